@@ -1,0 +1,605 @@
+"""Scalar expressions: one family for loop bodies, indices and the dimensions of tensor types.
+
+Nodes
+    Var(name, dtype)                 a unique object; its name is a hint
+    Const(value, dtype)
+    Unary(op, a)                     neg not bitnot
+    Binary(op, a, b)                 see `ARITHMETIC`, `COMPARISONS`, `LOGIC`, `BITWISE`
+    Select(condition, a, b)          lazy in meaning: only the chosen side may trap or be out of bounds
+    Cast(dtype, a)
+    Load(buffer, indices, mask)
+    Call(name, args, dtype)          an intrinsic (`ir.intrinsics`)
+    Ramp(base, stride, lanes)        the vector base, base + stride, …
+    Broadcast(a, lanes)
+
+Meaning
+    Integers wrap around. `floordiv`/`floormod` round to minus infinity, `truncdiv`/`truncmod` to
+    zero; dividing an integer by zero gives 0, its remainder 0.
+    Floats follow IEEE 754: NaN, infinities and signed zeros are kept; a multiplication and an addition
+    may be contracted to a fused one. `min` and `max` hand on NaN. Comparisons with NaN are
+    false, `ne` is true.
+    Casts: integer to narrower integer wraps; float to integer truncates and saturates, NaN gives 0;
+    to a narrower float rounds to nearest even; to bool asks "is it not zero?".
+    A `Load` outside its buffer is an error that the build proves absent or checks at run time.
+
+Expressions (but for `Var`) are interned: equal means identical, so `is` compares and hashing is a
+pointer. `a == b` builds a comparison, whose truth value is that identity.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tilewright.ir.dtype import DType, bool_, index
+from tilewright.ir.intern import InternTable
+from tilewright.support.errors import UserError
+
+if TYPE_CHECKING:
+    from tilewright.ir.buffer import Buffer
+
+ARITHMETIC: Final = frozenset("add sub mul div floordiv floormod truncdiv truncmod min max".split())
+COMPARISONS: Final = frozenset("eq ne lt le gt ge".split())
+LOGIC: Final = frozenset(["and", "or"])
+BITWISE: Final = frozenset("bitand bitor bitxor shl shr".split())
+UNARY: Final = frozenset(["neg", "not", "bitnot"])
+
+Number = bool | int | float
+_table = InternTable()
+
+
+class Expr:
+    """Base of all expressions; carries the operators that users write."""
+
+    __slots__ = ("_free", "dtype")
+
+    dtype: DType
+    _free: frozenset[Var] | None
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        """The expressions directly below this one."""
+        return ()
+
+    def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
+        """The same node over other operands."""
+        del operands
+        return self
+
+    def astype(self, dtype: object) -> Expr:
+        return cast(self, dtype)
+
+    def __add__(self, other: Expr | Number) -> Expr:
+        return binary("add", self, other)
+
+    def __radd__(self, other: Number) -> Expr:
+        return binary("add", other, self)
+
+    def __sub__(self, other: Expr | Number) -> Expr:
+        return binary("sub", self, other)
+
+    def __rsub__(self, other: Number) -> Expr:
+        return binary("sub", other, self)
+
+    def __mul__(self, other: Expr | Number) -> Expr:
+        return binary("mul", self, other)
+
+    def __rmul__(self, other: Number) -> Expr:
+        return binary("mul", other, self)
+
+    def __truediv__(self, other: Expr | Number) -> Expr:
+        return binary("div", self, other)
+
+    def __rtruediv__(self, other: Number) -> Expr:
+        return binary("div", other, self)
+
+    def __floordiv__(self, other: Expr | Number) -> Expr:
+        return binary("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Number) -> Expr:
+        return binary("floordiv", other, self)
+
+    def __mod__(self, other: Expr | Number) -> Expr:
+        return binary("floormod", self, other)
+
+    def __rmod__(self, other: Number) -> Expr:
+        return binary("floormod", other, self)
+
+    def __neg__(self) -> Expr:
+        return unary("neg", self)
+
+    def __pos__(self) -> Expr:
+        return self
+
+    def __and__(self, other: Expr | Number) -> Expr:
+        return binary("and" if self.dtype.is_bool else "bitand", self, other)
+
+    def __or__(self, other: Expr | Number) -> Expr:
+        return binary("or" if self.dtype.is_bool else "bitor", self, other)
+
+    def __xor__(self, other: Expr | Number) -> Expr:
+        return binary("ne" if self.dtype.is_bool else "bitxor", self, other)
+
+    def __invert__(self) -> Expr:
+        return unary("not" if self.dtype.is_bool else "bitnot", self)
+
+    def __lshift__(self, other: Expr | Number) -> Expr:
+        return binary("shl", self, other)
+
+    def __rshift__(self, other: Expr | Number) -> Expr:
+        return binary("shr", self, other)
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
+        return binary("eq", self, other)  # type: ignore[arg-type]
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
+        return binary("ne", self, other)  # type: ignore[arg-type]
+
+    def __lt__(self, other: Expr | Number) -> Expr:
+        return binary("lt", self, other)
+
+    def __le__(self, other: Expr | Number) -> Expr:
+        return binary("le", self, other)
+
+    def __gt__(self, other: Expr | Number) -> Expr:
+        return binary("gt", self, other)
+
+    def __ge__(self, other: Expr | Number) -> Expr:
+        return binary("ge", self, other)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise UserError(
+            f"the truth of `{self}` is not known while the program is being built",
+            remedy="use if_then_else(condition, a, b), and `&`, `|`, `~` instead of and, or, not",
+        )
+
+    def __repr__(self) -> str:
+        from tilewright.ir.printer import expr_text
+
+        return expr_text(self)
+
+
+class Var(Expr):
+    """A variable: a loop index, a symbolic dimension, a scalar parameter. Never interned."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, dtype: object = index) -> None:
+        self.name, self.dtype, self._free = name, DType.of(dtype), None
+
+
+class Const(Expr):
+    __slots__ = ("value",)
+
+    value: Number
+
+    def __new__(cls, value: Number, dtype: object) -> Const:
+        dtype = DType.of(dtype)
+        value = _fit(value, dtype)
+        # The bits tell 0.0 from -0.0, and the type tells 1 from True.
+        key = (dtype, struct.pack("<d", value) if isinstance(value, float) else value)
+        found = _table.find(key)
+        if found is not None:
+            return found
+        self = object.__new__(cls)
+        self.value, self.dtype, self._free = value, dtype, None
+        return _table.add(key, self)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+
+class Unary(Expr):
+    __slots__ = ("a", "op")
+
+    op: str
+    a: Expr
+
+    def __new__(cls, op: str, a: Expr) -> Unary:
+        key = (op, a)
+        found = _table.find(key)
+        if found is not None:
+            return found
+        self = object.__new__(cls)
+        self.op, self.a, self.dtype, self._free = op, a, _unary_type(op, a), None
+        return _table.add(key, self)
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.a,)
+
+    def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
+        return Unary(self.op, *operands)
+
+
+class Binary(Expr):
+    __slots__ = ("a", "b", "op")
+
+    op: str
+    a: Expr
+    b: Expr
+
+    def __new__(cls, op: str, a: Expr, b: Expr) -> Binary:
+        key = (op, a, b)
+        found = _table.find(key)
+        if found is not None:
+            return found
+        self = object.__new__(cls)
+        self.op, self.a, self.b = op, a, b
+        self.dtype, self._free = _binary_type(op, a, b), None
+        return _table.add(key, self)
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.a, self.b)
+
+    def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
+        return Binary(self.op, *operands)
+
+    def __bool__(self) -> bool:
+        if self.op == "eq":
+            return self.a is self.b
+        if self.op == "ne":
+            return self.a is not self.b
+        return super().__bool__()
+
+
+class Select(Expr):
+    __slots__ = ("a", "b", "condition")
+
+    condition: Expr
+    a: Expr
+    b: Expr
+
+    def __new__(cls, condition: Expr, a: Expr, b: Expr) -> Select:
+        key = ("select", condition, a, b)
+        found = _table.find(key)
+        if found is not None:
+            return found
+        _require_same("select", a, b)
+        if not condition.dtype.is_bool or condition.dtype.lanes not in (1, a.dtype.lanes):
+            raise UserError(
+                f"cannot select on `{condition}`",
+                reason=f"it is {condition.dtype}, not bool",
+                remedy="compare it with something",
+            )
+        self = object.__new__(cls)
+        self.condition, self.a, self.b = condition, a, b
+        self.dtype, self._free = a.dtype, None
+        return _table.add(key, self)
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.condition, self.a, self.b)
+
+    def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
+        return Select(*operands)
+
+
+class Cast(Expr):
+    __slots__ = ("a",)
+
+    a: Expr
+
+    def __new__(cls, dtype: DType, a: Expr) -> Cast:
+        key = ("cast", dtype, a)
+        found = _table.find(key)
+        if found is not None:
+            return found
+        self = object.__new__(cls)
+        self.a, self.dtype, self._free = a, dtype.with_lanes(a.dtype.lanes), None
+        return _table.add(key, self)
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.a,)
+
+    def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
+        return Cast(self.dtype.scalar, *operands)
+
+
+class Load(Expr):
+    """One element of a buffer; a vector of elements when an index is a vector."""
+
+    __slots__ = ("buffer", "indices", "mask")
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    mask: Expr | None
+
+    def __new__(cls, buffer: Buffer, indices: tuple[Expr, ...], mask: Expr | None = None) -> Load:
+        key = ("load", buffer, indices, mask)
+        found = _table.find(key)
+        if found is not None:
+            return found
+        self = object.__new__(cls)
+        self.buffer, self.indices, self.mask = buffer, indices, mask
+        lanes = max((i.dtype.lanes for i in indices), default=1)
+        self.dtype, self._free = buffer.dtype.with_lanes(lanes), None
+        return _table.add(key, self)
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return self.indices if self.mask is None else (*self.indices, self.mask)
+
+    def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
+        if self.mask is None:
+            return Load(self.buffer, operands)
+        return Load(self.buffer, operands[:-1], operands[-1])
+
+
+class Call(Expr):
+    __slots__ = ("args", "name")
+
+    name: str
+    args: tuple[Expr, ...]
+
+    def __new__(cls, name: str, args: tuple[Expr, ...], dtype: DType) -> Call:
+        key = ("call", name, args, dtype)
+        found = _table.find(key)
+        if found is not None:
+            return found
+        self = object.__new__(cls)
+        self.name, self.args, self.dtype, self._free = name, args, dtype, None
+        return _table.add(key, self)
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return self.args
+
+    def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
+        lanes = max((a.dtype.lanes for a in operands), default=1)
+        return Call(self.name, operands, self.dtype.with_lanes(max(lanes, self.dtype.lanes)))
+
+
+class Ramp(Expr):
+    __slots__ = ("base", "stride")
+
+    base: Expr
+    stride: Expr
+
+    def __new__(cls, base: Expr, stride: Expr, lanes: int) -> Ramp:
+        key = ("ramp", base, stride, lanes)
+        found = _table.find(key)
+        if found is not None:
+            return found
+        self = object.__new__(cls)
+        self.base, self.stride, self._free = base, stride, None
+        self.dtype = base.dtype.with_lanes(lanes)
+        return _table.add(key, self)
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.base, self.stride)
+
+    def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
+        return Ramp(*operands, self.dtype.lanes)
+
+
+class Broadcast(Expr):
+    __slots__ = ("a",)
+
+    a: Expr
+
+    def __new__(cls, a: Expr, lanes: int) -> Broadcast:
+        key = ("broadcast", a, lanes)
+        found = _table.find(key)
+        if found is not None:
+            return found
+        self = object.__new__(cls)
+        self.a, self.dtype, self._free = a, a.dtype.with_lanes(lanes), None
+        return _table.add(key, self)
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.a,)
+
+    def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
+        return Broadcast(*operands, self.dtype.lanes)
+
+
+# ---- building expressions -----------------------------------------------------------------------
+
+
+def const(value: Number, dtype: object = None) -> Const:
+    """A constant; without a type, Python's int, float and bool give index, float32 and bool."""
+    if dtype is not None:
+        return Const(value, dtype)
+    if isinstance(value, bool | np.bool_):
+        return Const(bool(value), bool_)
+    return Const(value, "float32" if isinstance(value, float | np.floating) else index)
+
+
+def as_expr(value: Any, dtype: DType | None = None) -> Expr:
+    """`value` as an expression: numbers become constants (of `dtype` where it is given)."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, bool | int | float | np.number | np.bool_):
+        plain = value.item() if isinstance(value, np.generic) else value
+        return const(plain, dtype)
+    if hasattr(value, "as_expr"):
+        return value.as_expr()
+    raise UserError(f"{value!r} is no expression", remedy="use a number or a scalar expression")
+
+
+def binary(op: str, a: Any, b: Any) -> Expr:
+    """`op` over two operands, at least one of them an expression; a number takes the other's type."""
+    a, b = match_types(op, a, b)
+    return Binary(op, a, b)
+
+
+def match_types(op: str, a: Any, b: Any) -> tuple[Expr, Expr]:
+    """Both as expressions of one type: numbers adapt, scalars are broadcast to vectors."""
+    if not isinstance(a, Expr) and isinstance(b, Expr):
+        b, a = match_types(op, b, a)
+        return a, b
+    a = as_expr(a)
+    if not isinstance(b, Expr):
+        b = _adapt(op, as_expr_or_number(b), a)
+    if a.dtype.lanes == b.dtype.lanes:
+        return a, b
+    lanes = max(a.dtype.lanes, b.dtype.lanes)
+    return broadcast(a, lanes), broadcast(b, lanes)
+
+
+def as_expr_or_number(value: Any) -> Expr | Number:
+    if hasattr(value, "as_expr"):
+        return value.as_expr()
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def broadcast(a: Expr, lanes: int) -> Expr:
+    return a if a.dtype.lanes == lanes else Broadcast(a, lanes)
+
+
+def unary(op: str, a: Any) -> Expr:
+    return Unary(op, as_expr(a))
+
+
+def cast(a: Any, dtype: object) -> Expr:
+    """`a` converted to `dtype`; nothing happens when it has that type already."""
+    dtype = DType.of(dtype).scalar
+    a = as_expr(a)
+    if isinstance(a, Const):
+        return _cast_const(a, dtype)
+    return a if a.dtype.scalar is dtype else Cast(dtype, a)
+
+
+def select(condition: Any, a: Any, b: Any) -> Expr:
+    """`a` where `condition` holds, else `b`; the other side is not evaluated."""
+    a, b = match_types("select", a, b)
+    return Select(as_expr(condition), a, b)
+
+
+def minimum(a: Any, b: Any) -> Expr:
+    return binary("min", a, b)
+
+
+def maximum(a: Any, b: Any) -> Expr:
+    return binary("max", a, b)
+
+
+def all_of(*conditions: Any) -> Expr:
+    """The conjunction of all; true for none."""
+    result: Expr | None = None
+    for condition in conditions:
+        condition = as_expr(condition)
+        result = condition if result is None else Binary("and", result, condition)
+    return result if result is not None else Const(True, bool_)
+
+
+def any_of(*conditions: Any) -> Expr:
+    """The disjunction of all; false for none."""
+    result: Expr | None = None
+    for condition in conditions:
+        condition = as_expr(condition)
+        result = condition if result is None else Binary("or", result, condition)
+    return result if result is not None else Const(False, bool_)
+
+
+def is_const(a: Expr, value: Number | None = None) -> bool:
+    """Is `a` a constant (of this value)?"""
+    return isinstance(a, Const) and (value is None or a.value == value)
+
+
+# ---- types --------------------------------------------------------------------------------------
+
+
+def _unary_type(op: str, a: Expr) -> DType:
+    wanted = {"not": a.dtype.is_bool, "bitnot": a.dtype.is_integer}
+    if op not in UNARY or not wanted.get(op, not a.dtype.is_bool):
+        raise UserError(f"cannot apply {op} to `{a}`", reason=f"it is {a.dtype}")
+    return a.dtype
+
+
+def _binary_type(op: str, a: Expr, b: Expr) -> DType:
+    _require_same(op, a, b)
+    dtype = a.dtype
+    if op in COMPARISONS:
+        return bool_.with_lanes(dtype.lanes)
+    _require_fitting(op, a)
+    return dtype
+
+
+def _require_same(op: str, a: Expr, b: Expr) -> None:
+    if a.dtype is not b.dtype:
+        raise UserError(
+            f"cannot combine `{a}` and `{b}` by {op}",
+            reason=f"one is {a.dtype}, the other {b.dtype}",
+            remedy="convert one of them with .astype(…)",
+        )
+
+
+def _require_fitting(op: str, a: Expr) -> None:
+    dtype = a.dtype
+    fits = {
+        "div": dtype.is_float,
+        "and": dtype.is_bool,
+        "or": dtype.is_bool,
+        "min": True,
+        "max": True,
+    }.get(op)
+    if fits is None:
+        integers_only = op in BITWISE or "div" in op or "mod" in op
+        fits = dtype.is_integer if integers_only else not dtype.is_bool
+    if op not in ARITHMETIC | LOGIC | BITWISE or not fits:
+        remedy = "use // for whole numbers" if op == "div" else ""
+        raise UserError(f"{op} does not apply to `{a}`", reason=f"it is {dtype}", remedy=remedy)
+
+
+def _adapt(op: str, value: Expr | Number, to: Expr) -> Expr:
+    if isinstance(value, Expr):
+        return value
+    dtype = to.dtype.scalar
+    if isinstance(value, float) and not dtype.is_float and not value.is_integer():
+        raise UserError(
+            f"cannot combine `{to}` and {value} by {op}",
+            reason=f"`{to}` is {dtype}",
+            remedy="convert it with .astype('float32') first",
+        )
+    return Const(value, dtype)
+
+
+def _fit(value: Number, dtype: DType) -> Number:
+    """`value` as this type holds it; a number that it cannot hold is an error."""
+    if dtype.is_vector:
+        raise UserError(f"a constant of the vector type {dtype}", remedy="broadcast a scalar one")
+    if dtype.is_float:
+        return _round_float(float(value), dtype)
+    if dtype.is_bool:
+        return bool(value)
+    if not math.isfinite(value) or int(value) != value:
+        raise UserError(f"{value} does not fit {dtype}", reason="it is no whole number")
+    if not dtype.min_value <= value <= dtype.max_value:
+        raise UserError(
+            f"{value} does not fit {dtype}",
+            reason=f"that holds {dtype.min_value} to {dtype.max_value}",
+        )
+    return int(value)
+
+
+def _round_float(value: float, dtype: DType) -> float:
+    if dtype.name == "float64":
+        return value
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.float64(value).astype(dtype.numpy))
+
+
+def _cast_const(a: Const, dtype: DType) -> Const:
+    value = a.value
+    if dtype.is_float or dtype.is_bool:
+        return Const(value, dtype)
+    if isinstance(value, float):
+        low, high = dtype.min_value, dtype.max_value
+        value = 0 if math.isnan(value) else int(max(low, min(high, value)))
+        return Const(value, dtype)
+    bits = int(value) & ((1 << dtype.bits) - 1)
+    signed = dtype.kind == "int" and bits >> (dtype.bits - 1)
+    return Const(bits - (1 << dtype.bits) if signed else bits, dtype)

@@ -1,0 +1,53 @@
+"""The table that makes equal expressions identical.
+
+A plain dict maps the parts of a node to the node. It sweeps itself: whenever it has doubled since
+the last sweep, entries that nothing but the table refers to are dropped. Dicts keep insertion
+order and parts are inserted before the whole, so one pass from the newest entry to the oldest frees
+whole dead trees, and a process that compiles all day stays flat.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any, TypeVar
+
+Node = TypeVar("Node")
+Key = tuple[Any, ...]
+
+#: What `sys.getrefcount` reports for a node that only a local name and its argument refer to.
+_UNUSED = sys.getrefcount(object()) + 1
+
+
+class InternTable:
+    """Maps the parts of a node to the one node made of them."""
+
+    def __init__(self, first_sweep: int = 100_000) -> None:
+        self.nodes: dict[Key, Any] = {}
+        self.find = self.nodes.get
+        self._first_sweep = self._sweep_at = first_sweep
+        self._lock = threading.RLock()
+
+    def add(self, key: Key, node: Node) -> Node:
+        """Insert `node`, or return the equal one that another thread inserted meanwhile."""
+        with self._lock:
+            if len(self.nodes) >= self._sweep_at:
+                self.sweep()
+            return self.nodes.setdefault(key, node)
+
+    def sweep(self) -> None:
+        """Drop the nodes that are in use nowhere else."""
+        with self._lock:
+            for key in reversed(list(self.nodes)):
+                node = self.nodes.pop(key)
+                # Popped first, counted after: a thread that took the node before shows in the count.
+                if sys.getrefcount(node) > _UNUSED:
+                    self.nodes[key] = node
+            self._restore_order()
+            self._sweep_at = max(self._first_sweep, 2 * len(self.nodes))
+
+    def _restore_order(self) -> None:
+        """The sweep reinserts newest first; turn that around so that parts precede the whole again."""
+        kept = list(self.nodes.items())
+        self.nodes.clear()
+        self.nodes.update(reversed(kept))

@@ -1,0 +1,140 @@
+"""Intrinsics: the functions that a `Call` can name.
+
+Mathematical ones are pure and are expanded into arithmetic before code generation (`lower.math`) or
+map to one instruction. Those of a target (`x86.…`) are declared by `target` when it is asked for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.ir.dtype import DType, bool_, float32, int32, uint64
+from tilewright.ir.expr import Call, Const, Expr, Load, as_expr, match_types
+from tilewright.support.errors import UserError, nearest
+
+TypeRule = Callable[[tuple[DType, ...]], DType]
+
+
+@dataclass(frozen=True, slots=True)
+class Intrinsic:
+    """A function that expressions can call; `accepts` names the kinds of its operands."""
+
+    name: str
+    arity: int | None
+    accepts: str
+    result: TypeRule
+    pure: bool = True
+    doc: str = ""
+
+
+INTRINSICS: dict[str, Intrinsic] = {}
+
+
+def declare(
+    name: str,
+    arity: int | None,
+    accepts: str,
+    result: TypeRule,
+    *,
+    pure: bool = True,
+    doc: str = "",
+) -> Intrinsic:
+    """Make an intrinsic known by name."""
+    intrinsic = INTRINSICS[name] = Intrinsic(name, arity, accepts, result, pure, doc)
+    return intrinsic
+
+
+def call(name: str, *args: Any) -> Expr:
+    """Call an intrinsic; numbers take the type of the first operand that has one."""
+    intrinsic = INTRINSICS.get(name)
+    if intrinsic is None:
+        raise UserError(f"unknown intrinsic {name!r}", remedy=nearest(name, INTRINSICS))
+    if intrinsic.arity is not None and len(args) != intrinsic.arity:
+        raise UserError(f"{name} takes {intrinsic.arity} operands, not {len(args)}")
+    operands = _operands(intrinsic, args)
+    return Call(name, operands, intrinsic.result(tuple(a.dtype for a in operands)))
+
+
+def is_pure(expr: Expr) -> bool:
+    """Whether evaluating the call itself has no effect."""
+    return not isinstance(expr, Call) or INTRINSICS[expr.name].pure
+
+
+def _operands(intrinsic: Intrinsic, args: tuple[Any, ...]) -> tuple[Expr, ...]:
+    if intrinsic.accepts == "any":
+        return tuple(as_expr(a) for a in args)
+    typed = next((a for a in args if isinstance(a, Expr) or hasattr(a, "as_expr")), None)
+    like = as_expr(typed) if typed is not None else Const(0.0, float32)
+    operands = tuple(match_types(intrinsic.name, like, a)[1] for a in args)
+    kinds = {"float": ("float",), "integer": ("int", "uint"), "number": ("float", "int", "uint")}
+    for operand in operands:
+        if operand.dtype.kind not in kinds[intrinsic.accepts]:
+            raise UserError(
+                f"{intrinsic.name} does not apply to `{operand}`",
+                reason=f"it is {operand.dtype}, not {intrinsic.accepts}",
+                remedy="convert it with .astype(…)",
+            )
+        if operand.dtype is not operands[0].dtype:
+            raise UserError(
+                f"{intrinsic.name} takes operands of one type",
+                reason=f"got {operands[0].dtype} and {operand.dtype}",
+            )
+    return operands
+
+
+def _same(types: tuple[DType, ...]) -> DType:
+    return types[0]
+
+
+def _truth(types: tuple[DType, ...]) -> DType:
+    return bool_.with_lanes(types[0].lanes)
+
+
+#: Expanded to polynomials over the type they are called with.
+TRANSCENDENTAL = (
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "erf sigmoid rsqrt"
+).split()
+for _name in TRANSCENDENTAL:
+    declare(_name, 1, "float", _same)
+declare("pow", 2, "float", _same)
+declare("atan2", 2, "float", _same)
+#: One instruction, or close to it, on every target; `round` goes to even.
+for _name in ("sqrt", "floor", "ceil", "round", "trunc"):
+    declare(_name, 1, "float", _same)
+declare("abs", 1, "number", _same)
+declare("fma", 3, "float", _same, doc="a * b + c, rounded once")
+declare("copysign", 2, "float", _same)
+for _name in ("isnan", "isinf", "isfinite", "signbit"):
+    declare(_name, 1, "float", _truth)
+for _name in ("popcount", "clz", "ctz"):
+    declare(_name, 1, "integer", _same)
+declare("mulhi", 2, "integer", _same, doc="the upper half of the product of twice the width")
+declare("address_of", 1, "any", lambda _: uint64, doc="the address of the element that is loaded")
+declare("prefetch", 1, "any", lambda _: int32, pure=False, doc="bring an address near")
+
+
+def reinterpret(a: Any, dtype: object) -> Expr:
+    """The bits of `a` seen as another type of the same width."""
+    a, dtype = as_expr(a), DType.of(dtype)
+    if a.dtype.bits != dtype.bits:
+        raise UserError(
+            f"cannot reinterpret `{a}` as {dtype}", reason=f"{a.dtype} has {a.dtype.bits} bits"
+        )
+    return Call(f"reinterpret_{dtype.scalar.short}", (a,), dtype.with_lanes(a.dtype.lanes))
+
+
+def address_of(element: Load) -> Expr:
+    """The address of a buffer's element, for intrinsics that take pointers."""
+    return call("address_of", element)
+
+
+def _declare_reinterpret(short: str) -> None:
+    scalar = DType.of(short)
+    declare(f"reinterpret_{short}", 1, "any", lambda types: scalar.with_lanes(types[0].lanes))
+
+
+for _name in "i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64".split():
+    _declare_reinterpret(_name)
