@@ -2,8 +2,8 @@
 
 `UserError` is for what the caller can mend: the model, the schedule, the arguments, the file.
 `InternalError` is our own fault and asks for a report. A message reads: what failed (operation and
-object), why (reason), what to do (remedy); then, where there is IR to show, the lines of it with the
-culprit underlined.
+object), why (reason), what to do (remedy); then, where there is IR to show, the lines of it with
+the culprit underlined.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from collections.abc import Iterable
 class TilewrightError(Exception):
     """Base of all errors that Tilewright raises on purpose."""
 
-    def __init__(
-        self, what: str, *, reason: str = "", remedy: str = "", listing: str = ""
-    ) -> None:
+    def __init__(self, what: str, *, reason: str = "", remedy: str = "", listing: str = "") -> None:
         self.what, self.reason, self.remedy, self.listing = what, reason, remedy, listing
         super().__init__(what)
 

@@ -1,0 +1,6 @@
+"""What a machine can do."""
+
+from tilewright.target.cpu import Caches
+from tilewright.target.target import Target
+
+__all__ = ["Caches", "Target"]

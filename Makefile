@@ -1,0 +1,54 @@
+# Everything people do often. Needs only make and Python 3.11 or newer: each target installs what
+# it needs into .venv first, and again only when pyproject.toml changes.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/stamps
+JOBS   ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint format docs clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+demo: $(STAMP)/run  ## show what Tilewright makes of this machine
+	$(BIN)/python examples/describe_machine.py
+
+test: $(STAMP)/test  ## run the test suite
+	$(BIN)/python -m pytest -q -n $(JOBS) --timeout=300 tests
+
+bench: $(STAMP)/bench  ## re-run every figure the project claims
+	@if [ -d benchmarks ]; then $(BIN)/python -m benchmarks; \
+	else echo "no benchmarks yet: see ROADMAP.md"; fi
+
+lint: $(STAMP)/lint  ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(STAMP)/lint  ## rewrite the sources in house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(STAMP)/docs  ## build the API pages into build/docs
+	$(BIN)/pdoc --output-directory build/docs tilewright
+
+clean:  ## remove all that the other targets made
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Tilewright needs Python 3.11 or newer; set PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The package without extras; the other stamps are named after the extra they install.
+$(STAMP)/run: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@mkdir -p $(STAMP) && touch $@
+
+$(STAMP)/%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	@mkdir -p $(STAMP) && touch $@

@@ -1,0 +1,39 @@
+"""Fixtures that all rooms share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+Golden = Callable[[str, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--refresh-golden",
+        action="store_true",
+        help="rewrite tests/golden from what the tests produce now; review the diff",
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """`golden(text, "room/name")` holds `text` against `tests/golden/room/name.txt`."""
+    refresh = bool(request.config.getoption("--refresh-golden"))
+
+    def check(text: str, name: str) -> None:
+        path = GOLDEN / f"{name}.txt"
+        text = text.rstrip("\n") + "\n"
+        if refresh:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        if not path.exists():
+            pytest.fail(f"no golden file {path.name}: run pytest --refresh-golden and review it")
+        expected = path.read_text(encoding="utf-8")
+        assert text == expected, f"{name} differs; if intended, run pytest --refresh-golden"
+
+    return check

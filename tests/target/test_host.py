@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilewright.target.cpu import Caches, cpus, kib
+from tilewright.target.host import actual_features, closest_cpu, read_arm_flags, read_caches
+
+DEFAULT = kib(32, 512, 4096)
+CPUINFO = """processor\t: 0
+BogoMIPS\t: 243.75
+Features\t: fp asimd crc32 atomics fphp asimdhp asimdrdm lrcpc asimddp bf16 i8mm sve
+CPU implementer\t: 0x41
+"""
+
+
+def _write_cache(directory: Path, index: int, level: int, kind: str, size: str, line: int) -> None:
+    folder = directory / f"index{index}"
+    folder.mkdir(parents=True)
+    values = {"level": level, "type": kind, "size": size, "coherency_line_size": line}
+    for name, value in values.items():
+        (folder / name).write_text(f"{value}\n")
+
+
+def test_caches_are_read(tmp_path: Path) -> None:
+    _write_cache(tmp_path, 0, 1, "Data", "48K", 64)
+    _write_cache(tmp_path, 1, 1, "Instruction", "16K", 64)
+    _write_cache(tmp_path, 2, 2, "Unified", "2048K", 64)
+    _write_cache(tmp_path, 3, 3, "Unified", "105M", 64)
+    assert read_caches(tmp_path, DEFAULT) == kib(48, 2048, 107520)
+
+
+def test_levels_beyond_the_last_one_are_absent(tmp_path: Path) -> None:
+    _write_cache(tmp_path, 0, 2, "Unified", "1024K", 128)
+    assert read_caches(tmp_path, DEFAULT) == Caches(32 << 10, 1 << 20, 0, 128)
+
+
+def test_defaults_stand_where_nothing_is_told(tmp_path: Path) -> None:
+    assert read_caches(tmp_path / "none", DEFAULT) == DEFAULT
+    _write_cache(tmp_path, 0, 1, "Data", "unknown", 64)
+    assert read_caches(tmp_path, DEFAULT) == DEFAULT
+
+
+def test_linux_complements_llvm_on_arm(tmp_path: Path) -> None:
+    path = tmp_path / "cpuinfo"
+    path.write_text(CPUINFO)
+    flags = read_arm_flags(path)
+    assert flags["dotprod"] and flags["fullfp16"] and flags["bf16"] and flags["sve"]
+    assert flags["sve2"] is False
+    assert read_arm_flags(tmp_path / "none") == {}
+    path.write_text("processor\t: 0\n")
+    assert read_arm_flags(path) == {}
+
+
+def test_hidden_features_are_not_used() -> None:
+    cpu = cpus("x86_64")["sapphirerapids"]
+    reported = {"amx-tile": False, "avx512f": True, "avx512vp2intersect": True, "rtm": True}
+    features = actual_features(cpu, reported)
+    assert not features & {"amx-tile", "amx-bf16", "amx-int8", "rtm"}
+    assert "avx512vp2intersect" in features
+    assert "popcnt" in features, "what is not reported is believed of the name"
+
+
+@pytest.mark.parametrize(
+    ("like", "more", "closest"),
+    [
+        ("graniterapids", ["amx-complex"], "graniterapids"),
+        ("znver5", [], "znver5"),
+        ("broadwell", ["sse4a"], "broadwell"),
+        ("x86-64", [], "x86-64"),
+    ],
+)
+def test_an_unknown_processor_is_taken_for_the_nearest(
+    like: str, more: list[str], closest: str
+) -> None:
+    present = {*cpus("x86_64")[like].features, *more}
+    assert closest_cpu("x86_64", dict.fromkeys(present, True)).name == closest
+
+
+def test_an_unknown_arm_processor_is_generic() -> None:
+    assert closest_cpu("aarch64", {"neon": True}).name == "generic"

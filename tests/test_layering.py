@@ -1,0 +1,168 @@
+"""Dependencies point one way, cross a room's border through its façade, and stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "tilewright"
+
+_BASE = {"support", "ir"}
+_ANALYSIS = _BASE | {"arith", "target"}
+
+#: Room -> what it may import. A dotted entry allows that one module of a room.
+#: Modules at the top of the package (`compile.py`, `__init__.py`) see everything.
+ALLOWED: dict[str, set[str]] = {
+    "support": set(),
+    "ir": {"support"},
+    "arith": _BASE,
+    "target": _BASE,
+    "tensor": _BASE | {"arith"},
+    "schedule": _ANALYSIS,
+    "lower": _ANALYSIS,
+    "codegen": _ANALYSIS,
+    "runtime": {"support", "ir.dtype"},
+    "graph": _ANALYSIS | {"tensor"},
+    "frontends": _BASE | {"graph"},
+    "tune": _ANALYSIS | {"schedule"},
+    "cli": {"*"},
+}
+#: Modules that may be imported past their room's façade: `support` has none to speak of, and
+#: `runtime` must not load the rest of `ir`.
+PAST_FACADE = {"runtime": {"ir.dtype"}}
+
+
+class Import(NamedTuple):
+    """One import of a part of the package: `tilewright.<room>[.<rest>]`."""
+
+    file: Path
+    line: int
+    importer: str
+    room: str
+    rest: str
+
+    @property
+    def module(self) -> str:
+        return f"{self.room}.{self.rest}" if self.rest else self.room
+
+    def __str__(self) -> str:
+        return f"{self.file.relative_to(PACKAGE.parent)}:{self.line}: imports {self.module}"
+
+
+def _room_of(file: Path) -> str:
+    parts = file.relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def _is_module(dotted: str) -> bool:
+    path = PACKAGE.joinpath(*dotted.split("."))
+    return path.is_dir() or path.with_suffix(".py").exists()
+
+
+def _modules_named(node: ast.AST) -> Iterator[str]:
+    """The modules that an import statement loads; `from room import module` names the module."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    if isinstance(node, ast.ImportFrom) and node.module:
+        for alias in node.names:
+            full = f"{node.module}.{alias.name}"
+            inner = full.removeprefix("tilewright.")
+            yield full if _is_module(inner) else node.module
+
+
+def _imports_of(file: Path, source: str) -> Iterator[Import]:
+    for node in ast.walk(ast.parse(source, str(file))):
+        for module in set(_modules_named(node)):
+            head, _, inner = module.partition(".")
+            if head == "tilewright" and inner:
+                room, _, rest = inner.partition(".")
+                line = getattr(node, "lineno", 0)
+                yield Import(file, line, _room_of(file), room, rest)
+
+
+def _all_imports() -> list[Import]:
+    files = sorted(PACKAGE.rglob("*.py"))
+    return [i for f in files for i in _imports_of(f, f.read_text(encoding="utf-8"))]
+
+
+def _crosses_rooms(found: Import) -> bool:
+    return bool(found.importer) and found.importer != found.room
+
+
+def _is_allowed(found: Import) -> bool:
+    allowed = ALLOWED.get(found.importer, set())
+    return "*" in allowed or found.room in allowed or found.module in allowed
+
+
+def _goes_through_facade(found: Import) -> bool:
+    if not found.rest or found.room == "support":
+        return True
+    return found.module in PAST_FACADE.get(found.importer, set())
+
+
+def _layering_faults(imports: list[Import]) -> list[str]:
+    return [
+        f"{i}, but {i.importer} may import only {sorted(ALLOWED.get(i.importer, set()))}"
+        for i in imports
+        if _crosses_rooms(i) and not _is_allowed(i)
+    ]
+
+
+def _facade_faults(imports: list[Import]) -> list[str]:
+    return [
+        f"{i}; import the name from tilewright.{i.room} instead"
+        for i in imports
+        if i.importer != i.room and not _goes_through_facade(i)
+    ]
+
+
+def test_every_room_has_a_place_in_the_order() -> None:
+    rooms = {p.parent.name for p in PACKAGE.glob("*/__init__.py")}
+    assert rooms <= set(ALLOWED), f"name in ALLOWED: {sorted(rooms - set(ALLOWED))}"
+
+
+def test_dependencies_point_one_way() -> None:
+    assert not (faults := _layering_faults(_all_imports())), "\n".join(faults)
+
+
+def test_borders_are_crossed_through_facades() -> None:
+    assert not (faults := _facade_faults(_all_imports())), "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("room", "source", "layering", "facade"),
+    [
+        ("ir", "from tilewright.lower import flatten", True, False),
+        ("runtime", "from tilewright.ir.dtype import DType", False, False),
+        ("runtime", "from tilewright.ir import dtype", False, False),
+        ("runtime", "from tilewright.ir import DType", True, False),
+        ("arith", "def f():\n    import tilewright.ir.dtype", False, True),
+        ("lower", "from tilewright.support.errors import UserError", False, False),
+        ("lower", "from tilewright.lower.flatten import flatten", False, False),
+    ],
+)
+def test_the_checks_see_what_they_should(
+    room: str, source: str, layering: bool, facade: bool
+) -> None:
+    found = list(_imports_of(PACKAGE / room / "example.py", source))
+    assert bool(_layering_faults(found)) == layering
+    assert bool(_facade_faults(found)) == facade
+
+
+def test_import_is_light() -> None:
+    heavy = "{'llvmlite', 'onnx', 'torch', 'rich'}"
+    script = f"import sys, tilewright; print(*sorted({heavy} & set(sys.modules)))"
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=PACKAGE.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.split() == [], "import tilewright must stay lazy"

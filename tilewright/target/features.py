@@ -1,0 +1,148 @@
+"""Processor features by LLVM's names: which ones there are, and which ones imply which.
+
+Only features that code for tensors (or LLVM on its own account) may use are reasoned about. Some
+others are known by name, so that a list copied from elsewhere is understood; they are handed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from tilewright.support.errors import UserError, nearest
+
+Features = frozenset[str]
+
+
+def _rules(text: str) -> dict[str, tuple[str, ...]]:
+    """One line per rule: `a b: c d` says that a needs c and d, and so does b."""
+    rules: dict[str, tuple[str, ...]] = {}
+    for line in text.strip().splitlines():
+        names, _, needs = line.partition(":")
+        rules.update({name: tuple(needs.split()) for name in names.split()})
+    return rules
+
+
+#: What LLVM turns on along with a feature; turning the latter off turns the former off too.
+_NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
+    "x86_64": _rules("""
+        sse cx16 sahf popcnt crc32 movbe bmi bmi2 lzcnt adx prfchw rdpid movdiri movdir64b:
+        clflushopt clwb cldemote prefer-128-bit prefer-256-bit amx-tile:
+        sse2: sse
+        sse3 gfni: sse2
+        ssse3 sse4a: sse3
+        sse4.1: ssse3
+        sse4.2: sse4.1
+        avx: sse4.2
+        avx2 fma f16c: avx
+        avxvnni avxvnniint8 avxvnniint16 avxifma avxneconvert: avx2
+        avx512f: avx2 fma f16c
+        avx512bw avx512cd avx512dq avx512vl: avx512f
+        avx512ifma avx512vnni avx512vpopcntdq avx512vp2intersect: avx512f
+        avx512bf16 avx512bitalg avx512fp16 avx512vbmi avx512vbmi2: avx512bw
+        amx-bf16 amx-int8 amx-fp16 amx-complex: amx-tile
+    """),
+    "aarch64": _rules("""
+        fp-armv8 crc lse lse2 rcpc flagm altnzcv cssc mops strict-align:
+        neon fullfp16 jsconv fptoint: fp-armv8
+        dotprod rdm complxnum bf16 i8mm: neon
+        fp16fml: fullfp16
+        rcpc-immo: rcpc
+        sve: neon fullfp16
+        sve2 f32mm f64mm: sve
+        sve2p1 sve-bitperm: sve2
+        sme: bf16 fullfp16
+        sme2 sme-f64f64 sme-i16i64: sme
+    """),
+    "riscv64": _rules("""
+        m a c f zba zbb zbs zicond zve32x zvl32b unaligned-scalar-mem unaligned-vector-mem:
+        d zfhmin: f
+        zfh: zfhmin
+        zve32f: zve32x f
+        zve64x: zve32x
+        zve64f: zve64x zve32f
+        zve64d: zve64f d
+        v: zve64d zvl128b
+        zvl64b: zvl32b
+        zvl128b: zvl64b
+        zvl256b: zvl128b
+        zvl512b: zvl256b
+        zvl1024b: zvl512b
+        zvbb: zve32x
+        zvfhmin zvfbfmin: zve32f
+        zvfh: zvfhmin zfhmin
+        zvfbfwma: zvfbfmin
+    """),
+    "wasm32": _rules("""
+        atomics bulk-memory bulk-memory-opt extended-const multivalue mutable-globals:
+        nontrapping-fptoint reference-types sign-ext simd128 tail-call exception-handling:
+        relaxed-simd fp16: simd128
+    """),
+}
+#: Known by name only.
+_HANDED_ON: dict[str, Features] = {
+    "x86_64": frozenset(
+        """64bit aes cmov cmpccxadd cx8 enqcmd ermsb evex512 fsgsbase fsrm fxsr hreset invpcid kl
+        mmx mwaitx pclmul pconfig pku prefetchi ptwrite rdpru rdrnd rdseed retpoline rtm serialize
+        sgx sha sha512 shstk sm3 sm4 soft-float tsxldtrk uintr vaes vpclmulqdq vzeroupper waitpkg
+        wbnoinvd widekl x87 xsave xsavec xsaveopt xsaves clzero fast-gather""".split()
+    ),
+    "aarch64": frozenset(
+        """aes bti ccdp ccpp crypto dit hbc ls64 mte outline-atomics pan pauth perfmon predres
+        rand ras reserve-x18 sb sha2 sha3 sm4 spe ssbs sve-aes sve2-aes sve2-bitperm sve2-sha3
+        sve2-sm4 wfxt v8.1a v8.2a v8.3a v8.4a v8.5a v8.6a v8.7a v8a v9a v9.1a v9.2a""".split()
+    ),
+    "riscv64": frozenset(
+        """64bit i relax save-restore zaamo zalrsc zca zfa zicbom zicbop zicboz zicntr zicsr
+        zifencei zihintntl zihintpause zkt zmmul""".split()
+    ),
+    "wasm32": frozenset("call-indirect-overlong gc multimemory wide-arithmetic".split()),
+}
+
+#: The architectures that targets may have.
+ARCHITECTURES = tuple(_NEEDS)
+
+
+def reasoned_about(arch: str) -> Features:
+    """The features of `arch` that decisions are taken on."""
+    return frozenset(_NEEDS[arch])
+
+
+@cache
+def implied_by(arch: str, feature: str) -> Features:
+    """`feature` and all that comes with it."""
+    needs = _NEEDS[arch].get(feature, ())
+    return frozenset([feature]).union(*(implied_by(arch, n) for n in needs))
+
+
+def enable(arch: str, features: Features, added: Iterable[str]) -> Features:
+    """`features` with `added` on, and what they need."""
+    return features.union(*(implied_by(arch, f) for f in added))
+
+
+def disable(arch: str, features: Features, removed: Iterable[str]) -> Features:
+    """`features` with `removed` off, and what needs them."""
+    gone = frozenset(removed)
+    return frozenset(f for f in features if not implied_by(arch, f) & gone)
+
+
+def outermost(arch: str, features: Features) -> list[str]:
+    """Those of `features` that no other one of them brings along: enabling them brings all."""
+    brought = {f for g in features for f in implied_by(arch, g) if f != g}
+    return sorted(features - brought)
+
+
+def roots(arch: str, features: Features) -> list[str]:
+    """Those of `features` that need no other one of them: disabling them disables all."""
+    return sorted(f for f in features if len(implied_by(arch, f) & features) == 1)
+
+
+def check_known(arch: str, feature: str) -> None:
+    """Refuse a name that is no feature of `arch`: LLVM would only warn, and go on without it."""
+    known = _NEEDS[arch].keys() | _HANDED_ON[arch]
+    if feature not in known:
+        raise UserError(
+            f"target option -mattr names {feature!r}",
+            reason=f"{arch} has no such feature",
+            remedy=nearest(feature, known),
+        )

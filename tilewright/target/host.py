@@ -1,0 +1,152 @@
+"""What this machine is: asked of LLVM first, then of the operating system.
+
+LLVM is imported inside functions, so that naming a target costs nothing until it is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from tilewright.support.config import parse_size
+from tilewright.target.cpu import Caches, Cpu, cpus, generic
+from tilewright.target.features import Features, disable, enable, reasoned_about
+from tilewright.target.triple import arch_of
+
+_CACHE_DIR = Path("/sys/devices/system/cpu/cpu0/cache")
+_CPUINFO = Path("/proc/cpuinfo")
+
+#: Linux's flag -> LLVM's feature. On AArch64 LLVM reports only a handful by itself.
+_ARM_FLAGS = {
+    "fp": "fp-armv8",
+    "asimd": "neon",
+    "crc32": "crc",
+    "atomics": "lse",
+    "uscat": "lse2",
+    "lrcpc": "rcpc",
+    "ilrcpc": "rcpc-immo",
+    "asimdrdm": "rdm",
+    "asimddp": "dotprod",
+    "asimdhp": "fullfp16",
+    "asimdfhm": "fp16fml",
+    "fcma": "complxnum",
+    "jscvt": "jsconv",
+    "frint": "fptoint",
+    "flagm": "flagm",
+    "flagm2": "altnzcv",
+    "bf16": "bf16",
+    "i8mm": "i8mm",
+    "cssc": "cssc",
+    "mops": "mops",
+    "sve": "sve",
+    "sve2": "sve2",
+    "sve2p1": "sve2p1",
+    "svebitperm": "sve-bitperm",
+    "svef32mm": "f32mm",
+    "svef64mm": "f64mm",
+    "sme": "sme",
+    "sme2": "sme2",
+    "smef64f64": "sme-f64f64",
+    "smei16i64": "sme-i16i64",
+}
+
+
+@cache
+def host_triple() -> str:
+    """The triple that code for this process must have."""
+    import llvmlite.binding as llvm
+
+    return str(llvm.get_process_triple())
+
+
+@cache
+def host_cpu() -> Cpu:
+    """This machine's processor; one that is not described is taken for the nearest that is."""
+    import llvmlite.binding as llvm
+
+    arch = arch_of(host_triple())
+    reported = reported_features(arch)
+    cpu = cpus(arch).get(llvm.get_host_cpu_name()) or closest_cpu(arch, reported)
+    features = actual_features(cpu, reported)
+    return cpu._replace(features=features, caches=read_caches(_CACHE_DIR, cpu.caches))
+
+
+def host_cores() -> int:
+    """How many cores this process may use, now."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def reported_features(arch: str) -> dict[str, bool]:
+    """Every feature that LLVM or the system can tell about, and whether it is there."""
+    import llvmlite.binding as llvm
+
+    try:
+        reported: dict[str, bool] = dict(llvm.get_host_cpu_features())
+    except RuntimeError:  # this LLVM cannot tell here
+        reported = {}
+    if arch == "aarch64":
+        reported |= read_arm_flags(_CPUINFO)
+    return reported
+
+
+def read_arm_flags(cpuinfo: Path) -> dict[str, bool]:
+    """The features that Linux lists; nothing where there is no such list."""
+    try:
+        lines = cpuinfo.read_text().splitlines()
+    except OSError:
+        return {}
+    flags = next(
+        (set(x.partition(":")[2].split()) for x in lines if x.startswith("Features")), None
+    )
+    if not flags:
+        return {}
+    return {feature: flag in flags for flag, feature in _ARM_FLAGS.items()}
+
+
+def actual_features(cpu: Cpu, reported: dict[str, bool]) -> Features:
+    """What `cpu` has here: a virtual machine may hide features that its name promises."""
+    known = reasoned_about(cpu.arch)
+    present = [f for f, there in reported.items() if there and f in known]
+    absent = [f for f, there in reported.items() if not there]
+    return disable(cpu.arch, enable(cpu.arch, cpu.features, present), absent)
+
+
+def closest_cpu(arch: str, reported: dict[str, bool]) -> Cpu:
+    """The richest described processor all of whose features are here."""
+    # Elsewhere too few features are reported to tell processors apart.
+    if arch != "x86_64":
+        return generic(arch)
+    present = {f for f, there in reported.items() if there}
+    able = [cpu for cpu in cpus(arch).values() if cpu.features <= present]
+    return max(able, key=lambda cpu: len(cpu.features), default=generic(arch))
+
+
+def read_caches(directory: Path, default: Caches) -> Caches:
+    """The caches that Linux describes, and the default for those that it does not."""
+    found = [level for level in map(_read_cache, sorted(directory.glob("index*"))) if level]
+    if not found:
+        return default
+    sizes = {level: size for level, size, _ in found}
+    # A level missing under one that is listed is unknown; beyond the last listed there is none.
+    last = max(sizes)
+    l1d, l2, l3 = (
+        sizes.get(level, known if level < last else 0)
+        for level, known in enumerate(default[:3], start=1)
+    )
+    return Caches(l1d, l2, l3, found[0][2] or default.line)
+
+
+def _read_cache(index: Path) -> tuple[int, int, int] | None:
+    """Level, size and line size of one cache, unless it holds no data."""
+    try:
+        if (index / "type").read_text().strip() == "Instruction":
+            return None
+        level = int((index / "level").read_text())
+        size = parse_size((index / "size").read_text())
+        line = int((index / "coherency_line_size").read_text())
+    except (OSError, ValueError):
+        return None
+    return level, size, line

@@ -1,0 +1,97 @@
+"""The text form of targets: `llvm -mcpu=sapphirerapids -mattr=-amx-tile`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tilewright.support.config import parse_size
+from tilewright.support.errors import UserError, nearest
+
+_KINDS = ("llvm",)
+
+
+class Options(NamedTuple):
+    """What a target's text asks for; None or empty where it leaves the choice to us."""
+
+    mtriple: str | None = None
+    mcpu: str | None = None
+    #: Features with their signs, in the order given: a later one wins.
+    mattr: tuple[str, ...] = ()
+    num_cores: int | None = None
+    l1d: int | None = None
+    l2: int | None = None
+    l3: int | None = None
+    line: int | None = None
+
+
+def parse_options(text: str) -> Options:
+    """Read the text of a target; features and processors are not looked up yet."""
+    kind, *words = text.split() or [""]
+    if kind not in _KINDS:
+        raise UserError(
+            f"target {text!r}", reason=f"unknown kind {kind!r}", remedy=nearest(kind, _KINDS)
+        )
+    given: dict[str, object] = {}
+    for word in words:
+        name, value = _split(word, text)
+        if name in given:
+            raise UserError(f"target {text!r}", reason=f"option {name} is given twice")
+        given[name] = _READERS[name](name, value)
+    fields = {name[1:].replace("-", "_"): value for name, value in given.items()}
+    return Options()._replace(**fields)
+
+
+def _split(word: str, text: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if name not in _READERS:
+        raise UserError(
+            f"target {text!r}",
+            reason=f"unknown option {name!r}",
+            remedy=nearest(name, _READERS),
+        )
+    if not equals or not value:
+        raise UserError(f"target {text!r}", reason=f"option {name} needs a value: {name}=…")
+    return name, value
+
+
+def _text(name: str, value: str) -> str:
+    return value
+
+
+def _features(name: str, value: str) -> tuple[str, ...]:
+    words = tuple(word for word in value.split(",") if word)
+    for word in words:
+        if not re.fullmatch(r"[+-][\w.-]+", word):
+            raise _bad(name, word, "write +feature to add and -feature to remove, with commas")
+    return words
+
+
+def _cores(name: str, value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise _bad(name, value, "give a whole number, 1 or more")
+    return int(value)
+
+
+def _size(name: str, value: str) -> int:
+    try:
+        return parse_size(value)
+    except ValueError:
+        raise _bad(name, value, "give a number of bytes, such as 48K or 2M") from None
+
+
+def _bad(name: str, value: str, remedy: str) -> UserError:
+    return UserError(f"target option {name} has no use for {value!r}", remedy=remedy)
+
+
+_READERS: dict[str, Callable[[str, str], object]] = {
+    "-mtriple": _text,
+    "-mcpu": _text,
+    "-mattr": _features,
+    "-num-cores": _cores,
+    "-l1d": _size,
+    "-l2": _size,
+    "-l3": _size,
+    "-line": _size,
+}

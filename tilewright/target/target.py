@@ -1,0 +1,197 @@
+"""`Target`: a machine that code is made for, and what it can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tilewright.ir import DType
+from tilewright.support.config import format_size
+from tilewright.support.errors import UserError
+from tilewright.target.cpu import Caches, Cpu, cpus, find_cpu, generic
+from tilewright.target.features import (
+    ARCHITECTURES,
+    Features,
+    check_known,
+    disable,
+    enable,
+    outermost,
+    reasoned_about,
+    roots,
+)
+from tilewright.target.host import host_cores, host_cpu, host_triple
+from tilewright.target.options import Options, parse_options
+from tilewright.target.triple import arch_of, default_triple, normalize_triple
+from tilewright.target.vectors import vector_bits, vector_registers
+
+
+@dataclass(frozen=True, repr=False)
+class Target:
+    """A machine that code is made for; `Target.of` makes one from its text.
+
+    `str(target)` is text that makes an equal target, on this machine and on any other.
+    """
+
+    triple: str
+    #: The processor's name, one of those described in this package.
+    cpu: str
+    #: What the processor can do, by LLVM's names.
+    features: Features
+    #: How many cores the code may count on.
+    cores: int
+    caches: Caches
+    #: Further LLVM features, with their signs: handed on, not reasoned about.
+    handed_on: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(value: Target | str = "llvm") -> Target:
+        """The target that a text describes; plain `llvm` is this machine with all it can do.
+
+        Options: `-mcpu=NAME` (or `native`), `-mattr=+a,-b`, `-mtriple=T`, `-num-cores=N`, and
+        the cache sizes `-l1d=48K -l2=2M -l3=32M -line=64`. A triple without a processor means the
+        least machine of that kind.
+        """
+        return value if isinstance(value, Target) else _resolve(parse_options(value))
+
+    @cached_property
+    def arch(self) -> str:
+        """One of x86_64, aarch64, riscv64, wasm32."""
+        return arch_of(self.triple)
+
+    @cached_property
+    def vector_bits(self) -> int:
+        """Bits of the vectors to compute with; 0 where there are none."""
+        return vector_bits(self.arch, self.features)
+
+    @cached_property
+    def vector_registers(self) -> int:
+        """How many vectors registers hold."""
+        return vector_registers(self.arch, self.features)
+
+    def has(self, feature: str) -> bool:
+        """Whether the machine has a feature, by LLVM's name."""
+        return feature in self.features or f"+{feature}" in self.handed_on
+
+    def lanes(self, dtype: DType | str) -> int:
+        """How many elements of a type one vector holds; at least one."""
+        return max(1, self.vector_bits // DType.of(dtype).bits)
+
+    @property
+    def has_fma(self) -> bool:
+        """Whether a multiply-add is one instruction that rounds once."""
+        return self.arch in ("aarch64", "riscv64") or self.has("fma")
+
+    @property
+    def fma_ports(self) -> int:
+        """Multiply-adds of full vector width that start in each cycle."""
+        return self._description.fma_ports
+
+    @property
+    def fma_latency(self) -> int:
+        """Cycles before the result of a multiply-add can be added to."""
+        return self._description.fma_latency
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether masked vector loads and stores are single cheap instructions."""
+        return self.has("avx512vl") or self.has("v")
+
+    @property
+    def has_lane_fma(self) -> bool:
+        """Whether a multiply-add takes one lane of a register as its factor, with no broadcast."""
+        return self.arch == "aarch64" and self.has("neon")
+
+    @property
+    def prefers_512(self) -> bool:
+        """Whether 512-bit vectors exist and are not declined with `+prefer-256-bit`."""
+        return self.vector_bits >= 512
+
+    @property
+    def pointer_bits(self) -> int:
+        return 32 if self.arch == "wasm32" else 64
+
+    @property
+    def llvm_cpu(self) -> str:
+        """The processor's name for LLVM."""
+        return self._description.llvm_name or self.cpu
+
+    @property
+    def llvm_features(self) -> str:
+        """The feature string for LLVM, signs and all."""
+        flags = [f"+{f}" for f in sorted(self.features)]
+        flags += [f"-{f}" for f in sorted(self._description.features - self.features)]
+        # LLVM's tuning for some processors halves vectors that we choose with open eyes.
+        if self.arch == "x86_64" and self.prefers_512:
+            flags.append("-prefer-256-bit")
+        return ",".join((*flags, *self.handed_on))
+
+    @property
+    def _description(self) -> Cpu:
+        return cpus(self.arch)[self.cpu]
+
+    def __str__(self) -> str:
+        words = ["llvm", f"-mtriple={self.triple}", f"-mcpu={self.cpu}"]
+        if mattr := self._mattr():
+            words.append(f"-mattr={','.join(mattr)}")
+        words.append(f"-num-cores={self.cores}")
+        described = self._description.caches
+        for name, size, known in zip(Caches._fields, self.caches, described, strict=True):
+            if size != known:
+                words.append(f"-{name}={format_size(size)}")
+        return " ".join(words)
+
+    def __repr__(self) -> str:
+        return f"Target.of({str(self)!r})"
+
+    def _mattr(self) -> list[str]:
+        """How the features differ from the processor's, in as few words as will do."""
+        described = self._description.features
+        added = outermost(self.arch, self.features - described)
+        removed = roots(self.arch, described - self.features)
+        return [*(f"+{f}" for f in added), *(f"-{f}" for f in removed), *self.handed_on]
+
+
+def _resolve(options: Options) -> Target:
+    triple = normalize_triple(options.mtriple) if options.mtriple else None
+    cpu = _choose_cpu(options.mcpu, triple)
+    target = Target(
+        triple or default_triple(cpu.arch, host_triple()),
+        cpu.name,
+        cpu.features,
+        options.num_cores or host_cores(),
+        _choose_caches(cpu.caches, options),
+    )
+    for flag in options.mattr:
+        target = _with_flag(target, flag)
+    return target
+
+
+def _choose_cpu(name: str | None, triple: str | None) -> Cpu:
+    host = host_triple()
+    if triple and name is None:
+        return generic(arch_of(triple))
+    if name in (None, "native"):
+        if triple and arch_of(triple) != arch_of(host):
+            raise UserError(
+                f"target option -mcpu=native with -mtriple={triple}",
+                reason=f"this machine is {arch_of(host)}",
+                remedy="name the processor",
+            )
+        return host_cpu()
+    archs = (arch_of(triple),) if triple else tuple(dict.fromkeys((arch_of(host), *ARCHITECTURES)))
+    return find_cpu(name or "", archs)
+
+
+def _choose_caches(known: Caches, options: Options) -> Caches:
+    given = {name: getattr(options, name) for name in Caches._fields}
+    return known._replace(**{name: size for name, size in given.items() if size is not None})
+
+
+def _with_flag(target: Target, flag: str) -> Target:
+    sign, feature, arch = flag[0], flag[1:], target.arch
+    check_known(arch, feature)
+    if feature not in reasoned_about(arch):
+        others = [f for f in target.handed_on if f[1:] != feature]
+        return replace(target, handed_on=tuple(sorted([*others, flag])))
+    change = enable if sign == "+" else disable
+    return replace(target, features=change(arch, target.features, [feature]))

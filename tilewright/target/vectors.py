@@ -1,0 +1,53 @@
+"""Vector widths and registers that a set of features stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.target.features import Features
+
+#: RISC-V extensions that promise registers of at least so many bits.
+_RISCV_WIDTHS = {f"zvl{bits}b": bits for bits in (1024, 512, 256, 128, 64, 32)}
+
+
+def vector_bits(arch: str, features: Features) -> int:
+    """Bits of the vectors to compute with; 0 where there are none."""
+    return _BITS[arch](features)
+
+
+def vector_registers(arch: str, features: Features) -> int:
+    """How many vectors the registers hold."""
+    if arch == "x86_64":
+        return 32 if "avx512vl" in features else 16
+    # WebAssembly has locals without number; engines mostly run on machines with 16 registers.
+    return 16 if arch == "wasm32" else 32
+
+
+def _x86_bits(features: Features) -> int:
+    if "avx" not in features or "prefer-128-bit" in features:
+        return 128
+    # Registers of 512 bits without the VL extension exist on no processor that we describe.
+    return 512 if "avx512vl" in features and "prefer-256-bit" not in features else 256
+
+
+def _arm_bits(features: Features) -> int:
+    # SVE widths are unknown until run time; code of fixed width is NEON's.
+    return 128 if "neon" in features else 0
+
+
+def _riscv_bits(features: Features) -> int:
+    if "zve32x" not in features:
+        return 0
+    return next((bits for name, bits in _RISCV_WIDTHS.items() if name in features), 0)
+
+
+def _wasm_bits(features: Features) -> int:
+    return 128 if "simd128" in features else 0
+
+
+_BITS: dict[str, Callable[[Features], int]] = {
+    "x86_64": _x86_bits,
+    "aarch64": _arm_bits,
+    "riscv64": _riscv_bits,
+    "wasm32": _wasm_bits,
+}
