@@ -2,6 +2,7 @@
 
 from tilewright.ir.buffer import SCOPES, Buffer, as_extent, symbolic_dims
 from tilewright.ir.dtype import DType
+from tilewright.ir.evaluate import evaluate
 from tilewright.ir.expr import (
     Binary,
     Broadcast,
