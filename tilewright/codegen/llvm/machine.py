@@ -1,0 +1,114 @@
+"""LLVM's target machines: from LLVM IR to object code or assembly.
+
+Our loops come vectorized and unrolled by their schedules, so LLVM's own loop transformations have
+nothing to find; what is left to do is to clean up. Of the pipelines that llvmlite offers, LLVM's
+function simplification at level 1 (SROA, early CSE, LICM, InstCombine, SCCP, dead code) is the
+fastest and gives code as good as -O3's on such loops: `benchmarks/llvm_pipeline.py` shows it.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from typing import Any, Literal
+
+from tilewright.support.errors import InternalError, UserError
+
+Relocation = Literal["static", "pic", "dynamicnopic", "default"]
+# Modules and machines of llvmlite, which is untyped.
+ModuleRef = Any
+TargetMachine = Any
+
+_initializing = threading.Lock()
+
+
+def target_machine(
+    triple: str,
+    cpu: str,
+    features: str,
+    *,
+    opt: int = 3,
+    reloc: Relocation = "pic",
+    jit: bool = False,
+) -> TargetMachine:
+    """The machine that compiles for `cpu` of `triple`; made once for each set of arguments.
+
+    `features` is LLVM's list, such as `+avx512f,-sse4a`. Code is position-independent and small,
+    fit for the JIT (which links through stubs) and for shared libraries alike; `jit` only tells
+    LLVM which one it is for. Machines are not to be used by two threads at once.
+    """
+    with _initializing:
+        return _target_machine(triple, cpu, features, opt, reloc, jit)
+
+
+@cache
+def _target_machine(
+    triple: str, cpu: str, features: str, opt: int, reloc: Relocation, jit: bool
+) -> TargetMachine:
+    target = _target(triple)
+    return target.create_target_machine(
+        cpu=cpu, features=features, opt=opt, reloc=reloc, codemodel="default", jit=jit
+    )
+
+
+def _target(triple: str) -> Any:
+    llvm = _llvm()
+    try:
+        return llvm.Target.from_triple(triple)
+    except RuntimeError as error:
+        raise UserError(
+            f"cannot compile for target triple {triple!r}",
+            reason=str(error).strip(),
+            remedy="use a triple such as x86_64-unknown-linux-gnu or aarch64-unknown-linux-gnu",
+        ) from None
+
+
+@cache
+def _llvm() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm
+
+
+def parse(text: str) -> ModuleRef:
+    """The module that `text` spells in LLVM IR, verified."""
+    llvm = _llvm()
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError("cannot read generated LLVM IR", reason=str(error)) from None
+    return module
+
+
+def optimize(module: ModuleRef, machine: TargetMachine) -> None:
+    """Cleans `module` up in place: no vectorizing, no unrolling, only `alwaysinline` inlining."""
+    llvm = _llvm()
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    options.loop_vectorization = options.slp_vectorization = False
+    options.loop_unrolling = options.loop_interleaving = False
+    builder = llvm.create_pass_builder(machine, options)
+    inliner = llvm.create_new_module_pass_manager()
+    inliner.add_always_inliner_pass()
+    inliner.add_global_dead_code_eliminate_pass()
+    inliner.run(module, builder)
+    simplify = builder.getFunctionPassManager()
+    for function in module.functions:
+        if not function.is_declaration:
+            simplify.run(function, builder)
+
+
+def emit_object(module: ModuleRef | str, machine: TargetMachine) -> bytes:
+    """Object code of `module`, given as LLVM IR text or as parsed."""
+    return machine.emit_object(_parsed(module))
+
+
+def emit_assembly(module: ModuleRef | str, machine: TargetMachine) -> str:
+    """Assembly of `module`, given as LLVM IR text or as parsed."""
+    return machine.emit_assembly(_parsed(module))
+
+
+def _parsed(module: ModuleRef | str) -> ModuleRef:
+    return parse(module) if isinstance(module, str) else module

@@ -1,0 +1,60 @@
+"""The thread pool, as generated code: LLVM IR on libc and pthreads, no Python at run time.
+
+A pool runs one region at a time. A region `fn(ctx, begin, end)` over `[0, n)` is cut into as many
+contiguous parts as there are threads; the caller runs part 0, worker k part k. Each worker has a
+mailbox: the caller adds one to `go`, the worker answers by setting `done` to the same number, so at
+rest both are equal. Both sides wait by spinning for a while and then sleeping on a `Bell`.
+
+- A pool that is busy (a nested region, or another thread of the program) runs the region in the
+  calling thread. So nested parallelism is serial, and nothing waits for a lock.
+- The lock holds the process id of its owner, and workers belong to the process that started them.
+  After a fork both are seen to be foreign: the lock is free and the workers are started anew.
+- Workers start at the first region. A pool with fewer threads than asked for (the system refused
+  some) works with those it has.
+- There is no thread-local storage, which a JIT could not easily link.
+
+The C interface is in `lifecycle` and `regions`:
+
+    void *tw_pool_create(i32 num_threads, const i32 *cpus, i32 num_cpus)
+    void tw_pool_run(void *pool, void (*fn)(void *ctx, i64 begin, i64 end), void *ctx, i64 n)
+    i32 tw_pool_threads(void *pool)
+    void tw_pool_set_spin(void *pool, i64 nanoseconds)
+    void tw_pool_stop(void *pool)
+    void tw_pool_destroy(void *pool)
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from tilewright.codegen.llvm.machine import emit_object, target_machine
+from tilewright.codegen.llvm.threadpool.forkguard import emit_fork_guard
+from tilewright.codegen.llvm.threadpool.lifecycle import emit_lifecycle
+from tilewright.codegen.llvm.threadpool.pthreads import Library
+from tilewright.codegen.llvm.threadpool.regions import emit_regions
+from tilewright.codegen.llvm.threadpool.waiting import emit_waiting
+from tilewright.codegen.llvm.threadpool.workers import emit_workers
+
+__all__ = ["threadpool_module", "threadpool_object"]
+
+
+def threadpool_module(triple: str) -> Any:
+    """The pool's code for `triple`, as an `llvmlite.ir.Module`."""
+    library = Library("tilewright.threadpool", triple)
+    # Callees come before their callers.
+    emit_waiting(library)
+    emit_fork_guard(library)
+    emit_workers(library)
+    emit_regions(library)
+    emit_lifecycle(library)
+    return library.module
+
+
+@cache
+def threadpool_object(triple: str) -> bytes:
+    """The pool's object code; it asks nothing of the processor beyond the architecture's base.
+
+    The module is written in the form that LLVM's passes would give it, so they are left out.
+    """
+    return emit_object(str(threadpool_module(triple)), target_machine(triple, "", ""))

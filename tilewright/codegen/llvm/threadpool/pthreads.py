@@ -1,0 +1,250 @@
+"""What generated code asks of the operating system: libc and pthreads, as each one spells them.
+
+`Library` is a module under construction together with the C functions it calls; `Body` is one
+function of it, an `IRBuilder` with the few moves that code over plain memory and atomics needs.
+Memory is addressed by `Field`s (a byte offset and a type), so no C struct has to be mirrored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import llvmlite.ir
+import llvmlite.ir.instructions
+
+from tilewright.support.errors import UserError
+
+# llvmlite is untyped; `Any` stands for its types and values throughout this file and its callers.
+ir: Any = llvmlite.ir
+Value = Any
+Type = Any
+
+VOID, PTR = ir.VoidType(), ir.PointerType()
+I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
+
+Ordering = Literal["monotonic", "acquire", "release", "seq_cst"]
+
+
+class Field(NamedTuple):
+    """A value of `type` that lies `offset` bytes into a block of memory."""
+
+    offset: int
+    type: Type = None
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """Where operating systems differ for us."""
+
+    clock_monotonic: int
+    sig_setmask: int
+    #: pthread_setaffinity_np, pthread_setname_np(thread, name) and MADV_WIPEONFORK exist.
+    is_linux: bool
+
+
+_LINUX = Platform(clock_monotonic=1, sig_setmask=2, is_linux=True)
+_DARWIN = Platform(clock_monotonic=6, sig_setmask=3, is_linux=False)
+
+#: Large enough for `sigset_t` and for `cpu_set_t` (1,024 processors) everywhere.
+SET_BYTES = 128
+#: Large enough for `pthread_mutex_t` and `pthread_cond_t` of glibc, musl and macOS.
+SYNC_BYTES = 64
+
+_C_FUNCTIONS: dict[str, tuple[Type, list[Type]]] = {
+    "clock_gettime": (I32, [I32, PTR]),
+    "free": (VOID, [PTR]),
+    "getpid": (I32, []),
+    "madvise": (I32, [PTR, I64, I32]),
+    "memcpy": (PTR, [PTR, PTR, I64]),
+    "memset": (PTR, [PTR, I32, I64]),
+    "mmap": (PTR, [PTR, I64, I32, I32, I32, I64]),
+    "munmap": (I32, [PTR, I64]),
+    "posix_memalign": (I32, [PTR, I64, I64]),
+    "pthread_cond_init": (I32, [PTR, PTR]),
+    "pthread_cond_signal": (I32, [PTR]),
+    "pthread_cond_wait": (I32, [PTR, PTR]),
+    "pthread_create": (I32, [PTR, PTR, PTR, PTR]),
+    "pthread_join": (I32, [I64, PTR]),
+    "pthread_mutex_init": (I32, [PTR, PTR]),
+    "pthread_mutex_lock": (I32, [PTR]),
+    "pthread_mutex_unlock": (I32, [PTR]),
+    "pthread_setaffinity_np": (I32, [I64, I64, PTR]),
+    "pthread_setname_np": (I32, [I64, PTR]),
+    "pthread_sigmask": (I32, [I32, PTR, PTR]),
+    "sched_yield": (I32, []),
+    "sigfillset": (I32, [PTR]),
+}
+
+# How a core is told that it spins. On AArch64 `yield` is a no-op on most cores; `isb` waits a
+# little and frees the pipeline, which is what other spin locks use there too.
+_SPIN_HINTS: dict[str, tuple[str, list[int]]] = {
+    "x86_64": ("llvm.x86.sse2.pause", []),
+    "aarch64": ("llvm.aarch64.isb", [15]),
+    "arm64": ("llvm.aarch64.isb", [15]),
+}
+
+
+class Library:
+    """A module under construction and what it may call."""
+
+    def __init__(self, name: str, triple: str) -> None:
+        self.platform = _platform_of(triple)
+        self.architecture = triple.split("-")[0]
+        self.module: Any = ir.Module(name)
+        self.module.triple = triple
+
+    def define(
+        self, name: str, returns: Type, parameters: Sequence[Type], *, exported: bool = False
+    ) -> Body:
+        """Begins the function `name`; only exported ones are visible outside the module."""
+        function = ir.Function(self.module, ir.FunctionType(returns, parameters), name)
+        function.linkage = "external" if exported else "internal"
+        function.attributes.add("nounwind")
+        return Body(self, function)
+
+    def function(self, name: str) -> Value:
+        """The function of this module, or of libc, that is called `name`."""
+        if name in self.module.globals:
+            return self.module.globals[name]
+        returns, parameters = _C_FUNCTIONS[name]
+        return self.declare(name, returns, parameters)
+
+    def declare(self, name: str, returns: Type, parameters: Sequence[Type]) -> Value:
+        if name in self.module.globals:
+            return self.module.globals[name]
+        function = ir.Function(self.module, ir.FunctionType(returns, parameters), name)
+        function.attributes.add("nounwind")
+        return function
+
+    def text(self, name: str, text: str) -> Value:
+        """A constant C string."""
+        data = bytearray(text.encode() + b"\0")
+        constant = ir.Constant(ir.ArrayType(I8, len(data)), data)
+        variable = ir.GlobalVariable(self.module, constant.type, name)
+        variable.linkage, variable.global_constant = "internal", True
+        variable.initializer = constant
+        return variable
+
+
+class Body:
+    """One function under construction."""
+
+    def __init__(self, library: Library, function: Value) -> None:
+        self.library = library
+        self.args: Sequence[Value] = function.args
+        self.b: Any = ir.IRBuilder(function.append_basic_block("entry"))
+
+    def at(self, base: Value, field: Field, index: Value | None = None, stride: int = 0) -> Value:
+        """The address of `field` in the block at `base`, or in element `index` of an array."""
+        offset = I64(field.offset)
+        if index is not None:
+            offset = self.b.add(offset, self.b.mul(index, I64(stride)))
+        return self.b.gep(base, [offset], inbounds=True, source_etype=I8)
+
+    def get(self, base: Value, field: Field) -> Value:
+        return self.b.load(self.at(base, field), typ=field.type)
+
+    def put(self, value: Value, base: Value, field: Field) -> None:
+        self.b.store(value, self.at(base, field))
+
+    def get_atomic(self, base: Value, field: Field, ordering: Ordering) -> Value:
+        return self.b.load_atomic(
+            self.at(base, field), ordering, _alignment(field.type), typ=field.type
+        )
+
+    def put_atomic(self, value: Value, base: Value, field: Field, ordering: Ordering) -> None:
+        # IRBuilder.store_atomic asks for typed pointers, which LLVM no longer has.
+        address = self.at(base, field)
+        store = llvmlite.ir.instructions.StoreAtomicInstr(
+            self.b.block, value, address, ordering, _alignment(value.type)
+        )
+        self.b._insert(store)
+
+    def exchange(self, base: Value, field: Field, expected: Value, desired: Value) -> Value:
+        """Atomically turns `expected` into `desired`; true where it did."""
+        address = self.at(base, field)
+        pair = self.b.cmpxchg(address, expected, desired, "acquire", "monotonic")
+        return self.b.extract_value(pair, 1)
+
+    def scratch(self, size: int) -> Value:
+        """`size` zeroed bytes on the stack."""
+        kind = ir.ArrayType(I64, size // 8)
+        memory = self.b.alloca(kind)
+        memory.type = PTR
+        self.b.store(ir.Constant(kind, None), memory)
+        return memory
+
+    def call(self, name: str, *args: Value) -> Value:
+        return self.b.call(self.library.function(name), args)
+
+    def relax(self) -> None:
+        """Tells the core that it spins."""
+        if self.library.architecture not in _SPIN_HINTS:
+            return
+        name, args = _SPIN_HINTS[self.library.architecture]
+        hint = self.library.declare(name, VOID, [I32] * len(args))
+        self.b.call(hint, [I32(a) for a in args])
+
+    def smaller(self, left: Value, right: Value) -> Value:
+        return self.b.select(self.b.icmp_signed("<", left, right), left, right)
+
+    def is_null(self, pointer: Value) -> Value:
+        return self.b.icmp_unsigned("==", pointer, PTR(None))
+
+    @contextmanager
+    def when(self, condition: Value) -> Generator[None]:
+        with self.b.if_then(condition):
+            yield
+
+    @contextmanager
+    def loop_while(self, condition: Callable[[], Value]) -> Generator[None]:
+        """`while condition(): …`; the callable emits the test."""
+        head, body, done = (self.b.append_basic_block(n) for n in ("while", "do", "done"))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        self.b.cbranch(condition(), body, done)
+        self.b.position_at_end(body)
+        yield
+        self.b.branch(head)
+        self.b.position_at_end(done)
+
+    @contextmanager
+    def loop_from(self, start: Value, stop: Value) -> Generator[tuple[Value, Value]]:
+        """`for i in range(start, stop): …`; yields `i` and the block that a break branches to."""
+        before = self.b.block
+        head, body, done = (self.b.append_basic_block(n) for n in ("for", "do", "done"))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        index = self.b.phi(I64)
+        index.add_incoming(start, before)
+        self.b.cbranch(self.b.icmp_signed("<", index, stop), body, done)
+        self.b.position_at_end(body)
+        yield index, done
+        index.add_incoming(self.b.add(index, I64(1)), self.b.block)
+        self.b.branch(head)
+        self.b.position_at_end(done)
+
+    def ret(self, value: Value | None = None) -> None:
+        if value is None:
+            self.b.ret_void()
+        else:
+            self.b.ret(value)
+
+
+def _alignment(kind: Type) -> int:
+    return 4 if kind == I32 else 8
+
+
+def _platform_of(triple: str) -> Platform:
+    if "linux" in triple:
+        return _LINUX
+    if "darwin" in triple or "macos" in triple:
+        return _DARWIN
+    raise UserError(
+        f"cannot build the thread pool for {triple}",
+        reason="it needs pthreads, as Linux and macOS have them",
+        remedy="compile for one thread",
+    )

@@ -1,0 +1,92 @@
+"""Running a region on the pool."""
+
+from __future__ import annotations
+
+from tilewright.codegen.llvm.threadpool.pthreads import I1, I64, PTR, VOID, Library, Value
+from tilewright.codegen.llvm.threadpool.workers import REGION, Mailbox, Pool, mailbox
+
+
+def emit_regions(library: Library) -> None:
+    """Adds tw_try_lock, tw_dispatch and tw_pool_run to `library`."""
+    for emit in (_try_lock, _enter, _dispatch, _collect, _pool_run):
+        emit(library)
+
+
+def _try_lock(library: Library) -> None:
+    """Takes the pool for this process; false if a thread of this process has it."""
+    f = library.define("tw_try_lock", I1, [PTR, I64])
+    pool, pid = f.args
+    holder = f.get_atomic(pool, Pool.LOCK, "monotonic")
+    with f.when(f.b.icmp_signed("==", holder, pid)):
+        f.ret(I1(False))
+    f.ret(f.exchange(pool, Pool.LOCK, holder, pid))
+
+
+def _enter(library: Library) -> None:
+    """Into how many parts to cut a region of `n`; above 1, the lock is held and workers wait."""
+    f = library.define("tw_enter", I64, [PTR, I64])
+    pool, n = f.args
+
+    def parts() -> Value:
+        return f.smaller(n, f.get_atomic(pool, Pool.THREADS, "monotonic"))
+
+    with f.when(f.is_null(pool)):
+        f.ret(I64(1))
+    with f.when(f.b.icmp_signed("<=", parts(), I64(1))):
+        f.ret(I64(1))
+    pid = f.call("tw_pid", f.get(pool, Pool.PID_PAGE))
+    with f.when(f.b.not_(f.call("tw_try_lock", pool, pid))):
+        f.ret(I64(1))
+    with f.when(f.b.icmp_signed("!=", f.get(pool, Pool.PID), pid)):
+        f.call("tw_start", pool, pid)
+    granted = parts()
+    with f.when(f.b.icmp_signed("<=", granted, I64(1))):
+        f.put_atomic(I64(0), pool, Pool.LOCK, "release")
+    f.ret(granted)
+
+
+def _dispatch(library: Library) -> None:
+    """Hands parts 1, 2, … to their workers. All are told before the first sleeper is woken."""
+    f = library.define("tw_dispatch", VOID, [PTR, I64])
+    pool, parts = f.args
+    with f.loop_from(I64(1), parts) as (index, _):
+        box = mailbox(f, pool, index)
+        ticket = f.b.add(f.get_atomic(box, Mailbox.GO, "monotonic"), I64(1))
+        f.put_atomic(ticket, box, Mailbox.GO, "seq_cst")
+    with f.loop_from(I64(1), parts) as (index, _):
+        f.call("tw_ring", f.at(mailbox(f, pool, index), Mailbox.BELL))
+    f.ret()
+
+
+def _collect(library: Library) -> None:
+    """Waits for the workers' answers."""
+    f = library.define("tw_collect", VOID, [PTR, I64])
+    pool, parts = f.args
+    spin = f.get_atomic(pool, Pool.SPIN, "monotonic")
+    with f.loop_from(I64(1), parts) as (index, _):
+        box = mailbox(f, pool, index)
+        before = f.b.sub(f.get_atomic(box, Mailbox.GO, "monotonic"), I64(1))
+        f.call("tw_wait", f.at(box, Mailbox.DONE), before, f.at(pool, Pool.BELL), spin)
+    f.ret()
+
+
+def _pool_run(library: Library) -> None:
+    """void tw_pool_run(void *pool, void (*fn)(void *ctx, i64 begin, i64 end), void *ctx, i64 n)
+
+    Runs `fn` over [0, n) and returns when all of it is done. A null pool is a pool of one thread.
+    """
+    f = library.define("tw_pool_run", VOID, [PTR, REGION, PTR, I64], exported=True)
+    pool, fn, ctx, n = f.args
+    parts = f.call("tw_enter", pool, n)
+    with f.when(f.b.icmp_signed("<=", parts, I64(1))):
+        f.b.call(fn, [ctx, I64(0), n])
+        f.ret()
+    f.put(fn, pool, Pool.FN)
+    f.put(ctx, pool, Pool.CTX)
+    f.put(n, pool, Pool.N)
+    f.put(parts, pool, Pool.PARTS)
+    f.call("tw_dispatch", pool, parts)
+    f.call("tw_run_part", pool, I64(0))
+    f.call("tw_collect", pool, parts)
+    f.put_atomic(I64(0), pool, Pool.LOCK, "release")
+    f.ret()

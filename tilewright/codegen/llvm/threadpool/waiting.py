@@ -1,0 +1,113 @@
+"""How threads of the pool wait: they spin for a while, then sleep on a `Bell`.
+
+Sleeping is a Dekker protocol, hence sequentially consistent: the sleeper raises `asleep`, then
+looks at the word once more; the waker changes the word, then looks at `asleep`. So at least one of
+them sees what the other did.
+"""
+
+from __future__ import annotations
+
+from tilewright.codegen.llvm.threadpool.pthreads import (
+    I1,
+    I32,
+    I64,
+    PTR,
+    SYNC_BYTES,
+    VOID,
+    Field,
+    Library,
+)
+
+# Two lines of 64 bytes: x86 prefetches lines in pairs, and some AArch64 lines are 128 bytes long.
+LINE = 128
+
+# Looks at the word between two looks at the clock.
+_LOOKS = 64
+
+_WORD = Field(0, I64)
+
+
+class Bell:
+    """Where one thread sleeps until another one rings."""
+
+    ASLEEP = Field(0, I32)
+    MUTEX = Field(LINE)
+    CONDITION = Field(LINE + SYNC_BYTES)
+    SIZE = 2 * LINE
+
+
+def emit_waiting(library: Library) -> None:
+    """Adds tw_wait, tw_ring and tw_hang_bell to `library`."""
+    for emit in (_now, _spin, _wait, _ring, _hang_bell):
+        emit(library)
+
+
+def _now(library: Library) -> None:
+    """Nanoseconds of the monotonic clock."""
+    f = library.define("tw_now", I64, [])
+    time = f.scratch(16)
+    f.call("clock_gettime", I32(library.platform.clock_monotonic), time)
+    seconds, nanoseconds = f.get(time, Field(0, I64)), f.get(time, Field(8, I64))
+    f.ret(f.b.add(f.b.mul(seconds, I64(1_000_000_000)), nanoseconds))
+
+
+def _spin(library: Library) -> None:
+    """Waits up to `limit` nanoseconds for `*word != old`; true if that came."""
+    f = library.define("tw_spin", I1, [PTR, I64, I64])
+    word, old, limit = f.args
+    entry, again = f.b.block, f.b.append_basic_block("again")
+    f.b.branch(again)
+    f.b.position_at_end(again)
+    deadline = f.b.phi(I64)
+    deadline.add_incoming(I64(0), entry)
+    with f.loop_from(I64(0), I64(_LOOKS)):
+        with f.when(f.b.icmp_signed("!=", f.get_atomic(word, _WORD, "acquire"), old)):
+            f.ret(I1(True))
+        f.relax()
+    # The clock is first read after the first looks fail, so that a short wait does not pay for it.
+    now = f.call("tw_now")
+    is_first = f.b.icmp_signed("==", deadline, I64(0))
+    end = f.b.select(is_first, f.b.add(now, limit), deadline)
+    deadline.add_incoming(end, f.b.block)
+    give_up = f.b.append_basic_block("give_up")
+    f.b.cbranch(f.b.icmp_signed("<", now, end), again, give_up)
+    f.b.position_at_end(give_up)
+    f.ret(I1(False))
+
+
+def _wait(library: Library) -> None:
+    """Returns when `*word != old`: spins for `limit` nanoseconds, then sleeps on `bell`."""
+    f = library.define("tw_wait", VOID, [PTR, I64, PTR, I64])
+    word, old, bell, limit = f.args
+    with f.when(f.call("tw_spin", word, old, limit)):
+        f.ret()
+    mutex, condition = f.at(bell, Bell.MUTEX), f.at(bell, Bell.CONDITION)
+    f.call("pthread_mutex_lock", mutex)
+    f.put_atomic(I32(1), bell, Bell.ASLEEP, "seq_cst")
+    with f.loop_while(lambda: f.b.icmp_signed("==", f.get_atomic(word, _WORD, "seq_cst"), old)):
+        f.call("pthread_cond_wait", condition, mutex)
+    f.put_atomic(I32(0), bell, Bell.ASLEEP, "monotonic")
+    f.call("pthread_mutex_unlock", mutex)
+    f.ret()
+
+
+def _ring(library: Library) -> None:
+    """Wakes who sleeps on `bell`, after its word was changed; a mere load when nobody does."""
+    f = library.define("tw_ring", VOID, [PTR])
+    (bell,) = f.args
+    asleep = f.get_atomic(bell, Bell.ASLEEP, "seq_cst")
+    with f.when(f.b.icmp_signed("!=", asleep, I32(0))):
+        # Holding the mutex means that the sleeper is inside pthread_cond_wait or already past it.
+        f.call("pthread_mutex_lock", f.at(bell, Bell.MUTEX))
+        f.call("pthread_cond_signal", f.at(bell, Bell.CONDITION))
+        f.call("pthread_mutex_unlock", f.at(bell, Bell.MUTEX))
+    f.ret()
+
+
+def _hang_bell(library: Library) -> None:
+    f = library.define("tw_hang_bell", VOID, [PTR])
+    (bell,) = f.args
+    f.call("memset", bell, I32(0), I64(Bell.SIZE))
+    f.call("pthread_mutex_init", f.at(bell, Bell.MUTEX), PTR(None))
+    f.call("pthread_cond_init", f.at(bell, Bell.CONDITION), PTR(None))
+    f.ret()

@@ -1,0 +1,150 @@
+"""The pool in memory, and its workers."""
+
+from __future__ import annotations
+
+from tilewright.codegen.llvm.threadpool.pthreads import (
+    I1,
+    I32,
+    I64,
+    PTR,
+    SET_BYTES,
+    VOID,
+    Body,
+    Field,
+    Library,
+    Value,
+    ir,
+)
+from tilewright.codegen.llvm.threadpool.waiting import LINE, Bell
+
+# void (*fn)(void *ctx, i64 begin, i64 end); llvmlite calls through typed pointers only.
+REGION = ir.FunctionType(VOID, [PTR, I64, I64]).as_pointer()
+
+
+class Pool:
+    """The head of a pool; the workers' mailboxes follow, then the list of processors."""
+
+    THREADS = Field(0, I64)  # the caller included
+    PID = Field(8, I64)  # of the process that started the workers; 0: none has
+    PID_PAGE = Field(16, PTR)
+    SPIN = Field(24, I64)
+    CPUS = Field(32, PTR)
+    NUM_CPUS = Field(40, I64)
+    LOCK = Field(LINE, I64)  # pid of the process in which a region runs, or 0
+    FN = Field(2 * LINE, REGION)  # null tells the workers to end
+    CTX = Field(2 * LINE + 8, PTR)
+    N = Field(2 * LINE + 16, I64)
+    PARTS = Field(2 * LINE + 24, I64)
+    BELL = Field(3 * LINE)
+    SIZE = 3 * LINE + Bell.SIZE
+
+
+class Mailbox:
+    """What the caller and one worker share. Each side writes its own line."""
+
+    GO = Field(0, I64)
+    POOL = Field(8, PTR)
+    INDEX = Field(16, I64)
+    THREAD = Field(24, I64)
+    DONE = Field(LINE, I64)
+    BELL = Field(2 * LINE)
+    SIZE = 2 * LINE + Bell.SIZE
+
+
+def mailbox(f: Body, pool: Value, index: Value) -> Value:
+    """The mailbox of worker `index`, which counts from 1."""
+    return f.at(pool, Field(Pool.SIZE - Mailbox.SIZE), index, Mailbox.SIZE)
+
+
+def emit_workers(library: Library) -> None:
+    """Adds tw_run_part and tw_start to `library`."""
+    for emit in (_run_part, _work, _pin, _start_worker, _start):
+        emit(library)
+
+
+def _run_part(library: Library) -> None:
+    """Runs part `index` of the pool's region."""
+    f = library.define("tw_run_part", VOID, [PTR, I64])
+    pool, index = f.args
+    n, parts = f.get(pool, Pool.N), f.get(pool, Pool.PARTS)
+    size, rest = f.b.udiv(n, parts), f.b.urem(n, parts)
+
+    def bound(k: Value) -> Value:
+        return f.b.add(f.b.mul(k, size), f.smaller(k, rest))
+
+    begin, end = bound(index), bound(f.b.add(index, I64(1)))
+    f.b.call(f.get(pool, Pool.FN), [f.get(pool, Pool.CTX), begin, end])
+    f.ret()
+
+
+def _work(library: Library) -> None:
+    """A worker's life: wait for a region, run one part, say so."""
+    f = library.define("tw_work", PTR, [PTR])
+    (box,) = f.args
+    pool, index = f.get(box, Mailbox.POOL), f.get(box, Mailbox.INDEX)
+    with f.loop_while(lambda: I1(True)):
+        seen = f.get_atomic(box, Mailbox.DONE, "monotonic")
+        spin = f.get_atomic(pool, Pool.SPIN, "monotonic")
+        f.call("tw_wait", f.at(box, Mailbox.GO), seen, f.at(box, Mailbox.BELL), spin)
+        with f.when(f.is_null(f.get(pool, Pool.FN))):
+            f.ret(PTR(None))
+        f.call("tw_run_part", pool, index)
+        f.put_atomic(f.b.add(seen, I64(1)), box, Mailbox.DONE, "seq_cst")
+        f.call("tw_ring", f.at(pool, Pool.BELL))
+    f.ret(PTR(None))
+
+
+def _pin(library: Library) -> None:
+    """Ties worker `index` to its processor, where there is a list and the system allows it."""
+    f = library.define("tw_pin", VOID, [PTR, I64, I64])
+    pool, index, thread = f.args
+    if not library.platform.is_linux:
+        f.ret()
+        return
+    mask = f.scratch(SET_BYTES)
+    f.call("pthread_setname_np", thread, library.text("tw_thread_name", "tilewright"))
+    count = f.get(pool, Pool.NUM_CPUS)
+    with f.when(f.b.icmp_signed("==", count, I64(0))):
+        f.ret()
+    place = f.at(f.get(pool, Pool.CPUS), Field(0), f.b.urem(index, count), 4)
+    cpu = f.b.zext(f.get(place, Field(0, I32)), I64)
+    with f.when(f.b.icmp_unsigned("<", cpu, I64(8 * SET_BYTES))):
+        word = f.at(mask, Field(0), f.b.lshr(cpu, I64(6)), 8)
+        f.put(f.b.shl(I64(1), f.b.and_(cpu, I64(63))), word, Field(0, I64))
+        f.call("pthread_setaffinity_np", thread, I64(SET_BYTES), mask)
+    f.ret()
+
+
+def _start(library: Library) -> None:
+    """Starts the workers; the caller holds the lock. Those the system refuses are done without."""
+    f = library.define("tw_start", VOID, [PTR, I64])
+    pool, pid = f.args
+    every, before = f.scratch(SET_BYTES), f.scratch(SET_BYTES)
+    set_mask = I32(library.platform.sig_setmask)
+    # Workers take no signals: a handler, such as Python's for Ctrl-C, belongs to the program.
+    f.call("sigfillset", every)
+    f.call("pthread_sigmask", set_mask, every, before)
+    f.call("tw_hang_bell", f.at(pool, Pool.BELL))
+    with f.loop_from(I64(1), f.get(pool, Pool.THREADS)) as (index, done):
+        failed = f.call("tw_start_worker", pool, index)
+        with f.when(f.b.icmp_signed("!=", failed, I32(0))):
+            f.put_atomic(index, pool, Pool.THREADS, "monotonic")
+            f.b.branch(done)
+    f.call("pthread_sigmask", set_mask, before, PTR(None))
+    f.put(pid, pool, Pool.PID)
+    f.ret()
+
+
+def _start_worker(library: Library) -> None:
+    f = library.define("tw_start_worker", I32, [PTR, I64])
+    pool, index = f.args
+    box = mailbox(f, pool, index)
+    f.call("memset", box, I32(0), I64(Mailbox.SIZE))
+    f.put(pool, box, Mailbox.POOL)
+    f.put(index, box, Mailbox.INDEX)
+    f.call("tw_hang_bell", f.at(box, Mailbox.BELL))
+    thread, work = f.at(box, Mailbox.THREAD), library.function("tw_work")
+    failed = f.call("pthread_create", thread, PTR(None), work, box)
+    with f.when(f.b.icmp_signed("==", failed, I32(0))):
+        f.call("tw_pin", pool, index, f.get(box, Mailbox.THREAD))
+    f.ret(failed)

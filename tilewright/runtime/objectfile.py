@@ -1,0 +1,126 @@
+"""The names in a relocatable object file (64-bit little-endian ELF or Mach-O).
+
+The JIT links these files; this reader tells beforehand what a file defines and what it needs, so
+that a missing function is an error with a name in it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tilewright.support.errors import UserError
+
+_ELF_MAGIC = b"\x7fELF\x02\x01"
+_ELF_MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
+_ELF_RELOCATABLE = 1
+_SHT_SYMTAB = 2
+_STB_LOCAL, _STB_WEAK = 0, 2
+
+_MACHO_MAGIC = b"\xcf\xfa\xed\xfe"
+_MACHO_MACHINES = {0x01000007: "x86_64", 0x0100000C: "aarch64"}
+_LC_SYMTAB = 2
+_N_STAB, _N_TYPE, _N_EXT, _N_WEAK_REF = 0xE0, 0x0E, 0x01, 0x40
+
+
+@dataclass(slots=True)
+class ObjectNames:
+    """What an object file is for, what it defines and what it needs (weak needs are left out)."""
+
+    architecture: str
+    defined: set[str] = field(default_factory=set[str])
+    needed: set[str] = field(default_factory=set[str])
+
+
+class _Section(NamedTuple):
+    kind: int
+    offset: int
+    size: int
+    link: int
+
+
+def names_of(code: bytes) -> ObjectNames:
+    """The names in the object file `code`; `UserError` if it is damaged or of another kind."""
+    readers = {_ELF_MAGIC: _elf_names, _MACHO_MAGIC: _macho_names}
+    for magic, reader in readers.items():
+        if code.startswith(magic):
+            return _read_with(reader, code)
+    raise _unreadable("it is neither a 64-bit ELF nor a 64-bit Mach-O file")
+
+
+def _read_with(reader: Callable[[bytes], ObjectNames], code: bytes) -> ObjectNames:
+    try:
+        return reader(code)
+    except (struct.error, IndexError, ValueError, UnicodeDecodeError):
+        raise _unreadable("it is damaged or cut short") from None
+
+
+def _elf_names(code: bytes) -> ObjectNames:
+    kind, machine = struct.unpack_from("<HH", code, 16)
+    if kind != _ELF_RELOCATABLE:
+        raise _unreadable("it is an ELF file, but not a relocatable one")
+    names = ObjectNames(_ELF_MACHINES.get(machine, f"ELF machine {machine}"))
+    sections = list(_elf_sections(code))
+    for section in sections:
+        if section.kind == _SHT_SYMTAB:
+            _add_elf_symbols(names, code, section, sections[section.link])
+    return names
+
+
+def _elf_sections(code: bytes) -> Iterator[_Section]:
+    (start,) = struct.unpack_from("<Q", code, 40)
+    stride, count = struct.unpack_from("<HH", code, 58)
+    for i in range(count):
+        kind, offset, size, link = struct.unpack_from("<4xI16xQQI", code, start + i * stride)
+        yield _Section(kind, offset, size, link)
+
+
+def _add_elf_symbols(names: ObjectNames, code: bytes, table: _Section, text: _Section) -> None:
+    # The first entry is empty by definition.
+    for at in range(table.offset + 24, table.offset + table.size, 24):
+        name, info, _, section = struct.unpack_from("<IBBH", code, at)
+        binding = info >> 4
+        if binding == _STB_LOCAL:
+            continue
+        if section != 0:
+            names.defined.add(_text_at(code, text.offset + name))
+        elif binding != _STB_WEAK:
+            names.needed.add(_text_at(code, text.offset + name))
+
+
+def _macho_names(code: bytes) -> ObjectNames:
+    (machine,) = struct.unpack_from("<I", code, 4)
+    (count,) = struct.unpack_from("<I", code, 16)
+    names = ObjectNames(_MACHO_MACHINES.get(machine, f"Mach-O machine {machine:#x}"))
+    at = 32
+    for _ in range(count):
+        command, size = struct.unpack_from("<II", code, at)
+        if command == _LC_SYMTAB:
+            _add_macho_symbols(names, code, *struct.unpack_from("<III", code, at + 8))
+        at += size
+    return names
+
+
+def _add_macho_symbols(names: ObjectNames, code: bytes, start: int, count: int, text: int) -> None:
+    for at in range(start, start + 16 * count, 16):
+        name, kind, _, note, _ = struct.unpack_from("<IBBHQ", code, at)
+        if kind & _N_STAB or not kind & _N_EXT:
+            continue
+        # C names carry a leading underscore in Mach-O.
+        spelled = _text_at(code, text + name).removeprefix("_")
+        if kind & _N_TYPE:
+            names.defined.add(spelled)
+        elif not note & _N_WEAK_REF:
+            names.needed.add(spelled)
+
+
+def _text_at(code: bytes, start: int) -> str:
+    return code[start : code.index(b"\0", start)].decode()
+
+
+def _unreadable(reason: str) -> UserError:
+    return UserError(
+        "cannot read object code", reason=reason, remedy="compile the model again for this machine"
+    )
