@@ -20,8 +20,7 @@ test: $(STAMP)/test  ## run the test suite
 	$(BIN)/python -m pytest -q -n $(JOBS) --timeout=300 tests
 
 bench: $(STAMP)/bench  ## re-run every figure the project claims
-	@if [ -d benchmarks ]; then $(BIN)/python -m benchmarks; \
-	else echo "no benchmarks yet: see ROADMAP.md"; fi
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
 lint: $(STAMP)/lint  ## check style and types
 	$(BIN)/ruff check .

@@ -22,7 +22,7 @@ TRIPLES = {
 def test_plain_llvm_is_this_machine() -> None:
     target = Target.of("llvm")
     assert target == Target.of() == Target.of(target) == Target.of("llvm -mcpu=native")
-    assert target.cores == len(os.sched_getaffinity(0))
+    assert 1 <= target.cores <= (os.cpu_count() or 1)
     assert target.vector_bits in (128, 256, 512)
     assert target.caches.l1d >= 16 << 10
 
