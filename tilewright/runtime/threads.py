@@ -61,6 +61,9 @@ class Pool:
             raise UserError(f"cannot create a pool of {num_threads} threads: out of memory")
         self.affinity = affinity
         self._native = native
+        if num_threads > len(available_cpus()):
+            # Who spins here keeps the processor from the very thread it waits for.
+            self.set_spin(0)
         finalizer = weakref.finalize(self, native.destroy, self.address)
         # At exit pools are stopped and not freed: a thread that nobody waits for may use one.
         finalizer.atexit = False

@@ -45,9 +45,16 @@ def target_machine(
 def _target_machine(
     triple: str, cpu: str, features: str, opt: int, reloc: Relocation, jit: bool
 ) -> TargetMachine:
-    target = _target(triple)
-    return target.create_target_machine(
-        cpu=cpu, features=features, opt=opt, reloc=reloc, codemodel="default", jit=jit
+    # RISC-V passes floats in registers only when told so by name.
+    abi = "lp64d" if triple.startswith("riscv64") and "+d" in features else ""
+    return _target(triple).create_target_machine(
+        cpu=cpu,
+        features=features,
+        opt=opt,
+        reloc=reloc,
+        codemodel="default",
+        jit=jit,
+        abiname=abi,
     )
 
 

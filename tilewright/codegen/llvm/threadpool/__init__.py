@@ -51,10 +51,15 @@ def threadpool_module(triple: str) -> Any:
     return library.module
 
 
+# What Linux asks of a processor where LLVM's own base has no atomics.
+_BASE_FEATURES = {"riscv64": "+m,+a,+f,+d,+c"}
+
+
 @cache
 def threadpool_object(triple: str) -> bytes:
     """The pool's object code; it asks nothing of the processor beyond the architecture's base.
 
     The module is written in the form that LLVM's passes would give it, so they are left out.
     """
-    return emit_object(str(threadpool_module(triple)), target_machine(triple, "", ""))
+    features = _BASE_FEATURES.get(triple.split("-")[0], "")
+    return emit_object(str(threadpool_module(triple)), target_machine(triple, "", features))

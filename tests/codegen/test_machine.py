@@ -1,0 +1,96 @@
+"""Target machines, the pass pipeline, and object code for all targets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.codegen.llvm.machine import (
+    emit_assembly,
+    emit_object,
+    optimize,
+    parse,
+    target_machine,
+)
+from tilewright.support.errors import InternalError, UserError
+
+X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
+
+# An accumulator in memory, its address computed anew each time, and a loop.
+LOOP = """
+target triple = "{triple}"
+define float @dot(ptr noalias %a, ptr noalias %b, i64 %n) {{
+entry:
+  %acc = alloca float
+  store float 0.0, ptr %acc
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%next, %body]
+  %go = icmp slt i64 %i, %n
+  br i1 %go, label %body, label %done
+body:
+  %scaled = mul i64 %i, 1
+  %pa = getelementptr float, ptr %a, i64 %scaled
+  %pb = getelementptr float, ptr %b, i64 %scaled
+  %x = load float, ptr %pa
+  %y = load float, ptr %pb
+  %old = load float, ptr %acc
+  %xy = fmul contract float %x, %y
+  %new = fadd contract float %old, %xy
+  store float %new, ptr %acc
+  %next = add i64 %i, 1
+  br label %head
+done:
+  %result = load float, ptr %acc
+  ret float %result
+}}
+define internal float @inlined(float %x) alwaysinline {{
+  %y = fadd float %x, 1.0
+  ret float %y
+}}
+define float @outer(float %x) {{
+  %y = call float @inlined(float %x)
+  ret float %y
+}}
+"""
+
+
+def test_machines_are_made_once() -> None:
+    machine = target_machine(X86, "skylake-avx512", "")
+    assert target_machine(X86, "skylake-avx512", "") is machine
+    assert target_machine(X86, "skylake-avx512", "-avx512f") is not machine
+    assert target_machine(X86, "skylake-avx512", "", opt=1) is not machine
+
+
+@pytest.mark.parametrize("triple", [X86, ARM])
+def test_pipeline_cleans_up_and_does_not_transform_loops(triple: str) -> None:
+    module = parse(LOOP.format(triple=triple))
+    optimize(module, target_machine(triple, "", ""))
+    text = str(module)
+    assert "alloca" not in text, "accumulators live in registers"
+    assert "@inlined" not in text, "alwaysinline functions are inlined and gone"
+    assert text.count("fmul") == 1, "no unrolling"
+    assert " x float>" not in text, "no vectorizing"
+
+
+def test_features_reach_the_code() -> None:
+    text = LOOP.format(triple=X86)
+    assert "vfmadd" in emit_assembly(text, target_machine(X86, "haswell", ""))
+    assert "vfmadd" not in emit_assembly(text, target_machine(X86, "haswell", "-fma"))
+
+
+@pytest.mark.parametrize(
+    ("triple", "magic"),
+    [(X86, b"\x7fELF"), (ARM, b"\x7fELF"), ("arm64-apple-macosx12.0", b"\xcf\xfa\xed\xfe")],
+)
+def test_object_code(triple: str, magic: bytes) -> None:
+    assert emit_object(LOOP.format(triple=triple), target_machine(triple, "", "")).startswith(magic)
+
+
+def test_unknown_triples_are_refused() -> None:
+    with pytest.raises(UserError, match="target triple 'pdp11-dec-unix'"):
+        target_machine("pdp11-dec-unix", "", "")
+
+
+def test_bad_ir_is_our_fault() -> None:
+    with pytest.raises(InternalError, match=r"generated LLVM IR(.|\n)*please report it"):
+        parse("define i32 @f() { ret i64 0 }")
