@@ -1,0 +1,187 @@
+"""What primitives are made of: substitution that simplifies, guards, fresh copies, new buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from copy import copy
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from tilewright.arith import Ranges, prove, simplify
+from tilewright.ir import (
+    TRUE,
+    Alloc,
+    Binary,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Var,
+    all_of,
+    as_expr,
+    free_vars,
+    map_children,
+    replace_buffers,
+    substitute,
+    substitute_stmt,
+    walk,
+)
+from tilewright.schedule.handles import Result
+
+
+class Edit(NamedTuple):
+    """What a primitive gives: the edited function, what the user gets, what sampling decided."""
+
+    function: Function
+    results: tuple[Result, ...] = ()
+    decision: Any = None
+
+
+# ---- conditions ---------------------------------------------------------------------------------
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The parts that must all hold; none for a condition that is true."""
+    if condition is TRUE:
+        return []
+    if isinstance(condition, Binary) and condition.op == "and":
+        return [*conjuncts(condition.a), *conjuncts(condition.b)]
+    return [condition]
+
+
+def needed(conditions: Iterable[Expr], ranges: Ranges) -> Expr:
+    """The conjunction of those conditions that `ranges` and the other ones do not imply."""
+    kept: list[Expr] = []
+    for condition in dict.fromkeys(conditions):
+        condition = simplify(condition, ranges)
+        if condition is not TRUE and condition not in kept and not prove(condition, ranges):
+            kept.append(condition)
+            ranges = ranges.assuming(condition)
+    return all_of(*kept)
+
+
+# ---- rewriting the inside of loops --------------------------------------------------------------
+
+
+def rebind(stmt: Stmt, values: Mapping[Var, Expr], ranges: Ranges) -> Stmt:
+    """`stmt` with loop variables replaced; what changes is simplified, true predicates go."""
+
+    def on_expr(expr: Expr) -> Expr:
+        if free_vars(expr).isdisjoint(values):
+            return expr
+        return simplify(substitute(expr, values), ranges)
+
+    inner = _inside(ranges, stmt, values)
+    rebuilt = map_children(stmt, lambda s: rebind(s, values, inner), on_expr)
+    if not isinstance(rebuilt, Block) or rebuilt.predicate is TRUE:
+        return rebuilt
+    kept = needed(conjuncts(rebuilt.predicate), ranges)
+    return rebuilt if kept is rebuilt.predicate else replace(rebuilt, predicate=kept)
+
+
+def _inside(ranges: Ranges, stmt: Stmt, values: Mapping[Var, Expr]) -> Ranges:
+    if isinstance(stmt, For):
+        return ranges.with_extent(stmt.var, substitute(stmt.extent, values))
+    return ranges
+
+
+def guard(stmt: Stmt, condition: Expr, ranges: Ranges) -> Stmt:
+    """`stmt` only where `condition` holds: a predicate of its blocks, an `If` around the rest."""
+    if isinstance(stmt, For):
+        inner = ranges.with_extent(stmt.var, stmt.extent)
+        return replace(stmt, body=guard(stmt.body, condition, inner))
+    if isinstance(stmt, Seq | Alloc):
+        return map_children(stmt, lambda s: guard(s, condition, ranges))
+    if isinstance(stmt, Block):
+        return replace(stmt, predicate=needed([*conjuncts(stmt.predicate), condition], ranges))
+    return stmt if prove(condition, ranges) else If(condition, stmt)
+
+
+# ---- names and copies ---------------------------------------------------------------------------
+
+
+def fresh_name(hint: str, taken: Collection[str]) -> str:
+    """`hint`, or `hint_1`, `hint_2`, … where that is taken."""
+    if hint not in taken:
+        return hint
+    number = 1
+    while f"{hint}_{number}" in taken:
+        number += 1
+    return f"{hint}_{number}"
+
+
+def fresh_copy(stmt: Stmt, taken: Collection[str]) -> Stmt:
+    """`stmt` with variables, buffers and block names of its own; `taken` are the names in use."""
+    names = set(taken)
+    for node in walk(stmt):
+        if isinstance(node, Alloc):
+            own = {b: b.with_() for b in node.buffers}
+            stmt = replace_buffers(stmt, own)
+    return _renamed(stmt, names)
+
+
+def _renamed(stmt: Stmt, names: set[str]) -> Stmt:
+    stmt = map_children(stmt, lambda s: _renamed(s, names))
+    if isinstance(stmt, For | Let):
+        return _with_own_var(stmt)
+    if isinstance(stmt, Block):
+        return _with_own_iters(stmt, names)
+    # A copy keeps nothing of the original: one statement stands at one place.
+    return copy(stmt)
+
+
+def _with_own_var(stmt: For | Let) -> Stmt:
+    own = Var(stmt.var.name, stmt.var.dtype)
+    return replace(stmt, var=own, body=substitute_stmt(stmt.body, {stmt.var: own}))
+
+
+def _with_own_iters(block: Block, names: set[str]) -> Block:
+    name = fresh_name(block.name, names)
+    names.add(name)
+    own = {it.var: Var(it.var.name, it.var.dtype) for it in block.iters}
+    inner = substitute_stmt(replace(block, bindings=(), predicate=TRUE), dict(own))
+    assert isinstance(inner, Block)
+    iters = tuple(it._replace(var=own[it.var]) for it in inner.iters)
+    return replace(
+        inner, name=name, iters=iters, bindings=block.bindings, predicate=block.predicate
+    )
+
+
+# ---- the function around ------------------------------------------------------------------------
+
+
+def with_buffers(function: Function, *buffers: Buffer) -> Function:
+    """The function with more buffers in the allocation at its top."""
+    body = function.body
+    if isinstance(body, Alloc):
+        return function.with_body(replace(body, buffers=(*body.buffers, *buffers)))
+    return function.with_body(Alloc(tuple(buffers), body))
+
+
+def without_buffers(function: Function, *buffers: Buffer) -> Function:
+    """The function without some buffers of the allocation at its top."""
+    body = function.body
+    if not isinstance(body, Alloc):
+        return function
+    kept = tuple(b for b in body.buffers if b not in buffers)
+    return function.with_body(replace(body, buffers=kept) if kept else body.body)
+
+
+def nest(loops: Iterable[For], body: Stmt) -> Stmt:
+    """`loops` one in the other, outermost first, around `body`."""
+    for loop in reversed(tuple(loops)):
+        body = replace(loop, body=body)
+    return body
+
+
+def product(factors: Iterable[Expr | int]) -> Expr:
+    """All factors multiplied and simplified."""
+    result: Expr = as_expr(1)
+    for factor in factors:
+        result = simplify(result * factor)
+    return result

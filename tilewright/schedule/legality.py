@@ -1,0 +1,99 @@
+"""When an edit keeps the meaning of a function: pure predicates that read as sentences.
+
+Each returns None where it holds, else the `Fault` with the reason, the remedy and the culprit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from tilewright.ir import For, free_vars
+from tilewright.schedule.cursor import Tree
+from tilewright.schedule.error import Fault
+
+
+def names(loops: Sequence[For]) -> str:
+    """Loops by name, for messages."""
+    return ", ".join(loop.var.name for loop in loops)
+
+
+def loop_is_plain(loop: For) -> Fault | None:
+    """It is serial and carries no annotations, so that it can be taken apart."""
+    if loop.kind != "serial":
+        return Fault(f"the loop is {loop.kind}", f"do this before it is made {loop.kind}", loop)
+    if loop.annotations:
+        held = ", ".join(sorted(loop.annotations))
+        return Fault(f"the loop carries the annotations {held}", "unannotate it first", loop)
+    return None
+
+
+def loops_are_distinct(loops: Sequence[For]) -> Fault | None:
+    seen: set[For] = set()
+    for loop in loops:
+        if loop in seen:
+            return Fault(f"loop {loop.var.name} is named twice", "name each loop once", loop)
+        seen.add(loop)
+    return None
+
+
+def loops_are_directly_nested(loops: Sequence[For]) -> Fault | None:
+    """Each loop's body is the next loop and nothing else."""
+    for outer, inner in pairwise(loops):
+        if outer.body is not inner:
+            return Fault(
+                f"loop {inner.var.name} is not directly inside loop {outer.var.name}",
+                "name loops from the outermost to the innermost, with nothing between them",
+                inner,
+            )
+    return None
+
+
+def loops_form_one_chain(tree: Tree, loops: Sequence[For]) -> Fault | None:
+    """They stand one in the other, and what is between them is loops alone, without siblings."""
+    chain = chain_of(tree, loops)
+    if isinstance(chain, Fault):
+        return chain
+    missing = [loop for loop in loops if loop not in chain]
+    if missing:
+        lost = missing[0]
+        return Fault(
+            f"loop {lost.var.name} is not in one nest with loop {chain[-1].var.name}",
+            "name loops around the same block",
+            lost,
+        )
+    return None
+
+
+def chain_of(tree: Tree, loops: Sequence[For]) -> list[For] | Fault:
+    """From the outermost of `loops` down to the innermost: perfectly nested, or why not."""
+    wanted = set(loops)
+    innermost = max(loops, key=lambda loop: sum(1 for _ in tree.ancestors(loop)))
+    chain = [innermost]
+    wanted.discard(innermost)
+    for above in tree.ancestors(innermost):
+        if not wanted:
+            break
+        if not isinstance(above, For):
+            return Fault(
+                f"loop {chain[-1].var.name} has siblings or is not directly inside another loop",
+                "only loops that are perfectly nested can change places",
+                chain[-1],
+            )
+        chain.append(above)
+        wanted.discard(above)
+    return chain[::-1]
+
+
+def extents_do_not_depend_on(loops: Sequence[For], on: Sequence[For]) -> Fault | None:
+    variables = {loop.var for loop in on}
+    for loop in loops:
+        used = free_vars(loop.extent) & variables
+        if used:
+            name = min(v.name for v in used)
+            return Fault(
+                f"the extent {loop.extent} of loop {loop.var.name} depends on loop {name}",
+                f"keep loop {name} outside of it",
+                loop,
+            )
+    return None
