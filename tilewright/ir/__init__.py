@@ -2,6 +2,7 @@
 
 from tilewright.ir.buffer import SCOPES, Buffer, as_extent, symbolic_dims
 from tilewright.ir.dtype import DType
+from tilewright.ir.equal import same_expr, same_function, same_stmt, structural_hash
 from tilewright.ir.evaluate import evaluate
 from tilewright.ir.expr import (
     Binary,
@@ -39,6 +40,11 @@ from tilewright.ir.intrinsics import (
     is_pure,
     reinterpret,
 )
+from tilewright.ir.parser import Opening, StmtReader, dotted, parse_function
+from tilewright.ir.printer import expr_text, function_text, listing, stmt_text
+from tilewright.ir.regions import infer_regions, make_block, whole_region, with_inferred_regions
+from tilewright.ir.renew import bound_by, renew
+from tilewright.ir.source import Source
 from tilewright.ir.stmt import (
     ITER_KINDS,
     LOOP_KINDS,
