@@ -1,0 +1,1 @@
+"""Compute definitions (`te`) and the operators written in them (`ops`)."""

@@ -1,0 +1,148 @@
+"""From a definition to its loops: one perfect nest around one block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from tilewright.ir import (
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Iter,
+    IterKind,
+    Let,
+    Load,
+    Span,
+    Stmt,
+    Store,
+    Var,
+    make_block,
+    map_expr,
+    seq,
+)
+from tilewright.tensor.te.compute import Compute
+from tilewright.tensor.te.tensor import Tensor
+
+Rewrite = Callable[[Expr], Expr]
+
+
+class Scope:
+    """A function under construction: a buffer for each tensor, and the names of its blocks."""
+
+    def __init__(self, buffers: Mapping[Tensor, Buffer], block_names: set[str]) -> None:
+        self.buffers, self._block_names = dict(buffers), block_names
+
+    def with_buffers(self, buffers: Mapping[Tensor, Buffer]) -> Scope:
+        """The same function, where some more tensors stand for these buffers."""
+        return Scope({**self.buffers, **buffers}, self._block_names)
+
+    def block_name(self, wanted: str) -> str:
+        """`wanted`, or the first of wanted_1, wanted_2, … that is free."""
+        name, count = wanted, 0
+        while name in self._block_names:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._block_names.add(name)
+        return name
+
+    def rewrite(self, values: Mapping[Var, Expr]) -> Rewrite:
+        """Puts variables and the function's buffers into expressions of a definition."""
+        memo: dict[Expr, Expr] = {}
+
+        def on_node(e: Expr) -> Expr | None:
+            if isinstance(e, Var):
+                return values.get(e)
+            if isinstance(e, Load) and isinstance(e.buffer, Tensor):
+                return Load(self.buffers[e.buffer], e.indices, e.mask)
+            return None
+
+        return lambda expr: map_expr(expr, on_node, memo)
+
+
+class Axis(NamedTuple):
+    """An index of a definition: `var` stands for `offset` plus an iterator of the block."""
+
+    var: Var
+    extent: Expr
+    kind: IterKind
+    offset: Expr | None = None
+
+
+def compute_axes(op: Compute) -> list[Axis]:
+    """Spatial axes, then those that are reduced."""
+    axes = [Axis(v, e, "spatial") for v, e in zip(op.axes, op.shape, strict=True)]
+    if op.reduction is not None and op.reduction.is_empty:
+        return axes
+    return axes + [Axis(a.var, a.extent, "reduce") for a in op.reduced_axes]
+
+
+def compute_nest(op: Compute, scope: Scope) -> Stmt:
+    """The loops of a compute."""
+    axes = compute_axes(op)
+    loops = [Var(a.var.name) for a in axes]
+    return nest(loops, axes, compute_block(op, axes, loops, scope), op.span)
+
+
+def nest(loops: Sequence[Var], axes: Sequence[Axis], body: Stmt, span: Span | None) -> Stmt:
+    """A serial loop for each axis around `body`."""
+    for var, axis in zip(reversed(loops), reversed(axes), strict=True):
+        body = For(var, axis.extent, "serial", body, span=span)
+    return body
+
+
+def compute_block(op: Compute, axes: Sequence[Axis], loops: Sequence[Var], scope: Scope) -> Block:
+    """The block of a compute, its iterators bound to `loops`."""
+    iters = [Iter(Var(f"v{a.var.name}"), a.extent, a.kind) for a in axes]
+    values = {a.var: _value(a, i.var) for a, i in zip(axes, iters, strict=True)}
+    rewrite = scope.rewrite(values)
+    init, body = _bodies(op, rewrite, scope)
+    return make_block(
+        scope.block_name(op.name),
+        iters,
+        loops,
+        body,
+        init=init,
+        annotations=op.attrs,
+        span=op.span,
+    )
+
+
+def _value(axis: Axis, iterator: Var) -> Expr:
+    return iterator if axis.offset is None else iterator + axis.offset
+
+
+def _plain_body(op: Compute, values: Sequence[Expr], rewrite: Rewrite, scope: Scope) -> Stmt:
+    """Every value stored into its output."""
+    indices = tuple(rewrite(a) for a in op.axes)
+    return seq(
+        *(
+            Store(scope.buffers[out], indices, rewrite(value), span=op.span)
+            for out, value in zip(op.outputs, values, strict=True)
+        )
+    )
+
+
+def _bodies(op: Compute, rewrite: Rewrite, scope: Scope) -> tuple[Stmt | None, Stmt]:
+    """What starts a reduction, if it is one, and what one instance does."""
+    reduction = op.reduction
+    if reduction is None:
+        return None, _plain_body(op, op.values, rewrite, scope)
+    start = _plain_body(op, reduction.identities, rewrite, scope)
+    if reduction.is_empty:
+        return None, start
+    state = tuple(Load(out, op.axes) for out in op.outputs)
+    combined = reduction.combine(state, reduction.values)
+    if len(combined) == 1:
+        return start, _plain_body(op, combined, rewrite, scope)
+    return start, _simultaneous(op, combined, rewrite, scope)
+
+
+def _simultaneous(op: Compute, combined: Sequence[Expr], rewrite: Rewrite, scope: Scope) -> Stmt:
+    """All new values first, then the stores: each is computed from all the old ones."""
+    names = [Var(f"{out.name}_next", out.dtype) for out in op.outputs]
+    body = _plain_body(op, names, rewrite, scope)
+    for var, value in zip(reversed(names), reversed(combined), strict=True):
+        body = Let(var, rewrite(value), body, span=op.span)
+    return body
