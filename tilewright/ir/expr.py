@@ -5,7 +5,7 @@ Nodes
     Const(value, dtype)
     Unary(op, a)                     neg not bitnot
     Binary(op, a, b)                 see `ARITHMETIC`, `COMPARISONS`, `LOGIC`, `BITWISE`
-    Select(condition, a, b)          lazy in meaning: only the chosen side may trap or be out of bounds
+    Select(condition, a, b)          only the chosen side is evaluated; `and` and `or` are lazy too
     Cast(dtype, a)
     Load(buffer, indices, mask)
     Call(name, args, dtype)          an intrinsic (`ir.intrinsics`)
@@ -28,6 +28,7 @@ pointer. `a == b` builds a comparison, whose truth value is that identity.
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 from typing import TYPE_CHECKING, Any, Final
@@ -49,6 +50,7 @@ UNARY: Final = frozenset(["neg", "not", "bitnot"])
 
 Number = bool | int | float
 _table = InternTable()
+_serials = itertools.count()
 
 
 class Expr:
@@ -167,10 +169,15 @@ class Expr:
 class Var(Expr):
     """A variable: a loop index, a symbolic dimension, a scalar parameter. Never interned."""
 
-    __slots__ = ("name",)
+    __slots__ = ("name", "serial")
+
+    name: str
+    serial: int
 
     def __init__(self, name: str, dtype: object = index) -> None:
         self.name, self.dtype, self._free = name, DType.of(dtype), None
+        # Tells variables of one name apart wherever a canonical order is needed.
+        self.serial = next(_serials)
 
 
 class Const(Expr):
@@ -353,8 +360,10 @@ class Call(Expr):
         return self.args
 
     def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
-        lanes = max((a.dtype.lanes for a in operands), default=1)
-        return Call(self.name, operands, self.dtype.with_lanes(max(lanes, self.dtype.lanes)))
+        before = max((a.dtype.lanes for a in self.args), default=1)
+        after = max((a.dtype.lanes for a in operands), default=1)
+        dtype = self.dtype if before == after else self.dtype.with_lanes(after)
+        return Call(self.name, operands, dtype)
 
 
 class Ramp(Expr):

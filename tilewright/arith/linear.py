@@ -1,0 +1,299 @@
+"""Integer expressions as sums: `constant + Σ coefficient · atom`.
+
+An atom is whatever is no sum: a variable, a load, a quotient, a minimum …, or a product of such in
+canonical order. Coefficients are exact integers. Sums wrap around with their type, which keeps them
+congruent; only where the true value fits the type (`is_index`, or by bounds) are they equal to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tilewright.arith.interval import wrap, wrap_signed
+from tilewright.arith.order import order_key
+from tilewright.ir import Binary, Broadcast, Const, DType, Expr, Unary, const
+
+OfAtom = Callable[[Expr], "Linear"]
+
+#: Products of sums are multiplied out as long as they have no more terms than this.
+_EXPANSION_LIMIT = 32
+
+
+class Linear:
+    """A sum; never changed after it is made."""
+
+    __slots__ = ("constant", "dtype", "terms")
+
+    def __init__(self, terms: dict[Expr, int], constant: int, dtype: DType) -> None:
+        self.terms, self.constant, self.dtype = terms, constant, dtype
+
+    @staticmethod
+    def of_atom(atom: Expr) -> Linear:
+        return Linear({atom: 1}, 0, atom.dtype)
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+    def plus(self, other: Linear, scale: int = 1) -> Linear:
+        """self + scale * other"""
+        if scale == 0:
+            return self
+        terms = dict(self.terms)
+        for atom, coefficient in other.terms.items():
+            _accumulate(terms, atom, scale * coefficient)
+        return Linear(terms, self.constant + scale * other.constant, self.dtype)
+
+    def minus(self, other: Linear) -> Linear:
+        return self.plus(other, -1)
+
+    def shifted(self, by: int) -> Linear:
+        return Linear(self.terms, self.constant + by, self.dtype)
+
+    def scaled(self, factor: int) -> Linear:
+        if factor == 1:
+            return self
+        terms = {a: c * factor for a, c in self.terms.items()} if factor else {}
+        return Linear(terms, self.constant * factor, self.dtype)
+
+    def divided(self, divisor: int) -> Linear:
+        """All coefficients and the constant divided, rounded down."""
+        terms = {a: c // divisor for a, c in self.terms.items()}
+        return Linear(terms, self.constant // divisor, self.dtype)
+
+    def times(self, other: Linear) -> Linear:
+        """The product, multiplied out."""
+        total: dict[Expr, int] = {}
+        for a, ca in self.terms.items():
+            for b, cb in other.terms.items():
+                _accumulate(total, product([*factors(a), *factors(b)]), ca * cb)
+        result = Linear(total, self.constant * other.constant, self.dtype)
+        result = result.plus(Linear(self.terms, 0, self.dtype), other.constant)
+        return result.plus(Linear(other.terms, 0, self.dtype), self.constant)
+
+    def without(self, *atoms: Expr) -> Linear:
+        terms = {a: c for a, c in self.terms.items() if a not in atoms}
+        return Linear(terms, self.constant, self.dtype)
+
+    def split(self, keep: Callable[[Expr, int], bool]) -> tuple[Linear, Linear]:
+        """The terms for which `keep` holds, and the others together with the constant."""
+        kept = {a: c for a, c in self.terms.items() if keep(a, c)}
+        rest = {a: c for a, c in self.terms.items() if a not in kept}
+        return Linear(kept, 0, self.dtype), Linear(rest, self.constant, self.dtype)
+
+    def wrapped(self) -> Linear:
+        """The congruent sum with the smallest coefficients of the type."""
+        dtype = self.dtype
+        terms = {a: w for a, c in self.terms.items() if (w := wrap_signed(c, dtype))}
+        return Linear(terms, wrap_signed(self.constant, dtype), dtype)
+
+    def ordered(self) -> list[tuple[Expr, int]]:
+        """The terms as they are written: positive first, then by degree, size and atom."""
+        return sorted(self.terms.items(), key=_written_order)
+
+    def expr(self) -> Expr:
+        """The sum as an expression."""
+        if self.is_constant:
+            return constant_of(self.constant, self.dtype)
+        total: Expr | None = None
+        constant = self.constant
+        for atom, coefficient in self.ordered():
+            if total is None and coefficient < 0 and constant:
+                total, constant = constant_of(constant, self.dtype), 0
+            total = _append(total, atom, coefficient)
+        assert total is not None
+        return _append_constant(total, constant)
+
+    def __repr__(self) -> str:
+        parts = [f"{c}*{a}" for a, c in self.ordered()]
+        return " + ".join([*parts, str(self.constant)])
+
+
+def linear(expr: Expr, of_atom: OfAtom = Linear.of_atom) -> Linear:
+    """`expr` as a sum over atoms; `of_atom` may turn what is no sum into one."""
+    if not expr.dtype.is_integer:
+        return of_atom(expr)
+    order = _region(expr)
+    products: dict[Expr, Linear] = {}
+    for node in order:
+        if _is_product(node):
+            a, b = node.operands
+            factors_of = (_collect(a, products, of_atom), _collect(b, products, of_atom))
+            products[node] = _multiplied(*factors_of)
+    return _collect(expr, products, of_atom)
+
+
+def atoms_of(expr: Expr) -> list[Expr]:
+    """The expressions at which `linear` stops, each once."""
+    return [n for n in _region(expr) if not _parts(n) and not _is_product(n) and not is_number(n)]
+
+
+def is_sum(expr: Expr) -> bool:
+    """Does `linear` look below this node?"""
+    return expr.dtype.is_integer and (bool(_parts(expr)) or _is_product(expr))
+
+
+def number(expr: Expr) -> int | None:
+    """The value of an integer constant, or of one in every lane."""
+    if isinstance(expr, Broadcast):
+        expr = expr.a
+    return int(expr.value) if isinstance(expr, Const) and expr.dtype.is_integer else None
+
+
+def is_number(expr: Expr) -> bool:
+    return number(expr) is not None
+
+
+def constant_of(value: int, dtype: DType) -> Expr:
+    """A constant cut to its type; the same in every lane of a vector."""
+    scalar = const(wrap(value, dtype), dtype.scalar)
+    return Broadcast(scalar, dtype.lanes) if dtype.is_vector else scalar
+
+
+# ---- products -----------------------------------------------------------------------------------
+
+
+def factors(atom: Expr) -> list[Expr]:
+    """The factors of a product of atoms."""
+    found: list[Expr] = []
+    while isinstance(atom, Binary) and atom.op == "mul":
+        found.append(atom.b)
+        atom = atom.a
+    found.append(atom)
+    return found
+
+
+def product(parts: Iterable[Expr]) -> Expr:
+    """Atoms multiplied, in canonical order."""
+    first, *rest = sorted(parts, key=order_key)
+    for part in rest:
+        first = Binary("mul", first, part)
+    return first
+
+
+def degree(atom: Expr) -> int:
+    count = 1
+    while isinstance(atom, Binary) and atom.op == "mul":
+        count, atom = count + 1, atom.a
+    return count
+
+
+def _multiplied(a: Linear, b: Linear) -> Linear:
+    if a.is_constant or b.is_constant:
+        return a.scaled(b.constant) if b.is_constant else b.scaled(a.constant)
+    if (len(a.terms) + 1) * (len(b.terms) + 1) <= _EXPANSION_LIMIT:
+        return a.times(b)
+    x, y = sorted((a.wrapped().expr(), b.wrapped().expr()), key=order_key)
+    return Linear.of_atom(Binary("mul", x, y))
+
+
+# ---- taking sums apart --------------------------------------------------------------------------
+
+
+def _sub(e: Binary) -> tuple[tuple[Expr, int], ...]:
+    return ((e.a, 1), (e.b, -1))
+
+
+def _mul(e: Binary) -> tuple[tuple[Expr, int], ...]:
+    a, b = number(e.a), number(e.b)
+    if b is not None:
+        return ((e.a, b),)
+    return ((e.b, a),) if a is not None else ()
+
+
+_PARTS: Mapping[str, Callable[[Any], tuple[tuple[Expr, int], ...]]] = {
+    "add": lambda e: ((e.a, 1), (e.b, 1)),
+    "sub": _sub,
+    "mul": _mul,
+    "neg": lambda e: ((e.a, -1),),
+}
+
+
+def _parts(node: Expr) -> tuple[tuple[Expr, int], ...]:
+    """What a sum adds up, with factors; nothing for an atom."""
+    if isinstance(node, Binary | Unary):
+        rule = _PARTS.get(node.op)
+        return rule(node) if rule is not None else ()
+    return ()
+
+
+def _is_product(node: Expr) -> bool:
+    return isinstance(node, Binary) and node.op == "mul" and not _parts(node)
+
+
+def _region(root: Expr, into_products: bool = True) -> list[Expr]:
+    """The nodes of a sum down to its atoms, operands before their users."""
+    order: list[Expr] = []
+    done: set[Expr] = set()
+    pending: list[tuple[Expr, bool]] = [(root, False)]
+    while pending:
+        node, below_done = pending.pop()
+        if below_done:
+            order.append(node)
+            continue
+        if node in done:
+            continue
+        done.add(node)
+        pending.append((node, True))
+        below: Iterable[Expr] = (part for part, _ in _parts(node))
+        if into_products and _is_product(node):
+            below = node.operands
+        pending.extend((part, False) for part in below if part not in done)
+    return order
+
+
+def _collect(root: Expr, products: Mapping[Expr, Linear], of_atom: OfAtom) -> Linear:
+    """Add up a sum whose products are known; each node is visited once, however often it is used."""
+    weights: dict[Expr, int] = {root: 1}
+    terms: dict[Expr, int] = {}
+    constant = 0
+    for node in reversed(_region(root, into_products=False)):
+        weight = weights.get(node, 0)
+        if not weight:
+            continue
+        value = number(node)
+        if value is not None:
+            constant += weight * value
+            continue
+        parts = _parts(node)
+        for part, factor in parts:
+            weights[part] = weights.get(part, 0) + weight * factor
+        if parts:
+            continue
+        whole = products[node] if node in products else of_atom(node)
+        constant += weight * whole.constant
+        for atom, coefficient in whole.terms.items():
+            _accumulate(terms, atom, weight * coefficient)
+    return Linear(terms, constant, root.dtype)
+
+
+def _accumulate(terms: dict[Expr, int], atom: Expr, coefficient: int) -> None:
+    total = terms.get(atom, 0) + coefficient
+    if total:
+        terms[atom] = total
+    else:
+        terms.pop(atom, None)
+
+
+# ---- writing sums -------------------------------------------------------------------------------
+
+
+def _written_order(term: tuple[Expr, int]) -> tuple[Any, ...]:
+    atom, coefficient = term
+    return (coefficient < 0, -degree(atom), -abs(coefficient), order_key(atom))
+
+
+def _append(total: Expr | None, atom: Expr, coefficient: int) -> Expr:
+    size = abs(coefficient)
+    term = atom if size == 1 else Binary("mul", atom, constant_of(size, atom.dtype))
+    if total is None:
+        return term if coefficient > 0 else Unary("neg", term)
+    return Binary("add" if coefficient > 0 else "sub", total, term)
+
+
+def _append_constant(total: Expr, constant: int) -> Expr:
+    if constant == 0:
+        return total
+    amount = constant_of(abs(constant), total.dtype)
+    return Binary("add" if constant > 0 else "sub", total, amount)

@@ -1,0 +1,74 @@
+"""A deterministic order of expressions, so that a sum has one way to be written.
+
+The order depends on structure and on the names of variables, not on addresses; variables that share a
+name are told apart by the order in which they were made.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any
+
+from tilewright.ir import Binary, Call, Cast, Const, Expr, Load, Ramp, Unary, Var
+
+Key = tuple[int, str, int, int]
+
+#: Bounded by clearing it: keys are cheap to compute again.
+_keys: dict[Expr, Key] = {}
+_LIMIT = 100_000
+
+
+def order_key(root: Expr) -> Key:
+    """What expressions are sorted by."""
+    found = _keys.get(root)
+    if found is not None:
+        return found
+    if len(_keys) > _LIMIT:
+        _keys.clear()
+    pending = [root]
+    while pending:
+        node = pending[-1]
+        missing = [o for o in node.operands if o not in _keys]
+        if missing:
+            pending.extend(missing)
+            continue
+        pending.pop()
+        _keys[node] = _key(node)
+    return _keys[root]
+
+
+def _key(node: Expr) -> Key:
+    if isinstance(node, Var):
+        return (0, node.name, _text(node.name), node.serial)
+    below = [_keys[o] for o in node.operands]
+    label = _text(_LABELS.get(type(node), _type_name)(node))
+    # Hashes of tuples of integers are the same in every process.
+    digest = hash((label, *(k[2] for k in below)))
+    return (1, "", digest, hash(tuple(k[3] for k in below)))
+
+
+def _text(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "little")
+
+
+def _type_name(node: Expr) -> str:
+    return type(node).__name__
+
+
+def _const_label(node: Const) -> str:
+    value = node.value
+    bits = struct.pack("<d", value).hex() if isinstance(value, float) else str(value)
+    return f"{node.dtype.name} {bits}"
+
+
+_LABELS: dict[type[Expr], Callable[[Any], str]] = {
+    Const: _const_label,
+    Unary: lambda e: e.op,
+    Binary: lambda e: e.op,
+    Cast: lambda e: f"cast {e.dtype.name}",
+    Load: lambda e: f"load {e.buffer.name}",
+    Call: lambda e: f"call {e.name}",
+    Ramp: lambda e: f"ramp {e.dtype.lanes}",
+}

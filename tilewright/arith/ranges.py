@@ -1,0 +1,202 @@
+"""What is known about variables at some place of a program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from tilewright.arith.interval import Interval, is_index
+from tilewright.arith.linear import Linear, linear, number
+from tilewright.ir import Binary, Expr, Function, Unary, Var, as_expr
+
+
+class Bounds(NamedTuple):
+    """Symbolic bounds of a variable, inclusive, in terms of what was known before it."""
+
+    low: Expr | None
+    high: Expr | None
+    #: Variables added later have higher positions: their bounds may speak of the earlier ones.
+    position: int
+
+
+class Ranges:
+    """An immutable context: ranges of variables, and conditions that hold.
+
+    A variable that runs over 0 … n - 1 has a value, so that n is known to be positive too.
+    Equal questions are asked often: answers are kept for as long as the context lives.
+    """
+
+    __slots__ = ("answers", "conditions", "facts", "intervals", "limits", "multiples", "variables")
+
+    #: Variables with symbolic or constant bounds.
+    variables: dict[Var, Bounds]
+    #: Constant limits of atoms, from ranges and from conditions about one atom alone.
+    limits: dict[Expr, Interval]
+    #: Sums that are not negative.
+    facts: tuple[Linear, ...]
+    #: Boolean expressions that are true.
+    conditions: frozenset[Expr]
+    #: Expressions known to be multiples of a constant.
+    multiples: dict[Expr, int]
+    #: Remembered results of `bounds`.
+    intervals: dict[Expr, Interval]
+    #: Remembered results of other questions, one table per question.
+    answers: dict[str, dict[Any, Any]]
+
+    def __init__(self) -> None:
+        self.variables, self.limits, self.multiples = {}, {}, {}
+        self.facts, self.conditions = (), frozenset()
+        self.intervals, self.answers = {}, {}
+
+    @staticmethod
+    def for_function(function: Function) -> Ranges:
+        """What holds throughout a function: no dimension of its buffers is negative."""
+        ranges = Ranges()
+        for dim in function.dims:
+            ranges = ranges.with_bounds(dim, 0, None)
+        return ranges
+
+    def with_extent(self, var: Var, extent: Expr | int) -> Ranges:
+        """0 <= var < extent."""
+        extent = as_expr(extent, var.dtype)
+        high = linear(extent).shifted(-1)
+        after = self.with_bounds(var, 0, high.expr())
+        if high.is_constant or not is_index(var.dtype):
+            return after
+        after._learn_not_negative(high)
+        return after
+
+    def with_bounds(self, var: Var, low: Expr | int | None, high: Expr | int | None) -> Ranges:
+        """low <= var <= high; None for no bound."""
+        after = self._copy()
+        ends = [
+            None if e is None else _simplified(as_expr(e, var.dtype), self) for e in (low, high)
+        ]
+        after.variables.pop(var, None)
+        after.variables[var] = Bounds(*ends, position=_next_position(self))
+        after.limits[var] = self._constant_limits(var, *ends)
+        return after
+
+    def with_value(self, var: Var, value: Expr) -> Ranges:
+        """var == value."""
+        return self.with_bounds(var, value, value)
+
+    def assuming(self, condition: Expr) -> Ranges:
+        """`condition` holds, and each part of it if it is a conjunction."""
+        after = self._copy()
+        for part in _conjuncts(_simplified(condition, self)):
+            after._learn(part)
+        after._refresh_limits()
+        return after
+
+    def limit(self, atom: Expr) -> Interval:
+        """The constants between which an atom is known to lie."""
+        found = self.limits.get(atom)
+        return Interval.of_type(atom.dtype) if found is None else found
+
+    def memo(self, question: str) -> dict[Any, Any]:
+        """The table of remembered answers to one kind of question."""
+        return self.answers.setdefault(question, {})
+
+    def innermost_first(self) -> list[Var]:
+        """The variables with ranges, those added last first."""
+        return list(reversed(self.variables))
+
+    def _copy(self) -> Ranges:
+        copy = Ranges()
+        copy.variables, copy.limits = dict(self.variables), dict(self.limits)
+        copy.facts, copy.conditions = self.facts, self.conditions
+        copy.multiples = dict(self.multiples)
+        return copy
+
+    def _refresh_limits(self) -> None:
+        """A condition on one variable narrows those whose bounds speak of it."""
+        for var, known in self.variables.items():
+            limits = self._constant_limits(var, known.low, known.high)
+            self.limits[var] = self.limit(var).intersect(limits)
+            self.intervals.clear()
+
+    def _constant_limits(self, var: Var, low: Expr | None, high: Expr | None) -> Interval:
+        from tilewright.arith.bounds import bounds  # bounds() asks contexts: they come first
+
+        least = None if low is None else bounds(low, self).low
+        greatest = None if high is None else bounds(high, self).high
+        return Interval.of_type(var.dtype).intersect(Interval(least, greatest))
+
+    def _learn(self, condition: Expr) -> None:
+        self.conditions |= {condition}
+        if isinstance(condition, Binary):
+            learn = _LEARN.get(condition.op)
+            if learn is not None and condition.a.dtype.is_integer:
+                learn(self, condition)
+
+    def _learn_not_negative(self, fact: Linear) -> None:
+        """fact >= 0"""
+        if len(fact.terms) == 1:
+            ((atom, coefficient),) = fact.terms.items()
+            self._narrow(atom, coefficient, fact.constant)
+        if fact.terms:
+            self.facts = (*self.facts, fact)
+        self.intervals.clear()
+
+    def _narrow(self, atom: Expr, coefficient: int, constant: int) -> None:
+        """coefficient * atom + constant >= 0"""
+        low, high = None, None
+        if coefficient > 0:
+            low = -(constant // coefficient)
+        else:
+            high = constant // -coefficient
+        self.limits[atom] = self.limit(atom).intersect(Interval(low, high))
+
+    def _exact(self, expr: Expr) -> Linear | None:
+        """`expr` as a sum that equals it also where its type wraps around."""
+        from tilewright.arith.bounds import exact_linear
+
+        return None if expr.dtype.is_vector else exact_linear(expr, self)
+
+    def _learn_less(self, small: Expr, large: Expr, gap: int) -> None:
+        """small + gap <= large"""
+        a, b = self._exact(small), self._exact(large)
+        if a is not None and b is not None:
+            self._learn_not_negative(b.minus(a).shifted(-gap))
+
+    def _learn_equal(self, a: Expr, b: Expr) -> None:
+        self._learn_less(a, b, 0)
+        self._learn_less(b, a, 0)
+        if isinstance(a, Binary) and a.op == "floormod" and number(b) == 0:
+            by = number(a.b)
+            if by:
+                self.multiples[a.a] = math.lcm(by, self.multiples.get(a.a, 1))
+
+
+_LEARN: dict[str, Callable[[Ranges, Binary], None]] = {
+    "lt": lambda r, e: r._learn_less(e.a, e.b, 1),  # pyright: ignore[reportPrivateUsage]
+    "le": lambda r, e: r._learn_less(e.a, e.b, 0),  # pyright: ignore[reportPrivateUsage]
+    "gt": lambda r, e: r._learn_less(e.b, e.a, 1),  # pyright: ignore[reportPrivateUsage]
+    "ge": lambda r, e: r._learn_less(e.b, e.a, 0),  # pyright: ignore[reportPrivateUsage]
+    "eq": lambda r, e: r._learn_equal(e.a, e.b),  # pyright: ignore[reportPrivateUsage]
+}
+
+
+def _conjuncts(condition: Expr) -> Iterator[Expr]:
+    """The parts that must all hold."""
+    pending = [condition]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Binary) and part.op == "and":
+            pending += [part.b, part.a]
+        elif isinstance(part, Unary) and isinstance(part.a, Binary) and part.a.op == "or":
+            pending += [Unary("not", part.a.b), Unary("not", part.a.a)]
+        else:
+            yield part
+
+
+def _next_position(ranges: Ranges) -> int:
+    return 1 + max((b.position for b in ranges.variables.values()), default=0)
+
+
+def _simplified(expr: Expr, ranges: Ranges) -> Expr:
+    from tilewright.arith.simplify import simplify  # simplification asks contexts: they come first
+
+    return simplify(expr, ranges)

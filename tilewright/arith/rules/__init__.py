@@ -1,0 +1,62 @@
+"""The rules of simplification: one file per family, one row per rule, indexed by root.
+
+A rule sees a node whose operands are simplified already, and returns what to put in its place, or None.
+What it returns is simplified again, so a rule takes one step and trusts the others with the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tilewright.arith.ranges import Ranges
+from tilewright.arith.rules import (
+    bits,
+    calls,
+    casts,
+    comparison,
+    division,
+    extrema,
+    floats,
+    logic,
+    vectors,
+)
+from tilewright.arith.rules.fold import fold
+from tilewright.ir import Binary, Expr, Unary
+
+Rule = Callable[[Any, Ranges], Expr | None]
+Table = Mapping[object, tuple[Rule, ...]]
+
+
+def _merged(*tables: Table) -> dict[object, tuple[Rule, ...]]:
+    merged: dict[object, tuple[Rule, ...]] = {}
+    for table in tables:
+        for root, rules in table.items():
+            merged[root] = merged.get(root, ()) + rules
+    return merged
+
+
+_RULES = _merged(
+    vectors.RULES,
+    floats.RULES,
+    division.RULES,
+    extrema.RULES,
+    comparison.RULES,
+    logic.RULES,
+    bits.RULES,
+    casts.RULES,
+    calls.RULES,
+)
+
+
+def rewrite(node: Expr, ranges: Ranges) -> Expr | None:
+    """The first rule that applies to the root of `node`, applied."""
+    folded = fold(node)
+    if folded is not None:
+        return folded
+    root = node.op if isinstance(node, Binary | Unary) else type(node)
+    for rule in _RULES.get(root, ()):
+        result = rule(node, ranges)
+        if result is not None:
+            return result
+    return None

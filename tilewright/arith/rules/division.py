@@ -1,0 +1,288 @@
+"""Quotients and remainders of integers.
+
+The dividend is taken as a sum; what the divisor divides is split off, and what remains vanishes where
+its bounds lie within one period. Everywhere c > 0 is a constant, d > 0 a symbolic divisor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tilewright.arith.bounds import bounds, is_exact, linear_bounds
+from tilewright.arith.divisibility import divisor
+from tilewright.arith.interval import Interval, is_index
+from tilewright.arith.linear import (
+    Linear,
+    constant_of,
+    degree,
+    factors,
+    linear,
+    number,
+    product,
+)
+from tilewright.arith.nonnegative import CHEAP, is_nonnegative
+from tilewright.arith.ranges import Ranges
+from tilewright.ir import Binary, Expr
+
+Rule = Callable[[Any, Ranges], Expr | None]
+
+
+# ---- by a constant ------------------------------------------------------------------------------
+
+
+def _quotient_by_constant(e: Binary, ranges: Ranges) -> Expr | None:
+    c, total = number(e.b), linear(e.a)
+    if c is None or c <= 1 or e.dtype.is_vector:
+        return None
+    if not is_exact(total, ranges):
+        period = _period(bounds(e.a, ranges), c)
+        return None if period is None else constant_of(period, e.dtype)
+    for rule in (_split_quotient, _coarser_quotient, _nested_quotient):
+        result = rule(total, c, ranges)
+        if result is not None:
+            return result
+    return None
+
+
+def _split_quotient(total: Linear, c: int, ranges: Ranges) -> Expr | None:
+    """(c*q + r) // c = q + r // c"""
+    whole, rest = total.split(lambda _, k: k % c == 0)
+    period = _period(linear_bounds(rest, ranges), c)
+    if period is not None:
+        return whole.divided(c).shifted(period).expr()
+    shift = rest.constant // c
+    rest = rest.shifted(-shift * c)
+    if (whole.is_constant and shift == 0) or not is_exact(rest, ranges):
+        return None
+    remaining = Linear.of_atom(_floordiv(rest.expr(), c))
+    return whole.divided(c).shifted(shift).plus(remaining).expr()
+
+
+def _coarser_quotient(total: Linear, c: int, ranges: Ranges) -> Expr | None:
+    """(g*p + r) // (g*c) = p // c for 0 <= r < g"""
+    for g, multiple, rest in _by_steps(total, c):
+        if linear_bounds(rest, ranges).lies_in(0, g - 1):
+            outer = multiple.divided(g)
+            return _floordiv(outer.expr(), c // g) if is_exact(outer, ranges) else None
+    return None
+
+
+def _nested_quotient(total: Linear, c: int, _r: Ranges) -> Expr | None:
+    """(x // b + k) // c = (x + k*b) // (b*c), and (x % (c*m)) // c = (x // c) % m"""
+    if len(total.terms) != 1 or not is_index(total.dtype):
+        return None
+    ((atom, coefficient),) = total.terms.items()
+    by = number(atom.b) if isinstance(atom, Binary) else None
+    if not isinstance(atom, Binary) or coefficient != 1 or by is None or by <= 0:
+        return None
+    if atom.op == "floordiv":
+        return _floordiv(linear(atom.a).shifted(total.constant * by).expr(), by * c)
+    if atom.op == "floormod" and by % c == 0 and total.constant == 0:
+        return _floormod(_floordiv(atom.a, c), by // c)
+    return None
+
+
+def _remainder_by_constant(e: Binary, ranges: Ranges) -> Expr | None:
+    c, total = number(e.b), linear(e.a)
+    if c is None or c <= 1 or e.dtype.is_vector:
+        return None
+    if not is_exact(total, ranges):
+        period = _period(bounds(e.a, ranges), c)
+        return None if period is None else total.shifted(-period * c).expr()
+    result = _split_remainder(total, c, ranges)
+    return _coarser_remainder(total, c, ranges) if result is None else result
+
+
+def _split_remainder(total: Linear, c: int, ranges: Ranges) -> Expr | None:
+    """(c*q + r) % c = r % c"""
+    rest = total.split(lambda a, k: k * divisor(a, ranges) % c == 0)[1]
+    period = _period(linear_bounds(rest, ranges), c)
+    if period is not None:
+        return rest.shifted(-period * c).expr()
+    rest = _reduced(rest, c)
+    changed = rest.constant != total.constant or rest.terms != total.terms
+    return _floormod(rest.expr(), c) if changed and is_exact(rest, ranges) else None
+
+
+def _reduced(total: Linear, c: int) -> Linear:
+    """The coefficients modulo c, keeping their signs; (x % (c*m)) taken as x."""
+    result = Linear({}, total.constant % c, total.dtype)
+    for atom, k in total.terms.items():
+        inner = _dividend_of_multiple(atom, c) if is_index(total.dtype) else None
+        part = Linear.of_atom(atom) if inner is None else linear(inner)
+        result = result.plus(part, int(math.fmod(k, c)))
+    return result.shifted(result.constant % c - result.constant)
+
+
+def _dividend_of_multiple(atom: Expr, c: int) -> Expr | None:
+    """x of x % (c*m)"""
+    if not isinstance(atom, Binary) or atom.op != "floormod":
+        return None
+    by = number(atom.b)
+    return atom.a if by is not None and by > 0 and by % c == 0 else None
+
+
+def _coarser_remainder(total: Linear, c: int, ranges: Ranges) -> Expr | None:
+    """(g*p + r) % (g*c) = g * (p % c) + r for 0 <= r < g"""
+    for g, multiple, rest in _by_steps(total, c):
+        outer = multiple.divided(g)
+        if linear_bounds(rest, ranges).lies_in(0, g - 1) and is_exact(outer, ranges):
+            inner = Linear.of_atom(_floormod(outer.expr(), c // g))
+            return inner.scaled(g).plus(rest).expr()
+    return None
+
+
+def _by_steps(total: Linear, c: int) -> Iterator[tuple[int, Linear, Linear]]:
+    """Ways to write total = multiple of g + rest, for the divisors g of c that coefficients have."""
+    steps = {math.gcd(c, k) for k in total.terms.values()} - {1, c}
+    for g in sorted(steps, reverse=True):
+        multiple, rest = total.split(lambda _, k, g=g: k % g == 0)
+        shift = rest.constant // g * g
+        yield g, multiple.shifted(shift), rest.shifted(-shift)
+
+
+def _period(limits: Interval, c: int) -> int | None:
+    """The quotient by c, where it is the same throughout."""
+    if limits.low is None or limits.high is None or limits.low // c != limits.high // c:
+        return None
+    return limits.low // c
+
+
+# ---- by a symbol --------------------------------------------------------------------------------
+
+
+def _quotient_by_symbol(e: Binary, ranges: Ranges) -> Expr | None:
+    """(d*q + r) // d = q + r // d, and r // d = 0 for 0 <= r < d"""
+    parts = _divided_by_symbol(e, ranges)
+    if parts is None:
+        return None
+    quotient, rest, vanishes = parts
+    if vanishes:
+        return quotient.expr()
+    if quotient.is_constant and quotient.constant == 0:
+        return None
+    return quotient.plus(Linear.of_atom(Binary("floordiv", rest.expr(), e.b))).expr()
+
+
+def _remainder_by_symbol(e: Binary, ranges: Ranges) -> Expr | None:
+    """(d*q + r) % d = r % d, and r % d = r for 0 <= r < d"""
+    parts = _divided_by_symbol(e, ranges)
+    if parts is None:
+        return None
+    quotient, rest, vanishes = parts
+    if vanishes:
+        return rest.expr()
+    if quotient.is_constant and quotient.constant == 0:
+        return None
+    return Binary("floormod", rest.expr(), e.b)
+
+
+def _divided_by_symbol(e: Binary, ranges: Ranges) -> tuple[Linear, Linear, bool] | None:
+    """Quotient, rest, and whether the rest lies in 0 … d - 1."""
+    if number(e.b) is not None or not is_index(e.dtype) or e.dtype.is_vector:
+        return None
+    total, d = linear(e.a), linear(e.b)
+    if not is_nonnegative(d.shifted(-1), ranges, CHEAP):
+        return None
+    quotient = _multiples_in(total, d)
+    rest = total.minus(quotient.times(d))
+    vanishes = is_nonnegative(rest, ranges, CHEAP) and is_nonnegative(
+        d.minus(rest).shifted(-1), ranges, CHEAP
+    )
+    # Division by a sum of terms may leave more behind than there was.
+    if not vanishes and len(rest.terms) >= len(total.terms):
+        return None if not quotient.is_constant else (quotient, rest, False)
+    return quotient, rest, vanishes
+
+
+def _multiples_in(total: Linear, d: Linear) -> Linear:
+    """q such that the terms of `total` divisible by the leading term of `d` are those of q * d."""
+    lead, size = max(d.ordered(), key=lambda term: degree(term[0]))
+    quotient = Linear({}, 0, total.dtype)
+    for atom, k in total.terms.items():
+        left = _without_factors(atom, factors(lead))
+        if left is None or k % size:
+            continue
+        part = Linear({product(left): k // size}, 0, total.dtype) if left else None
+        quotient = quotient.shifted(k // size) if part is None else quotient.plus(part)
+    return quotient
+
+
+def _without_factors(atom: Expr, wanted: list[Expr]) -> list[Expr] | None:
+    left = factors(atom)
+    for factor in wanted:
+        position = next((i for i, f in enumerate(left) if f is factor), None)
+        if position is None:
+            return None
+        del left[position]
+    return left
+
+
+# ---- corners ------------------------------------------------------------------------------------
+
+
+def _floordiv(a: Expr, c: int) -> Expr:
+    return a if c == 1 else Binary("floordiv", a, constant_of(c, a.dtype))
+
+
+def _floormod(a: Expr, c: int) -> Expr:
+    return constant_of(0, a.dtype) if c == 1 else Binary("floormod", a, constant_of(c, a.dtype))
+
+
+def _by_zero(e: Binary, _r: Ranges) -> Expr | None:
+    return constant_of(0, e.dtype) if number(e.b) == 0 or number(e.a) == 0 else None
+
+
+def _by_one(e: Binary, _r: Ranges) -> Expr | None:
+    if number(e.b) != 1:
+        return None
+    return e.a if e.op.endswith("div") else constant_of(0, e.dtype)
+
+
+def _quotient_by_negative(e: Binary, _r: Ranges) -> Expr | None:
+    """x // -c = -x // c"""
+    c = number(e.b)
+    if c is None or c >= 0 or not is_index(e.dtype):
+        return None
+    return Binary("floordiv", linear(e.a).scaled(-1).expr(), constant_of(-c, e.dtype))
+
+
+def _remainder_by_negative(e: Binary, _r: Ranges) -> Expr | None:
+    """x % -c = -(-x % c)"""
+    c = number(e.b)
+    if c is None or c >= 0 or not is_index(e.dtype):
+        return None
+    inner = Binary("floormod", linear(e.a).scaled(-1).expr(), constant_of(-c, e.dtype))
+    return Linear.of_atom(inner).scaled(-1).expr()
+
+
+def _rounding_down(e: Binary, ranges: Ranges) -> Expr | None:
+    """truncdiv and truncmod round like floordiv and floormod where nothing is negative"""
+    for operand in e.operands:
+        low = bounds(operand, ranges).low
+        if low is None or low < 0:
+            return None
+    return Binary(e.op.replace("trunc", "floor"), e.a, e.b)
+
+
+RULES: dict[object, tuple[Rule, ...]] = {
+    "floordiv": (
+        _by_zero,  # x // 0 = 0, 0 // x = 0
+        _by_one,  # x // 1 = x
+        _quotient_by_negative,
+        _quotient_by_constant,
+        _quotient_by_symbol,
+    ),
+    "floormod": (
+        _by_zero,  # x % 0 = 0, 0 % x = 0
+        _by_one,  # x % 1 = 0
+        lambda e, _: constant_of(0, e.dtype) if e.a is e.b else None,  # x % x = 0
+        _remainder_by_negative,
+        _remainder_by_constant,
+        _remainder_by_symbol,
+    ),
+    "truncdiv": (_by_zero, _by_one, _rounding_down),
+    "truncmod": (_by_zero, _by_one, _rounding_down),
+}

@@ -1,0 +1,100 @@
+"""Simplification: bottom-up, memoised per context, each distinct node once.
+
+Integers pass through a linear normal form (`arith.linear`), everything through the rule tables
+(`arith.rules`). What a rule returns is simplified again, so that the result is a fixed point:
+simplifying it once more changes nothing.
+"""
+
+from __future__ import annotations
+
+from tilewright.arith.linear import atoms_of, is_sum, linear
+from tilewright.arith.ranges import Ranges
+from tilewright.arith.rules import rewrite
+from tilewright.arith.rules.sums import tidy
+from tilewright.arith.rules.vectors import vector_sum
+from tilewright.ir import Expr, Var, const
+
+#: A chain of rewrites that is longer than this is cut: no rules should chase each other.
+_LONGEST_CHAIN = 40
+#: The context of those who know nothing; its memory is bounded by replacing it.
+_MEMO_LIMIT = 50_000
+_nothing = [Ranges()]
+
+
+def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
+    """An expression of the same value, in canonical form and no costlier."""
+    ranges = _knowing_nothing() if ranges is None else ranges
+    memo = ranges.memo("simplify")
+    pending = [_Task(expr, 0)]
+    while pending:
+        task = pending[-1]
+        if task.node in memo and task.replacement is None:
+            pending.pop()
+            continue
+        missing = [p for p in task.parts() if p not in memo]
+        if missing:
+            pending.extend(_Task(p, 0) for p in missing)
+            continue
+        _advance(task, pending, memo, ranges)
+    return memo[expr]
+
+
+class _Task:
+    """A node being simplified: first its parts, then itself, then what it turned into."""
+
+    __slots__ = ("chain", "node", "replacement", "waiting")
+
+    def __init__(self, node: Expr, chain: int) -> None:
+        self.node, self.chain = node, chain
+        self.replacement: Expr | None = None
+        self.waiting: tuple[Expr, ...] | list[Expr] | None = None
+
+    def parts(self) -> tuple[Expr, ...] | list[Expr]:
+        """What must be simplified before the next step."""
+        if self.waiting is None:
+            self.waiting = atoms_of(self.node) if is_sum(self.node) else self.node.operands
+        return self.waiting
+
+
+def _advance(task: _Task, pending: list[_Task], memo: dict[Expr, Expr], ranges: Ranges) -> None:
+    if task.replacement is not None:
+        memo[task.node] = memo[task.replacement]
+        pending.pop()
+        return
+    step = _step(task.node, memo, ranges)
+    if step is task.node or task.chain >= _LONGEST_CHAIN:
+        memo[task.node] = step
+        memo.setdefault(step, step)
+        pending.pop()
+        return
+    task.replacement, task.waiting = step, (step,)
+    if step not in memo:
+        pending.append(_Task(step, task.chain + 1))
+
+
+def _step(node: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> Expr:
+    """One step for a node whose parts are simplified."""
+    if isinstance(node, Var):
+        return _single_value(node, ranges)
+    if is_sum(node):
+        total = linear(node, lambda atom: linear(memo[atom])).wrapped()
+        return vector_sum(total, ranges) if node.dtype.is_vector else tidy(total, ranges).expr()
+    operands = node.operands
+    mapped = tuple(memo[o] for o in operands)
+    if any(a is not b for a, b in zip(operands, mapped, strict=True)):
+        node = node.with_operands(mapped)
+    result = rewrite(node, ranges)
+    return node if result is None else result
+
+
+def _single_value(var: Var, ranges: Ranges) -> Expr:
+    limits = ranges.limits.get(var)
+    if limits is None or not limits.is_point or limits.low is None:
+        return var
+    return const(limits.low, var.dtype)
+
+
+def _knowing_nothing() -> Ranges:
+    if len(_nothing[0].memo("simplify")) > _MEMO_LIMIT:
+        _nothing[0] = Ranges()
+    return _nothing[0]
