@@ -30,6 +30,7 @@ from tilewright.ir.expr import (
     select,
     unary,
 )
+from tilewright.ir.interpret import interpret
 from tilewright.ir.intrinsics import (
     INTRINSICS,
     TRANSCENDENTAL,
@@ -70,6 +71,7 @@ from tilewright.ir.stmt import (
     While,
     seq,
 )
+from tilewright.ir.verify import MAX_NESTING, verify
 from tilewright.ir.visit import (
     all_exprs,
     child_exprs,
