@@ -6,4 +6,54 @@ nor any frontend.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from tilewright.compile import build
+    from tilewright.ir import DType, Function
+    from tilewright.module import Module
+    from tilewright.schedule import Schedule
+    from tilewright.support.errors import InternalError, UserError
+    from tilewright.target import Target
+    from tilewright.tensor import script, te
+
+#: Where each public name lives; it is imported when it is first used.
+_HOMES = {
+    "DType": "tilewright.ir",
+    "Function": "tilewright.ir",
+    "InternalError": "tilewright.support.errors",
+    "Module": "tilewright.module",
+    "Schedule": "tilewright.schedule",
+    "Target": "tilewright.target",
+    "UserError": "tilewright.support.errors",
+    "build": "tilewright.compile",
+    "script": "tilewright.tensor",
+    "te": "tilewright.tensor",
+}
+
+__all__ = [
+    "DType",
+    "Function",
+    "InternalError",
+    "Module",
+    "Schedule",
+    "Target",
+    "UserError",
+    "build",
+    "script",
+    "te",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

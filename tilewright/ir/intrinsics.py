@@ -112,6 +112,8 @@ for _name in ("isnan", "isinf", "isfinite", "signbit"):
 for _name in ("popcount", "clz", "ctz"):
     declare(_name, 1, "integer", _same)
 declare("mulhi", 2, "integer", _same, doc="the upper half of the product of twice the width")
+declare("all_lanes", 1, "any", lambda _: bool_, doc="whether a condition holds in every lane")
+declare("lane", 2, "any", lambda types: types[0].scalar, doc="one element of a vector, by number")
 declare("address_of", 1, "any", lambda _: uint64, doc="the address of the element that is loaded")
 declare("prefetch", 1, "any", lambda _: int32, pure=False, doc="bring an address near")
 

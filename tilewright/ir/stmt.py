@@ -15,7 +15,8 @@
     If(condition, then, otherwise)
     While(condition, body)
     Let(var, value, body)
-    Assert(condition, message)       when false, the whole function ends and reports `message`
+    Assert(condition, message)       when false, the whole function ends and reports `message`, with the
+                                     integer `values` filled in for its {}
     Evaluate(call)                   an intrinsic for its effect
     Seq(statements)
 
@@ -171,6 +172,7 @@ class Assert(Stmt):
 
     condition: Expr
     message: str
+    values: tuple[Expr, ...] = ()
     span: Span | None = None
 
 

@@ -52,12 +52,16 @@ def walk_expr(root: Expr) -> Iterator[Expr]:
 
 
 def map_expr(
-    root: Expr, rule: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None
+    root: Expr,
+    rule: Callable[[Expr], Expr | None],
+    memo: dict[Expr, Expr] | None = None,
+    rebuild: Callable[[Expr, tuple[Expr, ...]], Expr] | None = None,
 ) -> Expr:
     """Rebuild `root` bottom-up; where `rule` returns an expression, it replaces the node.
 
     `rule` sees each distinct node once, with its operands rewritten already. `memo` carries the
-    results from one call to the next.
+    results from one call to the next. `rebuild` puts a node over changed operands, if
+    `Expr.with_operands` is not the way.
     """
     memo = {} if memo is None else memo
     pending = [root]
@@ -71,17 +75,23 @@ def map_expr(
             pending.extend(missing)
             continue
         pending.pop()
-        rebuilt = _with_mapped_operands(node, memo)
+        rebuilt = _with_mapped_operands(node, memo, rebuild)
         changed = rule(rebuilt)
         memo[node] = rebuilt if changed is None else changed
     return memo[root]
 
 
-def _with_mapped_operands(node: Expr, memo: dict[Expr, Expr]) -> Expr:
+def _with_mapped_operands(
+    node: Expr,
+    memo: dict[Expr, Expr],
+    rebuild: Callable[[Expr, tuple[Expr, ...]], Expr] | None,
+) -> Expr:
     operands = node.operands
     mapped = tuple(memo[o] for o in operands)
     same = all(a is b for a, b in zip(operands, mapped, strict=True))
-    return node if same else node.with_operands(mapped)
+    if same:
+        return node
+    return node.with_operands(mapped) if rebuild is None else rebuild(node, mapped)
 
 
 def substitute(root: Expr, values: Mapping[Var, Expr]) -> Expr:
@@ -315,7 +325,7 @@ _MAPPERS: dict[type[Stmt], Callable[[Any, Any, Any], Stmt]] = {
     If: _map_if,
     While: _map_while,
     Let: _map_let,
-    Assert: lambda s, _f, e: _changed(s, condition=e(s.condition)),
+    Assert: lambda s, _f, e: _changed(s, condition=e(s.condition), values=_map_tuple(s.values, e)),
     Evaluate: lambda s, _f, e: _changed(s, call=e(s.call)),
     Seq: _map_seq,
 }
@@ -352,7 +362,7 @@ _EXPRS: dict[type[Stmt], Callable[[Any], tuple[Expr, ...]]] = {
     If: lambda s: (s.condition,),
     While: lambda s: (s.condition,),
     Let: lambda s: (s.value,),
-    Assert: lambda s: (s.condition,),
+    Assert: lambda s: (s.condition, *s.values),
     Evaluate: lambda s: (s.call,),
     Seq: lambda _: (),
 }

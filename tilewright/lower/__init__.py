@@ -1,0 +1,3 @@
+"""Lowering: from scheduled blocks to flat loops that a code generator can print."""
+
+from tilewright.lower.pipeline import lower

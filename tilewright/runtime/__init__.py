@@ -1,0 +1,5 @@
+"""The runtime: arrays in, native code, arrays out."""
+
+from tilewright.runtime.function import NativeFunction
+from tilewright.runtime.signature import ArrayParam, Dim, ScalarParam, Signature
+from tilewright.runtime.threads import install, is_installed

@@ -1,0 +1,11 @@
+"""Code generation through LLVM: all native targets, and the thread pool."""
+
+from tilewright.codegen.llvm.kernel import Kernel, generate
+from tilewright.codegen.llvm.machine import (
+    emit_assembly,
+    emit_object,
+    optimize,
+    parse,
+    target_machine,
+)
+from tilewright.codegen.llvm.threadpool import threadpool_module

@@ -1,0 +1,3 @@
+"""Default schedules: what a function gets that nobody has scheduled."""
+
+from tilewright.schedule.rules.default import schedule_by_rules

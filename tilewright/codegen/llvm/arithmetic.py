@@ -1,0 +1,208 @@
+"""Unary and binary operations and conversions in LLVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir as llvm
+
+from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.types import LLValue, register_type
+from tilewright.ir import Binary, Broadcast, Cast, Const, DType, Expr, Unary
+
+#: A product and a sum may become one fused operation; nothing else about floats is relaxed.
+_FLOAT_FLAGS = ("contract",)
+
+
+def emit_unary(cx: Context, node: Unary, args: list[LLValue]) -> LLValue:
+    (a,) = args
+    if node.op == "neg":
+        return cx.builder.fneg(a) if node.dtype.is_float else cx.builder.neg(a)
+    return cx.builder.not_(a)
+
+
+def emit_binary(cx: Context, node: Binary, args: list[LLValue]) -> LLValue:
+    return _BINARY[node.op](cx, node, *args)
+
+
+def number(value: float, kind: Any) -> LLValue:
+    """A constant of an LLVM type; a vector type repeats it."""
+    if isinstance(kind, llvm.VectorType):
+        return llvm.Constant(kind, [llvm.Constant(kind.element, value)] * kind.count)
+    return llvm.Constant(kind, value)
+
+
+def _arithmetic(integer: str, floating: str) -> Callable[..., LLValue]:
+    def emit(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
+        if node.dtype.is_float:
+            return getattr(cx.builder, floating)(a, b, flags=_FLOAT_FLAGS)
+        # Indices do not overflow (no array is that large): LLVM may widen and reorder them.
+        flags = ("nsw",) if node.dtype.scalar.name == "int64" else ()
+        return getattr(cx.builder, integer)(a, b, flags=flags)
+
+    return emit
+
+
+def _shift(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
+    """Shifting by the width or more gives 0 (or the sign), as repeated shifting would."""
+    bits = node.dtype.bits
+    limit = number(bits, a.type)
+    inside = cx.builder.icmp_unsigned("<", b, limit)
+    if node.op == "shr" and node.dtype.is_signed:
+        clamped = cx.builder.select(inside, b, number(bits - 1, a.type))
+        return cx.builder.ashr(a, clamped)
+    shift = cx.builder.shl if node.op == "shl" else cx.builder.lshr
+    safe = cx.builder.select(inside, b, number(0, a.type))
+    return cx.builder.select(inside, shift(a, safe), number(0, a.type))
+
+
+def _constant_shift(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
+    amount = _constant_of(node.b)
+    if amount is None or not 0 <= amount < node.dtype.bits:
+        return _shift(cx, node, a, b)
+    if node.op == "shl":
+        return cx.builder.shl(a, b)
+    return cx.builder.ashr(a, b) if node.dtype.is_signed else cx.builder.lshr(a, b)
+
+
+_PREDICATES = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def _compare(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
+    predicate, dtype = _PREDICATES[node.op], node.a.dtype
+    if dtype.is_float:
+        ordered = cx.builder.fcmp_unordered if node.op == "ne" else cx.builder.fcmp_ordered
+        return ordered(predicate, a, b)
+    signed = dtype.kind == "int"
+    return (cx.builder.icmp_signed if signed else cx.builder.icmp_unsigned)(predicate, a, b)
+
+
+def _extreme(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
+    if not node.dtype.is_float:
+        signed = node.dtype.kind == "int"
+        compare = cx.builder.icmp_signed if signed else cx.builder.icmp_unsigned
+        return cx.builder.select(compare("<" if node.op == "min" else ">", a, b), a, b)
+    if _constant_of(node.a) is not None:
+        a, b = b, a
+    elif _constant_of(node.b) is None:
+        name = "llvm.minimum" if node.op == "min" else "llvm.maximum"
+        return cx.intrinsic(name, a.type, [a, b], [a.type])
+    # Against a constant, one compare that is false for NaN keeps the NaN: a single instruction.
+    beyond = cx.builder.fcmp_ordered(">" if node.op == "min" else "<", a, b)
+    return cx.builder.select(beyond, b, a)
+
+
+def _constant_of(expr: Expr) -> int | float | None:
+    if isinstance(expr, Broadcast):
+        expr = expr.a
+    if not isinstance(expr, Const) or expr.value != expr.value:
+        return None
+    return expr.value
+
+
+def _division(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
+    """Integer division and remainder that never trap: by zero gives 0, by -1 negates."""
+    builder, signed = cx.builder, node.dtype.kind == "int"
+    floors, remains = node.op.startswith("floor"), node.op.endswith("mod")
+    divisor = _constant_of(node.b)
+    if divisor is not None and divisor > 0 and not divisor & (int(divisor) - 1) and floors:
+        return _by_power_of_two(cx, node, a, int(divisor))
+    if divisor is not None and divisor not in (0, -1):
+        return _divide(cx, a, b, signed=signed, floors=floors, remains=remains)
+    zero, one = number(0, a.type), number(1, a.type)
+    unsafe = builder.icmp_signed("==", b, zero)
+    by_zero = unsafe
+    if signed:
+        negates = builder.icmp_signed("==", b, number(-1, a.type))
+        unsafe = builder.or_(unsafe, negates)
+    safe = builder.select(unsafe, one, b)
+    result = _divide(cx, a, safe, signed=signed, floors=floors, remains=remains)
+    if signed:
+        result = builder.select(negates, zero if remains else builder.neg(a), result)
+    return builder.select(by_zero, zero, result)
+
+
+def _by_power_of_two(cx: Context, node: Binary, a: LLValue, divisor: int) -> LLValue:
+    if node.op == "floormod":
+        return cx.builder.and_(a, number(divisor - 1, a.type))
+    shift = cx.builder.ashr if node.dtype.kind == "int" else cx.builder.lshr
+    return shift(a, number(divisor.bit_length() - 1, a.type))
+
+
+def _divide(
+    cx: Context, a: LLValue, b: LLValue, *, signed: bool, floors: bool, remains: bool
+) -> LLValue:
+    builder = cx.builder
+    if not signed:
+        return builder.urem(a, b) if remains else builder.udiv(a, b)
+    remainder = builder.srem(a, b)
+    if not floors:
+        return remainder if remains else builder.sdiv(a, b)
+    zero = number(0, a.type)
+    differ = builder.icmp_signed("<", builder.xor(remainder, b), zero)
+    adjust = builder.and_(builder.icmp_signed("!=", remainder, zero), differ)
+    if remains:
+        return builder.add(remainder, builder.select(adjust, b, zero))
+    return builder.sub(builder.sdiv(a, b), builder.select(adjust, number(1, a.type), zero))
+
+
+_BINARY: dict[str, Callable[..., LLValue]] = {
+    "add": _arithmetic("add", "fadd"),
+    "sub": _arithmetic("sub", "fsub"),
+    "mul": _arithmetic("mul", "fmul"),
+    "div": lambda cx, _node, a, b: cx.builder.fdiv(a, b),
+    "min": _extreme,
+    "max": _extreme,
+    "and": lambda cx, _node, a, b: cx.builder.and_(a, b),
+    "or": lambda cx, _node, a, b: cx.builder.or_(a, b),
+    "bitand": lambda cx, _node, a, b: cx.builder.and_(a, b),
+    "bitor": lambda cx, _node, a, b: cx.builder.or_(a, b),
+    "bitxor": lambda cx, _node, a, b: cx.builder.xor(a, b),
+    "shl": _constant_shift,
+    "shr": _constant_shift,
+    **dict.fromkeys(("floordiv", "floormod", "truncdiv", "truncmod"), _division),
+    **dict.fromkeys(_PREDICATES, _compare),
+}
+
+
+# ---- conversions --------------------------------------------------------------------------------
+
+
+def emit_cast(cx: Context, node: Cast, args: list[LLValue]) -> LLValue:
+    (a,) = args
+    source, wanted = node.a.dtype, node.dtype
+    kind = register_type(wanted)
+    if wanted.is_bool:
+        return _to_bool(cx, source, a)
+    if source.is_float:
+        return _from_float(cx, source, wanted, a, kind)
+    if wanted.is_float:
+        signed = source.kind == "int"
+        return (cx.builder.sitofp if signed else cx.builder.uitofp)(a, kind)
+    return _resize(cx, source, wanted, a, kind)
+
+
+def _to_bool(cx: Context, source: DType, a: LLValue) -> LLValue:
+    zero = number(0.0 if source.is_float else 0, a.type)
+    if source.is_float:
+        return cx.builder.fcmp_unordered("!=", a, zero)
+    return cx.builder.icmp_unsigned("!=", a, zero)
+
+
+def _from_float(cx: Context, source: DType, wanted: DType, a: LLValue, kind: Any) -> LLValue:
+    if wanted.is_float:
+        if wanted.bits == source.bits:
+            return a
+        return (cx.builder.fpext if wanted.bits > source.bits else cx.builder.fptrunc)(a, kind)
+    name = "llvm.fptosi.sat" if wanted.is_signed else "llvm.fptoui.sat"
+    return cx.intrinsic(name, kind, [a], [kind, a.type])
+
+
+def _resize(cx: Context, source: DType, wanted: DType, a: LLValue, kind: Any) -> LLValue:
+    from_bits = 1 if source.is_bool else source.bits
+    if wanted.bits == from_bits:
+        return a
+    if wanted.bits < from_bits:
+        return cx.builder.trunc(a, kind)
+    return (cx.builder.sext if source.kind == "int" else cx.builder.zext)(a, kind)

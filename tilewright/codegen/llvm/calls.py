@@ -1,0 +1,130 @@
+"""Calls of intrinsics in LLVM.
+
+A name that begins with `llvm.` is LLVM's own, called with just the operands given: so a target's
+instructions need no code here. `extern.NAME` calls the C function NAME.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from llvmlite import ir as llvm
+
+from tilewright.codegen.llvm.arithmetic import number
+from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.memory import element_address
+from tilewright.codegen.llvm.types import LLValue, i1, i32, pointer, register_type, void
+from tilewright.ir import INTRINSICS, Call, Load
+from tilewright.support.errors import InternalError
+
+Emitter = Callable[[Context, Call, list[LLValue]], LLValue]
+
+
+def emit_call(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    emitter = _EMITTERS.get(node.name)
+    if emitter is not None:
+        return emitter(cx, node, args)
+    if node.name.startswith("reinterpret_"):
+        return cx.builder.bitcast(args[0], register_type(node.dtype))
+    if node.name.startswith("llvm."):
+        return _call_named(cx, node, node.name, args)
+    if node.name.startswith("extern."):
+        return _call_named(cx, node, node.name.removeprefix("extern."), args)
+    raise InternalError(f"no code for the intrinsic {node.name}")
+
+
+def _call_named(cx: Context, node: Call, name: str, args: list[LLValue]) -> LLValue:
+    returns_nothing = not INTRINSICS[node.name].pure and node.dtype.is_bool
+    result = void if returns_nothing else register_type(node.dtype)
+    return cx.builder.call(cx.declare(name, result, [a.type for a in args]), args)
+
+
+def _overloaded(name: str) -> Emitter:
+    """LLVM's intrinsic that takes and gives one type."""
+    return lambda cx, _node, args: cx.intrinsic(name, args[0].type, args, [args[0].type])
+
+
+def _abs(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    (a,) = args
+    if node.dtype.is_float:
+        return cx.intrinsic("llvm.fabs", a.type, [a], [a.type])
+    if node.dtype.kind == "uint":
+        return a
+    return cx.intrinsic("llvm.abs", a.type, [a, llvm.Constant(i1, False)], [a.type])
+
+
+def _magnitude_against_infinity(predicate: str) -> Emitter:
+    def emit(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
+        magnitude = cx.intrinsic("llvm.fabs", args[0].type, args, [args[0].type])
+        return cx.builder.fcmp_ordered(predicate, magnitude, number(float("inf"), args[0].type))
+
+    return emit
+
+
+def _signbit(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    integer = _like(llvm.IntType(node.args[0].dtype.bits), node)
+    bits = cx.builder.bitcast(args[0], integer)
+    return cx.builder.icmp_signed("<", bits, llvm.Constant(integer, None))
+
+
+def _mulhi(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    bits = node.dtype.bits
+    wide = _like(llvm.IntType(2 * bits), node)
+    extend = cx.builder.sext if node.dtype.kind == "int" else cx.builder.zext
+    product = cx.builder.mul(extend(args[0], wide), extend(args[1], wide))
+    shifted = cx.builder.lshr(product, number(bits, wide))
+    return cx.builder.trunc(shifted, register_type(node.dtype))
+
+
+def _count_zeros(name: str) -> Emitter:
+    def emit(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
+        kind = args[0].type
+        return cx.intrinsic(name, kind, [args[0], llvm.Constant(i1, False)], [kind])
+
+    return emit
+
+
+def _all_lanes(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    if not node.args[0].dtype.is_vector:
+        return args[0]
+    return cx.intrinsic("llvm.vector.reduce.and", i1, args, [args[0].type])
+
+
+def _address_of(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    load = node.args[0]
+    assert isinstance(load, Load)
+    return element_address(cx, load.buffer, args[0])
+
+
+def _prefetch(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
+    flags = [llvm.Constant(i32, v) for v in (0, 3, 1)]  # to read, keep near, data
+    return cx.intrinsic("llvm.prefetch", void, [*args, *flags], [pointer])
+
+
+def _like(scalar: object, node: Call) -> object:
+    lanes = node.args[0].dtype.lanes
+    return llvm.VectorType(scalar, lanes) if lanes > 1 else scalar
+
+
+_EMITTERS: dict[str, Emitter] = {
+    "sqrt": _overloaded("llvm.sqrt"),
+    "floor": _overloaded("llvm.floor"),
+    "ceil": _overloaded("llvm.ceil"),
+    "trunc": _overloaded("llvm.trunc"),
+    "round": _overloaded("llvm.roundeven"),
+    "fma": _overloaded("llvm.fmuladd"),
+    "copysign": _overloaded("llvm.copysign"),
+    "popcount": _overloaded("llvm.ctpop"),
+    "clz": _count_zeros("llvm.ctlz"),
+    "ctz": _count_zeros("llvm.cttz"),
+    "abs": _abs,
+    "isnan": lambda cx, _node, args: cx.builder.fcmp_unordered("uno", args[0], args[0]),
+    "isinf": _magnitude_against_infinity("=="),
+    "isfinite": _magnitude_against_infinity("<"),
+    "signbit": _signbit,
+    "mulhi": _mulhi,
+    "all_lanes": _all_lanes,
+    "lane": lambda cx, _node, args: cx.builder.extract_element(args[0], args[1]),
+    "address_of": _address_of,
+    "prefetch": _prefetch,
+}

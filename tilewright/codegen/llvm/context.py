@@ -1,0 +1,94 @@
+"""What the emitters of one LLVM function share: builder, values of variables, addresses of buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llvmlite import ir as llvm
+
+from tilewright.codegen.llvm.types import Builder, LLType, LLValue, mangle
+from tilewright.ir import Buffer, Expr, Var
+from tilewright.support.errors import InternalError
+from tilewright.target import Target
+
+
+class AliasScopes:
+    """Metadata that tells LLVM that accesses to distinct buffers never overlap.
+
+    Parameter attributes would not do: bodies of parallel loops become functions of their own that
+    find their pointers in memory.
+    """
+
+    def __init__(self, module: Any, name: str) -> None:
+        self._module = module
+        self._domain = module.add_metadata([llvm.MetaDataString(module, f"{name}.buffers")])
+        self._scopes: dict[Buffer, Any] = {}
+        self._own: dict[Buffer, Any] = {}
+        self._others: dict[Buffer, Any] = {}
+
+    def know(self, buffers: Iterable[Buffer]) -> None:
+        """All buffers of a function, told once before the first access is marked."""
+        for buffer in buffers:
+            label = llvm.MetaDataString(self._module, f"{buffer.name}.{len(self._scopes)}")
+            self._scopes[buffer] = self._module.add_metadata([label, self._domain])
+
+    def mark(self, access: Any, buffer: Buffer) -> None:
+        """Attach what is known of `buffer` to a load or store of it."""
+        if len(self._scopes) < 2:
+            return
+        if buffer not in self._own:
+            rest = [s for b, s in self._scopes.items() if b is not buffer]
+            self._own[buffer] = self._module.add_metadata([self._scopes[buffer]])
+            self._others[buffer] = self._module.add_metadata(rest)
+        access.set_metadata("alias.scope", self._own[buffer])
+        access.set_metadata("noalias", self._others[buffer])
+
+
+@dataclass
+class Context:
+    """The state of emitting one LLVM function."""
+
+    module: Any
+    target: Target
+    builder: Builder
+    aliases: AliasScopes
+    #: Values of variables, and base addresses of buffers, that are in scope.
+    variables: dict[Var, LLValue] = field(default_factory=dict[Var, LLValue])
+    addresses: dict[Buffer, LLValue] = field(default_factory=dict[Buffer, LLValue])
+    #: Values computed already, innermost scope last: what a loop body computes is not valid after it.
+    scopes: list[dict[Expr, LLValue]] = field(default_factory=lambda: [{}])
+
+    def known(self, expr: Expr) -> LLValue | None:
+        for scope in reversed(self.scopes):
+            value = scope.get(expr)
+            if value is not None:
+                return value
+        return None
+
+    def variable(self, var: Var) -> LLValue:
+        value = self.variables.get(var)
+        if value is None:
+            raise InternalError(f"variable {var.name} has no value while code is generated")
+        return value
+
+    def address(self, buffer: Buffer) -> LLValue:
+        value = self.addresses.get(buffer)
+        if value is None:
+            raise InternalError(f"buffer {buffer.name} has no address while code is generated")
+        return value
+
+    def declare(self, name: str, result: LLType, params: Sequence[LLType]) -> Any:
+        """The external function `name`, declared once in the module."""
+        found = self.module.globals.get(name)
+        if found is None:
+            found = llvm.Function(self.module, llvm.FunctionType(result, params), name)
+        return found
+
+    def intrinsic(
+        self, name: str, result: LLType, args: Sequence[LLValue], overloads: Sequence[LLType]
+    ) -> LLValue:
+        """A call of LLVM's intrinsic `name`, overloaded on the given types."""
+        full = ".".join([name, *(mangle(t) for t in overloads)])
+        return self.builder.call(self.declare(full, result, [a.type for a in args]), args)

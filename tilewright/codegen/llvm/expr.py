@@ -1,0 +1,114 @@
+"""From an expression to an LLVM value: one row of a table per kind of node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir as llvm
+
+from tilewright.codegen.llvm.arithmetic import emit_binary, emit_cast, emit_unary
+from tilewright.codegen.llvm.calls import emit_call
+from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.memory import access_start, emit_load
+from tilewright.codegen.llvm.types import LLValue, i32, register_type
+from tilewright.ir import (
+    INTRINSICS,
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Select,
+    Unary,
+    Var,
+)
+
+
+def emit(cx: Context, root: Expr) -> LLValue:
+    """The value of `root` at the builder's position.
+
+    Values of expressions that read no memory are remembered as long as they dominate what follows;
+    those that do are shared within `root` alone, since a later store may change them.
+    """
+    values: dict[Expr, LLValue] = {}
+    changeable: set[Expr] = set()
+    pending = [root]
+    while pending:
+        node = pending[-1]
+        if node in values:
+            pending.pop()
+            continue
+        known = cx.known(node)
+        if known is not None:
+            values[node] = known
+            continue
+        operands = _needed(node)
+        missing = [o for o in operands if o not in values]
+        if missing:
+            pending.extend(reversed(missing))
+            continue
+        values[node] = _EMITTERS[type(node)](cx, node, [values[o] for o in operands])
+        if _reads_memory(node) or not changeable.isdisjoint(operands):
+            changeable.add(node)
+        else:
+            cx.scopes[-1][node] = values[node]
+    return values[root]
+
+
+def _reads_memory(node: Expr) -> bool:
+    return isinstance(node, Load) or (isinstance(node, Call) and not INTRINSICS[node.name].pure)
+
+
+def _needed(node: Expr) -> tuple[Expr, ...]:
+    """The operands to evaluate first: of an access to neighbours, where it starts is enough."""
+    if isinstance(node, Call) and node.name == "address_of":
+        node = node.args[0]
+    if not isinstance(node, Load):
+        return node.operands
+    start = access_start(node.indices[0])
+    return (start,) if node.mask is None else (start, node.mask)
+
+
+def splat(cx: Context, scalar: LLValue, lanes: int) -> LLValue:
+    """A vector with `scalar` in every lane."""
+    kind = llvm.VectorType(scalar.type, lanes)
+    if isinstance(scalar, llvm.Constant):
+        return llvm.Constant(kind, [scalar] * lanes)
+    one = cx.builder.insert_element(
+        llvm.Constant(kind, llvm.Undefined), scalar, llvm.Constant(i32, 0)
+    )
+    zeros = llvm.Constant(llvm.VectorType(i32, lanes), [llvm.Constant(i32, 0)] * lanes)
+    return cx.builder.shuffle_vector(one, llvm.Constant(kind, llvm.Undefined), zeros)
+
+
+def _emit_ramp(cx: Context, node: Ramp, args: list[LLValue]) -> LLValue:
+    base, stride = args
+    lanes = node.dtype.lanes
+    numbers = llvm.Constant(
+        llvm.VectorType(base.type, lanes), [llvm.Constant(base.type, k) for k in range(lanes)]
+    )
+    steps = cx.builder.mul(splat(cx, stride, lanes), numbers)
+    return cx.builder.add(splat(cx, base, lanes), steps)
+
+
+def _emit_select(cx: Context, node: Select, args: list[LLValue]) -> LLValue:
+    condition, a, b = args
+    return cx.builder.select(condition, a, b)
+
+
+_EMITTERS: dict[type[Expr], Callable[[Context, Any, list[LLValue]], LLValue]] = {
+    Var: lambda cx, node, _: cx.variable(node),
+    Const: lambda _cx, node, _: llvm.Constant(register_type(node.dtype), node.value),
+    Unary: emit_unary,
+    Binary: emit_binary,
+    Cast: emit_cast,
+    Select: _emit_select,
+    Load: emit_load,
+    Call: emit_call,
+    Ramp: _emit_ramp,
+    Broadcast: lambda cx, node, args: splat(cx, args[0], node.dtype.lanes),
+}

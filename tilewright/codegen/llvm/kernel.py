@@ -1,0 +1,114 @@
+"""From a lowered loop function to an LLVM module with its kernel and the ways to call it.
+
+For a function `f` the module defines
+    f            the kernel, as `frame` describes its signature
+    f.entry      the same for callers that only know how to pass one pointer: to an array of 8-byte
+                 words with the arguments in order, then the three words of `env`
+    f.workspace  how many bytes of workspace it needs: takes a pointer to the words of the dimensions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir as llvm
+
+from tilewright.codegen.llvm.context import AliasScopes, Context
+from tilewright.codegen.llvm.expr import emit
+from tilewright.codegen.llvm.frame import Frame, Workspace
+from tilewright.codegen.llvm.stmt import emit_stmt
+from tilewright.codegen.llvm.types import LLType, i32, i64, pointer, register_type
+from tilewright.ir import Alloc, Buffer, Function, Param, Var, walk
+from tilewright.target import Target
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An LLVM module in text form, with what its callers must know."""
+
+    name: str
+    llvm: str
+    messages: tuple[str, ...]
+
+
+def generate(function: Function, target: Target) -> Kernel:
+    """LLVM IR for a lowered function."""
+    module = llvm.Module(function.name)
+    module.triple = target.triple
+    messages: list[str] = []
+    workspace = _emit_kernel(module, function, target, messages)
+    _emit_entry(module, function)
+    _emit_workspace(module, function, target, workspace)
+    return Kernel(function.name, str(module), tuple(messages))
+
+
+def parameters(function: Function) -> list[Param]:
+    """What the kernel takes before `env`: the function's parameters, then its dimensions."""
+    return [*function.params, *function.dims]
+
+
+def _parameter_type(param: Param) -> LLType:
+    return pointer if isinstance(param, Buffer) else register_type(param.dtype)
+
+
+def _emit_kernel(module: Any, function: Function, target: Target, messages: list[str]) -> Workspace:
+    params = parameters(function)
+    signature = llvm.FunctionType(i32, [*(_parameter_type(p) for p in params), pointer])
+    kernel = llvm.Function(module, signature, function.name)
+    builder = llvm.IRBuilder(kernel.append_basic_block("entry"))
+    aliases = AliasScopes(module, function.name)
+    aliases.know(_buffers_of(function))
+    cx = Context(module, target, builder, aliases)
+    for param, argument in zip(params, kernel.args, strict=False):
+        _bind(cx, param, argument)
+    workspace = Workspace(function.dims)
+    frame = Frame(cx, kernel.args[-1], workspace, messages, emit_stmt, is_host=True)
+    emit_stmt(frame, function.body)
+    frame.finish()
+    return workspace
+
+
+def _bind(cx: Context, param: Param, argument: Any) -> None:
+    if isinstance(param, Var):
+        cx.variables[param] = argument
+        return
+    argument.add_attribute("noalias")
+    argument.attributes.align = param.alignment
+    cx.addresses[param] = argument
+
+
+def _buffers_of(function: Function) -> Iterator[Buffer]:
+    yield from function.buffers
+    for stmt in walk(function.body):
+        if isinstance(stmt, Alloc):
+            yield from stmt.buffers
+
+
+def _emit_entry(module: Any, function: Function) -> None:
+    entry = llvm.Function(module, llvm.FunctionType(i32, [pointer]), f"{function.name}.entry")
+    builder = llvm.IRBuilder(entry.append_basic_block("entry"))
+    words = entry.args[0]
+    params = parameters(function)
+    values = [_load_word(builder, words, k, _parameter_type(p)) for k, p in enumerate(params)]
+    env = _word_address(builder, words, len(params))
+    builder.ret(builder.call(module.globals[function.name], [*values, env]))
+
+
+def _emit_workspace(module: Any, function: Function, target: Target, workspace: Workspace) -> None:
+    kind = llvm.FunctionType(i64, [pointer])
+    size = llvm.Function(module, kind, f"{function.name}.workspace")
+    builder = llvm.IRBuilder(size.append_basic_block("entry"))
+    cx = Context(module, target, builder, AliasScopes(module, size.name))
+    for k, dim in enumerate(function.dims):
+        cx.variables[dim] = _load_word(builder, size.args[0], k, i64)
+    builder.ret(emit(cx, workspace.size))
+
+
+def _load_word(builder: Any, words: Any, number: int, kind: LLType) -> Any:
+    return builder.load(_word_address(builder, words, number), typ=kind)
+
+
+def _word_address(builder: Any, words: Any, number: int) -> Any:
+    return builder.gep(words, [llvm.Constant(i64, number)], source_etype=i64)

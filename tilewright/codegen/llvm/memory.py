@@ -1,0 +1,190 @@
+"""Loads and stores: contiguous vectors, strided and scattered lanes, masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+from typing import Any, TypeGuard
+
+from llvmlite import ir as llvm
+
+from tilewright.arith import divisor
+from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.types import LLValue, i32, memory_type, register_type
+from tilewright.ir import Buffer, DType, Expr, Load, Ramp, const
+
+_ALIGNMENT_LIMIT = 64
+
+
+def emit_load(cx: Context, node: Load, args: list[LLValue]) -> LLValue:
+    position, mask = args[0], args[1] if node.mask is not None else None
+    (index,) = node.indices
+    if not node.dtype.is_vector:
+        return _load_scalar(cx, node.buffer, position, mask)
+    if _is_contiguous(index):
+        return _load_contiguous(cx, node, index, position, mask)
+    return _load_lanes(cx, node, position, mask)
+
+
+def emit_store(
+    cx: Context,
+    buffer: Buffer,
+    index: Expr,
+    position: LLValue,
+    value: LLValue,
+    mask: LLValue | None,
+    *,
+    streams: bool = False,
+) -> None:
+    """Write `value` at `position`, which is the value of `access_start(index)`."""
+    if not index.dtype.is_vector:
+        _guarded(cx, mask, lambda: _store_scalar(cx, buffer, position, value))
+    elif _is_contiguous(index):
+        _store_contiguous(cx, buffer, index, position, value, mask, streams=streams)
+    else:
+        _store_lanes(cx, buffer, position, value, mask)
+
+
+def element_address(cx: Context, buffer: Buffer, position: LLValue) -> LLValue:
+    """The address of one element."""
+    kind = memory_type(buffer.dtype)
+    return cx.builder.gep(cx.address(buffer), [position], inbounds=True, source_etype=kind)
+
+
+def access_start(index: Expr) -> Expr:
+    """What must be evaluated to reach the elements: the first index of neighbours, or all of them."""
+    return index.base if _is_contiguous(index) else index
+
+
+def _is_contiguous(index: Expr) -> TypeGuard[Ramp]:
+    return isinstance(index, Ramp) and index.stride is const(1)
+
+
+def _alignment(buffer: Buffer, index: Expr) -> int:
+    """What the address of an access is known to divide by."""
+    step = divisor(index) * buffer.dtype.itemsize
+    return gcd(step, buffer.alignment) if step else min(buffer.alignment, _ALIGNMENT_LIMIT)
+
+
+# ---- one element --------------------------------------------------------------------------------
+
+
+def _load_scalar(cx: Context, buffer: Buffer, position: LLValue, mask: LLValue | None) -> LLValue:
+    if mask is None:
+        return _load_element(cx, buffer, position)
+    before = cx.builder.block
+    with cx.builder.if_then(mask):
+        loaded = _load_element(cx, buffer, position)
+        inside = cx.builder.block
+    phi = cx.builder.phi(loaded.type)
+    phi.add_incoming(loaded, inside)
+    phi.add_incoming(llvm.Constant(loaded.type, None), before)
+    return phi
+
+
+def _load_element(cx: Context, buffer: Buffer, position: LLValue) -> LLValue:
+    address = element_address(cx, buffer, position)
+    loaded = cx.builder.load(address, typ=memory_type(buffer.dtype))
+    loaded.align = buffer.dtype.itemsize
+    cx.aliases.mark(loaded, buffer)
+    return _from_memory(cx, buffer.dtype, loaded)
+
+
+def _store_scalar(cx: Context, buffer: Buffer, position: LLValue, value: LLValue) -> None:
+    address = element_address(cx, buffer, position)
+    stored = cx.builder.store(_to_memory(cx, buffer.dtype, value), address)
+    stored.align = buffer.dtype.itemsize
+    cx.aliases.mark(stored, buffer)
+
+
+def _guarded(cx: Context, mask: LLValue | None, emit: Callable[[], None]) -> None:
+    if mask is None:
+        emit()
+        return
+    with cx.builder.if_then(mask):
+        emit()
+
+
+# ---- neighbouring elements ----------------------------------------------------------------------
+
+
+def _load_contiguous(
+    cx: Context, node: Load, index: Ramp, position: LLValue, mask: LLValue | None
+) -> LLValue:
+    address = element_address(cx, node.buffer, position)
+    kind, align = memory_type(node.dtype), _alignment(node.buffer, index.base)
+    if mask is None:
+        loaded = cx.builder.load(address, typ=kind)
+        loaded.align = align
+    else:
+        zeros = llvm.Constant(kind, None)
+        loaded = cx.intrinsic(
+            "llvm.masked.load", kind, [address, mask, zeros], [kind, address.type]
+        )
+    cx.aliases.mark(loaded, node.buffer)
+    return _from_memory(cx, node.dtype, loaded)
+
+
+def _store_contiguous(
+    cx: Context,
+    buffer: Buffer,
+    index: Ramp,
+    position: LLValue,
+    value: LLValue,
+    mask: LLValue | None,
+    *,
+    streams: bool,
+) -> None:
+    address = element_address(cx, buffer, position)
+    value = _to_memory(cx, buffer.dtype.with_lanes(index.dtype.lanes), value)
+    if mask is not None:
+        stored = cx.intrinsic(
+            "llvm.masked.store",
+            llvm.VoidType(),
+            [value, address, mask],
+            [value.type, address.type],
+        )
+        cx.aliases.mark(stored, buffer)
+        return
+    stored = cx.builder.store(value, address)
+    stored.align = _alignment(buffer, index.base)
+    if streams:
+        stored.set_metadata("nontemporal", cx.module.add_metadata([llvm.Constant(i32, 1)]))
+    cx.aliases.mark(stored, buffer)
+
+
+# ---- lanes here and there -----------------------------------------------------------------------
+
+
+def _load_lanes(cx: Context, node: Load, position: LLValue, mask: LLValue | None) -> LLValue:
+    kind = register_type(node.dtype)
+    result = llvm.Constant(kind, llvm.Undefined)
+    for lane in range(node.dtype.lanes):
+        at, on = _lane(cx, position, lane), _lane(cx, mask, lane)
+        element = _load_scalar(cx, node.buffer, at, on)
+        result = cx.builder.insert_element(result, element, llvm.Constant(i32, lane))
+    return result
+
+
+def _store_lanes(
+    cx: Context, buffer: Buffer, position: LLValue, value: LLValue, mask: LLValue | None
+) -> None:
+    for lane in range(position.type.count):
+        at, on, element = (_lane(cx, v, lane) for v in (position, mask, value))
+        _guarded(cx, on, lambda at=at, element=element: _store_scalar(cx, buffer, at, element))
+
+
+def _lane(cx: Context, vector: LLValue | None, lane: int) -> Any:
+    if vector is None:
+        return None
+    return cx.builder.extract_element(vector, llvm.Constant(i32, lane))
+
+
+def _from_memory(cx: Context, dtype: DType, value: LLValue) -> LLValue:
+    if not dtype.is_bool:
+        return value
+    return cx.builder.icmp_unsigned("!=", value, llvm.Constant(value.type, None))
+
+
+def _to_memory(cx: Context, dtype: DType, value: LLValue) -> LLValue:
+    return cx.builder.zext(value, memory_type(dtype)) if dtype.is_bool else value

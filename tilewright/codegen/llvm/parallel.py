@@ -1,0 +1,99 @@
+"""Parallel loops: the body becomes a function over a range of iterations, run by the thread pool."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from llvmlite import ir as llvm
+
+from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.frame import Frame
+from tilewright.codegen.llvm.types import LLValue, i32, i64, pointer, void
+from tilewright.ir import (
+    Alloc,
+    Buffer,
+    For,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    all_exprs,
+    symbolic_dims,
+    walk,
+)
+
+
+class Captured(NamedTuple):
+    """What a loop's body uses of the world around it."""
+
+    variables: list[Var]
+    buffers: list[Buffer]
+
+    def values(self, cx: Context) -> list[LLValue]:
+        return [cx.variables[v] for v in self.variables] + [cx.addresses[b] for b in self.buffers]
+
+
+def emit_parallel(frame: Frame, loop: For) -> tuple[LLValue, LLValue]:
+    """The function that runs a range of iterations, and the record of what it captures."""
+    cx = frame.cx
+    captured = captured_by(cx, loop.body)
+    values = [frame.env, *captured.values(cx)]
+    kind = llvm.LiteralStructType([v.type for v in values])
+    record = frame.stack_slot(kind)
+    for k, value in enumerate(values):
+        cx.builder.store(value, _field(cx, record, kind, k))
+    return _emit_body(frame, loop, captured, kind), record
+
+
+def captured_by(cx: Context, body: Stmt) -> Captured:
+    """Variables and buffers that `body` uses and that have a value at this point."""
+    buffers: dict[Buffer, None] = {}
+    variables: dict[Var, None] = {}
+    for stmt in walk(body):
+        if isinstance(stmt, Store):
+            buffers.setdefault(stmt.buffer)
+        if isinstance(stmt, Alloc):
+            variables.update(dict.fromkeys(symbolic_dims(stmt.buffers)))
+    for expr in all_exprs(body):
+        if isinstance(expr, Load):
+            buffers.setdefault(expr.buffer)
+        elif isinstance(expr, Var):
+            variables.setdefault(expr)
+    return Captured(
+        [v for v in variables if v in cx.variables], [b for b in buffers if b in cx.addresses]
+    )
+
+
+def _emit_body(frame: Frame, loop: For, captured: Captured, kind: object) -> LLValue:
+    from tilewright.codegen.llvm.stmt import emit_loop
+
+    outer = frame.cx
+    name = outer.module.get_unique_name(f"{frame.function.name}.parallel")
+    signature = llvm.FunctionType(void, [pointer, i64, i64])
+    function = llvm.Function(outer.module, signature, name)
+    function.linkage = "internal"
+    builder = llvm.IRBuilder(function.append_basic_block("entry"))
+    cx = Context(outer.module, outer.target, builder, outer.aliases)
+    env, *values = [
+        builder.load(_field(cx, function.args[0], kind, k), typ=element)
+        for k, element in enumerate(kind.elements)
+    ]
+    for variable, value in zip([*captured.variables], values, strict=False):
+        cx.variables[variable] = value
+    for buffer, value in zip(captured.buffers, values[len(captured.variables) :], strict=True):
+        cx.addresses[buffer] = value
+    inner = Frame(cx, env, frame.workspace, frame.messages, frame.fill, is_host=False)
+
+    def body(count: LLValue) -> None:
+        cx.variables[loop.var] = count
+        with inner.streaming(bool(loop.annotations.get("streams"))):
+            inner.fill(inner, loop.body)
+
+    emit_loop(inner, function.args[2], body, start=function.args[1])
+    inner.finish()
+    return outer.builder.bitcast(function, pointer)
+
+
+def _field(cx: Context, record: LLValue, kind: object, number: int) -> LLValue:
+    path = [llvm.Constant(i32, 0), llvm.Constant(i32, number)]
+    return cx.builder.gep(record, path, inbounds=True, source_etype=kind)

@@ -1,0 +1,183 @@
+"""From statements to LLVM's basic blocks: one row of a table per kind of statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir as llvm
+
+from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.expr import emit
+from tilewright.codegen.llvm.frame import Frame
+from tilewright.codegen.llvm.memory import access_start, emit_store
+from tilewright.codegen.llvm.types import LLValue, i64
+from tilewright.ir import (
+    Alloc,
+    Assert,
+    Const,
+    Evaluate,
+    For,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    While,
+)
+from tilewright.support.errors import InternalError
+
+
+def emit_stmt(frame: Frame, stmt: Stmt) -> None:
+    """Emit `stmt` at the builder's position."""
+    emitter = _EMITTERS.get(type(stmt))
+    if emitter is None:
+        raise InternalError(f"{type(stmt).__name__} reached code generation")
+    emitter(frame, stmt)
+
+
+@contextmanager
+def nested_scope(cx: Context) -> Iterator[None]:
+    """Values computed inside are forgotten after: they may not dominate what follows."""
+    cx.scopes.append({})
+    yield
+    cx.scopes.pop()
+
+
+def emit_loop(
+    frame: Frame, extent: LLValue, body: Callable[[LLValue], None], *, start: LLValue | None = None
+) -> None:
+    """A counting loop, tested at its end; skipped when its extent is not known to be positive."""
+    cx = frame.cx
+    start = start if start is not None else llvm.Constant(i64, 0)
+    if isinstance(extent, llvm.Constant) and isinstance(start, llvm.Constant):
+        if extent.constant > start.constant:
+            _emit_counted(cx, start, extent, body)
+        return
+    runs = cx.builder.icmp_signed("<", start, extent)
+    with cx.builder.if_then(runs):
+        _emit_counted(cx, start, extent, body)
+
+
+def _emit_counted(
+    cx: Context, start: LLValue, end: LLValue, body: Callable[[LLValue], None]
+) -> None:
+    builder = cx.builder
+    before = builder.block
+    loop = builder.append_basic_block("loop")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    count = builder.phi(i64)
+    count.add_incoming(start, before)
+    with nested_scope(cx):
+        body(count)
+    following = builder.add(count, llvm.Constant(i64, 1), flags=("nsw", "nuw"))
+    count.add_incoming(following, builder.block)
+    after = builder.append_basic_block("after")
+    builder.cbranch(builder.icmp_signed("<", following, end), loop, after)
+    builder.position_at_end(after)
+
+
+def _emit_for(frame: Frame, stmt: For) -> None:
+    if stmt.kind == "parallel" and frame.can_fork:
+        frame.fork(stmt)
+        return
+    if stmt.kind in ("thread", "vectorized"):
+        raise InternalError(f"a {stmt.kind} loop reached code generation")
+    cx = frame.cx
+
+    def body(count: LLValue) -> None:
+        cx.variables[stmt.var] = count
+        with frame.streaming(bool(stmt.annotations.get("streams"))):
+            emit_stmt(frame, stmt.body)
+
+    emit_loop(frame, emit(cx, stmt.extent), body)
+
+
+def _emit_store(frame: Frame, stmt: Store) -> None:
+    cx = frame.cx
+    (index,) = stmt.indices
+    position = emit(cx, access_start(index))
+    value = emit(cx, stmt.value)
+    mask = None if stmt.mask is None else emit(cx, stmt.mask)
+    emit_store(cx, stmt.buffer, index, position, value, mask, streams=frame.streams(stmt.buffer))
+
+
+def _emit_if(frame: Frame, stmt: If) -> None:
+    cx = frame.cx
+    if isinstance(stmt.condition, Const):
+        chosen = stmt.then if stmt.condition.value else stmt.otherwise
+        if chosen is not None:
+            emit_stmt(frame, chosen)
+        return
+    condition = emit(cx, stmt.condition)
+    if stmt.otherwise is None:
+        with cx.builder.if_then(condition), nested_scope(cx):
+            emit_stmt(frame, stmt.then)
+        return
+    with cx.builder.if_else(condition) as (then, otherwise):
+        with then, nested_scope(cx):
+            emit_stmt(frame, stmt.then)
+        with otherwise, nested_scope(cx):
+            emit_stmt(frame, stmt.otherwise)
+
+
+def _emit_while(frame: Frame, stmt: While) -> None:
+    cx, builder = frame.cx, frame.cx.builder
+    test = builder.append_basic_block("test")
+    builder.branch(test)
+    builder.position_at_end(test)
+    with nested_scope(cx):
+        condition = emit(cx, stmt.condition)
+        body = builder.append_basic_block("body")
+        after = builder.append_basic_block("after")
+        builder.cbranch(condition, body, after)
+        builder.position_at_end(body)
+        emit_stmt(frame, stmt.body)
+        builder.branch(test)
+    builder.position_at_end(after)
+
+
+def _emit_let(frame: Frame, stmt: Let) -> None:
+    frame.cx.variables[stmt.var] = emit(frame.cx, stmt.value)
+    emit_stmt(frame, stmt.body)
+
+
+def _emit_alloc(frame: Frame, stmt: Alloc) -> None:
+    for buffer in stmt.buffers:
+        frame.allocate(buffer)
+    emit_stmt(frame, stmt.body)
+
+
+def _emit_assert(frame: Frame, stmt: Assert) -> None:
+    cx = frame.cx
+    if isinstance(stmt.condition, Const) and stmt.condition.value:
+        return
+    holds = emit(cx, stmt.condition)
+    with cx.builder.if_then(cx.builder.not_(holds), likely=False):
+        with nested_scope(cx):
+            values = [emit(cx, v) for v in stmt.values]
+        frame.fail(stmt.message, values)
+
+
+def _emit_evaluate(frame: Frame, stmt: Evaluate) -> None:
+    emit(frame.cx, stmt.call)
+
+
+def _emit_seq(frame: Frame, stmt: Seq) -> None:
+    for statement in stmt.statements:
+        emit_stmt(frame, statement)
+
+
+_EMITTERS: dict[type[Stmt], Callable[[Frame, Any], None]] = {
+    For: _emit_for,
+    Store: _emit_store,
+    If: _emit_if,
+    While: _emit_while,
+    Let: _emit_let,
+    Alloc: _emit_alloc,
+    Assert: _emit_assert,
+    Evaluate: _emit_evaluate,
+    Seq: _emit_seq,
+}

@@ -1,0 +1,42 @@
+"""The pipeline: what happens between a definition and native code, one line per step."""
+
+from __future__ import annotations
+
+
+from tilewright.ir import Function
+from tilewright.module import Module
+from tilewright.schedule import Schedule
+from tilewright.support.errors import UserError
+from tilewright.target import Target
+
+
+def build(
+    function: Function | Schedule,
+    target: Target | str = "llvm",
+    *,
+    checked: bool = False,
+    threads: int | None = None,
+) -> Module:
+    """Compile one loop function for `target`; one that nobody has scheduled gets a default schedule.
+
+    `checked` adds a bounds check to every access. `threads` is how many the module may use; it can be
+    changed later.
+    """
+    from tilewright.ir import verify
+    from tilewright.lower import lower
+    from tilewright.schedule.rules import schedule_by_rules
+
+    target = Target.of(target)
+    if not isinstance(function, Function | Schedule):
+        raise UserError(
+            f"cannot build {type(function).__name__}",
+            remedy="pass a loop function (te.function, @script) or a Schedule",
+        )
+    is_scheduled = isinstance(function, Schedule)
+    given = function.function if isinstance(function, Schedule) else function
+    verify(given)
+    scheduled = given if is_scheduled else schedule_by_rules(given, target)
+    stages = {"given": given, "scheduled": scheduled}
+    lowered = lower(scheduled, target, checked=checked, after=stages.__setitem__)
+    stages["lowered"] = lowered
+    return Module(given, lowered, target, stages, threads)

@@ -1,0 +1,69 @@
+"""Copy statements so that they can stand at a second place: new variables, new buffers, new nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tilewright.ir.buffer import Buffer
+from tilewright.ir.expr import Expr, Load, Var
+from tilewright.ir.stmt import Alloc, Block, For, Let, Stmt, Store
+from tilewright.ir.visit import free_vars, map_children, map_expr, walk
+
+
+def renew(root: Stmt, values: Mapping[Var, Expr] | None = None) -> Stmt:
+    """A copy of `root` that shares no statement with it; `values` replaces free variables.
+
+    Whatever `root` itself binds (loop, block and let variables, allocated buffers) is bound anew.
+    """
+    variables: dict[Var, Expr] = dict(values or {})
+    buffers: dict[Buffer, Buffer] = {}
+    for stmt in walk(root):
+        for var in bound_by(stmt):
+            variables[var] = Var(var.name, var.dtype)
+    memo: dict[Expr, Expr] = {}
+
+    def on_node(e: Expr) -> Expr | None:
+        if isinstance(e, Var):
+            return variables.get(e)
+        if isinstance(e, Load) and e.buffer in buffers:
+            return Load(buffers[e.buffer], e.indices, e.mask)
+        return None
+
+    def on_expr(e: Expr) -> Expr:
+        if not buffers and free_vars(e).isdisjoint(variables):
+            return e
+        return map_expr(e, on_node, memo)
+
+    def copy(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Alloc):
+            for b in stmt.buffers:
+                buffers[b] = b.with_(shape=[on_expr(d) for d in b.shape])
+        mapped = map_children(stmt, copy, on_expr)
+        return _rebind(mapped, variables, buffers)
+
+    return copy(root)
+
+
+def bound_by(stmt: Stmt) -> tuple[Var, ...]:
+    """The variables that `stmt` itself binds."""
+    if isinstance(stmt, For | Let):
+        return (stmt.var,)
+    return tuple(it.var for it in stmt.iters) if isinstance(stmt, Block) else ()
+
+
+def _rebind(stmt: Stmt, variables: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer]) -> Stmt:
+    if isinstance(stmt, For | Let):
+        return replace(stmt, var=variables[stmt.var])
+    if isinstance(stmt, Alloc):
+        return replace(stmt, buffers=tuple(buffers[b] for b in stmt.buffers))
+    if isinstance(stmt, Store):
+        return replace(stmt, buffer=buffers.get(stmt.buffer, stmt.buffer))
+    if isinstance(stmt, Block):
+        iters = tuple(it._replace(var=variables[it.var]) for it in stmt.iters)
+        reads, writes = (
+            tuple(r._replace(buffer=buffers.get(r.buffer, r.buffer)) for r in regions)
+            for regions in (stmt.reads, stmt.writes)
+        )
+        return replace(stmt, iters=iters, reads=reads, writes=writes)
+    return replace(stmt)  # type: ignore[type-var]

@@ -1,0 +1,272 @@
+"""Make every access safe: prove it inside its buffer, or check it at run time.
+
+A load that is only evaluated under a condition (one side of a select, the right side of `and`), and that
+is inside its buffer only then, gets that condition as its mask. What cannot be proved at all is
+preceded by an `Assert` that names the buffer and the index. With `checked`, nothing is trusted: every
+access is asserted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from tilewright.arith import Ranges, prove, simplify
+from tilewright.ir import (
+    Assert,
+    Binary,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Select,
+    Stmt,
+    Store,
+    Var,
+    While,
+    all_of,
+    const,
+    free_vars,
+    loads_in,
+    map_children,
+    map_expr,
+    renew,
+    seq,
+    walk,
+)
+from tilewright.lower.conjuncts import conjuncts
+
+
+def check_bounds(function: Function, *, checked: bool = False) -> Function:
+    """Every access is proved, masked or asserted."""
+    known = Ranges.for_function(function)
+    return function.with_body(_Checker(checked).stmt(function.body, _Place(known, known, None)))
+
+
+class _Place(NamedTuple):
+    """What holds at some place of the program."""
+
+    #: All that holds there.
+    ranges: Ranges
+    #: The same without the conditions that hold for some lanes of a vectorized loop only.
+    all_lanes: Ranges
+    #: Those conditions.
+    guard: Expr | None
+
+    def inside_loop(self, var: Var, extent: Expr) -> _Place:
+        return self._replace(
+            ranges=self.ranges.with_extent(var, extent),
+            all_lanes=self.all_lanes.with_extent(var, extent),
+        )
+
+    def under(self, condition: Expr, *, varies: bool) -> _Place:
+        """Where `condition` holds; if it `varies` between lanes it will become a mask."""
+        ranges = self.ranges.assuming(condition)
+        if not varies:
+            return self._replace(ranges=ranges, all_lanes=self.all_lanes.assuming(condition))
+        return self._replace(ranges=ranges, guard=_both(self.guard, condition))
+
+    def knowing(self, var: Var, value: Expr) -> _Place:
+        return self._replace(
+            ranges=self.ranges.with_bounds(var, value, value),
+            all_lanes=self.all_lanes.with_bounds(var, value, value),
+        )
+
+
+class _Checker:
+    """Walks the statements with what holds at each of them."""
+
+    def __init__(self, checked: bool) -> None:
+        self.checked = checked
+        self.lane_vars: set[Var] = set()
+
+    def stmt(self, stmt: Stmt, place: _Place) -> Stmt:
+        handler = _STATEMENTS.get(type(stmt))
+        if handler is not None:
+            return handler(self, stmt, place)
+        safe = _Safe(self, place)
+        rebuilt = map_children(stmt, lambda s: self.stmt(s, place), safe.expr)
+        return seq(*safe.asserts, rebuilt)
+
+    def loop(self, stmt: For, place: _Place) -> Stmt:
+        safe = _Safe(self, place)
+        extent = safe.expr(stmt.extent)
+        if stmt.kind == "vectorized":
+            self.lane_vars.add(stmt.var)
+        body = self.stmt(stmt.body, place.inside_loop(stmt.var, extent))
+        return seq(*safe.asserts, replace(stmt, extent=extent, body=body))
+
+    def branch(self, stmt: If, place: _Place) -> Stmt:
+        safe = _Safe(self, place)
+        condition = safe.expr(stmt.condition)
+        then = self.stmt(stmt.then, self._where(place, condition, stmt.then))
+        otherwise = stmt.otherwise
+        if otherwise is not None:
+            denied = simplify(~condition)
+            otherwise = self.stmt(otherwise, self._where(place, denied, otherwise))
+        rebuilt = replace(stmt, condition=condition, then=then, otherwise=otherwise)
+        return seq(*safe.asserts, rebuilt)
+
+    def _where(self, place: _Place, condition: Expr, body: Stmt) -> _Place:
+        """`place` inside a branch; a condition on memory that the branch changes says nothing."""
+        changed = {s.buffer for s in walk(body) if isinstance(s, Store)}
+        stable = [
+            c
+            for c in conjuncts(condition)
+            if changed.isdisjoint(load.buffer for load in loads_in(c))
+        ]
+        for part in stable:
+            place = place.under(part, varies=self._varies(part))
+        return place
+
+    def _varies(self, expr: Expr) -> bool:
+        return not free_vars(expr).isdisjoint(self.lane_vars)
+
+    def let(self, stmt: Let, place: _Place) -> Stmt:
+        safe = _Safe(self, place)
+        value = safe.expr(stmt.value)
+        if self._varies(value):
+            self.lane_vars.add(stmt.var)
+        if value.dtype.is_integer and not loads_in(value):
+            place = place.knowing(stmt.var, value)
+        return seq(*safe.asserts, replace(stmt, value=value, body=self.stmt(stmt.body, place)))
+
+    def repeat(self, stmt: While, place: _Place) -> Stmt:
+        """The condition is evaluated before every turn, and so are its checks."""
+        safe = _Safe(self, place)
+        condition = safe.expr(stmt.condition)
+        body = self.stmt(stmt.body, self._where(place, condition, stmt.body))
+        again = [renew(a) for a in safe.asserts]
+        return seq(*safe.asserts, replace(stmt, condition=condition, body=seq(body, *again)))
+
+    def store(self, stmt: Store, place: _Place) -> Stmt:
+        safe = _Safe(self, place)
+        indices = tuple(safe.expr(i) for i in stmt.indices)
+        value = safe.expr(stmt.value)
+        mask = None if stmt.mask is None else safe.expr(stmt.mask)
+        under = place.ranges if mask is None else place.ranges.assuming(mask)
+        safe.require(stmt.buffer, indices, under, mask)
+        return seq(*safe.asserts, replace(stmt, indices=indices, value=value, mask=mask))
+
+
+_STATEMENTS: dict[type[Stmt], Callable[[_Checker, Any, _Place], Stmt]] = {
+    For: _Checker.loop,
+    If: _Checker.branch,
+    Let: _Checker.let,
+    While: _Checker.repeat,
+    Store: _Checker.store,
+}
+
+
+class _Safe:
+    """The expressions of one statement, and the asserts that they need before it."""
+
+    def __init__(self, checker: _Checker, place: _Place) -> None:
+        self.checked, self.place = checker.checked, place
+        self.asserts: list[Stmt] = []
+        self._asserted: set[Expr] = set()
+        self._memos: dict[Expr | None, dict[Expr, Expr]] = {}
+
+    def expr(self, root: Expr) -> Expr:
+        return self._under(root, None)
+
+    def _under(self, root: Expr, condition: Expr | None) -> Expr:
+        """`root`, evaluated only where `condition` holds."""
+        memo = self._memos.setdefault(condition, {})
+        # The lazy nodes are rewritten first, each side under its own condition; the rest around them.
+        for node in _lazy_nodes(root, memo):
+            memo[node] = _LAZY[_lazy_kind(node)](self, node, condition)
+        return map_expr(root, lambda e: self._access(e, condition), memo)
+
+    def _access(self, node: Expr, condition: Expr | None) -> Expr | None:
+        if not isinstance(node, Load) or node.mask is not None:
+            return None
+        if not self.checked and _is_inside(node, self.place.all_lanes):
+            return None
+        wanted = [c for c in (self.place.guard, condition) if c is not None]
+        mask = all_of(*wanted) if wanted else None
+        under = self.place.ranges
+        under = under if condition is None else under.assuming(condition)
+        self.require(node.buffer, node.indices, under, mask)
+        return Load(node.buffer, node.indices, mask)
+
+    def require(
+        self, buffer: Buffer, indices: tuple[Expr, ...], ranges: Ranges, mask: Expr | None
+    ) -> None:
+        """Assert what cannot be proved of an access that happens where `mask` holds."""
+        for number, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
+            for condition in _within(index, extent):
+                if self.checked or not prove(condition, ranges):
+                    guarded = condition if mask is None else ~mask | condition
+                    self._add(guarded, buffer, number, index, extent)
+
+    def _add(
+        self, condition: Expr, buffer: Buffer, dimension: int, index: Expr, extent: Expr
+    ) -> None:
+        if condition in self._asserted:
+            return
+        self._asserted.add(condition)
+        message = (
+            f"index {{}} is out of bounds for dimension {dimension} of {buffer.name}, "
+            "whose extent is {}"
+        )
+        self.asserts.append(Assert(condition, message, (index, extent)))
+
+    # ---- lazy nodes -----------------------------------------------------------------------------
+
+    def _select(self, node: Select, condition: Expr | None) -> Expr:
+        chosen = self._under(node.condition, condition)
+        a = self._under(node.a, _both(condition, chosen))
+        b = self._under(node.b, _both(condition, simplify(~chosen)))
+        return Select(chosen, a, b)
+
+    def _and(self, node: Binary, condition: Expr | None) -> Expr:
+        a = self._under(node.a, condition)
+        return Binary("and", a, self._under(node.b, _both(condition, a)))
+
+    def _or(self, node: Binary, condition: Expr | None) -> Expr:
+        a = self._under(node.a, condition)
+        return Binary("or", a, self._under(node.b, _both(condition, simplify(~a))))
+
+
+_LAZY: dict[str, Callable[[_Safe, Any, Expr | None], Expr]] = {
+    "select": _Safe._select,
+    "and": _Safe._and,
+    "or": _Safe._or,
+}
+
+
+def _lazy_kind(node: Expr) -> str:
+    return node.op if isinstance(node, Binary) else "select"
+
+
+def _lazy_nodes(root: Expr, memo: dict[Expr, Expr]) -> list[Expr]:
+    """The outermost selects, ands and ors of `root` with a load on a lazy side."""
+    found, seen, pending = list[Expr](), set[Expr](), [root]
+    while pending:
+        node = pending.pop()
+        if node in seen or node in memo:
+            continue
+        seen.add(node)
+        if isinstance(node, Select) or (isinstance(node, Binary) and node.op in ("and", "or")):
+            found.append(node)
+        else:
+            pending.extend(node.operands)
+    return found
+
+
+def _is_inside(load: Load, ranges: Ranges) -> bool:
+    pairs = zip(load.indices, load.buffer.shape, strict=True)
+    return all(prove(c, ranges) for index, extent in pairs for c in _within(index, extent))
+
+
+def _within(index: Expr, extent: Expr) -> tuple[Expr, Expr]:
+    return const(0) <= index, index < extent  # type: ignore[return-value]
+
+
+def _both(a: Expr | None, b: Expr) -> Expr:
+    return b if a is None else a & b

@@ -1,0 +1,55 @@
+"""Turn every access into one with a single index, in elements from the start of the buffer.
+
+A[i, j]  -->  A[i * 64 + j]
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.arith import simplify
+from tilewright.ir import (
+    Buffer,
+    Expr,
+    Function,
+    Load,
+    Stmt,
+    Store,
+    const,
+    map_expr,
+    map_function,
+    match_types,
+)
+
+
+def flatten(function: Function) -> Function:
+    """Every load and store has one index."""
+    memo: dict[Expr, Expr] = {}
+    return map_function(function, _flatten_store, lambda e: map_expr(e, _flatten_load, memo))
+
+
+def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+    """The position of an element: its indices weighted by the strides, from the offset on."""
+    position: Expr = buffer.offset
+    for index, stride in zip(indices, buffer.stride_exprs(), strict=True):
+        term = index if stride is const(1) else _times(index, stride)
+        a, b = match_types("add", position, term)
+        position = term if position is const(0) else a + b
+    return simplify(position)
+
+
+def _times(index: Expr, stride: Expr) -> Expr:
+    a, b = match_types("mul", index, stride)
+    return a * b
+
+
+def _flatten_load(expr: Expr) -> Expr | None:
+    if not isinstance(expr, Load):
+        return None
+    return Load(expr.buffer, (flat_index(expr.buffer, expr.indices),), expr.mask)
+
+
+def _flatten_store(stmt: Stmt) -> Stmt | None:
+    if not isinstance(stmt, Store):
+        return None
+    return replace(stmt, indices=(flat_index(stmt.buffer, stmt.indices),))

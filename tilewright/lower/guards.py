@@ -1,0 +1,168 @@
+"""Move conditions that tiles share out of their inner loops.
+
+    for io: for k: for ii in unrolled(4): if io * 4 + ii < n: …
+    -->
+    for io:
+        if io * 4 + 3 < n:  for k: for ii in unrolled(4): …              the whole tile is inside
+        else:               for k: for ii in unrolled(4): if io * 4 + ii < n: …
+
+The condition of the whole tile is the guard at the worst values of the unrolled and vectorized loops
+between; it is tested where the variables that are left are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilewright.arith import Ranges, prove, simplify, symbolic_bounds
+from tilewright.ir import (
+    TRUE,
+    Binary,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Stmt,
+    Var,
+    all_of,
+    child_exprs,
+    child_stmts,
+    const,
+    free_vars,
+    loads_in,
+    map_children,
+    map_expr,
+    renew,
+)
+from tilewright.lower.conjuncts import conjuncts
+
+
+def hoist_guards(function: Function) -> Function:
+    """Guards of tiles are tested once for the tile where possible."""
+    ranges = Ranges.for_function(function)
+    scope = frozenset(function.dims) | {p for p in function.params if isinstance(p, Var)}
+    return function.with_body(_Hoister(set()).stmt(function.body, ranges, scope))
+
+
+class _Hoister:
+    """`settled` are guards that an enclosing test has taken care of already."""
+
+    def __init__(self, settled: set[Expr]) -> None:
+        self.settled = settled
+
+    def stmt(self, stmt: Stmt, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
+        if isinstance(stmt, Let):
+            scope = scope | {stmt.var}
+        if not isinstance(stmt, For):
+            return map_children(stmt, lambda s: self.stmt(s, ranges, scope))
+        inner_ranges, inner_scope = ranges.with_extent(stmt.var, stmt.extent), scope | {stmt.var}
+        if stmt.kind in ("vectorized", "unrolled"):
+            return map_children(stmt, lambda s: self.stmt(s, inner_ranges, inner_scope))
+        body = self._split(stmt, inner_ranges, inner_scope)
+        return map_children(stmt, lambda _: body)
+
+    def _split(self, loop: For, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
+        """The loop's body, in two versions if it has guards that are best decided here."""
+        found = dict(_guards(loop.body, ranges, scope, frozenset()))
+        here = {g: w for g, w in found.items() if g not in self.settled}
+        if not any(loop.var in free_vars(whole) for whole in here.values()):
+            return self.stmt(loop.body, ranges, scope)
+        if _deeper_loop_decides(loop.body, scope):
+            return self.stmt(loop.body, ranges, scope)
+        whole = simplify(all_of(*dict.fromkeys(here.values())), ranges)
+        fast = renew(_without(loop.body, set(here)))
+        fast = self.stmt(fast, ranges.assuming(whole), scope)
+        if prove(whole, ranges):
+            return fast
+        slow = _Hoister(self.settled | set(here)).stmt(loop.body, ranges, scope)
+        return If(whole, fast, slow)
+
+
+def _deeper_loop_decides(body: Stmt, scope: frozenset[Var]) -> bool:
+    """Whether some guard needs a variable that a loop further in binds: then all wait for it."""
+    for stmt in _loops(body):
+        inner = dict(_guards(stmt.body, Ranges(), scope | {stmt.var}, frozenset()))
+        if any(stmt.var in free_vars(g) for g in inner):
+            return True
+    return False
+
+
+def _loops(body: Stmt) -> Iterator[For]:
+    """The loops below that are neither unrolled nor vectorized."""
+    pending = [body]
+    while pending:
+        stmt = pending.pop()
+        if isinstance(stmt, For) and stmt.kind not in ("vectorized", "unrolled"):
+            yield stmt
+        pending.extend(child_stmts(stmt))
+
+
+def _guards(
+    stmt: Stmt, ranges: Ranges, scope: frozenset[Var], tile: frozenset[Var]
+) -> Iterator[tuple[Expr, Expr]]:
+    """Conditions below that involve tile loops, each with the condition of the whole tile."""
+    if isinstance(stmt, For):
+        ranges = ranges.with_extent(stmt.var, stmt.extent)
+        if stmt.kind in ("vectorized", "unrolled"):
+            tile = tile | {stmt.var}
+    for condition in _conditions(stmt):
+        if tile.isdisjoint(free_vars(condition)):
+            continue
+        whole = _for_whole_tile(condition, ranges, tile)
+        if whole is not None and free_vars(whole) <= scope:
+            yield condition, whole
+    for child in child_stmts(stmt):
+        yield from _guards(child, ranges, scope, tile)
+
+
+def _conditions(stmt: Stmt) -> Iterator[Expr]:
+    """The conditions of branches, and the masks of loads and stores."""
+    if isinstance(stmt, If):
+        yield from conjuncts(stmt.condition)
+    for expr in child_exprs(stmt):
+        for load in loads_in(expr):
+            if load.mask is not None:
+                yield from conjuncts(load.mask)
+
+
+def _for_whole_tile(condition: Expr, ranges: Ranges, tile: frozenset[Var]) -> Expr | None:
+    """What makes `condition` true for all values of the tile's variables."""
+    if not isinstance(condition, Binary) or not condition.a.dtype.is_integer:
+        return None
+    if loads_in(condition) or condition.op not in ("lt", "le", "gt", "ge"):
+        return None
+    difference = simplify(condition.a - condition.b, ranges)
+    ends = symbolic_bounds(difference, ranges, tile & free_vars(difference))
+    if ends is None:
+        return None
+    worst = ends[1] if condition.op in ("lt", "le") else ends[0]
+    whole = simplify(Binary(condition.op, worst, const(0)), ranges)
+    return whole if tile.isdisjoint(free_vars(whole)) else None
+
+
+def _without(body: Stmt, guards: set[Expr]) -> Stmt:
+    """`body` where the guards are known to hold."""
+    memo: dict[Expr, Expr] = {}
+
+    def on_node(node: Expr) -> Expr | None:
+        if node in guards:
+            return TRUE
+        if isinstance(node, Binary) and node.op == "and" and (node.a is TRUE or node.b is TRUE):
+            return node.b if node.a is TRUE else node.a
+        if isinstance(node, Load) and node.mask is TRUE:
+            return Load(node.buffer, node.indices)
+        return None
+
+    def on_expr(expr: Expr) -> Expr:
+        return map_expr(expr, on_node, memo)
+
+    def copy(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, If):
+            condition = simplify(on_expr(stmt.condition))
+            if condition is TRUE:
+                return copy(stmt.then)
+        return map_children(stmt, copy, on_expr)
+
+    return copy(body)

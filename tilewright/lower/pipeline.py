@@ -1,0 +1,54 @@
+"""The passes of lowering, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.arith import simplify_function
+from tilewright.ir import Function
+from tilewright.lower.blocks import lower_blocks
+from tilewright.lower.bounds import check_bounds
+from tilewright.lower.flatten import flatten
+from tilewright.lower.guards import hoist_guards
+from tilewright.lower.init import place_init
+from tilewright.lower.lanes import group_lanes
+from tilewright.lower.math import expand_math
+from tilewright.lower.unroll import unroll
+from tilewright.lower.vectorize import vectorize
+from tilewright.target import Target
+
+Pass = Callable[[Function], Function]
+
+
+def passes(target: Target, *, checked: bool) -> list[tuple[str, Pass]]:
+    """The passes by name; what each needs of the ones before is said beside it."""
+    return [
+        ("place_init", place_init),
+        ("lower_blocks", lower_blocks),
+        ("simplify", simplify_function),
+        # Bounds are proved on whole indices and with all loops still there.
+        ("check_bounds", lambda f: check_bounds(f, checked=checked)),
+        ("hoist_guards", hoist_guards),
+        ("expand_math", expand_math),
+        ("vectorize", vectorize),
+        ("unroll", unroll),
+        ("flatten", flatten),
+        ("simplify_flat", simplify_function),
+        # Looks at single positions, which flattening makes.
+        ("group_lanes", lambda f: group_lanes(f, target)),
+    ]
+
+
+def lower(
+    function: Function,
+    target: Target,
+    *,
+    checked: bool = False,
+    after: Callable[[str, Function], None] | None = None,
+) -> Function:
+    """`function` ready for code generation; `after` sees the result of every pass."""
+    for name, run in passes(target, checked=checked):
+        function = run(function)
+        if after is not None:
+            after(name, function)
+    return function

@@ -1,0 +1,172 @@
+"""A compiled loop function: call it, time it, look at it on every level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from tilewright.ir import Binary, Buffer, Const, Expr, Function, Stmt, Store, Var, walk
+from tilewright.runtime import (
+    ArrayParam,
+    Dim,
+    NativeFunction,
+    ScalarParam,
+    Signature,
+    install,
+    is_installed,
+)
+from tilewright.support.errors import UserError, nearest
+from tilewright.support.timing import Timing, measure
+from tilewright.target import Target
+
+
+class Module:
+    """One loop function as native code for one target.
+
+    Calling it runs it on NumPy arrays (or anything that speaks DLPack), outputs included. Code for
+    another kind of machine can be looked at and written out, but not called.
+    """
+
+    def __init__(
+        self,
+        source: Function,
+        lowered: Function,
+        target: Target,
+        stages: Mapping[str, Function],
+        threads: int | None,
+    ) -> None:
+        from tilewright.codegen.llvm import generate
+
+        self.name, self.target = source.name, target
+        self.signature = signature_of(source)
+        self._stages = stages
+        self._threads = threads
+        self._kernel = generate(lowered, target)
+
+    # ---- running --------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any) -> None:
+        """Run the function; the output arrays are among the arguments and are written to."""
+        self.native(*args)
+
+    def time(
+        self, *args: Any, repeat: int = 20, min_repeat_ms: float = 50.0, warmup: int = 2
+    ) -> Timing:
+        """Time the native code on these arguments: median, least, spread."""
+        return measure(self.native.prepared(*args), repeat, min_repeat_ms, warmup)
+
+    def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
+        """Use `count` threads from now on (None: all cores), on the given processors."""
+        self.native.set_threads(count, affinity)
+
+    @cached_property
+    def native(self) -> NativeFunction:
+        """The function, loaded into this process."""
+        here = Target.of("llvm")
+        if self.target.triple != here.triple or self.target.features - here.features:
+            raise UserError(
+                f"{self.name} cannot run here",
+                reason=f"it is compiled for {self.target}",
+                remedy="build it for target 'llvm' to run it on this machine",
+            )
+        if not is_installed():
+            install(threadpool_object(here))
+        return NativeFunction(
+            self.object_code, self.signature, self._kernel.messages, self._threads
+        )
+
+    # ---- looking --------------------------------------------------------------------------------
+
+    def ir(self, stage: str = "lowered") -> Function:
+        """The loops as given, as scheduled, as lowered, or after one pass of lowering."""
+        if stage not in self._stages:
+            raise UserError(f"no stage {stage!r}", remedy=nearest(stage, self._stages))
+        return self._stages[stage]
+
+    @property
+    def llvm(self) -> str:
+        """The LLVM IR, as generated and cleaned up."""
+        return str(self._optimized)
+
+    @cached_property
+    def asm(self) -> str:
+        """The assembly."""
+        from tilewright.codegen.llvm import emit_assembly
+
+        return emit_assembly(self._optimized, _machine(self.target))
+
+    @cached_property
+    def object_code(self) -> bytes:
+        """The object file."""
+        from tilewright.codegen.llvm import emit_object
+
+        return emit_object(self._optimized, _machine(self.target))
+
+    @cached_property
+    def _optimized(self) -> Any:
+        from tilewright.codegen.llvm import optimize, parse
+
+        module = parse(self._kernel.llvm)
+        optimize(module, _machine(self.target))
+        return module
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{p.name}: {p}" for p in self.signature.params)
+        return f"<Module {self.name}({params}) for {self.target}>"
+
+
+def threadpool_object(target: Target) -> bytes:
+    """The thread pool's object code."""
+    from tilewright.codegen.llvm import emit_object, threadpool_module
+
+    return emit_object(str(threadpool_module(target.triple)), _machine(target))
+
+
+def _machine(target: Target) -> Any:
+    from tilewright.codegen.llvm import target_machine
+
+    return target_machine(target.triple, target.llvm_cpu, target.llvm_features)
+
+
+# ---- signatures -----------------------------------------------------------------------------------
+
+
+def signature_of(function: Function) -> Signature:
+    """What callers of `function` must pass."""
+    written = buffers_written(function.body)
+    params = tuple(
+        ScalarParam(p.name, p.dtype)
+        if isinstance(p, Var)
+        else ArrayParam(
+            p.name,
+            p.dtype,
+            tuple(_dim(d) for d in p.shape),
+            None if p.strides is None else tuple(_dim(s) for s in p.strides),
+            p.alignment,
+            p in written,
+        )
+        for p in function.params
+    )
+    return Signature(function.name, params, tuple(d.name for d in function.dims))
+
+
+def buffers_written(body: Stmt) -> set[Buffer]:
+    """The buffers that some statement stores to, or hands the address of to a call."""
+    written: set[Buffer] = set()
+    for stmt in walk(body):
+        if isinstance(stmt, Store):
+            written.add(stmt.buffer)
+    return written
+
+
+def _dim(expr: Expr) -> Dim:
+    if isinstance(expr, Const):
+        return int(expr.value)
+    if isinstance(expr, Var):
+        return expr.name
+    if isinstance(expr, Binary):
+        return (expr.op, _dim(expr.a), _dim(expr.b))
+    raise UserError(
+        f"`{expr}` cannot be a dimension of a parameter", remedy="use + - * // % min max"
+    )

@@ -1,0 +1,121 @@
+"""A compiled kernel that Python can call."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.runtime.jit import LoadedCode
+from tilewright.runtime.signature import ScalarParam, Signature
+from tilewright.runtime.threads import Pool, pool_for, symbols
+from tilewright.support.errors import UserError
+
+_ALIGNMENT = 64
+_ERROR_WORDS = 5
+
+
+class NativeFunction:
+    """The kernel `signature.name` of some object code.
+
+    Calls from several Python threads at once are safe: each takes workspace and an error record
+    of its own.
+    """
+
+    def __init__(
+        self, object_code: bytes, signature: Signature, messages: Sequence[str], threads: int | None
+    ) -> None:
+        self.signature, self._messages = signature, tuple(messages)
+        self._code = LoadedCode([object_code], symbols())
+        name = signature.name
+        self._entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(
+            self._code.address(f"{name}.entry")
+        )
+        self._workspace_size = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(
+            self._code.address(f"{name}.workspace")
+        )
+        self._spare: list[_Scratch] = []
+        self.set_threads(threads)
+
+    def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
+        """Use `count` threads from now on (None: all cores), on the given processors."""
+        self._pool: Pool = pool_for(count, affinity)
+
+    @property
+    def threads(self) -> int:
+        return self._pool.num_threads
+
+    def __call__(self, *args: Any) -> None:
+        bound, dims = self.signature.bind(args)
+        scratch = self._take_scratch(dims)
+        try:
+            words = self.words(bound, dims, scratch)
+            code = self._entry(words)
+            if code:
+                raise self._error(code, scratch)
+        finally:
+            self._spare.append(scratch)
+
+    def prepared(self, *args: Any) -> Any:
+        """The call with arguments that are checked now, once: for timing the kernel itself."""
+        bound, dims = self.signature.bind(args)
+        scratch = self._take_scratch(dims)
+        words, entry = self.words(bound, dims, scratch), self._entry
+
+        def run() -> None:
+            code = entry(words)
+            if code:
+                raise self._error(code, scratch)
+
+        run.keep = (bound, scratch, self)  # type: ignore[attr-defined]
+        return run
+
+    def words(self, bound: Sequence[Any], dims: Sequence[int], scratch: _Scratch) -> Any:
+        """The arguments as the entry takes them."""
+        words = (ctypes.c_uint64 * (len(bound) + len(dims) + 3))()
+        for k, (param, value) in enumerate(zip(self.signature.params, bound, strict=True)):
+            scalar = isinstance(param, ScalarParam)
+            words[k] = _bits(value, param.dtype.numpy) if scalar else value.ctypes.data
+        words[len(bound) :] = [*dims, self._pool.address, scratch.workspace, scratch.error_address]
+        return words
+
+    def _take_scratch(self, dims: Sequence[int]) -> _Scratch:
+        size = self._workspace_size((ctypes.c_int64 * len(dims))(*dims))
+        try:
+            scratch = self._spare.pop()
+        except IndexError:
+            scratch = _Scratch()
+        scratch.reserve(size)
+        return scratch
+
+    def _error(self, code: int, scratch: _Scratch) -> UserError:
+        message = self._messages[code - 1].format(*scratch.error[1:])
+        scratch.error[0] = 0
+        return UserError(f"{self.signature.name} stopped", reason=message)
+
+
+class _Scratch:
+    """What one call needs for itself: intermediate buffers and the error record."""
+
+    def __init__(self) -> None:
+        self.error = np.zeros(_ERROR_WORDS, np.int64)
+        self.error_address = self.error.ctypes.data
+        self._memory = np.empty(0, np.uint8)
+        self.workspace = 0
+
+    def reserve(self, size: int) -> None:
+        if size <= 0 or self._memory.size >= size + _ALIGNMENT:
+            return
+        try:
+            self._memory = np.empty(size + _ALIGNMENT, np.uint8)
+        except MemoryError:
+            raise UserError(f"out of memory: {size} bytes of workspace are needed") from None
+        self.workspace = -(-self._memory.ctypes.data // _ALIGNMENT) * _ALIGNMENT
+
+
+def _bits(value: Any, dtype: np.dtype[Any]) -> int:
+    """A scalar's bits in the low end of a word."""
+    raw = np.asarray(value, dtype).tobytes()
+    return int.from_bytes(raw.ljust(8, b"\0"), "little")
