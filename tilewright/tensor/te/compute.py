@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.ir import Expr, Var, as_expr
@@ -64,16 +64,19 @@ def compute(
     fcompute: Callable[..., Any],
     name: str = "compute",
     attrs: Mapping[str, Any] | None = None,
+    axis_names: Sequence[str] | None = None,
 ) -> Any:
     """The tensor of this shape whose elements `fcompute` gives, from one index per dimension.
 
     `fcompute` returns a scalar expression or a number, a reduction, or a tuple of either: then the
-    result is a tuple of tensors. `attrs` become annotations of the block.
+    result is a tuple of tensors. `attrs` become annotations of the block. The parameters of the
+    function name the axes, unless `axis_names` does.
 
         C = te.compute((m, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     """
     extents = shape_of(shape, name)
-    axes = tuple(Var(n) for n in _axis_names(fcompute, len(extents), name))
+    names = axis_names or _axis_names(fcompute, len(extents), name)
+    axes = tuple(Var(n) for n, _ in zip(names, extents, strict=True))
     result = fcompute(*axes)
     op = Compute(name, extents, axes, _body(result, f"te.compute {name}"), dict(attrs or {}))
     results = op.results
