@@ -3,4 +3,16 @@
 from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.handles import BlockRef, Loop
 from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tensor_intrin import TensorIntrin, find_intrin, register_intrin
 from tilewright.schedule.trace import Trace
+
+__all__ = [
+    "BlockRef",
+    "Loop",
+    "Schedule",
+    "ScheduleError",
+    "TensorIntrin",
+    "Trace",
+    "find_intrin",
+    "register_intrin",
+]

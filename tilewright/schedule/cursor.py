@@ -147,9 +147,15 @@ class Tree:
 
     def replace(self, old: Stmt, new: Stmt) -> Function:
         """The function with `new` where `old` stands."""
+        return self.function.with_body(self.rebuilt(self.function.body, old, new))
+
+    def rebuilt(self, root: Stmt, old: Stmt, new: Stmt) -> Stmt:
+        """The statement `root` with `new` where `old` stands in it."""
         for above in self.ancestors(old):
+            if old is root:
+                break
             old, new = above, _with_child(above, old, new)
-        return self.function.with_body(new)
+        return new
 
     def replace_all(self, changes: Mapping[Stmt, Stmt]) -> Function:
         """The function with several statements replaced at once; none may stand in another."""
@@ -188,6 +194,18 @@ def buffers_touched(block: Block) -> tuple[dict[Buffer, None], dict[Buffer, None
         for expr in child_exprs(stmt):
             reads.update((load.buffer, None) for load in loads_in(expr))
     return reads, writes
+
+
+def with_loops_in(stmt: Stmt, ranges: Ranges) -> Ranges:
+    """`ranges`, and those of the loops at and below `stmt` that are in no block."""
+    pending = [stmt]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, For):
+            ranges = ranges.with_extent(node.var, node.extent)
+        if not isinstance(node, Block):
+            pending.extend(reversed(child_stmts(node)))
+    return ranges
 
 
 def _with_child(above: Stmt, old: Stmt, new: Stmt) -> Stmt:

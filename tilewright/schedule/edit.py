@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,7 +17,6 @@ from tilewright.ir import (
     For,
     Function,
     If,
-    Let,
     Seq,
     Stmt,
     Var,
@@ -26,10 +24,9 @@ from tilewright.ir import (
     as_expr,
     free_vars,
     map_children,
-    replace_buffers,
+    map_stmt,
+    renew,
     substitute,
-    substitute_stmt,
-    walk,
 )
 from tilewright.schedule.handles import Result
 
@@ -118,38 +115,28 @@ def fresh_name(hint: str, taken: Collection[str]) -> str:
 def fresh_copy(stmt: Stmt, taken: Collection[str]) -> Stmt:
     """`stmt` with variables, buffers and block names of its own; `taken` are the names in use."""
     names = set(taken)
-    for node in walk(stmt):
-        if isinstance(node, Alloc):
-            own = {b: b.with_() for b in node.buffers}
-            stmt = replace_buffers(stmt, own)
-    return _renamed(stmt, names)
+
+    def on_stmt(node: Stmt) -> Stmt | None:
+        if not isinstance(node, Block):
+            return None
+        name = fresh_name(node.name, names)
+        names.add(name)
+        return replace(node, name=name)
+
+    return map_stmt(renew(stmt), on_stmt)
 
 
-def _renamed(stmt: Stmt, names: set[str]) -> Stmt:
-    stmt = map_children(stmt, lambda s: _renamed(s, names))
-    if isinstance(stmt, For | Let):
-        return _with_own_var(stmt)
-    if isinstance(stmt, Block):
-        return _with_own_iters(stmt, names)
-    # A copy keeps nothing of the original: one statement stands at one place.
-    return copy(stmt)
-
-
-def _with_own_var(stmt: For | Let) -> Stmt:
-    own = Var(stmt.var.name, stmt.var.dtype)
-    return replace(stmt, var=own, body=substitute_stmt(stmt.body, {stmt.var: own}))
-
-
-def _with_own_iters(block: Block, names: set[str]) -> Block:
-    name = fresh_name(block.name, names)
-    names.add(name)
-    own = {it.var: Var(it.var.name, it.var.dtype) for it in block.iters}
-    inner = substitute_stmt(replace(block, bindings=(), predicate=TRUE), dict(own))
-    assert isinstance(inner, Block)
-    iters = tuple(it._replace(var=own[it.var]) for it in inner.iters)
-    return replace(
-        inner, name=name, iters=iters, bindings=block.bindings, predicate=block.predicate
-    )
+def fresh_loops(loops: Iterable[For], *hidden: Var) -> tuple[list[For], dict[Var, Expr]]:
+    """Copies of loops with variables of their own, and the old variables in terms of these."""
+    values: dict[Var, Expr] = {}
+    copies: list[For] = []
+    for loop in loops:
+        if loop.var in hidden:
+            continue
+        own = Var(loop.var.name, loop.var.dtype)
+        copies.append(replace(loop, var=own, extent=substitute(loop.extent, values)))
+        values[loop.var] = own
+    return copies, values
 
 
 # ---- the function around ------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tilewright.ir import For, free_vars
+from tilewright.ir import Block, Const, For, Stmt, free_vars, walk
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.error import Fault
 
@@ -97,3 +97,49 @@ def extents_do_not_depend_on(loops: Sequence[For], on: Sequence[For]) -> Fault |
                 loop,
             )
     return None
+
+
+def loop_is_serial(loop: For) -> Fault | None:
+    if loop.kind == "serial":
+        return None
+    return Fault(f"the loop is {loop.kind} already", "choose a serial loop", loop)
+
+
+def extent_is_constant(loop: For) -> Fault | None:
+    if isinstance(loop.extent, Const):
+        return None
+    return Fault(
+        f"its extent {loop.extent} is not known yet",
+        "split it, and use the inner loop, which has a constant extent",
+        loop,
+    )
+
+
+def no_loop_around_is(tree: Tree, loop: For, *kinds: str) -> Fault | None:
+    for above in tree.ancestors(loop):
+        if isinstance(above, For) and above.kind in kinds:
+            reason = f"loop {above.var.name} around it is {above.kind}"
+            return Fault(reason, "choose one of the two, or fuse them first", above)
+    return None
+
+
+def no_loop_inside_is(loop: For, *kinds: str) -> Fault | None:
+    for below in walk(loop.body):
+        if isinstance(below, For) and below.kind in kinds:
+            reason = f"loop {below.var.name} inside it is {below.kind}"
+            return Fault(reason, "choose one of the two, or fuse them first", below)
+    return None
+
+
+def one_block_stands_alone(loop: For, block: Block) -> Fault | None:
+    """Below `loop` there are loops, one in the other, and then the block."""
+    below: Stmt = loop
+    while isinstance(below, For):
+        below = below.body
+    if below is block:
+        return None
+    return Fault(
+        f"loop {loop.var.name} holds more than the loops around block {block.name}",
+        "choose a loop around one block alone",
+        below,
+    )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tilewright.schedule.handles import Loop, LoopLike
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.schedule.handles import BlockLike, BlockRef, Loop, LoopLike
 from tilewright.schedule.state import ScheduleState
 
 
@@ -23,3 +26,65 @@ class LoopMethods(ScheduleState):
     def reorder(self, *loops: LoopLike) -> None:
         """Put loops of one nest in this order; others of the nest stay in place."""
         self._apply("reorder", *map(self.loop, loops))
+
+    def tile(
+        self, i: LoopLike, j: LoopLike, i_factor: int, j_factor: int
+    ) -> tuple[Loop, Loop, Loop, Loop]:
+        """Cut two loops of one nest into tiles; gives the outer two, then the inner two."""
+        i0, j0, i1, j1 = self._apply("tile", self.loop(i), self.loop(j), i_factor, j_factor)
+        return i0, j0, i1, j1
+
+    def loop_partition(self, loop: LoopLike, *points: int) -> tuple[Loop, ...]:
+        """Cut the range of a loop at these points into loops that run one after the other."""
+        return self._apply("loop_partition", self.loop(loop), *points)
+
+    def unroll(self, loop: LoopLike) -> None:
+        """Write the iterations of a loop out one after the other."""
+        self._apply("unroll", self.loop(loop))
+
+    def vectorize(self, loop: LoopLike) -> None:
+        """Make the iterations of a loop the lanes of vectors; its extent must be constant."""
+        self._apply("vectorize", self.loop(loop))
+
+    def parallel(self, loop: LoopLike) -> None:
+        """Run the iterations of a loop on several threads."""
+        self._apply("parallel", self.loop(loop))
+
+    def bind(self, loop: LoopLike, axis: str) -> None:
+        """Give each iteration of a loop to one thread: `threadIdx.x`, `blockIdx.y`, …"""
+        self._apply("bind", self.loop(loop), axis)
+
+    def annotate(self, target: Loop | BlockLike, key: str, value: Any = True) -> None:
+        """Attach a note to a loop or a block (which may be given by name) for later stages."""
+        self._apply("annotate", self._target(target), key, value)
+
+    def unannotate(self, target: Loop | BlockLike, key: str) -> None:
+        """Take a note off a loop or a block again."""
+        self._apply("unannotate", self._target(target), key)
+
+    def sample_tile(
+        self,
+        loop: LoopLike,
+        parts: int,
+        *,
+        max_inner: int = 64,
+        perfect: bool = True,
+        decision: Sequence[int] | None = None,
+    ) -> tuple[int, ...]:
+        """Draw factors for splitting a loop; the trace keeps them as a decision to vary."""
+        arguments = self.loop(loop), parts, max_inner, perfect
+        return self._sample("sample_tile", *arguments, decision=decision)
+
+    def sample_choice(
+        self,
+        candidates: Sequence[int],
+        weights: Sequence[float] | None = None,
+        *,
+        decision: int | None = None,
+    ) -> int:
+        """Draw one of some whole numbers; the trace keeps its position as a decision to vary."""
+        weights = None if weights is None else tuple(weights)
+        return self._sample("sample_choice", tuple(candidates), weights, decision=decision)[0]
+
+    def _target(self, target: Loop | BlockLike) -> Loop | BlockRef:
+        return target if isinstance(target, Loop) else self.block(target)

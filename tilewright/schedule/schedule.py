@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from tilewright.schedule.block_methods import BlockMethods
 from tilewright.schedule.loop_methods import LoopMethods
+from tilewright.schedule.reduction_methods import ReductionMethods
 
 
-class Schedule(LoopMethods, BlockMethods):
+class Schedule(LoopMethods, ReductionMethods, BlockMethods):
     """A function under edit."""

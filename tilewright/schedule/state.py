@@ -1,10 +1,11 @@
-"""What a schedule is made of: the function as it stands, its tree, the trace, and finding things."""
+"""What a schedule is made of: the function as it stands, its tree and its trace."""
 
 from __future__ import annotations
 
 import copy
 import random
-from typing import Any, NamedTuple, Self
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self, cast
 
 from tilewright.ir import Block, For, Function, Var
 from tilewright.schedule.cursor import Tree
@@ -226,8 +227,7 @@ class ScheduleState:
             known = self._values.get(value.id) is value
             return ValueId(value.id) if known else int(value)
         if isinstance(value, tuple | list):
-            items: list[Any] = list(value)
-            return tuple(self._encoded(v) for v in items)
+            return tuple(self._encoded(v) for v in cast(Sequence[Any], value))
         return value
 
     def _loop_id(self, var: Var) -> LoopId:
@@ -308,6 +308,5 @@ def _decoded(value: Any, known: dict[Any, Any], number: int) -> Any:
     if isinstance(value, BlockName):
         return BlockRef(value.name)
     if isinstance(value, tuple):
-        items: tuple[Any, ...] = value
-        return tuple(_decoded(v, known, number) for v in items)
+        return tuple(_decoded(v, known, number) for v in cast(tuple[Any, ...], value))
     return value

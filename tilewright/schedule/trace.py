@@ -1,8 +1,8 @@
 """The steps that made a schedule, as data: print them, save them, replay them on another function.
 
-A step names a primitive and its arguments. Loops and sampled numbers are numbered results of earlier
-steps (`l3`, `v5` in the text); blocks go by name; everything else is plain JSON. A loop that no
-step made is fetched by a `loop` step the first time it is used: `l0 = s.loops("C")[0]`.
+A step names a primitive and its arguments. Loops and sampled numbers are numbered results of
+earlier steps (`l3`, `v5` in the text); blocks go by name; everything else is plain JSON. A loop
+that no step made is fetched by a `loop` step the first time it is used: `l0 = s.loops("C")[0]`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tilewright.support.errors import UserError
 
@@ -159,8 +159,7 @@ def _result_text(result: LoopId | ValueId | BlockName) -> str:
 
 def _text(value: Argument) -> str:
     if isinstance(value, tuple | list):
-        items: Sequence[Any] = value
-        return f"[{', '.join(_text(v) for v in items)}]"
+        return f"[{', '.join(_text(v) for v in cast(Sequence[Any], value))}]"
     if isinstance(value, LoopId | ValueId | BlockName):
         return str(value)
     return json.dumps(value) if isinstance(value, str) else repr(value)
@@ -188,11 +187,10 @@ def _to_json(value: Argument) -> Any:
     if isinstance(value, BlockName):
         return {"block": value.name}
     if isinstance(value, tuple | list):
-        items: Sequence[Any] = value
-        return [_to_json(v) for v in items]
+        return [_to_json(v) for v in cast(Sequence[Any], value)]
     if isinstance(value, dict):
         # Tagged, so that a user's own {"loop": 3} is not taken for a reference.
-        pairs: dict[str, Any] = value
+        pairs = cast(dict[str, Any], value)
         return {"dict": {key: _to_json(v) for key, v in pairs.items()}}
     return value
 
@@ -225,14 +223,13 @@ def _reference(where: str, data: Any) -> Any:
 
 def _from_json(where: str, data: Any) -> Argument:
     if isinstance(data, list):
-        items: list[Any] = data
-        return tuple(_from_json(where, v) for v in items)
+        return tuple(_from_json(where, v) for v in cast(list[Any], data))
     if not isinstance(data, dict):
         return data
-    pairs: dict[str, Any] = data
+    pairs = cast(dict[str, Any], data)
     tag, value = next(iter(pairs.items())) if len(pairs) == 1 else ("", None)
     if tag == "dict" and isinstance(value, dict):
-        inner: dict[str, Any] = value
+        inner = cast(dict[str, Any], value)
         return {key: _from_json(where, v) for key, v in inner.items()}
     _require(tag in _TAGS, f"{where} has the argument {data!r}")
     _require(type(value) is _TAG_TYPES[tag], f"{where} names the {tag} {value!r}")

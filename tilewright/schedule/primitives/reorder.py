@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tilewright.ir import For, free_vars
 from tilewright.schedule.cursor import Tree
+from tilewright.schedule.dependence import order_does_not_matter
 from tilewright.schedule.edit import Edit, nest
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.legality import (
@@ -35,7 +36,7 @@ def check(tree: Tree, *loops: For) -> None:
     chain = chain_of(tree, loops)
     assert not isinstance(chain, Fault)
     order = _placed(chain, loops)
-    require(tree, what, _extents_are_known(order))
+    require(tree, what, _extents_are_known(order), order_does_not_matter(tree, chain, order))
 
 
 def _there_is_one(loops: Sequence[For]) -> Fault | None:

@@ -1,0 +1,171 @@
+"""Boxes of elements that blocks touch while some loops run, and loops that go through such boxes.
+
+A box is one `Range` per dimension, in terms of the loops that stand still. It may be larger than
+what is touched, never smaller, and may stick out of the buffer where accesses are guarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from tilewright.arith import Ranges, bounds, linear, prove, simplify, symbolic_bounds
+from tilewright.ir import (
+    Block,
+    Const,
+    Expr,
+    For,
+    Iter,
+    Range,
+    Stmt,
+    Var,
+    const,
+    free_vars,
+    maximum,
+    minimum,
+)
+from tilewright.schedule.access import Access
+from tilewright.schedule.cursor import Tree
+from tilewright.schedule.edit import needed, nest
+from tilewright.schedule.place import loops_between, variables
+
+#: One range per dimension; None is all of it.
+Box = tuple[Range | None, ...]
+
+
+# ---- from accesses to boxes ---------------------------------------------------------------------
+
+
+def box_around(tree: Tree, accesses: Sequence[Access], inside: Stmt | None) -> Box:
+    """The smallest box found around accesses of one buffer while the loops below `inside` run."""
+    found = [box_of(tree, access, inside) for access in accesses]
+    ranges = tree.ranges_at(accesses[0].block) if inside is None else tree.ranges_at(inside)
+    if isinstance(inside, For):
+        ranges = ranges.with_extent(inside.var, inside.extent)
+    result = found[0]
+    for other in found[1:]:
+        result = tuple(_hull(a, b, ranges) for a, b in zip(result, other, strict=True))
+    shape = accesses[0].buffer.shape
+    return tuple(_tidy(r, extent, ranges) for r, extent in zip(result, shape, strict=True))
+
+
+def box_of(tree: Tree, access: Access, inside: Stmt | None) -> Box:
+    """The box of one access while the loops below `inside` run."""
+    over = variables(loops_between(tree, inside, access.block))
+    ranges = tree.ranges_at(access.block)
+    return tuple(spread(part, over, ranges) for part in access.ranges)
+
+
+def spread(part: Range, over: Iterable[Var], ranges: Ranges) -> Range | None:
+    """All that a range passes over while some variables run; None if that is not known."""
+    over = set(over)
+    first = symbolic_bounds(part.start, ranges, over)
+    last = symbolic_bounds(part.start + (part.extent - 1), ranges, over)
+    if first is None or last is None:
+        return None
+    return Range(first[0], simplify(last[1] - first[0] + 1, ranges))
+
+
+def _hull(a: Range | None, b: Range | None, ranges: Ranges) -> Range | None:
+    if a is None or b is None:
+        return None
+    if a == b:
+        return a
+    low = simplify(minimum(a.start, b.start), ranges)
+    high = simplify(maximum(a.start + a.extent, b.start + b.extent), ranges)
+    return Range(low, simplify(high - low, ranges))
+
+
+def _tidy(part: Range | None, extent: Expr, ranges: Ranges) -> Range | None:
+    """The range with an extent that does not hang on loops; None where it is all there is."""
+    if part is None:
+        return None
+    length = part.extent
+    if not isinstance(length, Const) and any(v in ranges.variables for v in free_vars(length)):
+        most = bounds(length, ranges).high
+        if most is None:
+            return None
+        length = const(max(most, 0))
+    if prove(length >= extent, ranges):
+        return None
+    return Range(part.start, length)
+
+
+def contains(
+    outer: Range | None, inner: Range | None, extent: Expr, ranges: Ranges
+) -> bool:
+    """Whether one range holds all of another, of which only what is in 0 … extent - 1 counts."""
+    if outer is None:
+        return True
+    low = prove(outer.start <= 0, ranges)
+    high = prove(outer.start + outer.extent >= extent, ranges)
+    if inner is not None:
+        low = low or prove(outer.start <= inner.start, ranges)
+        ends = outer.start + outer.extent, inner.start + inner.extent
+        high = high or prove(ends[0] >= ends[1], ranges)
+    return low and high
+
+
+# ---- from boxes to loops ------------------------------------------------------------------------
+
+
+class Rebuilt(NamedTuple):
+    """A block under loops of its own."""
+
+    nest: Stmt
+    loops: tuple[For, ...]
+
+
+def iterator_ranges(
+    indices: Sequence[Expr], box: Box, iters: Sequence[Iter]
+) -> dict[Var, Range]:
+    """Which part of their domains iterators must run over to touch a box at `indices`.
+
+    Iterators that no index tells by `iterator + constant` alone are left out: they run over all.
+    """
+    found: dict[Var, Range] = {}
+    known = {it.var for it in iters}
+    for index, part in zip(indices, box, strict=True):
+        total = linear(index)
+        atoms = list(total.terms.items())
+        if part is None or len(atoms) != 1 or atoms[0][1] != 1:
+            continue
+        atom = atoms[0][0]
+        if isinstance(atom, Var) and atom in known and atom not in found:
+            found[atom] = Range(simplify(part.start - total.constant), part.extent)
+    return found
+
+
+def under_loops(block: Block, wanted: Mapping[Var, Range], ranges: Ranges) -> Rebuilt:
+    """`block` under new loops, one for each iterator, over the wanted part of its domain.
+
+    `ranges` is what is known where the loops will stand. Instances outside of the domain do not
+    exist; iterators that take one value get no loop.
+    """
+    loops: list[For] = []
+    bindings: list[Expr] = []
+    for it in block.iters:
+        part = wanted.get(it.var) or Range(const(0, it.var.dtype), it.extent)
+        if isinstance(part.extent, Const) and part.extent.value == 1:
+            bindings.append(simplify(part.start, ranges))
+            continue
+        loop = For(loop_var(it), part.extent, "serial", block, span=block.span)
+        ranges = ranges.with_extent(loop.var, loop.extent)
+        loops.append(loop)
+        bindings.append(simplify(part.start + loop.var, ranges))
+    moved = replace(block, bindings=tuple(bindings), predicate=_domain(block, bindings, ranges))
+    return Rebuilt(nest(loops, moved), tuple(loops))
+
+
+def loop_var(it: Iter) -> Var:
+    """The loop of an iterator `vi` is called `i`."""
+    return Var(it.var.name.removeprefix("v") or it.var.name, it.var.dtype)
+
+
+def _domain(block: Block, bindings: Sequence[Expr], ranges: Ranges) -> Expr:
+    """The instances that exist: those within the domains of all iterators."""
+    conditions: list[Expr] = []
+    for it, value in zip(block.iters, bindings, strict=True):
+        conditions += [value >= 0, value < it.extent]
+    return needed(conditions, ranges)

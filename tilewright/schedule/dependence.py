@@ -1,0 +1,265 @@
+"""Whether iterations of a loop can trade places or run side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.arith import Ranges, prove, symbolic_bounds
+from tilewright.ir import (
+    TRUE,
+    Alloc,
+    Assert,
+    Block,
+    Buffer,
+    Evaluate,
+    Expr,
+    For,
+    Range,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    While,
+    child_stmts,
+    const,
+    free_vars,
+    is_const,
+    with_inferred_regions,
+)
+from tilewright.schedule.access import Access, accesses_in, determine, inner_vars, tells
+from tilewright.schedule.cursor import Tree, with_loops_in
+from tilewright.schedule.edit import conjuncts
+from tilewright.schedule.error import Fault
+
+_BARE = (Store, Evaluate, Assert, While)
+
+
+# ---- one loop, side by side ---------------------------------------------------------------------
+
+
+def iterations_are_independent(tree: Tree, loop: For) -> Fault | None:
+    """Iterations of `loop` may run in any order or at once."""
+    if is_const(loop.extent, 1):
+        return None
+    return (
+        everything_is_in_blocks(loop)
+        or loop_feeds_spatial_iterators_only(tree, loop)
+        or _iterations_share_nothing(tree, loop)
+    )
+
+
+def everything_is_in_blocks(loop: For) -> Fault | None:
+    """All that has an effect stands in a block, which says what it reads and writes."""
+    pending: list[Stmt] = [loop.body]
+    while pending:
+        stmt = pending.pop()
+        if isinstance(stmt, _BARE):
+            return Fault(
+                f"loop {loop.var.name} holds statements that are in no block",
+                "put them into a block",
+                stmt,
+            )
+        if not isinstance(stmt, Block):
+            pending.extend(child_stmts(stmt))
+    return None
+
+
+def loop_feeds_spatial_iterators_only(tree: Tree, loop: For) -> Fault | None:
+    """No block below accumulates or runs in order along this loop."""
+    for block in tree.blocks_in(loop):
+        for it, value in zip(block.iters, block.bindings, strict=True):
+            if it.kind != "spatial" and loop.var in free_vars(value):
+                return Fault(
+                    f"loop {loop.var.name} feeds the {it.kind} iterator {it.var.name} of block "
+                    f"{block.name}",
+                    "choose a loop that feeds spatial iterators only"
+                    + (", or rfactor this one first" if it.kind == "reduce" else ""),
+                    loop,
+                )
+    return None
+
+
+def _iterations_share_nothing(tree: Tree, loop: For) -> Fault | None:
+    ranges = ranges_below(tree, loop)
+    free = inner_vars(loop)
+    accesses = accesses_in(tree, loop)
+    for buffer in dict.fromkeys(a.buffer for a in accesses if a.is_write):
+        touching = [a for a in accesses if a.buffer is buffer]
+        if _all_tell(touching, loop.var, free, ranges):
+            continue
+        if _is_private(tree, loop, buffer) and _each_read_is_covered(tree, loop, touching, ranges):
+            continue
+        block = next(a.block for a in touching if a.is_write)
+        return Fault(
+            f"iterations of loop {loop.var.name} may touch the same elements of {buffer.name}",
+            f"choose a loop whose iterations write different elements of {buffer.name}",
+            block,
+        )
+    return None
+
+
+# ---- several loops, changing places -------------------------------------------------------------
+
+
+def order_does_not_matter(tree: Tree, chain: Sequence[For], order: Sequence[For]) -> Fault | None:
+    """The loops of a perfect chain may take a new order."""
+    moved = [loop for loop, place in zip(chain, order, strict=True) if loop is not place]
+    if not moved:
+        return None
+    return (
+        everything_is_in_blocks(chain[0])
+        or _ordered_loops_stay(tree, chain, order)
+        or _reductions_stay_whole(tree, chain, moved)
+        or _flow_stays_in_iterations(tree, chain, moved)
+    )
+
+
+def _ordered_loops_stay(tree: Tree, chain: Sequence[For], order: Sequence[For]) -> Fault | None:
+    """What runs in order keeps its place relative to all other loops."""
+    for block in tree.blocks_in(chain[0]):
+        for it, value in zip(block.iters, block.bindings, strict=True):
+            if it.kind != "ordered":
+                continue
+            for loop in chain:
+                if loop.var in free_vars(value) and _passes(loop, chain, order):
+                    return Fault(
+                        f"loop {loop.var.name} feeds the ordered iterator {it.var.name} of block "
+                        f"{block.name}",
+                        "keep its place among the other loops",
+                        loop,
+                    )
+    return None
+
+
+def _passes(loop: For, chain: Sequence[For], order: Sequence[For]) -> bool:
+    before, after = list(chain), list(order)
+    return set(before[: before.index(loop)]) != set(after[: after.index(loop)])
+
+
+def _reductions_stay_whole(tree: Tree, chain: Sequence[For], moved: Sequence[For]) -> Fault | None:
+    """Every instance of a reduction runs once, so that its init runs before all others do."""
+    ranges = ranges_below(tree, chain[0])
+    free = {chain[0].var, *inner_vars(chain[0])}
+    for block in tree.blocks_in(chain[0]):
+        if block.init is None:
+            continue
+        instance = [Range(value, const(1)) for value in block.bindings]
+        for loop in moved:
+            if is_const(loop.extent, 1) or determine(tells(instance, loop.var, free, ranges)):
+                continue
+            return Fault(
+                f"the iterators of block {block.name} do not tell iterations of loop "
+                f"{loop.var.name} apart, so its reduction would start anew in the middle",
+                "decompose the reduction first, or leave this loop in its place",
+                loop,
+            )
+    return None
+
+
+def _flow_stays_in_iterations(
+    tree: Tree, chain: Sequence[For], moved: Sequence[For]
+) -> Fault | None:
+    """What one block hands to another is handed on within one iteration of the loops that move."""
+    ranges = ranges_below(tree, chain[0])
+    free = {chain[0].var, *inner_vars(chain[0])}
+    accesses = accesses_in(tree, chain[0])
+    for buffer in dict.fromkeys(a.buffer for a in accesses if a.is_write):
+        touching = [a for a in accesses if a.buffer is buffer]
+        if len({a.block for a in touching}) == 1:
+            continue
+        loose = [v for v in moved if not _all_tell(touching, v.var, free, ranges)]
+        if loose and not _each_read_is_covered(tree, chain[-1], touching, ranges):
+            return Fault(
+                f"loop {loose[0].var.name} hands {buffer.name} from one iteration to another",
+                "only loops within whose iterations it is both written and read can change places",
+                loose[0],
+            )
+    return None
+
+
+# ---- shared by both -----------------------------------------------------------------------------
+
+
+def ranges_below(tree: Tree, loop: For) -> Ranges:
+    """What is known inside `loop`: it and the loops below it have their ranges."""
+    return with_loops_in(loop, tree.ranges_at(loop))
+
+
+def _all_tell(accesses: Sequence[Access], var: Var, free: set[Var], ranges: Ranges) -> bool:
+    """All accesses tell `var` by the same rule, so iterations touch elements of their own."""
+    first, *rest = (tells(a.ranges, var, free, ranges) for a in accesses)
+    return determine(first.intersection(*rest))
+
+
+def _is_private(tree: Tree, loop: For, buffer: Buffer) -> bool:
+    """Nobody outside of `loop` touches the buffer, so that each iteration can have its own."""
+    if buffer in tree.function.buffers:
+        return False
+    touching = (*tree.readers(buffer), *tree.writers(buffer))
+    return all(tree.is_above(loop, block) for block in touching)
+
+
+def _each_read_is_covered(
+    tree: Tree, loop: For, accesses: Sequence[Access], ranges: Ranges
+) -> bool:
+    """Within one iteration of `loop`, what is read was written before by another block."""
+    for number, read in enumerate(accesses):
+        if read.is_write:
+            continue
+        earlier = [w for w in accesses[:number] if w.is_write and w.block is not read.block]
+        if not any(_covers(tree, loop, write, read, ranges) for write in earlier):
+            return False
+    return True
+
+
+def _covers(tree: Tree, loop: For, write: Access, read: Access, ranges: Ranges) -> bool:
+    if not _always_runs(tree, loop, write.block, ranges):
+        return False
+    over = inner_vars(loop)
+    pairs = zip(write.ranges, read.ranges, write.buffer.shape, strict=True)
+    return all(_contains(w, r, extent, over, ranges) for w, r, extent in pairs)
+
+
+def _contains(write: Range, read: Range, extent: Expr, over: set[Var], ranges: Ranges) -> bool:
+    written, wanted = _ends(write, over, ranges), _ends(read, over, ranges)
+    if written is None:
+        return False
+    low = prove(written[0] <= 0, ranges) or (wanted and prove(written[0] <= wanted[0], ranges))
+    high = prove(written[1] >= extent, ranges) or (
+        wanted and prove(written[1] >= wanted[1], ranges)
+    )
+    return bool(low and high)
+
+
+def _ends(part: Range, over: set[Var], ranges: Ranges) -> tuple[Expr, Expr] | None:
+    first = symbolic_bounds(part.start, ranges, over)
+    last = symbolic_bounds(part.start + part.extent, ranges, over)
+    return None if first is None or last is None else (first[0], last[1])
+
+
+def _always_runs(tree: Tree, loop: For, block: Block, ranges: Ranges) -> bool:
+    """Only the edges of its domain, which is the whole buffer, keep `block` from running."""
+    for above in tree.ancestors(block):
+        if above is loop:
+            break
+        if not isinstance(above, For | Seq | Alloc):
+            return False
+    if block.predicate is TRUE:
+        return True
+    for it, value in zip(block.iters, block.bindings, strict=True):
+        ranges = ranges.assuming(value < it.extent)
+    return all(prove(c, ranges) for c in conjuncts(block.predicate)) and _fills_buffers(block)
+
+
+def _fills_buffers(block: Block) -> bool:
+    known = block if block.writes else with_inferred_regions(block)
+    ranges = Ranges()
+    for it in block.iters:
+        ranges = ranges.with_extent(it.var, it.extent)
+    over = {it.var for it in block.iters}
+    whole = (
+        _contains(part, Range(const(0), extent), extent, over, ranges)
+        for region in known.writes
+        for part, extent in zip(region.ranges, region.buffer.shape, strict=True)
+    )
+    return all(whole)

@@ -1,0 +1,193 @@
+"""Matching a tile of a function against the description of a tensor intrinsic.
+
+Both are loops around stores. Loops match one to one; expressions match node by node, operands of
+commutative operations in either order. An access P[i, j] of the description matches
+B[b0 + i, b1 + j] wherever the offsets b0, b1 do not depend on the loops of the tile and are the
+same for all accesses of P: they say which part of B the intrinsic works on. B may have more leading
+dimensions than P.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tilewright.arith import prove_equal, simplify
+from tilewright.ir import (
+    TRUE,
+    Binary,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    free_vars,
+    map_stmt,
+    substitute,
+    substitute_stmt,
+)
+
+_COMMUTATIVE = frozenset("add mul min max and or eq ne bitand bitor bitxor".split())
+
+
+class Place(NamedTuple):
+    """The part of a buffer that stands for a parameter: its first element."""
+
+    buffer: Buffer
+    base: tuple[Expr, ...]
+
+
+class MismatchError(Exception):
+    """Where description and tile differ; never leaves this module's callers."""
+
+
+def match_tile(description: Function, tile: Stmt) -> dict[Buffer, Place] | str:
+    """Which part of which buffer each parameter stands for, or why the tile does not match."""
+    matcher = _Matcher(description)
+    try:
+        matcher.stmt(without_blocks(description.body), without_blocks(tile))
+    except MismatchError as mismatch:
+        return str(mismatch)
+    missing = [b.name for b in description.buffers if b not in matcher.places]
+    return f"it does not touch {', '.join(missing)}" if missing else matcher.places
+
+
+def without_blocks(stmt: Stmt) -> Stmt:
+    """Blocks dissolved into their bodies; an init runs where all reduce iterators are 0."""
+    return map_stmt(stmt, _dissolved)
+
+
+def _dissolved(stmt: Stmt) -> Stmt | None:
+    if not isinstance(stmt, Block):
+        return None
+    values = {it.var: v for it, v in zip(stmt.iters, stmt.bindings, strict=True)}
+    body = substitute_stmt(stmt.body, values)
+    if stmt.init is not None:
+        body = Seq((substitute_stmt(stmt.init, values), body))
+    return body if stmt.predicate is TRUE else If(stmt.predicate, body)
+
+
+class _Matcher:
+    """Carries what stands for what."""
+
+    def __init__(self, description: Function) -> None:
+        self.params = set(description.buffers)
+        self.vars: dict[Var, Var] = {}
+        self.places: dict[Buffer, Place] = {}
+
+    def stmt(self, told: Stmt, found: Stmt) -> None:
+        if type(told) is not type(found) or type(told) not in _STATEMENTS:
+            raise MismatchError(f"a {_kind(found)} stands where the intrinsic has a {_kind(told)}")
+        _STATEMENTS[type(told)](self, told, found)
+
+    def for_(self, told: For, found: For) -> None:
+        if not prove_equal(told.extent, found.extent):
+            raise MismatchError(
+                f"loop {found.var.name} has the extent {found.extent}, not {told.extent}"
+            )
+        self.vars[told.var] = found.var
+        self.stmt(told.body, found.body)
+
+    def let(self, told: Let, found: Let) -> None:
+        self.require(told.value, found.value)
+        self.vars[told.var] = found.var
+        self.stmt(told.body, found.body)
+
+    def seq(self, told: Seq, found: Seq) -> None:
+        if len(told.statements) != len(found.statements):
+            raise MismatchError("it has another number of statements")
+        for a, b in zip(told.statements, found.statements, strict=True):
+            self.stmt(a, b)
+
+    def store(self, told: Store, found: Store) -> None:
+        if told.mask is not None or found.mask is not None:
+            raise MismatchError(f"the store to {found.buffer.name} has a mask")
+        self.require(told.value, found.value)
+        self.access(told.buffer, told.indices, found.buffer, found.indices)
+
+    # ---- expressions ----------------------------------------------------------------------------
+
+    def require(self, told: Expr, found: Expr) -> None:
+        if not self.expr(told, found):
+            raise MismatchError(f"`{found}` is not `{told}`")
+
+    def expr(self, told: Expr, found: Expr) -> bool:
+        if isinstance(told, Var):
+            return self.vars.get(told, told) is found
+        if type(told) is not type(found) or told.dtype is not found.dtype:
+            return False
+        if isinstance(told, Load) and isinstance(found, Load):
+            self.access(told.buffer, told.indices, found.buffer, found.indices)
+            return told.mask is found.mask
+        if not told.operands:
+            return told is found
+        if any(getattr(told, a, None) != getattr(found, a, None) for a in ("op", "name")):
+            return False
+        return self.operands(told, found)
+
+    def operands(self, told: Expr, found: Expr) -> bool:
+        if len(told.operands) != len(found.operands):
+            return False
+        orders = [found.operands]
+        if isinstance(told, Binary) and told.op in _COMMUTATIVE:
+            orders.append(found.operands[::-1])
+        return any(self.attempt(told.operands, order) for order in orders)
+
+    def attempt(self, told: Sequence[Expr], found: Sequence[Expr]) -> bool:
+        """Whether all match; what was learned on the way is forgotten if not."""
+        places = dict(self.places)
+        try:
+            if all(self.expr(a, b) for a, b in zip(told, found, strict=True)):
+                return True
+        except MismatchError:
+            pass
+        self.places = places
+        return False
+
+    # ---- buffers --------------------------------------------------------------------------------
+
+    def access(
+        self, told: Buffer, indices: Sequence[Expr], found: Buffer, at: Sequence[Expr]
+    ) -> None:
+        if told not in self.params:
+            raise MismatchError(f"the intrinsic uses {told.name}, which is no parameter")
+        if told.dtype is not found.dtype or told.ndim > found.ndim:
+            raise MismatchError(f"{found} cannot stand for {told}")
+        base = self.base(indices, found, at)
+        known = self.places.setdefault(told, Place(found, base))
+        same = known.buffer is found and all(map(prove_equal, known.base, base))
+        if not same:
+            raise MismatchError(f"{told.name} of the intrinsic would be two parts of {found.name}")
+
+    def base(self, indices: Sequence[Expr], found: Buffer, at: Sequence[Expr]) -> tuple[Expr, ...]:
+        extra = len(at) - len(indices)
+        starts = [*at[:extra]]
+        for told, actual in zip(indices, at[extra:], strict=True):
+            mapped = substitute(told, dict(self.vars))
+            starts.append(simplify(actual - mapped))
+        inner = set(self.vars.values())
+        for start in starts:
+            if free_vars(start) & inner:
+                raise MismatchError(
+                    f"the index of {found.name} is not an offset from that of the intrinsic"
+                )
+        return tuple(starts)
+
+
+def _kind(stmt: Stmt) -> str:
+    return "loop" if isinstance(stmt, For) else type(stmt).__name__.lower()
+
+
+_STATEMENTS: dict[type[Stmt], Any] = {
+    For: _Matcher.for_,
+    Let: _Matcher.let,
+    Seq: _Matcher.seq,
+    Store: _Matcher.store,
+}

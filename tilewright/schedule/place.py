@@ -1,0 +1,81 @@
+"""Program order: what stands before what, where two statements meet, where others can go in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tilewright.ir import Alloc, Block, For, Seq, Stmt, Var, child_stmts
+from tilewright.schedule.cursor import Tree
+
+
+class Meeting(NamedTuple):
+    """The innermost statement around two others, and its children towards either of them."""
+
+    around: Stmt
+    first: Stmt
+    second: Stmt
+
+
+def meeting(tree: Tree, a: Stmt, b: Stmt) -> Meeting | None:
+    """Where the ways from the root to `a` and `b` part; None if one stands in the other."""
+    above_a, above_b = tree.path(a), tree.path(b)
+    for number, (x, y) in enumerate(zip(above_a, above_b, strict=False)):
+        if x is not y:
+            return Meeting(above_a[number - 1], x, y)
+    return None
+
+
+def comes_before(tree: Tree, a: Stmt, b: Stmt) -> bool:
+    """Whether `a` stands wholly before `b` in the text of the program."""
+    met = meeting(tree, a, b)
+    if met is None:
+        return False
+    children = child_stmts(met.around)
+    return children.index(met.first) < children.index(met.second)
+
+
+def shared_loops(tree: Tree, a: Stmt, b: Stmt) -> list[For]:
+    """The loops around both, outermost first."""
+    others = set(tree.ancestors(b))
+    return [s for s in reversed(list(tree.ancestors(a))) if isinstance(s, For) and s in others]
+
+
+def outermost(tree: Tree, blocks: Iterable[Block]) -> list[Block]:
+    """Those blocks that stand in no other block, or the blocks around them, each once."""
+    found: dict[Block, None] = {}
+    for block in blocks:
+        around = [s for s in tree.path(block) if isinstance(s, Block)]
+        found.setdefault(around[0])
+    return list(found)
+
+
+def part_of(tree: Tree, loop: For, inner: Stmt) -> Stmt:
+    """The statement in the body of `loop` that `inner` is or stands in."""
+    path = tree.path(inner)
+    below = path[path.index(loop) + 1 :]
+    return next((s for s in below if not isinstance(s, Seq | Alloc)), inner)
+
+
+def top_statement(tree: Tree, stmt: Stmt) -> Stmt:
+    """The outermost loop or block around `stmt`, or itself."""
+    found = stmt
+    for above in tree.ancestors(stmt):
+        if isinstance(above, For | Block):
+            found = above
+    return found
+
+
+def loops_between(tree: Tree, outer: Stmt | None, inner: Stmt) -> list[For]:
+    """The loops around `inner` that stand inside `outer` (anywhere, for None), outermost first."""
+    found: list[For] = []
+    for above in tree.ancestors(inner):
+        if above is outer:
+            break
+        if isinstance(above, For):
+            found.append(above)
+    return found[::-1]
+
+
+def variables(loops: Sequence[For]) -> set[Var]:
+    return {loop.var for loop in loops}

@@ -1,0 +1,96 @@
+"""loop_partition(loop, *points)"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tilewright.arith import Ranges, prove, simplify
+from tilewright.ir import (
+    Block,
+    Const,
+    Expr,
+    For,
+    Stmt,
+    Var,
+    const,
+    map_stmt,
+    maximum,
+    minimum,
+    seq,
+)
+from tilewright.schedule.cursor import Tree, with_loops_in
+from tilewright.schedule.edit import Edit, fresh_copy, rebind
+from tilewright.schedule.error import Fault, require
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.legality import loop_is_plain
+from tilewright.schedule.reduction import without_init
+
+
+def loop_partition(tree: Tree, loop: For, *points: int) -> Edit:
+    """Cut the range of a loop at `points`: one loop for each part, run one after the other.
+
+    Predicates that always hold in a part go, so that only the part at the edge has to ask. Later
+    parts get copies of the blocks: C, C_1, …
+
+        for i in 10: B[i]      -->      for i_0 in 8: B[i_0]
+                                        for i_1 in 2: B[i_1 + 8]
+    """
+    check(tree, loop, *points)
+    taken, parts = set(tree.blocks), list[For]()
+    for number, (start, end) in enumerate(_parts(loop, points)):
+        part = _part(tree, loop, number, start, end, taken)
+        taken |= {block.name for block in Tree(tree.function.with_body(part)).blocks.values()}
+        parts.append(part)
+    return Edit(tree.replace(loop, seq(*parts)), tuple(Loop(part.var) for part in parts))
+
+
+def check(tree: Tree, loop: For, *points: int) -> None:
+    what = f"cannot partition loop {loop.var.name} at {', '.join(map(str, points)) or 'no point'}"
+    require(tree, what, loop_is_plain(loop), _points_ascend(loop, points))
+
+
+def _points_ascend(loop: For, points: tuple[int, ...]) -> Fault | None:
+    remedy = f"give ascending points inside 1 … {loop.extent} - 1"
+    if not points:
+        return Fault("there is nowhere to cut", remedy, loop)
+    for before, point in pairwise((0, *points)):
+        if point <= before:
+            return Fault(f"{point} does not follow {before}", remedy, loop)
+    if isinstance(loop.extent, Const) and loop.extent.value <= points[-1]:
+        return Fault(f"the loop ends at {loop.extent}", remedy, loop)
+    return None
+
+
+def _parts(loop: For, points: tuple[int, ...]) -> list[tuple[Expr, Expr]]:
+    """Start and extent of every part; a point beyond a symbolic extent leaves nothing behind it."""
+    ends = [minimum(const(point), loop.extent) for point in points]
+    starts = [const(point) for point in points]
+    later = zip(starts, [*ends[1:], loop.extent], strict=True)
+    return [(const(0), ends[0]), *((s, maximum(e - s, 0)) for s, e in later)]
+
+
+def _part(tree: Tree, loop: For, number: int, start: Expr, extent: Expr, taken: set[str]) -> For:
+    ranges = tree.ranges_at(loop)
+    extent = simplify(extent, ranges)
+    var = Var(f"{loop.var.name}_{number}", loop.var.dtype)
+    ranges = ranges.with_extent(var, extent)
+    body = loop.body if number == 0 else fresh_copy(loop.body, taken)
+    body = rebind(body, {loop.var: simplify(var + start)}, ranges)
+    if number:
+        body = _without_late_inits(body, with_loops_in(body, ranges))
+    return For(var, extent, "serial", body, span=loop.span)
+
+
+def _without_late_inits(body: Stmt, ranges: Ranges) -> Stmt:
+    """A part that starts in the middle of a reduction does not begin it."""
+
+    def goes_on(block: Block) -> bool:
+        pairs = zip(block.iters, block.bindings, strict=True)
+        return any(it.kind == "reduce" and prove(value >= 1, ranges) for it, value in pairs)
+
+    def on_stmt(stmt: Stmt) -> Stmt | None:
+        if isinstance(stmt, Block) and stmt.init is not None and goes_on(stmt):
+            return without_init(stmt)
+        return None
+
+    return map_stmt(body, on_stmt)

@@ -1,0 +1,225 @@
+"""Reductions taken apart: how an update combines, where its init runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tilewright.arith import Ranges
+from tilewright.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    DType,
+    Expr,
+    For,
+    Let,
+    Load,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    free_vars,
+    loads_in,
+    make_block,
+    map_expr,
+    renew,
+    substitute,
+)
+from tilewright.schedule.edit import conjuncts, fresh_loops, needed, nest
+from tilewright.schedule.error import Fault
+
+_COMBINERS: Final = frozenset("add mul min max and or".split())
+
+
+# ---- init ---------------------------------------------------------------------------------------
+
+
+def init_nest(block: Block, loops: Sequence[For], ranges: Ranges, name: str) -> Stmt:
+    """The init of `block` as a block of its own, under copies of those of `loops` that it needs.
+
+    `ranges` is what is known outside of `loops`.
+    """
+    assert block.init is not None
+    pairs = [
+        (it, v) for it, v in zip(block.iters, block.bindings, strict=True) if it.kind != "reduce"
+    ]
+    used = frozenset[Var]().union(*(free_vars(v) for _, v in pairs))
+    dropped = [loop.var for loop in loops if loop.var not in used]
+    copies, values = fresh_loops(loops, *dropped)
+    for loop in copies:
+        ranges = ranges.with_extent(loop.var, loop.extent)
+    bindings = [substitute(v, values) for _, v in pairs]
+    # What hangs on a loop that only reduces goes; staying inside the domain replaces it.
+    kept = [c for c in conjuncts(block.predicate) if free_vars(c).isdisjoint(dropped)]
+    inside = [v < it.extent for (it, _), v in zip(pairs, bindings, strict=True)]
+    predicate = needed([*(substitute(c, values) for c in kept), *inside], ranges)
+    own = make_block(
+        name, [it for it, _ in pairs], bindings, block.init, predicate=predicate, span=block.span
+    )
+    # The iterators of the two blocks must differ; the bindings speak of the loops and stay.
+    return nest(copies, renew(own))
+
+
+def without_init(block: Block) -> Block:
+    """The update alone; what it accumulates into, it now reads."""
+    return make_block(
+        block.name,
+        block.iters,
+        block.bindings,
+        block.body,
+        predicate=block.predicate,
+        annotations=block.annotations,
+        span=block.span,
+    )
+
+
+# ---- update -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """state = combine(state, value), for one or several buffers at once."""
+
+    stores: tuple[Store, ...]
+    #: The values that an instance contributes.
+    values: tuple[Expr, ...]
+    #: The new states in terms of `lhs` and `rhs`.
+    combined: tuple[Expr, ...]
+    lhs: tuple[Var, ...]
+    rhs: tuple[Var, ...]
+    #: What leaves any state as it is.
+    identities: tuple[Expr, ...]
+
+    def apply(self, states: Sequence[Expr], values: Sequence[Expr]) -> list[Expr]:
+        """The new states."""
+        pairs = [*zip(self.lhs, states, strict=True), *zip(self.rhs, values, strict=True)]
+        return [substitute(e, dict(pairs)) for e in self.combined]
+
+    def stored(self, loads: Sequence[Load], values: Sequence[Expr]) -> Stmt:
+        """Store the new states where `loads` has the old ones, all computed before any store."""
+        combined = self.apply(loads, values)
+        if len(loads) == 1:
+            return Store(loads[0].buffer, loads[0].indices, combined[0])
+        names = [Var(f"{old.buffer.name}_next", old.dtype) for old in loads]
+        stores = tuple(Store(o.buffer, o.indices, n) for o, n in zip(loads, names, strict=True))
+        body: Stmt = Seq(stores)
+        for name, value in zip(reversed(names), reversed(combined), strict=True):
+            body = Let(name, value, body)
+        return body
+
+
+def recognised_update(block: Block) -> Update | Fault:
+    """How the body of a reduction combines its state with new values."""
+    unknown = Fault(
+        f"the update of block {block.name} is not of the form state = combine(state, value)",
+        "combine by +, *, min, max, and, or, or choose between state and value by a select",
+        block,
+    )
+    stores, values = _stores_of(block.body)
+    starts = {s.buffer: s.value for s in _stores_of(block.init)[0]} if block.init else {}
+    if not stores or any(s.buffer not in starts or s.mask is not None for s in stores):
+        return unknown
+    states = tuple(Load(s.buffer, s.indices) for s in stores)
+    given = [_contribution(v, state, states) for v, state in zip(values, states, strict=True)]
+    contributed = [g for g in given if g is not None]
+    if len(contributed) != len(values):
+        return unknown
+    return _abstracted(stores, values, states, contributed, starts) or unknown
+
+
+def _stores_of(body: Stmt | None) -> tuple[tuple[Store, ...], tuple[Expr, ...]]:
+    """The stores of `let … let store … store`, and the values stored with the lets put in."""
+    lets: dict[Var, Expr] = {}
+    while isinstance(body, Let):
+        lets[body.var] = substitute(body.value, lets)
+        body = body.body
+    statements = body.statements if isinstance(body, Seq) else (body,)
+    stores = tuple(s for s in statements if isinstance(s, Store))
+    if len(stores) != len(statements):
+        return (), ()
+    return stores, tuple(substitute(s.value, lets) for s in stores)
+
+
+def _contribution(value: Expr, state: Load, states: Sequence[Load]) -> Expr | None:
+    """What `value` combines `state` with: the other operand, or the other choice of a select."""
+    if not isinstance(value, Binary | Select):
+        return None
+    if isinstance(value, Binary) and value.op not in _COMBINERS:
+        return None
+    others = [side for side in (value.a, value.b) if side is not state]
+    if len(others) != 1 or _touches(others[0], states):
+        return None
+    return others[0]
+
+
+def _touches(expr: Expr, states: Sequence[Load]) -> bool:
+    buffers = {state.buffer for state in states}
+    return any(load.buffer in buffers for load in loads_in(expr))
+
+
+def _abstracted(
+    stores: tuple[Store, ...],
+    values: Sequence[Expr],
+    states: Sequence[Load],
+    contributed: Sequence[Expr],
+    starts: dict[Buffer, Expr],
+) -> Update | None:
+    """The update with variables for states and contributions, if it depends on nothing else."""
+    lhs = tuple(Var(f"lhs{i}", s.dtype) for i, s in enumerate(states))
+    rhs = tuple(Var(f"rhs{i}", s.dtype) for i, s in enumerate(states))
+    names: dict[Expr, Expr] = dict(zip(states, lhs, strict=True))
+    names |= dict(zip(contributed, rhs, strict=True))
+    combined = tuple(_named(v, names) for v in values)
+    for expr in combined:
+        if loads_in(expr) or not free_vars(expr) <= {*lhs, *rhs}:
+            return None
+    identities = tuple(
+        identity_of(v, starts[s.buffer], s.buffer.dtype)
+        for v, s in zip(values, stores, strict=True)
+    )
+    known = tuple(i for i in identities if i is not None)
+    if len(known) != len(stores):
+        return None
+    return Update(stores, tuple(contributed), combined, lhs, rhs, known)
+
+
+def _named(expr: Expr, names: dict[Expr, Expr]) -> Expr:
+    """`expr` with whole subexpressions replaced, the outermost that match."""
+    memo = dict(names)
+    return map_expr(expr, lambda _: None, memo)
+
+
+def identity_of(update: Expr, start: Expr, dtype: DType) -> Expr | None:
+    """What leaves a state as it is under this update."""
+    if isinstance(update, Binary):
+        return Const(_IDENTITIES[update.op](dtype), dtype)
+    # A choice between two values has no identity of its own: what it starts from has to be one.
+    return start if isinstance(start, Const) else None
+
+
+def _lowest(dtype: DType) -> float | int:
+    return float("-inf") if dtype.is_float else dtype.min_value
+
+
+def _highest(dtype: DType) -> float | int:
+    return float("inf") if dtype.is_float else dtype.max_value
+
+
+_IDENTITIES: Final[dict[str, Callable[[DType], float | int]]] = {
+    "add": lambda _: 0,
+    "mul": lambda _: 1,
+    "min": _highest,
+    "max": _lowest,
+    "and": lambda _: True,
+    "or": lambda _: False,
+}
+
+
+def block_is_reduction(block: Block) -> Fault | None:
+    if block.init is not None and any(it.kind == "reduce" for it in block.iters):
+        return None
+    return Fault(f"block {block.name} is no reduction with an init", "choose one that is", block)
