@@ -8,11 +8,14 @@ from tilewright.arith import simplify_function
 from tilewright.ir import Function
 from tilewright.lower.blocks import lower_blocks
 from tilewright.lower.bounds import check_bounds
+from tilewright.lower.compact import compact_buffers
 from tilewright.lower.flatten import flatten
 from tilewright.lower.guards import hoist_guards
 from tilewright.lower.init import place_init
 from tilewright.lower.lanes import group_lanes
 from tilewright.lower.math import expand_math
+from tilewright.lower.overcompute import overcompute
+from tilewright.lower.tighten import tighten_loops
 from tilewright.lower.unroll import unroll
 from tilewright.lower.vectorize import vectorize
 from tilewright.target import Target
@@ -24,8 +27,13 @@ def passes(target: Target, *, checked: bool) -> list[tuple[str, Pass]]:
     """The passes by name; what each needs of the ones before is said beside it."""
     return [
         ("place_init", place_init),
+        # Drops predicates, which are the blocks' own.
+        ("overcompute", overcompute),
         ("lower_blocks", lower_blocks),
         ("simplify", simplify_function),
+        # Sizes buffers by what whole loops touch, before these are shortened.
+        ("compact_buffers", compact_buffers),
+        ("tighten_loops", tighten_loops),
         # Bounds are proved on whole indices and with all loops still there.
         ("check_bounds", lambda f: check_bounds(f, checked=checked)),
         ("hoist_guards", hoist_guards),

@@ -199,14 +199,20 @@ def _check_overlap(signature: Signature, bound: list[Any]) -> None:
         if isinstance(p, ArrayParam) and a.size
     ]
     spans.sort(key=lambda s: s[1])
-    for (p, _, end), (q, start, _) in zip(spans, spans[1:], strict=False):
-        if start < end and (p.is_written or q.is_written):
-            written, other = (p, q) if p.is_written else (q, p)
-            raise UserError(
-                f"{signature.name}: {written.name} shares memory with {other.name}",
-                reason=f"{written.name} is written while {other.name} is in use",
-                remedy="pass separate arrays",
-            )
+    for k, (p, _, end) in enumerate(spans):
+        for q, start, _ in spans[k + 1 :]:
+            if start >= end:
+                break
+            if p.is_written or q.is_written:
+                _refuse_overlap(signature, *((p, q) if p.is_written else (q, p)))
+
+
+def _refuse_overlap(signature: Signature, written: ArrayParam, other: ArrayParam) -> None:
+    raise UserError(
+        f"{signature.name}: {written.name} shares memory with {other.name}",
+        reason=f"{written.name} is written while {other.name} is in use",
+        remedy="pass separate arrays",
+    )
 
 
 def _extent_in_bytes(array: np.ndarray[Any, Any]) -> int:

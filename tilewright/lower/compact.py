@@ -1,0 +1,282 @@
+"""Give intermediate buffers the size and the place that they need.
+
+    T = alloc(f32[1024, 1024])
+    for i in range(16): for j …: (write T[i * 64 + a, b]; read T[i * 64 + c, d])
+    -->
+    for i in range(16):
+        T = alloc(f32[64, 1024])
+        …: (write T[a, b]; read T[c, d])
+
+A buffer moves into a loop when no value in it outlives an iteration: whatever an iteration reads,
+it has written before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tilewright.arith import Ranges, linear, prove, simplify, symbolic_bounds
+from tilewright.ir import (
+    Alloc,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Function,
+    If,
+    Load,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    child_exprs,
+    child_stmts,
+    const,
+    free_vars,
+    loads_in,
+    map_expr,
+    map_stmt,
+    seq,
+)
+from tilewright.lower.conjuncts import conjuncts
+
+
+@dataclass(frozen=True, eq=False)
+class _Access:
+    """One load or store, with the loops and conditions around it, outermost first."""
+
+    indices: tuple[Expr, ...]
+    is_store: bool
+    loops: tuple[For, ...]
+    conditions: tuple[Expr, ...]
+
+
+def compact_buffers(function: Function) -> Function:
+    """Every intermediate buffer lives as far in, and is as small, as its uses allow."""
+    body = function.body
+    ranges = Ranges.for_function(function)
+    if isinstance(body, Alloc):
+        kept: Stmt = body.body
+        for buffer in body.buffers:
+            kept = _settle(kept, buffer, ranges)
+        return function.with_body(kept)
+    return function
+
+
+def _settle(stmt: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
+    """`stmt` with `buffer` allocated at the innermost place that holds all its uses."""
+    if not _uses(stmt, buffer):
+        return stmt
+    if isinstance(stmt, Seq):
+        return _settle_in_row(stmt, buffer, ranges)
+    if isinstance(stmt, For) and _is_private(stmt, buffer, ranges):
+        inner = ranges.with_extent(stmt.var, stmt.extent)
+        return replace(stmt, body=_settle(stmt.body, buffer, inner))
+    if isinstance(stmt, Alloc):
+        return replace(stmt, body=_settle(stmt.body, buffer, ranges))
+    return _place(stmt, buffer, ranges)
+
+
+def _settle_in_row(stmt: Seq, buffer: Buffer, ranges: Ranges) -> Stmt:
+    using = [k for k, s in enumerate(stmt.statements) if _uses(s, buffer)]
+    before, after = stmt.statements[: using[0]], stmt.statements[using[-1] + 1 :]
+    middle = seq(*stmt.statements[using[0] : using[-1] + 1])
+    settle = _place if len(using) > 1 else _settle
+    return seq(*before, settle(middle, buffer, ranges), *after)
+
+
+def _uses(stmt: Stmt, buffer: Buffer) -> bool:
+    return next(_accesses(stmt, buffer, (), ()), None) is not None
+
+
+def _accesses(
+    stmt: Stmt, buffer: Buffer, loops: tuple[For, ...], conditions: tuple[Expr, ...]
+) -> Iterator[_Access]:
+    """Uses of `buffer` in program order; what a statement reads comes before what it writes."""
+    for expr in child_exprs(stmt):
+        for load in loads_in(expr):
+            if load.buffer is buffer:
+                yield _Access(load.indices, False, loops, conditions)
+    if isinstance(stmt, Store) and stmt.buffer is buffer:
+        yield _Access(stmt.indices, True, loops, conditions)
+    if isinstance(stmt, For):
+        loops = (*loops, stmt)
+    for child in child_stmts(stmt):
+        below = conditions
+        if isinstance(stmt, If):
+            below = (*conditions, stmt.condition if child is stmt.then else ~stmt.condition)
+        yield from _accesses(child, buffer, loops, below)
+
+
+# ---- may the buffer move into a loop? -------------------------------------------------------------
+
+
+def _is_private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
+    """Whether every iteration writes what it reads, before it reads it."""
+    inner = ranges.with_extent(loop.var, loop.extent)
+    written: list[_Access] = []
+    for access in _accesses(loop.body, buffer, (), ()):
+        if access.is_store:
+            written.append(access)
+        elif not any(_covers(store, access, buffer, inner) for store in written):
+            return False
+    return True
+
+
+def _covers(store: _Access, read: _Access, buffer: Buffer, ranges: Ranges) -> bool:
+    """Whether `store` has written all elements of the buffer that `read` can ask for."""
+    if store.loops and read.loops and store.loops[0] is read.loops[0]:
+        # Both in one loop: compare them inside it (an iteration reads what it has just written).
+        shared = store.loops[0]
+        return _covers(
+            replace(store, loops=store.loops[1:]),
+            replace(read, loops=read.loops[1:]),
+            buffer,
+            ranges.with_extent(shared.var, shared.extent),
+        )
+    if not _is_dense(store):
+        return False
+    inside = _ranges_inside(store, buffer, ranges)
+    if not all(prove(c, inside) for c in _open_conditions(store, read)):
+        return False
+    wide = _hull(store, ranges)
+    narrow = _hull(read, ranges)
+    if wide is None or narrow is None:
+        return False
+    return all(
+        prove(w[0] <= n[0], ranges) and prove(_clipped(n[1], extent, ranges) <= w[1], ranges)
+        for w, n, extent in zip(wide, narrow, buffer.shape, strict=True)
+    )
+
+
+def _open_conditions(store: _Access, read: _Access) -> list[Expr]:
+    """Conditions on the store that the read is not under as well."""
+    shared = {c for condition in read.conditions for c in conjuncts(condition)}
+    return [c for cond in store.conditions for c in conjuncts(cond) if c not in shared]
+
+
+def _clipped(high: Expr, extent: Expr, ranges: Ranges) -> Expr:
+    """Elements past the buffer's shape hold nothing that matters."""
+    return simplify(extent - 1, ranges) if prove(extent - 1 <= high, ranges) else high
+
+
+def _ranges_inside(store: _Access, buffer: Buffer, ranges: Ranges) -> Ranges:
+    """What is known where the element written is inside the buffer."""
+    ranges = _with_loops(ranges, store.loops)
+    for index, extent in zip(store.indices, buffer.shape, strict=True):
+        ranges = ranges.assuming(index < extent)
+    return ranges
+
+
+def _is_dense(store: _Access) -> bool:
+    """Whether the loops around the store reach every element between the first and the last."""
+    used: set[Var] = set()
+    for index in store.indices:
+        own = [loop for loop in store.loops if loop.var in free_vars(index)]
+        if not used.isdisjoint(loop.var for loop in own) or not _leaves_no_gap(index, own):
+            return False
+        used.update(loop.var for loop in own)
+    return True
+
+
+def _leaves_no_gap(index: Expr, loops: list[For]) -> bool:
+    terms = linear(index).terms
+    if any(loop.var not in terms for loop in loops):
+        return False
+    reach = 1
+    for loop in sorted(loops, key=lambda loop: abs(terms[loop.var])):
+        step = abs(terms[loop.var])
+        if step > reach:
+            return False
+        # A loop of unknown length reaches on and on, so only the one with the widest step may be one.
+        known = isinstance(loop.extent, Const)
+        reach = reach + step * (int(loop.extent.value) - 1) if known else 0
+    return True
+
+
+# ---- size and place -------------------------------------------------------------------------------
+
+
+def _with_loops(ranges: Ranges, loops: tuple[For, ...]) -> Ranges:
+    for loop in loops:
+        ranges = ranges.with_extent(loop.var, loop.extent)
+    return ranges
+
+
+def _hull(access: _Access, ranges: Ranges) -> list[tuple[Expr, Expr]] | None:
+    """The least and the greatest index in every dimension, over the loops around the access."""
+    inner = _with_loops(ranges, access.loops)
+    found = [symbolic_bounds(i, inner, [loop.var for loop in access.loops]) for i in access.indices]
+    return None if any(f is None for f in found) else found  # type: ignore[return-value]
+
+
+def _place(stmt: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
+    """Allocate `buffer` here, just as large as the elements that `stmt` touches."""
+    if buffer.strides is not None:
+        return Alloc((buffer,), stmt)
+    accesses = list(_accesses(stmt, buffer, (), ()))
+    hulls = [_hull(a, ranges) for a in accesses]
+    starts, extents = list[Expr](), list[Expr]()
+    for dimension, extent in enumerate(buffer.shape):
+        ends = None if None in hulls else [h[dimension] for h in hulls if h is not None]
+        start, size = _span(ends, extent, ranges)
+        starts.append(start)
+        extents.append(size)
+    if _is_unchanged(buffer, starts, extents):
+        return Alloc((buffer,), stmt)
+    smaller = buffer.with_(shape=extents)
+    return Alloc((smaller,), _shifted(stmt, buffer, smaller, starts, ranges))
+
+
+def _is_unchanged(buffer: Buffer, starts: list[Expr], extents: list[Expr]) -> bool:
+    same = all(a is b for a, b in zip(buffer.shape, extents, strict=True))
+    return same and all(s is const(0) for s in starts)
+
+
+def _span(
+    ends: list[tuple[Expr, Expr]] | None, extent: Expr, ranges: Ranges
+) -> tuple[Expr, Expr]:
+    """Where the elements touched begin, and how many there are; the whole dimension if unsure."""
+    if ends is None:
+        return const(0), extent
+    low, high = ends[0]
+    for other_low, other_high in ends[1:]:
+        low = _lesser(low, other_low, ranges)
+        high = _lesser(other_high, high, ranges, greater=True)
+        if low is None or high is None:
+            return const(0), extent
+    size = simplify(high - low + 1, ranges)
+    if isinstance(size, Const) and not loads_in(low):
+        return simplify(low, ranges), size
+    return const(0), extent
+
+
+def _lesser(a: Expr, b: Expr, ranges: Ranges, *, greater: bool = False) -> Expr | None:
+    if prove(a <= b, ranges):
+        return b if greater else a
+    if prove(b <= a, ranges):
+        return a if greater else b
+    return None
+
+
+def _shifted(
+    stmt: Stmt, buffer: Buffer, smaller: Buffer, starts: list[Expr], ranges: Ranges
+) -> Stmt:
+    def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(simplify(i - s, ranges) for i, s in zip(indices, starts, strict=True))
+
+    def on_node(e: Expr) -> Expr | None:
+        if isinstance(e, Load) and e.buffer is buffer:
+            return Load(smaller, moved(e.indices), e.mask)
+        return None
+
+    def on_stmt(s: Stmt) -> Stmt | None:
+        if isinstance(s, Store) and s.buffer is buffer:
+            return replace(s, buffer=smaller, indices=moved(s.indices))
+        return None
+
+    memo: dict[Expr, Expr] = {}
+    return map_stmt(stmt, on_stmt, lambda e: map_expr(e, on_node, memo))
+
+

@@ -1,0 +1,73 @@
+"""Shorten loops whose last iterations do nothing.
+
+    for i in range(64): for j in …: if k * 64 + i < n: …
+    -->
+    for i in range(min(64, n - k * 64)): for j in …: …
+
+A condition moves out of the loops that it does not depend on, up to the loop that it bounds. Vectorized and
+unrolled loops keep their length: `hoist_guards` takes care of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.arith import Ranges, linear, simplify
+from tilewright.ir import (
+    Binary,
+    Expr,
+    For,
+    Function,
+    If,
+    Stmt,
+    Var,
+    all_of,
+    free_vars,
+    loads_in,
+    map_children,
+    minimum,
+)
+from tilewright.lower.conjuncts import conjuncts
+
+
+def tighten_loops(function: Function) -> Function:
+    """Loops end where their guards begin to fail."""
+    return function.with_body(_visit(function.body, Ranges.for_function(function)))
+
+
+def _visit(stmt: Stmt, ranges: Ranges) -> Stmt:
+    if not isinstance(stmt, For):
+        return map_children(stmt, lambda s: _visit(s, ranges))
+    body = _visit(stmt.body, ranges.with_extent(stmt.var, stmt.extent))
+    if not isinstance(body, If) or body.otherwise is not None:
+        return stmt if body is stmt.body else replace(stmt, body=body)
+    return _apply(stmt, body, ranges)
+
+
+def _apply(loop: For, guarded: If, ranges: Ranges) -> Stmt:
+    """`loop` around a guard: parts that do not concern it go outside, parts that bound it end it."""
+    outside, inside, extent = list[Expr](), list[Expr](), loop.extent
+    for condition in conjuncts(guarded.condition):
+        limit = _limit(condition, loop.var) if loop.kind in ("serial", "parallel") else None
+        if loop.var not in free_vars(condition) and not loads_in(condition):
+            outside.append(condition)
+        elif limit is not None:
+            extent = simplify(minimum(extent, limit), ranges)
+        else:
+            inside.append(condition)
+    body = replace(guarded, condition=all_of(*inside)) if inside else guarded.then
+    shortened: Stmt = replace(loop, extent=extent, body=body)
+    return If(all_of(*outside), shortened) if outside else shortened
+
+
+def _limit(condition: Expr, var: Var) -> Expr | None:
+    """The extent that makes `condition` true for just the first values of `var`."""
+    if not isinstance(condition, Binary) or condition.op != "lt" or loads_in(condition):
+        return None
+    if not condition.a.dtype.is_integer:
+        return None
+    room = linear(condition.b - condition.a)
+    if room.terms.get(var) != -1:
+        return None
+    rest = simplify(room.expr() + var)
+    return None if var in free_vars(rest) else rest
