@@ -34,8 +34,14 @@ def sum_on(native: Native, pool: threads.Pool, n: int) -> int:
 
 
 def worker_count() -> int:
-    comms = Path("/proc/self/task").glob("*/comm")
-    return sum(comm.read_text().strip() == "tilewright" for comm in comms)
+    return sum(is_worker(task) for task in Path("/proc/self/task").iterdir())
+
+
+def is_worker(task: Path) -> bool:
+    try:
+        return (task / "comm").read_text().strip() == "tilewright"
+    except OSError:  # it ended meanwhile
+        return False
 
 
 def passes_in_child(check: Callable[[], bool]) -> bool:
