@@ -35,7 +35,7 @@ def target_machine(
 
     `features` is LLVM's list, such as `+avx512f,-sse4a`. Code is position-independent and small,
     fit for the JIT (which links through stubs) and for shared libraries alike; `jit` only tells
-    LLVM which one it is for. Machines are not to be used by two threads at once.
+    LLVM which one it is for. Threads may share a machine: llvmlite lets one in at a time.
     """
     with _initializing:
         return _target_machine(triple, cpu, features, opt, reloc, jit)
