@@ -1,0 +1,305 @@
+"""Kernels without tuning, beside torch (MKL or OpenBLAS, oneDNN) and NumPy, in one run.
+
+    python benchmarks/kernels.py [--threads 1,2] [--only WORD] [--rounds N]
+
+Every kernel is the default schedule of a plain compute definition. The answers are compared first; times
+are medians of interleaved rounds. `ratio` is torch's time over ours: above 1 we are faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from interleaved import interleaved
+
+import tilewright as tw
+from tilewright import te
+from tilewright.tensor import ops
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Case:
+    """One kernel: ours, and the same in torch and NumPy."""
+
+    name: str
+    function: tw.Function
+    inputs: list[Array]
+    output: Array
+    torch: Callable[[], torch.Tensor]
+    numpy: Callable[[], Array] | None
+    work: float  # floating-point operations, or bytes where `unit` is GB/s
+    unit: str
+    wanted: float
+    #: How the output looks in torch's layout.
+    view: Callable[[Array], Array] = lambda a: a
+    tolerance: float = 2e-5
+
+
+def random(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+# ---- matmul -------------------------------------------------------------------------------------
+
+
+def matmul(m: int, n: int, k: int) -> Case:
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    f = te.function([a, b], [ops.matmul(a, b, name="C")], name="matmul")
+    x, y, out = random(m, k), random(k, n), np.empty((m, n), np.float32)
+    tx, ty, to = torch.from_numpy(x), torch.from_numpy(y), torch.empty(m, n)
+    return Case(
+        f"matmul {m}x{k}x{n}",
+        f,
+        [x, y],
+        out,
+        lambda: torch.mm(tx, ty, out=to),
+        lambda: np.matmul(x, y),
+        2 * m * n * k,
+        "GFLOP/s",
+        1.0,
+    )
+
+
+def packed_matmul(m: int, n: int, k: int) -> Case:
+    width = 64
+    blocks = -(-n // width)
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((blocks, k, width), name="B")
+    r = te.reduce_axis(k, name="k")
+    c = te.compute(
+        (m, blocks, width), lambda i, jo, ji: te.sum(a[i, r] * b[jo, r, ji], axis=r), name="C"
+    )
+    f = te.function([a, b], [c], name="packed_matmul")
+    x, y = random(m, k), random(k, n)
+    padded = np.zeros((k, blocks * width), np.float32)
+    padded[:, :n] = y
+    packed = np.ascontiguousarray(padded.reshape(k, blocks, width).transpose(1, 0, 2))
+    out = np.empty((m, blocks, width), np.float32)
+    tx, ty, to = torch.from_numpy(x), torch.from_numpy(y), torch.empty(m, n)
+    return Case(
+        f"matmul {m}x{k}x{n}, B packed",
+        f,
+        [x, packed],
+        out,
+        lambda: torch.mm(tx, ty, out=to),
+        None,
+        2 * m * n * k,
+        "GFLOP/s",
+        1.1,
+        lambda o: o.reshape(m, -1)[:, :n],
+    )
+
+
+# ---- convolutions -------------------------------------------------------------------------------
+
+
+def conv(c: int, o: int, size: int, kernel: int, stride: int = 1, block: int = 16) -> Case:
+    """Blocked channels and packed weights against channels-last with weights torch has packed."""
+    inner = min(block, c) if c % block else block
+    pad = kernel // 2
+    data = te.placeholder((1, c // inner, size, size, inner), name="X")
+    weight = te.placeholder((o // block, c // inner, kernel, kernel, inner, block), name="W")
+    y = ops.conv2d_blocked(data, weight, strides=stride, pads=pad, name="Y")
+    f = te.function([data, weight], [y], name="conv2d")
+    x, w = random(1, c, size, size), random(o, c, kernel, kernel) / kernel
+    xb = _blocked(x, inner)
+    wb = w.reshape(o // block, block, c // inner, inner, kernel, kernel)
+    wb = np.ascontiguousarray(wb.transpose(0, 2, 4, 5, 3, 1))
+    out_size = (size + 2 * pad - kernel) // stride + 1
+    out = np.empty((1, o // block, out_size, out_size, block), np.float32)
+    name = f"conv {kernel}x{kernel} {c}->{o} at {size}" + (f" stride {stride}" if stride > 1 else "")
+    work = 2.0 * o * c * kernel * kernel * out_size**2
+    return Case(
+        name,
+        f,
+        [xb, wb],
+        out,
+        _torch_conv(x, w, stride, pad, 1),
+        None,
+        work,
+        "GFLOP/s",
+        1.1,
+        _unblocked,
+    )
+
+
+def depthwise(c: int, size: int, stride: int = 1, block: int = 16) -> Case:
+    data = te.placeholder((1, c // block, size, size, block), name="X")
+    weight = te.placeholder((c // block, 3, 3, block), name="W")
+    y = ops.depthwise_conv2d_blocked(data, weight, strides=stride, pads=1, name="Y")
+    f = te.function([data, weight], [y], name="depthwise")
+    x, w = random(1, c, size, size), random(c, 1, 3, 3)
+    wb = np.ascontiguousarray(w.reshape(c // block, block, 3, 3).transpose(0, 2, 3, 1))
+    out_size = (size - 1) // stride + 1
+    out = np.empty((1, c // block, out_size, out_size, block), np.float32)
+    return Case(
+        f"depthwise 3x3 {c} at {size}",
+        f,
+        [_blocked(x, block), wb],
+        out,
+        _torch_conv(x, w, stride, 1, c),
+        None,
+        2.0 * 9 * c * out_size**2,
+        "GFLOP/s",
+        1.1,
+        _unblocked,
+    )
+
+
+def _blocked(x: Array, block: int) -> Array:
+    n, c, h, w = x.shape
+    return np.ascontiguousarray(x.reshape(n, c // block, block, h, w).transpose(0, 1, 3, 4, 2))
+
+
+def _unblocked(y: Array) -> Array:
+    n, o, h, w, b = y.shape
+    return y.transpose(0, 1, 4, 2, 3).reshape(n, o * b, h, w)
+
+
+def _torch_conv(x: Array, w: Array, stride: int, pad: int, groups: int) -> Callable[[], Any]:
+    """The faster of torch's ways: plain channels-last, or oneDNN with weights packed beforehand."""
+    tx = torch.from_numpy(x).contiguous(memory_format=torch.channels_last)
+    tw_ = torch.from_numpy(w).contiguous(memory_format=torch.channels_last)
+    sides = [pad, pad], [stride, stride], [1, 1]
+
+    def plain() -> Any:
+        return F.conv2d(tx, tw_, None, stride, pad, 1, groups)
+
+    ways = {"plain": plain}
+    try:
+        packed = torch._C._nn.mkldnn_reorder_conv2d_weight(
+            tw_.to_mkldnn(), *sides, groups, list(tx.shape)
+        )
+
+        def prepacked() -> Any:
+            return torch.ops.mkldnn._convolution_pointwise(
+                tx, packed, None, *sides, groups, "none", [], ""
+            )
+
+        if torch.allclose(prepacked(), plain(), atol=1e-2):
+            ways["packed"] = prepacked
+    except (RuntimeError, AttributeError):
+        pass  # this build of torch has no oneDNN
+    times = interleaved(ways, rounds=5, slice_ms=3)
+    return ways[min(ways, key=lambda k: times[k].median)]
+
+
+# ---- memory-bound kernels -----------------------------------------------------------------------
+
+
+def rowwise(name: str, rows: int, columns: int) -> Case:
+    x = te.placeholder((rows, columns), name="X")
+    a = random(rows, columns)
+    ta = torch.from_numpy(a)
+    gamma, beta = random(columns), random(columns)
+    extra: list[Array] = []
+    if name == "softmax":
+        y, inputs = ops.softmax(x, axis=-1), [x]
+        ref: Callable[[], Any] = lambda: torch.softmax(ta, -1)
+    elif name == "layer norm":
+        g, b = te.placeholder((columns,), name="G"), te.placeholder((columns,), name="B")
+        y, inputs, extra = ops.layer_norm(x, g, b), [x, g, b], [gamma, beta]
+        tg, tb = torch.from_numpy(gamma), torch.from_numpy(beta)
+        ref = lambda: F.layer_norm(ta, (columns,), tg, tb)
+    elif name == "gelu":
+        y, inputs = ops.gelu(x), [x]
+        ref = lambda: F.gelu(ta)
+    elif name == "sum rows":
+        y, inputs = ops.sum(x, axis=1), [x]
+        ref = lambda: ta.sum(1)
+    elif name == "sum columns":
+        y, inputs = ops.sum(x, axis=0), [x]
+        ref = lambda: ta.sum(0)
+    else:
+        y, inputs = ops.transpose(x, (1, 0)), [x]
+        ref = lambda: ta.t().contiguous()
+    f = te.function(inputs, [y], name=name.replace(" ", "_"))
+    out = np.empty([int(d.value) for d in y.shape], np.float32)
+    return Case(
+        f"{name} {rows}x{columns}",
+        f,
+        [a, *extra],
+        out,
+        ref,
+        None,
+        a.nbytes + out.nbytes,
+        "GB/s",
+        1.3,
+        tolerance=1e-4,
+    )
+
+
+def cases() -> Iterator[Case]:
+    for n in (256, 512, 1024, 2048):
+        yield matmul(n, n, n)
+    yield matmul(1000, 333, 777)
+    yield matmul(1, 4096, 4096)
+    yield matmul(128, 3072, 768)
+    for n in (256, 512, 1024, 2048):
+        yield packed_matmul(n, n, n)
+    yield packed_matmul(128, 3072, 768)
+    yield conv(256, 64, 56, 1)
+    yield conv(64, 256, 56, 1)
+    yield conv(64, 64, 56, 3)
+    yield conv(512, 512, 7, 3)
+    yield conv(128, 128, 56, 3, stride=2)
+    yield conv(3, 64, 224, 7, stride=2)
+    yield depthwise(32, 112)
+    yield depthwise(576, 14)
+    for name in ("softmax", "layer norm", "gelu", "sum rows", "sum columns", "transpose"):
+        yield rowwise(name, 256, 256)
+        yield rowwise(name, 4096, 4096)
+
+
+def copy_bandwidth(nbytes: int) -> Callable[[], object]:
+    source = np.zeros(nbytes // 8, np.float32)
+    target = np.empty_like(source)
+    return lambda: np.copyto(target, source)
+
+
+def run(case: Case, threads: int, rounds: int) -> None:
+    torch.set_num_threads(threads)
+    target = tw.Target.of(f"llvm -num-cores={threads}")
+    module = tw.build(case.function, target, threads=threads)
+    args = [*case.inputs, case.output]
+    module(*args)
+    expected = case.torch().numpy()
+    error = np.abs(case.view(case.output) - expected).max() / max(1e-9, np.abs(expected).max())
+    assert error < case.tolerance, f"{case.name}: relative error {error:.1e}"
+    runs: dict[str, Callable[[], object]] = {
+        "ours": module.native.prepared(*args),
+        "torch": case.torch,
+    }
+    if case.numpy is not None:
+        runs["numpy"] = case.numpy
+    if case.unit == "GB/s":
+        runs["copy"] = copy_bandwidth(int(case.work))
+    times = {name: t.median for name, t in interleaved(runs, rounds).items()}
+    rates = "  ".join(f"{n} {case.work / t / 1e9:8.1f}" for n, t in times.items())
+    ratio = times["torch"] / times["ours"]
+    mark = "ok" if ratio >= case.wanted else f"wanted {case.wanted}"
+    print(f"{case.name:32} {threads}T  ratio {ratio:5.2f}  {rates} {case.unit}  {mark}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args()
+    print(f"# {tw.Target.of('llvm')}")
+    for case in cases():
+        if options.only in case.name:
+            for threads in map(int, options.threads.split(",")):
+                run(case, threads, options.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""What a block computes, read off its body: the rules ask for this, not for an operator's name."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tilewright.arith import linear
+from tilewright.ir import (
+    TRANSCENDENTAL,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Iter,
+    Let,
+    Load,
+    Select,
+    Store,
+    Var,
+    all_exprs,
+    const,
+    free_vars,
+    loads_in,
+    walk,
+)
+
+_DIVISIONS = {"floordiv", "floormod", "truncdiv", "truncmod", "div"}
+
+
+class Access(NamedTuple):
+    """A load or store with how far one step of a variable moves it, in elements."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+    def step(self, var: Var) -> int | None:
+        """Elements between neighbours along `var`; None where it is not a constant."""
+        total: int | None = 0
+        for index, stride in zip(self.indices, self.buffer.stride_exprs(), strict=True):
+            coefficient = linear(index).terms.get(var, 0)
+            rest = [a for a in linear(index).terms if a is not var and var in free_vars(a)]
+            if rest:
+                return None
+            if coefficient:
+                if not isinstance(stride, Const):
+                    return None
+                total += coefficient * int(stride.value)
+        return total
+
+
+class Contraction(NamedTuple):
+    """C[…] += A[…] * B[…]: which variables run through which operand."""
+
+    out: Access
+    a: Access
+    b: Access
+    batch: tuple[Iter, ...]
+    rows: tuple[Iter, ...]
+    columns: tuple[Iter, ...]
+    reduced: tuple[Iter, ...]
+
+
+def is_injective(block: Block) -> bool:
+    """All instances are independent and each writes one element."""
+    return block.init is None and all(it.kind == "spatial" for it in block.iters)
+
+
+def is_reduction(block: Block) -> bool:
+    return block.init is not None and any(it.kind == "reduce" for it in block.iters)
+
+
+def extent_of(it: Iter) -> int | None:
+    """The extent of a variable where it is known."""
+    return int(it.extent.value) if isinstance(it.extent, Const) else None
+
+
+def stores_of(block: Block) -> list[Store]:
+    return [s for s in walk(block.body) if isinstance(s, Store)]
+
+
+def accesses_of(block: Block) -> list[Access]:
+    """Every load and store of a block's body."""
+    loads = [e for e in all_exprs(block.body) if isinstance(e, Load)]
+    stores = stores_of(block)
+    return [Access(x.buffer, x.indices) for x in (*loads, *stores)]
+
+
+def operations(block: Block) -> int:
+    """A rough count of what one instance costs, in simple operations."""
+    return sum(_cost(e) for e in all_exprs(block.body))
+
+
+def _cost(e: Expr) -> int:
+    if isinstance(e, Call):
+        return 20 if e.name in TRANSCENDENTAL or e.name == "pow" else 1
+    if isinstance(e, Binary):
+        return 6 if e.op in _DIVISIONS else 1
+    return 1 if isinstance(e, Load | Select) else 0
+
+
+def is_cheap(block: Block) -> bool:
+    """Whether computing an element again costs about as much as loading it."""
+    return operations(block) <= 8 and not any(isinstance(s, Let) for s in walk(block.body))
+
+
+def is_conditional(block: Block) -> bool:
+    """Whether elements are chosen by a condition (padding, concatenation)."""
+    return any(isinstance(e, Select) for e in all_exprs(block.body))
+
+
+# ---- contractions -------------------------------------------------------------------------------
+
+
+def as_contraction(block: Block) -> Contraction | None:
+    """The block as a sum of products of two operands, if it is one."""
+    stores = stores_of(block)
+    if len(stores) != 1 or not is_reduction(block):
+        return None
+    factors = _factors(stores[0])
+    if factors is None:
+        return None
+    a, b = (Access(f.buffer, f.indices) for f in factors)
+    out = Access(stores[0].buffer, stores[0].indices)
+    return _sorted_variables(block, out, a, b)
+
+
+def _factors(store: Store) -> tuple[Load, Load] | None:
+    value = store.value
+    if not isinstance(value, Binary) or value.op != "add":
+        return None
+    own = Load(store.buffer, store.indices)
+    product = value.b if value.a is own else value.a if value.b is own else None
+    if not isinstance(product, Binary) or product.op != "mul":
+        return None
+    loads = [_plain_load(product.a), _plain_load(product.b)]
+    return None if None in loads else (loads[0], loads[1])  # type: ignore[return-value]
+
+
+def _plain_load(e: Expr) -> Load | None:
+    while isinstance(e, Cast):
+        e = e.a
+    return e if isinstance(e, Load) and not any(loads_in(i) for i in e.indices) else None
+
+
+def _sorted_variables(block: Block, out: Access, a: Access, b: Access) -> Contraction | None:
+    in_a, in_b = (frozenset[Var]().union(*map(free_vars, x.indices)) for x in (a, b))
+    spatial = [it for it in block.iters if it.kind == "spatial" and it.extent is not const(1)]
+    reduced = tuple(it for it in block.iters if it.kind == "reduce")
+    if len(spatial) + len(reduced) + _ones(block) != len(block.iters):
+        return None
+    if not all(it.var in in_a and it.var in in_b for it in reduced if it.extent is not const(1)):
+        return None
+    batch = tuple(it for it in spatial if it.var in in_a and it.var in in_b)
+    only_a = tuple(it for it in spatial if it.var in in_a and it.var not in in_b)
+    only_b = tuple(it for it in spatial if it.var in in_b and it.var not in in_a)
+    if len(batch) + len(only_a) + len(only_b) != len(spatial):
+        return None
+    if _holds_innermost(out, only_a) and not _holds_innermost(out, only_b):
+        a, b, only_a, only_b = b, a, only_b, only_a
+    return Contraction(out, a, b, batch, only_a, only_b, reduced)
+
+
+def _ones(block: Block) -> int:
+    return sum(1 for it in block.iters if it.kind == "spatial" and it.extent is const(1))
+
+
+def _holds_innermost(out: Access, iters: tuple[Iter, ...]) -> bool:
+    """Whether one of the variables walks neighbouring elements of the output."""
+    return any(out.step(it.var) == 1 for it in iters)

@@ -1,0 +1,94 @@
+"""Blocks whose instances are independent: vectors along the innermost dimension, threads over the rest."""
+
+from __future__ import annotations
+
+from tilewright.ir import Block, Const, const
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import Access, accesses_of, operations, stores_of
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Simple operations that are worth waking another thread for (some microseconds' worth).
+PARALLEL_WORTH = 50_000
+
+
+def schedule_elementwise(s: Schedule, name: str, target: Target) -> None:
+    """Vectorize and parallelize a block of independent instances."""
+    block = s.block_of(name)
+    loops = s.loops(name)
+    if not loops:
+        return
+    if is_uniform(block) and len(loops) > 1:
+        loops = (s.fuse(*loops),)
+    vectorize_innermost(s, name, target)
+    parallelize_outer(s, name, target, work=instances(block) * max(1, operations(block)))
+
+
+def is_uniform(block: Block) -> bool:
+    """Whether every access is to the same compact shape at the block's own variables in order."""
+    variables = [it.var for it in block.iters]
+    shape = [it.extent for it in block.iters]
+    return all(_walks(a, variables, shape) for a in accesses_of(block)) and bool(variables)
+
+
+def _walks(access: Access, variables: list[object], shape: list[object]) -> bool:
+    same = len(access.indices) == len(variables) and access.buffer.is_compact
+    return (
+        same
+        and all(i is v for i, v in zip(access.indices, variables, strict=True))
+        and all(d is e for d, e in zip(access.buffer.shape, shape, strict=True))
+    )
+
+
+def instances(block: Block) -> int:
+    """How many instances there are; an unknown extent counts as a large one."""
+    count = 1
+    for it in block.iters:
+        count *= int(it.extent.value) if isinstance(it.extent, Const) else 1024
+    return count
+
+
+def vectorize_innermost(s: Schedule, name: str, target: Target, unroll: int = 4) -> None:
+    """Cut the innermost loop into vectors of the widest type, a few of them at a time."""
+    inner = s.loops(name)[-1]
+    lanes = vector_lanes(s.block_of(name), target)
+    extent = s.loop_of(inner).extent
+    if lanes < 2 or (isinstance(extent, Const) and extent.value < 2):
+        return
+    if isinstance(extent, Const):
+        lanes = min(lanes, 1 << (int(extent.value).bit_length() - 1))
+        unroll = min(unroll, max(1, int(extent.value) // lanes))
+    if extent is const(lanes):
+        s.vectorize(inner)
+        return
+    if unroll > 1:
+        _, middle, vector = s.split(inner, None, unroll, lanes)
+        s.unroll(middle)
+    else:
+        _, vector = s.split(inner, None, lanes)
+    s.vectorize(vector)
+
+
+def vector_lanes(block: Block, target: Target) -> int:
+    """Lanes of the vectors for a block: those of the widest type that it stores."""
+    return min(target.lanes(s.buffer.dtype) for s in stores_of(block))
+
+
+def parallelize_outer(s: Schedule, name: str, target: Target, work: int) -> Loop | None:
+    """Run the outermost loops on all cores, if there is enough to do; gives the parallel loop."""
+    if target.cores < 2 or work < PARALLEL_WORTH:
+        return None
+    outer = [l for l in s.loops(name) if s.loop_of(l).kind == "serial"]
+    chosen: list[Loop] = []
+    count = 1
+    for loop in outer:
+        extent = s.loop_of(loop).extent
+        chosen.append(loop)
+        count *= int(extent.value) if isinstance(extent, Const) else target.cores * 8
+        if count >= target.cores * 8:
+            break
+    if not chosen or count < 2:
+        return None
+    fused = s.fuse(*chosen) if len(chosen) > 1 else chosen[0]
+    s.parallel(fused)
+    return fused

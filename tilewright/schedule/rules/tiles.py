@@ -1,0 +1,79 @@
+"""How large a tile of accumulators to keep in registers: an analytic model of one core.
+
+A tile has `rows` × `vectors` accumulators. For every step of the reduction it loads `vectors` vectors of one
+operand and `rows` scalars of the other, and does rows × vectors multiply-adds. The model counts cycles
+on the multiply-add and load ports, asks for enough independent accumulators to hide latency, and
+charges for lanes and rows beyond the edge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tilewright.ir import DType
+from tilewright.target import Target
+
+#: How the scalars of the row operand reach the multiply-add.
+#:   broadcast  one load each (on x86 part of the instruction)
+#:   rows       neighbouring rows lie side by side: one vector load serves several, by lane
+#:   depth      neighbouring steps of the reduction lie side by side: likewise, over several steps
+Factors = Literal["broadcast", "rows", "depth"]
+_LOAD_PORTS = 2
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Accumulators of a contraction: rows × vectors of `lanes`."""
+
+    rows: int
+    vectors: int
+    lanes: int
+    factors: Factors
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+
+def choose_tile(
+    target: Target, dtype: DType, rows: int | None, columns: int | None, factors: Factors
+) -> Tile:
+    """The tile with the best predicted throughput for a problem of this size (None: large)."""
+    lanes = target.lanes(dtype)
+    if not target.has_lane_fma:
+        factors = "broadcast"
+    most_rows = min(rows or 16, 16)
+    most_vectors = min(-(-(columns or 8 * lanes) // lanes), 8)
+    candidates = [
+        Tile(r, v, lanes, factors)
+        for r in range(1, most_rows + 1)
+        for v in range(1, most_vectors + 1)
+        if _registers(r, v, lanes, factors) <= target.vector_registers
+    ]
+    return max(candidates, key=lambda t: _score(t, target, rows, columns))
+
+
+def _registers(rows: int, vectors: int, lanes: int, factors: Factors) -> int:
+    held = {"broadcast": 1, "rows": -(-rows // lanes), "depth": rows}[factors]
+    return rows * vectors + vectors + held
+
+
+def _score(tile: Tile, target: Target, rows: int | None, columns: int | None) -> float:
+    """Useful multiply-adds for each cycle, with a slight taste for fewer loads."""
+    work = tile.rows * tile.vectors
+    loads = tile.vectors + (
+        tile.rows if tile.factors == "broadcast" else tile.rows / tile.lanes
+    )
+    chain = target.fma_ports * target.fma_latency
+    cycles = max(work / target.fma_ports, loads / _LOAD_PORTS, chain / target.fma_ports)
+    uneven = tile.factors == "rows" and tile.rows % tile.lanes
+    useful = _used(rows, tile.rows) * _used(columns, tile.columns) * (0.8 if uneven else 1.0)
+    return work / cycles * useful - 0.02 * loads / work
+
+
+def _used(extent: int | None, tile: int) -> float:
+    """The part of the tiles that lies inside an extent."""
+    if extent is None:
+        return 1.0
+    return extent / (-(-extent // tile) * tile)
