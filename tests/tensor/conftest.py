@@ -19,7 +19,11 @@ def check() -> Check:
     """`check(inputs, arrays, outputs, *expected)` computes the outputs and compares them."""
 
     def run(
-        inputs: Sequence[Any], arrays: Sequence[Any], outputs: Any, *expected: Any, tol: float = 1e-5
+        inputs: Sequence[Any],
+        arrays: Sequence[Any],
+        outputs: Any,
+        *expected: Any,
+        tol: float = 1e-5,
     ) -> None:
         function = te.function(inputs, outputs)
         assert same_function(parse_function(function_text(function)), function)
@@ -27,7 +31,7 @@ def check() -> Check:
         results = [np.full_like(e, 77) for e in wanted]
         interpret(function, *arrays, *results)
         for result, want in zip(results, wanted, strict=True):
-            np.testing.assert_allclose(result, want, rtol=tol, atol=tol)
+            np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-5)
 
     return run
 

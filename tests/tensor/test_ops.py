@@ -45,9 +45,7 @@ def conv_reference(x: Array, w: Array, groups: int = 1, **options: Any) -> Array
     seen = windows(x, w.shape[2:], **options)
     per_group = np.split(seen, groups, axis=1)
     weights = np.split(w, groups, axis=0)
-    parts = [
-        np.einsum("ncyxhw,ochw->noyx", v, k) for v, k in zip(per_group, weights, strict=True)
-    ]
+    parts = [np.einsum("ncyxhw,ochw->noyx", v, k) for v, k in zip(per_group, weights, strict=True)]
     return np.concatenate(parts, axis=1)
 
 
@@ -147,9 +145,9 @@ def test_conv2d_in_groups(check: Any, rng: Any, layout: str) -> None:
         check([X, W], [x, w], ops.conv2d_nchw(X, W, groups=2), expected)
         return
     x, w = x.transpose(0, 2, 3, 1).copy(), w.transpose(2, 3, 1, 0).copy()
-    X, W = given(x), given(w, "W")
-    result = ops.conv2d_nhwc(X, W, groups=2)
-    check([X, W], [x, w], result, expected.transpose(0, 2, 3, 1))
+    Last, Weight = given(x), given(w, "W")
+    result = ops.conv2d_nhwc(Last, Weight, groups=2)
+    check([Last, Weight], [x, w], result, expected.transpose(0, 2, 3, 1))
 
 
 @pytest.mark.parametrize(("options", "reference"), CONVOLUTIONS)
@@ -180,9 +178,9 @@ def test_depthwise_nchw_and_nhwc(check: Any, rng: Any, multiplier: int) -> None:
     check([X, W], [x, w], result, expected)
     x = x.transpose(0, 2, 3, 1).copy()
     w = w.reshape(3, multiplier, 3, 3).transpose(2, 3, 0, 1).copy()
-    X, W = given(x), given(w, "W")
-    result = ops.depthwise_conv2d_nhwc(X, W, strides=(2, 1), pads=1)
-    check([X, W], [x, w], result, expected.transpose(0, 2, 3, 1))
+    Last, Weight = given(x), given(w, "W")
+    result = ops.depthwise_conv2d_nhwc(Last, Weight, strides=(2, 1), pads=1)
+    check([Last, Weight], [x, w], result, expected.transpose(0, 2, 3, 1))
 
 
 def test_depthwise_blocked(check: Any, rng: Any) -> None:
@@ -398,10 +396,10 @@ def test_take(check: Any, rng: Any, mode: Any) -> None:
     x = f32(rng, 3, 5, 2)
     far = {"check": [0, -1, 4, -5], "clip": [-9, 2, 4, 9], "wrap": [-9, 2, 5, 11]}[mode]
     i = np.array([far, far[::-1]], "int32")
-    X, I = given(x), given(i, "I")
+    X, At = given(x), given(i, "At")
     numpy_mode = "raise" if mode == "check" else mode
     expected = np.take(x, i, axis=1, mode=numpy_mode)
-    check([X, I], [x, i], ops.take(X, I, axis=1, mode=mode), expected)
+    check([X, At], [x, i], ops.take(X, At, axis=1, mode=mode), expected)
 
 
 def test_take_checks_its_indices() -> None:

@@ -152,6 +152,8 @@ def extremes(expr: Expr, inner: Inner) -> Extremes | None:
 
     What a load gives is never known.
     """
+    if isinstance(expr, Var):
+        return inner.get(expr) or Extremes(expr, expr)
     if any(isinstance(node, Load) for node in walk_expr(expr)):
         return None
     return _extremes(expr, inner, 0)

@@ -228,8 +228,11 @@ class _Accesses:
         return None if first is None or final is None else Extremes(first.low, final.high)
 
     def _read_in(self, expr: Expr) -> None:
-        addressed = set(_addressed(expr))
-        for node in walk_expr(expr):
+        if isinstance(expr, Var | Const):
+            return
+        nodes = list(walk_expr(expr))
+        addressed = {n.args[0] for n in nodes if isinstance(n, Call) and n.name == "address_of"}
+        for node in nodes:
             if isinstance(node, Load):
                 box = (None,) * node.buffer.ndim if node in addressed else self._box(node.indices)
                 _add(self.reads, node.buffer, box)

@@ -36,7 +36,7 @@ def function(
     ops = _in_order(name, wanted, tensors)
     _check_variables(name, ops, [*given, *wanted])
     inner = _inner_tensors(ops, set(wanted))
-    scope = Scope({t: _buffer(t) for t in (*tensors, *wanted, *inner)}, set())
+    scope = Scope({t: _buffer(t) for t in (*tensors, *wanted, *inner)})
     body = seq(*(_NESTS[type(op)](op, scope) for op in ops))
     if inner:
         body = Alloc(tuple(scope.buffers[t] for t in inner), body)

@@ -31,8 +31,12 @@ Rewrite = Callable[[Expr], Expr]
 class Scope:
     """A function under construction: a buffer for each tensor, and the names of its blocks."""
 
-    def __init__(self, buffers: Mapping[Tensor, Buffer], block_names: set[str]) -> None:
-        self.buffers, self._block_names = dict(buffers), block_names
+    def __init__(
+        self, buffers: Mapping[Tensor, Buffer], block_names: dict[str, int] | None = None
+    ) -> None:
+        self.buffers = dict(buffers)
+        #: The names in use, and for each the last number that was put behind it.
+        self._block_names = {} if block_names is None else block_names
 
     def with_buffers(self, buffers: Mapping[Tensor, Buffer]) -> Scope:
         """The same function, where some more tensors stand for these buffers."""
@@ -40,11 +44,12 @@ class Scope:
 
     def block_name(self, wanted: str) -> str:
         """`wanted`, or the first of wanted_1, wanted_2, … that is free."""
-        name, count = wanted, 0
+        name, count = wanted, self._block_names.get(wanted, 0)
         while name in self._block_names:
             count += 1
             name = f"{wanted}_{count}"
-        self._block_names.add(name)
+        self._block_names[name] = 0
+        self._block_names[wanted] = count
         return name
 
     def rewrite(self, values: Mapping[Var, Expr]) -> Rewrite:
