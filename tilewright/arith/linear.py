@@ -73,7 +73,9 @@ class Linear:
         return result.plus(Linear(other.terms, 0, self.dtype), self.constant)
 
     def without(self, *atoms: Expr) -> Linear:
-        terms = {a: c for a, c in self.terms.items() if a not in atoms}
+        # A set looks by identity; `in` on a tuple would ask ==, which builds an expression.
+        left = set(atoms)
+        terms = {a: c for a, c in self.terms.items() if a not in left}
         return Linear(terms, self.constant, self.dtype)
 
     def split(self, keep: Callable[[Expr, int], bool]) -> tuple[Linear, Linear]:
@@ -244,7 +246,7 @@ def _region(root: Expr, into_products: bool = True) -> list[Expr]:
 
 
 def _collect(root: Expr, products: Mapping[Expr, Linear], of_atom: OfAtom) -> Linear:
-    """Add up a sum whose products are known; each node is visited once, however often it is used."""
+    """Add up a sum whose products are known; each node is visited once, however shared."""
     weights: dict[Expr, int] = {root: 1}
     terms: dict[Expr, int] = {}
     constant = 0

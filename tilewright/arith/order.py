@@ -1,7 +1,7 @@
 """A deterministic order of expressions, so that a sum has one way to be written.
 
-The order depends on structure and on the names of variables, not on addresses; variables that share a
-name are told apart by the order in which they were made.
+The order depends on structure and on the names of variables, not on addresses; variables that
+share a name are told apart by the order in which they were made.
 """
 
 from __future__ import annotations

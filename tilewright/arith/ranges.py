@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tilewright.arith.interval import Interval, is_index
-from tilewright.arith.linear import Linear, linear, number
+from tilewright.arith.linear import Linear, factors, linear, number
 from tilewright.ir import Binary, Expr, Function, Unary, Var, as_expr
 
 
@@ -85,7 +85,7 @@ class Ranges:
     def assuming(self, condition: Expr) -> Ranges:
         """`condition` holds, and each part of it if it is a conjunction."""
         after = self._copy()
-        for part in _conjuncts(_simplified(condition, self)):
+        for part in conjuncts(_simplified(condition, self)):
             after._learn(part)
         after._refresh_limits()
         return after
@@ -148,6 +148,20 @@ class Ranges:
         else:
             high = constant // -coefficient
         self.limits[atom] = self.limit(atom).intersect(Interval(low, high))
+        if low is not None and low > 0:
+            self._learn_positive_factors(atom)
+
+    def _learn_positive_factors(self, atom: Expr) -> None:
+        """x*y >= 1 with x, y >= 0 tells that both are."""
+        parts = factors(atom)
+        if len(parts) > 1 and all(self._is_natural(f) for f in parts):
+            for factor in parts:
+                if self.limit(factor).low == 0:
+                    self.limits[factor] = self.limit(factor).intersect(Interval(1, None))
+
+    def _is_natural(self, atom: Expr) -> bool:
+        low = self.limit(atom).low
+        return low is not None and low >= 0
 
     def _exact(self, expr: Expr) -> Linear | None:
         """`expr` as a sum that equals it also where its type wraps around."""
@@ -179,7 +193,7 @@ _LEARN: dict[str, Callable[[Ranges, Binary], None]] = {
 }
 
 
-def _conjuncts(condition: Expr) -> Iterator[Expr]:
+def conjuncts(condition: Expr) -> Iterator[Expr]:
     """The parts that must all hold."""
     pending = [condition]
     while pending:

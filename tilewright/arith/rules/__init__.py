@@ -1,7 +1,8 @@
 """The rules of simplification: one file per family, one row per rule, indexed by root.
 
-A rule sees a node whose operands are simplified already, and returns what to put in its place, or None.
-What it returns is simplified again, so a rule takes one step and trusts the others with the rest.
+A rule sees a node whose operands are simplified already, and returns what to put in its place, or
+None. What it returns is simplified again, so a rule takes one step and trusts the others with the
+rest.
 """
 
 from __future__ import annotations

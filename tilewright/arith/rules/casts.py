@@ -14,7 +14,7 @@ Rule = Callable[[Any, Ranges], Expr | None]
 
 
 def _chained(e: Cast, ranges: Ranges) -> Expr | None:
-    """cast(cast(x, middle), last) = cast(x, last), where the middle loses nothing that last keeps"""
+    """cast(cast(x, middle), last) = cast(x, last), where the middle loses nothing"""
     if not isinstance(e.a, Cast):
         return None
     x, middle = e.a.a, e.a.dtype

@@ -1,7 +1,7 @@
 """Quotients and remainders of integers.
 
-The dividend is taken as a sum; what the divisor divides is split off, and what remains vanishes where
-its bounds lie within one period. Everywhere c > 0 is a constant, d > 0 a symbolic divisor.
+The dividend is taken as a sum; what the divisor divides is split off, and what remains vanishes
+where its bounds lie within one period. Everywhere c > 0 is a constant, d > 0 a symbolic divisor.
 """
 
 from __future__ import annotations
@@ -107,12 +107,12 @@ def _split_remainder(total: Linear, c: int, ranges: Ranges) -> Expr | None:
 
 
 def _reduced(total: Linear, c: int) -> Linear:
-    """The coefficients modulo c, keeping their signs; (x % (c*m)) taken as x."""
+    """The constant modulo c, and x % (c*m) taken as x; coefficients stay, as they tell of loops."""
     result = Linear({}, total.constant % c, total.dtype)
     for atom, k in total.terms.items():
         inner = _dividend_of_multiple(atom, c) if is_index(total.dtype) else None
         part = Linear.of_atom(atom) if inner is None else linear(inner)
-        result = result.plus(part, int(math.fmod(k, c)))
+        result = result.plus(part, k)
     return result.shifted(result.constant % c - result.constant)
 
 
@@ -135,7 +135,7 @@ def _coarser_remainder(total: Linear, c: int, ranges: Ranges) -> Expr | None:
 
 
 def _by_steps(total: Linear, c: int) -> Iterator[tuple[int, Linear, Linear]]:
-    """Ways to write total = multiple of g + rest, for the divisors g of c that coefficients have."""
+    """Ways to write total = multiple of g + rest, for divisors g of c found in coefficients."""
     steps = {math.gcd(c, k) for k in total.terms.values()} - {1, c}
     for g in sorted(steps, reverse=True):
         multiple, rest = total.split(lambda _, k, g=g: k % g == 0)

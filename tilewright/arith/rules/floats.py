@@ -21,7 +21,11 @@ def _number(e: Expr) -> float | None:
 
 def _is(e: Expr, value: float) -> bool:
     found = _number(e)
-    return found == value and math.copysign(1, found) == math.copysign(1, value)
+    return found is not None and found == value and _sign(found) == _sign(value)
+
+
+def _sign(value: float) -> float:
+    return math.copysign(1, value)
 
 
 def _opposite(e: Expr) -> Expr | None:

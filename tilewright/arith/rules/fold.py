@@ -105,11 +105,11 @@ _INTEGER: dict[str, Callable[[Any, Any], _Number]] = {
     "ge": operator.ge,
     "and": lambda a, b: a and b,
     "or": lambda a, b: a or b,
-    "bitand": operator.and_,
-    "bitor": operator.or_,
-    "bitxor": operator.xor,
-    "shl": operator.lshift,
-    "shr": operator.rshift,
+    "bitand": lambda a, b: a & b,
+    "bitor": lambda a, b: a | b,
+    "bitxor": lambda a, b: a ^ b,
+    "shl": lambda a, b: a << b,
+    "shr": lambda a, b: a >> b,
 }
 _FOLD: dict[type[Expr], Callable[[Any], Expr | None]] = {
     Binary: _binary,

@@ -54,9 +54,9 @@ def _known(e: Expr, ranges: Ranges) -> Expr | None:
 
 def _repeated(e: Binary, _r: Ranges) -> Expr | None:
     """(… a …) and a = (… a …); each part of a chain is worth naming once."""
-    left = _chain(e.a, e.op)
+    left = set(_chain(e.a, e.op))
     right = _chain(e.b, e.op)
-    kept = [p for i, p in enumerate(right) if p not in left and p not in right[:i]]
+    kept = [p for p in dict.fromkeys(right) if p not in left]
     if any(negation(p) in left for p in kept):
         return _constant(e, e.op == "or")
     if len(kept) == len(right) and not _is_chain(e.b, e.op):
