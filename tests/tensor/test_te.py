@@ -79,6 +79,8 @@ def test_axes_are_named_after_the_parameters() -> None:
     assert [v.name for v in te.compute((2, 3), lambda r, *i: A[(r, *i)]).axes] == ["r", "i0"]
     assert [v.name for v in te.compute((2, 3), lambda _, j: A[0, j]).axes] == ["i0", "j"]
     assert [v.name for v in te.compute((2, 3), lambda i, j, T=A: T[i, j]).axes] == ["i", "j"]
+    named = te.compute((2, 3), lambda *i: A[i], axis_names=["p", "q"])
+    assert [v.name for v in named.axes] == ["p", "q"]
 
 
 def test_a_function_takes_inputs_then_outputs_and_allocates_the_rest() -> None:
@@ -587,6 +589,8 @@ def test_mixed_and_missing_results() -> None:
         te.compute((3,), lambda i, j: A[i])
     with pytest.raises(UserError, match="has 2 dimensions, but its function takes 1 indices"):
         te.compute((3, 3), lambda i: A[i])
+    with pytest.raises(UserError, match=r"has 1 dimensions, but names \['a', 'b'\]"):
+        te.compute((3,), lambda i: A[i], axis_names=["a", "b"])
 
 
 def test_extents_are_known_whole_numbers() -> None:

@@ -75,8 +75,10 @@ def compute(
         C = te.compute((m, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     """
     extents = shape_of(shape, name)
-    names = axis_names or _axis_names(fcompute, len(extents), name)
-    axes = tuple(Var(n) for n, _ in zip(names, extents, strict=True))
+    names = _axis_names(fcompute, len(extents), name) if axis_names is None else axis_names
+    if len(names) != len(extents):
+        raise UserError(f"te.compute {name} has {len(extents)} dimensions, but names {list(names)}")
+    axes = tuple(Var(n) for n in names)
     result = fcompute(*axes)
     op = Compute(name, extents, axes, _body(result, f"te.compute {name}"), dict(attrs or {}))
     results = op.results
