@@ -86,9 +86,12 @@ class ExprReader:
         """What a name stands for."""
         found = self.find(node.id)
         if found is None:
-            known = (name for scope in self.scopes for name in scope)
-            raise self.error(node, f"{node.id} is not defined here", remedy=nearest(node.id, known))
+            remedy = self.undefined_remedy(node.id)
+            raise self.error(node, f"{node.id} is not defined here", remedy=remedy)
         return found
+
+    def undefined_remedy(self, name: str) -> str:
+        return nearest(name, (known for scope in self.scopes for known in scope))
 
     def error(self, node: ast.AST, what: str, reason: str = "", remedy: str = "") -> UserError:
         return self.source.error(node, what, reason, remedy)
@@ -194,7 +197,9 @@ class ExprReader:
         return result
 
     def choice(self, node: ast.IfExp) -> Value:
-        a, b = self.operand(node.body), self.operand(node.orelse)
+        return self.choice_of(node, self.operand(node.body), self.operand(node.orelse))
+
+    def choice_of(self, node: ast.IfExp, a: Value, b: Value) -> Value:
         if isinstance(a, Expr) or isinstance(b, Expr):
             a, b = match_types("select", a, b)
         return Select(self.expr(node.test), as_expr(a), as_expr(b))
@@ -234,7 +239,13 @@ class ExprReader:
             return self._special(node, name, special)
         if name in WORDS:
             raise self.error(node, f"{name} does not stand in an expression")
-        return call(name, *(self.operand(a) for a in node.args))
+        return self.intrinsic(name, [self.operand(a) for a in node.args])
+
+    def intrinsic(self, name: str, operands: list[Value]) -> Expr:
+        """A call; bare numbers among themselves are constants of their own types."""
+        if not any(isinstance(o, Expr) for o in operands):
+            operands = [as_expr(o) for o in operands]
+        return call(name, *operands)
 
     def _special(self, node: ast.Call, name: str, special: _Special) -> Value:
         count, read = special

@@ -1,1 +1,26 @@
-"""Compute definitions (`te`) and the operators written in them (`ops`)."""
+"""Compute definitions (`te`), operators written in them (`ops`), imperative kernels (`script`)."""
+
+from tilewright.tensor import ops, te
+from tilewright.tensor.language import (
+    alloc,
+    bf16,
+    block,
+    boolean,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    let,
+    parallel,
+    thread,
+    u8,
+    u16,
+    u32,
+    u64,
+    unrolled,
+    vectorized,
+)
+from tilewright.tensor.script import script
