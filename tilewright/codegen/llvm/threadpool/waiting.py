@@ -68,11 +68,13 @@ def _spin(library: Library) -> None:
     now = f.call("tw_now")
     is_first = f.b.icmp_signed("==", deadline, I64(0))
     end = f.b.select(is_first, f.b.add(now, limit), deadline)
+    with f.when(f.b.icmp_signed(">=", now, end)):
+        f.ret(I1(False))
+    # The thread that is waited for may want this very processor: on a busy machine, or where the
+    # system has put both on one, this is the difference between 3 and 100 µs a region.
+    f.call("sched_yield")
     deadline.add_incoming(end, f.b.block)
-    give_up = f.b.append_basic_block("give_up")
-    f.b.cbranch(f.b.icmp_signed("<", now, end), again, give_up)
-    f.b.position_at_end(give_up)
-    f.ret(I1(False))
+    f.b.branch(again)
 
 
 def _wait(library: Library) -> None:
