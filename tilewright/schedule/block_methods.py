@@ -2,8 +2,71 @@
 
 from __future__ import annotations
 
+from tilewright.ir import Buffer
+from tilewright.schedule.handles import BlockLike, BlockRef, Loop, LoopLike
 from tilewright.schedule.state import ScheduleState
+from tilewright.schedule.writing import BufferLike
 
 
 class BlockMethods(ScheduleState):
-    """Block primitives; `schedule/primitives/NAME.py` shows before and after."""
+    """Block primitives; `schedule/primitives/NAME.py` shows before and after.
+
+    A buffer is named by itself, by its name, or by its position among those that the block reads
+    (cache_read), writes (cache_write) or touches (written ones first; all others).
+    """
+
+    # ---- where blocks are computed ---------------------------------------------------------------
+
+    def compute_inline(self, block: BlockLike) -> None:
+        """Compute an elementwise block where its results are read; the block and its buffer go."""
+        self._apply("compute_inline", self.block(block))
+
+    def reverse_compute_inline(self, block: BlockLike) -> None:
+        """Compute an elementwise block in its producer; the block and what it read go."""
+        self._apply("reverse_compute_inline", self.block(block))
+
+    def compute_at(self, block: BlockLike, loop: LoopLike) -> tuple[Loop, ...]:
+        """Compute a block in a loop of its consumers, just what an iteration needs.
+
+        Gives its new loops, one for each iterator that takes more than one value there.
+        """
+        return self._apply("compute_at", self.block(block), self.loop(loop))
+
+    def reverse_compute_at(self, block: BlockLike, loop: LoopLike) -> tuple[Loop, ...]:
+        """Compute a block in a loop of its producers, on what an iteration made.
+
+        Gives its new loops, one for each iterator that takes more than one value there.
+        """
+        return self._apply("reverse_compute_at", self.block(block), self.loop(loop))
+
+    # ---- stages between buffers ------------------------------------------------------------------
+
+    def cache_read(self, block: BlockLike, buffer: BufferLike, scope: str = "global") -> BlockRef:
+        """Let a block read a copy of a buffer; gives the block that makes the copy."""
+        return self._apply("cache_read", self.block(block), _named(buffer), scope)[0]
+
+    def cache_write(
+        self, block: BlockLike, buffer: BufferLike = 0, scope: str = "global"
+    ) -> BlockRef:
+        """Let a block write into a new buffer; gives the block that copies it out."""
+        return self._apply("cache_write", self.block(block), _named(buffer), scope)[0]
+
+    def reindex(self, block: BlockLike, buffer: BufferLike) -> BlockRef:
+        """Let a block touch a copy laid out by its iterators; gives the block that copies."""
+        return self._apply("reindex", self.block(block), _named(buffer))[0]
+
+    # ---- buffers ---------------------------------------------------------------------------------
+
+    def set_scope(self, block: BlockLike, buffer: BufferLike, scope: str) -> None:
+        """Choose where an intermediate buffer lives: global, local, shared or tile."""
+        self._apply("set_scope", self.block(block), _named(buffer), scope)
+
+    def storage_align(
+        self, block: BlockLike, buffer: BufferLike, axis: int, factor: int, offset: int = 0
+    ) -> None:
+        """Make the stride of an axis of an intermediate buffer k * factor + offset."""
+        self._apply("storage_align", self.block(block), _named(buffer), axis, factor, offset)
+
+
+def _named(buffer: BufferLike) -> str | int:
+    return buffer.name if isinstance(buffer, Buffer) else buffer

@@ -6,7 +6,7 @@ what is touched, never smaller, and may stick out of the buffer where accesses a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,10 +18,12 @@ from tilewright.ir import (
     For,
     Iter,
     Range,
+    Region,
     Stmt,
     Var,
     const,
     free_vars,
+    is_const,
     maximum,
     minimum,
 )
@@ -40,14 +42,19 @@ Box = tuple[Range | None, ...]
 def box_around(tree: Tree, accesses: Sequence[Access], inside: Stmt | None) -> Box:
     """The smallest box found around accesses of one buffer while the loops below `inside` run."""
     found = [box_of(tree, access, inside) for access in accesses]
-    ranges = tree.ranges_at(accesses[0].block) if inside is None else tree.ranges_at(inside)
-    if isinstance(inside, For):
-        ranges = ranges.with_extent(inside.var, inside.extent)
+    ranges = ranges_inside(tree, inside)
     result = found[0]
     for other in found[1:]:
         result = tuple(_hull(a, b, ranges) for a, b in zip(result, other, strict=True))
-    shape = accesses[0].buffer.shape
-    return tuple(_tidy(r, extent, ranges) for r, extent in zip(result, shape, strict=True))
+    shape, loops = accesses[0].buffer.shape, tree.loops.keys()
+    pairs = zip(result, shape, strict=True)
+    return tuple(_tidy(part, extent, loops, ranges) for part, extent in pairs)
+
+
+def ranges_inside(tree: Tree, stmt: Stmt | None) -> Ranges:
+    """What is known in the body of a loop, at another statement, or (for None) everywhere."""
+    ranges = tree.ranges_at(tree.function.body if stmt is None else stmt)
+    return ranges.with_extent(stmt.var, stmt.extent) if isinstance(stmt, For) else ranges
 
 
 def box_of(tree: Tree, access: Access, inside: Stmt | None) -> Box:
@@ -77,12 +84,12 @@ def _hull(a: Range | None, b: Range | None, ranges: Ranges) -> Range | None:
     return Range(low, simplify(high - low, ranges))
 
 
-def _tidy(part: Range | None, extent: Expr, ranges: Ranges) -> Range | None:
+def _tidy(part: Range | None, extent: Expr, loops: Collection[Var], ranges: Ranges) -> Range | None:
     """The range with an extent that does not hang on loops; None where it is all there is."""
     if part is None:
         return None
     length = part.extent
-    if not isinstance(length, Const) and any(v in ranges.variables for v in free_vars(length)):
+    if not free_vars(length).isdisjoint(loops):
         most = bounds(length, ranges).high
         if most is None:
             return None
@@ -92,9 +99,7 @@ def _tidy(part: Range | None, extent: Expr, ranges: Ranges) -> Range | None:
     return Range(part.start, length)
 
 
-def contains(
-    outer: Range | None, inner: Range | None, extent: Expr, ranges: Ranges
-) -> bool:
+def contains(outer: Range | None, inner: Range | None, extent: Expr, ranges: Ranges) -> bool:
     """Whether one range holds all of another, of which only what is in 0 … extent - 1 counts."""
     if outer is None:
         return True
@@ -107,6 +112,41 @@ def contains(
     return low and high
 
 
+def box_is_full(tree: Tree, write: Access, inside: Stmt | None) -> bool:
+    """Whether a write reaches every element of its box while the loops below `inside` run."""
+    loops = loops_between(tree, inside, write.block)
+    over, ranges = variables(loops), tree.ranges_at(write.block)
+    if any(not free_vars(loop.extent).isdisjoint(over) for loop in loops):
+        return False
+    used: set[Var] = set()
+    for part in write.ranges:
+        running = free_vars(part.start) & over
+        if running & used or not _has_no_gaps(part, running, ranges):
+            return False
+        used |= running
+    return True
+
+
+def _has_no_gaps(part: Range, over: Collection[Var], ranges: Ranges) -> bool:
+    """Whether a sum of running variables takes every value between its least and greatest one."""
+    steps: list[tuple[int, int | None]] = []
+    for atom, factor in linear(part.start).terms.items():
+        if free_vars(atom).isdisjoint(over):
+            continue
+        if not isinstance(atom, Var):
+            return False
+        steps.append((abs(factor), bounds(atom, ranges).high))
+    if not isinstance(part.extent, Const):
+        return not steps
+    reach = int(part.extent.value)
+    for factor, last in sorted(steps, key=lambda step: step[0]):
+        if factor > reach:
+            return False
+        # A variable of unknown range may take one value only.
+        reach += factor * (last or 0)
+    return True
+
+
 # ---- from boxes to loops ------------------------------------------------------------------------
 
 
@@ -117,19 +157,18 @@ class Rebuilt(NamedTuple):
     loops: tuple[For, ...]
 
 
-def iterator_ranges(
-    indices: Sequence[Expr], box: Box, iters: Sequence[Iter]
-) -> dict[Var, Range]:
-    """Which part of their domains iterators must run over to touch a box at `indices`.
+def iterator_ranges(region: Region, box: Box, iters: Sequence[Iter]) -> dict[Var, Range]:
+    """Which part of their domains iterators must run over to touch all of a box.
 
-    Iterators that no index tells by `iterator + constant` alone are left out: they run over all.
+    Iterators that no index of the region tells by `iterator + constant` are left out: they run over
+    all.
     """
     found: dict[Var, Range] = {}
     known = {it.var for it in iters}
-    for index, part in zip(indices, box, strict=True):
-        total = linear(index)
+    for own, part in zip(region.ranges, box, strict=True):
+        total = linear(own.start)
         atoms = list(total.terms.items())
-        if part is None or len(atoms) != 1 or atoms[0][1] != 1:
+        if part is None or len(atoms) != 1 or atoms[0][1] != 1 or not is_const(own.extent, 1):
             continue
         atom = atoms[0][0]
         if isinstance(atom, Var) and atom in known and atom not in found:

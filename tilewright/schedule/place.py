@@ -1,4 +1,4 @@
-"""Program order: what stands before what, where two statements meet, where others can go in between."""
+"""Program order: what stands before what, and where the ways to two statements part."""
 
 from __future__ import annotations
 
@@ -55,15 +55,6 @@ def part_of(tree: Tree, loop: For, inner: Stmt) -> Stmt:
     path = tree.path(inner)
     below = path[path.index(loop) + 1 :]
     return next((s for s in below if not isinstance(s, Seq | Alloc)), inner)
-
-
-def top_statement(tree: Tree, stmt: Stmt) -> Stmt:
-    """The outermost loop or block around `stmt`, or itself."""
-    found = stmt
-    for above in tree.ancestors(stmt):
-        if isinstance(above, For | Block):
-            found = above
-    return found
 
 
 def loops_between(tree: Tree, outer: Stmt | None, inner: Stmt) -> list[For]:

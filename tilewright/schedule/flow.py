@@ -1,0 +1,338 @@
+"""How values flow between blocks, and when a block can run at another time: predicates.
+
+Each returns None where it holds, else the `Fault` with the reason, the remedy and the culprit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilewright.arith import Ranges, detect_bindings, prove
+from tilewright.ir import (
+    Alloc,
+    Block,
+    Buffer,
+    Call,
+    Evaluate,
+    Expr,
+    For,
+    Seq,
+    Stmt,
+    Var,
+    all_of,
+    child_exprs,
+    free_vars,
+    is_const,
+    is_pure,
+    loads_in,
+    walk,
+    walk_expr,
+)
+from tilewright.schedule.access import accesses_of, determine, tells
+from tilewright.schedule.boxes import box_around, contains
+from tilewright.schedule.cursor import Tree, buffers_touched
+from tilewright.schedule.dependence import iterations_are_independent
+from tilewright.schedule.edit import conjuncts
+from tilewright.schedule.error import Fault
+from tilewright.schedule.place import comes_before, outermost, shared_loops
+
+# ---- one block ----------------------------------------------------------------------------------
+
+
+def block_is_no_part_of_another(tree: Tree, block: Block) -> Fault | None:
+    scope = tree.scope(block)
+    if scope is None:
+        return None
+    return Fault(
+        f"block {block.name} stands in block {scope.name}",
+        f"do this before {scope.name} is made, or use {scope.name}",
+        block,
+    )
+
+
+def block_is_spatial(block: Block) -> Fault | None:
+    """Its instances are independent of each other."""
+    for it in block.iters:
+        if it.kind != "spatial":
+            return Fault(
+                f"block {block.name} runs over the {it.kind} iterator {it.var.name}",
+                "only blocks whose iterators are all spatial can be used here",
+                block,
+            )
+    if block.init is not None:
+        return Fault(f"block {block.name} has an init", "decompose its reduction first", block)
+    return None
+
+
+def block_is_repeatable(block: Block) -> Fault | None:
+    """Running it once more changes nothing: it does not build on what it wrote before."""
+    for it in block.iters:
+        if it.kind == "ordered":
+            return Fault(f"iterator {it.var.name} of block {block.name} runs in order", "", block)
+    reads, writes = buffers_touched(block)
+    if block.init is None and not reads.keys().isdisjoint(writes):
+        name = next(b.name for b in reads if b in writes)
+        return Fault(
+            f"block {block.name} updates {name} in place",
+            "do this before its reduction is decomposed",
+            block,
+        )
+    return block_has_no_effects(block)
+
+
+def block_has_no_effects(block: Block) -> Fault | None:
+    """All it does is to store."""
+    for stmt in walk(block):
+        calls = (e for top in child_exprs(stmt) for e in walk_expr(top) if isinstance(e, Call))
+        if isinstance(stmt, Evaluate) or not all(is_pure(c) for c in calls):
+            return Fault(
+                f"block {block.name} calls what may have effects of its own",
+                "do this before it is tensorized",
+                stmt,
+            )
+    return None
+
+
+def only_its_domain_limits(tree: Tree, block: Block) -> Fault | None:
+    """Nothing but the edges of its iterators' domains keeps instances from running."""
+    ranges = tree.ranges_at(block)
+    for it, value in zip(block.iters, block.bindings, strict=True):
+        ranges = ranges.assuming(value < it.extent).assuming(value >= 0)
+    for condition in conjuncts(block.predicate):
+        if not prove(condition, ranges):
+            return Fault(
+                f"block {block.name} runs only where {condition}",
+                "only the edges of its domain may limit it",
+                block,
+            )
+    for above in tree.ancestors(block):
+        if not isinstance(above, For | Seq | Alloc | Block):
+            return Fault(f"block {block.name} stands under a condition", "", above)
+    return None
+
+
+def loops_cover_the_domain(tree: Tree, block: Block) -> Fault | None:
+    """The loops around run every instance of its domain once."""
+    loops = {loop.var: loop.extent for loop in tree.loops_above(block)}
+    domain = [it.extent for it in block.iters]
+    ranges = Ranges.for_function(tree.function)
+    found = detect_bindings(block.bindings, loops, block.predicate, domain, ranges)
+    return None if found.bijective else _is_not_covered(block, found.reason)
+
+
+def reduction_is_whole(tree: Tree, block: Block) -> Fault | None:
+    """Every element that is reduced is reduced over the whole domain."""
+    pairs = [p for p in zip(block.iters, block.bindings, strict=True) if p[0].kind == "reduce"]
+    used = frozenset[Var]().union(*(free_vars(value) for _, value in pairs))
+    loops = {f.var: f.extent for f in tree.loops_above(block) if f.var in used}
+    conditions = [c for c in conjuncts(block.predicate) if not free_vars(c).isdisjoint(loops)]
+    known = tree.ranges_at(block)
+    domain = [it.extent for it, _ in pairs]
+    found = detect_bindings([v for _, v in pairs], loops, all_of(*conditions), domain, known)
+    return None if found.bijective else _is_not_covered(block, found.reason)
+
+
+def _is_not_covered(block: Block, reason: str) -> Fault:
+    return Fault(
+        f"it is not clear that the loops run all instances of block {block.name}: {reason}",
+        "do this before its loops are reshaped",
+        block,
+    )
+
+
+# ---- buffers and who touches them ---------------------------------------------------------------
+
+
+def buffer_is_intermediate(tree: Tree, buffer: Buffer) -> Fault | None:
+    if buffer not in tree.function.buffers:
+        return None
+    return Fault(
+        f"{buffer.name} is a parameter of the function",
+        "only buffers that the function allocates can be changed; cache_write makes one",
+    )
+
+
+def block_is_the_only_writer(tree: Tree, block: Block, buffer: Buffer) -> Fault | None:
+    for other in outermost(tree, tree.writers(buffer)):
+        if not tree.is_above(other, block):
+            return Fault(
+                f"block {other.name} writes {buffer.name} too",
+                f"only a buffer that {block.name} alone writes can be used here",
+                other,
+            )
+    return None
+
+
+def readers_come_after(tree: Tree, block: Block, buffer: Buffer) -> Fault | None:
+    """Whoever reads the buffer stands behind `block`."""
+    for reader in tree.readers(buffer):
+        nested = tree.is_above(reader, block) or tree.is_above(block, reader)
+        if not nested and not comes_before(tree, block, reader):
+            return Fault(
+                f"block {reader.name} reads {buffer.name} before block {block.name} writes it",
+                "",
+                reader,
+            )
+    return None
+
+
+def buffer_is_read_in_blocks_only(tree: Tree, buffer: Buffer) -> Fault | None:
+    """No condition or extent outside of blocks depends on its values, nobody has its address."""
+    for stmt in walk(tree.function.body):
+        inside = isinstance(stmt, Block) or tree.scope(stmt) is not None
+        for top in child_exprs(stmt):
+            if any(load.buffer is buffer for load in loads_in(top)) and not inside:
+                return Fault(f"{buffer.name} is read outside of blocks", "", stmt)
+    return no_address_is_taken(tree, buffer)
+
+
+def no_address_is_taken(tree: Tree, buffer: Buffer) -> Fault | None:
+    """Every access is a load or a store that can be seen, and has no mask."""
+    for block in (*tree.readers(buffer), *tree.writers(buffer)):
+        for stmt in walk(block):
+            if any(_is_address(e, buffer) for top in child_exprs(stmt) for e in walk_expr(top)):
+                return Fault(
+                    f"block {block.name} takes the address of {buffer.name}",
+                    "do this before it is tensorized",
+                    stmt,
+                )
+    return None
+
+
+def _is_address(expr: Expr, buffer: Buffer) -> bool:
+    if not isinstance(expr, Call) or expr.name != "address_of":
+        return False
+    return any(load.buffer is buffer for load in loads_in(expr))
+
+
+# ---- moving in time -----------------------------------------------------------------------------
+
+
+def inputs_keep_their_values(tree: Tree, block: Block, until: Stmt) -> Fault | None:
+    """What `block` reads where it stands is the same when it is read at `until`, further down."""
+    reads, writes = buffers_touched(block)
+    for buffer in reads:
+        if buffer in writes:
+            continue
+        for writer in outermost(tree, tree.writers(buffer)):
+            fault = _value_stays(tree, writer, block, buffer, until)
+            if fault is not None:
+                return fault
+    return None
+
+
+def _value_stays(
+    tree: Tree, writer: Block, block: Block, buffer: Buffer, until: Stmt
+) -> Fault | None:
+    moved = f"block {block.name} reads {buffer.name}, which block {writer.name} writes"
+    if not comes_before(tree, writer, block) or not comes_before(tree, writer, until):
+        return Fault(f"{moved} later", f"move {writer.name} first", writer)
+    around = shared_loops(tree, writer, block)
+    if around and not _writes_final_values(tree, writer, around):
+        name = around[-1].var.name
+        return Fault(f"{moved} anew in every iteration of loop {name}", "", writer)
+    return None
+
+
+def _writes_final_values(tree: Tree, writer: Block, around: list[For]) -> bool:
+    """Each element gets one value, however often it is written, once an iteration has ended."""
+    if block_is_repeatable(writer) is not None or not writes_tell_iterators(writer):
+        return False
+    return not reduces_along(writer, around)
+
+
+def reduces_along(block: Block, loops: Iterable[For]) -> bool:
+    """Whether one of the loops drives an iterator that is not spatial."""
+    running = {loop.var for loop in loops}
+    pairs = zip(block.iters, block.bindings, strict=True)
+    return any(it.kind != "spatial" and free_vars(v) & running for it, v in pairs)
+
+
+def writes_tell_iterators(block: Block) -> bool:
+    """Different instances write different elements, but for those of one reduction."""
+    ranges = Ranges()
+    for it in block.iters:
+        ranges = ranges.with_extent(it.var, it.extent)
+    own = {it.var for it in block.iters}
+    telling = [it.var for it in block.iters if it.kind == "spatial" and not is_const(it.extent, 1)]
+    for region in block.writes:
+        if not all(determine(tells(region.ranges, v, own, ranges)) for v in telling):
+            return False
+    return True
+
+
+def inputs_are_ready(
+    tree: Tree, block: Block, at: Stmt, apart_from: Iterable[Buffer] = ()
+) -> Fault | None:
+    """What `block` reads is complete when `at` begins, wherever that is in its loops."""
+    reads, writes = buffers_touched(block)
+    skipped = {*writes, *apart_from}
+    for buffer in (b for b in reads if b not in skipped):
+        for writer in outermost(tree, tree.writers(buffer)):
+            moved = f"block {block.name} reads {buffer.name}, which block {writer.name} writes"
+            if not comes_before(tree, writer, at):
+                return Fault(f"{moved} later", f"move {writer.name} first", writer)
+            if shared_loops(tree, writer, at):
+                return Fault(f"{moved} in the same loops", f"move {writer.name} out first", writer)
+    return None
+
+
+def values_stay_in_iterations(tree: Tree, loop: For, buffer: Buffer) -> Fault | None:
+    """No value in the buffer outlives an iteration: what one reads, it has written before."""
+    touching = [*tree.readers(buffer), *tree.writers(buffer)]
+    outside = next((b for b in touching if not tree.is_above(loop, b)), None)
+    if outside is not None:
+        reason = f"block {outside.name} uses {buffer.name} outside of loop {loop.var.name}"
+        return Fault(reason, "choose a loop around all that uses it", outside)
+    writers = outermost(tree, tree.writers(buffer))
+    for reader in outermost(tree, tree.readers(buffer)):
+        if reader not in writers and not _is_covered(tree, loop, reader, buffer, writers):
+            return Fault(
+                f"block {reader.name} may read from {buffer.name} what an earlier iteration of "
+                f"loop {loop.var.name} left there",
+                "",
+                reader,
+            )
+    carried = next((w for w in writers if not _starts_anew(loop, w, buffer)), None)
+    if carried is not None:
+        reason = f"block {carried.name} accumulates into {buffer.name} along loop {loop.var.name}"
+        return Fault(reason, "", carried)
+    return None
+
+
+def _starts_anew(loop: For, writer: Block, buffer: Buffer) -> bool:
+    reads, _ = buffers_touched(writer)
+    if buffer not in reads:
+        return True
+    return writer.init is not None and not reduces_along(writer, [loop])
+
+
+def _is_covered(
+    tree: Tree, loop: For, reader: Block, buffer: Buffer, writers: Iterable[Block]
+) -> bool:
+    ranges = tree.ranges_at(loop).with_extent(loop.var, loop.extent)
+    wanted = box_around(tree, [a for a in accesses_of(reader) if a.buffer is buffer], loop)
+    for writer in writers:
+        if not comes_before(tree, writer, reader) or only_its_domain_limits(tree, writer):
+            continue
+        written = box_around(
+            tree, [a for a in accesses_of(writer) if a.is_write and a.buffer is buffer], loop
+        )
+        pairs = zip(written, wanted, buffer.shape, strict=True)
+        if all(contains(w, r, extent, ranges) for w, r, extent in pairs):
+            return True
+    return False
+
+
+# ---- afterwards ---------------------------------------------------------------------------------
+
+
+def parallel_loops_stay_parallel(tree: Tree, inner: Stmt) -> Fault | None:
+    """The loops around whose iterations run at once still share nothing."""
+    for loop in tree.ancestors(inner):
+        if isinstance(loop, For) and loop.kind in ("parallel", "thread", "vectorized"):
+            fault = iterations_are_independent(tree, loop)
+            if fault is not None:
+                reason = f"loop {loop.var.name} around it is {loop.kind}, and {fault.reason}"
+                return fault._replace(reason=reason)
+    return None

@@ -1,0 +1,246 @@
+"""reverse_compute_at(block, loop)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.arith import Ranges
+from tilewright.ir import (
+    Block,
+    Buffer,
+    For,
+    Function,
+    Load,
+    Range,
+    Region,
+    Stmt,
+    Var,
+    all_exprs,
+    loads_in,
+    seq,
+)
+from tilewright.schedule.access import Access, accesses_in
+from tilewright.schedule.boxes import (
+    Box,
+    Rebuilt,
+    box_around,
+    box_is_full,
+    contains,
+    iterator_ranges,
+    ranges_inside,
+    spread,
+    under_loops,
+)
+from tilewright.schedule.cursor import Tree, buffers_touched
+from tilewright.schedule.edit import Edit
+from tilewright.schedule.error import Fault, require
+from tilewright.schedule.flow import (
+    block_is_no_part_of_another,
+    block_is_repeatable,
+    block_is_the_only_writer,
+    inputs_are_ready,
+    loops_cover_the_domain,
+    only_its_domain_limits,
+    parallel_loops_stay_parallel,
+    readers_come_after,
+    reduces_along,
+    writes_tell_iterators,
+)
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.place import comes_before, outermost, part_of
+
+Instances = dict[Var, Range]
+
+
+def reverse_compute_at(tree: Tree, block: Block, loop: For) -> Edit:
+    """Compute a block in a loop of its producers, on just what one iteration made.
+
+    for i in 8: for k in 4: T[i] += A[i, k]      -->      for i in 8:
+    for i in 8: B[i] = max(T[i], 0)                           for k in 4: T[i] += A[i, k]
+                                                              B[i] = max(T[i], 0)
+    """
+    check(tree, block, loop)
+    function, moved = _moved(tree, block, loop)
+    return Edit(function, tuple(Loop(part.var) for part in moved.loops))
+
+
+def check(tree: Tree, block: Block, loop: For) -> None:
+    what = f"cannot compute block {block.name} at loop {loop.var.name} of its producers"
+    require(
+        tree,
+        what,
+        block_is_no_part_of_another(tree, block),
+        _loop_comes_before(tree, block, loop),
+        block_is_repeatable(block),
+        only_its_domain_limits(tree, block),
+        loops_cover_the_domain(tree, block),
+    )
+    made = _made_inside(tree, block, loop)
+    require(tree, what, None if made else _nothing_is_made(block, loop))
+    for buffer in made:
+        require(tree, what, _is_complete_after(tree, block, loop, buffer))
+    wanted = _instances(tree, block, loop, made)
+    for buffer in made:
+        require(tree, what, _elements_match(tree, block, loop, buffer, wanted))
+    require(tree, what, inputs_are_ready(tree, block, loop, apart_from=made))
+    for buffer in buffers_touched(block)[1]:
+        require(
+            tree,
+            what,
+            block_is_the_only_writer(tree, block, buffer),
+            readers_come_after(tree, block, buffer),
+        )
+    function, _ = _moved(tree, block, loop)
+    after = Tree(function)
+    require(tree, what, parallel_loops_stay_parallel(after, after.blocks[block.name]))
+
+
+# ---- legality -----------------------------------------------------------------------------------
+
+
+def _loop_comes_before(tree: Tree, block: Block, loop: For) -> Fault | None:
+    if tree.is_above(loop, block):
+        reason = f"block {block.name} is in loop {loop.var.name} already"
+        return Fault(reason, "choose a loop of its producers", loop)
+    if not comes_before(tree, loop, block):
+        reason = f"loop {loop.var.name} comes after block {block.name}"
+        return Fault(reason, "choose a loop of its producers, or use compute_at", loop)
+    scope = tree.scope(loop)
+    if scope is not None:
+        return Fault(f"loop {loop.var.name} stands in block {scope.name}", "", loop)
+    return None
+
+
+def _made_inside(tree: Tree, block: Block, loop: For) -> list[Buffer]:
+    """The buffers that `block` reads and blocks in `loop` write."""
+    reads, writes = buffers_touched(block)
+    return [b for b in reads if b not in writes and _writers_inside(tree, loop, b)]
+
+
+def _writers_inside(tree: Tree, loop: For, buffer: Buffer) -> list[Block]:
+    return [w for w in outermost(tree, tree.writers(buffer)) if tree.is_above(loop, w)]
+
+
+def _nothing_is_made(block: Block, loop: For) -> Fault:
+    return Fault(
+        f"nothing that block {block.name} reads is written in loop {loop.var.name}",
+        "choose a loop of its producers",
+        loop,
+    )
+
+
+def _is_complete_after(tree: Tree, block: Block, loop: For, buffer: Buffer) -> Fault | None:
+    """Once an iteration has written an element, it has its final value."""
+    writers = outermost(tree, tree.writers(buffer))
+    outside = next((w for w in writers if not tree.is_above(loop, w)), None)
+    if outside is not None:
+        reason = f"block {outside.name} outside of loop {loop.var.name} writes {buffer.name} too"
+        return Fault(reason, "", outside)
+    around = [*tree.loops_above(loop), loop]
+    for writer in writers:
+        if reduces_along(writer, around):
+            names = ", ".join(f.var.name for f in around if reduces_along(writer, [f]))
+            return Fault(
+                f"block {writer.name} has not finished reducing {buffer.name} after an iteration "
+                f"of loop {loop.var.name}: loop {names} reduces",
+                "choose a loop outside of the reduction",
+                writer,
+            )
+        if not writes_tell_iterators(writer):
+            return Fault(f"block {writer.name} writes elements of {buffer.name} twice", "", writer)
+    return _is_no_index(block, buffer)
+
+
+def _is_no_index(block: Block, buffer: Buffer) -> Fault | None:
+    """Elements that are computed in vain, before they are complete, do no harm as values."""
+    for expr in all_exprs(block):
+        if isinstance(expr, Load) and any(
+            inner.buffer is buffer for i in expr.indices for inner in loads_in(i)
+        ):
+            return Fault(f"block {block.name} uses {buffer.name} to index", "", block)
+    return None
+
+
+def _elements_match(
+    tree: Tree, block: Block, loop: For, buffer: Buffer, wanted: Instances
+) -> Fault | None:
+    """An instance runs in the iteration that has written the last element that it reads."""
+    ranges = _running(block, wanted, ranges_inside(tree, loop))
+    over = [it.var for it in block.iters]
+    box, region = _written_box(tree, loop, buffer), _region(block, buffer)
+    for own, part, extent in zip(region.ranges, box, buffer.shape, strict=True):
+        if not contains(part, spread(own, over, ranges), extent, ranges):
+            return Fault(
+                f"block {block.name} reads {buffer.name} at `{own.start}`, of which one iteration "
+                f"of loop {loop.var.name} writes only part",
+                "hand on elements that are read by an iterator alone, or use compute_at for the "
+                "producer",
+                block,
+            )
+    if iterator_ranges(region, box, block.iters) == wanted or _box_is_full(tree, loop, buffer):
+        return None
+    return Fault(
+        f"what an iteration of loop {loop.var.name} writes to {buffer.name} does not fit what it "
+        "writes to the other buffers that the block reads",
+        "",
+        block,
+    )
+
+
+def _box_is_full(tree: Tree, loop: For, buffer: Buffer) -> bool:
+    writes = _writes(tree, loop, buffer)
+    return len(writes) == 1 and box_is_full(tree, writes[0], loop)
+
+
+# ---- edit ---------------------------------------------------------------------------------------
+
+
+def _moved(tree: Tree, block: Block, loop: For) -> tuple[Function, Rebuilt]:
+    made = _made_inside(tree, block, loop)
+    writers = [w for buffer in made for w in _writers_inside(tree, loop, buffer)]
+    at = part_of(tree, loop, writers[0])
+    for part in (part_of(tree, loop, w) for w in writers[1:]):
+        at = part if comes_before(tree, at, part) else at
+    wanted = _instances(tree, block, loop, made)
+    moved = under_loops(block, wanted, ranges_inside(tree, loop))
+    changes: dict[Stmt, Stmt] = {tree.removable(block): seq(), at: seq(at, moved.nest)}
+    return tree.replace_all(changes), moved
+
+
+def _instances(tree: Tree, block: Block, loop: For, made: Sequence[Buffer]) -> Instances:
+    """The part of its domain that `block` runs over in an iteration of `loop`.
+
+    Where buffers do not agree on an iterator, it runs over all of its domain.
+    """
+    found: dict[Var, Range | None] = {}
+    for buffer in made:
+        box = _written_box(tree, loop, buffer)
+        told = iterator_ranges(_region(block, buffer), box, block.iters)
+        for var, part in told.items():
+            known = found.setdefault(var, part)
+            if known is not None and known != part:
+                found[var] = None
+    return {var: part for var, part in found.items() if part is not None}
+
+
+def _running(block: Block, wanted: Instances, ranges: Ranges) -> Ranges:
+    """What is known of the iterators of `block` where it will run."""
+    for it in block.iters:
+        part = wanted.get(it.var)
+        if part is None:
+            ranges = ranges.with_extent(it.var, it.extent)
+        else:
+            ranges = ranges.with_bounds(it.var, part.start, part.start + part.extent - 1)
+    return ranges
+
+
+def _written_box(tree: Tree, loop: For, buffer: Buffer) -> Box:
+    return box_around(tree, _writes(tree, loop, buffer), loop)
+
+
+def _writes(tree: Tree, loop: For, buffer: Buffer) -> list[Access]:
+    return [a for a in accesses_in(tree, loop) if a.is_write and a.buffer is buffer]
+
+
+def _region(block: Block, buffer: Buffer) -> Region:
+    return next(r for r in block.reads if r.buffer is buffer)

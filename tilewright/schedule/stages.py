@@ -1,0 +1,187 @@
+"""Copies between a buffer and a second one that stands in for it: where they go, what they copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from tilewright.ir import (
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    Iter,
+    Range,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    const,
+    make_block,
+    substitute,
+    walk,
+)
+from tilewright.schedule.access import Access, accesses_of
+from tilewright.schedule.boxes import (
+    Box,
+    box_around,
+    box_is_full,
+    ranges_inside,
+    spread,
+    under_loops,
+)
+from tilewright.schedule.cursor import Tree
+from tilewright.schedule.edit import fresh_name
+from tilewright.schedule.error import Fault
+from tilewright.schedule.flow import loops_cover_the_domain, reduces_along
+from tilewright.schedule.place import comes_before, loops_between, meeting, outermost, variables
+
+
+class Site(NamedTuple):
+    """A place in the program: next to the statement `at`, in the body of the loop `inside`."""
+
+    at: Stmt
+    inside: For | None
+
+
+# ---- where --------------------------------------------------------------------------------------
+
+
+def site_before(tree: Tree, block: Block, buffer: Buffer) -> Site | Fault:
+    """The outermost place before `block` where all that it reads of `buffer` has been written."""
+    at = _outermost_statement(tree, block)
+    for writer in outermost(tree, tree.writers(buffer)):
+        met = meeting(tree, writer, block)
+        if met is None or not comes_before(tree, writer, block):
+            return Fault(
+                f"block {writer.name} writes {buffer.name} after block {block.name} has read it",
+                "",
+                writer,
+            )
+        at = met.second if tree.is_above(at, met.second) else at
+    return Site(at, _loop_around(tree, at))
+
+
+def site_after(tree: Tree, block: Block, buffer: Buffer) -> Site | Fault:
+    """The outermost place behind `block` before anybody else reads `buffer`."""
+    at = _outermost_statement(tree, block)
+    for reader in outermost(tree, tree.readers(buffer)):
+        if reader is block:
+            continue
+        met = meeting(tree, block, reader)
+        if met is None or not comes_before(tree, block, reader):
+            return Fault(
+                f"block {reader.name} reads {buffer.name} before block {block.name} writes it",
+                "",
+                reader,
+            )
+        at = met.first if tree.is_above(at, met.first) else at
+    site = Site(at, _loop_around(tree, at))
+    return _unfinished(tree, block, site) or site
+
+
+def _unfinished(tree: Tree, block: Block, site: Site) -> Fault | None:
+    """Why not all that was written is final, or more than that would be copied."""
+    inside = site.inside
+    if inside is not None and reduces_along(block, [*tree.loops_above(inside), inside]):
+        reason = f"block {block.name} is read before its reduction along the loops has ended"
+        return Fault(reason, "", block)
+    instances = Access(block, block.writes[0].buffer, _instances(block), True)
+    if box_is_full(tree, instances, inside):
+        return None
+    if inside is None:
+        return loops_cover_the_domain(tree, block)
+    reason = f"what an iteration of loop {inside.var.name} writes is no box"
+    return Fault(reason, "do this before loops are fused", inside)
+
+
+def _outermost_statement(tree: Tree, stmt: Stmt) -> Stmt:
+    return next(s for s in tree.path(stmt) if not isinstance(s, Alloc | Seq))
+
+
+def _loop_around(tree: Tree, stmt: Stmt) -> For | None:
+    return next((s for s in tree.ancestors(stmt) if isinstance(s, For)), None)
+
+
+def _instances(block: Block) -> tuple[Range, ...]:
+    """The spatial part of the instance that the loops run, as a box of one element."""
+    pairs = zip(block.iters, block.bindings, strict=True)
+    return tuple(Range(value, const(1)) for it, value in pairs if it.kind != "reduce")
+
+
+# ---- what ---------------------------------------------------------------------------------------
+
+
+def copy_by_element(
+    tree: Tree, site: Site, block: Block, source: Buffer, target: Buffer, name: str
+) -> Stmt:
+    """target[…] = source[…] for what `block` reads of `source` while the loops at the site run."""
+    box = box_around(tree, [a for a in accesses_of(block) if a.buffer is source], site.inside)
+    iters = [
+        Iter(Var(f"vax{number}"), extent, "spatial") for number, extent in enumerate(source.shape)
+    ]
+    indices = tuple(it.var for it in iters)
+    wanted = _by_iterator(iters, box)
+    body = Store(target, indices, source[indices])
+    return _under_loops(tree, site, name, iters, body, wanted)
+
+
+def copy_by_instance(
+    tree: Tree,
+    site: Site,
+    block: Block,
+    used: Sequence[Iter],
+    store: Callable[[Mapping[Var, Expr]], Store],
+    name: str,
+) -> Stmt:
+    """One store for each value that some iterators of `block` take while the loops there run."""
+    iters = [it._replace(var=Var(it.var.name, it.var.dtype), kind="spatial") for it in used]
+    own: dict[Var, Expr] = {it.var: new.var for it, new in zip(used, iters, strict=True)}
+    over = variables(loops_between(tree, site.inside, block))
+    ranges = tree.ranges_at(block)
+    bound = dict(zip((it.var for it in block.iters), block.bindings, strict=True))
+    box = tuple(spread(Range(bound[it.var], const(1)), over, ranges) for it in used)
+    return _under_loops(tree, site, name, iters, store(own), _by_iterator(iters, box))
+
+
+def _by_iterator(iters: Sequence[Iter], box: Box) -> dict[Var, Range]:
+    return {it.var: part for it, part in zip(iters, box, strict=True) if part is not None}
+
+
+def _under_loops(
+    tree: Tree,
+    site: Site,
+    name: str,
+    iters: Sequence[Iter],
+    body: Stmt,
+    wanted: Mapping[Var, Range],
+) -> Stmt:
+    copy = make_block(name, iters, [it.extent for it in iters], body)
+    return under_loops(copy, wanted, ranges_inside(tree, site.inside)).nest
+
+
+def at_indices(indices: Sequence[Expr], own: Mapping[Var, Expr]) -> tuple[Expr, ...]:
+    """Indices in terms of the iterators of a copy."""
+    return tuple(substitute(i, own) for i in indices)
+
+
+# ---- names --------------------------------------------------------------------------------------
+
+
+def stand_in(tree: Tree, buffer: Buffer, suffix: str, **changes: object) -> Buffer:
+    """A new compact buffer that takes the place of another one."""
+    taken = {b.name for b in all_buffers(tree.function)}
+    fields = {"strides": None, "offset": 0, "scope": "global", **changes}
+    return buffer.with_(name=fresh_name(f"{buffer.name}_{suffix}", taken), **fields)
+
+
+def stage_name(tree: Tree, buffer: Buffer) -> str:
+    return fresh_name(buffer.name, tree.blocks)
+
+
+def all_buffers(function: Function) -> list[Buffer]:
+    """The parameters and all allocations."""
+    allocs = (s for s in walk(function.body) if isinstance(s, Alloc))
+    return [*function.buffers, *(b for alloc in allocs for b in alloc.buffers)]
