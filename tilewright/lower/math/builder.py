@@ -1,0 +1,160 @@
+"""Builds arithmetic in one floating-point type, scalar or vector, and sees through its bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tilewright.ir import Const, DType, Expr, broadcast, call, reinterpret, select
+from tilewright.lower.math.coefficients import ByType, Coefficients, Ratio
+
+#: Polynomials with more terms than this are evaluated as two halves side by side.
+_LONG = 8
+
+
+class Pair(NamedTuple):
+    """An unevaluated sum; `low` is under half a unit in the last place of `high`."""
+
+    high: Expr
+    low: Expr
+
+
+class Builder:
+    """Constants, fused operations and bit fields of `dtype`.
+
+    With `fused` the target has fused multiply-add: the low part of a product costs one operation.
+    Without it nothing relies on single rounding, and no `fma` is emitted.
+    """
+
+    def __init__(self, dtype: DType, *, fused: bool = True) -> None:
+        scalar, layout = dtype.scalar, dtype.float_format
+        assert layout is not None
+        self.lanes, self.scalar, self.fused = dtype.lanes, scalar, fused
+        self.width, self.mantissa, self.bias = scalar.bits, layout.mantissa, layout.bias
+        self.signed = DType.of(f"int{scalar.bits}")
+        self.unsigned = DType.of(f"uint{scalar.bits}")
+        self.is_double = scalar.bits == 64
+        self.infinity, self.nan = self.number(float("inf")), self.number(float("nan"))
+        self.min_normal = 2.0 ** (1 - self.bias)
+        #: Half a unit in the last place of 1: what is smaller leaves 1 as it is.
+        self.epsilon = 2.0 ** -(self.mantissa + 1)
+
+    # ---- constants ----------------------------------------------------------------------------
+
+    def number(self, value: float) -> Expr:
+        return broadcast(Const(value, self.scalar), self.lanes)
+
+    def whole(self, value: int) -> Expr:
+        """An unsigned integer as wide as the type."""
+        return broadcast(Const(value, self.unsigned), self.lanes)
+
+    def of_type(self, table: ByType) -> Coefficients:
+        return getattr(table, self.scalar.name)
+
+    def pick(self, single: float, double: float) -> float:
+        """The first for float32, the second for float64."""
+        return double if self.is_double else single
+
+    # ---- arithmetic ---------------------------------------------------------------------------
+
+    def fma(self, a: Expr | float, b: Expr | float, c: Expr | float) -> Expr:
+        a, b, c = (x if isinstance(x, Expr) else self.number(x) for x in (a, b, c))
+        return call("fma", a, b, c) if self.fused else a * b + c
+
+    def polynomial(self, coefficients: Sequence[float | Expr], x: Expr) -> Expr:
+        """The constant term first. Long ones split into even and odd terms to shorten the wait."""
+        if len(coefficients) <= _LONG:
+            return self.horner(coefficients, x)
+        square = x * x
+        even, odd = (self.horner(coefficients[k::2], square) for k in (0, 1))
+        return self.fma(odd, x, even)
+
+    def horner(self, coefficients: Sequence[float | Expr], x: Expr) -> Expr:
+        *rest, last = coefficients
+        total = last if isinstance(last, Expr) else self.number(last)
+        for c in reversed(rest):
+            total = self.fma(total, x, c)
+        return total
+
+    def line_and_ratio(self, ratio: Ratio, slope: float, x: Expr) -> Expr:
+        """slope x + x P(x²) / Q(x²).
+
+        The slope is that of the chord to where the function levels off at 1: there the ratio is
+        small and its rounding errors with it. Relies on the last step being fused.
+        """
+        square = x * x
+        quotient = self.horner(ratio.above, square) / self.horner(ratio.below, square)
+        return self.fma(x, quotient, x * slope)
+
+    def abs(self, x: Expr) -> Expr:
+        return call("abs", x)
+
+    def with_sign(self, magnitude: Expr, sign: Expr) -> Expr:
+        return call("copysign", magnitude, sign)
+
+    # ---- sums of two --------------------------------------------------------------------------
+
+    def ordered_sum(self, a: Expr, b: Expr) -> Pair:
+        """a + b exactly, where |a| >= |b| or a is 0."""
+        total = a + b
+        return Pair(total, b - (total - a))
+
+    def two_sum(self, a: Expr, b: Expr) -> Pair:
+        """a + b exactly."""
+        total = a + b
+        part = total - a
+        return Pair(total, (a - (total - part)) + (b - part))
+
+    def two_product(self, a: Expr, b: Expr) -> Pair:
+        """a * b exactly."""
+        product = a * b
+        if self.fused:
+            return Pair(product, call("fma", a, b, -product))
+        a_high, a_low = self._halves(a)
+        b_high, b_low = self._halves(b)
+        cross = ((a_high * b_high - product) + a_high * b_low) + a_low * b_high
+        return Pair(product, cross + a_low * b_low)
+
+    def _halves(self, a: Expr) -> Pair:
+        """`a` cut in two by its bits, which unlike Veltkamp's product cannot overflow."""
+        keep = (1 << self.width) - (1 << (self.mantissa // 2 + 1))
+        high = self.from_bits(self.bits(a) & self.whole(keep))
+        return Pair(high, a - high)
+
+    # ---- bits ---------------------------------------------------------------------------------
+
+    def bits(self, x: Expr) -> Expr:
+        return reinterpret(x, self.unsigned)
+
+    def from_bits(self, x: Expr) -> Expr:
+        return reinterpret(x, self.scalar)
+
+    def float_bits(self, value: float) -> int:
+        return int(np.array(value, self.scalar.numpy).view(self.unsigned.numpy))
+
+    @property
+    def magic(self) -> float:
+        """Adding it to a small number rounds that to a whole one and leaves it in the low bits."""
+        return 1.5 * 2.0**self.mantissa
+
+    def nearest(self, shifted: Expr) -> Expr:
+        """The whole number in a sum with `magic`."""
+        return shifted - self.magic
+
+    def power_of_two(self, shifted: Expr, offset: int | Expr = 0) -> Expr:
+        """2 ** (n + offset), a normal number, for the n in `shifted`, a sum with `magic`."""
+        biased = offset if isinstance(offset, Expr) else self.exponent_field(offset)
+        return self.from_bits((self.bits(shifted) << self.mantissa) + biased)
+
+    def exponent_field(self, exponent: int) -> Expr:
+        return self.whole((exponent + self.bias) << self.mantissa)
+
+    def scaled(self, x: Expr, shifted: Expr) -> Expr:
+        """x * 2 ** n, gradually under- and overflowing, for the n in `shifted`."""
+        tiny = self.nearest(shifted) < float(3 - self.bias)
+        lift = self.width
+        offset = select(tiny, self.exponent_field(lift), self.exponent_field(-1))
+        rest = select(tiny, self.number(2.0**-lift), self.number(2.0))
+        return (x * self.power_of_two(shifted, offset)) * rest

@@ -1,0 +1,58 @@
+"""Replace calls of mathematical functions by arithmetic, so that they vectorize on every target.
+
+    y[i] = tanh(x[i])  -->  y[i] = x'[i] * (c0 + …) / (d0 + …)
+
+Every function is within 4 units in the last place for all arguments, and exact for special ones.
+float16 and bfloat16 are computed in float32. What one instruction does (sqrt, floor, fma, …) stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.ir import Call, Expr, Function, cast, map_expr, map_exprs
+from tilewright.lower.math.builder import Builder
+from tilewright.lower.math.error_function import erf
+from tilewright.lower.math.exponential import exp, exp2, expm1, sigmoid
+from tilewright.lower.math.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
+from tilewright.lower.math.inverse_trigonometric import acos, asin, atan, atan2
+from tilewright.lower.math.logarithm import log, log1p, log2, log10
+from tilewright.lower.math.power import pow, rsqrt
+from tilewright.lower.math.trigonometric import cos, sin, tan
+
+_FUNCTIONS: tuple[Callable[..., Expr], ...] = (
+    *(exp, exp2, expm1, sigmoid),
+    *(log, log2, log10, log1p),
+    *(sin, cos, tan, asin, acos, atan, atan2),
+    *(sinh, cosh, tanh, asinh, acosh, atanh),
+    *(erf, pow, rsqrt),
+)
+EXPANSIONS: dict[str, Callable[..., Expr]] = {f.__name__: f for f in _FUNCTIONS}
+
+
+def expand(node: Call, *, fused: bool = True) -> Expr | None:
+    """The arithmetic that computes `node`, or None where it is no function of this library.
+
+    `fused` says whether the target has fused multiply-add; without it no `fma` is emitted.
+    """
+    expansion = EXPANSIONS.get(node.name)
+    if expansion is None:
+        return None
+    if node.dtype.bits < 32:
+        wide = (cast(a, "float32") for a in node.args)
+        return cast(_expanded(expansion, tuple(wide), fused), node.dtype)
+    return _expanded(expansion, node.args, fused)
+
+
+def expand_math(function: Function, *, fused: bool = True) -> Function:
+    """`function` with every call that `expand` knows expanded."""
+    memo: dict[Expr, Expr] = {}
+
+    def on_node(e: Expr) -> Expr | None:
+        return expand(e, fused=fused) if isinstance(e, Call) else None
+
+    return function.with_body(map_exprs(function.body, lambda e: map_expr(e, on_node, memo)))
+
+
+def _expanded(expansion: Callable[..., Expr], args: tuple[Expr, ...], fused: bool) -> Expr:
+    return expansion(Builder(args[0].dtype, fused=fused), *args)

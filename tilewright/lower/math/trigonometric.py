@@ -1,0 +1,58 @@
+"""sin, cos and tan, after `reduction`."""
+
+from __future__ import annotations
+
+from tilewright.ir import Expr, select
+from tilewright.lower.math.builder import Builder, Pair
+from tilewright.lower.math.coefficients import COS, SIN
+from tilewright.lower.math.reduction import reduce_angle
+
+
+def sin(b: Builder, x: Expr) -> Expr:
+    angle, quadrant = reduce_angle(b, x)
+    value = select(_is_odd(b, quadrant), _cos(b, angle), _sin(b, angle))
+    return _flipped(b, value, _sign_bit(b, x) ^ _to_sign(b, quadrant >> 1))
+
+
+def cos(b: Builder, x: Expr) -> Expr:
+    angle, quadrant = reduce_angle(b, x)
+    value = select(_is_odd(b, quadrant), _sin(b, angle), _cos(b, angle))
+    return _flipped(b, value, _to_sign(b, (quadrant + b.whole(1)) >> 1))
+
+
+def tan(b: Builder, x: Expr) -> Expr:
+    """sin / cos, or -cos / sin in the odd quadrants."""
+    angle, quadrant = reduce_angle(b, x)
+    odd, sine, cosine = _is_odd(b, quadrant), _sin(b, angle), _cos(b, angle)
+    value = select(odd, cosine, sine) / select(odd, sine, cosine)
+    return _flipped(b, value, _sign_bit(b, x) ^ _to_sign(b, quadrant))
+
+
+def _sin(b: Builder, angle: Pair) -> Expr:
+    r, low = angle
+    z = r * r
+    return r + b.fma(r * z, b.polynomial(b.of_type(SIN), z), low)
+
+
+def _cos(b: Builder, angle: Pair) -> Expr:
+    r, low = angle
+    z = r * r
+    tail = b.fma(z * z, b.polynomial(b.of_type(COS), z), -(r * low))
+    return 1.0 - (z * 0.5 - tail)
+
+
+def _is_odd(b: Builder, quadrant: Expr) -> Expr:
+    return (quadrant & b.whole(1)) != b.whole(0)
+
+
+def _to_sign(b: Builder, flag: Expr) -> Expr:
+    """The lowest bit moved to the place of the sign."""
+    return flag << (b.width - 1)
+
+
+def _sign_bit(b: Builder, x: Expr) -> Expr:
+    return b.bits(x) & b.whole(1 << (b.width - 1))
+
+
+def _flipped(b: Builder, value: Expr, sign: Expr) -> Expr:
+    return b.from_bits(b.bits(value) ^ sign)
