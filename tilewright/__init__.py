@@ -31,7 +31,7 @@ _HOMES = {
     "UserError": "tilewright.support.errors",
     "build": "tilewright.compile",
     "script": "tilewright.tensor",
-    "te": "tilewright.tensor.te",
+    "te": "tilewright.tensor",
 }
 
 __all__ = [
@@ -51,8 +51,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
-    home = import_module(_HOMES[name])
-    value = globals()[name] = home if _HOMES[name].endswith(f".{name}") else getattr(home, name)
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
 
 

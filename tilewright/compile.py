@@ -24,7 +24,7 @@ def build(
     """
     from tilewright.ir import verify
     from tilewright.lower import lower
-    from tilewright.schedule.rules import schedule_by_rules
+    from tilewright.schedule import schedule_by_rules
 
     target = Target.of(target)
     if not isinstance(function, Function | Schedule):

@@ -36,7 +36,7 @@ class Module:
         stages: Mapping[str, Function],
         threads: int | None,
     ) -> None:
-        from tilewright.codegen.llvm import generate
+        from tilewright.codegen import generate
 
         self.name, self.target = source.name, target
         self.signature = signature_of(source)
@@ -63,6 +63,8 @@ class Module:
     @cached_property
     def native(self) -> NativeFunction:
         """The function, loaded into this process."""
+        from tilewright.codegen import threadpool_object
+
         here = Target.of("llvm")
         if self.target.triple != here.triple or self.target.features - here.features:
             raise UserError(
@@ -71,7 +73,7 @@ class Module:
                 remedy="build it for target 'llvm' to run it on this machine",
             )
         if not is_installed():
-            install(threadpool_object(here))
+            install(threadpool_object(here.triple))
         return NativeFunction(
             self.object_code, self.signature, self._kernel.messages, self._threads
         )
@@ -92,20 +94,20 @@ class Module:
     @cached_property
     def asm(self) -> str:
         """The assembly."""
-        from tilewright.codegen.llvm import emit_assembly
+        from tilewright.codegen import emit_assembly
 
         return emit_assembly(self._optimized, _machine(self.target))
 
     @cached_property
     def object_code(self) -> bytes:
         """The object file."""
-        from tilewright.codegen.llvm import emit_object
+        from tilewright.codegen import emit_object
 
         return emit_object(self._optimized, _machine(self.target))
 
     @cached_property
     def _optimized(self) -> Any:
-        from tilewright.codegen.llvm import optimize, parse
+        from tilewright.codegen import optimize, parse
 
         module = parse(self._kernel.llvm)
         optimize(module, _machine(self.target))
@@ -116,15 +118,8 @@ class Module:
         return f"<Module {self.name}({params}) for {self.target}>"
 
 
-def threadpool_object(target: Target) -> bytes:
-    """The thread pool's object code."""
-    from tilewright.codegen.llvm import emit_object, threadpool_module
-
-    return emit_object(str(threadpool_module(target.triple)), _machine(target))
-
-
 def _machine(target: Target) -> Any:
-    from tilewright.codegen.llvm import target_machine
+    from tilewright.codegen import target_machine
 
     return target_machine(target.triple, target.llvm_cpu, target.llvm_features)
 

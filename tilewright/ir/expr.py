@@ -135,10 +135,10 @@ class Expr:
         return binary("shr", self, other)
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
-        return binary("eq", self, other)  # type: ignore[arg-type]
+        return binary("eq", self, other) if _is_operand(other) else NotImplemented
 
     def __ne__(self, other: object) -> Expr:  # type: ignore[override]
-        return binary("ne", self, other)  # type: ignore[arg-type]
+        return binary("ne", self, other) if _is_operand(other) else NotImplemented
 
     def __lt__(self, other: Expr | Number) -> Expr:
         return binary("lt", self, other)
@@ -434,6 +434,10 @@ def as_expr(value: Any, dtype: DType | None = None) -> Expr:
     if hasattr(value, "as_expr"):
         return value.as_expr()
     raise UserError(f"{value!r} is no expression", remedy="use a number or a scalar expression")
+
+
+def _is_operand(value: object) -> bool:
+    return isinstance(value, Expr | bool | int | float | np.generic) or hasattr(value, "as_expr")
 
 
 def binary(op: str, a: Any, b: Any) -> Expr:

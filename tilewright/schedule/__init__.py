@@ -2,6 +2,7 @@
 
 from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.handles import BlockRef, Loop
+from tilewright.schedule.rules import schedule_by_rules
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tensor_intrin import TensorIntrin, find_intrin, register_intrin
 from tilewright.schedule.trace import Trace

@@ -8,4 +8,15 @@ from tilewright.codegen.llvm.machine import (
     parse,
     target_machine,
 )
-from tilewright.codegen.llvm.threadpool import threadpool_module
+from tilewright.codegen.llvm.threadpool import threadpool_object
+
+__all__ = [
+    "Kernel",
+    "emit_assembly",
+    "emit_object",
+    "generate",
+    "optimize",
+    "parse",
+    "target_machine",
+    "threadpool_object",
+]

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir as llvm
-
 from tilewright.codegen.llvm.context import Context
-from tilewright.codegen.llvm.types import LLValue, register_type
+from tilewright.codegen.llvm.types import LLValue, llvm, register_type
 from tilewright.ir import Binary, Broadcast, Cast, Const, DType, Expr, Unary
 
 #: A product and a sum may become one fused operation; nothing else about floats is relaxed.
@@ -37,9 +35,7 @@ def _arithmetic(integer: str, floating: str) -> Callable[..., LLValue]:
     def emit(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
         if node.dtype.is_float:
             return getattr(cx.builder, floating)(a, b, flags=_FLOAT_FLAGS)
-        # Indices do not overflow (no array is that large): LLVM may widen and reorder them.
-        flags = ("nsw",) if node.dtype.scalar.name == "int64" else ()
-        return getattr(cx.builder, integer)(a, b, flags=flags)
+        return getattr(cx.builder, integer)(a, b)
 
     return emit
 
@@ -105,21 +101,20 @@ def _division(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
     """Integer division and remainder that never trap: by zero gives 0, by -1 negates."""
     builder, signed = cx.builder, node.dtype.kind == "int"
     floors, remains = node.op.startswith("floor"), node.op.endswith("mod")
-    divisor = _constant_of(node.b)
-    if divisor is not None and divisor > 0 and not divisor & (int(divisor) - 1) and floors:
-        return _by_power_of_two(cx, node, a, int(divisor))
-    if divisor is not None and divisor not in (0, -1):
+    divisor = int(_constant_of(node.b) or 0)
+    if divisor > 0 and not divisor & (divisor - 1) and floors:
+        return _by_power_of_two(cx, node, a, divisor)
+    if divisor not in (0, -1):
         return _divide(cx, a, b, signed=signed, floors=floors, remains=remains)
     zero, one = number(0, a.type), number(1, a.type)
-    unsafe = builder.icmp_signed("==", b, zero)
-    by_zero = unsafe
-    if signed:
-        negates = builder.icmp_signed("==", b, number(-1, a.type))
-        unsafe = builder.or_(unsafe, negates)
-    safe = builder.select(unsafe, one, b)
-    result = _divide(cx, a, safe, signed=signed, floors=floors, remains=remains)
-    if signed:
-        result = builder.select(negates, zero if remains else builder.neg(a), result)
+    by_zero = builder.icmp_signed("==", b, zero)
+    if not signed:
+        quotient = _divide(cx, a, builder.select(by_zero, one, b), signed=False, remains=remains)
+        return builder.select(by_zero, zero, quotient)
+    negates = builder.icmp_signed("==", b, number(-1, a.type))
+    safe = builder.select(builder.or_(by_zero, negates), one, b)
+    result = _divide(cx, a, safe, signed=True, floors=floors, remains=remains)
+    result = builder.select(negates, zero if remains else builder.neg(a), result)
     return builder.select(by_zero, zero, result)
 
 
@@ -131,7 +126,7 @@ def _by_power_of_two(cx: Context, node: Binary, a: LLValue, divisor: int) -> LLV
 
 
 def _divide(
-    cx: Context, a: LLValue, b: LLValue, *, signed: bool, floors: bool, remains: bool
+    cx: Context, a: LLValue, b: LLValue, *, signed: bool, remains: bool, floors: bool = False
 ) -> LLValue:
     builder = cx.builder
     if not signed:
@@ -147,18 +142,25 @@ def _divide(
     return builder.sub(builder.sdiv(a, b), builder.select(adjust, number(1, a.type), zero))
 
 
+def _plain(method: str) -> Callable[..., LLValue]:
+    def emit(cx: Context, _node: Binary, a: LLValue, b: LLValue) -> LLValue:
+        return getattr(cx.builder, method)(a, b)
+
+    return emit
+
+
 _BINARY: dict[str, Callable[..., LLValue]] = {
     "add": _arithmetic("add", "fadd"),
     "sub": _arithmetic("sub", "fsub"),
     "mul": _arithmetic("mul", "fmul"),
-    "div": lambda cx, _node, a, b: cx.builder.fdiv(a, b),
+    "div": _plain("fdiv"),
     "min": _extreme,
     "max": _extreme,
-    "and": lambda cx, _node, a, b: cx.builder.and_(a, b),
-    "or": lambda cx, _node, a, b: cx.builder.or_(a, b),
-    "bitand": lambda cx, _node, a, b: cx.builder.and_(a, b),
-    "bitor": lambda cx, _node, a, b: cx.builder.or_(a, b),
-    "bitxor": lambda cx, _node, a, b: cx.builder.xor(a, b),
+    "and": _plain("and_"),
+    "or": _plain("or_"),
+    "bitand": _plain("and_"),
+    "bitor": _plain("or_"),
+    "bitxor": _plain("xor"),
     "shl": _constant_shift,
     "shr": _constant_shift,
     **dict.fromkeys(("floordiv", "floormod", "truncdiv", "truncmod"), _division),

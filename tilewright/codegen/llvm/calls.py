@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llvmlite import ir as llvm
-
 from tilewright.codegen.llvm.arithmetic import number
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.memory import element_address
-from tilewright.codegen.llvm.types import LLValue, i1, i32, pointer, register_type, void
+from tilewright.codegen.llvm.types import (
+    LLValue,
+    i1,
+    i32,
+    llvm,
+    pointer,
+    register_type,
+    void,
+)
 from tilewright.ir import INTRINSICS, Call, Load
 from tilewright.support.errors import InternalError
 
@@ -53,6 +59,10 @@ def _abs(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     return cx.intrinsic("llvm.abs", a.type, [a, llvm.Constant(i1, False)], [a.type])
 
 
+def _isnan(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
+    return cx.builder.fcmp_unordered("uno", args[0], args[0])
+
+
 def _magnitude_against_infinity(predicate: str) -> Emitter:
     def emit(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
         magnitude = cx.intrinsic("llvm.fabs", args[0].type, args, [args[0].type])
@@ -90,6 +100,10 @@ def _all_lanes(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     return cx.intrinsic("llvm.vector.reduce.and", i1, args, [args[0].type])
 
 
+def _lane(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
+    return cx.builder.extract_element(args[0], args[1])
+
+
 def _address_of(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     load = node.args[0]
     assert isinstance(load, Load)
@@ -118,13 +132,13 @@ _EMITTERS: dict[str, Emitter] = {
     "clz": _count_zeros("llvm.ctlz"),
     "ctz": _count_zeros("llvm.cttz"),
     "abs": _abs,
-    "isnan": lambda cx, _node, args: cx.builder.fcmp_unordered("uno", args[0], args[0]),
+    "isnan": _isnan,
     "isinf": _magnitude_against_infinity("=="),
     "isfinite": _magnitude_against_infinity("<"),
     "signbit": _signbit,
     "mulhi": _mulhi,
     "all_lanes": _all_lanes,
-    "lane": lambda cx, _node, args: cx.builder.extract_element(args[0], args[1]),
+    "lane": _lane,
     "address_of": _address_of,
     "prefetch": _prefetch,
 }

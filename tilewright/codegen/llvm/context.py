@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from llvmlite import ir as llvm
-
-from tilewright.codegen.llvm.types import Builder, LLType, LLValue, mangle
+from tilewright.codegen.llvm.types import Builder, LLType, LLValue, llvm, mangle
 from tilewright.ir import Buffer, Expr, Var
 from tilewright.support.errors import InternalError
 from tilewright.target import Target
@@ -66,6 +65,16 @@ class Context:
             if value is not None:
                 return value
         return None
+
+    def remember(self, expr: Expr, value: LLValue) -> None:
+        self.scopes[-1][expr] = value
+
+    @contextmanager
+    def nested_scope(self) -> Generator[None]:
+        """Values computed within are forgotten after: they may not dominate what follows."""
+        self.scopes.append({})
+        yield
+        self.scopes.pop()
 
     def variable(self, var: Var) -> LLValue:
         value = self.variables.get(var)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir as llvm
-
 from tilewright.codegen.llvm.arithmetic import emit_binary, emit_cast, emit_unary
 from tilewright.codegen.llvm.calls import emit_call
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.memory import access_start, emit_load
-from tilewright.codegen.llvm.types import LLValue, i32, register_type
+from tilewright.codegen.llvm.types import LLValue, i32, llvm, register_type
 from tilewright.ir import (
     INTRINSICS,
     Binary,
@@ -55,7 +53,7 @@ def emit(cx: Context, root: Expr) -> LLValue:
         if _reads_memory(node) or not changeable.isdisjoint(operands):
             changeable.add(node)
         else:
-            cx.scopes[-1][node] = values[node]
+            cx.remember(node, values[node])
     return values[root]
 
 

@@ -1,36 +1,34 @@
 """One LLVM function while it is being filled: its stack, its way out, its parallel loops.
 
 A kernel's signature is `i32 NAME(buffers and scalars in order, symbolic dimensions, env)`; `env` points to
-three words: the thread pool, the workspace for intermediate buffers, and the error record. The
-record holds the number of the message and up to four integers for it. The kernel returns that number;
-0 means success.
+three words of eight bytes: the thread pool, the workspace for intermediate buffers, and the error
+record. The record holds the number of the message and up to four integers for it. The kernel returns
+that number; 0 means success.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
-
-from llvmlite import ir as llvm
 
 from tilewright.arith import simplify
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.types import (
     LLValue,
-    i8,
     i32,
     i64,
-    memory_type,
+    i8,
+    llvm,
     pointer,
     void,
 )
-from tilewright.ir import Buffer, Expr, For, Stmt, Var, const, free_vars
+from tilewright.ir import Buffer, Const, Expr, For, Stmt, Var, const, free_vars
 from tilewright.support.errors import UserError
 
 MAX_MESSAGE_VALUES: Final = 4
-#: Buffers up to this size live on the stack of the thread that uses them.
+#: So many bytes of buffers may live on the stack of the thread that uses them.
 STACK_LIMIT: Final = 1 << 20
 _ALIGNMENT: Final = 64
 _POOL, _WORKSPACE, _ERROR = range(3)
@@ -46,24 +44,34 @@ class Workspace:
     def place(self, buffer: Buffer) -> Expr:
         """The offset of `buffer` in bytes; its size may depend on symbolic dimensions alone."""
         size = size_in_bytes(buffer)
-        unknown = free_vars(size) - self.dims
-        if unknown:
-            names = ", ".join(sorted(v.name for v in unknown))
-            raise UserError(
-                f"cannot allocate {buffer.name}",
-                reason=f"its size depends on {names}, which is not known when the function starts",
-                remedy="give it the greatest size that it can need",
-            )
+        _require_known(buffer, size, self.dims)
         offset = self.size
         self.size = simplify(offset + (size + (_ALIGNMENT - 1)) // _ALIGNMENT * _ALIGNMENT)
         return offset
 
 
 def size_in_bytes(buffer: Buffer) -> Expr:
-    size: Expr = const(buffer.dtype.itemsize)
-    for extent in buffer.shape:
-        size = size * extent
-    return simplify(size)
+    """The memory that a buffer needs, gaps between its elements included."""
+    if buffer.is_compact:
+        elements: Expr = const(1)
+        for extent in buffer.shape:
+            elements = elements * extent
+    else:
+        elements = buffer.offset + 1
+        for extent, stride in zip(buffer.shape, buffer.stride_exprs(), strict=True):
+            elements = elements + (extent - 1) * stride
+    return simplify(elements * buffer.dtype.itemsize)
+
+
+def _require_known(buffer: Buffer, size: Expr, known: frozenset[Var]) -> None:
+    unknown = free_vars(size) - known
+    if unknown:
+        names = ", ".join(sorted(v.name for v in unknown))
+        raise UserError(
+            f"cannot allocate {buffer.name}",
+            reason=f"its size depends on {names}, which is not known when the function starts",
+            remedy="give it the greatest size that it can need",
+        )
 
 
 class Frame:
@@ -80,59 +88,76 @@ class Frame:
         is_host: bool,
     ) -> None:
         self.cx, self.env, self.workspace, self.messages = cx, env, workspace, messages
-        self.fill, self.can_fork = fill, is_host
+        self.fill, self.is_host = fill, is_host
+        # WebAssembly has no threads to speak of.
+        self.can_fork = is_host and cx.target.arch != "wasm32"
         self.function = cx.builder.function
         self.entry = cx.builder.block
         self.leave = self.function.append_basic_block("leave")
         self._heap: list[LLValue] = []
+        self._stack_used = 0
+        self._known = frozenset(cx.variables)
         self._streams = False
-        self._status = self.stack_slot(i32) if is_host else None
-        if self._status is not None:
-            cx.builder.store(llvm.Constant(i32, 0), self._status)
+        self._status = self.stack_slot(i32, llvm.Constant(i32, 0)) if is_host else None
 
     # ---- memory ---------------------------------------------------------------------------------
 
     def allocate(self, buffer: Buffer) -> None:
         """Give `buffer` an address."""
-        size = buffer.static_size()
-        small = size is not None and size * buffer.dtype.itemsize <= STACK_LIMIT
-        if buffer.scope == "local" and small or (small and not self.can_fork):
-            kind = llvm.ArrayType(memory_type(buffer.dtype), max(1, size or 0))
-            address = self.stack_slot(kind)
-        elif self.can_fork:
+        size = size_in_bytes(buffer)
+        wants_stack = buffer.scope == "local" or not self.is_host
+        if wants_stack and isinstance(size, Const) and self._fits_stack(int(size.value)):
+            address = self.stack_slot(llvm.ArrayType(i8, max(1, int(size.value))))
+        elif self.is_host:
             offset = emit(self.cx, self.workspace.place(buffer))
             address = self.cx.builder.gep(self._word(_WORKSPACE), [offset], source_etype=i8)
         else:
-            address = self._from_heap(buffer)
+            _require_known(buffer, size, self._known)
+            address = self._from_heap(size)
         self.cx.addresses[buffer] = address
 
-    def stack_slot(self, kind: Any) -> LLValue:
-        with self.cx.builder.goto_block(self.entry):
+    def _fits_stack(self, size: int) -> bool:
+        if self._stack_used + size > STACK_LIMIT:
+            return False
+        self._stack_used += size
+        return True
+
+    def stack_slot(self, kind: Any, start: LLValue | None = None) -> LLValue:
+        """Room for a value for as long as the function runs, holding `start` from its beginning."""
+        builder = self.cx.builder
+        with builder.goto_block(self.entry):
             if self.entry.is_terminated:
-                self.cx.builder.position_before(self.entry.terminator)
-            slot = self.cx.builder.alloca(kind)
-        slot.type = pointer  # llvmlite still gives it the type that it points to
-        slot.align = _ALIGNMENT if isinstance(kind, llvm.ArrayType) else 8
+                builder.position_before(self.entry.terminator)
+            slot = builder.alloca(kind)
+            slot.type = pointer  # llvmlite still gives it the type that it points to
+            slot.align = _ALIGNMENT if isinstance(kind, llvm.ArrayType) else 8
+            if start is not None:
+                builder.store(start, slot)
         return slot
 
-    def _from_heap(self, buffer: Buffer) -> LLValue:
+    def _from_heap(self, size: Expr) -> LLValue:
         """Too large for the stack of a worker thread: one block for all its iterations."""
-        size = emit(self.cx, simplify(size_in_bytes(buffer) + _ALIGNMENT))
-        malloc = self.cx.declare("malloc", pointer, [i64])
-        slot = self.stack_slot(pointer)
-        with self.cx.builder.goto_entry_block():
-            self.cx.builder.store(llvm.Constant(pointer, None), slot)
-        block = self.cx.builder.call(malloc, [size])
-        self.cx.builder.store(block, slot)
+        cx, builder = self.cx, self.cx.builder
+        null = llvm.Constant(pointer, None)
+        slot = self.stack_slot(pointer, start=null)
         self._heap.append(slot)
-        number = self.cx.builder.ptrtoint(block, i64)
-        up = self.cx.builder.add(number, llvm.Constant(i64, _ALIGNMENT - 1))
-        aligned = self.cx.builder.and_(up, llvm.Constant(i64, -_ALIGNMENT))
-        return self.cx.builder.inttoptr(aligned, pointer)
+        with builder.if_then(builder.icmp_unsigned("==", builder.load(slot, typ=pointer), null)):
+            with cx.nested_scope():
+                amount = emit(cx, simplify(size + _ALIGNMENT))
+            word = llvm.IntType(cx.target.pointer_bits)
+            amount = amount if word == i64 else builder.trunc(amount, word)
+            taken = builder.call(cx.declare("malloc", pointer, [word]), [amount])
+            with builder.if_then(builder.icmp_unsigned("==", taken, null), likely=False):
+                self.fail("out of memory: {} bytes are needed", [builder.zext(amount, i64)])
+            builder.store(taken, slot)
+        number = builder.ptrtoint(builder.load(slot, typ=pointer), i64)
+        up = builder.add(number, llvm.Constant(i64, _ALIGNMENT - 1))
+        aligned = builder.and_(up, llvm.Constant(i64, -_ALIGNMENT))
+        return builder.inttoptr(aligned, pointer)
 
     def _word(self, number: int) -> LLValue:
         builder = self.cx.builder
-        slot = builder.gep(self.env, [llvm.Constant(i64, number)], source_etype=pointer)
+        slot = builder.gep(self.env, [llvm.Constant(i64, number)], source_etype=i64)
         return builder.load(slot, typ=pointer)
 
     # ---- leaving --------------------------------------------------------------------------------
@@ -175,7 +200,7 @@ class Frame:
     # ---- stores that bypass the caches ----------------------------------------------------------
 
     @contextmanager
-    def streaming(self, wanted: bool) -> Iterator[None]:
+    def streaming(self, wanted: bool) -> Generator[None]:
         before, self._streams = self._streams, self._streams or wanted
         yield
         self._streams = before

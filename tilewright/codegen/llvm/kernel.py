@@ -13,13 +13,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from llvmlite import ir as llvm
-
 from tilewright.codegen.llvm.context import AliasScopes, Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.frame import Frame, Workspace
 from tilewright.codegen.llvm.stmt import emit_stmt
-from tilewright.codegen.llvm.types import LLType, i32, i64, pointer, register_type
+from tilewright.codegen.llvm.types import (
+    LLType,
+    i32,
+    i64,
+    llvm,
+    pointer,
+    register_type,
+)
 from tilewright.ir import Alloc, Buffer, Function, Param, Var, walk
 from tilewright.target import Target
 

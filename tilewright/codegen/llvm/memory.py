@@ -6,11 +6,9 @@ from collections.abc import Callable
 from math import gcd
 from typing import Any, TypeGuard
 
-from llvmlite import ir as llvm
-
 from tilewright.arith import divisor
 from tilewright.codegen.llvm.context import Context
-from tilewright.codegen.llvm.types import LLValue, i32, memory_type, register_type
+from tilewright.codegen.llvm.types import LLValue, i32, llvm, memory_type, register_type
 from tilewright.ir import Buffer, DType, Expr, Load, Ramp, const
 
 _ALIGNMENT_LIMIT = 64
@@ -61,9 +59,9 @@ def _is_contiguous(index: Expr) -> TypeGuard[Ramp]:
 
 
 def _alignment(buffer: Buffer, index: Expr) -> int:
-    """What the address of an access is known to divide by."""
+    """What the address of an access is known to divide by; 64 is what all our own memory does."""
     step = divisor(index) * buffer.dtype.itemsize
-    return gcd(step, buffer.alignment) if step else min(buffer.alignment, _ALIGNMENT_LIMIT)
+    return gcd(step, min(buffer.alignment, _ALIGNMENT_LIMIT))
 
 
 # ---- one element --------------------------------------------------------------------------------

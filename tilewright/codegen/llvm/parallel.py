@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from llvmlite import ir as llvm
-
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.frame import Frame
-from tilewright.codegen.llvm.types import LLValue, i32, i64, pointer, void
+from tilewright.codegen.llvm.types import (
+    LLValue,
+    i32,
+    i64,
+    llvm,
+    pointer,
+    void,
+)
 from tilewright.ir import (
     Alloc,
     Buffer,
@@ -64,7 +69,7 @@ def captured_by(cx: Context, body: Stmt) -> Captured:
     )
 
 
-def _emit_body(frame: Frame, loop: For, captured: Captured, kind: object) -> LLValue:
+def _emit_body(frame: Frame, loop: For, captured: Captured, kind: LLType) -> LLValue:
     from tilewright.codegen.llvm.stmt import emit_loop
 
     outer = frame.cx
@@ -94,6 +99,6 @@ def _emit_body(frame: Frame, loop: For, captured: Captured, kind: object) -> LLV
     return outer.builder.bitcast(function, pointer)
 
 
-def _field(cx: Context, record: LLValue, kind: object, number: int) -> LLValue:
+def _field(cx: Context, record: LLValue, kind: LLType, number: int) -> LLValue:
     path = [llvm.Constant(i32, 0), llvm.Constant(i32, number)]
     return cx.builder.gep(record, path, inbounds=True, source_etype=kind)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
-
-from llvmlite import ir as llvm
 
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.frame import Frame
 from tilewright.codegen.llvm.memory import access_start, emit_store
-from tilewright.codegen.llvm.types import LLValue, i64
+from tilewright.codegen.llvm.types import LLValue, i64, llvm
 from tilewright.ir import (
     Alloc,
     Assert,
@@ -25,6 +22,7 @@ from tilewright.ir import (
     Stmt,
     Store,
     While,
+    cast,
 )
 from tilewright.support.errors import InternalError
 
@@ -35,14 +33,6 @@ def emit_stmt(frame: Frame, stmt: Stmt) -> None:
     if emitter is None:
         raise InternalError(f"{type(stmt).__name__} reached code generation")
     emitter(frame, stmt)
-
-
-@contextmanager
-def nested_scope(cx: Context) -> Iterator[None]:
-    """Values computed inside are forgotten after: they may not dominate what follows."""
-    cx.scopes.append({})
-    yield
-    cx.scopes.pop()
 
 
 def emit_loop(
@@ -70,7 +60,7 @@ def _emit_counted(
     builder.position_at_end(loop)
     count = builder.phi(i64)
     count.add_incoming(start, before)
-    with nested_scope(cx):
+    with cx.nested_scope():
         body(count)
     following = builder.add(count, llvm.Constant(i64, 1), flags=("nsw", "nuw"))
     count.add_incoming(following, builder.block)
@@ -113,13 +103,13 @@ def _emit_if(frame: Frame, stmt: If) -> None:
         return
     condition = emit(cx, stmt.condition)
     if stmt.otherwise is None:
-        with cx.builder.if_then(condition), nested_scope(cx):
+        with cx.builder.if_then(condition), cx.nested_scope():
             emit_stmt(frame, stmt.then)
         return
     with cx.builder.if_else(condition) as (then, otherwise):
-        with then, nested_scope(cx):
+        with then, cx.nested_scope():
             emit_stmt(frame, stmt.then)
-        with otherwise, nested_scope(cx):
+        with otherwise, cx.nested_scope():
             emit_stmt(frame, stmt.otherwise)
 
 
@@ -128,7 +118,7 @@ def _emit_while(frame: Frame, stmt: While) -> None:
     test = builder.append_basic_block("test")
     builder.branch(test)
     builder.position_at_end(test)
-    with nested_scope(cx):
+    with cx.nested_scope():
         condition = emit(cx, stmt.condition)
         body = builder.append_basic_block("body")
         after = builder.append_basic_block("after")
@@ -156,8 +146,8 @@ def _emit_assert(frame: Frame, stmt: Assert) -> None:
         return
     holds = emit(cx, stmt.condition)
     with cx.builder.if_then(cx.builder.not_(holds), likely=False):
-        with nested_scope(cx):
-            values = [emit(cx, v) for v in stmt.values]
+        with cx.nested_scope():
+            values = [emit(cx, cast(v, "int64")) for v in stmt.values]
         frame.fail(stmt.message, values)
 
 

@@ -1,21 +1,41 @@
 """How the IR's types look in LLVM.
 
-In registers a bool is one bit; in memory it takes a byte, like every type under eight bits. Types that
-LLVM need not know (bfloat16, float8 and kin) are carried as integers of their width: by the time code
-is generated their conversions are spelled out in integer arithmetic.
+In registers a bool is one bit; in memory it takes a byte. Small formats (float8 and kin, integers under a
+byte) are gone when code is generated, and float16 and bfloat16 are left where a target has
+instructions for them: see `lower.narrow`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir as llvm
+import llvmlite.ir
 
 from tilewright.ir import DType
+
+# llvmlite is untyped: what comes from it is `Any` from here on.
+llvm: Any = llvmlite.ir
 
 LLType = Any
 LLValue = Any
 Builder = Any
+
+
+class _BFloatType(llvmlite.ir.Type):
+    """bfloat16, which llvmlite does not know."""
+
+    null = "0.0"
+    intrinsic_name = "bf16"
+
+    def __str__(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloatType)
+
+    def __hash__(self) -> int:
+        return hash(_BFloatType)
+
 
 pointer: LLType = llvm.PointerType()
 i1: LLType = llvm.IntType(1)
@@ -25,6 +45,7 @@ i64: LLType = llvm.IntType(64)
 void: LLType = llvm.VoidType()
 
 _FLOATS: dict[str, LLType] = {
+    "bfloat16": _BFloatType(),
     "float16": llvm.HalfType(),
     "float32": llvm.FloatType(),
     "float64": llvm.DoubleType(),
@@ -36,7 +57,7 @@ def register_type(dtype: DType) -> LLType:
     if dtype.is_bool:
         scalar = i1
     else:
-        scalar = _FLOATS.get(dtype.scalar.name) or llvm.IntType(max(8, dtype.bits))
+        scalar = _FLOATS.get(dtype.scalar.name) or llvm.IntType(dtype.bits)
     return llvm.VectorType(scalar, dtype.lanes) if dtype.is_vector else scalar
 
 
@@ -55,4 +76,4 @@ def mangle(kind: LLType) -> str:
         return "p0"
     if isinstance(kind, llvm.IntType):
         return f"i{kind.width}"
-    return {"half": "f16", "float": "f32", "double": "f64"}[str(kind)]
+    return kind.intrinsic_name

@@ -135,8 +135,8 @@ def _factors(store: Store) -> tuple[Load, Load] | None:
     product = value.b if value.a is own else value.a if value.b is own else None
     if not isinstance(product, Binary) or product.op != "mul":
         return None
-    loads = [_plain_load(product.a), _plain_load(product.b)]
-    return None if None in loads else (loads[0], loads[1])  # type: ignore[return-value]
+    a, b = _plain_load(product.a), _plain_load(product.b)
+    return None if a is None or b is None else (a, b)
 
 
 def _plain_load(e: Expr) -> Load | None:

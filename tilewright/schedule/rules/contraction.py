@@ -12,9 +12,11 @@ Operands that would be read with long strides are packed into the order in which
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
-from tilewright.ir import Block, Const, Expr, Iter, Var
+from tilewright.ir import Block, Const, Expr, Iter, Var, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import Access, Contraction, as_contraction, extent_of
 from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile
@@ -24,64 +26,245 @@ from tilewright.target import Target
 #: Rows that lie further apart than this (in bytes) are packed: they would fight for cache sets.
 _FAR = 1024
 #: An operand is packed only if every element of it is used at least this often.
-_WORTH_PACKING = 4
+_WORTH_PACKING = 32
 #: Multiply-adds that are worth waking another thread for.
 _PARALLEL_WORTH = 100_000
+#: What an extent that is not known counts as.
+_UNKNOWN = 256
 
 
 @dataclass(frozen=True)
 class Plan:
     """How a contraction is cut: which variables carry the tile, and what is packed."""
 
+    contraction: Contraction
     row: Iter | None
+    #: The variable that walks neighbouring elements, and the one over blocks of it, if there is one.
     column: Iter
+    blocks: Iter | None
     tile: Tile
     pack_rows: bool
     pack_columns: bool
 
 
-def plan_contraction(block: Block, c: Contraction, target: Target) -> Plan | None:
-    """A plan, or None where no variable walks neighbouring elements of the output."""
+def plan_contraction(block: Block, target: Target) -> Plan | None:
+    """A plan, or None where the block is no contraction that fits a tile."""
+    c = as_contraction(block)
+    if c is None or not c.reduced:
+        return None
     column = next((it for it in c.columns if c.out.step(it.var) == 1), None)
     if column is None:
         return None
-    row = _widest(c.rows)
-    depth = c.reduced[-1] if c.reduced else None
-    uses_of_columns = _product(c.rows)
-    uses_of_rows = _product(c.columns)
-    apart = row is not None and _bytes(c.a, row.var) >= _FAR
-    pack_rows = apart and uses_of_rows >= _WORTH_PACKING * 16
+    row, depth = _row_of(c.rows), c.reduced[-1]
+    blocks = next((it for it in reversed(c.columns) if it is not column), None)
+    pack_rows = row is not None and _packs(c.a, row.var, c.columns)
     contiguous = c.b.step(column.var) == 1
-    reuse = uses_of_columns >= _WORTH_PACKING * 8
-    far = depth is not None and _bytes(c.b, depth.var) >= _FAR
-    pack_columns = reuse and (far or not contiguous)
+    pack_columns = _packs(c.b, depth.var, c.rows) or not contiguous
     factors: Factors = "broadcast"
     if pack_rows:
         factors = "rows"
-    elif depth is not None and c.a.step(depth.var) == 1:
+    elif c.a.step(depth.var) == 1 and (extent_of(depth) or 0) % target.lanes("float32") == 0:
         factors = "depth"
-    rows = extent_of(row) if row is not None else 1
-    tile = choose_tile(target, c.out.buffer.dtype, rows, extent_of(column), factors)
-    return Plan(row, column, tile, pack_rows, pack_columns)
+    tile = choose_tile(
+        target,
+        c.out.buffer.dtype,
+        1 if row is None else extent_of(row),
+        _count(c.columns) if blocks is not None else extent_of(column),
+        factors,
+        None if blocks is None else extent_of(column),
+    )
+    return Plan(c, row, column, blocks, tile, pack_rows, pack_columns)
 
 
-def _widest(rows: tuple[Iter, ...]) -> Iter | None:
-    """The last variable of the rows that is long enough, else the longest."""
-    known = [(extent_of(it) or 1 << 20, it) for it in rows]
-    if not known:
-        return None
-    good = [it for extent, it in known if extent >= 4]
-    return good[-1] if good else max(known, key=lambda k: k[0])[1]
+def _row_of(rows: tuple[Iter, ...]) -> Iter | None:
+    """The last variable of the rows that is long enough for a tile, else the longest."""
+    long = [it for it in rows if (extent_of(it) or _UNKNOWN) >= 4]
+    if long:
+        return long[-1]
+    return max(rows, key=lambda it: extent_of(it) or _UNKNOWN, default=None)
 
 
-def _bytes(access: Access, var: Var) -> int:
-    """Bytes between neighbours along a variable; a great number where they are unknown."""
+def _packs(access: Access, var: Var, users: tuple[Iter, ...]) -> bool:
+    """Whether neighbours along `var` lie so far apart, and are used so often, that packing pays."""
     step = access.step(var)
-    return 1 << 30 if step is None else abs(step) * access.buffer.dtype.itemsize
+    far = step is None or abs(step) * access.buffer.dtype.itemsize >= _FAR
+    return far and _count(users) >= _WORTH_PACKING
 
 
-def _product(iters: tuple[Iter, ...]) -> int:
-    count = 1
-    for it in iters:
-        count *= extent_of(it) or 256
-    return count
+def _count(iters: Sequence[Iter]) -> int:
+    return prod(extent_of(it) or _UNKNOWN for it in iters)
+
+
+# ---- applying a plan ------------------------------------------------------------------------------
+
+
+def schedule_contraction(s: Schedule, name: str, plan: Plan, target: Target) -> None:
+    """Cut the loops of the block `name` by `plan`, with whatever follows it fused in."""
+    _Cut(s, name, plan, target).apply()
+
+
+class _Cut:
+    """The steps of one contraction's schedule."""
+
+    def __init__(self, s: Schedule, name: str, plan: Plan, target: Target) -> None:
+        self.s, self.name, self.plan, self.target = s, name, plan, target
+        self.tile = plan.tile
+        self.work = prod(extent_of(it) or _UNKNOWN for it in s.block_of(name).iters)
+
+    def apply(self) -> None:
+        s, plan = self.s, self.plan
+        epilogue = self._epilogue()
+        packs = self._packs()
+        iters = s.block_of(self.name).iters
+        loops = {
+            it.var.name: loop for it, loop in zip(iters, s.loops(self.name), strict=True)
+        }
+        chunk, row_outer, row_inner = self._cut_rows(loops)
+        column_outer, column_inner = self._cut_columns(loops)
+        reduced, unrolled = self._cut_depth([loops[it.var.name] for it in plan.contraction.reduced])
+        tiled = {it.var.name for it in (plan.row, plan.column, plan.blocks) if it is not None}
+        others = [
+            loops[it.var.name]
+            for it in iters
+            if it.var.name not in tiled and it.kind == "spatial"
+        ]
+        outer = [*others, *chunk, *column_outer, *row_outer]
+        s.reorder(*outer, *reduced, *unrolled, *row_inner, *column_inner)
+        for loop in (*unrolled, *row_inner, *column_inner[:-1]):
+            s.unroll(loop)
+        s.vectorize(column_inner[-1])
+        self._place_epilogue(epilogue, outer[-1] if outer else None)
+        shared = self._parallelize(others, chunk, column_outer, row_outer)
+        self._place_packs(packs, chunk, shared)
+
+    # ---- cutting --------------------------------------------------------------------------------
+
+    def _cut_rows(self, loops: dict[str, Loop]) -> tuple[list[Loop], list[Loop], list[Loop]]:
+        """Loops over chunks of tiles of rows, over the tiles of a chunk, and within a tile."""
+        if self.plan.row is None:
+            return [], [], []
+        loop = loops[self.plan.row.var.name]
+        if not self.plan.pack_rows:
+            outer, inner = self.s.split(loop, None, self.tile.rows)
+            return [], [outer], [inner]
+        chunk, tiles, inner = self.s.split(loop, None, self._tiles_per_chunk(), self.tile.rows)
+        return [chunk], [tiles], [inner]
+
+    def _tiles_per_chunk(self) -> int:
+        """Rows that are packed together: as many as fit half of L2, evenly spread over the cores."""
+        c, rows = self.plan.contraction, self.plan.row
+        assert rows is not None
+        depth = _count(c.reduced) * c.a.buffer.dtype.itemsize
+        tiles = -(-(extent_of(rows) or 4096) // self.tile.rows)
+        fit = max(1, self.target.caches.l2 // 2 // max(1, depth * self.tile.rows))
+        cores = self.target.cores
+        chunks = -(-max(-(-tiles // fit), cores) // cores) * cores
+        return max(1, -(-tiles // chunks))
+
+    def _cut_columns(self, loops: dict[str, Loop]) -> tuple[list[Loop], list[Loop]]:
+        """Loops over tiles of columns, and within a tile: blocks, vectors, lanes."""
+        plan, lanes = self.plan, self.tile.lanes
+        column = loops[plan.column.var.name]
+        width = extent_of(plan.column)
+        if plan.blocks is None or width is None or self.tile.columns < width:
+            outer, middle, vector = self.s.split(column, None, self.tile.vectors, lanes)
+            rest = [] if plan.blocks is None else [loops[plan.blocks.var.name]]
+            return [*rest, outer], [middle, vector]
+        blocks_outer, blocks_inner = self.s.split(
+            loops[plan.blocks.var.name], None, self.tile.columns // width
+        )
+        if width == lanes:
+            return [blocks_outer], [blocks_inner, column]
+        middle, vector = self.s.split(column, None, lanes)
+        return [blocks_outer], [blocks_inner, middle, vector]
+
+    def _cut_depth(self, reduced: list[Loop]) -> tuple[list[Loop], list[Loop]]:
+        """Where lanes hold neighbouring steps of the reduction, these are unrolled."""
+        if self.tile.factors != "depth":
+            return reduced, []
+        outer, inner = self.s.split(reduced[-1], None, self.tile.lanes)
+        return [*reduced[:-1], outer], [inner]
+
+    # ---- what comes after -------------------------------------------------------------------------
+
+    def _epilogue(self) -> list[str]:
+        """The blocks that take the accumulators on, in order; a plain copy if there is none."""
+        s, out = self.s, self.plan.contraction.out.buffer
+        if out in s.function.buffers:
+            return [s.cache_write(self.name, 0, "local").name]
+        s.set_scope(self.name, out, "local")
+        return [b.name for b in s.consumers(self.name)]
+
+    def _place_epilogue(self, names: list[str], loop: Loop | None) -> None:
+        if loop is None:
+            return
+        for name in names:
+            if not self.s.can("reverse_compute_at", name, loop):
+                continue
+            loops = self.s.reverse_compute_at(name, loop)
+            vectorize_tile(self.s, loops, self.tile.lanes)
+
+    # ---- what comes before ------------------------------------------------------------------------
+
+    def _packs(self) -> dict[str, str]:
+        """Copies of the operands in the order of the tiles: the block that makes each."""
+        c, made = self.plan.contraction, dict[str, str]()
+        if self.plan.pack_columns:
+            made["columns"] = self._pack(c.b, self.plan.column.var, self.tile.columns)
+        if self.plan.pack_rows:
+            assert self.plan.row is not None
+            made["rows"] = self._pack(c.a, self.plan.row.var, self.tile.rows)
+        return made
+
+    def _pack(self, operand: Access, var: Var, width: int) -> str:
+        """A copy in which `width` neighbours along `var` lie side by side, innermost."""
+        s = self.s
+        copy = s.cache_read(self.name, operand.buffer).name
+        axis = next(k for k, i in enumerate(operand.indices) if var in free_vars(i))
+
+        def blocked(*indices: Expr) -> tuple[Expr, ...]:
+            rest = [i for k, i in enumerate(indices) if k != axis]
+            return (indices[axis] // width, *rest, indices[axis] % width)
+
+        s.transform_layout(copy, 0, blocked)
+        return copy
+
+    def _place_packs(
+        self, packs: dict[str, str], chunk: list[Loop], shared: Loop | None
+    ) -> None:
+        del shared
+        if "rows" in packs and chunk:
+            self.s.compute_at(packs["rows"], chunk[-1])
+
+    # ---- threads ----------------------------------------------------------------------------------
+
+    def _parallelize(
+        self, others: list[Loop], chunk: list[Loop], columns: list[Loop], rows: list[Loop]
+    ) -> Loop | None:
+        if self.work < _PARALLEL_WORTH or self.target.cores < 2:
+            return None
+        chosen: list[Loop] = []
+        count = 1
+        for loop in (*others, *chunk, *columns, *rows):
+            extent = self.s.loop_of(loop).extent
+            chosen.append(loop)
+            count *= int(extent.value) if isinstance(extent, Const) else self.target.cores
+            if count >= self.target.cores and loop not in others[:-1]:
+                break
+        fused = self.s.fuse(*chosen) if len(chosen) > 1 else chosen[0]
+        self.s.parallel(fused)
+        return fused
+
+
+def vectorize_tile(s: Schedule, loops: Sequence[Loop], lanes: int) -> None:
+    """Vectorize the innermost loop of a small nest and unroll the rest."""
+    if not loops:
+        return
+    *outer, inner = loops
+    extent = s.loop_of(inner).extent
+    if isinstance(extent, Const) and extent.value > lanes:
+        middle, inner = s.split(inner, None, lanes)
+        outer.append(middle)
+    s.vectorize(inner)
+    for loop in outer:
+        s.unroll(loop)

@@ -9,6 +9,7 @@ from tilewright.schedule.rules.analysis import (
     is_injective,
     is_reduction,
 )
+from tilewright.schedule.rules.contraction import plan_contraction, schedule_contraction
 from tilewright.schedule.rules.elementwise import schedule_elementwise
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -19,7 +20,11 @@ def schedule_by_rules(function: Function, target: Target) -> Function:
     s = Schedule(function)
     inline_cheap(s)
     for block in s.blocks():
-        if is_injective(s.block_of(block)):
+        plan = plan_contraction(s.block_of(block), target)
+        if plan is not None:
+            schedule_contraction(s, block.name, plan, target)
+    for block in s.blocks():
+        if is_injective(s.block_of(block)) and not _is_scheduled(s, block.name):
             schedule_elementwise(s, block.name, target)
     return s.function
 
@@ -34,6 +39,10 @@ def inline_cheap(s: Schedule) -> None:
         heavy = is_conditional(block) and any(is_reduction(u) for u in uses)
         if (len(uses) == 1 or is_cheap(block)) and not heavy and s.can("compute_inline", ref):
             s.compute_inline(ref)
+
+
+def _is_scheduled(s: Schedule, name: str) -> bool:
+    return any(s.loop_of(loop).kind != "serial" for loop in s.loops(name))
 
 
 def _is_intermediate(s: Schedule, buffer: Buffer) -> bool:

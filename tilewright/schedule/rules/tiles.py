@@ -20,6 +20,9 @@ from tilewright.target import Target
 #:   depth      neighbouring steps of the reduction lie side by side: likewise, over several steps
 Factors = Literal["broadcast", "rows", "depth"]
 _LOAD_PORTS = 2
+#: Cycles that a load costs on average beyond its port (it may come from further away than L1), and that
+#: one turn of the reduction loop costs.
+_LOAD_COST, _LOOP_COST = 0.15, 1.0
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,17 @@ class Tile:
 
 
 def choose_tile(
-    target: Target, dtype: DType, rows: int | None, columns: int | None, factors: Factors
+    target: Target,
+    dtype: DType,
+    rows: int | None,
+    columns: int | None,
+    factors: Factors,
+    block: int | None = None,
 ) -> Tile:
-    """The tile with the best predicted throughput for a problem of this size (None: large)."""
+    """The tile with the best predicted throughput for a problem of this size (None: large).
+
+    Where columns come in blocks that lie apart, a tile has whole blocks, or an even part of one.
+    """
     lanes = target.lanes(dtype)
     if not target.has_lane_fma:
         factors = "broadcast"
@@ -50,8 +61,13 @@ def choose_tile(
         for r in range(1, most_rows + 1)
         for v in range(1, most_vectors + 1)
         if _registers(r, v, lanes, factors) <= target.vector_registers
+        and _fits_blocks(v * lanes, block)
     ]
     return max(candidates, key=lambda t: _score(t, target, rows, columns))
+
+
+def _fits_blocks(columns: int, block: int | None) -> bool:
+    return block is None or columns % block == 0 or block % columns == 0
 
 
 def _registers(rows: int, vectors: int, lanes: int, factors: Factors) -> int:
@@ -60,16 +76,17 @@ def _registers(rows: int, vectors: int, lanes: int, factors: Factors) -> int:
 
 
 def _score(tile: Tile, target: Target, rows: int | None, columns: int | None) -> float:
-    """Useful multiply-adds for each cycle, with a slight taste for fewer loads."""
+    """Useful multiply-adds for each cycle."""
     work = tile.rows * tile.vectors
     loads = tile.vectors + (
         tile.rows if tile.factors == "broadcast" else tile.rows / tile.lanes
     )
     chain = target.fma_ports * target.fma_latency
     cycles = max(work / target.fma_ports, loads / _LOAD_PORTS, chain / target.fma_ports)
+    cycles += _LOAD_COST * loads + _LOOP_COST
     uneven = tile.factors == "rows" and tile.rows % tile.lanes
     useful = _used(rows, tile.rows) * _used(columns, tile.columns) * (0.8 if uneven else 1.0)
-    return work / cycles * useful - 0.02 * loads / work
+    return work / cycles * useful
 
 
 def _used(extent: int | None, tile: int) -> float:
