@@ -326,8 +326,9 @@ _STATEMENTS: dict[type[Stmt], Callable[[_Verifier, Any], None]] = {
 def _uncovered(block: Block) -> Iterable[tuple[Stmt, str]]:
     """Accesses in a block that its regions do not cover, as far as constants tell."""
     reads, writes = _by_buffer(block.reads), _by_buffer(block.writes)
-    # A reduction reads back what it accumulates into; that is not declared.
-    readable = reads | writes if block.init is not None else reads
+    # A reduction, here or inside, reads back what it accumulates into; that is not declared.
+    reduces = any(isinstance(s, Block) and s.init is not None for s in walk(block))
+    readable = reads | writes if reduces else reads
     roots = [block.body] if block.init is None else [block.init, block.body]
     inner = {b for r in roots for s in walk(r) if isinstance(s, Alloc) for b in s.buffers}
     for stmt in (s for r in roots for s in walk(r) if not isinstance(s, Block)):

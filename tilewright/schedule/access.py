@@ -8,6 +8,7 @@ digits of v by the same rule touch different elements in different iterations of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -24,7 +25,6 @@ from tilewright.ir import (
     Var,
     const,
     free_vars,
-    is_const,
     substitute,
     walk,
     with_inferred_regions,
@@ -42,10 +42,14 @@ class Access(NamedTuple):
 
 
 class Digit(NamedTuple):
-    """How part of a variable is read off an index: v // low % (high // low), or v // low."""
+    """How part of a value v is read off an index: v // low % (high // low), or v // low.
 
-    dimension: int
+    The index is that of a dimension, or a value that other digits determine.
+    """
+
+    source: int | frozenset[Digit]
     scale: int
+    modulus: int | None
     offset: Expr
     low: Expr
     high: Expr | None
@@ -77,10 +81,19 @@ def tells(
     ranges: Sequence[Range], var: Var, free: Iterable[Var], context: Ranges
 ) -> frozenset[Digit]:
     """The digits of `var` that a box tells while the variables in `free` take any value."""
-    found: set[Digit] = set()
-    for dimension, part in enumerate(ranges):
-        found.update(_digits(dimension, part, var, frozenset(free) - {var}, context))
-    return frozenset(found)
+    running = frozenset(free) | {var}
+    pending: list[tuple[int | frozenset[Digit], Range]] = list(enumerate(ranges))
+    known: dict[Expr, set[Digit]] = {}
+    seen: set[Expr] = {var}
+    while pending:
+        source, part = pending.pop()
+        for value, digit in _digits(source, part, running, context):
+            known.setdefault(value, set()).add(digit)
+        # What is determined, such as the index of loops that were fused, is taken apart in turn.
+        for value in [v for v in known if v not in seen and determine(known[v])]:
+            seen.add(value)
+            pending.append((frozenset(known[value]), Range(value, const(1))))
+    return frozenset(known.get(var, ()))
 
 
 def determine(digits: Iterable[Digit]) -> bool:
@@ -102,48 +115,52 @@ def determine(digits: Iterable[Digit]) -> bool:
 
 
 def _digits(
-    dimension: int, part: Range, var: Var, free: frozenset[Var], context: Ranges
-) -> Iterable[Digit]:
+    source: int | frozenset[Digit], part: Range, running: frozenset[Var], context: Ranges
+) -> Iterable[tuple[Expr, Digit]]:
+    """The digits that an index tells, each with the value whose digit it is."""
     total = linear(simplify(part.start, context))
-    running, offset = total.split(lambda atom, _: bool(free_vars(atom) & (free | {var})))
-    for atom, scale in running.terms.items():
-        if free_vars(atom).isdisjoint(free) and scale > 0:
-            place = _place(atom, var, context)
-            if place and _stands_out(running, atom, scale, part.extent, context):
-                yield Digit(dimension, scale, offset.expr(), *place)
+    moving, offset = total.split(lambda atom, _: bool(free_vars(atom) & running))
+    for atom, scale in moving.terms.items():
+        value, low, high = _digit_of(atom)
+        if scale > 0 and (rule := _reading(moving, atom, scale, part.extent, context)):
+            yield value, Digit(source, *rule, offset.expr(), low, high)
 
 
-def _stands_out(total: Linear, atom: Expr, scale: int, width: Expr, context: Ranges) -> bool:
-    """Whether scale * atom can be read off the sum: smaller terms stay below, larger ones above."""
-    rest = total.without(atom)
-    small, large = rest.split(lambda _, c: abs(c) < scale)
-    below = bounds(simplify(small.expr() + (width - 1), context), context)
+def _reading(
+    total: Linear, atom: Expr, scale: int, width: Expr, context: Ranges
+) -> tuple[int, int | None] | None:
+    """By which scale and modulus the atom is read off the sum, if it can be.
+
+    Smaller terms have to stay below the scale, larger ones to be multiples of more than the rest.
+    """
+    small, large = total.without(atom).split(lambda _, c: abs(c) < scale)
     lowest = bounds(small.expr(), context).low
-    if lowest is None or lowest < 0 or below.high is None or below.high >= scale:
-        return False
+    below = bounds(simplify(small.expr() + (width - 1), context), context).high
+    if lowest is None or lowest < 0 or below is None or below >= scale:
+        return None
     if not large.terms:
-        return True
-    most = bounds(atom, context).high
-    return most is not None and all(c % (scale * (most + 1)) == 0 for c in large.terms.values())
+        return scale, None
+    most, least = bounds(atom, context).high, bounds(atom, context).low
+    step = math.gcd(*large.terms.values())
+    if most is None or least is None or least < 0 or step < scale * (most + 1):
+        return None
+    # All that agree with the range of the atom read it in the same way.
+    return (scale, None) if step % (scale * (most + 1)) == 0 else (scale, step)
 
 
-def _place(atom: Expr, var: Var, context: Ranges) -> tuple[Expr, Expr | None] | None:
-    """The digit of `var` that `atom` is: v, v // a, v % b or v // a % b."""
-    if atom is var:
-        return const(1), None
+def _digit_of(atom: Expr) -> tuple[Expr, Expr, Expr | None]:
+    """`atom` as a digit: v, v // a, v % b or v // a % b; gives v, and where the digit is in it."""
     if not isinstance(atom, Binary) or atom.op not in ("floordiv", "floormod"):
-        return None
-    if not free_vars(atom.b).isdisjoint({var}):
-        return None
+        return atom, const(1), None
     if atom.op == "floordiv":
-        return (atom.b, None) if atom.a is var else None
-    inner = _place(atom.a, var, context)
-    if inner is None or inner[1] is not None:
-        return None
-    return inner[0], _times(inner[0], atom.b)
+        return atom.a, atom.b, None
+    quotient = atom.a
+    if isinstance(quotient, Binary) and quotient.op == "floordiv":
+        return quotient.a, quotient.b, _times(quotient.b, atom.b)
+    return quotient, const(1), atom.b
 
 
 def _times(a: Expr, b: Expr) -> Expr:
     if isinstance(a, Const) and isinstance(b, Const):
         return const(int(a.value) * int(b.value))
-    return b if is_const(a, 1) else simplify(a * b)
+    return simplify(a * b)

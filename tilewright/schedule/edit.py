@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tilewright.arith import Ranges, prove, simplify
 from tilewright.ir import (
@@ -27,8 +27,14 @@ from tilewright.ir import (
     map_stmt,
     renew,
     substitute,
+    walk,
+    with_inferred_regions,
 )
+from tilewright.schedule.cursor import Tree
 from tilewright.schedule.handles import Result
+
+#: Names are hints; those of loops that are split and fused again and again stay readable.
+_NAME_LIMIT: Final = 24
 
 
 class Edit(NamedTuple):
@@ -112,6 +118,12 @@ def fresh_name(hint: str, taken: Collection[str]) -> str:
     return f"{hint}_{number}"
 
 
+def loop_name(*parts: str) -> str:
+    """A name for a loop made of others; where it grows too long, that of the first of them."""
+    name = "_".join(parts)
+    return name if len(name) <= _NAME_LIMIT else f"{name.split('_')[0]}_{parts[-1][-1]}"
+
+
 def fresh_copy(stmt: Stmt, taken: Collection[str]) -> Stmt:
     """`stmt` with variables, buffers and block names of its own; `taken` are the names in use."""
     names = set(taken)
@@ -157,6 +169,24 @@ def without_buffers(function: Function, *buffers: Buffer) -> Function:
         return function
     kept = tuple(b for b in body.buffers if b not in buffers)
     return function.with_body(replace(body, buffers=kept) if kept else body.body)
+
+
+def with_outer_regions(function: Function, before: Tree) -> Function:
+    """The function with the regions of blocks around what changed since `before` found anew.
+
+    A block around a tensor intrinsic keeps its own: an address inside tells nothing about them.
+    """
+
+    def refreshed(stmt: Stmt) -> Stmt:
+        if stmt in before.parent:
+            return stmt
+        rebuilt = map_children(stmt, refreshed)
+        if not isinstance(rebuilt, Block) or "tensor_intrin" in rebuilt.annotations:
+            return rebuilt
+        holds_blocks = any(isinstance(s, Block) for s in walk(rebuilt.body))
+        return with_inferred_regions(rebuilt) if holds_blocks else rebuilt
+
+    return function.with_body(refreshed(function.body))
 
 
 def nest(loops: Iterable[For], body: Stmt) -> Stmt:

@@ -15,6 +15,7 @@ from tilewright.ir import (
     DType,
     Expr,
     For,
+    Iter,
     Let,
     Load,
     Select,
@@ -38,30 +39,42 @@ _COMBINERS: Final = frozenset("add mul min max and or".split())
 # ---- init ---------------------------------------------------------------------------------------
 
 
-def init_nest(block: Block, loops: Sequence[For], ranges: Ranges, name: str) -> Stmt:
-    """The init of `block` as a block of its own, under copies of those of `loops` that it needs.
+@dataclass(frozen=True, slots=True)
+class SpatialNest:
+    """Copies of the loops that the spatial iterators of a block need, without those that reduce."""
 
-    `ranges` is what is known outside of `loops`.
-    """
+    iters: tuple[Iter, ...]
+    bindings: tuple[Expr, ...]
+    loops: tuple[For, ...]
+    predicate: Expr
+
+    @staticmethod
+    def of(block: Block, loops: Sequence[For], ranges: Ranges) -> SpatialNest:
+        """`ranges` is what is known outside of `loops`, which are around the block."""
+        pairs = list(zip(block.iters, block.bindings, strict=True))
+        spatial = [(it, value) for it, value in pairs if it.kind != "reduce"]
+        used = frozenset[Var]().union(*(free_vars(value) for _, value in spatial))
+        dropped = [loop.var for loop in loops if loop.var not in used]
+        copies, values = fresh_loops(loops, *dropped)
+        for loop in copies:
+            ranges = ranges.with_extent(loop.var, loop.extent)
+        bindings = tuple(substitute(value, values) for _, value in spatial)
+        # What hangs on a loop that is dropped goes; staying inside the domain replaces it.
+        kept = [c for c in conjuncts(block.predicate) if free_vars(c).isdisjoint(dropped)]
+        inside = [value < it.extent for (it, _), value in zip(spatial, bindings, strict=True)]
+        predicate = needed([*(substitute(c, values) for c in kept), *inside], ranges)
+        return SpatialNest(tuple(it for it, _ in spatial), bindings, tuple(copies), predicate)
+
+
+def init_nest(block: Block, loops: Sequence[For], ranges: Ranges, name: str) -> Stmt:
+    """The init of `block` as a block of its own, under copies of those of `loops` that it needs."""
     assert block.init is not None
-    pairs = [
-        (it, v) for it, v in zip(block.iters, block.bindings, strict=True) if it.kind != "reduce"
-    ]
-    used = frozenset[Var]().union(*(free_vars(v) for _, v in pairs))
-    dropped = [loop.var for loop in loops if loop.var not in used]
-    copies, values = fresh_loops(loops, *dropped)
-    for loop in copies:
-        ranges = ranges.with_extent(loop.var, loop.extent)
-    bindings = [substitute(v, values) for _, v in pairs]
-    # What hangs on a loop that only reduces goes; staying inside the domain replaces it.
-    kept = [c for c in conjuncts(block.predicate) if free_vars(c).isdisjoint(dropped)]
-    inside = [v < it.extent for (it, _), v in zip(pairs, bindings, strict=True)]
-    predicate = needed([*(substitute(c, values) for c in kept), *inside], ranges)
-    own = make_block(
-        name, [it for it, _ in pairs], bindings, block.init, predicate=predicate, span=block.span
+    own = SpatialNest.of(block, loops, ranges)
+    made = make_block(
+        name, own.iters, own.bindings, block.init, predicate=own.predicate, span=block.span
     )
     # The iterators of the two blocks must differ; the bindings speak of the loops and stay.
-    return nest(copies, renew(own))
+    return nest(own.loops, renew(made))
 
 
 def without_init(block: Block) -> Block:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self, cast
 
 from tilewright.ir import Block, For, Function, Var
 from tilewright.schedule.cursor import Tree
-from tilewright.schedule.edit import Edit
+from tilewright.schedule.edit import Edit, with_outer_regions
 from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.handles import (
     BlockLike,
@@ -202,9 +202,9 @@ class ScheduleState:
         sent = tuple(self._encoded(a) for a in args)
         extra = {key: self._encoded(value) for key, value in options.items()}
         number = len(self.trace)
-        self._move(edit.function, name, number)
+        self._move(with_outer_regions(edit.function, self.tree), name, number)
         given: tuple[Any, ...] = tuple(self._given(r) for r in results)
-        self.trace.steps.append(Step(name, sent, extra, given, edit.decision))
+        self.trace.steps.append(Step(name, sent, extra, given, self._encoded(edit.decision)))
 
     def _move(self, function: Function, name: str, number: int) -> None:
         if function is self.function:
@@ -271,7 +271,14 @@ class ScheduleState:
     def _repeat(self, number: int, step: Step, known: dict[Any, Any]) -> None:
         args = [_decoded(a, known, number) for a in step.args]
         options = {key: _decoded(v, known, number) for key, v in step.options.items()}
-        results = self._again(step, args, options)
+        try:
+            results = self._again(step, args, options)
+        except (TypeError, ValueError, AttributeError) as error:
+            # A trace comes from a file: arguments of other types or in other numbers are its fault.
+            raise UserError(
+                f"cannot replay step {number} of the trace, {step.name}",
+                reason=f"its arguments do not fit: {error}",
+            ) from error
         if len(results) != len(step.results):
             given, told = len(results), len(step.results)
             raise UserError(

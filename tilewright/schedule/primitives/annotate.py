@@ -18,7 +18,8 @@ def annotate(tree: Tree, target: For | Block, key: str, value: Any) -> Edit:
     for i in range(8): …      -->      for i in range(8, note={"key": 1}): …
     """
     check(tree, target, key, value)
-    noted = {**target.annotations, key: value}
+    # Through JSON and back, so that what is replayed from a file is the same.
+    noted = {**target.annotations, key: json.loads(json.dumps(value))}
     return Edit(tree.replace(target, replace(target, annotations=noted)))
 
 

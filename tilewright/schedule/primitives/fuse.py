@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.arith import simplify
 from tilewright.ir import Expr, For, Var
 from tilewright.schedule.cursor import Tree
-from tilewright.schedule.edit import Edit, product, rebind
+from tilewright.schedule.edit import Edit, loop_name, product, rebind
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.legality import (
@@ -23,7 +23,7 @@ def fuse(tree: Tree, *loops: For) -> Edit:
     """
     check(tree, *loops)
     outer, inner = loops[0], loops[-1]
-    var = Var("_".join(loop.var.name for loop in loops), outer.var.dtype)
+    var = Var(loop_name(*(loop.var.name for loop in loops)), outer.var.dtype)
     extent = product(loop.extent for loop in loops)
     ranges = tree.ranges_at(outer).with_extent(var, extent)
     body = rebind(inner.body, _shares(var, loops), ranges)
@@ -32,10 +32,11 @@ def fuse(tree: Tree, *loops: For) -> Edit:
 
 
 def check(tree: Tree, *loops: For) -> None:
+    what = f"cannot fuse {names(loops) or 'no loops'}"
+    require(tree, what, _there_are_two(loops))
     require(
         tree,
-        f"cannot fuse {names(loops) or 'no loops'}",
-        _there_are_two(loops),
+        what,
         loops_are_directly_nested(loops),
         loops_are_alike(loops),
         extents_do_not_depend_on(loops[1:], on=loops),

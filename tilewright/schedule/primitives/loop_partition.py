@@ -19,7 +19,7 @@ from tilewright.ir import (
     seq,
 )
 from tilewright.schedule.cursor import Tree, with_loops_in
-from tilewright.schedule.edit import Edit, fresh_copy, rebind
+from tilewright.schedule.edit import Edit, fresh_copy, loop_name, rebind
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.legality import loop_is_plain
@@ -72,7 +72,7 @@ def _parts(loop: For, points: tuple[int, ...]) -> list[tuple[Expr, Expr]]:
 def _part(tree: Tree, loop: For, number: int, start: Expr, extent: Expr, taken: set[str]) -> For:
     ranges = tree.ranges_at(loop)
     extent = simplify(extent, ranges)
-    var = Var(f"{loop.var.name}_{number}", loop.var.dtype)
+    var = Var(loop_name(loop.var.name, str(number)), loop.var.dtype)
     ranges = ranges.with_extent(var, extent)
     body = loop.body if number == 0 else fresh_copy(loop.body, taken)
     body = rebind(body, {loop.var: simplify(var + start)}, ranges)

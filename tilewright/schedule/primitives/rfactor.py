@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.arith import Ranges
 from tilewright.ir import (
     Block,
     Buffer,
@@ -36,7 +37,12 @@ from tilewright.schedule.edit import (
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.handles import BlockRef
 from tilewright.schedule.legality import loop_is_plain, one_block_stands_alone
-from tilewright.schedule.reduction import Update, block_is_reduction, recognised_update
+from tilewright.schedule.reduction import (
+    SpatialNest,
+    Update,
+    block_is_reduction,
+    recognised_update,
+)
 
 
 def rfactor(tree: Tree, loop: For, axis: int = 0) -> Edit:
@@ -55,8 +61,8 @@ def rfactor(tree: Tree, loop: For, axis: int = 0) -> Edit:
     partial = [_partial_buffer(s.buffer, loop, axis) for s in update.stores]
     name = fresh_name(f"{block.name}_rf", tree.blocks)
     factored = _factored_block(name, plan, update, partial, axis)
-    combining = _combining_nest(plan, update, partial, axis)
     top = plan.loops[0]
+    combining = _combining_nest(plan, update, partial, axis, tree.ranges_at(top))
     function = tree.replace(top, seq(tree.rebuilt(top, block, factored), combining))
     return Edit(with_buffers(function, *partial), (BlockRef(name),))
 
@@ -234,17 +240,13 @@ def _factored_block(
     return renew(made)
 
 
-def _combining_nest(plan: _Plan, update: Update, partial: Sequence[Buffer], axis: int) -> Stmt:
+def _combining_nest(
+    plan: _Plan, update: Update, partial: Sequence[Buffer], axis: int, ranges: Ranges
+) -> Stmt:
     """The loops that combine the partial results."""
     block = plan.block
-    spatial = [
-        (it, value)
-        for it, value in zip(block.iters, block.bindings, strict=True)
-        if it.kind != "reduce"
-    ]
-    used = frozenset[Var]().union(*(free_vars(value) for _, value in spatial))
-    outer = [loop for loop in plan.loops if loop.var in used]
-    copies, renamed = fresh_loops([*outer, plan.loop])
+    own = SpatialNest.of(block, plan.loops, ranges)
+    (last,), renamed = fresh_loops([plan.loop])
     index = Var(f"v{plan.loop.var.name}", plan.loop.var.dtype)
     loads = [Load(s.buffer, s.indices) for s in update.stores]
     parts = [
@@ -252,15 +254,15 @@ def _combining_nest(plan: _Plan, update: Update, partial: Sequence[Buffer], axis
     ]
     made = make_block(
         block.name,
-        [*(it for it, _ in spatial), Iter(index, plan.loop.extent, "reduce")],
-        [*(substitute(v, renamed) for _, v in spatial), renamed[plan.loop.var]],
+        [*own.iters, Iter(index, plan.loop.extent, "reduce")],
+        [*own.bindings, renamed[plan.loop.var]],
         update.stored(loads, parts),
-        predicate=substitute(all_of(*plan.outer_conditions), renamed),
+        predicate=own.predicate,
         init=block.init,
         annotations=block.annotations,
         span=block.span,
     )
-    return nest(copies, renew(made))
+    return nest([*own.loops, last], renew(made))
 
 
 def _block_below(tree: Tree, loop: For) -> Block:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.arith import prove, simplify
 from tilewright.ir import Const, Expr, For, Var, const
 from tilewright.schedule.cursor import Tree
-from tilewright.schedule.edit import Edit, guard, nest, product, rebind
+from tilewright.schedule.edit import Edit, guard, loop_name, nest, product, rebind
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.legality import loop_is_plain
@@ -90,7 +90,7 @@ def _inferred(extent: Expr, known: Expr) -> Expr:
 
 
 def _part(loop: For, position: int, extent: Expr) -> For:
-    var = Var(f"{loop.var.name}_{position}", loop.var.dtype)
+    var = Var(loop_name(loop.var.name, str(position)), loop.var.dtype)
     return For(var, extent, "serial", loop.body, span=loop.span)
 
 
