@@ -1,3 +1,5 @@
 """Lowering: from scheduled blocks to flat loops that a code generator can print."""
 
 from tilewright.lower.pipeline import lower
+
+__all__ = ["lower"]

@@ -14,6 +14,7 @@ from tilewright.lower.guards import hoist_guards
 from tilewright.lower.init import place_init
 from tilewright.lower.lanes import group_lanes
 from tilewright.lower.math import expand_math
+from tilewright.lower.narrow import legalize_types
 from tilewright.lower.overcompute import overcompute
 from tilewright.lower.tighten import tighten_loops
 from tilewright.lower.unroll import unroll
@@ -37,7 +38,9 @@ def passes(target: Target, *, checked: bool) -> list[tuple[str, Pass]]:
         # Bounds are proved on whole indices and with all loops still there.
         ("check_bounds", lambda f: check_bounds(f, checked=checked)),
         ("hoist_guards", hoist_guards),
-        ("expand_math", expand_math),
+        # Mathematics on small formats is float32's from here on.
+        ("legalize_types", lambda f: legalize_types(f, target)),
+        ("expand_math", lambda f: expand_math(f, fused=target.has_fma)),
         ("vectorize", vectorize),
         ("unroll", unroll),
         ("flatten", flatten),

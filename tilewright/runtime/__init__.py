@@ -3,3 +3,13 @@
 from tilewright.runtime.function import NativeFunction
 from tilewright.runtime.signature import ArrayParam, Dim, ScalarParam, Signature
 from tilewright.runtime.threads import install, is_installed
+
+__all__ = [
+    "ArrayParam",
+    "Dim",
+    "NativeFunction",
+    "ScalarParam",
+    "Signature",
+    "install",
+    "is_installed",
+]

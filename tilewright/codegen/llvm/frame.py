@@ -17,9 +17,9 @@ from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.types import (
     LLValue,
+    i8,
     i32,
     i64,
-    i8,
     llvm,
     pointer,
     void,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.frame import Frame
 from tilewright.codegen.llvm.types import (
+    LLType,
     LLValue,
     i32,
     i64,
