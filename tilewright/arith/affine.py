@@ -32,7 +32,7 @@ class AffineMap:
         """
         inputs = tuple(Var(name) for name in _names(function, rank))
         result = function(*inputs)
-        outputs: Sequence[Any] = result if isinstance(result, tuple | list) else (result,)
+        outputs: Sequence[Any] = (result,) if isinstance(result, Expr | int) else tuple(result)
         return AffineMap(inputs, tuple(as_expr(o) for o in outputs))
 
     @staticmethod

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.arith.interval import EVERYTHING, TRUTH, Interval, is_index, wrapped
-from tilewright.arith.linear import Linear, atoms_of, factors, is_sum, linear, number
+from tilewright.arith.linear import Linear, factors, is_product, is_sum, linear, number
 from tilewright.arith.ranges import Ranges
 from tilewright.ir import Binary, Broadcast, Call, Cast, Const, Expr, Load, Ramp, Select, Unary, Var
 
@@ -60,18 +60,18 @@ def _atom_bounds(atom: Expr, ranges: Ranges) -> Interval:
 
 
 def _needed(node: Expr) -> tuple[Expr, ...] | list[Expr]:
-    """What must be bounded first; the atoms of products are found among the factors."""
+    """What must be bounded first."""
     if not node.dtype.is_integer:
         return ()
-    if is_sum(node):
-        return atoms_of(node)
+    if is_sum(node) or is_product(node):
+        return [f for atom in linear(node).terms for f in factors(atom)]
     return () if isinstance(node, Load) else tuple(o for o in node.operands if o.dtype.is_integer)
 
 
 def _bound(node: Expr, ranges: Ranges) -> Interval:
     if not node.dtype.is_integer:
         return Interval.of_type(node.dtype)
-    if is_sum(node):
+    if is_sum(node) or is_product(node):
         own = wrapped(linear_bounds(linear(node), ranges), node.dtype)
     else:
         own = _NODES[type(node)](node, ranges)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.arith.interval import is_index
-from tilewright.arith.linear import Linear, factors, is_sum, linear, number
+from tilewright.arith.linear import Linear, factors, is_product, is_sum, linear, number
 from tilewright.arith.ranges import Ranges
 from tilewright.ir import Binary, Broadcast, Const, Expr, Select
 
@@ -23,7 +23,11 @@ def divisor(expr: Expr, ranges: Ranges | None = None) -> int:
     value = number(expr)
     if value is not None:
         return abs(value)
-    found = linear_divisor(linear(expr), ranges) if is_sum(expr) else _of_atom(expr, ranges)
+    found = (
+        linear_divisor(linear(expr), ranges)
+        if is_sum(expr) or is_product(expr)
+        else _of_atom(expr, ranges)
+    )
     found = math.lcm(found, ranges.multiples.get(expr, 1))
     return found if is_index(expr.dtype) or found == 0 else found & -found
 

@@ -15,34 +15,36 @@ from tilewright.ir import Binary, Call, Cast, Const, Expr, Load, Ramp, Unary, Va
 
 Key = tuple[int, str, int, int]
 
-#: Bounded by clearing it: keys are cheap to compute again.
-_keys: dict[Expr, Key] = {}
+#: Bounded by starting afresh: keys are cheap to compute again.
+_keys: list[dict[Expr, Key]] = [{}]
 _LIMIT = 100_000
 
 
 def order_key(root: Expr) -> Key:
     """What expressions are sorted by."""
-    found = _keys.get(root)
+    known = _keys[0]
+    found = known.get(root)
     if found is not None:
         return found
-    if len(_keys) > _LIMIT:
-        _keys.clear()
+    if len(known) > _LIMIT:
+        # Replaced, not cleared: another thread may be in the midst of using it.
+        _keys[0] = known = {}
     pending = [root]
     while pending:
         node = pending[-1]
-        missing = [o for o in node.operands if o not in _keys]
+        missing = [o for o in node.operands if o not in known]
         if missing:
             pending.extend(missing)
             continue
         pending.pop()
-        _keys[node] = _key(node)
-    return _keys[root]
+        known[node] = _key(node, known)
+    return known[root]
 
 
-def _key(node: Expr) -> Key:
+def _key(node: Expr, known: dict[Expr, Key]) -> Key:
     if isinstance(node, Var):
         return (0, node.name, _text(node.name), node.serial)
-    below = [_keys[o] for o in node.operands]
+    below = [known[o] for o in node.operands]
     label = _text(_LABELS.get(type(node), _type_name)(node))
     # Hashes of tuples of integers are the same in every process.
     digest = hash((label, *(k[2] for k in below)))

@@ -7,7 +7,17 @@ simplifying it once more changes nothing.
 
 from __future__ import annotations
 
-from tilewright.arith.linear import atoms_of, is_sum, linear
+from tilewright.arith.linear import (
+    Linear,
+    collect,
+    factors,
+    is_product,
+    is_sum,
+    leaves_of,
+    linear,
+    multiplied,
+    remember,
+)
 from tilewright.arith.ranges import Ranges
 from tilewright.arith.rules import rewrite
 from tilewright.arith.rules.sums import tidy
@@ -52,7 +62,7 @@ class _Task:
     def parts(self) -> tuple[Expr, ...] | list[Expr]:
         """What must be simplified before the next step."""
         if self.waiting is None:
-            self.waiting = atoms_of(self.node) if is_sum(self.node) else self.node.operands
+            self.waiting = leaves_of(self.node) if is_sum(self.node) else self.node.operands
         return self.waiting
 
 
@@ -77,14 +87,29 @@ def _step(node: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> Expr:
     if isinstance(node, Var):
         return _single_value(node, ranges)
     if is_sum(node):
-        total = linear(node, lambda atom: linear(memo[atom])).wrapped()
-        return vector_sum(total, ranges) if node.dtype.is_vector else tidy(total, ranges).expr()
+        return _written(collect(node, lambda leaf: linear(memo[leaf])), memo, ranges)
     operands = node.operands
     mapped = tuple(memo[o] for o in operands)
     if any(a is not b for a, b in zip(operands, mapped, strict=True)):
         node = node.with_operands(mapped)
     result = rewrite(node, ranges)
+    if result is None and is_product(node):
+        return _written(multiplied(*(linear(o) for o in mapped)), memo, ranges)
     return node if result is None else result
+
+
+def _written(total: Linear, memo: dict[Expr, Expr], ranges: Ranges) -> Expr:
+    """A sum of simplified leaves as an expression."""
+    total = total.wrapped()
+    if total.dtype.is_vector:
+        return vector_sum(total, ranges)
+    total = tidy(total, ranges)
+    result = total.expr()
+    if all(memo.get(f) is f for atom in total.terms for f in factors(atom)):
+        # Nothing is left to do in it: no need to look at it again.
+        memo.setdefault(result, result)
+        remember(result, total)
+    return result
 
 
 def _single_value(var: Var, ranges: Ranges) -> Expr:

@@ -25,6 +25,7 @@ from tilewright.ir import (
     For,
     Function,
     If,
+    Iter,
     Let,
     Seq,
     Stmt,
@@ -105,9 +106,9 @@ def _block(s: Block, ranges: Ranges) -> Stmt:
 
     return _changed(
         s,
-        iters=_kept(s.iters, [i._replace(extent=x) for i, x in zip(s.iters, extents, strict=True)]),
+        iters=_kept(s.iters, map(_with_extent, s.iters, extents)),
         bindings=_kept(s.bindings, bindings),
-        predicate=predicate if predicate is not s.predicate else s.predicate,
+        predicate=predicate,
         reads=_kept(s.reads, [on_region(r) for r in s.reads]),
         writes=_kept(s.writes, [on_region(r) for r in s.writes]),
         init=None if s.init is None else simplify_stmt(s.init, inside),
@@ -115,17 +116,14 @@ def _block(s: Block, ranges: Ranges) -> Stmt:
     )
 
 
+def _with_extent(it: Iter, extent: Expr) -> Iter:
+    return it if extent is it.extent else it._replace(extent=extent)
+
+
 def _kept(before: tuple[Any, ...], after: Any) -> tuple[Any, ...]:
-    """`before` where nothing in it changed; entries are tuples of interned things, or such."""
+    """`before` where nothing in it changed."""
     after = tuple(after)
-    return before if _same_items(before, after) else after
-
-
-def _same_items(a: Any, b: Any) -> bool:
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        pairs = zip(a, b, strict=True)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        return all(_same_items(x, y) for x, y in pairs)
-    return a is b
+    return before if all(a is b for a, b in zip(before, after, strict=True)) else after
 
 
 def _if(s: If, ranges: Ranges) -> Stmt:
@@ -194,8 +192,7 @@ def _seq(s: Seq, ranges: Ranges) -> Stmt:
         kept.append(after)
         if isinstance(after, Assert):
             ranges = assume(ranges, after.condition)
-    same = len(kept) == len(s.statements) and _same_items(tuple(kept), s.statements)
-    return s if same else seq(*kept)
+    return s if _kept(s.statements, kept) is s.statements else seq(*kept)
 
 
 _RULES: dict[type[Stmt], Callable[[Any, Ranges], Stmt]] = {

@@ -188,13 +188,18 @@ def _divided_by_symbol(e: Binary, ranges: Ranges) -> tuple[Linear, Linear, bool]
         return None
     quotient = _multiples_in(total, d)
     rest = total.minus(quotient.times(d))
-    vanishes = is_nonnegative(rest, ranges, CHEAP) and is_nonnegative(
-        d.minus(rest).shifted(-1), ranges, CHEAP
-    )
+    for below in (rest, rest.plus(d)):
+        if _is_remainder(below, d, ranges):
+            return (quotient if below is rest else quotient.shifted(-1)), below, True
     # Division by a sum of terms may leave more behind than there was.
-    if not vanishes and len(rest.terms) >= len(total.terms):
-        return None if not quotient.is_constant else (quotient, rest, False)
-    return quotient, rest, vanishes
+    is_shorter = len(rest.terms) < len(total.terms)
+    return (quotient, rest, False) if is_shorter or quotient.is_constant else None
+
+
+def _is_remainder(rest: Linear, d: Linear, ranges: Ranges) -> bool:
+    """0 <= rest < d"""
+    room = d.minus(rest).shifted(-1)
+    return is_nonnegative(rest, ranges, CHEAP) and is_nonnegative(room, ranges, CHEAP)
 
 
 def _multiples_in(total: Linear, d: Linear) -> Linear:
