@@ -60,7 +60,7 @@ def _window(b: Builder, position: Expr) -> tuple[Expr, Expr, Expr]:
     """Three words of 2/pi from bit `position` on."""
     words = _shifted_by_words(b, position)
     within = position & b.whole(b.width - 1)
-    back = b.whole(b.width - 1) - within
+    back = within ^ b.whole(b.width - 1)
     first, second, third = ((a << within) | ((c >> 1) >> back) for a, c in pairwise(words))
     return first, second, third
 
