@@ -116,17 +116,13 @@ class _Cut:
         epilogue = self._epilogue()
         packs = self._packs()
         iters = s.block_of(self.name).iters
-        loops = {
-            it.var.name: loop for it, loop in zip(iters, s.loops(self.name), strict=True)
-        }
+        loops = {it.var.name: loop for it, loop in zip(iters, s.loops(self.name), strict=True)}
         chunk, row_outer, row_inner = self._cut_rows(loops)
         column_outer, column_inner = self._cut_columns(loops)
         reduced, unrolled = self._cut_depth([loops[it.var.name] for it in plan.contraction.reduced])
         tiled = {it.var.name for it in (plan.row, plan.column, plan.blocks) if it is not None}
         others = [
-            loops[it.var.name]
-            for it in iters
-            if it.var.name not in tiled and it.kind == "spatial"
+            loops[it.var.name] for it in iters if it.var.name not in tiled and it.kind == "spatial"
         ]
         outer = [*others, *chunk, *column_outer, *row_outer]
         s.reorder(*outer, *reduced, *unrolled, *row_inner, *column_inner)
@@ -134,8 +130,8 @@ class _Cut:
             s.unroll(loop)
         s.vectorize(column_inner[-1])
         self._place_epilogue(epilogue, outer[-1] if outer else None)
-        shared = self._parallelize(others, chunk, column_outer, row_outer)
-        self._place_packs(packs, chunk, shared)
+        self._place_packs(packs, chunk)
+        self._parallelize(others, chunk, column_outer, row_outer)
 
     # ---- cutting --------------------------------------------------------------------------------
 
@@ -204,45 +200,56 @@ class _Cut:
             loops = self.s.reverse_compute_at(name, loop)
             vectorize_tile(self.s, loops, self.tile.lanes)
 
-    # ---- what comes before ------------------------------------------------------------------------
+    # ---- what comes before ----------------------------------------------------------------------
 
     def _packs(self) -> dict[str, str]:
-        """Copies of the operands in the order of the tiles: the block that makes each."""
+        """Copies of the operands that are packed: the block that makes each."""
         c, made = self.plan.contraction, dict[str, str]()
         if self.plan.pack_columns:
-            made["columns"] = self._pack(c.b, self.plan.column.var, self.tile.columns)
+            made["columns"] = self.s.cache_read(self.name, c.b.buffer).name
         if self.plan.pack_rows:
-            assert self.plan.row is not None
-            made["rows"] = self._pack(c.a, self.plan.row.var, self.tile.rows)
+            made["rows"] = self.s.cache_read(self.name, c.a.buffer).name
         return made
 
-    def _pack(self, operand: Access, var: Var, width: int) -> str:
-        """A copy in which `width` neighbours along `var` lie side by side, innermost."""
-        s = self.s
-        copy = s.cache_read(self.name, operand.buffer).name
+    def _place_packs(self, packs: dict[str, str], chunk: list[Loop]) -> None:
+        """Rows are packed by the thread that uses them, columns once for all, by all threads."""
+        c, row = self.plan.contraction, self.plan.row
+        if "rows" in packs and row is not None:
+            if chunk:
+                self.s.compute_at(packs["rows"], chunk[-1])
+            self._lay_out(packs["rows"], c.a, row.var, self.tile.rows)
+        if "columns" in packs:
+            axis = self._lay_out(packs["columns"], c.b, self.plan.column.var, self.tile.columns)
+            self._spread_columns(packs["columns"], axis)
+
+    def _lay_out(self, copy: str, operand: Access, var: Var, width: int) -> int:
+        """Let `width` neighbours along `var` lie side by side; gives the dimension of `var`."""
         axis = next(k for k, i in enumerate(operand.indices) if var in free_vars(i))
 
         def blocked(*indices: Expr) -> tuple[Expr, ...]:
             rest = [i for k, i in enumerate(indices) if k != axis]
             return (indices[axis] // width, *rest, indices[axis] % width)
 
-        s.transform_layout(copy, 0, blocked)
-        return copy
+        self.s.transform_layout(copy, 0, blocked)
+        return axis
 
-    def _place_packs(
-        self, packs: dict[str, str], chunk: list[Loop], shared: Loop | None
-    ) -> None:
-        del shared
-        if "rows" in packs and chunk:
-            self.s.compute_at(packs["rows"], chunk[-1])
+    def _spread_columns(self, copy: str, axis: int) -> None:
+        loops = list(self.s.loops(copy))
+        columns = loops.pop(axis)
+        tile, vectors, lanes = self.s.split(columns, None, self.tile.vectors, self.tile.lanes)
+        self.s.reorder(tile, *loops, vectors, lanes)
+        self.s.unroll(vectors)
+        self.s.vectorize(lanes)
+        if self.work >= _PARALLEL_WORTH and self.target.cores > 1:
+            self.s.parallel(tile)
 
     # ---- threads ----------------------------------------------------------------------------------
 
     def _parallelize(
         self, others: list[Loop], chunk: list[Loop], columns: list[Loop], rows: list[Loop]
-    ) -> Loop | None:
+    ) -> None:
         if self.work < _PARALLEL_WORTH or self.target.cores < 2:
-            return None
+            return
         chosen: list[Loop] = []
         count = 1
         for loop in (*others, *chunk, *columns, *rows):
@@ -253,7 +260,6 @@ class _Cut:
                 break
         fused = self.s.fuse(*chosen) if len(chosen) > 1 else chosen[0]
         self.s.parallel(fused)
-        return fused
 
 
 def vectorize_tile(s: Schedule, loops: Sequence[Loop], lanes: int) -> None:

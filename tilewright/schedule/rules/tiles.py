@@ -78,9 +78,7 @@ def _registers(rows: int, vectors: int, lanes: int, factors: Factors) -> int:
 def _score(tile: Tile, target: Target, rows: int | None, columns: int | None) -> float:
     """Useful multiply-adds for each cycle."""
     work = tile.rows * tile.vectors
-    loads = tile.vectors + (
-        tile.rows if tile.factors == "broadcast" else tile.rows / tile.lanes
-    )
+    loads = tile.vectors + (tile.rows if tile.factors == "broadcast" else tile.rows / tile.lanes)
     chain = target.fma_ports * target.fma_latency
     cycles = max(work / target.fma_ports, loads / _LOAD_PORTS, chain / target.fma_ports)
     cycles += _LOAD_COST * loads + _LOOP_COST
