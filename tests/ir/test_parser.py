@@ -211,7 +211,7 @@ expressions = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(expressions)
 @example((call("popcount", const(0)), FLOATS[0], BOOLS[0]))
 def test_random_expressions_read_back(exprs: tuple[Expr, Expr, Expr]) -> None:
@@ -255,7 +255,7 @@ leaves: st.SearchStrategy[Stmt] = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.recursive(leaves, _statements, max_leaves=6))
 def test_random_statements_read_back(body: Stmt) -> None:
     params = (BUFFER, SCALAR, *INTS, *FLOATS, *BOOLS)
@@ -286,7 +286,7 @@ def test_names_do_not_count_but_structure_does() -> None:
 
 
 def test_which_variable_is_used_counts() -> None:
-    text = "def f(A: f32[n, n]):\n    for i in range(n):\n        for j in range(n):\n            A[i, j] = 1.0\n"
+    text = "def f(A: f32[n, n], i: i64, j: i64):\n    A[i, j] = 1.0\n"
     transposed = text.replace("A[i, j]", "A[j, i]")
     assert not same_function(parse_function(text), parse_function(transposed))
 
@@ -366,10 +366,10 @@ def test_text_that_is_no_function() -> None:
 
 
 def test_expressions_too_deep_for_python_are_refused() -> None:
-    with pytest.raises(UserError, match="too deeply nested|too many nested"):
+    with pytest.raises(UserError, match=r"too deeply nested|too many nested"):
         parse_function("def f(A: f32[n]):\n    A[0] = " + "-(" * 5000 + "A[0]" + ")" * 5000 + "\n")
 
 
 def test_nothing_is_executed() -> None:
-    with pytest.raises(UserError, match="unknown intrinsic '__import__'|cannot be called"):
+    with pytest.raises(UserError, match=r"unknown intrinsic '__import__'|cannot be called"):
         parse_function("def f(A: f32[n]):\n    A[0] = __import__('os').getpid()\n")

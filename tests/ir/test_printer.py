@@ -149,7 +149,8 @@ def test_buffers_show_what_is_unusual_about_them() -> None:
     local = Buffer("T", "i8", (4,), scope="local")
     body = Alloc((local,), Store(odd, (i, j), const(1.0, "f64")))
     assert function_text(Function("f", (odd, i, j), body)) == (
-        'def f(B: f64[4, n, strides(n, 1), offset(8), scope("shared"), align(64)], i: i64, j: i64):\n'
+        'def f(B: f64[4, n, strides(n, 1), offset(8), scope("shared"), align(64)], '
+        "i: i64, j: i64):\n"
         '    T = alloc(i8[4], scope="local")\n'
         "    B[i, j] = f64(1.0)\n"
     )

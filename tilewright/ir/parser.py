@@ -276,14 +276,11 @@ class StmtReader(TypeReader):
         return self.block(node, cast(ast.Call, call))
 
     def block(self, node: ast.With, call: ast.Call) -> Block:
-        if len(call.args) != 1:
-            raise self.error(
-                call, "a block has a name", remedy='with block("C", vi=spatial(n, i)):'
-            )
-        ends = [self._iter(k) for k in call.keywords]
+        written = self._written_iters(node, call)
+        ends = [self._iter(name, value) for name, value in written]
         with self.scope():
-            for keyword, (it, _) in zip(call.keywords, ends, strict=True):
-                self.define(keyword, it.var.name, it.var)
+            for (_, value), (it, _) in zip(written, ends, strict=True):
+                self.define(value, it.var.name, it.var)
             head, rest = self._block_head(node.body)
             init = None
             if rest and _is_init(rest[0]):
@@ -296,18 +293,31 @@ class StmtReader(TypeReader):
         block.annotations, block.span = head.annotations or {}, self.span(node)
         return block
 
-    def _iter(self, keyword: ast.keyword) -> tuple[Iter, Expr]:
-        call = keyword.value
+    def _written_iters(self, node: ast.With, call: ast.Call) -> list[tuple[str, ast.expr]]:
+        """`block("C", vi=spatial(n, i))`, or `block("C", spatial(n, i)) as (vi,)`."""
+        target = node.items[0].optional_vars
+        names = [] if target is None else [dotted(part) for part in parts_of(target)]
+        if not call.args or len(names) != len(call.args) - 1 or (names and call.keywords):
+            raise self.error(
+                call,
+                "a block has a name, and names for its variables",
+                remedy='with block("C", vi=spatial(n, i)):',
+            )
+        if names:
+            return [(n or "v", a) for n, a in zip(names, call.args[1:], strict=True)]
+        return [(k.arg or "v", k.value) for k in call.keywords]
+
+    def _iter(self, name: str, call: ast.expr) -> tuple[Iter, Expr]:
         kind = self.callee(call) if isinstance(call, ast.Call) else None
         if not isinstance(call, ast.Call) or len(call.args) != 2 or kind not in ITER_KINDS:
             raise self.error(
-                keyword,
+                call,
                 "a block's variable has a kind, an extent and a value",
                 remedy="vi=spatial(n, i)",
             )
         extent = self.expr(call.args[0])
         binding = self.expr(call.args[1], extent.dtype)
-        return Iter(Var(keyword.arg or "v", extent.dtype), extent, cast(Any, kind)), binding
+        return Iter(Var(name, extent.dtype), extent, cast(Any, kind)), binding
 
     def _block_head(self, nodes: list[ast.stmt]) -> tuple[BlockHead, list[ast.stmt]]:
         head = BlockHead()

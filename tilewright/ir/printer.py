@@ -230,6 +230,9 @@ class _Printer:
     def _range(self, r: Range) -> str:
         if r.extent is Const(1, index):
             return self._expr(r.start)
+        if r.start.dtype is not r.extent.dtype:
+            # Wrong, but what is wrong is printed too.
+            return f"{self._expr(r.start)}:…{self._expr(r.extent)}"
         return f"{self._expr(r.start)}:{self._expr(_stop(r))}"
 
     def store(self, depth: int, s: Store) -> None:

@@ -19,8 +19,9 @@ from tilewright.support.errors import UserError
 class BufferType:
     """The type of a buffer, as an annotation has it."""
 
-    def __init__(self, element: DType, dims: tuple[Any, ...]) -> None:
-        self.element, self.dims = element, dims
+    def __init__(self, element: DType, dims: Any) -> None:
+        self.element = element
+        self.dims: tuple[Any, ...] = tuple(dims) if type(dims) in (tuple, list) else (dims,)
 
     def __repr__(self) -> str:
         return f"{self.element}[{', '.join(map(str, self.dims)) or '()'}]"
@@ -38,8 +39,7 @@ class ElementType:
         return self.element.numpy
 
     def __getitem__(self, dims: Any) -> Any:
-        several: tuple[Any, ...] = dims if type(dims) is tuple else (dims,)
-        return BufferType(self.element, several)
+        return BufferType(self.element, dims)
 
     def __call__(self, _value: object) -> Any:
         raise _outside(repr(self))
@@ -68,17 +68,24 @@ def _outside(name: str) -> UserError:
     )
 
 
-f64, f32, f16, bf16 = (ElementType(DType.of(n)) for n in ("f64", "f32", "f16", "bf16"))
-i64, i32, i16, i8 = (ElementType(DType.of(n)) for n in ("i64", "i32", "i16", "i8"))
-u64, u32, u16, u8 = (ElementType(DType.of(n)) for n in ("u64", "u32", "u16", "u8"))
-boolean = ElementType(DType.of("bool"))
+def _type(name: str) -> Any:
+    """Any to type checkers, so that a parameter `A=f32["n"]` may be indexed and computed with."""
+    return ElementType(DType.of(name))
+
+
+f64, f32, f16, bf16 = _type("f64"), _type("f32"), _type("f16"), _type("bf16")
+i64, i32, i16, i8 = _type("i64"), _type("i32"), _type("i16"), _type("i8")
+u64, u32, u16, u8 = _type("u64"), _type("u32"), _type("u16"), _type("u8")
+boolean = _type("bool")
 
 alloc, let = Word("alloc"), Word("let")
-parallel, vectorized, unrolled, thread = map(Word, ("parallel", "vectorized", "unrolled", "thread"))
+parallel, vectorized = Word("parallel"), Word("vectorized")
+unrolled, thread = Word("unrolled"), Word("thread")
 block, init, scope = Word("block"), Word("init"), Word("scope")
 spatial, reduce, ordered = Word("spatial"), Word("reduce"), Word("ordered")
-where, reads, writes, note = map(Word, ("where", "reads", "writes", "note"))
-store, load, ramp, broadcast = map(Word, ("store", "load", "ramp", "broadcast"))
+where, reads, writes, note = Word("where"), Word("reads"), Word("writes"), Word("note")
+store, load = Word("store"), Word("load")
+ramp, broadcast = Word("ramp"), Word("broadcast")
 truncdiv, truncmod = Word("truncdiv"), Word("truncmod")
 
 

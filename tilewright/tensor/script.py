@@ -8,7 +8,8 @@
             B[i] = total
 
 The function is read, never run. It may use: buffers (`A: "f32[n, 4]"`, where a name that nothing
-defines is a symbolic dimension) and scalars (`alpha: "f32"`) as parameters; scalar variables; local
+defines is a symbolic dimension; linters prefer the spelling `A=f32["n", 4]`, which means the same)
+and scalars (`alpha: "f32"`, `alpha=f32`) as parameters; scalar variables; local
 buffers (`T = alloc(f32[16])`); `for` over `range`, `parallel`, `vectorized` and `unrolled`;
 `while`, `if`, `break`, `continue`, `assert`; the intrinsics; numbers, types and tuples from the
 code around it; and calls of other loop functions, which are written out in place. Results go to

@@ -22,6 +22,7 @@ from tilewright.ir import (
     Let,
     Load,
     Opening,
+    Param,
     Source,
     Span,
     Stmt,
@@ -58,6 +59,16 @@ class ScriptReader(ScriptValues):
         if node.body and isinstance(node.body[-1], ast.Return) and node.body[-1].value is None:
             node.body.pop()
         return super().function(node)
+
+    def params(self, node: ast.FunctionDef) -> tuple[Param, ...]:
+        """A type may stand where a default would: `A=f32["n"]`, which linters let pass."""
+        args, defaults = node.args.args, node.args.defaults
+        for arg, default in zip(args[len(args) - len(defaults) :], defaults, strict=True):
+            if arg.annotation is not None:
+                raise self.error(default, f"{arg.arg} cannot have a default value")
+            arg.annotation = default
+        node.args.defaults = []
+        return super().params(node)
 
     def decorations(self, node: ast.FunctionDef) -> tuple[str, dict[str, Any]]:
         return node.name, {}
@@ -99,8 +110,10 @@ class ScriptReader(ScriptValues):
 
     def _assign_several(self, node: ast.stmt, targets: list[ast.expr], value: ast.expr) -> Stmt:
         """`a, b = b, a`: all values are taken before any is stored."""
-        if not isinstance(value, ast.Tuple) or len(value.elts) != len(targets):
-            raise self.error(node, f"cannot take {len(targets)} values apart from this")
+        if not isinstance(value, ast.Tuple):
+            return self._take_apart(node, targets, self.value(value))
+        if len(value.elts) != len(targets):
+            raise self.error(node, f"there are {len(value.elts)} values for {len(targets)} names")
         values = [self._value_for(t, v) for t, v in zip(targets, value.elts, strict=True)]
         taken = [Var("taken", v.dtype) for v in values]
         stores = [
@@ -110,6 +123,17 @@ class ScriptReader(ScriptValues):
         for var, expr in reversed(list(zip(taken, values, strict=True))):
             body = Let(var, expr, body, self.span(node))
         return body
+
+    def _take_apart(self, node: ast.stmt, targets: list[ast.expr], values: Any) -> Stmt:
+        """`m, n = A.shape`: names for what is known now."""
+        if not isinstance(values, tuple) or len(values) != len(targets):  # pyright: ignore[reportUnknownArgumentType]
+            raise self.error(node, f"cannot take {len(targets)} values apart from this")
+        for number, target in enumerate(targets):
+            if not isinstance(target, ast.Name):
+                raise self.error(target, f"{ast.unparse(target)} is no name")
+            if self.find(target.id) is not values[number]:
+                self.define(target, target.id, values[number])
+        return seq()
 
     def _value_for(self, target: ast.expr, value: ast.expr) -> Expr:
         known = self.find(target.id) if isinstance(target, ast.Name) else self.value(target)
@@ -132,12 +156,19 @@ class ScriptReader(ScriptValues):
         word = self.word(value) if isinstance(value, ast.Call) else None
         if word in ("let", "alloc"):
             return super().bind(node, target, value, dtype)
+        known = self.find(target.id)
+        if isinstance(known, Var) and known is self.value(value):
+            return seq()  # `n = A.shape[0]` where the annotation called it n already
         buffer = self._variable(target)
         if buffer is not None:
             if dtype not in (None, buffer.dtype):
                 raise self.error(node, f"{target.id} is {buffer.dtype} already")
             return self._store_scalar(node, buffer, self.expr(value, buffer.dtype))
         if self._times_assigned[target.id] == 1:
+            known = self.value(value)
+            if isinstance(known, tuple | DType):
+                self.define(target, target.id, known)
+                return seq()
             return self.let(node, target, value, dtype)
         read = self.expr(value, dtype)
         return self._store_scalar(node, self._declare(target, dtype or read.dtype), read)

@@ -52,10 +52,10 @@ class ScriptValues(StmtReader):
         return super().resolve(node)
 
     def dimension(self, node: ast.Name) -> Any:
-        """A name in a shape: a number that the function captured, or a symbolic dimension."""
+        """A name in a shape: numbers that the function captured, or a symbolic dimension."""
         known = _plain(self.captured.get(node.id))
-        is_number = isinstance(known, int) and not isinstance(known, bool)
-        return known if is_number else super().dimension(node)
+        is_known = isinstance(known, int | tuple) and not isinstance(known, bool)
+        return _unnarrowed(known) if is_known else super().dimension(node)
 
     def _known(self, node: ast.AST, thing: Any) -> Any:
         thing = _plain(thing)
@@ -134,7 +134,7 @@ class ScriptValues(StmtReader):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return DType.of(node.value)
         if name and (self.find(root) is not None or (name == root and root in self.captured)):
-            value = self.value(node)
+            value = self.resolve(node) if isinstance(node, ast.Name) else self.value(node)
             if isinstance(value, DType):
                 return value
         if name and isinstance(self.captured.get(root), types.ModuleType):
@@ -145,6 +145,13 @@ class ScriptValues(StmtReader):
         return self.resolve(node) if node.id in self.captured else super().literal_name(node)
 
     # ---- expressions ----------------------------------------------------------------------------
+
+    def expr(self, node: ast.expr, dtype: DType | None = None) -> Expr:
+        """A choice passes on which type is wanted, so that numbers on both sides adapt."""
+        test = self.operand(node.test) if isinstance(node, ast.IfExp) and dtype else None
+        if dtype is None or not isinstance(node, ast.IfExp) or isinstance(test, bool):
+            return super().expr(node, dtype)
+        return self.choice_of(node, self.expr(node.body, dtype), self.expr(node.orelse, dtype))
 
     def constant(self, node: ast.Constant) -> Any:
         return node.value if isinstance(node.value, Expr | str) else super().constant(node)
