@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.ir import Buffer
 from tilewright.schedule.handles import BlockLike, BlockRef, Loop, LoopLike
+from tilewright.schedule.layout_text import LayoutLike, layout_text
 from tilewright.schedule.state import ScheduleState
-from tilewright.schedule.writing import BufferLike
+from tilewright.schedule.writing import BufferLike, buffer_touched
 
 
 class BlockMethods(ScheduleState):
@@ -57,6 +60,23 @@ class BlockMethods(ScheduleState):
 
     # ---- buffers ---------------------------------------------------------------------------------
 
+    def transform_layout(
+        self,
+        block: BlockLike,
+        buffer: BufferLike,
+        layout: LayoutLike,
+        pad_value: bool | int | float | None = None,
+    ) -> None:
+        """Lay a buffer out by other indices: `lambda i, j: (j // 8, i, j % 8)`.
+
+        A parameter may be laid out anew too: callers then pass arrays of the new shape. Elements
+        that the map leaves over are set to `pad_value`, or stay undefined without it.
+        """
+        place = self.block(block)
+        rank = buffer_touched(self.block_of(place), buffer).ndim
+        text = layout_text(layout, rank)
+        self._apply("transform_layout", place, _named(buffer), text, pad_value)
+
     def set_scope(self, block: BlockLike, buffer: BufferLike, scope: str) -> None:
         """Choose where an intermediate buffer lives: global, local, shared or tile."""
         self._apply("set_scope", self.block(block), _named(buffer), scope)
@@ -66,6 +86,20 @@ class BlockMethods(ScheduleState):
     ) -> None:
         """Make the stride of an axis of an intermediate buffer k * factor + offset."""
         self._apply("storage_align", self.block(block), _named(buffer), axis, factor, offset)
+
+    def decompose_padding(self, block: BlockLike, loop: LoopLike) -> BlockRef:
+        """Fill a padded buffer before `loop`, then copy what is inside; gives the filling block."""
+        return self._apply("decompose_padding", self.block(block), self.loop(loop))[0]
+
+    # ---- overlapping iterations ------------------------------------------------------------------
+
+    def double_buffer(self, block: BlockLike, loop: LoopLike) -> None:
+        """Let iterations of a loop use two versions of what a block in it writes, in turn."""
+        self._apply("double_buffer", self.block(block), self.loop(loop))
+
+    def software_pipeline(self, loop: LoopLike, stages: Sequence[int]) -> None:
+        """Start iterations before earlier ones have ended; one stage for each statement inside."""
+        self._apply("software_pipeline", self.loop(loop), tuple(stages))
 
 
 def _named(buffer: BufferLike) -> str | int:

@@ -18,6 +18,7 @@ from tilewright.ir import (
     For,
     Seq,
     Stmt,
+    Store,
     Var,
     all_of,
     child_exprs,
@@ -176,13 +177,15 @@ def readers_come_after(tree: Tree, block: Block, buffer: Buffer) -> Fault | None
     return None
 
 
-def buffer_is_read_in_blocks_only(tree: Tree, buffer: Buffer) -> Fault | None:
-    """No condition or extent outside of blocks depends on its values, nobody has its address."""
+def buffer_is_used_in_blocks_only(tree: Tree, buffer: Buffer) -> Fault | None:
+    """Nothing outside of blocks reads or writes it, and nobody has its address."""
     for stmt in walk(tree.function.body):
-        inside = isinstance(stmt, Block) or tree.scope(stmt) is not None
-        for top in child_exprs(stmt):
-            if any(load.buffer is buffer for load in loads_in(top)) and not inside:
-                return Fault(f"{buffer.name} is read outside of blocks", "", stmt)
+        if isinstance(stmt, Block) or tree.scope(stmt) is not None:
+            continue
+        loads = (load for top in child_exprs(stmt) for load in loads_in(top))
+        stored = isinstance(stmt, Store) and stmt.buffer is buffer
+        if stored or any(load.buffer is buffer for load in loads):
+            return Fault(f"{buffer.name} is used outside of blocks", "", stmt)
     return no_address_is_taken(tree, buffer)
 
 

@@ -57,6 +57,11 @@ def part_of(tree: Tree, loop: For, inner: Stmt) -> Stmt:
     return next((s for s in below if not isinstance(s, Seq | Alloc)), inner)
 
 
+def outermost_statement(tree: Tree, stmt: Stmt) -> Stmt:
+    """The statement directly in the body of the function that `stmt` is or stands in."""
+    return next(s for s in tree.path(stmt) if not isinstance(s, Alloc | Seq))
+
+
 def loops_between(tree: Tree, outer: Stmt | None, inner: Stmt) -> list[For]:
     """The loops around `inner` that stand inside `outer` (anywhere, for None), outermost first."""
     found: list[For] = []

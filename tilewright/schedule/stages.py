@@ -14,7 +14,6 @@ from tilewright.ir import (
     Function,
     Iter,
     Range,
-    Seq,
     Stmt,
     Store,
     Var,
@@ -36,7 +35,14 @@ from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import fresh_name
 from tilewright.schedule.error import Fault
 from tilewright.schedule.flow import loops_cover_the_domain, reduces_along
-from tilewright.schedule.place import comes_before, loops_between, meeting, outermost, variables
+from tilewright.schedule.place import (
+    comes_before,
+    loops_between,
+    meeting,
+    outermost,
+    outermost_statement,
+    variables,
+)
 
 
 class Site(NamedTuple):
@@ -51,7 +57,7 @@ class Site(NamedTuple):
 
 def site_before(tree: Tree, block: Block, buffer: Buffer) -> Site | Fault:
     """The outermost place before `block` where all that it reads of `buffer` has been written."""
-    at = _outermost_statement(tree, block)
+    at = outermost_statement(tree, block)
     for writer in outermost(tree, tree.writers(buffer)):
         met = meeting(tree, writer, block)
         if met is None or not comes_before(tree, writer, block):
@@ -66,7 +72,7 @@ def site_before(tree: Tree, block: Block, buffer: Buffer) -> Site | Fault:
 
 def site_after(tree: Tree, block: Block, buffer: Buffer) -> Site | Fault:
     """The outermost place behind `block` before anybody else reads `buffer`."""
-    at = _outermost_statement(tree, block)
+    at = outermost_statement(tree, block)
     for reader in outermost(tree, tree.readers(buffer)):
         if reader is block:
             continue
@@ -95,10 +101,6 @@ def _unfinished(tree: Tree, block: Block, site: Site) -> Fault | None:
         return loops_cover_the_domain(tree, block)
     reason = f"what an iteration of loop {inside.var.name} writes is no box"
     return Fault(reason, "do this before loops are fused", inside)
-
-
-def _outermost_statement(tree: Tree, stmt: Stmt) -> Stmt:
-    return next(s for s in tree.path(stmt) if not isinstance(s, Alloc | Seq))
 
 
 def _loop_around(tree: Tree, stmt: Stmt) -> For | None:

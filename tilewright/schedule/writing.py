@@ -153,6 +153,13 @@ def with_buffer_changed(function: Function, old: Buffer, new: Buffer) -> Functio
     return replace(function, params=params, body=replace_buffers(function.body, {old: new}))
 
 
+def with_buffer_exchanged(function: Function, old: Buffer, new: Buffer) -> Function:
+    """`new` among the parameters or allocations where `old` is; accesses stay as they are."""
+    params = tuple(new if p is old else p for p in function.params)
+    body = map_stmt(function.body, lambda s: _reallocated(s, old, (new,)))
+    return replace(function, params=params, body=body)
+
+
 def without_buffer(function: Function, buffer: Buffer) -> Function:
     """The function without an allocation."""
     return function.with_body(map_stmt(function.body, lambda s: _reallocated(s, buffer, ())))

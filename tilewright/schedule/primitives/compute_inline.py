@@ -15,7 +15,7 @@ from tilewright.schedule.flow import (
     block_is_spatial,
     block_is_the_only_writer,
     buffer_is_intermediate,
-    buffer_is_read_in_blocks_only,
+    buffer_is_used_in_blocks_only,
     inputs_keep_their_values,
     readers_come_after,
 )
@@ -61,7 +61,7 @@ def check(tree: Tree, block: Block) -> None:
             buffer_is_intermediate(tree, buffer),
             block_is_the_only_writer(tree, block, buffer),
             readers_come_after(tree, block, buffer),
-            buffer_is_read_in_blocks_only(tree, buffer),
+            buffer_is_used_in_blocks_only(tree, buffer),
         )
         for reader in tree.readers(buffer):
             require(tree, what, inputs_keep_their_values(tree, block, reader))

@@ -42,9 +42,9 @@ def transform_layout(
 ) -> Edit:
     """Lay a buffer out by other indices: its shape and all accesses to it change.
 
-    A parameter may be laid out anew too: callers then pass arrays of the new shape. Where the map
-    leaves elements over, they are set to `pad_value`, or stay undefined without it: no access of the
-    program goes there.
+    A parameter may be laid out anew too: callers then pass arrays of the new shape. Elements that
+    the map leaves over are set to `pad_value`; without it they stay undefined, and no access of the
+    function goes there (an output has to have defined elements, so there it is required).
 
         T[i, j] of f32[8, 64]      -->      T[j // 16, i, j % 16] of f32[4, 8, 16]
                                             for (i, j) -> (j // 16, i, j % 16)
@@ -111,14 +111,26 @@ def _leaves_over(forward: AffineMap, buffer: Buffer) -> bool:
 def _padding_can_be_filled(
     tree: Tree, buffer: Buffer, forward: AffineMap, pad_value: Number | None
 ) -> Fault | None:
-    if pad_value is None or not _leaves_over(forward, buffer):
+    if not _leaves_over(forward, buffer):
         return None
+    if pad_value is None:
+        return _is_no_output(tree, buffer, forward)
     if not tree.writers(buffer):
         return Fault(
             f"{buffer.name} is an input, so that nothing here can fill its padding",
             "use cache_read, and lay out the copy",
         )
     return None
+
+
+def _is_no_output(tree: Tree, buffer: Buffer, forward: AffineMap) -> Fault | None:
+    if buffer not in tree.function.buffers or not tree.writers(buffer):
+        return None
+    shape = ", ".join(str(e) for e in forward.output_extents(buffer.shape))
+    return Fault(
+        f"the new shape ({shape}) has more elements than {buffer.name}, which is an output",
+        "give pad_value, which they are set to, or factors that divide the extents",
+    )
 
 
 def _relaid(stmt: Stmt, old: Buffer, new: Buffer, forward: AffineMap, ranges: Ranges) -> Stmt:
