@@ -9,68 +9,86 @@ from typing import Any
 from tilewright.arith.interval import is_index
 from tilewright.arith.linear import Linear, factors, is_product, is_sum, linear, number
 from tilewright.arith.ranges import Ranges
-from tilewright.ir import Binary, Broadcast, Const, Expr, Select
+from tilewright.ir import Binary, Broadcast, Expr, Ramp, Select
 
 _NOTHING = Ranges()
+_Known = dict[Expr, int]
 
 
-def divisor(expr: Expr, ranges: Ranges | None = None) -> int:
-    """The largest constant known to divide an integer expression; 0 for zero itself.
+def divisor(root: Expr, ranges: Ranges | None = None) -> int:
+    """The largest constant known to divide an integer expression in every lane; 0 for zero itself.
 
     Where a type wraps around, only powers of two survive.
     """
     ranges = _NOTHING if ranges is None else ranges
-    value = number(expr)
+    known: _Known = {} if ranges is _NOTHING else ranges.memo("divisor")
+    pending = [root]
+    while pending:
+        node = pending[-1]
+        missing = [o for o in _needed(node) if o not in known]
+        if missing:
+            pending.extend(missing)
+            continue
+        pending.pop()
+        if node not in known:
+            known[node] = _divisor(node, ranges, known)
+    return known[root]
+
+
+def _needed(node: Expr) -> list[Expr]:
+    if not node.dtype.is_integer or number(node) is not None:
+        return []
+    if is_sum(node) or is_product(node):
+        return [f for atom in linear(node).terms for f in factors(atom)]
+    return [o for o in node.operands if o.dtype.is_integer] if _kind(node) in _ATOMS else []
+
+
+def _kind(node: Expr) -> object:
+    return node.op if isinstance(node, Binary) else type(node)
+
+
+def _divisor(node: Expr, ranges: Ranges, known: _Known) -> int:
+    value = number(node)
     if value is not None:
         return abs(value)
-    found = (
-        linear_divisor(linear(expr), ranges)
-        if is_sum(expr) or is_product(expr)
-        else _of_atom(expr, ranges)
-    )
-    found = math.lcm(found, ranges.multiples.get(expr, 1))
-    return found if is_index(expr.dtype) or found == 0 else found & -found
+    if is_sum(node) or is_product(node):
+        found = _of_sum(linear(node), ranges, known)
+    else:
+        rule = _ATOMS.get(_kind(node))
+        found = 1 if rule is None or not node.dtype.is_integer else rule(node, known)
+    found = math.lcm(found, ranges.multiples.get(node, 1))
+    return found if is_index(node.dtype) else found & -found
 
 
-def linear_divisor(total: Linear, ranges: Ranges) -> int:
+def _of_sum(total: Linear, ranges: Ranges, known: _Known) -> int:
     result = abs(total.constant)
     for atom, coefficient in total.terms.items():
-        if result == 1:
-            return 1
-        result = math.gcd(result, coefficient * _of_product(atom, ranges))
+        of_atom = math.prod(known[f] for f in factors(atom))
+        result = math.gcd(result, coefficient * math.lcm(of_atom, ranges.multiples.get(atom, 1)))
     return result
 
 
-def _of_product(atom: Expr, ranges: Ranges) -> int:
-    known = ranges.multiples.get(atom, 1)
-    return math.lcm(known, math.prod(_of_factor(f, ranges) for f in factors(atom)))
+def _either(e: Any, known: _Known) -> int:
+    return math.gcd(known[e.a], known[e.b])
 
 
-def _of_factor(atom: Expr, ranges: Ranges) -> int:
-    return math.lcm(_of_atom(atom, ranges), ranges.multiples.get(atom, 1))
-
-
-def _of_atom(atom: Expr, ranges: Ranges) -> int:
-    rule = _ATOMS.get(atom.op if isinstance(atom, Binary) else type(atom))
-    return 1 if rule is None or not atom.dtype.is_integer else rule(atom, ranges)
-
-
-def _either(a: Expr, b: Expr, ranges: Ranges) -> int:
-    return math.gcd(divisor(a, ranges), divisor(b, ranges))
-
-
-def _of_quotient(atom: Binary, ranges: Ranges) -> int:
-    by = number(atom.b)
-    above = divisor(atom.a, ranges) if by else 1
+def _of_quotient(e: Binary, known: _Known) -> int:
+    by, above = number(e.b), known[e.a]
     return above // abs(by) if by and above % by == 0 else 1
 
 
-_ATOMS: dict[object, Callable[[Any, Ranges], int]] = {
-    "min": lambda e, r: _either(e.a, e.b, r),
-    "max": lambda e, r: _either(e.a, e.b, r),
-    "floormod": lambda e, r: _either(e.a, e.b, r),
+def _of_ramp(e: Ramp, known: _Known) -> int:
+    return math.gcd(known[e.base], known[e.stride])
+
+
+_ATOMS: dict[object, Callable[[Any, _Known], int]] = {
+    "min": _either,
+    "max": _either,
+    "floormod": _either,
+    "truncmod": _either,
     "floordiv": _of_quotient,
-    Select: lambda e, r: _either(e.a, e.b, r),
-    Broadcast: lambda e, r: divisor(e.a, r),
-    Const: lambda e, _: abs(int(e.value)),
+    "truncdiv": _of_quotient,
+    Select: _either,
+    Broadcast: lambda e, known: known[e.a],
+    Ramp: _of_ramp,
 }

@@ -22,7 +22,7 @@ from tilewright.arith.ranges import Ranges
 from tilewright.arith.rules import rewrite
 from tilewright.arith.rules.sums import tidy
 from tilewright.arith.rules.vectors import vector_sum
-from tilewright.ir import Expr, Var, const
+from tilewright.ir import Call, Expr, Load, Unary, Var, const
 
 #: A chain of rewrites that is longer than this is cut: no rules should chase each other.
 _LONGEST_CHAIN = 40
@@ -89,13 +89,18 @@ def _step(node: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> Expr:
     if is_sum(node):
         return _written(collect(node, lambda leaf: linear(memo[leaf])), memo, ranges)
     operands = node.operands
-    mapped = tuple(memo[o] for o in operands)
+    mapped = tuple(_addressed(o, memo[o]) if isinstance(node, Call) else memo[o] for o in operands)
     if any(a is not b for a, b in zip(operands, mapped, strict=True)):
         node = node.with_operands(mapped)
     result = rewrite(node, ranges)
     if result is None and is_product(node):
         return _written(multiplied(*(linear(o) for o in mapped)), memo, ranges)
     return node if result is None else result
+
+
+def _addressed(before: Expr, after: Expr) -> Expr:
+    """An intrinsic may mean the place that it is given, so that a load stays one."""
+    return before if isinstance(before, Load) and not isinstance(after, Load) else after
 
 
 def _written(total: Linear, memo: dict[Expr, Expr], ranges: Ranges) -> Expr:
@@ -113,10 +118,20 @@ def _written(total: Linear, memo: dict[Expr, Expr], ranges: Ranges) -> Expr:
 
 
 def _single_value(var: Var, ranges: Ranges) -> Expr:
+    if var.dtype.is_bool:
+        return _known_truth(var, ranges)
     limits = ranges.limits.get(var)
     if limits is None or not limits.is_point or limits.low is None:
         return var
     return const(limits.low, var.dtype)
+
+
+def _known_truth(var: Var, ranges: Ranges) -> Expr:
+    if not ranges.conditions or var.dtype.is_vector:
+        return var
+    if var in ranges.conditions:
+        return const(True)
+    return const(False) if Unary("not", var) in ranges.conditions else var
 
 
 def _knowing_nothing() -> Ranges:

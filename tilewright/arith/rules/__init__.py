@@ -19,6 +19,7 @@ from tilewright.arith.rules import (
     division,
     extrema,
     floats,
+    implication,
     logic,
     vectors,
 )
@@ -44,6 +45,7 @@ _RULES = _merged(
     extrema.RULES,
     comparison.RULES,
     logic.RULES,
+    implication.RULES,
     bits.RULES,
     casts.RULES,
     calls.RULES,
