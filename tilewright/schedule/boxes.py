@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import NamedTuple
 
 from tilewright.arith import Ranges, bounds, linear, prove, simplify, symbolic_bounds
@@ -30,6 +31,7 @@ from tilewright.ir import (
 from tilewright.schedule.access import Access
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import needed, nest
+from tilewright.schedule.inverse import Solution, solved
 from tilewright.schedule.place import loops_between, variables
 
 #: One range per dimension; None is all of it.
@@ -157,12 +159,33 @@ class Rebuilt(NamedTuple):
     loops: tuple[For, ...]
 
 
-def iterator_ranges(region: Region, box: Box, iters: Sequence[Iter]) -> dict[Var, Range]:
-    """Which part of their domains iterators must run over to touch all of a box.
+def instances_touching(
+    tree: Tree,
+    region: Region,
+    accesses: Sequence[Access],
+    iters: Sequence[Iter],
+    inside: Stmt | None,
+) -> dict[Var, Range]:
+    """Which part of their domains iterators run over to touch, at `region`, what accesses touch.
 
-    Iterators that no index of the region tells by `iterator + constant` are left out: they run over
-    all.
+    The accesses are those of other blocks while the loops below `inside` run. Iterators of which
+    nothing is known are left out: they run over all.
     """
+    found = _told_by_box(region, box_around(tree, accesses, inside), iters)
+    used = frozenset[Var]().union(*(free_vars(r.start) for r in region.ranges))
+    open_ones = [it for it in iters if it.var in used and it.var not in found]
+    points = all(is_const(r.extent, 1) for x in (region, *accesses) for r in x.ranges)
+    if not open_ones or not points:
+        return found
+    solution = solved([r.start for r in region.ranges], [it for it in iters if it.var in used])
+    if solution is None:
+        return found
+    told = _told_by_points(tree, solution, accesses, open_ones, inside)
+    return {**told, **found}
+
+
+def _told_by_box(region: Region, box: Box, iters: Sequence[Iter]) -> dict[Var, Range]:
+    """Iterators that stand alone in an index, with a constant at most, follow the box."""
     found: dict[Var, Range] = {}
     known = {it.var for it in iters}
     for own, part in zip(region.ranges, box, strict=True):
@@ -174,6 +197,31 @@ def iterator_ranges(region: Region, box: Box, iters: Sequence[Iter]) -> dict[Var
         if isinstance(atom, Var) and atom in known and atom not in found:
             found[atom] = Range(simplify(part.start - total.constant), part.extent)
     return found
+
+
+def _told_by_points(
+    tree: Tree,
+    solution: Solution,
+    accesses: Sequence[Access],
+    iters: Sequence[Iter],
+    inside: Stmt | None,
+) -> dict[Var, Range]:
+    """The indices of the accesses solved for iterators."""
+    ranges, loops = ranges_inside(tree, inside), tree.loops.keys()
+    parts: dict[Var, list[Range | None]] = {it.var: [] for it in iters}
+    for access in accesses:
+        values = solution.at([r.start for r in access.ranges])
+        over = variables(loops_between(tree, inside, access.block))
+        here = tree.ranges_at(access.block)
+        for var, found in parts.items():
+            found.append(spread(Range(values[var], const(1)), over, here))
+    hulls = {
+        it.var: _tidy(
+            reduce(lambda a, b: _hull(a, b, ranges), parts[it.var]), it.extent, loops, ranges
+        )
+        for it in iters
+    }
+    return {var: part for var, part in hulls.items() if part is not None}
 
 
 def under_loops(block: Block, wanted: Mapping[Var, Range], ranges: Ranges) -> Rebuilt:

@@ -6,8 +6,7 @@ from tilewright.ir import Block, Buffer, For, Function, Range, Stmt, Var, seq
 from tilewright.schedule.access import accesses_in
 from tilewright.schedule.boxes import (
     Rebuilt,
-    box_around,
-    iterator_ranges,
+    instances_touching,
     ranges_inside,
     under_loops,
 )
@@ -111,7 +110,7 @@ def _needed_instances(tree: Tree, block: Block, loop: For) -> dict[Var, Range]:
     for region in block.writes:
         reads = [a for a in accesses if a.buffer is region.buffer and not a.is_write]
         if reads:
-            found.append(iterator_ranges(region, box_around(tree, reads, loop), block.iters))
+            found.append(instances_touching(tree, region, reads, block.iters, loop))
     # Where the needs of several outputs differ, the iterator runs over all of its domain.
     first, *others = found
     return {v: part for v, part in first.items() if all(o.get(v) == part for o in others)}

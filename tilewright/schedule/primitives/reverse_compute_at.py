@@ -16,6 +16,8 @@ from tilewright.ir import (
     Stmt,
     Var,
     all_exprs,
+    free_vars,
+    is_const,
     loads_in,
     seq,
 )
@@ -26,7 +28,7 @@ from tilewright.schedule.boxes import (
     box_around,
     box_is_full,
     contains,
-    iterator_ranges,
+    instances_touching,
     ranges_inside,
     spread,
     under_loops,
@@ -165,6 +167,30 @@ def _elements_match(
     tree: Tree, block: Block, loop: For, buffer: Buffer, wanted: Instances
 ) -> Fault | None:
     """An instance runs in the iteration that has written the last element that it reads."""
+    told = _told(tree, block, loop, buffer)
+    if not _tells_all(block, buffer, told):
+        fault = _reads_what_is_written(tree, block, loop, buffer, wanted)
+        if fault is not None:
+            return fault
+    if told == wanted or _box_is_full(tree, loop, buffer):
+        return None
+    return Fault(
+        f"what an iteration of loop {loop.var.name} writes to {buffer.name} does not fit what it "
+        "writes to the other buffers that the block reads",
+        "",
+        block,
+    )
+
+
+def _tells_all(block: Block, buffer: Buffer, told: Instances) -> bool:
+    """One element is read, and the iterators that choose it follow what is written."""
+    ranges = _region(block, buffer).ranges
+    return all(is_const(r.extent, 1) and free_vars(r.start) <= told.keys() for r in ranges)
+
+
+def _reads_what_is_written(
+    tree: Tree, block: Block, loop: For, buffer: Buffer, wanted: Instances
+) -> Fault | None:
     ranges = _running(block, wanted, ranges_inside(tree, loop))
     over = [it.var for it in block.iters]
     box, region = _written_box(tree, loop, buffer), _region(block, buffer)
@@ -177,14 +203,13 @@ def _elements_match(
                 "producer",
                 block,
             )
-    if iterator_ranges(region, box, block.iters) == wanted or _box_is_full(tree, loop, buffer):
-        return None
-    return Fault(
-        f"what an iteration of loop {loop.var.name} writes to {buffer.name} does not fit what it "
-        "writes to the other buffers that the block reads",
-        "",
-        block,
-    )
+    return None
+
+
+def _told(tree: Tree, block: Block, loop: For, buffer: Buffer) -> Instances:
+    """The instances that read what an iteration of `loop` writes to a buffer."""
+    writes = _writes(tree, loop, buffer)
+    return instances_touching(tree, _region(block, buffer), writes, block.iters, loop)
 
 
 def _box_is_full(tree: Tree, loop: For, buffer: Buffer) -> bool:
@@ -214,9 +239,7 @@ def _instances(tree: Tree, block: Block, loop: For, made: Sequence[Buffer]) -> I
     """
     found: dict[Var, Range | None] = {}
     for buffer in made:
-        box = _written_box(tree, loop, buffer)
-        told = iterator_ranges(_region(block, buffer), box, block.iters)
-        for var, part in told.items():
+        for var, part in _told(tree, block, loop, buffer).items():
             known = found.setdefault(var, part)
             if known is not None and known != part:
                 found[var] = None
