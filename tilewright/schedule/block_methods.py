@@ -87,6 +87,13 @@ class BlockMethods(ScheduleState):
         """Make the stride of an axis of an intermediate buffer k * factor + offset."""
         self._apply("storage_align", self.block(block), _named(buffer), axis, factor, offset)
 
+    def pad(self, block: BlockLike, factors: Sequence[int]) -> tuple[BlockRef, ...]:
+        """Round the extents of a block's iterators up to multiples, one factor for each.
+
+        Gives the blocks that pad what it reads, then those that cut its results out.
+        """
+        return self._apply("pad", self.block(block), tuple(factors))
+
     def decompose_padding(self, block: BlockLike, loop: LoopLike) -> BlockRef:
         """Fill a padded buffer before `loop`, then copy what is inside; gives the filling block."""
         return self._apply("decompose_padding", self.block(block), self.loop(loop))[0]
