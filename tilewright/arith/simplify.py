@@ -89,7 +89,9 @@ def _step(node: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> Expr:
     if is_sum(node):
         return _written(collect(node, lambda leaf: linear(memo[leaf])), memo, ranges)
     operands = node.operands
-    mapped = tuple(_addressed(o, memo[o]) if isinstance(node, Call) else memo[o] for o in operands)
+    mapped = tuple(memo[o] for o in operands)
+    if isinstance(node, Call) and _takes_places(node):
+        mapped = tuple(map(_as_place, operands, mapped))
     if any(a is not b for a, b in zip(operands, mapped, strict=True)):
         node = node.with_operands(mapped)
     result = rewrite(node, ranges)
@@ -98,8 +100,13 @@ def _step(node: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> Expr:
     return node if result is None else result
 
 
-def _addressed(before: Expr, after: Expr) -> Expr:
-    """An intrinsic may mean the place that it is given, so that a load stays one."""
+def _takes_places(node: Call) -> bool:
+    """Does it mean the element that it is given, not its value?"""
+    return node.name in ("address_of", "prefetch") or "." in node.name
+
+
+def _as_place(before: Expr, after: Expr) -> Expr:
+    """A load stays one where its place is meant."""
     return before if isinstance(before, Load) and not isinstance(after, Load) else after
 
 
