@@ -11,6 +11,8 @@ from tilewright.schedule.rules.analysis import (
 )
 from tilewright.schedule.rules.contraction import plan_contraction, schedule_contraction
 from tilewright.schedule.rules.elementwise import schedule_elementwise
+from tilewright.schedule.rules.columns import schedule_columns, vector_variable
+from tilewright.schedule.rules.rows import schedule_rows
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -18,15 +20,29 @@ from tilewright.target import Target
 def schedule_by_rules(function: Function, target: Target) -> Function:
     """`function` under the default schedule for `target`."""
     s = Schedule(function)
+    if not s.blocks():
+        return function
     inline_cheap(s)
-    for block in s.blocks():
-        plan = plan_contraction(s.block_of(block), target)
-        if plan is not None:
-            schedule_contraction(s, block.name, plan, target)
+    s = _schedule_reductions(s, target)
     for block in s.blocks():
         if is_injective(s.block_of(block)) and not _is_scheduled(s, block.name):
             schedule_elementwise(s, block.name, target)
     return s.function
+
+
+def _schedule_reductions(s: Schedule, target: Target) -> Schedule:
+    plans = {b.name: plan_contraction(s.block_of(b), target) for b in s.blocks()}
+    if not any(plans.values()):
+        by_rows = schedule_rows(s, target)
+        if by_rows is not None:
+            return by_rows
+    for block in s.blocks():
+        plan = plans.get(block.name)
+        if plan is not None:
+            schedule_contraction(s, block.name, plan, target)
+        elif vector_variable(s.block_of(block)) is not None:
+            schedule_columns(s, block.name, target)
+    return s
 
 
 def inline_cheap(s: Schedule) -> None:

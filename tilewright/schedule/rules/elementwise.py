@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.ir import Block, Const, const
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import Access, accesses_of, operations, stores_of
@@ -74,11 +76,17 @@ def vector_lanes(block: Block, target: Target) -> int:
     return min(target.lanes(s.buffer.dtype) for s in stores_of(block))
 
 
-def parallelize_outer(s: Schedule, name: str, target: Target, work: int) -> Loop | None:
-    """Run the outermost loops on all cores, if there is enough to do; gives the parallel loop."""
+def parallelize_outer(
+    s: Schedule, name: str, target: Target, work: int, within: Sequence[Loop] | None = None
+) -> None:
+    """Run the outermost loops (of those in `within`) on all cores, if there is enough to do."""
     if target.cores < 2 or work < PARALLEL_WORTH:
-        return None
-    outer = [l for l in s.loops(name) if s.loop_of(l).kind == "serial"]
+        return
+    outer = [
+        loop
+        for loop in s.loops(name)
+        if s.loop_of(loop).kind == "serial" and (within is None or loop in within)
+    ]
     chosen: list[Loop] = []
     count = 1
     for loop in outer:
@@ -88,7 +96,5 @@ def parallelize_outer(s: Schedule, name: str, target: Target, work: int) -> Loop
         if count >= target.cores * 8:
             break
     if not chosen or count < 2:
-        return None
-    fused = s.fuse(*chosen) if len(chosen) > 1 else chosen[0]
-    s.parallel(fused)
-    return fused
+        return
+    s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])

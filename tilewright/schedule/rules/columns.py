@@ -1,0 +1,169 @@
+"""Reductions whose innermost output dimension is not reduced (depthwise convolution, pooling, column
+sums, products with few rows): vectors along that dimension.
+
+Short reductions keep a tile of accumulators in registers. Long ones over far-apart rows walk wide strips
+instead, a few rows at a time, with the accumulators in the nearest cache: memory is read in order.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tilewright.ir import Block, Const, Iter, Load, all_exprs
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import (
+    Access,
+    accesses_of,
+    extent_of,
+    is_reduction,
+    operations,
+    stores_of,
+)
+from tilewright.schedule.rules.contraction import vectorize_tile
+from tilewright.schedule.rules.elementwise import (
+    instances,
+    parallelize_outer,
+    vector_lanes,
+)
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: A reduction up to this long is written out.
+_SHORT = 16
+#: Accumulators that a tile keeps in registers.
+_TILE = 12
+#: Rows that a strip takes at a time, and bytes between rows from which strips pay.
+_ROWS_AT_A_TIME, _FAR = 8, 2048
+
+
+def vector_variable(block: Block) -> Iter | None:
+    """The variable that walks neighbouring elements of the output and of whatever it moves in."""
+    if not is_reduction(block):
+        return None
+    out = stores_of(block)[0]
+    for it in block.iters:
+        if it.kind != "spatial" or Access(out.buffer, out.indices).step(it.var) != 1:
+            continue
+        if all(a.step(it.var) in (0, 1) for a in accesses_of(block)):
+            return it
+    return None
+
+
+def schedule_columns(s: Schedule, name: str, target: Target) -> None:
+    """Vectorize along the output's innermost dimension, reduce within."""
+    block = s.block_of(name)
+    column = vector_variable(block)
+    assert column is not None
+    loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
+    reduced = [it for it in block.iters if it.kind == "reduce"]
+    work = instances(block) * operations(block)
+    if _is_streamed(block, reduced):
+        _schedule_strips(s, name, loops, column, reduced, target, work)
+    else:
+        _schedule_tiles(s, name, loops, column, reduced, target, work)
+
+
+def _is_streamed(block: Block, reduced: list[Iter]) -> bool:
+    """Whether the reduction goes down long columns of far-apart rows."""
+    length = prod(extent_of(it) or 1024 for it in reduced)
+    loads = [e for e in all_exprs(block.body) if isinstance(e, Load)]
+    steps = [Access(e.buffer, e.indices).step(reduced[-1].var) for e in loads]
+    far = any(s is not None and abs(s) * 4 >= _FAR for s in steps)
+    return length > 4 * _SHORT and far and len(reduced) == 1
+
+
+def _schedule_strips(
+    s: Schedule,
+    name: str,
+    loops: dict[object, Loop],
+    column: Iter,
+    reduced: list[Iter],
+    target: Target,
+    work: int,
+) -> None:
+    lanes = vector_lanes(s.block_of(name), target)
+    out = stores_of(s.block_of(name))[0].buffer
+    copy = s.cache_write(name, 0, "local") if out in s.function.buffers else None
+    width = _strip_width(extent_of(column), target, lanes)
+    strip, middle, vector = s.split(loops[column.var], None, width // lanes, lanes)
+    depth, rows = s.split(loops[reduced[0].var], None, _ROWS_AT_A_TIME)
+    taken = (column.var, reduced[0].var)
+    others = [loop for var, loop in loops.items() if not any(var is t for t in taken)]
+    s.reorder(*others, strip, depth, middle, rows, vector)
+    s.unroll(rows)
+    s.vectorize(vector)
+    if copy is not None:
+        after = s.reverse_compute_at(copy, strip)
+        inner = s.split(after[-1], None, lanes)[-1] if after else None
+        if inner is not None:
+            s.vectorize(inner)
+    parallelize_outer(s, name, target, work, within=[*others, strip])
+
+
+def _strip_width(extent: int | None, target: Target, lanes: int) -> int:
+    """Columns of a strip: a quarter of L1 for the accumulators, and some strips for every core."""
+    most = max(lanes, target.caches.l1d // 4 // 4 // lanes * lanes)
+    if extent is None:
+        return most
+    share = -(-extent // (target.cores * lanes)) * lanes
+    return max(lanes, min(most, share))
+
+
+def _schedule_tiles(
+    s: Schedule,
+    name: str,
+    loops: dict[object, Loop],
+    column: Iter,
+    reduced: list[Iter],
+    target: Target,
+    work: int,
+) -> None:
+    block = s.block_of(name)
+    lanes = vector_lanes(block, target)
+    out = stores_of(block)[0].buffer
+    copy = s.cache_write(name, 0, "local") if out in s.function.buffers else None
+    width = extent_of(column)
+    vectors = 4 if width is None else max(1, min(4, width // lanes))
+    lanes = lanes if width is None else min(lanes, 1 << (max(1, width).bit_length() - 1))
+    row = _row_variable(block, column)
+    outer_column, middle, vector = s.split(loops[column.var], None, vectors, lanes)
+    row_outer, row_inner = list[Loop](), list[Loop]()
+    if row is not None:
+        tile = max(1, min(_TILE // vectors, extent_of(row) or _TILE))
+        first, second = s.split(loops[row.var], None, tile)
+        row_outer, row_inner = [first], [second]
+    tiled = {column.var} | ({row.var} if row is not None else set())
+    inner = [loops[it.var] for it in reduced]
+    others = [
+        loops[it.var] for it in block.iters if it.var not in tiled and it.kind == "spatial"
+    ]
+    outer = [*others, *row_outer, outer_column]
+    s.reorder(*outer, *inner, *row_inner, middle, vector)
+    for loop in (*row_inner, middle):
+        s.unroll(loop)
+    s.vectorize(vector)
+    _unroll_short(s, inner)
+    if copy is not None:
+        vectorize_tile(s, s.reverse_compute_at(copy, outer[-1]), lanes)
+    parallelize_outer(s, name, target, work, within=outer)
+
+
+def _unroll_short(s: Schedule, loops: list[Loop]) -> None:
+    """Write the innermost reduction loops out, as long as they are short together."""
+    count = 1
+    for loop in reversed(loops):
+        extent = s.loop_of(loop).extent
+        if not isinstance(extent, Const) or count * int(extent.value) > _SHORT:
+            return
+        count *= int(extent.value)
+        s.unroll(loop)
+
+
+def _row_variable(block: Block, column: Iter) -> Iter | None:
+    """The last spatial variable beside the column that is worth a tile."""
+    found = [
+        it
+        for it in block.iters
+        if it.kind == "spatial" and it.var is not column.var and (extent_of(it) or 64) > 1
+    ]
+    return found[-1] if found else None

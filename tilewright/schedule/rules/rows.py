@@ -1,0 +1,139 @@
+"""Reductions along rows, alone or with what surrounds them (softmax, normalisation): row by row.
+
+    for row (parallel):
+        every block, just for this row: the row stays in the nearest cache from one to the next
+"""
+
+from __future__ import annotations
+
+from tilewright.ir import Block, Const, Load, all_exprs, free_vars
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import (
+    Access,
+    is_injective,
+    is_reduction,
+    operations,
+    stores_of,
+)
+from tilewright.schedule.rules.elementwise import (
+    instances,
+    parallelize_outer,
+    vector_lanes,
+    vectorize_innermost,
+)
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Vectors of partial results that a reduction keeps, to hide the latency of adding.
+_PARTIAL_VECTORS = 4
+#: A loop up to this long is written out.
+_SHORT = 8
+
+
+def schedule_rows(s: Schedule, target: Target) -> Schedule | None:
+    """A schedule that computes row by row; None where the blocks do not share rows."""
+    work = sum(instances(s.block_of(b)) * operations(s.block_of(b)) for b in s.blocks())
+    reductions = [b.name for b in s.blocks() if is_reduction(s.block_of(b))]
+    if not reductions or not all(_walks_neighbours(s, name) for name in reductions):
+        return None
+    s = s.copy()
+    for name in reductions:
+        keep_partial_vectors(s, name, target)
+    rows = _share_rows(s)
+    if rows is None:
+        return None
+    for block in s.blocks():
+        inside = [loop for loop in s.loops(block) if loop not in rows]
+        if not inside:
+            continue
+        if is_reduction(s.block_of(block)):
+            _finish_reduction(s, block.name, inside, target)
+        elif is_injective(s.block_of(block)):
+            vectorize_innermost(s, block.name, target)
+    parallelize_outer(s, s.blocks()[-1].name, target, work, within=rows)
+    return s
+
+
+def _share_rows(s: Schedule) -> list[Loop] | None:
+    """Put all blocks under the row loops of the last one, and give these; None if that fails."""
+    *others, last = (b.name for b in s.blocks())
+    block = s.block_of(last)
+    spatial = [
+        loop
+        for it, loop in zip(block.iters, s.loops(last), strict=True)
+        if it.kind == "spatial"
+    ]
+    rows = spatial if is_reduction(block) else spatial[:-1]
+    if not rows:
+        return rows if not others else None
+    for name in reversed(others):
+        if not s.can("compute_at", name, rows[-1]):
+            return None
+        s.compute_at(name, rows[-1])
+    return rows
+
+
+def keep_partial_vectors(s: Schedule, name: str, target: Target) -> None:
+    """Reduce along neighbouring elements by vectors of partial results, then across them.
+
+    for k: S += X[k]
+    -->
+    for k0: for v: P[v] += X[k0 * 16 + v];    for u: for l: Q[l] += P[u * 4 + l];    for l: S += Q[l]
+    """
+    inner = s.loops(name)[-1]
+    lanes = vector_lanes(s.block_of(name), target)
+    extent = s.loop_of(inner).extent
+    vectors = _PARTIAL_VECTORS
+    if isinstance(extent, Const):
+        vectors = min(vectors, int(extent.value) // lanes)
+    if lanes < 2 or vectors < 1:
+        return
+    _, partial = s.split(inner, None, vectors * lanes)
+    if not _factor_out(s, name, partial) or vectors == 1:
+        return
+    _, lane = s.split(s.loops(name)[-1], None, lanes)
+    _factor_out(s, name, lane)
+
+
+def _factor_out(s: Schedule, name: str, loop: Loop) -> bool:
+    rank = len(stores_of(s.block_of(name))[0].indices)
+    if not s.can("rfactor", loop, rank):
+        return False
+    s.set_scope(s.rfactor(loop, rank), 0, "local")
+    return True
+
+
+def _finish_reduction(s: Schedule, name: str, loops: list[Loop], target: Target) -> None:
+    """Vectors along the innermost loop if it is spatial; short loops written out."""
+    block, inner = s.block_of(name), loops[-1]
+    lanes = vector_lanes(block, target)
+    extent = s.loop_of(inner).extent
+    short = list(loops[:-1])
+    if _feeds_space(block, inner) and isinstance(extent, Const):
+        if extent.value > lanes:
+            middle, inner = s.split(inner, None, lanes)
+            s.unroll(middle)
+        s.vectorize(inner)
+    else:
+        short.append(inner)
+    for loop in short:
+        length = s.loop_of(loop).extent
+        if isinstance(length, Const) and length.value <= _SHORT:
+            s.unroll(loop)
+
+
+def _feeds_space(block: Block, loop: Loop) -> bool:
+    pairs = zip(block.iters, block.bindings, strict=True)
+    return all(it.kind == "spatial" for it, b in pairs if loop.var in free_vars(b))
+
+
+def _walks_neighbours(s: Schedule, name: str) -> bool:
+    """Whether the innermost loop reduces along neighbouring elements of what the block reads."""
+    block = s.block_of(name)
+    last = block.iters[-1]
+    if last.kind != "reduce":
+        return False
+    written = stores_of(block)[0].buffer
+    loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer is not written]
+    steps = [Access(e.buffer, e.indices).step(last.var) for e in loads]
+    return all(step in (0, 1) for step in steps) and 1 in steps
