@@ -13,13 +13,18 @@ Nodes
     Broadcast(a, lanes)
 
 Meaning
-    Integers wrap around. `floordiv`/`floormod` round to minus infinity, `truncdiv`/`truncmod` to
+    Integers wrap around, but those of type int64 also serve as indices, and proofs about them take
+    their sums and products not to overflow. `floordiv`/`floormod` round to minus infinity, `truncdiv`/`truncmod` to
     zero; dividing an integer by zero gives 0, its remainder 0.
     Floats follow IEEE 754: NaN, infinities and signed zeros are kept; a multiplication and an addition
-    may be contracted to a fused one. `min` and `max` hand on NaN. Comparisons with NaN are
-    false, `ne` is true.
+    may be contracted to a fused one. `min` and `max` hand on NaN, and of two zeros may give either.
+    Comparisons with NaN are false, `ne` is true.
+    Each operation on float16 and bfloat16 is computed in float32 and its result rounded to the type;
+    the types under those (float8 and kin, integers under a byte) are stored and converted only.
     Casts: integer to narrower integer wraps; float to integer truncates and saturates, NaN gives 0;
-    to a narrower float rounds to nearest even; to bool asks "is it not zero?".
+    to a narrower float rounds the exact value once, to nearest even, and what is too large becomes
+    infinity (NaN in formats without one, the greatest value in those without NaN); to bool asks
+    "is it not zero?".
     A `Load` outside its buffer is an error that the build proves absent or checks at run time.
 
 Expressions (but for `Var`) are interned: equal means identical, so `is` compares and hashing is a

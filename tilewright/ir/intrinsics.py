@@ -105,7 +105,7 @@ declare("atan2", 2, "float", _same)
 for _name in ("sqrt", "floor", "ceil", "round", "trunc"):
     declare(_name, 1, "float", _same)
 declare("abs", 1, "number", _same)
-declare("fma", 3, "float", _same, doc="a * b + c, rounded once")
+declare("fma", 3, "float", _same, doc="a * b + c, rounded once where the target has an instruction for it")
 declare("copysign", 2, "float", _same)
 for _name in ("isnan", "isinf", "isfinite", "signbit"):
     declare(_name, 1, "float", _truth)

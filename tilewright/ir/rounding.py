@@ -25,7 +25,9 @@ _NEARLY_SUBNORMAL = 2.0**-1020
 def convert(a: Array, dtype: DType) -> Array:
     """`a` cast to `dtype` as the IR defines it."""
     if dtype.is_bool:
-        return a != np.zeros((), a.dtype)
+        # Zero bits are no zero in float8_e8m0fnu, which has none.
+        plain = a if a.dtype.kind in "biuf" else a.astype(np.float32)
+        return plain != np.zeros((), plain.dtype)
     if dtype.is_float:
         return _to_float(a, dtype)
     is_float = a.dtype.kind not in "iub" and not _is_small_integer(a.dtype)
@@ -51,7 +53,17 @@ def _to_float(a: Array, dtype: DType) -> Array:
     if dtype.scalar in (float64, float32, float16) or a.dtype.name in ("float32", "float16"):
         return a.astype(target)
     # The small floats of `ml_dtypes` convert through float32.
-    return _float32_to_odd(a.astype(np.float64)).astype(target)
+    return _float32_to_odd(_float64_to_odd(a)).astype(target)
+
+
+def _float64_to_odd(a: Array) -> Array:
+    """`a` in float64; of whole numbers beyond 2**53 the last of its bits stands for those below."""
+    if a.dtype.name not in ("int64", "uint64"):
+        return a.astype(np.float64)
+    below = np.array(0x7FF, a.dtype)
+    sticky = np.where(a & below, below + np.array(1, a.dtype), np.array(0, a.dtype))
+    exact = (a <= 1 << 53) & ((a >= -(1 << 53)) if a.dtype.kind == "i" else True)
+    return np.where(exact, a, (a & ~below) | sticky).astype(np.float64)
 
 
 def _float32_to_odd(a: Array) -> Array:

@@ -4,8 +4,8 @@
     -->
     A[ramp(j * 8, 1, 8)] = B[ramp(0, 1, 8)] + broadcast(c, 8)
 
-A condition that differs between lanes becomes the mask of the stores below it (loads that it makes safe
-carry their mask already: see `lower.bounds`). What has no vector form runs lane by lane.
+A condition that differs between lanes becomes the mask of the stores below it (loads that it makes
+safe carry their mask already: see `lower.bounds`). What has no vector form runs lane by lane.
 """
 
 from __future__ import annotations
@@ -39,17 +39,23 @@ from tilewright.ir import (
     call,
     const,
     free_vars,
+    loads_in,
     map_expr,
     map_function,
+    renew,
     seq,
 )
-
 
 #: Intrinsics that take or give something else than one value per lane.
 _LANELESS = {"address_of", "all_lanes", "lane", "prefetch"}
 
 
-class _NoVectorForm(Exception):
+def _is_laneless(node: Call) -> bool:
+    # A target's own instructions and C functions take what they take.
+    return node.name in _LANELESS or "." in node.name
+
+
+class _NoVectorFormError(Exception):
     """The loop has to run lane by lane."""
 
 
@@ -64,9 +70,27 @@ def _vectorize_loop(stmt: Stmt) -> Stmt | None:
     if not isinstance(stmt.extent, Const) or stmt.extent.value < 2:
         return replace(stmt, kind="serial")
     try:
-        return _Lanes(stmt.var, int(stmt.extent.value)).stmt(stmt.body, None)
-    except _NoVectorForm:
+        return _vectors(stmt.var, int(stmt.extent.value), stmt.body)
+    except _NoVectorFormError:
         return replace(stmt, kind="serial")
+
+
+def _vectors(var: Var, lanes: int, body: Stmt) -> Stmt:
+    """All lanes at once, or by powers of two: LLVM makes little of vectors of other lengths."""
+    parts: list[Stmt] = []
+    start = 0
+    while start < lanes:
+        length = 1 << ((lanes - start).bit_length() - 1)
+        parts.append(body if length == lanes else _part(var, start, length, body))
+        if length > 1:
+            parts[-1] = _Lanes(var, length).stmt(parts[-1], None)
+        start += length
+    return seq(*parts)
+
+
+def _part(var: Var, start: int, length: int, body: Stmt) -> Stmt:
+    """A copy of the body for `length` values of `var` from `start` on, which then begins at 0."""
+    return renew(body, {var: const(start) if length == 1 else var + start})
 
 
 class _Lanes:
@@ -84,10 +108,8 @@ class _Lanes:
 
     def _widen(self, node: Expr, operands: tuple[Expr, ...]) -> Expr:
         """`node` over operands of which some are vectors now."""
-        if isinstance(node, Ramp | Broadcast) or (
-            isinstance(node, Call) and node.name in _LANELESS
-        ):
-            raise _NoVectorForm
+        if isinstance(node, Ramp | Broadcast) or (isinstance(node, Call) and _is_laneless(node)):
+            raise _NoVectorFormError
         if isinstance(node, Load):
             return self._widen_load(node, operands)
         return node.with_operands(tuple(broadcast(o, self.lanes) for o in operands))
@@ -99,7 +121,7 @@ class _Lanes:
             indices = tuple(broadcast(i, self.lanes) for i in indices)
         return Load(node.buffer, indices, *(broadcast(m, self.lanes) for m in mask))
 
-    # ---- statements, each under a mask (None: all lanes) ------------------------------------------
+    # ---- statements, each under a mask (None: all lanes) ----------------------------------------
 
     def stmt(self, stmt: Stmt, mask: Expr | None) -> Stmt:
         return _STATEMENTS[type(stmt)](self, stmt, mask)
@@ -110,7 +132,7 @@ class _Lanes:
         own = None if stmt.mask is None else self.expr(stmt.mask)
         if not any(i.dtype.is_vector for i in indices):
             if value.dtype.is_vector or mask is not None:
-                raise _NoVectorForm
+                raise _NoVectorFormError
             return replace(stmt, indices=indices, value=value, mask=own)
         both = [m for m in (mask, own) if m is not None]
         merged = simplify(all_of(*(broadcast(m, self.lanes) for m in both))) if both else None
@@ -124,6 +146,13 @@ class _Lanes:
             return If(condition, then, otherwise, stmt.span)
         if isinstance(condition, Broadcast):
             return self.branch(replace(stmt, condition=condition.a), mask)
+        if loads_in(condition):
+            # The stores below may change what it reads, so it is decided once.
+            chosen = Var("chosen", condition.dtype)
+            return Let(chosen, condition, self._choice(stmt, chosen, mask))
+        return self._choice(stmt, condition, mask)
+
+    def _choice(self, stmt: If, condition: Expr, mask: Expr | None) -> Stmt:
         then = self.stmt(stmt.then, _both(mask, condition))
         if stmt.otherwise is None:
             return then
@@ -131,7 +160,7 @@ class _Lanes:
 
     def loop(self, stmt: For, mask: Expr | None) -> Stmt:
         if not free_vars(stmt.extent).isdisjoint(self.varying):
-            raise _NoVectorForm
+            raise _NoVectorFormError
         return replace(stmt, body=self.stmt(stmt.body, mask))
 
     def let(self, stmt: Let, mask: Expr | None) -> Stmt:
@@ -148,7 +177,7 @@ class _Lanes:
         if not condition.dtype.is_vector and mask is None:
             return stmt
         if any(not free_vars(v).isdisjoint(self.varying) for v in stmt.values):
-            raise _NoVectorForm
+            raise _NoVectorFormError
         wanted = broadcast(condition, self.lanes)
         if mask is not None:
             wanted = ~mask | wanted
@@ -163,7 +192,7 @@ def _both(mask: Expr | None, condition: Expr) -> Expr:
 
 
 def _refuse(_lanes: _Lanes, _stmt: Stmt, _mask: Expr | None) -> Stmt:
-    raise _NoVectorForm
+    raise _NoVectorFormError
 
 
 _STATEMENTS: dict[type[Stmt], Callable[[_Lanes, Any, Expr | None], Stmt]] = {

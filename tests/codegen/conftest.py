@@ -1,0 +1,81 @@
+"""Elementwise functions made of expressions, compiled and run beside `ir.evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.ir import (
+    Buffer,
+    DType,
+    Expr,
+    For,
+    Function,
+    Stmt,
+    Store,
+    Var,
+    const,
+    evaluate,
+    seq,
+    substitute,
+)
+
+Array = np.ndarray[Any, Any]
+Env = Mapping[Var, Array]
+Compare = Callable[..., None]
+
+
+def elementwise(exprs: Sequence[Expr], inputs: Sequence[Var], lanes: int) -> Function:
+    """out_k[i] = exprs[k] over in_v[i] for the variables; `lanes` at a time."""
+    n, i, lane = Var("n"), Var("i"), Var("lane")
+    at = i if lanes == 1 else i * lanes + lane
+    sources = {v: Buffer(f"in_{v.name}", v.dtype, (n,)) for v in inputs}
+    outs = [Buffer(f"out_{k}", e.dtype, (n,)) for k, e in enumerate(exprs)]
+    values = {v: b[at] for v, b in sources.items()}
+    stores = [Store(o, (at,), substitute(e, values)) for o, e in zip(outs, exprs, strict=True)]
+    body: Stmt = seq(*stores)
+    if lanes > 1:
+        body = For(lane, const(lanes), "vectorized", body)
+    return Function("f", (*sources.values(), *outs), For(i, n // lanes, "serial", body))
+
+
+def compiled(exprs: Sequence[Expr], env: Env, lanes: int, **options: Any) -> list[Array]:
+    (size,) = {len(a) for a in env.values()}
+    assert size % lanes == 0
+    module = tw.build(elementwise(exprs, list(env), lanes), **options)
+    outs = [np.zeros(size, e.dtype.numpy) for e in exprs]
+    module(*env.values(), *outs)
+    return outs
+
+
+def differ(got: Array, wanted: Array, dtype: DType, *, signed_zeros: bool = True) -> Array:
+    """Where two arrays have other bits; one NaN is like another."""
+    bits = np.dtype(f"u{got.dtype.itemsize}")
+    wrong = got.view(bits) != np.ascontiguousarray(wanted).view(bits)
+    if not dtype.is_float:
+        return wrong
+    with np.errstate(invalid="ignore"):
+        a, b = got.astype(np.float64), wanted.astype(np.float64)
+    wrong &= ~(np.isnan(a) & np.isnan(b))
+    return wrong if signed_zeros else wrong & (a != b)
+
+
+@pytest.fixture
+def compare() -> Compare:
+    """`compare(exprs, env, lanes)`: compiled code gives what `evaluate` says, bit for bit."""
+
+    def check(exprs: Sequence[Expr], env: Env, lanes: int, *, signed_zeros: bool = True) -> None:
+        (size,) = {len(a) for a in env.values()}
+        for expr, got in zip(exprs, compiled(exprs, env, lanes), strict=True):
+            wanted = np.broadcast_to(evaluate(expr, env), (size,))
+            wrong = differ(got, wanted, expr.dtype, signed_zeros=signed_zeros)
+            if wrong.any():
+                k = int(np.argmax(wrong))
+                given = ", ".join(f"{v.name} = {a[k]!r}" for v, a in env.items())
+                pytest.fail(f"{expr} is {got[k]!r}, not {wanted[k]!r}, at {given}; lanes {lanes}")
+
+    return check
