@@ -7,12 +7,14 @@ instead, a few rows at a time, with the accumulators in the nearest cache: memor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
-from tilewright.ir import Block, Const, Iter, Load, all_exprs
+from tilewright.ir import Block, Const, Iter, Load, Var, all_exprs
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Access,
+    Contraction,
     accesses_of,
     extent_of,
     is_reduction,
@@ -34,6 +36,8 @@ _SHORT = 16
 _TILE = 12
 #: Rows that a strip takes at a time, and bytes between rows from which strips pay.
 _ROWS_AT_A_TIME, _FAR = 8, 2048
+#: Up to so many results share a strip (the rows of a product with few rows).
+_FEW = 16
 
 
 def vector_variable(block: Block) -> Iter | None:
@@ -65,44 +69,57 @@ def schedule_columns(s: Schedule, name: str, target: Target) -> None:
 
 def _is_streamed(block: Block, reduced: list[Iter]) -> bool:
     """Whether the reduction goes down long columns of far-apart rows."""
-    length = prod(extent_of(it) or 1024 for it in reduced)
     loads = [e for e in all_exprs(block.body) if isinstance(e, Load)]
     steps = [Access(e.buffer, e.indices).step(reduced[-1].var) for e in loads]
     far = any(s is not None and abs(s) * 4 >= _FAR for s in steps)
-    return length > 4 * _SHORT and far and len(reduced) == 1
+    return _length(reduced) > 4 * _SHORT and far and len(reduced) == 1
+
+
+def is_skinny(c: Contraction) -> bool:
+    """Whether a product has so few rows that reading the other operand is all that counts."""
+    depth = c.reduced[-1]
+    step = c.b.step(depth.var)
+    far = step is not None and abs(step) * c.b.buffer.dtype.itemsize >= _FAR
+    return far and not c.batch and _length(c.rows) <= _FEW and _length(c.reduced) > 4 * _SHORT
 
 
 def _schedule_strips(
     s: Schedule,
     name: str,
-    loops: dict[object, Loop],
+    loops: dict[Var, Loop],
     column: Iter,
     reduced: list[Iter],
     target: Target,
     work: int,
 ) -> None:
-    lanes = vector_lanes(s.block_of(name), target)
-    out = stores_of(s.block_of(name))[0].buffer
+    block = s.block_of(name)
+    lanes = vector_lanes(block, target)
+    out = stores_of(block)[0].buffer
     copy = s.cache_write(name, 0, "local") if out in s.function.buffers else None
-    width = _strip_width(extent_of(column), target, lanes)
+    rows = [it for it in block.iters if it.kind == "spatial" and it.var is not column.var]
+    shared = [loops[it.var] for it in rows] if _length(rows) <= _FEW else []
+    apart = [loops[it.var] for it in rows if loops[it.var] not in shared]
+    width = _strip_width(extent_of(column), _length(rows) if shared else 1, target, lanes)
     strip, middle, vector = s.split(loops[column.var], None, width // lanes, lanes)
-    depth, rows = s.split(loops[reduced[0].var], None, _ROWS_AT_A_TIME)
-    taken = (column.var, reduced[0].var)
-    others = [loop for var, loop in loops.items() if not any(var is t for t in taken)]
-    s.reorder(*others, strip, depth, middle, rows, vector)
-    s.unroll(rows)
+    depth, down = s.split(loops[reduced[0].var], None, _ROWS_AT_A_TIME)
+    s.reorder(*apart, strip, depth, middle, *shared, down, vector)
+    for loop in (*shared, down):
+        s.unroll(loop)
     s.vectorize(vector)
     if copy is not None:
         after = s.reverse_compute_at(copy, strip)
-        inner = s.split(after[-1], None, lanes)[-1] if after else None
-        if inner is not None:
-            s.vectorize(inner)
-    parallelize_outer(s, name, target, work, within=[*others, strip])
+        if after:
+            s.vectorize(s.split(after[-1], None, lanes)[-1])
+    parallelize_outer(s, name, target, work, within=[*apart, strip])
 
 
-def _strip_width(extent: int | None, target: Target, lanes: int) -> int:
-    """Columns of a strip: a quarter of L1 for the accumulators, and some strips for every core."""
-    most = max(lanes, target.caches.l1d // 4 // 4 // lanes * lanes)
+def _length(iters: Sequence[Iter]) -> int:
+    return prod(extent_of(it) or 1024 for it in iters)
+
+
+def _strip_width(extent: int | None, rows: int, target: Target, lanes: int) -> int:
+    """Columns of a strip: a quarter of L1 for the accumulators, and a strip for every core."""
+    most = max(lanes, target.caches.l1d // 4 // (4 * rows) // lanes * lanes)
     if extent is None:
         return most
     share = -(-extent // (target.cores * lanes)) * lanes
@@ -112,7 +129,7 @@ def _strip_width(extent: int | None, target: Target, lanes: int) -> int:
 def _schedule_tiles(
     s: Schedule,
     name: str,
-    loops: dict[object, Loop],
+    loops: dict[Var, Loop],
     column: Iter,
     reduced: list[Iter],
     target: Target,

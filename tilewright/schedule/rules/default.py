@@ -11,7 +11,7 @@ from tilewright.schedule.rules.analysis import (
 )
 from tilewright.schedule.rules.contraction import plan_contraction, schedule_contraction
 from tilewright.schedule.rules.elementwise import schedule_elementwise
-from tilewright.schedule.rules.columns import schedule_columns, vector_variable
+from tilewright.schedule.rules.columns import is_skinny, schedule_columns, vector_variable
 from tilewright.schedule.rules.rows import schedule_rows
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -38,7 +38,7 @@ def _schedule_reductions(s: Schedule, target: Target) -> Schedule:
             return by_rows
     for block in s.blocks():
         plan = plans.get(block.name)
-        if plan is not None:
+        if plan is not None and not is_skinny(plan.contraction):
             schedule_contraction(s, block.name, plan, target)
         elif vector_variable(s.block_of(block)) is not None:
             schedule_columns(s, block.name, target)
