@@ -6,12 +6,13 @@ iterations really are independent.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from tilewright.ir import (
     For,
     Function,
     Stmt,
+    child_stmts,
     interpret,
     map_function,
     substitute_stmt,
@@ -39,30 +41,27 @@ MOST_ITERATIONS = 600
 
 
 class _Player:
-    """Applies primitives to loops and blocks that the draw picks."""
+    """Applies primitives to loops and blocks; `pick(n)` gives a number below n."""
 
-    def __init__(self, schedule: Schedule, draw: Callable[[Any], Any]) -> None:
-        self.s, self.draw = schedule, draw
+    def __init__(self, schedule: Schedule, pick: Callable[[int], int]) -> None:
+        self.s, self.pick = schedule, pick
         self.done = 0
 
-    def block(self) -> Any:
-        blocks = self.s.blocks()
-        return blocks[self.draw(st.integers(0, 7)) % len(blocks)]
+    def one_of(self, items: Sequence[Any]) -> Any:
+        return items[self.pick(len(items))]
 
-    def loops(self) -> tuple[Loop, ...]:
-        return self.s.loops(self.block())
+    def block(self) -> Any:
+        return self.one_of(self.s.blocks())
 
     def loop(self) -> Loop:
-        loops = self.s.all_loops()
-        return loops[self.draw(st.integers(0, 15)) % len(loops)]
+        return self.one_of(self.s.all_loops())
 
     def factor(self) -> int:
-        return self.draw(st.integers(1, 5))
+        return 1 + self.pick(5)
 
     def step(self) -> None:
-        move = self.draw(st.sampled_from(_MOVES))
         try:
-            move(self)
+            self.one_of(_MOVES)(self)
             self.done += 1
         except ScheduleError as error:
             assert error.reason or error.remedy, "a refusal says why"
@@ -72,14 +71,13 @@ class _Player:
             self.s.split(self.loop(), self.factor())
 
     def fuse(self) -> None:
-        loops = self.loops()
-        at = self.draw(st.integers(0, 5)) % max(1, len(loops) - 1)
+        loops = self.s.loops(self.block())
+        at = self.pick(max(1, len(loops) - 1))
         self.s.fuse(*loops[at : at + 2])
 
     def reorder(self) -> None:
-        loops = self.loops()
-        order = self.draw(st.permutations(range(len(loops))))
-        self.s.reorder(*(loops[o] for o in order))
+        loops = list(self.s.loops(self.block()))
+        self.s.reorder(*(loops.pop(self.pick(len(loops))) for _ in range(len(loops))))
 
     def parallel(self) -> None:
         self.s.parallel(self.loop())
@@ -98,7 +96,7 @@ class _Player:
         self.s.decompose_reduction(self.block(), self.loop())
 
     def rfactor(self) -> None:
-        self.s.rfactor(self.loop(), self.draw(st.integers(0, 1)))
+        self.s.rfactor(self.loop(), self.pick(2))
 
     def blockize(self) -> None:
         self.s.blockize(self.loop())
@@ -119,8 +117,6 @@ _MOVES = [
 
 def _iterations(function: Function) -> int:
     def count(stmt: Stmt) -> int:
-        from tilewright.ir import child_stmts
-
         inside = sum(count(s) for s in child_stmts(stmt)) or 1
         if not isinstance(stmt, For):
             return inside
@@ -148,6 +144,14 @@ def _run(function: Function, program: Any) -> None:
         np.testing.assert_array_equal(output, expected)
 
 
+def _check(s: Schedule, program: Any) -> None:
+    verify(s.function)
+    _run(s.function, program)
+    _run(_backwards(s.function), program)
+    again = Trace.from_json(s.trace.to_json()).replay(program.function)
+    assert str(again) == str(s) and again.trace == s.trace
+
+
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -155,13 +159,16 @@ def _run(function: Function, program: Any) -> None:
 def test_whatever_is_legal_keeps_the_result(program: Any, data: Any) -> None:
     name = data.draw(st.sampled_from(sorted(SIZES)))
     p = program(name, **SIZES[name])
-    player = _Player(p.schedule(), data.draw)
+    player = _Player(p.schedule(), lambda count: data.draw(st.integers(0, count - 1)))
     for _ in range(data.draw(st.integers(1, 36))):
         player.step()
-    s = player.s
-    verify(s.function)
-    _run(s.function, p)
-    _run(_backwards(s.function), p)
-    again = Trace.from_json(s.trace.to_json()).replay(p.function)
-    assert str(again) == str(s) and again.trace == s.trace
-    assert math.isfinite(player.done)
+    _check(player.s, p)
+
+
+@pytest.mark.parametrize("name", sorted(SIZES))
+def test_dozens_of_steps(program: Any, name: str) -> None:
+    p = program(name, **SIZES[name])
+    player = _Player(p.schedule(), random.Random(name).randrange)
+    while player.done < 36:
+        player.step()
+    _check(player.s, p)

@@ -30,6 +30,7 @@ from tilewright.schedule.access import Access, accesses_in, determine, inner_var
 from tilewright.schedule.cursor import Tree, with_loops_in
 from tilewright.schedule.edit import conjuncts
 from tilewright.schedule.error import Fault
+from tilewright.schedule.legality import names
 
 _BARE = (Store, Evaluate, Assert, While)
 
@@ -109,6 +110,7 @@ def order_does_not_matter(tree: Tree, chain: Sequence[For], order: Sequence[For]
     return (
         everything_is_in_blocks(chain[0])
         or _ordered_loops_stay(tree, chain, order)
+        or _reductions_begin_first(tree, chain, order)
         or _reductions_stay_whole(tree, chain, moved)
         or _flow_stays_in_iterations(tree, chain, moved)
     )
@@ -134,6 +136,32 @@ def _ordered_loops_stay(tree: Tree, chain: Sequence[For], order: Sequence[For]) 
 def _passes(loop: For, chain: Sequence[For], order: Sequence[For]) -> bool:
     before, after = list(chain), list(order)
     return set(before[: before.index(loop)]) != set(after[: after.index(loop)])
+
+
+def _reductions_begin_first(tree: Tree, chain: Sequence[For], order: Sequence[For]) -> Fault | None:
+    """Of an element's instances, the one at which all reduce iterators are 0 still comes first.
+
+    It does where loops either reduce or not; those that do both (being fused) keep their order.
+    """
+    for block in tree.blocks_in(chain[0]):
+        if block.init is None:
+            continue
+        mixed = [loop for loop in chain if loop_reduces_and_does_not(block, loop)]
+        if mixed != [loop for loop in order if loop in mixed]:
+            return Fault(
+                f"loops {names(mixed)} feed both reduce and spatial iterators of block "
+                f"{block.name}, so that its reduction would not begin with its init",
+                "decompose the reduction first, or keep the order of these loops",
+                mixed[0],
+            )
+    return None
+
+
+def loop_reduces_and_does_not(block: Block, loop: For) -> bool:
+    """Whether a loop feeds reduce iterators of a block and others as well."""
+    pairs = zip(block.iters, block.bindings, strict=True)
+    kinds = {it.kind for it, value in pairs if loop.var in free_vars(value)}
+    return "reduce" in kinds and len(kinds) > 1
 
 
 def _reductions_stay_whole(tree: Tree, chain: Sequence[For], moved: Sequence[For]) -> Fault | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tilewright.arith import Ranges
@@ -23,6 +23,7 @@ from tilewright.ir import (
     Stmt,
     Store,
     Var,
+    all_exprs,
     free_vars,
     loads_in,
     make_block,
@@ -79,15 +80,10 @@ def init_nest(block: Block, loops: Sequence[For], ranges: Ranges, name: str) -> 
 
 def without_init(block: Block) -> Block:
     """The update alone; what it accumulates into, it now reads."""
-    return make_block(
-        block.name,
-        block.iters,
-        block.bindings,
-        block.body,
-        predicate=block.predicate,
-        annotations=block.annotations,
-        span=block.span,
-    )
+    known = {region.buffer for region in block.reads}
+    loaded = {e.buffer for e in all_exprs(block.body) if isinstance(e, Load)}
+    back = [r for r in block.writes if r.buffer in loaded and r.buffer not in known]
+    return replace(block, init=None, reads=(*back, *block.reads))
 
 
 # ---- update -------------------------------------------------------------------------------------

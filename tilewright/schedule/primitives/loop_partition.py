@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tilewright.arith import Ranges, prove, simplify
+from tilewright.arith import simplify
 from tilewright.ir import (
     Block,
     Const,
@@ -13,12 +13,14 @@ from tilewright.ir import (
     Stmt,
     Var,
     const,
+    free_vars,
     map_stmt,
     maximum,
     minimum,
     seq,
 )
-from tilewright.schedule.cursor import Tree, with_loops_in
+from tilewright.schedule.cursor import Tree
+from tilewright.schedule.dependence import loop_reduces_and_does_not
 from tilewright.schedule.edit import Edit, fresh_copy, loop_name, rebind
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.handles import Loop
@@ -47,6 +49,7 @@ def loop_partition(tree: Tree, loop: For, *points: int) -> Edit:
 def check(tree: Tree, loop: For, *points: int) -> None:
     what = f"cannot partition loop {loop.var.name} at {', '.join(map(str, points)) or 'no point'}"
     require(tree, what, loop_is_plain(loop), _points_ascend(loop, points))
+    require(tree, what, _reductions_begin_in_one_part(tree, loop))
 
 
 def _points_ascend(loop: For, points: tuple[int, ...]) -> Fault | None:
@@ -74,23 +77,31 @@ def _part(tree: Tree, loop: For, number: int, start: Expr, extent: Expr, taken: 
     extent = simplify(extent, ranges)
     var = Var(loop_name(loop.var.name, str(number)), loop.var.dtype)
     ranges = ranges.with_extent(var, extent)
-    body = loop.body if number == 0 else fresh_copy(loop.body, taken)
+    body = _later_part(loop, taken) if number else loop.body
     body = rebind(body, {loop.var: simplify(var + start)}, ranges)
-    if number:
-        body = _without_late_inits(body, with_loops_in(body, ranges))
     return For(var, extent, "serial", body, span=loop.span)
 
 
-def _without_late_inits(body: Stmt, ranges: Ranges) -> Stmt:
-    """A part that starts in the middle of a reduction does not begin it."""
-
-    def goes_on(block: Block) -> bool:
-        pairs = zip(block.iters, block.bindings, strict=True)
-        return any(it.kind == "reduce" and prove(value >= 1, ranges) for it, value in pairs)
+def _later_part(loop: For, taken: set[str]) -> Stmt:
+    """A copy of the body; one that starts in the middle of a reduction does not begin it."""
 
     def on_stmt(stmt: Stmt) -> Stmt | None:
-        if isinstance(stmt, Block) and stmt.init is not None and goes_on(stmt):
-            return without_init(stmt)
-        return None
+        if not isinstance(stmt, Block) or stmt.init is None:
+            return None
+        pairs = zip(stmt.iters, stmt.bindings, strict=True)
+        goes_on = any(it.kind == "reduce" and loop.var in free_vars(v) for it, v in pairs)
+        return without_init(stmt) if goes_on else None
 
-    return map_stmt(body, on_stmt)
+    return map_stmt(fresh_copy(loop.body, taken), on_stmt)
+
+
+def _reductions_begin_in_one_part(tree: Tree, loop: For) -> Fault | None:
+    for block in tree.blocks_in(loop):
+        if block.init is not None and loop_reduces_and_does_not(block, loop):
+            return Fault(
+                f"it feeds both reduce and spatial iterators of block {block.name}, so that some "
+                "reductions would begin in one part and end in another",
+                "decompose the reduction first",
+                loop,
+            )
+    return None
