@@ -20,6 +20,8 @@ from tilewright.ir import (
     Var,
     const,
     evaluate,
+    interpret,
+    parse_function,
     seq,
     substitute,
 )
@@ -79,3 +81,27 @@ def compare() -> Compare:
                 pytest.fail(f"{expr} is {got[k]!r}, not {wanted[k]!r}, at {given}; lanes {lanes}")
 
     return check
+
+
+@pytest.fixture
+def agrees() -> Callable[..., tw.Module]:
+    """`agrees(text, *arrays)`: compiled, the function does to the arrays what `interpret` does.
+
+    Whole numbers are what arrays should hold: then sums are exact in any order.
+    """
+
+    def check(text: str, *args: Any, **options: Any) -> tw.Module:
+        function = parse_function(text)
+        module = tw.build(tw.Schedule(function), **options)
+        given, wanted = ([copy(a) for a in args] for _ in range(2))
+        module(*given)
+        interpret(function, *wanted)
+        for param, got, right in zip(function.params, given, wanted, strict=True):
+            np.testing.assert_array_equal(got, right, err_msg=param.name)
+        return module
+
+    return check
+
+
+def copy(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value

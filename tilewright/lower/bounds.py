@@ -1,9 +1,9 @@
 """Make every access safe: prove it inside its buffer, or check it at run time.
 
-A load that is only evaluated under a condition (one side of a select, the right side of `and`), and that
-is inside its buffer only then, gets that condition as its mask. What cannot be proved at all is
-preceded by an `Assert` that names the buffer and the index. With `checked`, nothing is trusted: every
-access is asserted.
+A load that is only evaluated under a condition (one side of a select, the right side of `and`), and
+that is inside its buffer only then, gets that condition as its mask. What cannot be proved at all is
+preceded by an `Assert` that names the buffer and the index. With `checked`, nothing is trusted:
+every access is asserted.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tilewright.arith import Ranges, prove, simplify
 from tilewright.ir import (
     Assert,
     Binary,
+    Broadcast,
     Buffer,
     Expr,
     For,
@@ -23,12 +24,14 @@ from tilewright.ir import (
     If,
     Let,
     Load,
+    Ramp,
     Select,
     Stmt,
     Store,
     Var,
     While,
-    all_of,
+    call,
+    cast,
     const,
     free_vars,
     loads_in,
@@ -177,20 +180,21 @@ class _Safe:
     def _under(self, root: Expr, condition: Expr | None) -> Expr:
         """`root`, evaluated only where `condition` holds."""
         memo = self._memos.setdefault(condition, {})
-        # The lazy nodes are rewritten first, each side under its own condition; the rest around them.
+        # The lazy nodes are rewritten first, each side under its own condition.
         for node in _lazy_nodes(root, memo):
             memo[node] = _LAZY[_lazy_kind(node)](self, node, condition)
         return map_expr(root, lambda e: self._access(e, condition), memo)
 
     def _access(self, node: Expr, condition: Expr | None) -> Expr | None:
-        if not isinstance(node, Load) or node.mask is not None:
+        if not isinstance(node, Load):
             return None
         if not self.checked and _is_inside(node, self.place.all_lanes):
             return None
-        wanted = [c for c in (self.place.guard, condition) if c is not None]
-        mask = all_of(*wanted) if wanted else None
-        under = self.place.ranges
-        under = under if condition is None else under.assuming(condition)
+        mask, under = node.mask, self.place.ranges
+        for known in (condition, self.place.guard):
+            mask = mask if known is None else _both(known, mask)
+        for known in (condition, node.mask):
+            under = under if known is None else under.assuming(known)
         self.require(node.buffer, node.indices, under, mask)
         return Load(node.buffer, node.indices, mask)
 
@@ -198,11 +202,25 @@ class _Safe:
         self, buffer: Buffer, indices: tuple[Expr, ...], ranges: Ranges, mask: Expr | None
     ) -> None:
         """Assert what cannot be proved of an access that happens where `mask` holds."""
-        for number, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
-            for condition in _within(index, extent):
-                if self.checked or not prove(condition, ranges):
-                    guarded = condition if mask is None else ~mask | condition
-                    self._add(guarded, buffer, number, index, extent)
+        lanes = max((i.dtype.lanes for i in indices), default=1)
+        for lane in range(lanes):
+            on = None if mask is None else _lane(mask, lane)
+            for number, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
+                self._require_within(buffer, number, _lane(index, lane), extent, ranges, on)
+
+    def _require_within(
+        self,
+        buffer: Buffer,
+        number: int,
+        index: Expr,
+        extent: Expr,
+        ranges: Ranges,
+        mask: Expr | None,
+    ) -> None:
+        for condition in _within(index, extent):
+            if self.checked or not prove(condition, ranges):
+                guarded = condition if mask is None else ~mask | condition
+                self._add(guarded, buffer, number, index, extent)
 
     def _add(
         self, condition: Expr, buffer: Buffer, dimension: int, index: Expr, extent: Expr
@@ -218,25 +236,25 @@ class _Safe:
 
     # ---- lazy nodes -----------------------------------------------------------------------------
 
-    def _select(self, node: Select, condition: Expr | None) -> Expr:
+    def select(self, node: Select, condition: Expr | None) -> Expr:
         chosen = self._under(node.condition, condition)
         a = self._under(node.a, _both(condition, chosen))
         b = self._under(node.b, _both(condition, simplify(~chosen)))
         return Select(chosen, a, b)
 
-    def _and(self, node: Binary, condition: Expr | None) -> Expr:
+    def conjunction(self, node: Binary, condition: Expr | None) -> Expr:
         a = self._under(node.a, condition)
         return Binary("and", a, self._under(node.b, _both(condition, a)))
 
-    def _or(self, node: Binary, condition: Expr | None) -> Expr:
+    def disjunction(self, node: Binary, condition: Expr | None) -> Expr:
         a = self._under(node.a, condition)
         return Binary("or", a, self._under(node.b, _both(condition, simplify(~a))))
 
 
 _LAZY: dict[str, Callable[[_Safe, Any, Expr | None], Expr]] = {
-    "select": _Safe._select,
-    "and": _Safe._and,
-    "or": _Safe._or,
+    "select": _Safe.select,
+    "and": _Safe.conjunction,
+    "or": _Safe.disjunction,
 }
 
 
@@ -260,13 +278,31 @@ def _lazy_nodes(root: Expr, memo: dict[Expr, Expr]) -> list[Expr]:
 
 
 def _is_inside(load: Load, ranges: Ranges) -> bool:
-    pairs = zip(load.indices, load.buffer.shape, strict=True)
-    return all(prove(c, ranges) for index, extent in pairs for c in _within(index, extent))
+    return all(
+        prove(condition, ranges)
+        for index, extent in zip(load.indices, load.buffer.shape, strict=True)
+        for lane in range(index.dtype.lanes)
+        for condition in _within(_lane(index, lane), extent)
+    )
 
 
 def _within(index: Expr, extent: Expr) -> tuple[Expr, Expr]:
-    return const(0) <= index, index < extent  # type: ignore[return-value]
+    position = cast(index, extent.dtype)
+    return const(0, extent.dtype) <= position, position < extent
 
 
-def _both(a: Expr | None, b: Expr) -> Expr:
-    return b if a is None else a & b
+def _lane(vector: Expr, lane: int) -> Expr:
+    """One element of a vector; a scalar is the same for all."""
+    if not vector.dtype.is_vector:
+        return vector
+    if isinstance(vector, Ramp):
+        return simplify(vector.base + vector.stride * lane)
+    return vector.a if isinstance(vector, Broadcast) else call("lane", vector, const(lane))
+
+
+def _both(a: Expr | None, b: Expr | None) -> Expr:
+    if a is None or b is None:
+        found = b if a is None else a
+        assert found is not None
+        return found
+    return a & b

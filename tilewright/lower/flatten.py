@@ -15,6 +15,7 @@ from tilewright.ir import (
     Load,
     Stmt,
     Store,
+    cast,
     const,
     map_expr,
     map_function,
@@ -32,6 +33,7 @@ def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
     """The position of an element: its indices weighted by the strides, from the offset on."""
     position: Expr = buffer.offset
     for index, stride in zip(indices, buffer.stride_exprs(), strict=True):
+        index = cast(index, position.dtype)
         term = index if stride is const(1) else _times(index, stride)
         a, b = match_types("add", position, term)
         position = term if position is const(0) else a + b
