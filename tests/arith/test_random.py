@@ -95,14 +95,21 @@ def expressions(draw: Any, scope: Scope, dtype: DType, depth: int = 4) -> Expr:
         return inner if middle is dtype else Cast(dtype, inner)
     if choice == 2:
         return Unary("neg", below())
-    return _arithmetic(draw, below, dtype)
+    return _arithmetic(draw, scope, below, dtype)
 
 
-def _arithmetic(draw: Any, below: Any, dtype: DType) -> Expr:
+def _arithmetic(draw: Any, scope: Scope, below: Any, dtype: DType) -> Expr:
     op = draw(st.sampled_from(_FLOAT_OPS if dtype.is_float else _INTEGER_OPS))
     if dtype is INDEX and op == "mul":
         # Indices are taken not to overflow, so products stay small.
+        variables = st.sampled_from(scope.vars[dtype])
+        if draw(st.booleans()):
+            return Binary("mul", draw(variables), draw(variables))
         return Binary("mul", below(), const(draw(st.integers(-6, 6)), dtype))
+    if dtype is INDEX and op in ("floordiv", "floormod") and draw(st.booleans()):
+        by = draw(st.sampled_from(scope.vars[dtype]))
+        multiple = Binary("mul", draw(st.sampled_from(scope.vars[dtype])), by)
+        return Binary(op, Binary("add", multiple, below()), by)
     if not dtype.is_float and draw(st.booleans()):
         return Binary(op, below(), const(draw(number_of(dtype)), dtype))
     return Binary(op, below(), below())

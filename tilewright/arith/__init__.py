@@ -5,7 +5,8 @@ from tilewright.arith.bounds import bounds
 from tilewright.arith.divisibility import divisor
 from tilewright.arith.interval import Interval
 from tilewright.arith.itermap import IterMap, detect_bindings
-from tilewright.arith.linear import Linear, linear
+from tilewright.arith.linear import Linear
+from tilewright.arith.linearize import linear
 from tilewright.arith.prove import prove, prove_equal
 from tilewright.arith.ranges import Ranges, conjuncts
 from tilewright.arith.simplify import simplify

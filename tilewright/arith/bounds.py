@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.arith.interval import EVERYTHING, TRUTH, Interval, is_index, wrapped
-from tilewright.arith.linear import Linear, factors, is_product, is_sum, linear, number
+from tilewright.arith.linear import Linear, factors, number
+from tilewright.arith.linearize import is_product, is_sum, linear
 from tilewright.arith.ranges import Ranges
 from tilewright.ir import Binary, Broadcast, Call, Cast, Const, Expr, Load, Ramp, Select, Unary, Var
 

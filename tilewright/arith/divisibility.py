@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.arith.interval import is_index
-from tilewright.arith.linear import Linear, factors, is_product, is_sum, linear, number
+from tilewright.arith.linear import Linear, factors, number
+from tilewright.arith.linearize import is_product, is_sum, linear
 from tilewright.arith.ranges import Ranges
 from tilewright.ir import Binary, Broadcast, Expr, Ramp, Select
 

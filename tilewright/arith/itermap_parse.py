@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.arith.linear import factors, linear, product
+from tilewright.arith.linear import factors, product
+from tilewright.arith.linearize import linear
 from tilewright.arith.prove import prove, prove_equal
 from tilewright.arith.ranges import Ranges, conjuncts
 from tilewright.arith.simplify import simplify

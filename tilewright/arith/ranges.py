@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tilewright.arith.interval import Interval, is_index
-from tilewright.arith.linear import Linear, factors, linear, number
+from tilewright.arith.linear import Linear, factors, number
+from tilewright.arith.linearize import linear
 from tilewright.ir import Binary, Expr, Function, Unary, Var, as_expr
 
 

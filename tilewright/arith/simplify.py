@@ -7,10 +7,9 @@ simplifying it once more changes nothing.
 
 from __future__ import annotations
 
-from tilewright.arith.linear import (
-    Linear,
+from tilewright.arith.linear import Linear, factors
+from tilewright.arith.linearize import (
     collect,
-    factors,
     is_product,
     is_sum,
     leaves_of,

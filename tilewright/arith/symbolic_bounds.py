@@ -7,7 +7,8 @@ from typing import Any
 
 from tilewright.arith.bounds import bounds, exact_linear, is_positive
 from tilewright.arith.interval import Interval
-from tilewright.arith.linear import Linear, factors, linear
+from tilewright.arith.linear import Linear, factors
+from tilewright.arith.linearize import linear
 from tilewright.arith.nonnegative import end_at, in_powers_of, slope_sign
 from tilewright.arith.prove import prove_equal
 from tilewright.arith.ranges import Ranges

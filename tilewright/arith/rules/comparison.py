@@ -8,7 +8,8 @@ from typing import Any
 
 from tilewright.arith.bounds import bounds, exact_linear
 from tilewright.arith.interval import is_index
-from tilewright.arith.linear import Linear, constant_of, linear
+from tilewright.arith.linear import Linear, constant_of
+from tilewright.arith.linearize import linear
 from tilewright.arith.nonnegative import CHEAP, is_nonnegative
 from tilewright.arith.order import order_key
 from tilewright.arith.ranges import Ranges

@@ -18,10 +18,11 @@ from tilewright.arith.linear import (
     constant_of,
     degree,
     factors,
-    linear,
     number,
     product,
+    without_factors,
 )
+from tilewright.arith.linearize import linear
 from tilewright.arith.nonnegative import CHEAP, is_nonnegative
 from tilewright.arith.ranges import Ranges
 from tilewright.ir import Binary, Expr
@@ -207,22 +208,12 @@ def _multiples_in(total: Linear, d: Linear) -> Linear:
     lead, size = max(d.ordered(), key=lambda term: degree(term[0]))
     quotient = Linear({}, 0, total.dtype)
     for atom, k in total.terms.items():
-        left = _without_factors(atom, factors(lead))
+        left = without_factors(atom, factors(lead))
         if left is None or k % size:
             continue
         part = Linear({product(left): k // size}, 0, total.dtype) if left else None
         quotient = quotient.shifted(k // size) if part is None else quotient.plus(part)
     return quotient
-
-
-def _without_factors(atom: Expr, wanted: list[Expr]) -> list[Expr] | None:
-    left = factors(atom)
-    for factor in wanted:
-        position = next((i for i, f in enumerate(left) if f is factor), None)
-        if position is None:
-            return None
-        del left[position]
-    return left
 
 
 # ---- corners ------------------------------------------------------------------------------------

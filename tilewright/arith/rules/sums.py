@@ -7,7 +7,8 @@ from collections.abc import Callable
 from tilewright.arith.bounds import bounds
 from tilewright.arith.divisibility import divisor
 from tilewright.arith.interval import is_index
-from tilewright.arith.linear import Linear, constant_of, factors, linear, number, product
+from tilewright.arith.linear import Linear, constant_of, factors, number, product
+from tilewright.arith.linearize import linear
 from tilewright.arith.ranges import Ranges
 from tilewright.ir import Binary, Expr
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from tilewright.arith.bounds import bounds, is_exact, linear_bounds
 from tilewright.arith.interval import Interval, is_index
-from tilewright.arith.linear import Linear, constant_of, linear, number
+from tilewright.arith.linear import Linear, constant_of, number
+from tilewright.arith.linearize import linear
 from tilewright.arith.nonnegative import CHEAP, is_nonnegative
 from tilewright.arith.ranges import Ranges
 from tilewright.ir import (
