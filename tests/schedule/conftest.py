@@ -88,6 +88,60 @@ def running_sum(n: int = 6, m: int = 4) -> Program:
     return Program(te.function([X], _as_list(S), name="running_sum"), (x,), (x.cumsum(0),))
 
 
+def chain(n: int = 7, m: int = 5, k: int = 6) -> Program:
+    """Four blocks: an input made ready, a product, and two steps on the result."""
+    A, B = te.placeholder((n, k), name="A"), te.placeholder((k, m), name="B")
+    A1 = te.compute((n, k), lambda i, j: A[i, j] + 1.0, name="A1")
+    r = te.reduce_axis(k, name="k")
+    C = te.compute((n, m), lambda i, j: te.sum(A1[i, r] * B[r, j], axis=r), name="C")
+    D = te.compute((n, m), lambda i, j: te.maximum(C[i, j], 0.0), name="D")
+    E = te.compute((n, m), lambda i, j: D[i, j] * 2.0, name="E")
+    a, b = _whole(n, k), _whole(k, m)
+    function = te.function([A, B], [E], name="chain")
+    return Program(function, (a, b), (np.maximum((a + 1) @ b, 0) * 2,))
+
+
+def window(n: int = 11) -> Program:
+    """A padded input, sums over windows of three, and what they differ from the middle by."""
+    A = te.placeholder((n,), name="A")
+    P = te.compute(
+        (n + 2,),
+        lambda i: te.if_then_else(te.all_of(i >= 1, i < n + 1), A[i - 1], 0.0),
+        name="P",
+    )
+    r = te.reduce_axis(3, name="r")
+    S = te.compute((n,), lambda i: te.sum(P[i + r], axis=r), name="S")
+    D = te.compute((n,), lambda i: S[i] - P[i + 1] * 3.0, name="D")
+    a = _whole(n)
+    p = np.pad(a, 1)
+    return Program(te.function([A], [D], name="window"), (a,), (p[:-2] + p[2:] - 2 * a,))
+
+
+def normalized(n: int = 5, m: int = 9) -> Program:
+    """Two reductions of each row with elementwise steps between them."""
+    A = te.placeholder((n, m), name="A")
+    k, r = te.reduce_axis(m, name="k"), te.reduce_axis(m, name="r")
+    M = te.compute((n,), lambda i: te.max(A[i, k], axis=k), name="M")
+    D = te.compute((n, m), lambda i, j: A[i, j] - M[i], name="D")
+    T = te.compute((n,), lambda i: te.sum(D[i, r], axis=r), name="T")
+    O = te.compute((n, m), lambda i, j: D[i, j] * 2.0 + T[i], name="O")
+    a = _whole(n, m)
+    d = a - a.max(1, keepdims=True)
+    function = te.function([A], [O], name="normalized")
+    return Program(function, (a,), (d * 2 + d.sum(1, keepdims=True),))
+
+
+def diamond(n: int = 6) -> Program:
+    """One block read by two, of which one reads it transposed, and a pair of results."""
+    A = te.placeholder((n, n), name="A")
+    T = te.compute((n, n), lambda i, j: A[i, j] * 2.0, name="T")
+    U, V = te.compute((n, n), lambda i, j: (T[i, j] + 1.0, T[j, i] - 1.0), name="UV")
+    W = te.compute((n, n), lambda i, j: U[i, j] * V[i, j] + T[i, j], name="W")
+    t = _whole(n, n) * 2
+    function = te.function([A], [W], name="diamond")
+    return Program(function, (_whole(n, n),), ((t + 1) * (t.T - 1) + t,))
+
+
 def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, Sequence) else [value]
 
@@ -99,6 +153,10 @@ PROGRAMS: dict[str, Maker] = {
     "row_max": row_max,
     "argmax": argmax,
     "running_sum": running_sum,
+    "chain": chain,
+    "window": window,
+    "normalized": normalized,
+    "diamond": diamond,
 }
 
 

@@ -5,23 +5,30 @@ Each returns None where it holds, else the `Fault` with the reason, the remedy a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tilewright.arith import Ranges, detect_bindings, prove
 from tilewright.ir import (
+    TRUE,
     Alloc,
+    Binary,
     Block,
     Buffer,
     Call,
+    Const,
     Evaluate,
     Expr,
     For,
+    Let,
+    Load,
+    Select,
     Seq,
     Stmt,
     Store,
     Var,
     all_of,
     child_exprs,
+    child_stmts,
     free_vars,
     is_const,
     is_pure,
@@ -92,6 +99,34 @@ def block_has_no_effects(block: Block) -> Fault | None:
                 stmt,
             )
     return None
+
+
+def block_always_reads(block: Block, buffer: Buffer) -> bool:
+    """Whether no choice in it can keep an instance from reading the buffer."""
+    pending: list[Stmt | Expr] = [block.body]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Load) and node.buffer is buffer:
+            return True
+        pending += _certain_parts(node)
+    return False
+
+
+def _certain_parts(node: Stmt | Expr) -> Sequence[Stmt | Expr]:
+    """What is run or evaluated whenever `node` is."""
+    if isinstance(node, Expr):
+        lazy = isinstance(node, Select) or (isinstance(node, Binary) and node.op in ("and", "or"))
+        return node.operands[:1] if lazy else node.operands
+    if isinstance(node, Store | Let):
+        return (*child_exprs(node), *child_stmts(node)) if _is_unmasked(node) else ()
+    is_run = isinstance(node, Seq) or (isinstance(node, Block) and node.predicate is TRUE)
+    if isinstance(node, For):
+        is_run = isinstance(node.extent, Const) and node.extent.value > 0
+    return child_stmts(node) if is_run else ()
+
+
+def _is_unmasked(stmt: Store | Let) -> bool:
+    return not isinstance(stmt, Store) or stmt.mask is None
 
 
 def only_its_domain_limits(tree: Tree, block: Block) -> Fault | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tilewright.arith import prove_equal, simplify
+from tilewright.arith import prove, prove_equal, simplify
 from tilewright.ir import (
     TRUE,
     Binary,
@@ -40,7 +40,7 @@ from tilewright.schedule.flow import (
 )
 from tilewright.schedule.handles import BlockRef
 from tilewright.schedule.reduction import recognised_update
-from tilewright.schedule.stages import stand_in
+from tilewright.schedule.stages import at_indices, stand_in
 from tilewright.schedule.writing import Written, change_accesses, stores_of
 
 Indices = tuple[Expr, ...]
@@ -191,6 +191,7 @@ class _Padding:
         self.extents = _padded_extents(block, factors)
         self.domain = {it.var: it.extent for it in block.iters}
         self.names = set(tree.blocks)
+        self.ranges = tree.ranges_at(tree.function.body)
         self.buffers: dict[tuple[Buffer, Indices], Buffer] = {}
 
     def edit(self) -> Edit:
@@ -237,12 +238,18 @@ class _Padding:
         iters = [Iter(Var(f"vax{n}"), e, "spatial") for n, e in enumerate(larger.shape)]
         place = tuple(it.var for it in iters)
         inside = [
-            own < self.domain[index]
-            for own, index in zip(place, indices, strict=True)
+            own < limit
+            for own, index, extent in zip(place, indices, buffer.shape, strict=True)
             if isinstance(index, Var) and index in self.extents
+            for limit in self._limits(index, extent)
         ]
         value = select(all_of(*inside), Load(buffer, place), const(0, buffer.dtype))
         return self._nest(larger.name, iters, Store(larger, place, value))
+
+    def _limits(self, index: Var, extent: Expr) -> list[Expr]:
+        """Where the old domain ends; and the buffer, which guarded reads may go beyond."""
+        end = self.domain[index]
+        return [end] if prove(end <= extent, self.ranges) else [end, extent]
 
     def _crop(self, written: Written) -> tuple[Stmt, str]:
         """buffer[…] = larger[…]"""
@@ -252,14 +259,14 @@ class _Padding:
             for it in self.block.iters
             if it.kind == "spatial"
         }
-        place = tuple(own[i].var if isinstance(i, Var) else i for i in written.indices)
+        place = at_indices(written.indices, {var: it.var for var, it in own.items()})
         body = Store(written.buffer, place, Load(larger, place))
         return self._nest(f"{written.buffer.name}_crop", list(own.values()), body)
 
     def _nest(self, hint: str, iters: Sequence[Iter], body: Stmt) -> tuple[Stmt, str]:
         name = self._block_name(hint)
         copy = make_block(name, iters, [it.var for it in iters], body)
-        return under_loops(copy, {}, self.tree.ranges_at(self.tree.function.body)).nest, name
+        return under_loops(copy, {}, self.ranges).nest, name
 
     def _grown_block(self, loops: Sequence[For]) -> Stmt:
         block = self.block

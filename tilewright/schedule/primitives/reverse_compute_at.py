@@ -37,6 +37,7 @@ from tilewright.schedule.cursor import Tree, buffers_touched
 from tilewright.schedule.edit import Edit
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.flow import (
+    block_always_reads,
     block_is_no_part_of_another,
     block_is_repeatable,
     block_is_the_only_writer,
@@ -168,6 +169,13 @@ def _elements_match(
 ) -> Fault | None:
     """An instance runs in the iteration that has written the last element that it reads."""
     told = _told(tree, block, loop, buffer)
+    if told and not block_always_reads(block, buffer):
+        return Fault(
+            f"block {block.name} does not always read {buffer.name}, and instances that do not "
+            "would be left out",
+            "use compute_at for the producer, or decompose_padding first",
+            block,
+        )
     if not _tells_all(block, buffer, told):
         fault = _reads_what_is_written(tree, block, loop, buffer, wanted)
         if fault is not None:

@@ -14,6 +14,7 @@ from tilewright.ir import (
     Load,
     Store,
     Var,
+    all_of,
     loads_in,
     make_block,
     map_expr,
@@ -24,12 +25,14 @@ from tilewright.schedule.cursor import Tree, buffers_touched
 from tilewright.schedule.edit import Edit, conjuncts, needed
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.flow import (
+    block_always_reads,
     block_has_no_effects,
     block_is_no_part_of_another,
     block_is_spatial,
     block_is_the_only_writer,
     buffer_is_intermediate,
     inputs_are_ready,
+    loops_cover_the_domain,
     no_address_is_taken,
     only_its_domain_limits,
     readers_come_after,
@@ -142,6 +145,9 @@ def _joined(tree: Tree, producer: Block, block: Block, buffer: Buffer) -> Block 
     read = _element_read(block, taken, buffer)
     if isinstance(read, Fault):
         return read
+    fault = _every_instance_is_met(tree, producer, block, made[0], read)
+    if fault is not None:
+        return fault
     values = read.solution.at(made[0].indices)
     ranges = tree.ranges_at(producer)
     inner = ranges
@@ -166,6 +172,33 @@ class _Read(NamedTuple):
 
     indices: tuple[Expr, ...]
     solution: Solution
+    #: Whether every instance reads its element, whatever the values.
+    always: bool
+
+
+def _every_instance_is_met(
+    tree: Tree, producer: Block, block: Block, made: Written, read: _Read
+) -> Fault | None:
+    """The producer makes an element for each instance of `block`, so that none is left out."""
+    ranges = Ranges.for_function(tree.function)
+    for it in block.iters:
+        ranges = ranges.with_extent(it.var, it.extent)
+    solution = solved(made.indices, producer.iters)
+    instance = {} if solution is None else solution.at(read.indices)
+    exists = (
+        prove(all_of(instance[it.var] >= 0, instance[it.var] < it.extent), ranges)
+        for it in producer.iters
+        if it.var in instance
+    )
+    runs = read.always or loops_cover_the_domain(tree, producer) is None
+    if solution is not None and runs and all(exists):
+        return None
+    return Fault(
+        f"it is not clear that block {producer.name} makes an element of {made.buffer.name} for "
+        f"every instance of block {block.name}",
+        "use compute_inline for the producer instead",
+        block,
+    )
 
 
 def _instance_exists(
@@ -197,7 +230,7 @@ def _element_read(block: Block, taken: list[Written], buffer: Buffer) -> _Read |
             f"only reads like {buffer.name}[vi, vj], by all iterators, can be turned round",
             block,
         )
-    return _Read(found, solution)
+    return _Read(found, solution, block_always_reads(block, buffer))
 
 
 def _store(written: Written, values: dict[Var, Expr], made: Written, ranges: Ranges) -> Store:
