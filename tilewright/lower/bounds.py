@@ -1,8 +1,8 @@
 """Make every access safe: prove it inside its buffer, or check it at run time.
 
 A load that is only evaluated under a condition (one side of a select, the right side of `and`), and
-that is inside its buffer only then, gets that condition as its mask. What cannot be proved at all is
-preceded by an `Assert` that names the buffer and the index. With `checked`, nothing is trusted:
+that is inside its buffer only then, gets that condition as its mask. What cannot be proved at all
+is preceded by an `Assert` that names the buffer and the index. With `checked`, nothing is trusted:
 every access is asserted.
 """
 

@@ -16,6 +16,7 @@ from tilewright.lower.lanes import group_lanes
 from tilewright.lower.math import expand_math
 from tilewright.lower.narrow import legalize_types
 from tilewright.lower.overcompute import overcompute
+from tilewright.lower.rounding import expand_rounding
 from tilewright.lower.tighten import tighten_loops
 from tilewright.lower.unroll import unroll
 from tilewright.lower.vectorize import vectorize
@@ -40,10 +41,12 @@ def passes(target: Target, *, checked: bool) -> list[tuple[str, Pass]]:
         ("hoist_guards", hoist_guards),
         # Mathematics on small formats is float32's from here on.
         ("legalize_types", lambda f: legalize_types(f, target)),
+        # Makes indices that fuse dimensions plain again, for vectors to be seen as contiguous.
+        ("flatten", flatten),
         ("expand_math", lambda f: expand_math(f, fused=target.has_fma)),
+        ("expand_rounding", lambda f: expand_rounding(f, target)),
         ("vectorize", vectorize),
         ("unroll", unroll),
-        ("flatten", flatten),
         ("simplify_flat", simplify_function),
         # Looks at single positions, which flattening makes.
         ("group_lanes", lambda f: group_lanes(f, target)),

@@ -176,12 +176,22 @@ class _Lanes:
         condition = self.expr(stmt.condition)
         if not condition.dtype.is_vector and mask is None:
             return stmt
-        if any(not free_vars(v).isdisjoint(self.varying) for v in stmt.values):
-            raise _NoVectorFormError
         wanted = broadcast(condition, self.lanes)
         if mask is not None:
             wanted = ~mask | wanted
-        return replace(stmt, condition=call("all_lanes", wanted))
+        all_hold = call("all_lanes", wanted)
+        if all(free_vars(v).isdisjoint(self.varying) for v in stmt.values):
+            return replace(stmt, condition=all_hold)
+        # Which lane it was matters to the message alone.
+        values = [self.expr(v) for v in stmt.values]
+        lanes = [self._check_lane(stmt, wanted, values, k) for k in range(self.lanes)]
+        return If(~all_hold, seq(*lanes), None, stmt.span)
+
+    def _check_lane(self, stmt: Assert, wanted: Expr, values: list[Expr], lane: int) -> Stmt:
+        def of_lane(e: Expr) -> Expr:
+            return call("lane", e, const(lane)) if e.dtype.is_vector else e
+
+        return replace(stmt, condition=of_lane(wanted), values=tuple(map(of_lane, values)))
 
     def row(self, stmt: Seq, mask: Expr | None) -> Stmt:
         return seq(*(self.stmt(s, mask) for s in stmt.statements))
