@@ -1,7 +1,8 @@
 """Element types: what one scalar (or one short vector of scalars) is made of.
 
-A `DType` is interned, so equal types are the same object and compare by identity. Every type has a
-long name (`float32`) for users and a short one (`f32`) for printed IR; both are accepted everywhere.
+A `DType` is interned, so equal types are the same object and compare by identity. Every type has
+a long name (`float32`) for users and a short one (`f32`) for printed IR; both are accepted
+everywhere.
 
 Types that `is_storage_only` (float8, float4, int4, int2 and kin) can be kept in buffers and
 converted, but not computed with: arithmetic happens in the type they are cast to.

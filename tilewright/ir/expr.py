@@ -4,7 +4,8 @@ Nodes
     Var(name, dtype)                 a unique object; its name is a hint
     Const(value, dtype)
     Unary(op, a)                     neg not bitnot
-    Binary(op, a, b)                 see `ARITHMETIC`, `COMPARISONS`, `LOGIC`, `BITWISE`
+    Binary(op, a, b)                 add sub mul div floordiv floormod truncdiv truncmod min max;
+                                     eq ne lt le gt ge; and or; bitand bitor bitxor shl shr
     Select(condition, a, b)          only the chosen side is evaluated; `and` and `or` are lazy too
     Cast(dtype, a)
     Load(buffer, indices, mask)
@@ -14,13 +15,13 @@ Nodes
 
 Meaning
     Integers wrap around, but those of type int64 also serve as indices, and proofs about them take
-    their sums and products not to overflow. `floordiv`/`floormod` round to minus infinity, `truncdiv`/`truncmod` to
-    zero; dividing an integer by zero gives 0, its remainder 0.
-    Floats follow IEEE 754: NaN, infinities and signed zeros are kept; a multiplication and an addition
-    may be contracted to a fused one. `min` and `max` hand on NaN, and of two zeros may give either.
+    their sums and products not to overflow. `floordiv`/`floormod` round to minus infinity,
+    `truncdiv`/`truncmod` to zero; dividing an integer by zero gives 0, its remainder 0.
+    Floats follow IEEE 754: NaN, infinities and signed zeros are kept; a multiplication and an
+    addition may be contracted to a fused one. `min` and `max` hand on NaN, and of two zeros may give either.
     Comparisons with NaN are false, `ne` is true.
-    Each operation on float16 and bfloat16 is computed in float32 and its result rounded to the type;
-    the types under those (float8 and kin, integers under a byte) are stored and converted only.
+    Each operation on float16 and bfloat16 is computed in float32 and its result rounded to the
+    type; the types under those (float8 and kin, integers under a byte) are stored and converted only.
     Casts: integer to narrower integer wraps; float to integer truncates and saturates, NaN gives 0;
     to a narrower float rounds the exact value once, to nearest even, and what is too large becomes
     infinity (NaN in formats without one, the greatest value in those without NaN); to bool asks
@@ -36,24 +37,18 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.ir.dtype import DType, bool_, index
 from tilewright.ir.intern import InternTable
+from tilewright.ir.type_rules import Number, binary_type, fit, require_same, unary_type
 from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:
     from tilewright.ir.buffer import Buffer
 
-ARITHMETIC: Final = frozenset("add sub mul div floordiv floormod truncdiv truncmod min max".split())
-COMPARISONS: Final = frozenset("eq ne lt le gt ge".split())
-LOGIC: Final = frozenset(["and", "or"])
-BITWISE: Final = frozenset("bitand bitor bitxor shl shr".split())
-UNARY: Final = frozenset(["neg", "not", "bitnot"])
-
-Number = bool | int | float
 _table = InternTable()
 _serials = itertools.count()
 
@@ -192,7 +187,7 @@ class Const(Expr):
 
     def __new__(cls, value: Number, dtype: object) -> Const:
         dtype = DType.of(dtype)
-        value = _fit(value, dtype)
+        value = fit(value, dtype)
         # The bits tell 0.0 from -0.0, and the type tells 1 from True.
         key = (dtype, struct.pack("<d", value) if isinstance(value, float) else value)
         found = _table.find(key)
@@ -218,7 +213,7 @@ class Unary(Expr):
         if found is not None:
             return found
         self = object.__new__(cls)
-        self.op, self.a, self.dtype, self._free = op, a, _unary_type(op, a), None
+        self.op, self.a, self.dtype, self._free = op, a, unary_type(op, a), None
         return _table.add(key, self)
 
     @property
@@ -243,7 +238,7 @@ class Binary(Expr):
             return found
         self = object.__new__(cls)
         self.op, self.a, self.b = op, a, b
-        self.dtype, self._free = _binary_type(op, a, b), None
+        self.dtype, self._free = binary_type(op, a, b), None
         return _table.add(key, self)
 
     @property
@@ -273,7 +268,7 @@ class Select(Expr):
         found = _table.find(key)
         if found is not None:
             return found
-        _require_same("select", a, b)
+        require_same("select", a, b)
         if not condition.dtype.is_bool or condition.dtype.lanes not in (1, a.dtype.lanes):
             raise UserError(
                 f"cannot select on `{condition}`",
@@ -446,7 +441,7 @@ def _is_operand(value: object) -> bool:
 
 
 def binary(op: str, a: Any, b: Any) -> Expr:
-    """`op` over two operands, at least one of them an expression; a number takes the other's type."""
+    """`op` over two operands, at least one an expression; a number takes the other's type."""
     a, b = match_types(op, a, b)
     return Binary(op, a, b)
 
@@ -527,51 +522,6 @@ def is_const(a: Expr, value: Number | None = None) -> bool:
     return isinstance(a, Const) and (value is None or a.value == value)
 
 
-# ---- types --------------------------------------------------------------------------------------
-
-
-def _unary_type(op: str, a: Expr) -> DType:
-    wanted = {"not": a.dtype.is_bool, "bitnot": a.dtype.is_integer}
-    if op not in UNARY or not wanted.get(op, not a.dtype.is_bool):
-        raise UserError(f"cannot apply {op} to `{a}`", reason=f"it is {a.dtype}")
-    return a.dtype
-
-
-def _binary_type(op: str, a: Expr, b: Expr) -> DType:
-    _require_same(op, a, b)
-    dtype = a.dtype
-    if op in COMPARISONS:
-        return bool_.with_lanes(dtype.lanes)
-    _require_fitting(op, a)
-    return dtype
-
-
-def _require_same(op: str, a: Expr, b: Expr) -> None:
-    if a.dtype is not b.dtype:
-        raise UserError(
-            f"cannot combine `{a}` and `{b}` by {op}",
-            reason=f"one is {a.dtype}, the other {b.dtype}",
-            remedy="convert one of them with .astype(…)",
-        )
-
-
-def _require_fitting(op: str, a: Expr) -> None:
-    dtype = a.dtype
-    fits = {
-        "div": dtype.is_float,
-        "and": dtype.is_bool,
-        "or": dtype.is_bool,
-        "min": True,
-        "max": True,
-    }.get(op)
-    if fits is None:
-        integers_only = op in BITWISE or "div" in op or "mod" in op
-        fits = dtype.is_integer if integers_only else not dtype.is_bool
-    if op not in ARITHMETIC | LOGIC | BITWISE or not fits:
-        remedy = "use // for whole numbers" if op == "div" else ""
-        raise UserError(f"{op} does not apply to `{a}`", reason=f"it is {dtype}", remedy=remedy)
-
-
 def _adapt(op: str, value: Expr | Number, to: Expr) -> Expr:
     if isinstance(value, Expr):
         return value
@@ -583,31 +533,6 @@ def _adapt(op: str, value: Expr | Number, to: Expr) -> Expr:
             remedy="convert it with .astype('float32') first",
         )
     return Const(value, dtype)
-
-
-def _fit(value: Number, dtype: DType) -> Number:
-    """`value` as this type holds it; a number that it cannot hold is an error."""
-    if dtype.is_vector:
-        raise UserError(f"a constant of the vector type {dtype}", remedy="broadcast a scalar one")
-    if dtype.is_float:
-        return _round_float(float(value), dtype)
-    if dtype.is_bool:
-        return bool(value)
-    if not math.isfinite(value) or int(value) != value:
-        raise UserError(f"{value} does not fit {dtype}", reason="it is no whole number")
-    if not dtype.min_value <= value <= dtype.max_value:
-        raise UserError(
-            f"{value} does not fit {dtype}",
-            reason=f"that holds {dtype.min_value} to {dtype.max_value}",
-        )
-    return int(value)
-
-
-def _round_float(value: float, dtype: DType) -> float:
-    if dtype.name == "float64":
-        return value
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.float64(value).astype(dtype.numpy))
 
 
 def _cast_const(a: Const, dtype: DType) -> Const:

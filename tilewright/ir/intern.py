@@ -40,14 +40,14 @@ class InternTable:
         with self._lock:
             for key in reversed(list(self.nodes)):
                 node = self.nodes.pop(key)
-                # Popped first, counted after: a thread that took the node before shows in the count.
+                # Popped first, counted after: a thread that took the node shows in the count.
                 if sys.getrefcount(node) > _UNUSED:
                     self.nodes[key] = node
             self._restore_order()
             self._sweep_at = max(self._first_sweep, 2 * len(self.nodes))
 
     def _restore_order(self) -> None:
-        """The sweep reinserts newest first; turn that around so that parts precede the whole again."""
+        """The sweep reinserts newest first; turn that around: parts precede the whole."""
         kept = list(self.nodes.items())
         self.nodes.clear()
         self.nodes.update(reversed(kept))

@@ -1,7 +1,8 @@
 """Intrinsics: the functions that a `Call` can name.
 
-Mathematical ones are pure and are expanded into arithmetic before code generation (`lower.math`) or
-map to one instruction. Those of a target (`x86.…`) are declared by `target` when it is asked for them.
+Mathematical ones are pure and are expanded into arithmetic before code generation (`lower.math`)
+or map to one instruction. LLVM's own (`llvm.…`) and C functions (`extern.…`) are declared by whoever
+uses them.
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ def _truth(types: tuple[DType, ...]) -> DType:
 
 #: Expanded to polynomials over the type they are called with.
 TRANSCENDENTAL = (
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "erf sigmoid rsqrt"
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan "
+    "sinh cosh tanh asinh acosh atanh erf sigmoid rsqrt"
 ).split()
 for _name in TRANSCENDENTAL:
     declare(_name, 1, "float", _same)
@@ -105,7 +106,7 @@ declare("atan2", 2, "float", _same)
 for _name in ("sqrt", "floor", "ceil", "round", "trunc"):
     declare(_name, 1, "float", _same)
 declare("abs", 1, "number", _same)
-declare("fma", 3, "float", _same, doc="a * b + c, rounded once where the target has an instruction for it")
+declare("fma", 3, "float", _same, doc="a * b + c, rounded once where the target can")
 declare("copysign", 2, "float", _same)
 for _name in ("isnan", "isinf", "isfinite", "signbit"):
     declare(_name, 1, "float", _truth)

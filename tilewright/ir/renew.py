@@ -1,4 +1,4 @@
-"""Copy statements so that they can stand at a second place: new variables, new buffers, new nodes."""
+"""Copy statements so that they can stand at a second place: new variables, buffers, nodes."""
 
 from __future__ import annotations
 

@@ -4,8 +4,9 @@
         kind      serial; parallel (iterations in any order, on any thread); vectorized; unrolled;
                   thread (bound to the thread axis named by `axis`: blockIdx.x, threadIdx.x, …)
     Block(name, iters, bindings, …)  one instance of a computation, the unit that schedules move
-        iters     its own variables with their extents; a `spatial` one may be computed in any order and
-                  writes elements of its own, a `reduce` one accumulates, an `ordered` one runs in order
+        iters     its own variables with their extents; a `spatial` one may be computed in any
+                  order and writes elements of its own, a `reduce` one accumulates, an `ordered`
+                  one runs in order
         bindings  the values of these variables, in terms of the loops around
         predicate instances for which it is false do not exist
         reads     regions read, and `writes` those written, in terms of the block's variables
@@ -15,13 +16,13 @@
     If(condition, then, otherwise)
     While(condition, body)
     Let(var, value, body)
-    Assert(condition, message)       when false, the whole function ends and reports `message`, with the
-                                     integer `values` filled in for its {}
+    Assert(condition, message)       when false, the whole function ends and reports `message`,
+                                     with the integer `values` filled in for its {}
     Evaluate(call)                   an intrinsic for its effect
     Seq(statements)
 
-A `Function` takes buffers and scalars. Variables in the shapes of its buffers are bound by the arrays
-that are passed. Distinct buffers never overlap. A statement keeps its identity: the same statement
+A `Function` takes buffers and scalars. Variables in the shapes of its buffers are bound by the
+arrays that are passed. Distinct buffers never overlap. A statement keeps its identity: the same statement
 object stands at one place of one function. An `Expr` may be shared freely.
 
 A store or load outside its buffer does not happen: the build proves it absent or turns it into an

@@ -163,8 +163,8 @@ def all_exprs(root: Stmt) -> Iterator[Expr]:
 def map_stmt(root: Stmt, rule: StmtMap, on_expr: ExprMap | None = None) -> Stmt:
     """Rebuild `root` bottom-up: expressions through `on_expr`, then each statement through `rule`.
 
-    `rule` sees a statement whose children are rewritten already, and returns its replacement, or None
-    to keep it. What does not change stays the same object.
+    `rule` sees a statement whose children are rewritten already, and returns its replacement, or
+    None to keep it. What does not change stays the same object.
     """
     rebuilt = map_children(root, lambda s: map_stmt(s, rule, on_expr), on_expr)
     changed = rule(rebuilt)

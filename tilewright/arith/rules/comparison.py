@@ -13,7 +13,7 @@ from tilewright.arith.linearize import linear
 from tilewright.arith.nonnegative import CHEAP, is_nonnegative
 from tilewright.arith.order import order_key
 from tilewright.arith.ranges import Ranges
-from tilewright.ir import Binary, Expr, broadcast, const
+from tilewright.ir import Binary, Const, Expr, broadcast, const
 
 Rule = Callable[[Any, Ranges], Expr | None]
 
@@ -122,6 +122,21 @@ def _ordered(e: Binary, _r: Ranges) -> Expr | None:
     return _changed(e, _write_less(terms.shifted(-terms.constant).divided(g), -(-limit // g)))
 
 
+def _of_quotient(e: Binary, _r: Ranges) -> Expr | None:
+    """x // c < k is x < k*c, and x // c >= k is x >= k*c, for c > 0"""
+    quotient, limit = e.a, e.b
+    if not is_index(quotient.dtype) or quotient.dtype.is_vector or not isinstance(limit, Const):
+        return None
+    if not isinstance(quotient, Binary) or quotient.op != "floordiv":
+        return None
+    if not isinstance(quotient.b, Const) or quotient.b.value <= 0:
+        return None
+    strict = e.op in ("lt", "ge")
+    factor = int(limit.value) + (0 if strict else 1)
+    op = "lt" if e.op in ("lt", "le") else "ge"
+    return Binary(op, quotient.a, const(factor * int(quotient.b.value)))
+
+
 def _write_less(terms: Linear, limit: int) -> Expr:
     """terms < limit"""
     left, right = terms.split(lambda _, k: k > 0)
@@ -172,7 +187,7 @@ def _changed(before: Expr, after: Expr) -> Expr | None:
     return None if after is before else after
 
 
-_ORDER: tuple[Rule, ...] = (_of_itself, _decided, _ordered)
+_ORDER: tuple[Rule, ...] = (_of_itself, _decided, _of_quotient, _ordered)
 _EQUALITY: tuple[Rule, ...] = (_of_itself, _decided, _equated)
 RULES: dict[object, tuple[Rule, ...]] = {
     **dict.fromkeys(("lt", "le", "gt", "ge"), _ORDER),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.ir import Block, Const, const
+from tilewright.ir import Block, Const, Expr, Var, const
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import Access, accesses_of, operations, stores_of
 from tilewright.schedule.schedule import Schedule
@@ -33,13 +33,13 @@ def is_uniform(block: Block) -> bool:
     return all(_walks(a, variables, shape) for a in accesses_of(block)) and bool(variables)
 
 
-def _walks(access: Access, variables: list[object], shape: list[object]) -> bool:
-    same = len(access.indices) == len(variables) and access.buffer.is_compact
-    return (
-        same
-        and all(i is v for i, v in zip(access.indices, variables, strict=True))
-        and all(d is e for d, e in zip(access.buffer.shape, shape, strict=True))
-    )
+def _walks(access: Access, variables: list[Var], shape: list[Expr]) -> bool:
+    if len(access.indices) != len(variables) or not access.buffer.is_compact:
+        return False
+    if any(d is not e for d, e in zip(access.buffer.shape, shape, strict=True)):
+        return False
+    pairs = zip(access.indices, variables, shape, strict=True)
+    return all(index is var or extent is const(1) for index, var, extent in pairs)
 
 
 def instances(block: Block) -> int:

@@ -1,0 +1,89 @@
+"""What operations accept and give: the type rules of expressions."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tilewright.ir.dtype import DType, bool_
+from tilewright.support.errors import UserError
+
+if TYPE_CHECKING:
+    from tilewright.ir.expr import Expr
+
+ARITHMETIC: Final = frozenset("add sub mul div floordiv floormod truncdiv truncmod min max".split())
+COMPARISONS: Final = frozenset("eq ne lt le gt ge".split())
+LOGIC: Final = frozenset(["and", "or"])
+BITWISE: Final = frozenset("bitand bitor bitxor shl shr".split())
+UNARY: Final = frozenset(["neg", "not", "bitnot"])
+
+Number = bool | int | float
+
+
+def unary_type(op: str, a: Expr) -> DType:
+    wanted = {"not": a.dtype.is_bool, "bitnot": a.dtype.is_integer}
+    if op not in UNARY or not wanted.get(op, not a.dtype.is_bool):
+        raise UserError(f"cannot apply {op} to `{a}`", reason=f"it is {a.dtype}")
+    return a.dtype
+
+
+def binary_type(op: str, a: Expr, b: Expr) -> DType:
+    require_same(op, a, b)
+    dtype = a.dtype
+    if op in COMPARISONS:
+        return bool_.with_lanes(dtype.lanes)
+    _require_fitting(op, a)
+    return dtype
+
+
+def require_same(op: str, a: Expr, b: Expr) -> None:
+    if a.dtype is not b.dtype:
+        raise UserError(
+            f"cannot combine `{a}` and `{b}` by {op}",
+            reason=f"one is {a.dtype}, the other {b.dtype}",
+            remedy="convert one of them with .astype(…)",
+        )
+
+
+def _require_fitting(op: str, a: Expr) -> None:
+    dtype = a.dtype
+    fits = {
+        "div": dtype.is_float,
+        "and": dtype.is_bool,
+        "or": dtype.is_bool,
+        "min": True,
+        "max": True,
+    }.get(op)
+    if fits is None:
+        integers_only = op in BITWISE or "div" in op or "mod" in op
+        fits = dtype.is_integer if integers_only else not dtype.is_bool
+    if op not in ARITHMETIC | LOGIC | BITWISE or not fits:
+        remedy = "use // for whole numbers" if op == "div" else ""
+        raise UserError(f"{op} does not apply to `{a}`", reason=f"it is {dtype}", remedy=remedy)
+
+
+def fit(value: Number, dtype: DType) -> Number:
+    """`value` as this type holds it; a number that it cannot hold is an error."""
+    if dtype.is_vector:
+        raise UserError(f"a constant of the vector type {dtype}", remedy="broadcast a scalar one")
+    if dtype.is_float:
+        return _round_float(float(value), dtype)
+    if dtype.is_bool:
+        return bool(value)
+    if not math.isfinite(value) or int(value) != value:
+        raise UserError(f"{value} does not fit {dtype}", reason="it is no whole number")
+    if not dtype.min_value <= value <= dtype.max_value:
+        raise UserError(
+            f"{value} does not fit {dtype}",
+            reason=f"that holds {dtype.min_value} to {dtype.max_value}",
+        )
+    return int(value)
+
+
+def _round_float(value: float, dtype: DType) -> float:
+    if dtype.name == "float64":
+        return value
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.float64(value).astype(dtype.numpy))
