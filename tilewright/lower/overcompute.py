@@ -1,20 +1,21 @@
 """Let tiles compute past the edge of intermediate buffers instead of testing for it.
 
-    for i in range(7): for j in unrolled(16): block T(vj = i * 16 + j): where(i * 16 + j < 100); T[vj] = …
+    T = alloc(f32[100])
+    for i in range(7): for j in unrolled(16): block T(v = i * 16 + j): where(v < 100); T[v] = …
     -->
-    the same without the condition: elements 100 … 111 exist, and nobody reads them
+    T = alloc(f32[112])
+    for i in range(7): for j in unrolled(16): block T(v = i * 16 + j): T[v] = …
 
-A conjunct of a block's predicate that only says "the element written is inside its buffer" is dropped when
-the buffer is intermediate: no valid program reads what lies outside its shape, and `compact_buffers`
-sizes the memory by what is touched. What the block reads from the function's parameters must be
-inside them without the condition too.
+A conjunct of a block's predicate that only says "the element written is inside its buffer" is
+dropped when the buffer is intermediate: it grows by what lies outside, and nobody reads that. What
+the block reads from the function's parameters must be inside them without the condition too.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.arith import Ranges, prove, prove_equal, simplify
+from tilewright.arith import Ranges, prove, prove_equal, simplify, symbolic_bounds
 from tilewright.ir import (
     Alloc,
     Binary,
@@ -26,75 +27,108 @@ from tilewright.ir import (
     Load,
     Stmt,
     Store,
+    Var,
     all_exprs,
     all_of,
     free_vars,
+    loads_in,
     map_children,
+    maximum,
+    replace_buffers,
     substitute,
     walk,
 )
 from tilewright.lower.conjuncts import conjuncts
 
+Values = dict[Var, Expr]
+
 
 def overcompute(function: Function) -> Function:
     """Predicates that only protect the edges of intermediate buffers are gone."""
-    local = {b for s in walk(function.body) if isinstance(s, Alloc) for b in s.buffers}
-    ranges = Ranges.for_function(function)
-    return function.with_body(_visit(function.body, ranges, frozenset(local)))
+    relaxer = _Relaxer(function)
+    body = relaxer.stmt(function.body, Ranges.for_function(function), ())
+    grown = {b: b.with_(shape=shape) for b, shape in relaxer.shapes.items()}
+    return function.with_body(replace_buffers(body, grown) if grown else body)
 
 
-def _visit(stmt: Stmt, ranges: Ranges, local: frozenset[Buffer]) -> Stmt:
-    if isinstance(stmt, Block):
-        return _relax(stmt, ranges, local)
-    if isinstance(stmt, For):
-        ranges = ranges.with_extent(stmt.var, stmt.extent)
-    return map_children(stmt, lambda s: _visit(s, ranges, local))
+class _Relaxer:
+    """Drops conditions, and remembers the shapes that buffers need then."""
+
+    def __init__(self, function: Function) -> None:
+        allocs = [s for s in walk(function.body) if isinstance(s, Alloc)]
+        self.known = frozenset(function.dims)
+        self.local = frozenset(b for s in allocs for b in s.buffers if b.is_compact)
+        self.shapes: dict[Buffer, tuple[Expr, ...]] = {}
+
+    def stmt(self, stmt: Stmt, ranges: Ranges, loops: tuple[Var, ...]) -> Stmt:
+        if isinstance(stmt, Block):
+            return self._relax(stmt, ranges, loops)
+        if isinstance(stmt, For):
+            ranges, loops = ranges.with_extent(stmt.var, stmt.extent), (*loops, stmt.var)
+        return map_children(stmt, lambda s: self.stmt(s, ranges, loops))
+
+    def _relax(self, block: Block, ranges: Ranges, loops: tuple[Var, ...]) -> Stmt:
+        parts = conjuncts(block.predicate)
+        stores = [s for s in walk(block) if isinstance(s, Store)]
+        if not parts or any(s.buffer not in self.local or s.mask is not None for s in stores):
+            return block
+        values = {it.var: b for it, b in zip(block.iters, block.bindings, strict=True)}
+        kept = [c for c in parts if not all(_only_guards(c, s, values, ranges) for s in stores)]
+        if len(kept) == len(parts) or not self._reads_stay_inside(block, values, ranges, kept):
+            return block
+        loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer in self.local]
+        shapes = dict(self.shapes)
+        if not all(self._grow(shapes, a, values, ranges, loops) for a in (*stores, *loads)):
+            return block
+        self.shapes = shapes
+        return replace(block, predicate=all_of(*kept))
+
+    def _grow(
+        self,
+        shapes: dict[Buffer, tuple[Expr, ...]],
+        access: Load | Store,
+        values: Values,
+        ranges: Ranges,
+        loops: tuple[Var, ...],
+    ) -> bool:
+        """Make the buffer hold all that `access` touches, where that is known beforehand."""
+        reach = [_reach(substitute(i, values), ranges, loops) for i in access.indices]
+        if any(e is None or loads_in(e) or not free_vars(e) <= self.known for e in reach):
+            return False
+        shape = shapes.get(access.buffer, access.buffer.shape)
+        pairs = zip(shape, reach, strict=True)
+        shapes[access.buffer] = tuple(simplify(maximum(a, b), ranges) for a, b in pairs)
+        return True
+
+    def _reads_stay_inside(
+        self, block: Block, values: Values, ranges: Ranges, kept: list[Expr]
+    ) -> bool:
+        for condition in kept:
+            ranges = ranges.assuming(condition)
+        loads = [e for e in all_exprs(block.body) if isinstance(e, Load)]
+        return all(_is_inside(e, values, ranges) for e in loads if e.buffer not in self.local)
 
 
-def _relax(block: Block, ranges: Ranges, local: frozenset[Buffer]) -> Stmt:
-    parts = conjuncts(block.predicate)
-    stores = [s for s in walk(block) if isinstance(s, Store)]
-    if not parts or any(s.buffer not in local or s.mask is not None for s in stores):
-        return block
-    values = {it.var: b for it, b in zip(block.iters, block.bindings, strict=True)}
-    kept = [c for c in parts if not all(_only_guards(c, s, values, ranges) for s in stores)]
-    if len(kept) == len(parts) or not _reads_stay_inside(block, values, ranges, local, kept):
-        return block
-    return replace(block, predicate=all_of(*kept))
+def _reach(index: Expr, ranges: Ranges, loops: tuple[Var, ...]) -> Expr | None:
+    """The extent that holds every value of `index`."""
+    ends = symbolic_bounds(index, ranges, loops)
+    return None if ends is None else ends[1] + 1
 
 
-def _only_guards(condition: Expr, store: Store, values: dict[Expr, Expr], ranges: Ranges) -> bool:
+def _only_guards(condition: Expr, store: Store, values: Values, ranges: Ranges) -> bool:
     """Whether `condition` says just that an index of `store` is below its extent."""
     if not isinstance(condition, Binary) or condition.op != "lt":
         return False
     distance = simplify(condition.b - condition.a, ranges)
-    for index, extent in zip(store.indices, store.buffer.shape, strict=True):
-        if not free_vars(index) <= values.keys():
-            continue
-        bound = substitute(index, values)  # type: ignore[arg-type]
-        if prove_equal(distance, extent - bound, ranges):
-            return True
-    return False
+    return any(
+        prove_equal(distance, extent - substitute(index, values), ranges)
+        for index, extent in zip(store.indices, store.buffer.shape, strict=True)
+        if free_vars(index) <= values.keys()
+    )
 
 
-def _reads_stay_inside(
-    block: Block,
-    values: dict[Expr, Expr],
-    ranges: Ranges,
-    local: frozenset[Buffer],
-    kept: list[Expr],
-) -> bool:
-    for condition in kept:
-        ranges = ranges.assuming(condition)
-    loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer not in local]
-    return all(_is_inside(load, values, ranges) for load in loads)
-
-
-def _is_inside(load: Load, values: dict[Expr, Expr], ranges: Ranges) -> bool:
-    for index, extent in zip(load.indices, load.buffer.shape, strict=True):
-        if not free_vars(index) <= values.keys():
-            return False
-        bound = substitute(index, values)  # type: ignore[arg-type]
-        if not prove(bound < extent, ranges):
-            return False
-    return True
+def _is_inside(load: Load, values: Values, ranges: Ranges) -> bool:
+    return all(
+        free_vars(index) <= values.keys() and prove(substitute(index, values) < extent, ranges)
+        for index, extent in zip(load.indices, load.buffer.shape, strict=True)
+    )
