@@ -60,3 +60,16 @@ def test_symbolic_extents(program: Any) -> None:
 def test_refusals(program: Any, points: tuple[int, ...], message: str) -> None:
     with pytest.raises(ScheduleError, match=message):
         program("matmul").schedule().loop_partition("i", *points)
+
+
+def test_loops_that_mix_reductions_are_refused(program: Any) -> None:
+    p = program("matmul")
+    s = p.schedule()
+    fused = s.fuse("j", "k")
+    with pytest.raises(
+        ScheduleError, match="reductions would begin in one part and end in another"
+    ):
+        s.loop_partition(fused, 8)
+    s.decompose_reduction("C", fused)
+    s.loop_partition(fused, 8)
+    p.check(s)

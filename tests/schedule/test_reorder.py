@@ -55,6 +55,19 @@ def test_what_runs_in_order_keeps_its_place(program: Any) -> None:
         s.reorder(j, t)
 
 
+def test_a_reduction_begins_with_its_init(program: Any) -> None:
+    p = program("matmul")
+    s = p.schedule()
+    outer, inner = s.split(s.fuse("j", "k"), 4)
+    with pytest.raises(ScheduleError, match="feed both reduce and spatial iterators of block C"):
+        s.reorder(inner, outer)
+    s.reorder(outer, inner, s.loop("i"))
+    p.check(s)
+    s.decompose_reduction("C", outer)
+    s.reorder(s.loop_of(inner).var, s.loop_of(outer).var)
+    p.check(s)
+
+
 REPEATED = """
 def f(A: f32[6], C: f32[1]):
     for r in range(2):
@@ -106,8 +119,6 @@ def test_blocks_that_hand_values_to_other_iterations_stay() -> None:
     i, j = s.loops("B")
     with pytest.raises(ScheduleError, match="loop j hands T from one iteration to another"):
         s.reorder(j, i)
-    with pytest.raises(
-        ScheduleError, match="loop j may touch the same elements of T"
-    ):
+    with pytest.raises(ScheduleError, match="loop j may touch the same elements of T"):
         s.parallel(j)
     s.parallel(i)

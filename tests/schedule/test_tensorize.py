@@ -6,9 +6,23 @@ from typing import Any
 
 import pytest
 
-from tilewright.ir import Buffer, Function, parse_function
-from tilewright.schedule import ScheduleError, TensorIntrin, find_intrin
+from tilewright.ir import (
+    Assert,
+    Evaluate,
+    Function,
+    Load,
+    Var,
+    address_of,
+    call,
+    const,
+    parse_function,
+    replace_buffers,
+    seq,
+    verify,
+)
+from tilewright.schedule import Schedule, ScheduleError, TensorIntrin, find_intrin
 from tilewright.support.errors import UserError
+from tilewright.tensor import te
 
 DESCRIPTION = """
 def description(A: f32[2, 3], B: f32[3, 2], C: f32[2, 2]):
@@ -60,25 +74,43 @@ def test_a_block_by_the_name_of_the_intrinsic(program: Any) -> None:
     p.check(s)
 
 
-def test_strides_are_bound(program: Any) -> None:
-    rows = Buffer("A", "f32", (2, 3))
-    inner = parse_function(IMPLEMENTATION)
-    stride = parse_function('def f(s: i64):\n    assert s < 9, "never"\n').params[0]
-    a = inner.params[0]
-    assert isinstance(a, Buffer)
-    strided = a.with_(strides=(stride, 1))
-    from tilewright.ir import Assert, replace_buffers, seq
+def _strided() -> TensorIntrin:
+    """The same, told the stride of A, and asking for its address."""
+    plain = parse_function(IMPLEMENTATION)
+    a, b, c = plain.buffers
+    stride = Var("stride")
+    rows = a.with_(strides=(stride, 1))
+    hint = Evaluate(call("prefetch", address_of(Load(rows, (const(1), const(0))))))
+    asks = Assert(stride < 9, "a stride below 9")
+    body = seq(asks, hint, replace_buffers(plain.body, {a: rows}))
+    implementation = Function("strided", (rows, b, c), body)
+    return TensorIntrin("test.strided", parse_function(DESCRIPTION), implementation)
 
-    body = replace_buffers(inner.body, {a: strided})
-    checked = seq(Assert(stride < 9, "stride"), body)  # type: ignore[operator]
-    implementation = Function("strided", (strided, *inner.params[1:]), checked)
-    intrin = TensorIntrin("test.strided", parse_function(DESCRIPTION), implementation)
-    del rows
+
+STRIDED = _strided()
+
+
+def test_strides_are_bound(program: Any) -> None:
     p = program("matmul", n=4, m=4)
     s, i1 = _tiled(p)
-    s.tensorize(i1, intrin)
-    assert "assert 6 < 9" in str(s)
-    p.check(s)
+    s.tensorize(i1, STRIDED)
+    assert "assert 6 < 9" in str(s) and "address_of(A[vio * 2 + 1, vko * 3])" in str(s)
+    verify(s.function)
+
+
+def test_buffers_whose_addresses_are_taken_keep_their_layout() -> None:
+    X, B = te.placeholder((4, 6), name="X"), te.placeholder((6, 4), name="B")
+    A = te.compute((4, 6), lambda i, k: X[i, k] + 1.0, name="A")
+    k = te.reduce_axis(6, name="k")
+    C = te.compute((4, 4), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    s = Schedule(te.function([X, B], [C]))
+    i, j, k_loop = s.loops("C")
+    i0, j0, i1, j1 = s.tile(i, j, 2, 2)
+    k0, k1 = s.split(k_loop, 3)
+    s.reorder(i0, j0, k0, i1, j1, k1)
+    s.tensorize(i1, STRIDED)
+    verify(s.function)
+    assert "A = alloc(f32[4, 6, strides(6, 1)])" in str(s)
 
 
 def test_tiles_that_differ_are_refused(program: Any) -> None:

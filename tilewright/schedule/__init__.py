@@ -16,4 +16,5 @@ __all__ = [
     "Trace",
     "find_intrin",
     "register_intrin",
+    "schedule_by_rules",
 ]

@@ -60,7 +60,7 @@ def match_tile(description: Function, tile: Stmt) -> dict[Buffer, Place] | str:
 
 
 def without_blocks(stmt: Stmt) -> Stmt:
-    """Blocks dissolved into their bodies; an init runs where all reduce iterators are 0."""
+    """Blocks dissolved into their bodies, after their inits: a form only to be compared."""
     return map_stmt(stmt, _dissolved)
 
 

@@ -60,10 +60,11 @@ class SpatialNest:
         for loop in copies:
             ranges = ranges.with_extent(loop.var, loop.extent)
         bindings = tuple(substitute(value, values) for _, value in spatial)
-        # What hangs on a loop that is dropped goes; staying inside the domain replaces it.
-        kept = [c for c in conjuncts(block.predicate) if free_vars(c).isdisjoint(dropped)]
+        # The first instance of an element is that at which the loops that are dropped stand at 0.
+        values |= {var: Const(0, var.dtype) for var in dropped}
+        exists = [substitute(c, values) for c in conjuncts(block.predicate)]
         inside = [value < it.extent for (it, _), value in zip(spatial, bindings, strict=True)]
-        predicate = needed([*(substitute(c, values) for c in kept), *inside], ranges)
+        predicate = needed([*exists, *inside], ranges)
         return SpatialNest(tuple(it for it, _ in spatial), bindings, tuple(copies), predicate)
 
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from tilewright.arith import simplify
 from tilewright.ir import (
+    Alloc,
     Block,
     Buffer,
+    Call,
     Expr,
     For,
     Function,
@@ -16,9 +18,13 @@ from tilewright.ir import (
     Stmt,
     Store,
     Var,
+    all_exprs,
+    loads_in,
     map_expr,
     map_stmt,
     renew,
+    replace_buffers,
+    walk,
     with_inferred_regions,
 )
 from tilewright.schedule.cursor import Tree
@@ -39,11 +45,13 @@ def tensorize(tree: Tree, target: For | Block, intrin: str) -> Edit:
     """
     tree, block = _as_block(tree, target)
     places = _places(tree, target, block, intrin)
-    body = _placed(find_intrin(intrin).implementation, places)
+    implementation = find_intrin(intrin).implementation
+    body = _placed(implementation, places)
     noted = {**block.annotations, "tensor_intrin": intrin}
     # The regions stay those of the tile: an address in the new body tells nothing about them.
     done = replace(block, body=body, annotations=noted)
-    return Edit(tree.replace(block, done), (BlockRef(block.name),))
+    function = _pinned(tree.replace(block, done), _addressed(implementation, places))
+    return Edit(function, (BlockRef(block.name),))
 
 
 def check(tree: Tree, target: For | Block, intrin: str) -> None:
@@ -117,3 +125,18 @@ def _strides(places: Mapping[Buffer, Place]) -> dict[Var, Expr]:
             if isinstance(told, Var):
                 found[told] = stride
     return found
+
+
+def _addressed(implementation: Function, places: Mapping[Buffer, Place]) -> list[Buffer]:
+    """The buffers that the implementation reaches by addresses or strides."""
+    calls = (e for e in all_exprs(implementation.body) if isinstance(e, Call))
+    taken = {load.buffer for c in calls if c.name == "address_of" for load in loads_in(c)}
+    return [place.buffer for p, place in places.items() if p in taken or p.strides is not None]
+
+
+def _pinned(function: Function, buffers: list[Buffer]) -> Function:
+    """Allocated buffers among these say their strides, so that no later pass lays them out anew."""
+    inner = {b for s in walk(function.body) if isinstance(s, Alloc) for b in s.buffers}
+    loose = {b for b in buffers if b in inner and b.strides is None}
+    fixed = {b: b.with_(strides=b.stride_exprs()) for b in loose}
+    return function.with_body(replace_buffers(function.body, fixed)) if fixed else function
