@@ -299,6 +299,17 @@ def writes_tell_iterators(block: Block) -> bool:
     return True
 
 
+def instances_have_elements_of_their_own(block: Block) -> Fault | None:
+    """No other instance writes what an instance writes, so that it can run by itself."""
+    if writes_tell_iterators(block):
+        return None
+    return Fault(
+        f"what block {block.name} writes does not tell which instance wrote it",
+        "do this before buffers have several versions",
+        block,
+    )
+
+
 def inputs_are_ready(
     tree: Tree, block: Block, at: Stmt, apart_from: Iterable[Buffer] = ()
 ) -> Fault | None:

@@ -19,6 +19,7 @@ from tilewright.schedule.flow import (
     block_is_the_only_writer,
     buffer_is_intermediate,
     inputs_keep_their_values,
+    instances_have_elements_of_their_own,
     only_its_domain_limits,
     parallel_loops_stay_parallel,
     reduction_is_whole,
@@ -47,6 +48,7 @@ def check(tree: Tree, block: Block, loop: For) -> None:
         block_is_no_part_of_another(tree, block),
         _loop_is_elsewhere(tree, block, loop),
         block_is_repeatable(block),
+        instances_have_elements_of_their_own(block),
         only_its_domain_limits(tree, block),
         reduction_is_whole(tree, block),
     )

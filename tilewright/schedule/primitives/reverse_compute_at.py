@@ -42,6 +42,7 @@ from tilewright.schedule.flow import (
     block_is_repeatable,
     block_is_the_only_writer,
     inputs_are_ready,
+    instances_have_elements_of_their_own,
     loops_cover_the_domain,
     only_its_domain_limits,
     parallel_loops_stay_parallel,
@@ -75,6 +76,7 @@ def check(tree: Tree, block: Block, loop: For) -> None:
         block_is_no_part_of_another(tree, block),
         _loop_comes_before(tree, block, loop),
         block_is_repeatable(block),
+        instances_have_elements_of_their_own(block),
         only_its_domain_limits(tree, block),
         loops_cover_the_domain(tree, block),
     )
