@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 
 from tilewright.ir import Function
 from tilewright.module import Module
@@ -17,26 +18,30 @@ def build(
     checked: bool = False,
     threads: int | None = None,
 ) -> Module:
-    """Compile one loop function for `target`; one that nobody has scheduled gets a default schedule.
+    """Compile one loop function for `target`; one that nobody has scheduled gets a schedule by rules.
 
-    `checked` adds a bounds check to every access. `threads` is how many the module may use; it can be
-    changed later.
+    `checked` adds a bounds check to every access. `threads` is how many the module may use; it can
+    be changed later.
     """
     from tilewright.ir import verify
     from tilewright.lower import lower
     from tilewright.schedule import schedule_by_rules
 
     target = Target.of(target)
-    if not isinstance(function, Function | Schedule):
-        raise UserError(
-            f"cannot build {type(function).__name__}",
-            remedy="pass a loop function (te.function, @script) or a Schedule",
-        )
+    given = _function_of(function)
     is_scheduled = isinstance(function, Schedule)
-    given = function.function if isinstance(function, Schedule) else function
     verify(given)
     scheduled = given if is_scheduled else schedule_by_rules(given, target)
     stages = {"given": given, "scheduled": scheduled}
     lowered = lower(scheduled, target, checked=checked, after=stages.__setitem__)
     stages["lowered"] = lowered
     return Module(given, lowered, target, stages, threads)
+
+
+def _function_of(value: Any) -> Function:
+    if isinstance(value, Function | Schedule):
+        return value if isinstance(value, Function) else value.function
+    raise UserError(
+        f"cannot build {type(value).__name__}",
+        remedy="pass a loop function (te.function, @script) or a Schedule",
+    )

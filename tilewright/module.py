@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from tilewright.ir import Binary, Buffer, Const, Expr, Function, Stmt, Store, Var, walk
+from tilewright.ir import (
+    Binary,
+    Buffer,
+    Call,
+    Const,
+    Evaluate,
+    Expr,
+    Function,
+    Stmt,
+    Store,
+    Var,
+    loads_in,
+    walk,
+)
 from tilewright.runtime import (
     ArrayParam,
     Dim,
@@ -124,26 +138,27 @@ def _machine(target: Target) -> Any:
     return target_machine(target.triple, target.llvm_cpu, target.llvm_features)
 
 
-# ---- signatures -----------------------------------------------------------------------------------
+# ---- signatures ---------------------------------------------------------------------------------
 
 
 def signature_of(function: Function) -> Signature:
     """What callers of `function` must pass."""
     written = buffers_written(function.body)
+    names = _names([*(p for p in function.params if isinstance(p, Var)), *function.dims])
     params = tuple(
-        ScalarParam(p.name, p.dtype)
+        ScalarParam(names[p], p.dtype)
         if isinstance(p, Var)
         else ArrayParam(
             p.name,
             p.dtype,
-            tuple(_dim(d) for d in p.shape),
-            None if p.strides is None else tuple(_dim(s) for s in p.strides),
+            tuple(_dim(d, names) for d in p.shape),
+            None if p.strides is None else tuple(_dim(s, names) for s in p.strides),
             p.alignment,
             p in written,
         )
         for p in function.params
     )
-    return Signature(function.name, params, tuple(d.name for d in function.dims))
+    return Signature(function.name, params, tuple(names[d] for d in function.dims))
 
 
 def buffers_written(body: Stmt) -> set[Buffer]:
@@ -152,16 +167,32 @@ def buffers_written(body: Stmt) -> set[Buffer]:
     for stmt in walk(body):
         if isinstance(stmt, Store):
             written.add(stmt.buffer)
+        if isinstance(stmt, Evaluate) and not _only_prefetches(stmt):
+            written.update(load.buffer for load in loads_in(stmt.call))
     return written
 
 
-def _dim(expr: Expr) -> Dim:
+def _only_prefetches(stmt: Evaluate) -> bool:
+    return isinstance(stmt.call, Call) and stmt.call.name == "prefetch"
+
+
+def _names(variables: Sequence[Var]) -> dict[Var, str]:
+    """A name for each that no other one has: those of variables are hints."""
+    names: dict[Var, str] = {}
+    for var in variables:
+        tries = itertools.chain([var.name], (f"{var.name}_{k}" for k in itertools.count(1)))
+        taken = set(names.values())
+        names[var] = next(name for name in tries if name not in taken)
+    return names
+
+
+def _dim(expr: Expr, names: Mapping[Var, str]) -> Dim:
     if isinstance(expr, Const):
         return int(expr.value)
     if isinstance(expr, Var):
-        return expr.name
+        return names[expr]
     if isinstance(expr, Binary):
-        return (expr.op, _dim(expr.a), _dim(expr.b))
+        return (expr.op, _dim(expr.a, names), _dim(expr.b, names))
     raise UserError(
         f"`{expr}` cannot be a dimension of a parameter", remedy="use + - * // % min max"
     )

@@ -10,3 +10,14 @@ from tilewright.codegen.llvm import (
     target_machine,
     threadpool_object,
 )
+
+__all__ = [
+    "Kernel",
+    "emit_assembly",
+    "emit_object",
+    "generate",
+    "optimize",
+    "parse",
+    "target_machine",
+    "threadpool_object",
+]

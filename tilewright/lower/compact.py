@@ -30,6 +30,7 @@ from tilewright.ir import (
     Stmt,
     Store,
     Var,
+    While,
     child_exprs,
     child_stmts,
     const,
@@ -104,12 +105,14 @@ def _accesses(
         loops = (*loops, stmt)
     for child in child_stmts(stmt):
         below = conditions
+        if isinstance(stmt, While):
+            below = (*conditions, stmt.condition)
         if isinstance(stmt, If):
             below = (*conditions, stmt.condition if child is stmt.then else ~stmt.condition)
         yield from _accesses(child, buffer, loops, below)
 
 
-# ---- may the buffer move into a loop? -------------------------------------------------------------
+# ---- may the buffer move into a loop? -----------------------------------------------------------
 
 
 def _is_private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
@@ -151,8 +154,8 @@ def _covers(store: _Access, read: _Access, buffer: Buffer, ranges: Ranges) -> bo
 
 
 def _open_conditions(store: _Access, read: _Access) -> list[Expr]:
-    """Conditions on the store that the read is not under as well."""
-    shared = {c for condition in read.conditions for c in conjuncts(condition)}
+    """Conditions on the store that the read is not under as well; memory may have changed since."""
+    shared = {c for condition in read.conditions for c in conjuncts(condition) if not loads_in(c)}
     return [c for cond in store.conditions for c in conjuncts(cond) if c not in shared]
 
 
@@ -189,13 +192,13 @@ def _leaves_no_gap(index: Expr, loops: list[For]) -> bool:
         step = abs(terms[loop.var])
         if step > reach:
             return False
-        # A loop of unknown length reaches on and on, so only the one with the widest step may be one.
-        known = isinstance(loop.extent, Const)
-        reach = reach + step * (int(loop.extent.value) - 1) if known else 0
+        # A loop of unknown length may reach on and on, so only that with the widest step is one.
+        length = loop.extent
+        reach = reach + step * (int(length.value) - 1) if isinstance(length, Const) else 0
     return True
 
 
-# ---- size and place -------------------------------------------------------------------------------
+# ---- size and place -----------------------------------------------------------------------------
 
 
 def _with_loops(ranges: Ranges, loops: tuple[For, ...]) -> Ranges:
@@ -234,9 +237,7 @@ def _is_unchanged(buffer: Buffer, starts: list[Expr], extents: list[Expr]) -> bo
     return same and all(s is const(0) for s in starts)
 
 
-def _span(
-    ends: list[tuple[Expr, Expr]] | None, extent: Expr, ranges: Ranges
-) -> tuple[Expr, Expr]:
+def _span(ends: list[tuple[Expr, Expr]] | None, extent: Expr, ranges: Ranges) -> tuple[Expr, Expr]:
     """Where the elements touched begin, and how many there are; the whole dimension if unsure."""
     if ends is None:
         return const(0), extent
@@ -278,5 +279,3 @@ def _shifted(
 
     memo: dict[Expr, Expr] = {}
     return map_stmt(stmt, on_stmt, lambda e: map_expr(e, on_node, memo))
-
-

@@ -1,9 +1,9 @@
 """Small number formats as arithmetic: their bits to float32 and back.
 
-A value of such a format is carried as the unsigned integer of its bits (a byte, or two). `decode` and
-`encode` see through these bits with plain float32 and integer operations, so that they vectorize
-everywhere and call no library. Rounding is to nearest even; what is too large becomes infinity, NaN
-or the greatest value, whichever the format has first (as in `ml_dtypes`).
+A value of such a format is carried as the unsigned integer of its bits (a byte, or two). `decode`
+and `encode` see through these bits with plain float32 and integer operations, so that they
+vectorize everywhere and call no library. Rounding is to nearest even; what is too large becomes
+infinity, NaN or the greatest value, whichever the format has first (as in `ml_dtypes`).
 """
 
 from __future__ import annotations
@@ -85,13 +85,11 @@ def native_formats(target: Target) -> frozenset[str]:
         "riscv64": target.has("zfhmin"),
     }.get(target.arch, False)
     has_bfloat = target.arch == "aarch64" and target.has("bf16")
-    return frozenset(
-        n for n, has in (("float16", has_half), ("bfloat16", has_bfloat)) if has
-    )
+    return frozenset(n for n, has in (("float16", has_half), ("bfloat16", has_bfloat)) if has)
 
 
 def fused_multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:
-    """`a * b + c` of decoded values, such that rounding it to a narrow format is the only rounding."""
+    """`a * b + c` of decoded values, where only rounding it to a narrow format rounds it."""
     product, c = cast(a, _F64) * cast(b, _F64), cast(c, _F64)
     total = product + c
     part = total - product
@@ -224,7 +222,7 @@ def _encode_bfloat16(value: Expr) -> Expr:
 
 
 def _decode_exponent(word: Expr) -> Expr:
-    """float8_e8m0fnu: a power of two; 0 is half the least normal float32, and the last one is NaN."""
+    """float8_e8m0fnu: a power of two; 0 is half the least normal float32, the last one is NaN."""
     number = select(word == 0, _like(1 << (_MANTISSA - 1), word), word << _MANTISSA)
     return reinterpret(select(word == 0xFF, _like(_QUIET_NAN, word), number), _F32)
 

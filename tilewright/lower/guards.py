@@ -6,8 +6,8 @@
         if io * 4 + 3 < n:  for k: for ii in unrolled(4): …              the whole tile is inside
         else:               for k: for ii in unrolled(4): if io * 4 + ii < n: …
 
-The condition of the whole tile is the guard at the worst values of the unrolled and vectorized loops
-between; it is tested where the variables that are left are known.
+The condition of the whole tile is the guard at the worst values of the unrolled and vectorized
+loops between; it is tested where the variables that are left are known.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Place the initialisation of reductions: `init` of a block becomes a loop nest before the reduction.
+"""Place the initialisation of reductions: `init` becomes a loop nest before the reduction.
 
 for i: for k: block C(i, k): init: C[i] = 0; C[i] = C[i] + A[i, k]
 -->
@@ -86,7 +86,9 @@ def _mixes_space_and_reduction(block: Block, carriers: Sequence[For]) -> bool:
 def _nest(block: Block, loops: Sequence[For], carriers: Sequence[For]) -> Stmt:
     """The init under copies of the loops that its elements depend on."""
     kept = [loop for loop in loops if loop not in carriers and _is_used(loop.var, block)]
-    renamed: dict[Var, Expr] = {loop.var: Var(loop.var.name, loop.var.dtype) for loop in kept}
+    # A loop that moves neither the element nor the reduction starts it at its first turn.
+    renamed: dict[Var, Expr] = {loop.var: const(0) for loop in loops}
+    renamed |= {loop.var: Var(loop.var.name, loop.var.dtype) for loop in kept}
     hidden = frozenset(loop.var for loop in carriers)
     nest = _instance(block, block.bindings, renamed, hidden)
     for loop in reversed(kept):

@@ -5,7 +5,8 @@
     acc += broadcast(lane(A[ramp(k * 8 + 4, 1, 4)], 1), 4) * B[…]
 
 Eight scalars that are each broadcast to a vector then cost two loads instead of eight, and the
-multiply-add takes its factor straight from a lane. Only whole aligned groups inside the buffer are read.
+multiply-add takes its factor straight from a lane. Only whole aligned groups inside the buffer are
+read.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tilewright.target import Target
 
 
 def group_lanes(function: Function, target: Target) -> Function:
-    """Broadcasts of elements become broadcasts of lanes, on machines that can multiply by a lane."""
+    """Broadcasts of elements become broadcasts of lanes, where a lane can be multiplied by."""
     if not target.has_lane_fma:
         return function
     memo: dict[Expr, Expr] = {}

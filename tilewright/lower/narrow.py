@@ -4,10 +4,10 @@
     -->
     C[i] = encode(decode(A[i]) * decode(B[i]))                    A, B, C: u16; the product is f32
 
-float16, bfloat16, the float8 and float4 formats and integers under a byte are carried as the unsigned
-integers of their bits, in buffers and in registers. Every operation decodes its operands, computes in
-float32 and encodes its result, which rounds it (`lower.formats` spells that out). What only moves a
-value (select, broadcast, a load that is stored) moves its bits.
+float16, bfloat16, the float8 and float4 formats and integers under a byte are carried as the
+unsigned integers of their bits, in buffers and in registers. Every operation decodes its operands,
+computes in float32 and encodes its result, which rounds it (`lower.formats` spells that out). What
+only moves a value (select, broadcast, a load that is stored) moves its bits.
 
 Calls of a target's own instructions, and of C functions, keep the types they were written with.
 """
@@ -123,7 +123,7 @@ class _Legalizer:
     def encoded(self, value: Expr, wanted: Expr) -> Expr:
         return self.formats.encode(value, wanted.dtype) if is_narrow(wanted.dtype) else value
 
-    # ---- where values of narrow types come from ---------------------------------------------------
+    # ---- where values of narrow types come from -------------------------------------------------
 
     def const(self, node: Const) -> Expr:
         import numpy as np
@@ -142,7 +142,7 @@ class _Legalizer:
             return _seen_as(node.args[0], carrier(node.dtype))
         return reinterpret(node, carrier(node.dtype))
 
-    # ---- what is done with them -------------------------------------------------------------------
+    # ---- what is done with them -----------------------------------------------------------------
 
     def compute(self, node: Unary | Binary, operands: Operands) -> Expr:
         return self.encoded(node.with_operands(tuple(self.decoded(node, operands))), node)

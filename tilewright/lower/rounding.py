@@ -1,6 +1,6 @@
 """Rounding to whole numbers in plain arithmetic, for machines without an instruction for it.
 
-    round(x)  -->  |x| + 2**23 - 2**23 with the sign of x; x itself where it is 2**23 or more, or NaN
+    round(x)  -->  |x| + 2**23 - 2**23 with the sign of x; x itself from 2**23 on, and for NaN
 
 Only x86-64 before SSE4.1 needs this: there LLVM would call the C library, lane by lane.
 """

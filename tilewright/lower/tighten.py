@@ -4,8 +4,8 @@
     -->
     for i in range(min(64, n - k * 64)): for j in …: …
 
-A condition moves out of the loops that it does not depend on, up to the loop that it bounds. Vectorized and
-unrolled loops keep their length: `hoist_guards` takes care of them.
+A condition moves out of the loops that it does not depend on, up to the loop that it bounds.
+Vectorized and unrolled loops keep their length: `hoist_guards` takes care of them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _visit(stmt: Stmt, ranges: Ranges) -> Stmt:
 
 
 def _apply(loop: For, guarded: If, ranges: Ranges) -> Stmt:
-    """`loop` around a guard: parts that do not concern it go outside, parts that bound it end it."""
+    """`loop` around a guard: what does not concern it goes outside, what bounds it ends it."""
     outside, inside, extent = list[Expr](), list[Expr](), loop.extent
     for condition in conjuncts(guarded.condition):
         limit = _limit(condition, loop.var) if loop.kind in ("serial", "parallel") else None

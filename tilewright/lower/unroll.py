@@ -16,7 +16,7 @@ _LIMIT = 4096
 
 
 def unroll(function: Function) -> Function:
-    """No unrolled loop is left; one that has no constant extent, or grows too large, runs serially."""
+    """No unrolled loop is left; one of unknown extent, or that grows too large, runs serially."""
     return map_function(function, _write_out)
 
 

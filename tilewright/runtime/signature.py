@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -116,37 +116,38 @@ def _bind_one(signature: Signature, param: Param, arg: Any, values: dict[str, in
         return _scalar(signature, param, arg)
     array = as_array(arg)
     if array is None:
-        _refuse(signature, param, f"got {type(arg).__name__}", "pass a NumPy array")
+        raise _refusal(signature, param, f"got {type(arg).__name__}", "pass a NumPy array")
     if array.dtype != param.dtype.numpy:
-        _refuse(
-            signature,
-            param,
-            f"got {array.dtype.name}",
-            f"convert it: .astype({param.dtype.name!r})",
-        )
+        remedy = f"convert it: .astype({param.dtype.name!r})"
+        raise _refusal(signature, param, f"got {array.dtype.name}", remedy)
     if array.ndim != len(param.shape):
-        _refuse(signature, param, f"got {array.ndim} dimensions: {list(array.shape)}")
+        raise _refusal(signature, param, f"got {array.ndim} dimensions: {list(array.shape)}")
     for dim, extent in zip(param.shape, array.shape, strict=True):
         _learn(dim, extent, values)
     if param.is_written and not array.flags.writeable:
-        _refuse(signature, param, "the array is read-only", "pass a writable one, such as a copy")
+        remedy = "pass a writable one, such as a copy"
+        raise _refusal(signature, param, "the array is read-only", remedy)
     if not array.flags.aligned or array.ctypes.data % param.alignment:
-        _refuse(
-            signature,
-            param,
-            f"its data is not aligned to {max(param.alignment, param.dtype.itemsize)} bytes",
-            "pass a copy",
-        )
+        bytes_ = max(param.alignment, param.dtype.itemsize)
+        reason = f"its data is not aligned to {bytes_} bytes"
+        raise _refusal(signature, param, reason, "pass a copy")
     return array
 
 
 def as_array(value: Any) -> np.ndarray[Any, Any] | None:
     """`value` as an array over the same memory; None if it is no array."""
     if isinstance(value, np.ndarray):
-        return value
-    if hasattr(value, "__dlpack__"):
+        return cast("np.ndarray[Any, Any]", value)
+    if not hasattr(value, "__dlpack__"):
+        return None
+    try:
         return np.from_dlpack(value)
-    return None
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise UserError(
+            f"cannot take a {type(value).__name__} through DLPack",
+            reason=str(error),
+            remedy="pass a NumPy array",
+        ) from None
 
 
 def _learn(dim: Dim, extent: int, values: dict[str, int]) -> None:
@@ -171,7 +172,7 @@ def _check_shape(
         return
     known = {d: values[d] for d in signature.dims if d in values}
     where = " with " + ", ".join(f"{k} = {v}" for k, v in known.items()) if known else ""
-    _refuse(signature, param, f"got the shape {list(array.shape)}{where}")
+    raise _refusal(signature, param, f"got the shape {list(array.shape)}{where}")
 
 
 def _check_strides(
@@ -182,13 +183,13 @@ def _check_strides(
             remedy = f"pass np.ascontiguousarray({param.name})"
             if param.is_written:
                 remedy = "pass a contiguous array to be written to"
-            _refuse(signature, param, f"its strides {array.strides} have gaps", remedy)
+            raise _refusal(signature, param, f"its strides {array.strides} have gaps", remedy)
         return
     wanted = [dim_value(s, values) for s in param.strides]
     found = [s // array.itemsize for s in array.strides]
     same = [w == f or n <= 1 for w, f, n in zip(wanted, found, array.shape, strict=True)]
     if not all(same):
-        _refuse(signature, param, f"its strides are {found}, not {wanted}, in elements")
+        raise _refusal(signature, param, f"its strides are {found}, not {wanted}, in elements")
 
 
 def _check_overlap(signature: Signature, bound: list[Any]) -> None:
@@ -221,17 +222,17 @@ def _extent_in_bytes(array: np.ndarray[Any, Any]) -> int:
 
 
 def _scalar(signature: Signature, param: ScalarParam, arg: Any) -> Any:
-    value = arg.item() if isinstance(arg, np.generic) else arg
+    value: Any = cast("Any", arg).item() if isinstance(arg, np.generic) else arg
     kinds = (int, float) if param.dtype.is_float else (int,)
     if not isinstance(value, kinds) or (isinstance(value, float) and param.dtype.is_integer):
-        _refuse(signature, param, f"got {arg!r}")
+        raise _refusal(signature, param, f"got {arg!r}")
     low, high = param.dtype.min_value, param.dtype.max_value
     if not param.dtype.is_float and not low <= value <= high:
-        _refuse(signature, param, f"got {arg!r}, which it cannot hold")
+        raise _refusal(signature, param, f"got {arg!r}, which it cannot hold")
     return value if not param.dtype.is_float or not math.isnan(value) else math.nan
 
 
-def _refuse(signature: Signature, param: Param, reason: str, remedy: str = "") -> Any:
-    raise UserError(
+def _refusal(signature: Signature, param: Param, reason: str, remedy: str = "") -> UserError:
+    return UserError(
         f"{signature.name}: argument {param.name} must be {param}", reason=reason, remedy=remedy
     )

@@ -104,6 +104,19 @@ def _lane(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
     return cx.builder.extract_element(args[0], args[1])
 
 
+def _zip(start: int) -> Emitter:
+    """Lanes of two vectors in turn, from the lower or the upper half on."""
+
+    def emit(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+        lanes = node.dtype.lanes
+        first = start * lanes // 2
+        order = [k + side for k in range(first, first + lanes // 2) for side in (0, lanes)]
+        mask = llvm.Constant(llvm.VectorType(i32, lanes), [llvm.Constant(i32, k) for k in order])
+        return cx.builder.shuffle_vector(args[0], args[1], mask)
+
+    return emit
+
+
 def _address_of(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     load = node.args[0]
     assert isinstance(load, Load)
@@ -139,6 +152,8 @@ _EMITTERS: dict[str, Emitter] = {
     "mulhi": _mulhi,
     "all_lanes": _all_lanes,
     "lane": _lane,
+    "zip_low": _zip(0),
+    "zip_high": _zip(1),
     "address_of": _address_of,
     "prefetch": _prefetch,
 }

@@ -1,4 +1,4 @@
-"""What the emitters of one LLVM function share: builder, values of variables, addresses of buffers."""
+"""What the emitters of one LLVM function share: builder, variables, addresses of buffers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Context:
     #: Values of variables, and base addresses of buffers, that are in scope.
     variables: dict[Var, LLValue] = field(default_factory=dict[Var, LLValue])
     addresses: dict[Buffer, LLValue] = field(default_factory=dict[Buffer, LLValue])
-    #: Values computed already, innermost scope last: what a loop body computes is not valid after it.
+    #: Values computed already, innermost scope last: those of a loop body are not valid after it.
     scopes: list[dict[Expr, LLValue]] = field(default_factory=lambda: [{}])
 
     def known(self, expr: Expr) -> LLValue | None:

@@ -1,9 +1,9 @@
 """One LLVM function while it is being filled: its stack, its way out, its parallel loops.
 
-A kernel's signature is `i32 NAME(buffers and scalars in order, symbolic dimensions, env)`; `env` points to
-three words of eight bytes: the thread pool, the workspace for intermediate buffers, and the error
-record. The record holds the number of the message and up to four integers for it. The kernel returns
-that number; 0 means success.
+A kernel's signature is `i32 NAME(buffers and scalars in order, symbolic dimensions, env)`; `env`
+points to three words of eight bytes: the thread pool, the workspace for intermediate buffers, and
+the error record. The record holds the number of the message and up to four integers for it. The
+kernel returns that number; 0 means success.
 """
 
 from __future__ import annotations

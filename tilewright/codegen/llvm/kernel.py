@@ -4,7 +4,7 @@ For a function `f` the module defines
     f            the kernel, as `frame` describes its signature
     f.entry      the same for callers that only know how to pass one pointer: to an array of 8-byte
                  words with the arguments in order, then the three words of `env`
-    f.workspace  how many bytes of workspace it needs: takes a pointer to the words of the dimensions
+    f.workspace  how many bytes of workspace it needs: takes a pointer to words, the dimensions
 """
 
 from __future__ import annotations

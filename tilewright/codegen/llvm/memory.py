@@ -50,7 +50,7 @@ def element_address(cx: Context, buffer: Buffer, position: LLValue) -> LLValue:
 
 
 def access_start(index: Expr) -> Expr:
-    """What must be evaluated to reach the elements: the first index of neighbours, or all of them."""
+    """What must be evaluated to reach the elements: the first index of neighbours, or all."""
     return index.base if _is_contiguous(index) else index
 
 

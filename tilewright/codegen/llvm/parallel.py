@@ -1,4 +1,4 @@
-"""Parallel loops: the body becomes a function over a range of iterations, run by the thread pool."""
+"""Parallel loops: the body becomes a function over iterations, run by the thread pool."""
 
 from __future__ import annotations
 

@@ -27,6 +27,9 @@ from tilewright.ir import (
 from tilewright.support.errors import InternalError
 
 
+_ZERO: LLValue = llvm.Constant(i64, 0)
+
+
 def emit_stmt(frame: Frame, stmt: Stmt) -> None:
     """Emit `stmt` at the builder's position."""
     emitter = _EMITTERS.get(type(stmt))
@@ -36,11 +39,10 @@ def emit_stmt(frame: Frame, stmt: Stmt) -> None:
 
 
 def emit_loop(
-    frame: Frame, extent: LLValue, body: Callable[[LLValue], None], *, start: LLValue | None = None
+    frame: Frame, extent: LLValue, body: Callable[[LLValue], None], *, start: LLValue = _ZERO
 ) -> None:
     """A counting loop, tested at its end; skipped when its extent is not known to be positive."""
     cx = frame.cx
-    start = start if start is not None else llvm.Constant(i64, 0)
     if isinstance(extent, llvm.Constant) and isinstance(start, llvm.Constant):
         if extent.constant > start.constant:
             _emit_counted(cx, start, extent, body)

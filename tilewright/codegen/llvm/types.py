@@ -1,7 +1,7 @@
 """How the IR's types look in LLVM.
 
-In registers a bool is one bit; in memory it takes a byte. Small formats (float8 and kin, integers under a
-byte) are gone when code is generated, and float16 and bfloat16 are left where a target has
+In registers a bool is one bit; in memory it takes a byte. Small formats (float8 and kin, integers
+under a byte) are gone when code is generated, and float16 and bfloat16 are left where a target has
 instructions for them: see `lower.narrow`.
 """
 
@@ -54,10 +54,7 @@ _FLOATS: dict[str, LLType] = {
 
 def register_type(dtype: DType) -> LLType:
     """The type of a value of `dtype` in registers."""
-    if dtype.is_bool:
-        scalar = i1
-    else:
-        scalar = _FLOATS.get(dtype.scalar.name) or llvm.IntType(dtype.bits)
+    scalar = i1 if dtype.is_bool else _FLOATS.get(dtype.scalar.name) or llvm.IntType(dtype.bits)
     return llvm.VectorType(scalar, dtype.lanes) if dtype.is_vector else scalar
 
 
