@@ -39,6 +39,7 @@ from tilewright.ir.intrinsics import (
     call,
     declare,
     is_pure,
+    regroup,
     reinterpret,
 )
 from tilewright.ir.parser import Opening, StmtReader, dotted, parse_function

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtype import float32, float64
+from tilewright.ir.dtype import DType, float32, float64
 from tilewright.ir.expr import (
     Binary,
     Broadcast,
@@ -27,6 +27,7 @@ from tilewright.ir.expr import (
     Unary,
     Var,
 )
+from tilewright.ir.intrinsics import INTRINSICS
 from tilewright.ir.rounding import Array, convert, fused_multiply_add
 from tilewright.support.errors import UserError
 
@@ -141,11 +142,14 @@ def _broadcast(node: Broadcast, values: _Values) -> Array:
 def _call(node: Call, values: _Values) -> Any:
     args = [values[a] for a in node.args]
     if node.name.startswith("reinterpret_"):
-        return np.array(args[0], order="C").view(node.dtype.numpy)
+        return _seen_as(args[0], node.args[0].dtype, node.dtype)
     if node.name == "fma":
         return fused_multiply_add(args[0], args[1], args[2], node.dtype)
     if node.name in _EXACT:
         return _EXACT[node.name](*args)
+    known = INTRINSICS.get(node.name)
+    if known is not None and known.value is not None:
+        return known.value(*args)
     if node.name not in _ROUNDED:
         raise UserError(f"cannot evaluate {node.name}", reason="it has no value outside a machine")
     wide = np.float64 if node.args[0].dtype.bits <= float32.bits else np.longdouble
@@ -153,6 +157,15 @@ def _call(node: Call, values: _Values) -> Any:
     if node.dtype.is_bool or node.dtype.scalar is float64:
         return result.astype(node.dtype.numpy)
     return convert(result, node.dtype)
+
+
+def _seen_as(value: Any, before: DType, wanted: DType) -> Any:
+    """The same bits as another type; where the width differs, lanes are cut or put together."""
+    bits = np.array(value, order="C")
+    if before.lanes == wanted.lanes:
+        return bits.view(wanted.numpy)
+    lanes = (bits if before.is_vector else bits[..., None]).view(wanted.numpy)
+    return lanes if wanted.is_vector else lanes[..., 0]
 
 
 def _truncdiv(a: Array, b: Array) -> Array:

@@ -28,6 +28,8 @@ class Intrinsic:
     result: TypeRule
     pure: bool = True
     doc: str = ""
+    #: What it computes, on arrays whose last axis is that of the lanes: for the evaluator.
+    value: Callable[..., Any] | None = None
 
 
 INTRINSICS: dict[str, Intrinsic] = {}
@@ -41,9 +43,10 @@ def declare(
     *,
     pure: bool = True,
     doc: str = "",
+    value: Callable[..., Any] | None = None,
 ) -> Intrinsic:
     """Make an intrinsic known by name."""
-    intrinsic = INTRINSICS[name] = Intrinsic(name, arity, accepts, result, pure, doc)
+    intrinsic = INTRINSICS[name] = Intrinsic(name, arity, accepts, result, pure, doc, value)
     return intrinsic
 
 
@@ -115,6 +118,8 @@ for _name in ("popcount", "clz", "ctz"):
 declare("mulhi", 2, "integer", _same, doc="the upper half of the product of twice the width")
 declare("all_lanes", 1, "any", lambda _: bool_, doc="whether a condition holds in every lane")
 declare("lane", 2, "any", lambda types: types[0].scalar, doc="one element of a vector, by number")
+declare("zip_low", 2, "any", _same, doc="the lower halves of two vectors, lanes in turn")
+declare("zip_high", 2, "any", _same, doc="the upper halves of two vectors, lanes in turn")
 declare("address_of", 1, "any", lambda _: uint64, doc="the address of the element that is loaded")
 declare("prefetch", 1, "any", lambda _: int32, pure=False, doc="bring an address near")
 
@@ -129,6 +134,16 @@ def reinterpret(a: Any, dtype: object) -> Expr:
     return Call(f"reinterpret_{dtype.scalar.short}", (a,), dtype.with_lanes(a.dtype.lanes))
 
 
+def regroup(a: Expr, dtype: object) -> Expr:
+    """The bits of a vector seen as lanes of another width; the first lane has the lowest bits."""
+    dtype, bits = DType.of(dtype), a.dtype.bits * a.dtype.lanes
+    if bits % dtype.bits:
+        raise UserError(
+            f"cannot regroup `{a}` as lanes of {dtype}", reason=f"{a.dtype} has {bits} bits"
+        )
+    return Call(f"reinterpret_{dtype.short}", (a,), dtype.with_lanes(bits // dtype.bits))
+
+
 def address_of(element: Load) -> Expr:
     """The address of a buffer's element, for intrinsics that take pointers."""
     return call("address_of", element)
@@ -136,7 +151,11 @@ def address_of(element: Load) -> Expr:
 
 def _declare_reinterpret(short: str) -> None:
     scalar = DType.of(short)
-    declare(f"reinterpret_{short}", 1, "any", lambda types: scalar.with_lanes(types[0].lanes))
+
+    def regrouped(types: tuple[DType, ...]) -> DType:
+        return scalar.with_lanes(max(1, types[0].bits * types[0].lanes // scalar.bits))
+
+    declare(f"reinterpret_{short}", 1, "any", regrouped)
 
 
 for _name in "i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64".split():

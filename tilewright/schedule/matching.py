@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tilewright.arith import prove_equal, simplify
+from tilewright.arith import Ranges, prove_equal, simplify
 from tilewright.ir import (
     TRUE,
     Binary,
@@ -81,6 +81,7 @@ class _Matcher:
         self.params = set(description.buffers)
         self.vars: dict[Var, Var] = {}
         self.places: dict[Buffer, Place] = {}
+        self.ranges = Ranges()
 
     def stmt(self, told: Stmt, found: Stmt) -> None:
         if type(told) is not type(found) or type(told) not in _STATEMENTS:
@@ -93,6 +94,7 @@ class _Matcher:
                 f"loop {found.var.name} has the extent {found.extent}, not {told.extent}"
             )
         self.vars[told.var] = found.var
+        self.ranges = self.ranges.with_extent(found.var, found.extent)
         self.stmt(told.body, found.body)
 
     def let(self, told: Let, found: Let) -> None:
@@ -168,10 +170,10 @@ class _Matcher:
 
     def base(self, indices: Sequence[Expr], found: Buffer, at: Sequence[Expr]) -> tuple[Expr, ...]:
         extra = len(at) - len(indices)
-        starts = [*at[:extra]]
+        starts = [simplify(i, self.ranges) for i in at[:extra]]
         for told, actual in zip(indices, at[extra:], strict=True):
             mapped = substitute(told, dict(self.vars))
-            starts.append(simplify(actual - mapped))
+            starts.append(simplify(actual - mapped, self.ranges))
         inner = set(self.vars.values())
         for start in starts:
             if free_vars(start) & inner:

@@ -8,21 +8,30 @@ buffer that it is applied to.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tilewright.ir import Buffer, Function, Var
+from tilewright.ir import Block, Buffer, Function, Var, walk
 from tilewright.support.errors import UserError, nearest
+from tilewright.target import Target
 
 _KNOWN: dict[str, TensorIntrin] = {}
+#: Those of the targets' tables, made when they are first asked for.
+_MAKERS: dict[str, Callable[[], TensorIntrin]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class TensorIntrin:
-    """An instruction on tiles."""
+    """An instruction on tiles.
+
+    `needs` names the features of a target that has it, by LLVM's names: each entry is one way to
+    have it, with all its features in a row.
+    """
 
     name: str
     description: Function
     implementation: Function
+    needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         told, done = self.description.params, self.implementation.params
@@ -35,6 +44,26 @@ class TensorIntrin:
             )
 
 
+def has_features(target: Target, needs: tuple[str, ...]) -> bool:
+    """Whether `target` has one of the sets of features."""
+    return not needs or any(all(map(target.has, way.split())) for way in needs)
+
+
+def require_features(function: Function, target: Target) -> None:
+    """Refuse a function that was tensorized for another machine than `target`."""
+    for block in walk(function.body):
+        name = block.annotations.get("tensor_intrin") if isinstance(block, Block) else None
+        if name is None or has_features(target, find_intrin(name).needs):
+            continue
+        assert isinstance(block, Block)
+        needed = " or ".join(way.replace(" ", " and ") for way in find_intrin(name).needs)
+        raise UserError(
+            f"cannot build {function.name}: block {block.name} is tensorized by {name}",
+            reason=f"that needs {needed}, and the target lacks it: {target}",
+            remedy="build for a machine that has it, or leave tensorize out",
+        )
+
+
 def register_intrin(intrin: TensorIntrin) -> TensorIntrin:
     """Make a tensor intrinsic known by its name, so that traces can name it."""
     known = _KNOWN.get(intrin.name)
@@ -44,11 +73,22 @@ def register_intrin(intrin: TensorIntrin) -> TensorIntrin:
     return intrin
 
 
+def register_maker(name: str, make: Callable[[], TensorIntrin]) -> None:
+    """Make a tensor intrinsic known that is costly to make: it will be when somebody names it."""
+    _MAKERS[name] = make
+
+
 def find_intrin(name: str) -> TensorIntrin:
     """The tensor intrinsic of this name."""
+    # The tables are written in terms of this module.
+    import tilewright.schedule.intrinsics  # noqa: F401
+
     found = _KNOWN.get(name)
+    if found is None and name in _MAKERS:
+        found = register_intrin(_MAKERS[name]())
     if found is None:
-        raise UserError(f"there is no tensor intrinsic {name!r}", remedy=nearest(name, _KNOWN))
+        known = {**_KNOWN, **_MAKERS}
+        raise UserError(f"there is no tensor intrinsic {name!r}", remedy=nearest(name, known))
     return found
 
 

@@ -42,8 +42,11 @@ def _of_broadcasts(e: Expr, _r: Ranges) -> Expr | None:
 
 
 def _of_broadcast_args(e: Call, ranges: Ranges) -> Expr | None:
-    # Intrinsics of a target may give lanes a meaning of their own.
-    return None if "." in e.name or not is_pure(e) or not e.args else _of_broadcasts(e, ranges)
+    # Intrinsics of a target may give lanes a meaning of their own, and lanes may be regrouped.
+    if "." in e.name or not is_pure(e) or not e.args:
+        return None
+    is_lanewise = all(a.dtype.lanes in (1, e.dtype.lanes) for a in e.args)
+    return _of_broadcasts(e, ranges) if is_lanewise else None
 
 
 def _of_broadcast_indices(e: Load, ranges: Ranges) -> Expr | None:

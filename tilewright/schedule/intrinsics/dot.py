@@ -1,0 +1,183 @@
+"""Dot-product instructions: every lane of an accumulator adds the products of a few neighbours.
+
+    for i: for j: for k:  C[i, j] += A[i * depth + k] * B[j * depth + k]
+
+`depth` neighbours along the reduction fill one lane (32 bits); B has a vector of them, one lane for
+each column. Two kinds of instruction share this description. In the first, one group of A meets
+all columns at once (VNNI, `sdot`): a tile of several rows reads their groups from one vector of A.
+In the second, an accumulator holds a whole rows × columns tile (`smmla`): C is a vector, row by row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir import (
+    Buffer,
+    Call,
+    Const,
+    DType,
+    Expr,
+    For,
+    Function,
+    Iter,
+    Load,
+    Ramp,
+    Store,
+    Var,
+    broadcast,
+    call,
+    cast,
+    const,
+    declare,
+    make_block,
+    regroup,
+    seq,
+)
+from tilewright.schedule.tensor_intrin import TensorIntrin, register_maker
+
+_GROUP = DType.of("int32")
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One instruction, as the default rules choose it and as `tensorize` names it."""
+
+    name: str
+    #: LLVM's name of it; it takes the accumulator, then two vectors.
+    llvm: str
+    #: The types of rows, columns and accumulators.
+    a: DType
+    b: DType
+    out: DType
+    rows: int
+    columns: int
+    needs: tuple[str, ...]
+    #: Whether the instruction takes the columns first.
+    columns_first: bool = False
+    #: Whether one accumulator holds all rows.
+    square: bool = False
+    #: Bits of A that one row of the instruction reads.
+    row_bits: int = 32
+
+    @property
+    def depth(self) -> int:
+        """How far one step goes along the reduction."""
+        return self.row_bits // self.a.bits
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of an accumulator."""
+        return self.columns * (self.rows if self.square else 1)
+
+    def with_columns_first(self, name: str) -> Dot:
+        """The same with the types of rows and columns exchanged."""
+        return replace(self, name=name, a=self.b, b=self.a, columns_first=not self.columns_first)
+
+    def register(self) -> Dot:
+        """Make it known to `tensorize` and to the evaluator."""
+        declare(
+            self.llvm,
+            3,
+            "any",
+            lambda types: types[0],
+            doc=f"{self.name}: sums of products of {self.a} and {self.b}",
+            value=self.value,
+        )
+        register_maker(self.name, self.intrin)
+        return self
+
+    # ---- what it computes ------------------------------------------------------------------------
+
+    def value(self, c: Any, first: Any, second: Any) -> Any:
+        """The instruction on NumPy arrays; products of floats are summed in the accumulators' type."""
+        a, b = (second, first) if self.columns_first else (first, second)
+        wide = self.out.numpy
+        rows = self.rows if self.square else 1
+        # Without rows of its own, A has its group repeated in every lane, as the registers have it.
+        a = a.reshape(*a.shape[:-1], rows, -1, self.depth).astype(wide)
+        b = b.reshape(*b.shape[:-1], 1, self.columns, self.depth).astype(wide)
+        if not self.square:
+            return c + (a * b).sum(-1, dtype=wide).reshape(c.shape)
+        a = a.reshape(*a.shape[:-3], rows, 1, self.depth)
+        return c + (a * b).sum(-1, dtype=wide).reshape(c.shape)
+
+    # ---- as a tensor intrinsic -------------------------------------------------------------------
+
+    def intrin(self) -> TensorIntrin:
+        buffers = self._buffers()
+        return TensorIntrin(
+            self.name,
+            Function("description", buffers, self._loops(*buffers)),
+            Function("implementation", buffers, self._calls(*buffers)),
+            self.needs,
+        )
+
+    def _buffers(self) -> tuple[Buffer, Buffer, Buffer]:
+        own_rows = self.rows > 1 and not self.square
+        shape = (self.rows, self.columns) if own_rows else (self.lanes,)
+        return (
+            Buffer("A", self.a, (self.rows * self.depth,)),
+            Buffer("B", self.b, (self.columns * self.depth,)),
+            Buffer("C", self.out, shape),
+        )
+
+    def _loops(self, a: Buffer, b: Buffer, c: Buffer) -> For:
+        extents = {"i": self.rows, "j": self.columns, "k": self.depth}
+        named = {n: Var(n) for n, extent in extents.items() if n != "i" or extent > 1}
+        iters = {n: Iter(Var(f"v{n}"), const(extents[n]), _kind(n)) for n in named}
+        i, j, k = (iters[n].var if n in iters else const(0) for n in "ijk")
+        where = self._result(c, i, j)
+        left = cast(_at(a, i, k, self.depth), self.out)
+        right = cast(_at(b, j, k, self.depth), self.out)
+        update = Store(c, where, Load(c, where) + left * right)
+        nest: Any = make_block("D", iters.values(), named.values(), update)
+        for n in reversed(named):
+            nest = For(named[n], const(extents[n]), "serial", nest)
+        return nest
+
+    def _result(self, c: Buffer, i: Expr, j: Expr) -> tuple[Expr, ...]:
+        if c.ndim == 2:
+            return i, j
+        return (i * self.columns + j if self.rows > 1 else j,)
+
+    def _calls(self, a: Buffer, b: Buffer, c: Buffer) -> Any:
+        columns = Load(b, (_whole(self.columns * self.depth),))
+        if self.square:
+            rows = Load(a, (_whole(self.rows * self.depth),))
+            return self._store(c, (_whole(self.lanes),), rows, columns)
+        lanes = _whole(self.columns)
+        return seq(
+            *(
+                self._store(c, (const(i), lanes) if c.ndim == 2 else (lanes,), row, columns)
+                for i, row in enumerate(self._spread_rows(a))
+            )
+        )
+
+    def _spread_rows(self, a: Buffer) -> list[Expr]:
+        """The group of each row in all lanes."""
+        groups = regroup(Load(a, (_whole(self.rows * self.depth),)), _GROUP)
+        each = [groups] if self.rows == 1 else [call("lane", groups, i) for i in range(self.rows)]
+        return [regroup(broadcast(g, self.columns), self.a) for g in each]
+
+    def _store(self, c: Buffer, where: tuple[Expr, ...], rows: Expr, columns: Expr) -> Store:
+        first, second = (columns, rows) if self.columns_first else (rows, columns)
+        accumulator = Load(c, where)
+        value = Call(self.llvm, (accumulator, first, second), accumulator.dtype)
+        return Store(c, where, value)
+
+
+def _kind(name: str) -> Any:
+    return "reduce" if name == "k" else "spatial"
+
+
+def _at(buffer: Buffer, outer: Expr, inner: Expr, depth: int) -> Load:
+    whole = inner if isinstance(outer, Const) else outer * depth + inner
+    return Load(buffer, (whole,))
+
+
+def _whole(lanes: int) -> Ramp:
+    return Ramp(const(0), const(1), lanes)

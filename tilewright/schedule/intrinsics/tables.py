@@ -1,0 +1,23 @@
+"""Which tensor intrinsics a target has."""
+
+from __future__ import annotations
+
+from tilewright.ir import DType
+from tilewright.schedule.intrinsics.arm import ARM_DOTS
+from tilewright.schedule.intrinsics.dot import Dot
+from tilewright.schedule.intrinsics.x86 import X86_DOTS
+from tilewright.schedule.tensor_intrin import has_features
+from tilewright.target import Target
+
+_DOTS: dict[str, tuple[Dot, ...]] = {"x86_64": X86_DOTS, "aarch64": ARM_DOTS}
+
+
+def dots_for(target: Target, a: DType, b: DType, out: DType) -> list[Dot]:
+    """The dot products of rows of `a` with columns of `b` that `target` has, the best first."""
+    return [
+        dot
+        for dot in _DOTS.get(target.arch, ())
+        if (dot.a, dot.b, dot.out) == (a, b, out)
+        and dot.columns * 32 <= target.vector_bits
+        and has_features(target, dot.needs)
+    ]
