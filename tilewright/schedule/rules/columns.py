@@ -151,9 +151,7 @@ def _schedule_tiles(
         row_outer, row_inner = [first], [second]
     tiled = {column.var} | ({row.var} if row is not None else set())
     inner = [loops[it.var] for it in reduced]
-    others = [
-        loops[it.var] for it in block.iters if it.var not in tiled and it.kind == "spatial"
-    ]
+    others = [loops[it.var] for it in block.iters if it.var not in tiled and it.kind == "spatial"]
     outer = [*others, *row_outer, outer_column]
     s.reorder(*outer, *inner, *row_inner, middle, vector)
     for loop in (*row_inner, middle):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from tilewright.ir import Alloc, Buffer, Function, walk
+from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.rules.analysis import (
     is_cheap,
     is_conditional,
     is_injective,
     is_reduction,
 )
+from tilewright.schedule.rules.columns import is_skinny, schedule_columns, vector_variable
 from tilewright.schedule.rules.contraction import plan_contraction, schedule_contraction
 from tilewright.schedule.rules.elementwise import schedule_elementwise
-from tilewright.schedule.rules.columns import is_skinny, schedule_columns, vector_variable
 from tilewright.schedule.rules.rows import schedule_rows
+from tilewright.schedule.rules.transpose import as_turn, can_transpose, schedule_transpose
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -26,7 +31,7 @@ def schedule_by_rules(function: Function, target: Target) -> Function:
     s = _schedule_reductions(s, target)
     for block in s.blocks():
         if is_injective(s.block_of(block)) and not _is_scheduled(s, block.name):
-            schedule_elementwise(s, block.name, target)
+            s = _schedule_independent(s, block.name, target)
     return s.function
 
 
@@ -39,10 +44,31 @@ def _schedule_reductions(s: Schedule, target: Target) -> Schedule:
     for block in s.blocks():
         plan = plans.get(block.name)
         if plan is not None and not is_skinny(plan.contraction):
-            schedule_contraction(s, block.name, plan, target)
+            s = attempt(s, schedule_contraction, block.name, plan, target) or s
         elif vector_variable(s.block_of(block)) is not None:
-            schedule_columns(s, block.name, target)
+            s = attempt(s, schedule_columns, block.name, target) or s
     return s
+
+
+def _schedule_independent(s: Schedule, name: str, target: Target) -> Schedule:
+    turn = as_turn(s.block_of(name))
+    done = None
+    if turn is not None and can_transpose(s.block_of(name), turn, target):
+        done = attempt(s, schedule_transpose, name, turn, target)
+    return done or attempt(s, schedule_elementwise, name, target) or s
+
+
+def attempt(s: Schedule, rule: Callable[..., None], *args: Any) -> Schedule | None:
+    """A copy of the schedule with `rule` applied; None where a primitive refuses.
+
+    Rules say what is fast, primitives what is right: a block that a rule does not fit keeps its loops.
+    """
+    trial = s.copy()
+    try:
+        rule(trial, *args)
+    except ScheduleError:
+        return None
+    return trial
 
 
 def inline_cheap(s: Schedule) -> None:

@@ -1,7 +1,7 @@
 """Reductions along rows, alone or with what surrounds them (softmax, normalisation): row by row.
 
-    for row (parallel):
-        every block, just for this row: the row stays in the nearest cache from one to the next
+for row (parallel):
+    every block, just for this row: the row stays in the nearest cache from one to the next
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ def _share_rows(s: Schedule) -> list[Loop] | None:
     *others, last = (b.name for b in s.blocks())
     block = s.block_of(last)
     spatial = [
-        loop
-        for it, loop in zip(block.iters, s.loops(last), strict=True)
-        if it.kind == "spatial"
+        loop for it, loop in zip(block.iters, s.loops(last), strict=True) if it.kind == "spatial"
     ]
     rows = spatial if is_reduction(block) else spatial[:-1]
     if not rows:
