@@ -124,10 +124,10 @@ def normalized(n: int = 5, m: int = 9) -> Program:
     M = te.compute((n,), lambda i: te.max(A[i, k], axis=k), name="M")
     D = te.compute((n, m), lambda i, j: A[i, j] - M[i], name="D")
     T = te.compute((n,), lambda i: te.sum(D[i, r], axis=r), name="T")
-    O = te.compute((n, m), lambda i, j: D[i, j] * 2.0 + T[i], name="O")
+    R = te.compute((n, m), lambda i, j: D[i, j] * 2.0 + T[i], name="O")
     a = _whole(n, m)
     d = a - a.max(1, keepdims=True)
-    function = te.function([A], [O], name="normalized")
+    function = te.function([A], [R], name="normalized")
     return Program(function, (a,), (d * 2 + d.sum(1, keepdims=True),))
 
 

@@ -1,4 +1,4 @@
-"""Random sequences of block primitives among loop primitives: what is not refused keeps the result."""
+"""Random sequences of block and loop primitives: whatever is not refused keeps the result."""
 
 from __future__ import annotations
 

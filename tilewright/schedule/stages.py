@@ -23,6 +23,9 @@ from tilewright.ir import (
     walk,
 )
 from tilewright.schedule.access import Access, accesses_of
+from tilewright.schedule.block_facts import (
+    loops_cover_the_domain,
+)
 from tilewright.schedule.boxes import (
     Box,
     box_around,
@@ -34,7 +37,9 @@ from tilewright.schedule.boxes import (
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import fresh_name
 from tilewright.schedule.error import Fault
-from tilewright.schedule.flow import loops_cover_the_domain, reduces_along
+from tilewright.schedule.flow import (
+    reduces_along,
+)
 from tilewright.schedule.place import (
     comes_before,
     loops_between,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from tilewright.ir import SCOPES, Block, seq
+from tilewright.schedule.block_facts import (
+    block_is_no_part_of_another,
+    no_address_is_taken,
+)
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import Edit, with_buffers
 from tilewright.schedule.error import Fault, require
-from tilewright.schedule.flow import block_is_no_part_of_another, no_address_is_taken
 from tilewright.schedule.handles import BlockRef
 from tilewright.schedule.stages import copy_by_element, site_before, stage_name, stand_in
 from tilewright.schedule.writing import BufferLike, buffer_read, redirect

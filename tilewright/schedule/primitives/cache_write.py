@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from tilewright.ir import Block, Iter, Load, Store, seq, walk
-from tilewright.schedule.cursor import Tree
-from tilewright.schedule.edit import Edit, with_buffers
-from tilewright.schedule.error import Fault, require
-from tilewright.schedule.flow import (
+from tilewright.schedule.block_facts import (
     block_is_no_part_of_another,
     block_is_the_only_writer,
     no_address_is_taken,
     only_its_domain_limits,
 )
+from tilewright.schedule.cursor import Tree
+from tilewright.schedule.edit import Edit, with_buffers
+from tilewright.schedule.error import Fault, require
 from tilewright.schedule.handles import BlockRef
 from tilewright.schedule.primitives.cache_read import scope_exists
 from tilewright.schedule.stages import (

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from tilewright.ir import Block, Buffer, For, Function, Range, Stmt, Var, seq
 from tilewright.schedule.access import accesses_in
+from tilewright.schedule.block_facts import (
+    block_is_no_part_of_another,
+    block_is_repeatable,
+    block_is_the_only_writer,
+    buffer_is_intermediate,
+    only_its_domain_limits,
+    reduction_is_whole,
+)
 from tilewright.schedule.boxes import (
     Rebuilt,
     instances_touching,
@@ -14,15 +22,9 @@ from tilewright.schedule.cursor import Tree, buffers_touched
 from tilewright.schedule.edit import Edit
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.flow import (
-    block_is_no_part_of_another,
-    block_is_repeatable,
-    block_is_the_only_writer,
-    buffer_is_intermediate,
     inputs_keep_their_values,
     instances_have_elements_of_their_own,
-    only_its_domain_limits,
     parallel_loops_stay_parallel,
-    reduction_is_whole,
 )
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.place import part_of

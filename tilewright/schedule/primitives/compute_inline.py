@@ -6,18 +6,20 @@ from collections.abc import Callable
 
 from tilewright.arith import Ranges, simplify
 from tilewright.ir import Block, Buffer, Expr, Load, Stmt, loads_in, map_children, substitute
-from tilewright.schedule.cursor import Tree
-from tilewright.schedule.edit import Edit
-from tilewright.schedule.error import Fault, require
-from tilewright.schedule.flow import (
+from tilewright.schedule.block_facts import (
     block_has_no_effects,
     block_is_no_part_of_another,
     block_is_spatial,
     block_is_the_only_writer,
     buffer_is_intermediate,
     buffer_is_used_in_blocks_only,
-    inputs_keep_their_values,
     readers_come_after,
+)
+from tilewright.schedule.cursor import Tree
+from tilewright.schedule.edit import Edit
+from tilewright.schedule.error import Fault, require
+from tilewright.schedule.flow import (
+    inputs_keep_their_values,
 )
 from tilewright.schedule.inverse import Solution, solved
 from tilewright.schedule.writing import Written, change_accesses, stores_of, without_buffer

@@ -15,10 +15,13 @@ from tilewright.ir import (
     seq,
     substitute,
 )
+from tilewright.schedule.block_facts import (
+    block_is_no_part_of_another,
+    block_is_spatial,
+)
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import Edit, conjuncts, fresh_loops, fresh_name, needed, nest
 from tilewright.schedule.error import Fault, require
-from tilewright.schedule.flow import block_is_no_part_of_another, block_is_spatial
 from tilewright.schedule.handles import BlockRef
 from tilewright.schedule.writing import Written, stores_of
 

@@ -28,16 +28,16 @@ from tilewright.ir import (
     select,
     seq,
 )
-from tilewright.schedule.boxes import under_loops
-from tilewright.schedule.cursor import Tree
-from tilewright.schedule.edit import Edit, fresh_name, nest, with_buffers
-from tilewright.schedule.error import Fault, require
-from tilewright.schedule.flow import (
+from tilewright.schedule.block_facts import (
     block_has_no_effects,
     block_is_no_part_of_another,
     block_is_the_only_writer,
     readers_come_after,
 )
+from tilewright.schedule.boxes import under_loops
+from tilewright.schedule.cursor import Tree
+from tilewright.schedule.edit import Edit, fresh_name, nest, with_buffers
+from tilewright.schedule.error import Fault, require
 from tilewright.schedule.handles import BlockRef
 from tilewright.schedule.reduction import recognised_update
 from tilewright.schedule.stages import at_indices, stand_in

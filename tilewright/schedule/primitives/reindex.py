@@ -21,10 +21,13 @@ from tilewright.ir import (
     seq,
     walk,
 )
+from tilewright.schedule.block_facts import (
+    block_is_no_part_of_another,
+    no_address_is_taken,
+)
 from tilewright.schedule.cursor import Tree, buffers_touched
 from tilewright.schedule.edit import Edit, with_buffers
 from tilewright.schedule.error import Fault, require
-from tilewright.schedule.flow import block_is_no_part_of_another, no_address_is_taken
 from tilewright.schedule.handles import BlockRef
 from tilewright.schedule.primitives.cache_write import element_written, result_can_be_copied
 from tilewright.schedule.stages import (

@@ -22,6 +22,15 @@ from tilewright.ir import (
     seq,
 )
 from tilewright.schedule.access import Access, accesses_in
+from tilewright.schedule.block_facts import (
+    block_always_reads,
+    block_is_no_part_of_another,
+    block_is_repeatable,
+    block_is_the_only_writer,
+    loops_cover_the_domain,
+    only_its_domain_limits,
+    readers_come_after,
+)
 from tilewright.schedule.boxes import (
     Box,
     Rebuilt,
@@ -37,16 +46,9 @@ from tilewright.schedule.cursor import Tree, buffers_touched
 from tilewright.schedule.edit import Edit
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.flow import (
-    block_always_reads,
-    block_is_no_part_of_another,
-    block_is_repeatable,
-    block_is_the_only_writer,
     inputs_are_ready,
     instances_have_elements_of_their_own,
-    loops_cover_the_domain,
-    only_its_domain_limits,
     parallel_loops_stay_parallel,
-    readers_come_after,
     reduces_along,
     writes_tell_iterators,
 )
@@ -217,9 +219,13 @@ def _reads_what_is_written(
 
 
 def _told(tree: Tree, block: Block, loop: For, buffer: Buffer) -> Instances:
-    """The instances that read what an iteration of `loop` writes to a buffer."""
+    """The instances that read what an iteration of `loop` writes to a buffer.
+
+    Reductions are not cut up: each runs over its whole domain at once.
+    """
     writes = _writes(tree, loop, buffer)
-    return instances_touching(tree, _region(block, buffer), writes, block.iters, loop)
+    spatial = [it for it in block.iters if it.kind == "spatial"]
+    return instances_touching(tree, _region(block, buffer), writes, spatial, loop)
 
 
 def _box_is_full(tree: Tree, loop: For, buffer: Buffer) -> bool:

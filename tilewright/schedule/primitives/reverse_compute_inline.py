@@ -21,21 +21,23 @@ from tilewright.ir import (
     seq,
     substitute,
 )
-from tilewright.schedule.cursor import Tree, buffers_touched
-from tilewright.schedule.edit import Edit, conjuncts, needed
-from tilewright.schedule.error import Fault, require
-from tilewright.schedule.flow import (
+from tilewright.schedule.block_facts import (
     block_always_reads,
     block_has_no_effects,
     block_is_no_part_of_another,
     block_is_spatial,
     block_is_the_only_writer,
     buffer_is_intermediate,
-    inputs_are_ready,
     loops_cover_the_domain,
     no_address_is_taken,
     only_its_domain_limits,
     readers_come_after,
+)
+from tilewright.schedule.cursor import Tree, buffers_touched
+from tilewright.schedule.edit import Edit, conjuncts, needed
+from tilewright.schedule.error import Fault, require
+from tilewright.schedule.flow import (
+    inputs_are_ready,
 )
 from tilewright.schedule.inverse import Solution, solved
 from tilewright.schedule.place import outermost

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from tilewright.ir import Block
+from tilewright.schedule.block_facts import (
+    buffer_is_intermediate,
+)
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import Edit
 from tilewright.schedule.error import require
-from tilewright.schedule.flow import buffer_is_intermediate
 from tilewright.schedule.primitives.cache_read import scope_exists
 from tilewright.schedule.writing import BufferLike, buffer_touched, with_buffer_changed
 

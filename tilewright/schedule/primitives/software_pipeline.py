@@ -12,7 +12,9 @@ from tilewright.schedule.cursor import Tree, buffers_touched
 from tilewright.schedule.dependence import everything_is_in_blocks, ranges_below
 from tilewright.schedule.edit import Edit, fresh_copy, rebind
 from tilewright.schedule.error import Fault, require
-from tilewright.schedule.flow import reduces_along
+from tilewright.schedule.flow import (
+    reduces_along,
+)
 from tilewright.schedule.legality import loop_is_plain
 from tilewright.schedule.versions import buffer_can_have_versions, with_versions
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from tilewright.arith import simplify
 from tilewright.ir import Block, Buffer, Expr
+from tilewright.schedule.block_facts import (
+    buffer_is_intermediate,
+)
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import Edit
 from tilewright.schedule.error import Fault, require
-from tilewright.schedule.flow import buffer_is_intermediate
 from tilewright.schedule.writing import BufferLike, buffer_touched, with_buffer_changed
 
 

@@ -20,10 +20,12 @@ from tilewright.ir import (
     seq,
     unary,
 )
+from tilewright.schedule.block_facts import (
+    buffer_is_used_in_blocks_only,
+)
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import Edit, fresh_name, nest
 from tilewright.schedule.error import Fault, require
-from tilewright.schedule.flow import buffer_is_used_in_blocks_only
 from tilewright.schedule.layout_text import parse_layout
 from tilewright.schedule.place import outermost_statement
 from tilewright.schedule.writing import (
@@ -68,10 +70,10 @@ def check(
 ) -> None:
     old, forward = buffer_touched(block, buffer), parse_layout(layout)
     what = f"cannot lay out {old.name} by {forward}"
+    require(tree, what, _rank_fits(old, forward))
     require(
         tree,
         what,
-        _rank_fits(old, forward),
         _is_compact(old),
         buffer_is_used_in_blocks_only(tree, old),
         _is_one_to_one(old, forward),

@@ -1,0 +1,110 @@
+"""reverse_compute_at(block, loop)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tilewright.ir import function_text
+from tilewright.schedule import ScheduleError
+
+
+def test_before_and_after(program: Any, golden: Any) -> None:
+    p = program("chain", n=10)
+    s = p.schedule()
+    outer, _ = s.split(s.loops("C")[0], 4)
+    loops = s.reverse_compute_at("D", outer)
+    assert [loop.name for loop in loops] == ["i", "j"]
+    golden(f"{function_text(p.function)}-->\n{s}", "schedule/reverse_compute_at")
+    p.check(s)
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_chain_of_consumers(program: Any, depth: int) -> None:
+    p = program("chain")
+    s = p.schedule()
+    loop = s.loops("C")[depth]
+    s.reverse_compute_at("D", loop)
+    s.reverse_compute_at("E", loop)
+    assert len({s.loops(b)[0] for b in ("C", "D", "E")}) == 1
+    p.check(s)
+
+
+def test_into_fused_and_split_loops(program: Any) -> None:
+    p = program("chain", n=5, m=3)
+    s = p.schedule()
+    i, j, _ = s.loops("C")
+    outer, _ = s.split(s.fuse(i, j), 4)
+    s.reverse_compute_at("D", outer)
+    p.check(s)
+
+
+def test_a_reduction_over_a_whole_row(program: Any) -> None:
+    p = program("normalized")
+    s = p.schedule()
+    row = s.loops("D")[0]
+    s.reverse_compute_at("T", row)
+    s.reverse_compute_at("O", row)
+    assert len(s.all_loops()) == 2 + 2 + 1 + 1
+    p.check(s)
+
+
+def test_a_layout_is_followed(program: Any) -> None:
+    p = program("chain", m=13)
+    s = p.schedule()
+    s.transform_layout("C", "C", lambda i, j: (j // 4, i, j % 4))
+    i, j, k = s.loops("C")
+    j0, j1 = s.split(j, 4)
+    s.reorder(j0, i, k, j1)
+    s.reverse_compute_at("D", i)
+    assert "j_0 * 4 + j < 13" in str(s)
+    p.check(s)
+
+
+def test_part_of_a_row_is_refused(program: Any) -> None:
+    s = program("normalized").schedule()
+    with pytest.raises(ScheduleError, match="one iteration of loop j writes only part"):
+        s.reverse_compute_at("T", s.loops("D")[1])
+
+
+def test_windows_are_refused(program: Any) -> None:
+    s = program("window").schedule()
+    with pytest.raises(ScheduleError, match="reads P at `vi \\+ vr`, of which one iteration"):
+        s.reverse_compute_at("S", s.loops("P")[0])
+
+
+def test_refusals(program: Any) -> None:
+    s = program("chain").schedule()
+    i, j, k = s.loops("C")
+    with pytest.raises(ScheduleError, match=r"has not finished reducing C .* loop k reduces"):
+        s.reverse_compute_at("D", k)
+    with pytest.raises(ScheduleError, match="block C is in loop j already"):
+        s.reverse_compute_at("C", j)
+    with pytest.raises(ScheduleError, match="loop i comes after block A1"):
+        s.reverse_compute_at("A1", i)
+    with pytest.raises(ScheduleError, match="nothing that block E reads is written in loop i"):
+        s.reverse_compute_at("E", i)
+
+
+def test_inputs_that_are_not_ready(program: Any) -> None:
+    s = program("normalized").schedule()
+    with pytest.raises(ScheduleError, match="block O reads T, which block T writes later"):
+        s.reverse_compute_at("O", s.loops("D")[0])
+
+
+def test_guarded_reads_are_refused(program: Any) -> None:
+    s = program("window").schedule()
+    s.cache_read("P", "A")
+    with pytest.raises(ScheduleError, match="block P does not always read A_global"):
+        s.reverse_compute_at("P", s.loops("A_global")[0])
+
+
+def test_parallel_loops_must_stay_parallel(program: Any) -> None:
+    p = program("chain", n=5, m=3)
+    s = p.schedule()
+    i, j, _ = s.loops("C")
+    outer, _ = s.split(s.fuse(i, j), 4)
+    s.parallel(outer)
+    with pytest.raises(ScheduleError, match="loop i_j_0 around it is parallel, and iterations"):
+        s.reverse_compute_at("D", outer)
