@@ -42,6 +42,8 @@ from tilewright.ir.intrinsics import (
     regroup,
     reinterpret,
 )
+from tilewright.ir.names import Namer, find_dtype, plain_name
+from tilewright.ir.parse_expr import ExprReader
 from tilewright.ir.parser import Opening, StmtReader, dotted, parse_function
 from tilewright.ir.printer import expr_text, function_text, listing, stmt_text
 from tilewright.ir.regions import infer_regions, make_block, whole_region, with_inferred_regions

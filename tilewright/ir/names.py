@@ -56,6 +56,12 @@ class Namer:
                 base = name[: number.start()]
                 self._next[base] = min(int(number[1]), self._next.get(base, 1))
 
+    def adopt(self, other: Namer) -> None:
+        """Know all names that `other` knows."""
+        self._names.update(other._names)
+        self._taken.update(other._taken)
+        self._next.update(other._next)
+
     def _numbered(self, base: str) -> str:
         count = self._next.get(base, 1)
         while f"{base}_{count}" in self._taken:

@@ -1,0 +1,42 @@
+"""The graph: typed, functional programs over tensors with symbolic shapes and control flow."""
+
+# pyright: reportUnusedImport=false
+from tilewright.graph.attributes import Dim, Dims, Floats, Ints, Strings
+from tilewright.graph.builder import Builder
+from tilewright.graph.evaluate import evaluate
+from tilewright.graph.ir import (
+    Array,
+    Binding,
+    Call,
+    CallFunction,
+    Closure,
+    Construct,
+    DataDef,
+    Function,
+    Graph,
+    If,
+    Loop,
+    MakeTuple,
+    Match,
+    Module,
+    Node,
+    Project,
+    Read,
+    Value,
+    all_graphs,
+)
+from tilewright.graph.op import OPS, OpDef, find_op, op
+from tilewright.graph.printer import binding_text, function_text, module_text
+from tilewright.graph.types import (
+    ANY,
+    STRING,
+    DataType,
+    FunctionType,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    TupleType,
+    Type,
+    dtype_of,
+    fresh_dim,
+)

@@ -1,0 +1,50 @@
+"""The operator library: one family a file, found here by being here.
+
+To add a family, add one file; nothing else changes. An operator is declared by its type rule:
+
+    @op
+    def leaky_relu(x: Value, *, alpha: float = 0.01) -> Type:
+        '''x where it is positive, alpha * x elsewhere.'''
+        return x.type
+
+    @leaky_relu.reference                    # NumPy; the meaning of the operator
+    def leaky_relu_reference(x: Array, *, alpha: float) -> Array:
+        return np.where(x > 0, x, x * x.dtype.type(alpha))
+
+    @leaky_relu.compute                      # te tensors; one of compute, kernel, decompose
+    def leaky_relu_compute(x: te.Tensor, *, alpha: float) -> te.Tensor:
+        return mapped(lambda e: te.select(e > 0, e, e * alpha), x)
+
+The type rule gets `Value`s: `x.type`, `x.dtype`, `x.shape`, `x.ndim`; `x.constant` (an array or None);
+`x.known` (elements that are known at compile time, as expressions). It returns a type or several.
+It raises `UserError` with the reason; the text of the call is added by whoever called.
+
+Operands: `x: Value`, `bias: Value | None = None`, `*xs: Value`. Attributes: keywords of the kinds in
+`graph.attributes` (int, float, bool, str, DType, Array, Dim, Ints, Floats, Strings, Dims).
+
+What gives the structure (axes, target shapes, pads, sizes) is an attribute, not an operand. Where it may
+depend on the sizes of inputs, its kind is `Dim` or `Dims`: whole numbers or expressions over symbolic
+dimensions. A front end gets them from a tensor's `known` elements, or makes them with `builder.read`.
+The reference gets plain numbers in their place.
+
+Sizes that depend on data: the type rule returns `fresh_dim("count")`; `decompose` computes the count,
+reads it with `builder.read` and hands it to operators that take it as an attribute.
+
+`@f.symbolic` hands known elements on (shape arithmetic); `@f.checks` says what must hold for symbolic
+dimensions when it runs; `@op(pure=False)` is for random numbers, `@op(host=True)` for strings.
+
+Test each operator with `tests/graph/harness.py`: it runs the reference and the native form and compares.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+
+@cache
+def load_families() -> None:
+    """Import all files of this folder, which declare the operators."""
+    for family in iter_modules(__path__):
+        import_module(f"{__name__}.{family.name}")
