@@ -102,6 +102,11 @@ class Target:
         return self.arch == "aarch64" and self.has("neon")
 
     @property
+    def has_nan_extremes(self) -> bool:
+        """Whether one instruction gives the lesser or greater of two floats and hands on NaN."""
+        return self.arch in ("aarch64", "wasm32")
+
+    @property
     def prefers_512(self) -> bool:
         """Whether 512-bit vectors exist and are not declined with `+prefer-256-bit`."""
         return self.vector_bits >= 512

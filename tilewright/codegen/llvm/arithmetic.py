@@ -79,11 +79,12 @@ def _extreme(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
         signed = node.dtype.kind == "int"
         compare = cx.builder.icmp_signed if signed else cx.builder.icmp_unsigned
         return cx.builder.select(compare("<" if node.op == "min" else ">", a, b), a, b)
-    if _constant_of(node.a) is not None:
-        a, b = b, a
-    elif _constant_of(node.b) is None:
+    constants = [_constant_of(node.a), _constant_of(node.b)]
+    if cx.target.has_nan_extremes or constants == [None, None]:
         name = "llvm.minimum" if node.op == "min" else "llvm.maximum"
         return cx.intrinsic(name, a.type, [a, b], [a.type])
+    if constants[0] is not None:
+        a, b = b, a
     # Against a constant, one compare that is false for NaN keeps the NaN: a single instruction.
     beyond = cx.builder.fcmp_ordered(">" if node.op == "min" else "<", a, b)
     return cx.builder.select(beyond, b, a)

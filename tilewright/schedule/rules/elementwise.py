@@ -50,9 +50,11 @@ def instances(block: Block) -> int:
     return count
 
 
-def vectorize_innermost(s: Schedule, name: str, target: Target, unroll: int = 4) -> None:
+def vectorize_innermost(s: Schedule, name: str, target: Target) -> None:
     """Cut the innermost loop into vectors of the widest type, a few of them at a time."""
     inner = s.loops(name)[-1]
+    # Long bodies fill the registers by themselves; side by side they would spill.
+    unroll = max(1, min(4, 32 // max(1, operations(s.block_of(name)))))
     lanes = vector_lanes(s.block_of(name), target)
     extent = s.loop_of(inner).extent
     if lanes < 2 or (isinstance(extent, Const) and extent.value < 2):
