@@ -160,3 +160,30 @@ def f(A: f32[4], B: f32[4]):
     s = Schedule(parse_function(text))
     with pytest.raises(ScheduleError, match="nobody reads what block T writes"):
         s.compute_at("T", s.loops("B")[0])
+
+
+def test_indices_that_are_not_complete_are_refused() -> None:
+    text = """
+def f(A: f32[8], I: i64[4, 2], B: f32[4]):
+    J = alloc(i64[4, 2])
+    T = alloc(f32[4, 2])
+    for i in range(4):
+        for j in range(2):
+            with block("J", vi=spatial(4, i), vj=spatial(2, j)):
+                reads(I[vi, vj])
+                writes(J[vi, vj])
+                J[vi, vj] = I[vi, vj]
+        for j in range(2):
+            with block("T", vi=spatial(4, i), vj=spatial(2, j)):
+                reads(A[0:8], J[vi, vj])
+                writes(T[vi, vj])
+                T[vi, vj] = A[J[vi, vj]]
+        for j in range(1):
+            with block("B", vi=spatial(4, i)):
+                reads(T[vi, 0])
+                writes(B[vi])
+                B[vi] = T[vi, 0]
+"""
+    s = Schedule(parse_function(text))
+    with pytest.raises(ScheduleError, match="block T indexes by J, which is not complete"):
+        s.compute_at("T", s.loops("B")[1])

@@ -31,6 +31,8 @@ SIZES: dict[str, dict[str, int]] = {
     "normalized": {"n": 3, "m": 5},
     "diamond": {"n": 4},
     "argmax": {"n": 3, "m": 6},
+    "running_sum": {"n": 4, "m": 3},
+    "matmul": {"n": 4, "m": 3, "k": 5},
 }
 #: More iterations, or blocks, than these are not worth interpreting.
 MOST_ITERATIONS, MOST_BLOCKS = 500, 10

@@ -12,9 +12,12 @@ from tilewright.ir import (
     Block,
     Buffer,
     For,
+    Load,
     Stmt,
+    all_exprs,
     free_vars,
     is_const,
+    loads_in,
 )
 from tilewright.schedule.access import accesses_of, determine, tells
 from tilewright.schedule.block_facts import block_is_repeatable, only_its_domain_limits
@@ -91,6 +94,17 @@ def instances_have_elements_of_their_own(block: Block) -> Fault | None:
     )
 
 
+def indices_are_ready(tree: Tree, block: Block, at: Stmt) -> Fault | None:
+    """What chooses elements is complete, so that even instances run in vain stay inside buffers."""
+    for index in (i for e in all_exprs(block) if isinstance(e, Load) for i in e.indices):
+        for buffer in (load.buffer for load in loads_in(index)):
+            for writer in outermost(tree, tree.writers(buffer)):
+                if shared_loops(tree, writer, at):
+                    reason = f"block {block.name} indexes by {buffer.name}, which is not complete"
+                    return Fault(reason, f"move block {writer.name} out of the loops", writer)
+    return None
+
+
 def inputs_are_ready(
     tree: Tree, block: Block, at: Stmt, apart_from: Iterable[Buffer] = ()
 ) -> Fault | None:
@@ -157,12 +171,17 @@ def _is_covered(
 # ---- afterwards ---------------------------------------------------------------------------------
 
 
+def loops_at_once(tree: Tree, inner: Stmt) -> list[For]:
+    """The loops at or around `inner` whose iterations run at the same time."""
+    loops = (s for s in tree.path(inner) if isinstance(s, For))
+    return [loop for loop in loops if loop.kind in ("parallel", "thread", "vectorized")]
+
+
 def parallel_loops_stay_parallel(tree: Tree, inner: Stmt) -> Fault | None:
     """The loops around whose iterations run at once still share nothing."""
-    for loop in tree.ancestors(inner):
-        if isinstance(loop, For) and loop.kind in ("parallel", "thread", "vectorized"):
-            fault = iterations_are_independent(tree, loop)
-            if fault is not None:
-                reason = f"loop {loop.var.name} around it is {loop.kind}, and {fault.reason}"
-                return fault._replace(reason=reason)
+    for loop in loops_at_once(tree, inner):
+        fault = iterations_are_independent(tree, loop)
+        if fault is not None:
+            reason = f"loop {loop.var.name} around it is {loop.kind}, and {fault.reason}"
+            return fault._replace(reason=reason)
     return None

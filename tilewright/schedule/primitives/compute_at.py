@@ -22,8 +22,10 @@ from tilewright.schedule.cursor import Tree, buffers_touched
 from tilewright.schedule.edit import Edit
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.flow import (
+    indices_are_ready,
     inputs_keep_their_values,
     instances_have_elements_of_their_own,
+    loops_at_once,
     parallel_loops_stay_parallel,
 )
 from tilewright.schedule.handles import Loop
@@ -64,9 +66,10 @@ def check(tree: Tree, block: Block, loop: For) -> None:
         )
     require(tree, what, _there_is_a_reader(tree, block))
     require(tree, what, inputs_keep_their_values(tree, block, loop))
-    function, _ = _moved(tree, block, loop)
-    after = Tree(function)
-    require(tree, what, parallel_loops_stay_parallel(after, after.blocks[block.name]))
+    require(tree, what, indices_are_ready(tree, block, loop))
+    if loops_at_once(tree, loop):
+        after = Tree(_moved(tree, block, loop)[0])
+        require(tree, what, parallel_loops_stay_parallel(after, after.blocks[block.name]))
 
 
 def _loop_is_elsewhere(tree: Tree, block: Block, loop: For) -> Fault | None:

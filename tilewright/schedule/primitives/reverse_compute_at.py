@@ -48,6 +48,7 @@ from tilewright.schedule.error import Fault, require
 from tilewright.schedule.flow import (
     inputs_are_ready,
     instances_have_elements_of_their_own,
+    loops_at_once,
     parallel_loops_stay_parallel,
     reduces_along,
     writes_tell_iterators,
@@ -97,9 +98,9 @@ def check(tree: Tree, block: Block, loop: For) -> None:
             block_is_the_only_writer(tree, block, buffer),
             readers_come_after(tree, block, buffer),
         )
-    function, _ = _moved(tree, block, loop)
-    after = Tree(function)
-    require(tree, what, parallel_loops_stay_parallel(after, after.blocks[block.name]))
+    if loops_at_once(tree, loop):
+        after = Tree(_moved(tree, block, loop)[0])
+        require(tree, what, parallel_loops_stay_parallel(after, after.blocks[block.name]))
 
 
 # ---- legality -----------------------------------------------------------------------------------
