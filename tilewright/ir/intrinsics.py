@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tilewright.ir.dtype import DType, bool_, float32, int32, uint64
 from tilewright.ir.expr import Call, Const, Expr, Load, as_expr, match_types
 from tilewright.support.errors import UserError, nearest
@@ -96,6 +98,17 @@ def _truth(types: tuple[DType, ...]) -> DType:
     return bool_.with_lanes(types[0].lanes)
 
 
+def _zipped(half: int) -> Callable[..., Any]:
+    """Lanes of two vectors in turn, from their lower or upper halves."""
+
+    def value(a: Any, b: Any) -> Any:
+        lanes = a.shape[-1]
+        own = slice(half * lanes // 2, (half + 1) * lanes // 2)
+        return np.stack([a[..., own], b[..., own]], axis=-1).reshape(a.shape)
+
+    return value
+
+
 #: Expanded to polynomials over the type they are called with.
 TRANSCENDENTAL = (
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan "
@@ -118,8 +131,22 @@ for _name in ("popcount", "clz", "ctz"):
 declare("mulhi", 2, "integer", _same, doc="the upper half of the product of twice the width")
 declare("all_lanes", 1, "any", lambda _: bool_, doc="whether a condition holds in every lane")
 declare("lane", 2, "any", lambda types: types[0].scalar, doc="one element of a vector, by number")
-declare("zip_low", 2, "any", _same, doc="the lower halves of two vectors, lanes in turn")
-declare("zip_high", 2, "any", _same, doc="the upper halves of two vectors, lanes in turn")
+declare(
+    "zip_low",
+    2,
+    "any",
+    _same,
+    doc="the lower halves of two vectors, lanes in turn",
+    value=_zipped(0),
+)
+declare(
+    "zip_high",
+    2,
+    "any",
+    _same,
+    doc="the upper halves of two vectors, lanes in turn",
+    value=_zipped(1),
+)
 declare("address_of", 1, "any", lambda _: uint64, doc="the address of the element that is loaded")
 declare("prefetch", 1, "any", lambda _: int32, pure=False, doc="bring an address near")
 

@@ -40,12 +40,15 @@ from tilewright.ir import (
     cast,
     map_expr,
     map_stmt,
+    regroup,
     reinterpret,
 )
 from tilewright.lower.formats import Formats, carrier, fused_multiply_add, is_narrow
 from tilewright.target import Target
 
 Operands = tuple[Expr, ...]
+#: Intrinsics that only move values, or ask where they are.
+_MOVES = frozenset(["lane", "zip_low", "zip_high", "address_of", "tile_of", "distance"])
 
 
 def legalize_types(function: Function, target: Target) -> Function:
@@ -160,7 +163,7 @@ class _Legalizer:
         if node.name.startswith("reinterpret_"):
             wanted = carrier(node.dtype) if is_narrow(node.dtype) else node.dtype
             return _seen_as(operands[0], wanted)
-        if node.name in ("lane", "address_of"):
+        if node.name in _MOVES:
             result = carrier(node.dtype) if is_narrow(node.dtype) else node.dtype
             return Call(node.name, operands, result)
         if "." in node.name:
@@ -181,7 +184,7 @@ class _Legalizer:
 
 
 def _seen_as(bits: Expr, dtype: DType) -> Expr:
-    return bits if bits.dtype.scalar is dtype.scalar else reinterpret(bits, dtype)
+    return bits if bits.dtype.scalar is dtype.scalar else regroup(bits, dtype.scalar)
 
 
 _SOURCES: dict[type[Expr], Callable[[_Legalizer, Any], Expr]] = {

@@ -17,7 +17,8 @@ _BYTES, _HALVES = "v4i32.v16i8", "v4f32.v8bf16"
 
 def _dot(name: str, types: str, a: DType, b: DType, out: DType, needs: str) -> Dot:
     llvm = f"llvm.aarch64.neon.{name}.{types}"
-    return Dot(f"arm.{name}", llvm, a, b, out, rows=4, columns=4, needs=(needs,))
+    # Its last operand is the one of which it can take a single group.
+    return Dot(f"arm.{name}", llvm, a, b, out, 4, 4, (needs,), columns_first=a is b)
 
 
 def _product(name: str, types: str, a: DType, b: DType, out: DType, needs: str) -> Dot:

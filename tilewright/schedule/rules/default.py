@@ -15,6 +15,7 @@ from tilewright.schedule.rules.analysis import (
 )
 from tilewright.schedule.rules.columns import is_skinny, schedule_columns, vector_variable
 from tilewright.schedule.rules.contraction import plan_contraction, schedule_contraction
+from tilewright.schedule.rules.dot import plan_dot, schedule_dot
 from tilewright.schedule.rules.elementwise import schedule_elementwise
 from tilewright.schedule.rules.rows import schedule_rows
 from tilewright.schedule.rules.transpose import as_turn, can_transpose, schedule_transpose
@@ -28,11 +29,21 @@ def schedule_by_rules(function: Function, target: Target) -> Function:
     if not s.blocks():
         return function
     inline_cheap(s)
+    s = _schedule_dots(s, target)
     s = _schedule_reductions(s, target)
     for block in s.blocks():
         if is_injective(s.block_of(block)) and not _is_scheduled(s, block.name):
             s = _schedule_independent(s, block.name, target)
     return s.function
+
+
+def _schedule_dots(s: Schedule, target: Target) -> Schedule:
+    """Products for which the target has an instruction."""
+    for block in s.blocks():
+        plan = plan_dot(s.block_of(block), target)
+        if plan is not None:
+            s = attempt(s, schedule_dot, block.name, plan, target) or s
+    return s
 
 
 def _schedule_reductions(s: Schedule, target: Target) -> Schedule:
@@ -84,7 +95,8 @@ def inline_cheap(s: Schedule) -> None:
 
 
 def _is_scheduled(s: Schedule, name: str) -> bool:
-    return any(s.loop_of(loop).kind != "serial" for loop in s.loops(name))
+    is_tensorized = "tensor_intrin" in s.block_of(name).annotations
+    return is_tensorized or any(s.loop_of(loop).kind != "serial" for loop in s.loops(name))
 
 
 def _is_intermediate(s: Schedule, buffer: Buffer) -> bool:

@@ -192,7 +192,11 @@ class _DotCut:
 
     def _lay_out_results(self) -> None:
         """One accumulator holds a small square."""
-        rows, columns, out = self.dot.rows, self.dot.columns, self.s.block_of(self.name).writes[0].buffer
+        rows, columns, out = (
+            self.dot.rows,
+            self.dot.columns,
+            self.s.block_of(self.name).writes[0].buffer,
+        )
 
         def squares(*at: Expr) -> tuple[Expr, ...]:
             *rest, i, j = at

@@ -1,0 +1,62 @@
+"""Interleaving a few rows in registers: neighbours along a column come to lie side by side."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tilewright.ir import (
+    Buffer,
+    DType,
+    Expr,
+    For,
+    Function,
+    Iter,
+    Load,
+    Ramp,
+    Store,
+    Var,
+    call,
+    const,
+    make_block,
+    seq,
+)
+from tilewright.schedule.tensor_intrin import TensorIntrin
+
+
+@cache
+def interleave(dtype: DType, lanes: int, rows: int) -> TensorIntrin:
+    """D[j * rows + k] = S[k, j] for `rows` (a power of two) rows of `lanes` elements."""
+    source = Buffer("S", dtype, (rows, lanes))
+    result = Buffer("D", dtype, (lanes * rows,))
+    return TensorIntrin(
+        f"interleave.{rows}x{dtype.short}x{lanes}",
+        Function("description", (source, result), _loops(source, result, lanes, rows)),
+        Function("implementation", (source, result), _zips(source, result, lanes, rows)),
+    )
+
+
+def _loops(source: Buffer, result: Buffer, lanes: int, rows: int) -> For:
+    j, k, vj, vk = Var("j"), Var("k"), Var("vj"), Var("vk")
+    iters = (Iter(vj, const(lanes), "spatial"), Iter(vk, const(rows), "spatial"))
+    block = make_block("D", iters, (j, k), Store(result, (vj * rows + vk,), source[vk, vj]))
+    return For(j, const(lanes), "serial", For(k, const(rows), "serial", block))
+
+
+def _zips(source: Buffer, result: Buffer, lanes: int, rows: int) -> object:
+    whole = Ramp(const(0), const(1), lanes)
+    mixed = _interleaved([[Load(source, (const(k), whole))] for k in range(rows)])
+    return seq(
+        *(
+            Store(result, (Ramp(const(k * lanes), const(1), lanes),), part)
+            for k, part in enumerate(mixed)
+        )
+    )
+
+
+def _interleaved(rows: list[list[Expr]]) -> list[Expr]:
+    """The elements of several rows in turn; each row is a list of vectors."""
+    if len(rows) == 1:
+        return rows[0]
+    even, odd = _interleaved(rows[0::2]), _interleaved(rows[1::2])
+    pairs = zip(even, odd, strict=True)
+    return [call(half, a, b) for a, b in pairs for half in ("zip_low", "zip_high")]
