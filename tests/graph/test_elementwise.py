@@ -14,6 +14,8 @@ from tilewright.graph.ops.logic import LOGIC
 from tilewright.graph.ops.unary import UNARY
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 7.25, np.inf, -np.inf, np.nan]
+#: One formula of each form is also built for symbolic shapes, which all share one way to index.
+SYMBOLIC = ("relu", "add", "less")
 
 
 def numbers(dtype: Any, *shape: int, seed: int = 3) -> Any:
@@ -40,9 +42,9 @@ def fitting(kind: str) -> list[str]:
 @pytest.mark.parametrize("name", sorted(UNARY))
 def test_unary(name: str) -> None:
     for dtype in fitting(UNARY[name].kind):
-        check(name, [numbers(dtype, 3, 7)], rtol=1e-5)
+        check(name, [numbers(dtype, 3, 7)], symbolic=name in SYMBOLIC)
     if UNARY[name].kind in ("float", "number"):
-        check(name, [np.array(SPECIAL, "float32")], rtol=1e-5, symbolic=False)
+        check(name, [np.array(SPECIAL, "float32")], symbolic=False)
 
 
 @pytest.mark.parametrize("name", ["exp", "relu", "sign", "abs"])
@@ -69,9 +71,8 @@ def test_binary(name: str) -> None:
     row = {**BINARY, **LOGIC}[name]
     for dtype in fitting(row.kind):
         a, b = numbers(dtype, 3, 5), numbers(dtype, 3, 5, seed=4)
-        check(name, [a, b])
-        check(name, [a, b[0]], symbolic=False)
-        check(name, [a[:, :1], b[:1]])
+        check(name, [a, b], symbolic=False)
+        check(name, [a[:, :1], b[:1]], symbolic=name in SYMBOLIC)
 
 
 def test_binary_broadcasts_to_nothing() -> None:
@@ -97,17 +98,20 @@ def test_mod(dtype: str, fmod: bool) -> None:
     signs = 1 if dtype == "uint8" else -1
     a = (np.array([7, 7, 5, 4, 9, 0, 100]) * np.array([1, signs, 1, signs, 1, 1, 1])).astype(dtype)
     b = (np.array([3, 3, 3, 3, 2, 4, 7]) * np.array([1, 1, signs, signs, 1, 1, 1])).astype(dtype)
-    check("mod", [a, b], fmod=fmod)
+    check("mod", [a, b], fmod=fmod, symbolic=False)
     if np.dtype(dtype).kind == "f":
         special = np.array([5.3, -5.3, np.inf, 5.3, np.nan, 1e4, -0.0, 2.0], dtype)
         divisor = np.array([np.inf, np.inf, 2, 0, 2, 0.37, 3, -2.0], dtype)
-        check("mod", [special, divisor], fmod=fmod, rtol=1e-6)
+        check("mod", [special, divisor], fmod=fmod, rtol=1e-6, symbolic=False)
 
 
 def test_pow_of_mixed_types() -> None:
-    check("pow", [np.array([1.5, 2, -2, 0, 9], "f4"), np.array([2, 3, 3, 0, 0.5], "f4")])
-    check("pow", [np.array([1.5, -2.0], "f4"), np.array([2, 3], "i8")])
-    check("pow", [np.array([2, 3, 4], "i4"), np.array([1.5, 2.0, 0.5], "f4")])
+    for a, b in (
+        (np.array([1.5, 2, -2, 0, 9], "f4"), np.array([2, 3, 3, 0, 0.5], "f4")),
+        (np.array([1.5, -2.0], "f4"), np.array([2, 3], "i8")),
+        (np.array([2, 3, 4], "i4"), np.array([1.5, 2.0, 0.5], "f4")),
+    ):
+        check("pow", [a, b], symbolic=False)
     base = np.array([2, 3, -2, 0, 1, -1, -1, 5, 2, -1], "i8")
     power = np.array([10, 5, 3, 0, 200, 7, 8, -1, -3, -3], "i8")
     check("pow", [base, power], symbolic=False)
@@ -141,9 +145,9 @@ def test_where() -> None:
 @pytest.mark.parametrize("signs", [(True, True), (True, False), (False, True), (False, False)])
 def test_isinf(signs: tuple[bool, bool]) -> None:
     x = np.array(SPECIAL, "float32")
-    check("isinf", [x], positive=signs[0], negative=signs[1])
+    check("isinf", [x], positive=signs[0], negative=signs[1], symbolic=False)
 
 
 def test_classification() -> None:
-    check("isnan", [np.array(SPECIAL, "float32")])
-    check("isfinite", [np.array(SPECIAL, "float32")])
+    check("isnan", [np.array(SPECIAL, "float32")], symbolic=False)
+    check("isfinite", [np.array(SPECIAL, "float32")], symbolic=False)

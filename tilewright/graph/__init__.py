@@ -26,7 +26,8 @@ from tilewright.graph.ir import (
     all_graphs,
 )
 from tilewright.graph.op import OPS, OpDef, find_op, op
-from tilewright.graph.printer import binding_text, function_text, module_text
+from tilewright.graph.parser import parse_module
+from tilewright.graph.printer import binding_text, function_text, module_constants, module_text
 from tilewright.graph.types import (
     ANY,
     STRING,
@@ -37,6 +38,8 @@ from tilewright.graph.types import (
     TensorType,
     TupleType,
     Type,
+    UnknownType,
     dtype_of,
     fresh_dim,
+    product,
 )

@@ -12,7 +12,7 @@ values. Types are inferred at each call, and a mismatch is an error there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from tilewright.graph.control import ControlFlow
 from tilewright.graph.ir import Array, Binding, Call, Function, Graph, Module, Node, Read, Value
 from tilewright.graph.op import OpDef, find_op
-from tilewright.graph.types import TensorType, Type, dtype_of
+from tilewright.graph.types import TensorType, Type, dims_of, dtype_of
 from tilewright.ir import DType, Expr, Var
 from tilewright.support.errors import TilewrightError, UserError
 
@@ -115,9 +115,17 @@ class Builder(ControlFlow):
             )
         names = [hint] if size == 1 else [f"{hint}{k}" for k in range(size)]
         dims = [Var(n) for n in names]
-        self.bind(Read(value, dims), (), ())
-        value.known = np.array([*dims, None], object)[:-1].reshape(value.tensor.static_shape)
+        if dims:
+            self.bind_read(value, dims)
         return list[Expr](dims)
+
+    def bind_read(self, value: Value, dims: Sequence[Var]) -> None:
+        """Bind these dimensions to the elements of `value`."""
+        self.bind(Read(value, dims), (), ())
+        self._blocks[-1].define(dims)
+        self._blocks[-1].read.append(value)
+        if len(dims) == value.tensor.size:
+            value.known = np.array([*dims, None], object)[:-1].reshape(value.tensor.static_shape)
 
     def index(self, value: Value, index: Any) -> Value:
         """`value[index]`: whole numbers, slices and `...`, as in NumPy."""
@@ -138,7 +146,13 @@ class Builder(ControlFlow):
         """Let operators on `value` go to this builder until it is finished."""
         value.builder = self
         self._values.append(value)
+        self._blocks[-1].define(dims_of(value.type))
         return value
+
+    def retype(self, value: Value, type_: Type) -> None:
+        """Give a value that was just bound another type, in which dimensions have names."""
+        value.type = type_
+        self._blocks[-1].define(dims_of(type_))
 
     def _operands(self, args: Sequence[Any]) -> list[Value | None]:
         like = next((a.dtype for a in args if isinstance(a, Value) and _is_tensor(a)), None)
@@ -167,9 +181,16 @@ class Builder(ControlFlow):
 
     # ---- what comes out -------------------------------------------------------------------------
 
-    def output(self, *values: Any) -> None:
-        """Add results."""
-        self._blocks[-1].results.extend(self.as_value(v) for v in values)
+    def output(self, *values: Any, names: Sequence[str] = ()) -> None:
+        """Add results, with names that callers know them by (or those of the values)."""
+        made = [self.as_value(v) for v in values]
+        self._blocks[-1].results.extend(made)
+        self._blocks[-1].names.extend(names or [""] * len(made))
+
+    @property
+    def results(self) -> list[Value]:
+        """The results so far."""
+        return self._blocks[-1].results
 
     def as_value(self, value: Any) -> Value:
         """A value as it is; an array or a number as a constant."""
@@ -180,7 +201,9 @@ class Builder(ControlFlow):
         block = self._blocks[0]
         for value in self._values:
             value.builder = None
-        return Function(self.name, block.params, block.body, block.results)
+        named = [n or r.name for n, r in zip(block.names, block.results, strict=True)]
+        outputs = named if any(block.names) else ()
+        return Function(self.name, block.params, block.body, block.results, outputs)
 
     def build(self) -> Module:
         """A module with this function alone."""
@@ -193,7 +216,14 @@ class Builder(ControlFlow):
     def close_block(self) -> Graph:
         """The innermost graph, finished."""
         block = self._blocks.pop()
+        for value in block.read:
+            # What was read inside is not known outside.
+            value.known = None
         return Graph(block.params, block.body, block.results)
+
+    def visible_dims(self) -> set[Var]:
+        """The symbolic dimensions that are defined so far, here and around."""
+        return set().union(*(b.dims for b in self._blocks))
 
 
 class _Block:
@@ -203,6 +233,12 @@ class _Block:
         self.params: list[Value] = []
         self.body: list[Binding] = []
         self.results: list[Value] = []
+        self.names: list[str] = []
+        self.dims: set[Var] = set()
+        self.read: list[Value] = []
+
+    def define(self, dims: Iterable[Var]) -> None:
+        self.dims.update(dims)
 
 
 def _is_tensor(value: Value) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,15 +28,15 @@ from tilewright.graph.ir import (
     Value,
 )
 from tilewright.graph.op import OpDef
-from tilewright.graph.types import ANY, TensorType, Type
+from tilewright.graph.types import ANY, STRING, TensorType, dims_of
 from tilewright.ir import Expr, Var
 from tilewright.ir import evaluate as evaluate_expr
 from tilewright.support.errors import UserError
 
 #: How an operator is applied to arrays and plain attributes.
 Apply = Callable[[OpDef, Sequence[Any], dict[str, Any]], Sequence[Any]]
-#: Calls of functions nest at most this deep: each takes some of Python's stack.
-MAX_DEPTH = 150
+#: Graphs that run inside each other nest at most this deep.
+MAX_DEPTH = 100_000
 
 
 def by_reference(op: OpDef, args: Sequence[Any], attrs: dict[str, Any]) -> Sequence[Any]:
@@ -53,7 +53,7 @@ def evaluate(
     """The results of `main`, or of a function, on inputs by name or in order."""
     module = Module([program]) if isinstance(program, Function) else program
     function = program if isinstance(program, Function) else module.main
-    return _Evaluator(module, apply).call(function, _ordered(function, inputs))
+    return _Evaluator(module, apply).run(function, _ordered(function, inputs))
 
 
 @dataclass(slots=True, eq=False)
@@ -65,13 +65,24 @@ class Constructed:
 
 
 class _Frame:
-    """The values and dimensions in scope."""
+    """The values and dimensions of one run of a graph; what is not here is further out."""
 
-    __slots__ = ("dims", "values")
+    __slots__ = ("dims", "outer", "values")
 
     def __init__(self, outer: _Frame | None = None) -> None:
-        self.values: dict[Value, Any] = dict(outer.values) if outer else {}
+        self.outer = outer
+        self.values: dict[Value, Any] = {}
         self.dims: dict[Var, int] = dict(outer.dims) if outer else {}
+
+    def __getitem__(self, value: Value) -> Any:
+        if value.constant is not None:
+            return value.constant
+        frame: _Frame | None = self
+        while frame is not None:
+            if value in frame.values:
+                return frame.values[value]
+            frame = frame.outer
+        raise UserError(f"{value} is used before it has a value", remedy="verify the module")
 
 
 @dataclass(slots=True, eq=False)
@@ -80,93 +91,120 @@ class _FunctionValue:
     frame: _Frame
 
 
+#: A graph to run, its arguments, and the frame around it.
+_Request = tuple[Graph, Sequence[Any], _Frame | None]
+_Run = Generator[_Request, list[Any], Sequence[Any]]
+
+
 class _Evaluator:
+    """Runs graphs on an explicit stack: each run is a generator that asks for the runs inside it."""
+
     def __init__(self, module: Module, apply: Apply) -> None:
         self._module, self._apply = module, apply
-        self._depth = 0
 
-    def call(self, graph: Graph, args: Sequence[Any], outer: _Frame | None = None) -> list[Any]:
-        """Run a graph on these arguments."""
+    def run(self, graph: Graph, args: Sequence[Any]) -> list[Any]:
+        stack: list[_Run] = [self._graph(graph, args, None)]
+        answer: Any = None
+        while stack:
+            if len(stack) > MAX_DEPTH:
+                raise UserError(f"calls are nested more than {MAX_DEPTH} deep")
+            try:
+                request = stack[-1].send(answer)
+            except StopIteration as done:
+                stack.pop()
+                answer = done.value
+                continue
+            stack.append(self._graph(*request))
+            answer = None
+        return list(answer)
+
+    def _graph(self, graph: Graph, args: Sequence[Any], outer: _Frame | None) -> _Run:
         frame = _Frame(outer)
         if len(args) != len(graph.params):
             raise UserError(f"a function takes {len(graph.params)} arguments, not {len(args)}")
-        # Dimensions of parameters belong to this call, whatever an outer one of a recursion had.
-        for param, arg in zip(graph.params, args, strict=True):
-            _forget(param.type, frame)
+        # Dimensions of parameters belong to this run, whatever an outer one of a recursion had.
+        for dim in (d for p in graph.params for d in dims_of(p.type)):
+            frame.dims.pop(dim, None)
         for param, arg in zip(graph.params, args, strict=True):
             frame.values[param] = _checked(param, arg, frame)
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise UserError(f"calls are nested more than {MAX_DEPTH} deep")
         for binding in graph.body:
-            self._bind(binding, frame)
-        self._depth -= 1
-        return [_value(r, frame) for r in graph.results]
+            yield from self._bind(binding, frame)
+        return [frame[r] for r in graph.results]
 
-    def _bind(self, binding: Binding, frame: _Frame) -> None:
-        results = _RULES[type(binding.expr)](self, binding.expr, frame)
+    def _bind(self, binding: Binding, frame: _Frame) -> Generator[_Request, list[Any], None]:
+        expr = binding.expr
+        rule = _CONTROL.get(type(expr))
+        results = (
+            _RULES[type(expr)](self, expr, frame)
+            if rule is None
+            else (yield from rule(self, expr, frame))
+        )
         if len(results) != len(binding.outputs):
             raise UserError(f"`{binding}` gave {len(results)} results")
         for value, result in zip(binding.outputs, results, strict=True):
+            # A dimension that a binding defines may have had another size on the trip before.
             frame.values[value] = _checked(value, result, frame)
 
     # ---- one rule per node ----------------------------------------------------------------------
 
     def operator(self, node: Call, frame: _Frame) -> Sequence[Any]:
-        args = [None if a is None else _value(a, frame) for a in node.args]
+        args = [None if a is None else frame[a] for a in node.args]
         attrs = {k: plain_attribute(v, frame.dims) for k, v in node.attrs.items()}
         return self._apply(node.op, args, attrs)
 
     def read(self, node: Read, frame: _Frame) -> Sequence[Any]:
-        numbers = np.asarray(_value(node.value, frame)).ravel()
+        numbers = np.asarray(frame[node.value]).ravel()
         frame.dims.update({d: int(v) for d, v in zip(node.dims, numbers, strict=True)})
         return ()
 
-    def branch(self, node: If, frame: _Frame) -> Sequence[Any]:
-        chosen = node.then if bool(_value(node.condition, frame)) else node.otherwise
-        return self.call(chosen, (), frame)
+    def branch(self, node: If, frame: _Frame) -> _Run:
+        chosen = node.then if bool(frame[node.condition]) else node.otherwise
+        return (yield chosen, (), frame)
 
-    def loop(self, node: Loop, frame: _Frame) -> Sequence[Any]:
-        limit = None if node.trip_count is None else int(_value(node.trip_count, frame))
-        going = node.condition is None or bool(_value(node.condition, frame))
-        carried = [_value(v, frame) for v in node.initial]
+    def loop(self, node: Loop, frame: _Frame) -> _Run:
+        limit = None if node.trip_count is None else int(frame[node.trip_count])
+        going = node.condition is None or bool(frame[node.condition])
+        carried = [frame[v] for v in node.initial]
         count, rows, trip = len(carried), list[list[Any]](), 0
         while going and (limit is None or trip < limit):
-            results = self.call(node.body, [np.asarray(trip, np.int64), *carried], frame)
+            results = yield node.body, [np.asarray(trip, np.int64), *carried], frame
             going, carried, trip = bool(results[0]), results[1 : 1 + count], trip + 1
             rows.append(results[1 + count :])
-        return [*carried, *self._stacked(node, rows, frame)]
+        return [*carried, *_stacked(node, rows, frame)]
 
-    def _stacked(self, node: Loop, rows: list[list[Any]], frame: _Frame) -> list[Any]:
-        scanned = node.body.results[1 + len(node.initial) :]
-        if rows:
-            return [np.stack(column) for column in zip(*rows, strict=True)]
-        return [_empty(v.tensor, frame) for v in scanned]
-
-    def call_function(self, node: CallFunction, frame: _Frame) -> Sequence[Any]:
-        args = [_value(a, frame) for a in node.operands]
+    def call_function(self, node: CallFunction, frame: _Frame) -> _Run:
+        args = [frame[a] for a in node.operands]
         if isinstance(node.callee, str):
-            return self.call(self._module[node.callee], args)
-        closure: _FunctionValue = _value(node.callee, frame)
-        return self.call(closure.graph, args, closure.frame)
+            return (yield self._module[node.callee], args, None)
+        closure: _FunctionValue = frame[node.callee]
+        return (yield closure.graph, args, closure.frame)
 
-    def match(self, node: Match, frame: _Frame) -> Sequence[Any]:
-        value: Constructed = _value(node.value, frame)
-        return self.call(node.arms[value.constructor], value.fields, frame)
+    def match(self, node: Match, frame: _Frame) -> _Run:
+        value: Constructed = frame[node.value]
+        return (yield node.arms[value.constructor], value.fields, frame)
 
 
 _RULES: dict[type[Node], Callable[[_Evaluator, Any, _Frame], Sequence[Any]]] = {
     Call: _Evaluator.operator,
     Read: _Evaluator.read,
-    MakeTuple: lambda _, n, f: [tuple(_value(v, f) for v in n.items)],
-    Project: lambda _, n, f: [_value(n.value, f)[n.index]],
+    MakeTuple: lambda _, n, f: [tuple(f[v] for v in n.items)],
+    Project: lambda _, n, f: [f[n.value][n.index]],
+    Closure: lambda _, n, f: [_FunctionValue(n.graph, f)],
+    Construct: lambda _, n, f: [Constructed(n.constructor, tuple(f[a] for a in n.args))],
+}
+#: Those that run graphs.
+_CONTROL: dict[type[Node], Callable[[_Evaluator, Any, _Frame], _Run]] = {
     If: _Evaluator.branch,
     Loop: _Evaluator.loop,
-    Closure: lambda _, n, f: [_FunctionValue(n.graph, f)],
     CallFunction: _Evaluator.call_function,
-    Construct: lambda _, n, f: [Constructed(n.constructor, tuple(_value(a, f) for a in n.args))],
     Match: _Evaluator.match,
 }
+
+
+def _stacked(node: Loop, rows: list[list[Any]], frame: _Frame) -> list[Any]:
+    if rows:
+        return [np.stack(column) for column in zip(*rows, strict=True)]
+    return [_empty(v.tensor, frame) for v in node.body.results[1 + len(node.initial) :]]
 
 
 def plain_attribute(value: Any, dims: Mapping[Var, int]) -> Any:
@@ -177,10 +215,6 @@ def plain_attribute(value: Any, dims: Mapping[Var, int]) -> Any:
         items: tuple[Any, ...] = value
         return tuple(plain_attribute(v, dims) for v in items)
     return value
-
-
-def _value(value: Value, frame: _Frame) -> Any:
-    return frame.values[value] if value.constant is None else value.constant
 
 
 def _ordered(function: Function, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
@@ -199,13 +233,6 @@ def _ordered(function: Function, inputs: Mapping[str, Any] | Sequence[Any]) -> l
 # ---- shapes -------------------------------------------------------------------------------------
 
 
-def _forget(type_: Type, frame: _Frame) -> None:
-    from tilewright.graph.types import dims_of
-
-    for dim in dims_of(type_):
-        frame.dims.pop(dim, None)
-
-
 def _checked(value: Value, result: Any, frame: _Frame) -> Any:
     """The result, once it fits the type of the value; new symbolic dimensions learn their size."""
     type_ = value.type
@@ -213,7 +240,7 @@ def _checked(value: Value, result: Any, frame: _Frame) -> Any:
         return result
     array = np.asarray(result)
     if array.dtype != type_.dtype.numpy and not (
-        array.dtype.kind in "OU" and type_.dtype.short == "str"
+        array.dtype.kind in "OU" and type_.dtype is STRING
     ):
         raise UserError(f"{value} is {array.dtype} when it is evaluated")
     if array.ndim != type_.ndim:

@@ -353,9 +353,12 @@ class Graph:
 
 
 class Function(Graph):
-    """A graph that is called by name."""
+    """A graph that is called by name; its inputs are known by the names of the parameters.
 
-    __slots__ = ("name",)
+    `outputs` are the names that callers know the results by.
+    """
+
+    __slots__ = ("_outputs", "name")
 
     def __init__(
         self,
@@ -363,12 +366,23 @@ class Function(Graph):
         params: Iterable[Value],
         body: Iterable[Binding],
         results: Iterable[Value],
+        outputs: Sequence[str] = (),
     ) -> None:
         super().__init__(params, body, results)
         self.name = name
+        self._outputs = tuple(outputs)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return self._outputs or tuple(r.name for r in self.results)
 
     def with_(self, body: Iterable[Binding], results: Iterable[Value] | None = None) -> Function:
-        return Function(self.name, self.params, body, self.results if results is None else results)
+        results = self.results if results is None else tuple(results)
+        return Function(self.name, self.params, body, results, self._outputs)
+
+    def named(self, outputs: Sequence[str]) -> Function:
+        """The same function with other names for its results."""
+        return Function(self.name, self.params, self.body, self.results, outputs)
 
     def __repr__(self) -> str:
         from tilewright.graph.printer import function_text

@@ -104,7 +104,7 @@ class _Printer:
     def __init__(self, module: Module) -> None:
         self._module = module
         self.names = _Names()
-        for name in (*module.functions, *module.data_types, "tuple_", "branch"):
+        for name in (*module.functions, *module.data_types):
             self.names.bind(Var(name))
         self.constants = list(dict.fromkeys(_constants(module.functions.values())))
         for value in self.constants:
@@ -127,9 +127,21 @@ class _Printer:
         results = types_text((r.type for r in function.results), self.names)
         many = len(function.results) != 1
         head = f"def {function.name}({', '.join(params)}) -> {f'({results})' if many else results}:"
-        lines = [head, *self._block(function, _INDENT)]
+        block = self._block(function, _INDENT)
+        lines = [*self._interface(function), head, *block]
         self.names = names
         return lines
+
+    def _interface(self, function: Function) -> list[str]:
+        """Names of inputs and outputs that differ from what the text calls them."""
+        inputs, outputs = [p.name for p in function.params], list(function.outputs)
+        given: list[str] = []
+        if inputs != [self.names(p) for p in function.params]:
+            given.append(f"inputs={inputs!r}")
+        shown = [r.name if r.is_constant else self.names(r) for r in function.results]
+        if outputs not in (shown, [r.name for r in function.results]):
+            given.append(f"outputs={outputs!r}")
+        return [f"@names({', '.join(given)})"] if given else []
 
     def type(self, value: Value) -> str:
         return type_text(value.type, self.names)

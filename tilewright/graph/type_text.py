@@ -14,6 +14,7 @@ from tilewright.graph.types import (
     TensorType,
     TupleType,
     Type,
+    UnknownType,
 )
 from tilewright.ir import Expr, Namer, expr_text
 
@@ -54,4 +55,5 @@ _TEXT: dict[type[Type], Callable[[Any, Namer | None], str]] = {
     SequenceType: lambda t, n: f"seq[{type_text(t.element, n)}]",
     OptionalType: lambda t, n: f"opt[{type_text(t.element, n)}]",
     DataType: lambda t, _: t.name,
+    UnknownType: lambda t, _: t.dtype.short,
 }

@@ -4,6 +4,7 @@
     (f32[n], i64[])          tuple
     fn(f32[n]) -> f32[n]     function
     seq[f32[_, 4]]           sequence; `_` is a dimension that differs from element to element
+    seq[f32]                 sequence that was empty so far
     opt[f32[4]]              optional
     List                     data type, declared in the module
 
@@ -128,6 +129,19 @@ class TensorType(Type):
 
     def with_dtype(self, dtype: object) -> TensorType:
         return TensorType(dtype, self.shape)
+
+
+class UnknownType(Type):
+    """Tensors of a known element type and unknown rank: what an empty sequence is made of."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype: object) -> None:
+        self.dtype = dtype_of(dtype)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.dtype,)
 
 
 class TupleType(Type):
