@@ -18,7 +18,7 @@ def build(
     checked: bool = False,
     threads: int | None = None,
 ) -> Module:
-    """Compile one loop function for `target`; one that nobody has scheduled gets a schedule by rules.
+    """Compile one loop function for `target`; one that nobody has scheduled gets a default.
 
     `checked` adds a bounds check to every access. `threads` is how many the module may use; it can
     be changed later.

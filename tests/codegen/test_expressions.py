@@ -83,7 +83,7 @@ def pairs(name: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return padded(values[a.ravel()]), padded(values[b.ravel()])
 
 
-# ---- one operation at a time ----------------------------------------------------------------------
+# ---- one operation at a time ---------------------------------------------------------------------
 
 
 def unaries(x: Var) -> list[Expr]:
@@ -195,7 +195,7 @@ def test_reinterpretation(source: str, target: str, lanes: int, compare: Any) ->
     compare([bits, there_and_back, reinterpret(y, source)], {x: a, y: a.view(target)}, lanes)
 
 
-@pytest.mark.parametrize("name", SMALL_FLOATS + ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", [*SMALL_FLOATS, "float16", "bfloat16"])
 def test_all_codes_convert(name: str, compare: Any) -> None:
     dtype = DType.of(name)
     codes = np.arange(1 << dtype.bits, dtype=f"u{dtype.itemsize}")
@@ -214,7 +214,7 @@ def test_rounding_of_random_numbers(source: str, compare: Any) -> None:
     compare([cast(x, t) for t in (*SMALL_FLOATS, "float16", "bfloat16")], {x: values}, 8)
 
 
-# ---- random expressions ---------------------------------------------------------------------------
+# ---- random expressions --------------------------------------------------------------------------
 
 #: What keeps bits the same whatever LLVM contracts: no product meets a sum.
 SUMS = ["add", "sub", "div"]

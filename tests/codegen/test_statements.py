@@ -20,7 +20,7 @@ def whole(*shape: int, dtype: str = "float32") -> np.ndarray[Any, Any]:
     return rng.integers(-9, 9, shape).astype(dtype)
 
 
-# ---- vectors and memory ---------------------------------------------------------------------------
+# ---- vectors and memory --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lanes", [2, 3, 4, 7, 16])
@@ -66,7 +66,8 @@ def f(A: {dtype}[n], B: {dtype}[n]):
 def test_masks_written_out(agrees: Agrees) -> None:
     text = """
 def f(A: f32[16], M: bool[16], B: f32[16]):
-    store(B[ramp(0, 1, 16)], load(A[ramp(0, 1, 16)], M[ramp(0, 1, 16)]), ramp(0, 1, 16) < broadcast(11, 16))
+    x = let(load(A[ramp(0, 1, 16)], M[ramp(0, 1, 16)]))
+    store(B[ramp(0, 1, 16)], x, ramp(0, 1, 16) < broadcast(11, 16))
     store(B[ramp(1, 2, 4)], load(A[ramp(0, 3, 4)], M[ramp(0, 4, 4)]), M[ramp(3, 1, 4)])
     store(B[15], load(A[3], M[4]), M[5])
 """
@@ -97,7 +98,7 @@ def f(A: f32[h, w], B: f32[h + 2, w + 2]):
     agrees(text, whole(5, 3), whole(7, 5), checked=True)
 
 
-# ---- asserts ----------------------------------------------------------------------------------------
+# ---- asserts -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["range", "vectorized", "parallel", "unrolled"])
@@ -151,7 +152,7 @@ def f(A: f32[4], n: i64):
     np.testing.assert_array_equal(a, [1, 1, 1, 1, 0, 0, 0, 0])
 
 
-# ---- control flow -----------------------------------------------------------------------------------
+# ---- control flow --------------------------------------------------------------------------------
 
 
 def test_while(agrees: Agrees) -> None:
@@ -254,7 +255,7 @@ def f(A: f32[n, 3], S: f32[()]):
     agrees(text, np.zeros((2, 3), np.float32), np.zeros((), np.float32))
 
 
-# ---- parallel loops and memory of their own ---------------------------------------------------------
+# ---- parallel loops and memory of their own ------------------------------------------------------
 
 
 def test_parallel_loops_see_what_is_around_them(agrees: Agrees) -> None:

@@ -1,4 +1,4 @@
-"""Object code for every target, from any host: LLVM accepts our code and needs no library for it."""
+"""Object code for every target, from any host: LLVM accepts our code, and no library is needed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def f(A: f32[n], B: f32[n], C: i32[n], D: f64[n]):
     for i in range(n // 8):
         for j in vectorized(8):
             B[i * 8 + j] = max(sqrt(A[i * 8 + j]) * 2.0 + B[i * 8 + j], 0.0)
-            C[i * 8 + j] = i32(floor(A[i * 8 + j])) // i32(3) + C[i * 8 + j] % (C[i * 8 + 7 - j] + i32(1))
+            C[i * 8 + j] = i32(floor(A[i * 8 + j])) // i32(3) + C[i * 8 + j] % (C[i * 8 + 7 - j])
             D[i * 8 + j] = round(f64(A[i * 8 + j]) / D[i * 8 + j])
 """,
     "masked": """

@@ -23,6 +23,8 @@ Thunk = Callable[[], Value]
 Array = np.ndarray[Any, np.dtype[Any]]
 #: Deeper expressions would exhaust Python's stack.
 _MAX_CLOSURES: Final = 200
+#: Closures evaluate a shared part once for each of its uses; `evaluate` does so once.
+_MAX_EVALUATIONS: Final = 500
 
 
 class ExprCompiler:
@@ -35,6 +37,7 @@ class ExprCompiler:
         self.active: Array | None = None
         self._memo: dict[Expr, Thunk] = {}
         self._depth: dict[Expr, int] = {}
+        self._evaluations: dict[Expr, int] = {}
 
     def expr(self, root: Expr) -> Thunk:
         """A closure for `root`; shared parts are compiled once."""
@@ -53,7 +56,9 @@ class ExprCompiler:
     def _node(self, node: Expr) -> Thunk:
         depth = 1 + max((self._depth[o] for o in node.operands), default=0)
         self._depth[node] = depth
-        if depth > _MAX_CLOSURES:
+        evaluations = 1 + sum(self._evaluations[o] for o in node.operands)
+        self._evaluations[node] = evaluations
+        if depth > _MAX_CLOSURES or evaluations > _MAX_EVALUATIONS:
             # Closures call one another; `evaluate` keeps its own stack.
             return lambda: plain(evaluate(node, self.env, self._loaded), node.dtype)
         compile_node = _NODES.get(type(node))

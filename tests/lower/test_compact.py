@@ -1,0 +1,156 @@
+"""Intermediate buffers live as far in, and are as small, as their uses allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.ir import Alloc, walk
+from tilewright.lower.compact import compact_buffers
+
+PRODUCER = """
+def f(A: f32[64, 8], B: f32[64, 8]):
+    T = alloc(f32[64, 8])
+    for i in range(4):
+        for a in range(16):
+            for b in range(8):
+                T[i * 16 + a, b] = A[i * 16 + a, b]
+        for a in range(16):
+            for b in range(8):
+                B[i * 16 + a, b] = T[i * 16 + a, b] + T[i * 16 + 15 - a, b]
+"""
+
+
+def arrays() -> list[np.ndarray]:
+    a = np.arange(512, dtype=np.float32).reshape(64, 8)
+    return [a, np.zeros_like(a)]
+
+
+def test_into_the_loop(becomes: Any) -> None:
+    becomes(
+        PRODUCER,
+        compact_buffers,
+        """
+        def f(A: f32[64, 8], B: f32[64, 8]):
+            for i in range(4):
+                T = alloc(f32[16, 8])
+                for a in range(16):
+                    for b in range(8):
+                        T[a, b] = A[i * 16 + a, b]
+                for a in range(16):
+                    for b in range(8):
+                        B[i * 16 + a, b] = T[a, b] + T[15 - a, b]
+        """,
+    )
+
+
+def test_meaning(keeps_meaning: Any) -> None:
+    keeps_meaning(PRODUCER, compact_buffers, *arrays())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Read from the iteration before.
+        """
+        def f(A: f32[64, 8], B: f32[64, 8]):
+            T = alloc(f32[8])
+            for b in range(8):
+                T[b] = 0.0
+            for i in range(64):
+                for b in range(8):
+                    T[b] = T[b] + A[i, b]
+                    B[i, b] = T[b]
+        """,
+        # Written in some iterations only.
+        """
+        def f(A: f32[64, 8], B: f32[64, 8]):
+            T = alloc(f32[8])
+            for i in range(64):
+                if i % 2 == 0:
+                    for b in range(8):
+                        T[b] = A[i, b]
+                for b in range(8):
+                    B[i, b] = T[b]
+        """,
+        # Written under a condition on memory that changes before the same condition is read.
+        """
+        def f(A: f32[64, 8], B: f32[64, 8]):
+            T = alloc(f32[8])
+            P = alloc(i64[1])
+            for b in range(8):
+                T[b] = 5.0
+            for i in range(64):
+                P[0] = i % 2
+                if P[0] == 0:
+                    for b in range(8):
+                        T[b] = A[i, b]
+                P[0] = 0
+                if P[0] == 0:
+                    for b in range(8):
+                        B[i, b] = T[b]
+        """,
+        # Written by a loop that may not run.
+        """
+        def f(A: f32[64, 8], B: f32[64, 8]):
+            T = alloc(f32[8])
+            P = alloc(i64[1])
+            for b in range(8):
+                T[b] = 5.0
+            for i in range(64):
+                P[0] = i % 3
+                while P[0] == 0:
+                    P[0] = 1
+                    for b in range(8):
+                        T[b] = A[i, b]
+                for b in range(8):
+                    B[i, b] = T[b]
+        """,
+        # Written in part.
+        """
+        def f(A: f32[64, 8], B: f32[64, 8]):
+            T = alloc(f32[8])
+            for b in range(8):
+                T[b] = 5.0
+            for i in range(64):
+                for b in range(4):
+                    T[b * 2] = A[i, b]
+                for b in range(8):
+                    B[i, b] = T[b]
+        """,
+    ],
+    ids=["carried", "sometimes", "changed condition", "while", "in part"],
+)
+def test_values_that_outlive_an_iteration_stay_outside(text: str, keeps_meaning: Any) -> None:
+    result = keeps_meaning(text, compact_buffers, *arrays())
+    outermost = [b.name for s in _leading_allocs(result.body) for b in s.buffers]
+    assert "T" in outermost
+
+
+def _leading_allocs(body: Any) -> list[Alloc]:
+    found = []
+    while isinstance(body, Alloc):
+        found.append(body)
+        body = body.body
+    return found
+
+
+def test_each_buffer_where_it_is_used(keeps_meaning: Any) -> None:
+    text = """
+    def f(A: f32[64, 8], B: f32[64, 8]):
+        T = alloc(f32[64, 8])
+        U = alloc(f32[64])
+        for i in range(64):
+            for b in range(8):
+                T[i, b] = A[i, b] * 2.0
+            U[i] = T[i, 0]
+        for i in range(64):
+            for b in range(8):
+                B[i, b] = U[63 - i] + f32(b)
+    """
+    result = keeps_meaning(text, compact_buffers, *arrays())
+    sizes = {b.name: b.static_size() for s in walk(result.body) if isinstance(s, Alloc)
+             for b in s.buffers}  # fmt: skip
+    assert sizes == {"T": 8, "U": 64}

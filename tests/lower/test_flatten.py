@@ -1,0 +1,31 @@
+"""Accesses get one index."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.ir import Store, parse_function, walk
+from tilewright.lower.flatten import flatten
+
+
+@pytest.mark.parametrize(
+    ("kind", "indices", "position"),
+    [
+        ("f32[3, 4, 5]", "i, 2, 3", "i * 20 + 13"),
+        ("f32[n, m]", "i, 1", "i * m + 1"),
+        ("f32[4, 8, strides(10, 1), offset(2)]", "i, ramp(0, 1, 8)", "ramp(i * 10 + 2, 1, 8)"),
+        ("f32[8, 4]", "ramp(0, 1, 8), i", "ramp(i, 4, 8)"),
+        ("f32[9, n]", "i32(2), i", "n * 2 + i"),
+        ("f32[()]", "()", "0"),
+    ],
+)
+def test_positions(kind: str, indices: str, position: str) -> None:
+    lanes = 8 if "ramp" in indices else 1
+    value = f"broadcast(1.0, {lanes})" if lanes > 1 else "1.0"
+    text = f"""
+def f(A: {kind}, N: f32[n, m]):
+    for i in range(3):
+        A[{indices}] = {value}
+"""
+    (store,) = (s for s in walk(flatten(parse_function(text)).body) if isinstance(s, Store))
+    assert [str(i) for i in store.indices] == [position]

@@ -1,0 +1,72 @@
+"""Guards of tiles are decided once for the tile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.lower.guards import hoist_guards
+
+TILES = """
+def f(A: f32[n, 6], C: f32[n]):
+    for io in range((n + 3) // 4):
+        for k in range(6):
+            for ii in unrolled(4):
+                if io * 4 + ii < n:
+                    C[io * 4 + ii] = C[io * 4 + ii] + A[io * 4 + ii, k]
+"""
+
+
+def test_whole_tiles_have_no_guards(becomes: Any) -> None:
+    becomes(
+        TILES,
+        hoist_guards,
+        """
+        def f(A: f32[n, 6], C: f32[n]):
+            for io in range((n + 3) // 4):
+                if io * 4 + 3 < n:
+                    for k in range(6):
+                        for ii in unrolled(4):
+                            C[io * 4 + ii] = C[io * 4 + ii] + A[io * 4 + ii, k]
+                else:
+                    for k in range(6):
+                        for ii in unrolled(4):
+                            if io * 4 + ii < n:
+                                C[io * 4 + ii] = C[io * 4 + ii] + A[io * 4 + ii, k]
+        """,
+    )
+
+
+def test_meaning(keeps_meaning: Any) -> None:
+    for n in (0, 3, 4, 10):
+        a = np.arange(6 * n, dtype=np.float32).reshape(n, 6)
+        keeps_meaning(TILES, hoist_guards, a, np.ones(n, np.float32))
+
+
+def test_masks_of_loads_and_two_guards(keeps_meaning: Any) -> None:
+    text = """
+    def f(A: f32[n, m], B: f32[n, m]):
+        for io in range((n + 3) // 4):
+            for jo in range((m + 7) // 8):
+                for ii in unrolled(4):
+                    for ji in vectorized(8):
+                        if io * 4 + ii < n and jo * 8 + ji < m:
+                            B[io * 4 + ii, jo * 8 + ji] = load(
+                                A[io * 4 + ii, jo * 8 + ji - 1], jo * 8 + ji >= 1
+                            )
+    """
+    for n, m in ((4, 8), (5, 9), (1, 23), (9, 16)):
+        a = np.arange(n * m, dtype=np.float32).reshape(n, m)
+        keeps_meaning(text, hoist_guards, a, np.ones((n, m), np.float32))
+
+
+def test_a_guard_on_memory_stays(becomes: Any) -> None:
+    text = """
+    def f(M: i64[n], C: f32[4 * n]):
+        for i in range(n):
+            for j in unrolled(4):
+                if M[i] < j:
+                    C[i * 4 + j] = 1.0
+    """
+    becomes(text, hoist_guards, text)
