@@ -20,10 +20,10 @@ def test_copies_have_variables_of_their_own(becomes: Any) -> None:
         """
         def f(A: f32[2, n]):
             for j in range(n):
-                x = let(f32(0) + 1.0)
+                x = let(cast(f32, 0) + 1.0)
                 A[0, j] = x
             for j in range(n):
-                x = let(f32(1) + 1.0)
+                x = let(cast(f32, 1) + 1.0)
                 A[1, j] = x
         """,
     )

@@ -58,7 +58,7 @@ def test_conditions_become_masks(becomes: Any) -> None:
         """
         def f(A: f32[8], n: i64):
             store(A[ramp(0, 1, 8)], broadcast(1.0, 8), ramp(0, 1, 8) < broadcast(n, 8))
-            store(A[ramp(0, 1, 8)], broadcast(2.0, 8), broadcast(n, 8) <= ramp(0, 1, 8))
+            store(A[ramp(0, 1, 8)], broadcast(2.0, 8), ramp(0, 1, 8) >= broadcast(n, 8))
         """,
     )
 
@@ -114,7 +114,7 @@ def test_lets_and_loops_within(keeps_meaning: Any) -> None:
             x = let(B[j] + 1.0)
             y = let(A[0, 0])
             for k in range(4):
-                A[j, k] = x * A[7 - j, k] + y if k > 1 else x
+                A[j, k] = x * A[j, k] + y if k > 1 else x
     """
     a = np.zeros((8, 4), np.float32)
     keeps_meaning(text, vectorize, a, np.arange(8, dtype=np.float32))
