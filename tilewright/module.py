@@ -17,6 +17,7 @@ from tilewright.ir import (
     Function,
     Stmt,
     Store,
+    Unary,
     Var,
     loads_in,
     walk,
@@ -29,10 +30,15 @@ from tilewright.runtime import (
     Signature,
     install,
     is_installed,
+    request_amx,
 )
 from tilewright.support.errors import UserError, nearest
 from tilewright.support.timing import Timing, measure
 from tilewright.target import Target
+
+
+#: The instruction without which no code uses AMX.
+_SETS_TILES_UP = "llvm.x86.ldtilecfg"
 
 
 class Module:
@@ -85,6 +91,12 @@ class Module:
                 f"{self.name} cannot run here",
                 reason=f"it is compiled for {self.target}",
                 remedy="build it for target 'llvm' to run it on this machine",
+            )
+        if _SETS_TILES_UP in self._kernel.llvm and not request_amx():
+            raise UserError(
+                f"{self.name} cannot run here",
+                reason="it uses AMX, which the system does not let this process use",
+                remedy="build it with -mattr=-amx-tile",
             )
         if not is_installed():
             install(threadpool_object(here.triple))
@@ -193,6 +205,8 @@ def _dim(expr: Expr, names: Mapping[Var, str]) -> Dim:
         return names[expr]
     if isinstance(expr, Binary):
         return (expr.op, _dim(expr.a, names), _dim(expr.b, names))
+    if isinstance(expr, Unary) and expr.op == "neg":
+        return ("sub", 0, _dim(expr.a, names))
     raise UserError(
         f"`{expr}` cannot be a dimension of a parameter", remedy="use + - * // % min max"
     )

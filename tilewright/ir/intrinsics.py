@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.ir.dtype import DType, bool_, float32, int32, uint64
+from tilewright.ir.dtype import DType, bool_, float32, int8, int32, int64, uint64
 from tilewright.ir.expr import Call, Const, Expr, Load, as_expr, match_types
 from tilewright.support.errors import UserError, nearest
 
@@ -52,9 +52,19 @@ def declare(
     return intrinsic
 
 
+#: `kernel.NAME(…)`: a loop function of the same program; operands of type uint64 are addresses, and
+#: the last one is that of its workspace. Where it fails, so does the caller.
+_KERNEL = Intrinsic("kernel", None, "any", lambda _: int32, False, "a loop function")
+
+
+def find_intrinsic(name: str) -> Intrinsic | None:
+    """The intrinsic of this name; names that begin with `kernel.` need no declaration."""
+    return _KERNEL if name.startswith("kernel.") else INTRINSICS.get(name)
+
+
 def call(name: str, *args: Any) -> Expr:
     """Call an intrinsic; numbers take the type of the first operand that has one."""
-    intrinsic = INTRINSICS.get(name)
+    intrinsic = find_intrinsic(name)
     if intrinsic is None:
         raise UserError(f"unknown intrinsic {name!r}", remedy=nearest(name, INTRINSICS))
     if intrinsic.arity is not None and len(args) != intrinsic.arity:
@@ -65,7 +75,10 @@ def call(name: str, *args: Any) -> Expr:
 
 def is_pure(expr: Expr) -> bool:
     """Whether evaluating the call itself has no effect."""
-    return not isinstance(expr, Call) or INTRINSICS[expr.name].pure
+    if not isinstance(expr, Call):
+        return True
+    intrinsic = find_intrinsic(expr.name)
+    return intrinsic is not None and intrinsic.pure
 
 
 def _operands(intrinsic: Intrinsic, args: tuple[Any, ...]) -> tuple[Expr, ...]:
@@ -148,7 +161,17 @@ declare(
     value=_zipped(1),
 )
 declare("address_of", 1, "any", lambda _: uint64, doc="the address of the element that is loaded")
+declare("tile_of", 1, "any", lambda _: int8, doc="the matrix register that holds the element")
+declare("distance", 2, "any", lambda _: int64, doc="the bytes from one element to another")
 declare("prefetch", 1, "any", lambda _: int32, pure=False, doc="bring an address near")
+#: What host programs use; blocks of the heap go by numbers, and go back when the function ends.
+declare("copy_memory", 3, "any", lambda _: int32, pure=False, doc="to, from, how many bytes")
+declare("heap_take", 2, "any", lambda _: int32, pure=False, doc="let a block have so many bytes")
+declare("heap_grow", 2, "any", lambda _: int32, pure=False, doc="the same, keeping what it holds")
+declare("heap_release", 1, "any", lambda _: int32, pure=False, doc="give a block back")
+declare("heap_swap", 2, "any", lambda _: int32, pure=False, doc="let two blocks change their memory")
+declare("heap_hand_over", 1, "any", lambda _: uint64, pure=False, doc="a block that the caller frees")
+declare("heap_block", 1, "any", lambda _: uint64, pure=False, doc="the address of a block")
 
 
 def reinterpret(a: Any, dtype: object) -> Expr:

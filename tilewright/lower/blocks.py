@@ -3,16 +3,40 @@
 block C(vi = i * 4 + j): where(i * 4 + j < 10); C[vi] = …
 -->
 if i * 4 + j < 10: C[i * 4 + j] = …
+
+A block that hands addresses to instructions is opaque: only its regions tell what it touches. It stays
+until buffers have their sizes.
 """
 
 from __future__ import annotations
 
-from tilewright.ir import TRUE, Block, Function, If, Stmt, map_function, substitute_stmt
+from tilewright.ir import (
+    TRUE,
+    Block,
+    Evaluate,
+    Function,
+    If,
+    Stmt,
+    map_function,
+    substitute_stmt,
+    walk,
+)
 
 
 def lower_blocks(function: Function) -> Function:
-    """No block is left; the variables of a block are replaced by what they were bound to."""
+    """No block but opaque ones is left; variables of blocks are what they were bound to."""
+    return map_function(function, lambda s: None if is_opaque(s) else _dissolve(s))
+
+
+def lower_opaque_blocks(function: Function) -> Function:
+    """No block is left."""
     return map_function(function, _dissolve)
+
+
+def is_opaque(stmt: Stmt) -> bool:
+    """Whether a block is tensorized by instructions that take addresses."""
+    is_tensorized = isinstance(stmt, Block) and "tensor_intrin" in stmt.annotations
+    return is_tensorized and any(isinstance(s, Evaluate) for s in walk(stmt))
 
 
 def _dissolve(stmt: Stmt) -> Stmt | None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from tilewright.arith import Ranges, linear, prove, simplify, symbolic_bounds
 from tilewright.ir import (
     Alloc,
+    Block,
     Buffer,
     Const,
     Expr,
@@ -39,6 +40,7 @@ from tilewright.ir import (
     map_expr,
     map_stmt,
     seq,
+    substitute,
 )
 from tilewright.lower.conjuncts import conjuncts
 
@@ -95,6 +97,9 @@ def _accesses(
     stmt: Stmt, buffer: Buffer, loops: tuple[For, ...], conditions: tuple[Expr, ...]
 ) -> Iterator[_Access]:
     """Uses of `buffer` in program order; what a statement reads comes before what it writes."""
+    if isinstance(stmt, Block):
+        yield from _region_accesses(stmt, buffer, loops, conditions)
+        return
     for expr in child_exprs(stmt):
         for load in loads_in(expr):
             if load.buffer is buffer:
@@ -110,6 +115,26 @@ def _accesses(
         if isinstance(stmt, If):
             below = (*conditions, stmt.condition if child is stmt.then else ~stmt.condition)
         yield from _accesses(child, buffer, loops, below)
+
+
+def _region_accesses(
+    block: Block, buffer: Buffer, loops: tuple[For, ...], conditions: tuple[Expr, ...]
+) -> Iterator[_Access]:
+    """What an opaque block touches: its regions, as if by loops over them."""
+    values = {it.var: b for it, b in zip(block.iters, block.bindings, strict=True)}
+    conditions = (*conditions, *conjuncts(block.predicate))
+    for regions, is_store in ((block.reads, False), (block.writes, True)):
+        for region in regions:
+            if region.buffer is not buffer:
+                continue
+            over = [Var("x") for _ in region.ranges]
+            inner = [
+                For(x, simplify(substitute(r.extent, values)), "serial", block)
+                for x, r in zip(over, region.ranges, strict=True)
+            ]
+            starts = [substitute(r.start, values) for r in region.ranges]
+            indices = tuple(simplify(a + x) for a, x in zip(starts, over, strict=True))
+            yield _Access(indices, is_store, (*loops, *inner), conditions)
 
 
 # ---- may the buffer move into a loop? -----------------------------------------------------------

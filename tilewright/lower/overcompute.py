@@ -70,7 +70,7 @@ class _Relaxer:
     def _relax(self, block: Block, ranges: Ranges, loops: tuple[Var, ...]) -> Stmt:
         parts = conjuncts(block.predicate)
         stores = [s for s in walk(block) if isinstance(s, Store)]
-        if not parts or any(s.buffer not in self.local or s.mask is not None for s in stores):
+        if not parts or not stores or not all(self._may_grow(s) for s in stores):
             return block
         values = {it.var: b for it, b in zip(block.iters, block.bindings, strict=True)}
         kept = [c for c in parts if not all(_only_guards(c, s, values, ranges) for s in stores)]
@@ -82,6 +82,9 @@ class _Relaxer:
             return block
         self.shapes = shapes
         return replace(block, predicate=all_of(*kept))
+
+    def _may_grow(self, store: Store) -> bool:
+        return store.buffer in self.local and store.mask is None
 
     def _grow(
         self,

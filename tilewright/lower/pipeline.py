@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tilewright.arith import simplify_function
 from tilewright.ir import Function
-from tilewright.lower.blocks import lower_blocks
+from tilewright.lower.blocks import lower_blocks, lower_opaque_blocks
 from tilewright.lower.bounds import check_bounds
 from tilewright.lower.compact import compact_buffers
 from tilewright.lower.flatten import flatten
@@ -17,6 +17,7 @@ from tilewright.lower.math import expand_math
 from tilewright.lower.narrow import legalize_types
 from tilewright.lower.overcompute import overcompute
 from tilewright.lower.rounding import expand_rounding
+from tilewright.lower.tiles import place_tiles
 from tilewright.lower.tighten import tighten_loops
 from tilewright.lower.unroll import unroll
 from tilewright.lower.vectorize import vectorize
@@ -35,6 +36,7 @@ def passes(target: Target, *, checked: bool) -> list[tuple[str, Pass]]:
         ("simplify", simplify_function),
         # Sizes buffers by what whole loops touch, before these are shortened.
         ("compact_buffers", compact_buffers),
+        ("lower_opaque_blocks", lower_opaque_blocks),
         ("tighten_loops", tighten_loops),
         # Bounds are proved on whole indices and with all loops still there.
         ("check_bounds", lambda f: check_bounds(f, checked=checked)),
@@ -48,6 +50,8 @@ def passes(target: Target, *, checked: bool) -> list[tuple[str, Pass]]:
         ("vectorize", vectorize),
         ("unroll", unroll),
         ("simplify_flat", simplify_function),
+        # Needs the positions of tiles as numbers.
+        ("place_tiles", place_tiles),
         # Looks at single positions, which flattening makes.
         ("group_lanes", lambda f: group_lanes(f, target)),
     ]

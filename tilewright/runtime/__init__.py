@@ -1,5 +1,6 @@
 """The runtime: arrays in, native code, arrays out."""
 
+from tilewright.runtime.amx import request_amx
 from tilewright.runtime.function import NativeFunction
 from tilewright.runtime.signature import ArrayParam, Dim, ScalarParam, Signature
 from tilewright.runtime.threads import install, is_installed
@@ -12,4 +13,5 @@ __all__ = [
     "Signature",
     "install",
     "is_installed",
+    "request_amx",
 ]

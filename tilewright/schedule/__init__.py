@@ -4,7 +4,12 @@ from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.handles import BlockRef, Loop
 from tilewright.schedule.rules import schedule_by_rules
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.tensor_intrin import TensorIntrin, find_intrin, register_intrin
+from tilewright.schedule.tensor_intrin import (
+    TensorIntrin,
+    find_intrin,
+    register_intrin,
+    require_features,
+)
 from tilewright.schedule.trace import Trace
 
 __all__ = [
@@ -16,5 +21,6 @@ __all__ = [
     "Trace",
     "find_intrin",
     "register_intrin",
+    "require_features",
     "schedule_by_rules",
 ]

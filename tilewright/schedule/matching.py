@@ -160,7 +160,8 @@ class _Matcher:
     ) -> None:
         if told not in self.params:
             raise MismatchError(f"the intrinsic uses {told.name}, which is no parameter")
-        if told.dtype is not found.dtype or told.ndim > found.ndim:
+        is_tile = told.scope == "tile", found.scope == "tile"
+        if told.dtype is not found.dtype or told.ndim > found.ndim or is_tile[0] != is_tile[1]:
             raise MismatchError(f"{found} cannot stand for {told}")
         base = self.base(indices, found, at)
         known = self.places.setdefault(told, Place(found, base))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.ir import DType
+from tilewright.schedule.intrinsics.amx import TILE_PRODUCTS, TileProduct
 from tilewright.schedule.intrinsics.arm import ARM_DOTS
 from tilewright.schedule.intrinsics.dot import Dot
 from tilewright.schedule.intrinsics.x86 import X86_DOTS
@@ -21,3 +22,11 @@ def dots_for(target: Target, a: DType, b: DType, out: DType) -> list[Dot]:
         and dot.columns * 32 <= target.vector_bits
         and has_features(target, dot.needs)
     ]
+
+
+def tile_product_for(target: Target, a: DType, b: DType, out: DType) -> TileProduct | None:
+    """AMX's product of rows of `a` with columns of `b`, where `target` has it."""
+    if target.arch != "x86_64":
+        return None
+    fitting = (p for p in TILE_PRODUCTS if (p.a, p.b, p.out) == (a, b, out))
+    return next((p for p in fitting if target.has(p.needs)), None)

@@ -10,7 +10,6 @@ from tilewright.ir import (
     Alloc,
     Block,
     Buffer,
-    Call,
     Expr,
     For,
     Function,
@@ -18,8 +17,6 @@ from tilewright.ir import (
     Stmt,
     Store,
     Var,
-    all_exprs,
-    loads_in,
     map_expr,
     map_stmt,
     renew,
@@ -50,7 +47,7 @@ def tensorize(tree: Tree, target: For | Block, intrin: str) -> Edit:
     noted = {**block.annotations, "tensor_intrin": intrin}
     # The regions stay those of the tile: an address in the new body tells nothing about them.
     done = replace(block, body=body, annotations=noted)
-    function = _pinned(tree.replace(block, done), _addressed(implementation, places))
+    function = _pinned(tree.replace(block, done), _strided(places))
     return Edit(function, (BlockRef(block.name),))
 
 
@@ -127,11 +124,9 @@ def _strides(places: Mapping[Buffer, Place]) -> dict[Var, Expr]:
     return found
 
 
-def _addressed(implementation: Function, places: Mapping[Buffer, Place]) -> list[Buffer]:
-    """The buffers that the implementation reaches by addresses or strides."""
-    calls = (e for e in all_exprs(implementation.body) if isinstance(e, Call))
-    taken = {load.buffer for c in calls if c.name == "address_of" for load in loads_in(c)}
-    return [place.buffer for p, place in places.items() if p in taken or p.strides is not None]
+def _strided(places: Mapping[Buffer, Place]) -> list[Buffer]:
+    """The buffers whose strides the implementation was told."""
+    return [place.buffer for param, place in places.items() if param.strides is not None]
 
 
 def _pinned(function: Function, buffers: list[Buffer]) -> Function:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright.ir import Alloc, Buffer, Function, walk
 from tilewright.schedule.error import ScheduleError
+from tilewright.schedule.rules.amx import plan_amx, schedule_amx
 from tilewright.schedule.rules.analysis import (
     is_cheap,
     is_conditional,
@@ -40,9 +41,14 @@ def schedule_by_rules(function: Function, target: Target) -> Function:
 def _schedule_dots(s: Schedule, target: Target) -> Schedule:
     """Products for which the target has an instruction."""
     for block in s.blocks():
+        done = None
+        tiles = plan_amx(s.block_of(block), target)
+        if tiles is not None:
+            done = attempt(s, schedule_amx, block.name, tiles, target)
         plan = plan_dot(s.block_of(block), target)
-        if plan is not None:
-            s = attempt(s, schedule_dot, block.name, plan, target) or s
+        if done is None and plan is not None:
+            done = attempt(s, schedule_dot, block.name, plan, target)
+        s = done or s
     return s
 
 

@@ -1,8 +1,12 @@
 """Packing the operands of a product for instructions that take groups along the reduction.
 
-    D[…, i // width, k // group, i % width * group + k % group] = S[…, i, …, k, …]
+With `width` rows (or columns) and `deep` groups of `group` elements in a tile, element S[i, k] goes to
 
-The packed operand is a copy, or what pads the operand with zeros anyway.
+    D[i // width, k // (deep * group), k % (deep * group) // group * width * group
+                                       + i % width * group + k % group]
+
+and with deep = 1 that is D[i // width, k // group, i % width * group + k % group]. The packed operand is a
+copy, or what pads the operand with zeros anyway.
 """
 
 from __future__ import annotations
@@ -19,31 +23,47 @@ from tilewright.target import Target
 
 
 @dataclass(frozen=True)
+class Layout:
+    """The shape of a tile."""
+
+    width: int
+    group: int
+    deep: int = 1
+
+    def place(self, i: Expr, k: Expr) -> tuple[Expr, Expr, Expr]:
+        """Where the element of row (or column) `i` and step `k` goes."""
+        own = i % self.width * self.group + k % self.group
+        if self.deep == 1:
+            return i // self.width, k // self.group, own
+        depth = self.deep * self.group
+        row = k % depth // self.group
+        return i // self.width, k // depth, row * (self.width * self.group) + own
+
+
+@dataclass(frozen=True)
 class Packed:
     """The block that packs an operand, and which of its dimensions go which way."""
 
     block: str
     across: int
     along: int
-    width: int
-    group: int
+    layout: Layout
 
 
 def pack_operand(
-    s: Schedule, user: str, access: Access, across: Var, along: Var, width: int, group: int
+    s: Schedule, user: str, access: Access, across: Var, along: Var, layout: Layout
 ) -> Packed:
-    """Let the block `user` read the operand packed: `width` rows or columns, `group` along."""
+    """Let the block `user` read the operand packed: tiles across rows (or columns) and along."""
     names = [i.name if isinstance(i, Var) else "" for i in access.indices]
     outer, inner = names.index(across.name), names.index(along.name)
 
     def blocked(*at: Expr) -> tuple[Expr, ...]:
         rest = [i for n, i in enumerate(at) if n not in (outer, inner)]
-        i, k = at[outer], at[inner]
-        return (*rest, i // width, k // group, i % width * group + k % group)
+        return (*rest, *layout.place(at[outer], at[inner]))
 
     copy = _copy_of(s, user, access)
     s.transform_layout(copy, 0, blocked)
-    return Packed(copy, outer, inner, width, group)
+    return Packed(copy, outer, inner, layout)
 
 
 def _copy_of(s: Schedule, user: str, access: Access) -> str:
@@ -60,23 +80,22 @@ def schedule_packing(
     """Pack whole groups at a time; `loops` are those of both dimensions. Gives the outermost."""
     if len(loops) != 2:
         return None
-    first_is_across = packed.across < packed.along
-    across, along = loops if first_is_across else reversed(loops)
-    block = s.block_of(packed.block)
-    lanes = _lanes(packed, target.lanes(block.writes[0].buffer.dtype))
-    tile, vectors, lane = s.split(across, None, packed.width // lanes, lanes)
-    steps, group = s.split(along, None, packed.group)
-    s.reorder(tile, steps, vectors, lane, group)
-    if _is_copy_of_rows(s, packed) and lanes > 1:
-        s.tensorize(lane, interleave(block.writes[0].buffer.dtype, lanes, packed.group))
+    across, along = loops if packed.across < packed.along else reversed(loops)
+    layout, dtype = packed.layout, s.block_of(packed.block).writes[0].buffer.dtype
+    lanes = _lanes(layout.width, target.lanes(dtype))
+    tile, vectors, lane = s.split(across, None, layout.width // lanes, lanes)
+    steps, deep, group = s.split(along, None, layout.deep, layout.group)
+    s.reorder(tile, steps, deep, vectors, lane, group)
+    if lanes > 1 and _is_copy_of_rows(s, packed):
+        s.tensorize(lane, interleave(dtype, lanes, layout.group))
     else:
         s.vectorize(group)
     return tile
 
 
-def _lanes(packed: Packed, most: int) -> int:
+def _lanes(width: int, most: int) -> int:
     """The widest vector of which whole ones make the width."""
-    while packed.width % most:
+    while width % most:
         most //= 2
     return most
 

@@ -1,0 +1,168 @@
+"""Matrix products whose operands are packed for an instruction: what its rules have in common.
+
+    pack the columns, by all threads
+    for chunk of rows (parallel):
+        pack the rows
+        for panel of columns: for block of rows:
+            sums over the reduction, by the instruction
+            output = epilogue(sums)
+
+Extents that the blocks do not divide are padded with zeros on the way into the packed operands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tilewright.ir import Block, Const, DType, Iter, Var
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import Access, Contraction, as_contraction, extent_of
+from tilewright.schedule.rules.contraction import vectorize_tile
+from tilewright.schedule.rules.packing import Layout, Packed, pack_operand, schedule_packing
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Below so many rows or columns, packing costs more than the instruction saves.
+_WORTH_PACKING = 16
+#: Multiply-adds that are worth waking another thread for (such instructions do many at once).
+_PARALLEL_WORTH = 400_000
+
+
+@dataclass(frozen=True)
+class Product:
+    """C[…, i, j] += A[…, i, k] * B[…, k, j] with known extents, in any order of dimensions."""
+
+    row: Iter
+    column: Iter
+    depth: Iter
+    #: The types of A, B and C.
+    types: tuple[DType, DType, DType]
+
+    @property
+    def extents(self) -> tuple[int, int, int]:
+        """Rows, columns, steps."""
+        rows, columns, steps = (extent_of(it) or 1 for it in (self.row, self.column, self.depth))
+        return rows, columns, steps
+
+
+def as_product(block: Block) -> Product | None:
+    """The block as a product that is worth packing operands for, if it is one."""
+    c = as_contraction(block)
+    if c is None or len(c.rows) != 1 or len(c.columns) != 1 or len(c.reduced) != 1:
+        return None
+    iters = (c.rows[0], c.columns[0], c.reduced[0])
+    if any(extent_of(it) is None for it in iters) or c.out.step(c.columns[0].var) != 1:
+        return None
+    types = (c.a.buffer.dtype, c.b.buffer.dtype, c.out.buffer.dtype)
+    found = Product(*iters, types)
+    return found if min(found.extents[:2]) >= _WORTH_PACKING and _is_plain(c) else None
+
+
+def _is_plain(c: Contraction) -> bool:
+    """Whether every index of the operands is a variable by itself."""
+    accesses = (c.a, c.b, c.out)
+    return all(isinstance(i, Var | Const) for access in accesses for i in access.indices)
+
+
+def used(extent: int, tile: int) -> float:
+    """The part of the tiles that lies inside an extent."""
+    return extent / (-(-extent // tile) * tile)
+
+
+class ProductCut:
+    """The steps of a schedule that do not depend on the instruction.
+
+    `rows` × `columns` sums are computed at a time, `steps` of the reduction by one instruction.
+    """
+
+    def __init__(
+        self,
+        s: Schedule,
+        name: str,
+        product: Product,
+        block: tuple[int, int, int],
+        target: Target,
+    ) -> None:
+        self.s, self.name, self.product, self.target = s, name, product, target
+        self.rows, self.columns, self.steps = block
+        work = prod(extent_of(it) or 1 for it in s.block_of(name).iters)
+        self.is_parallel = work >= _PARALLEL_WORTH and target.cores > 1
+
+    # ---- operands --------------------------------------------------------------------------------
+
+    def pad(self) -> None:
+        """Round the extents up to whole blocks."""
+        product, iters = self.product, self.s.block_of(self.name).iters
+        wanted = {
+            product.row.var: self.rows,
+            product.column.var: self.columns,
+            product.depth.var: self.steps,
+        }
+        factors = [wanted.get(it.var, 1) for it in iters]
+        if any((extent_of(it) or 0) % f for it, f in zip(iters, factors, strict=True)):
+            self.s.pad(self.name, factors)
+
+    def pack(self, rows: Layout, columns: Layout) -> tuple[Packed, Packed]:
+        """Let the product read its operands in these layouts."""
+        c, product = as_contraction(self.s.block_of(self.name)), self.product
+        assert c is not None
+        return self._packed(c.a, product.row, rows), self._packed(c.b, product.column, columns)
+
+    def _packed(self, access: Access, across: Iter, layout: Layout) -> Packed:
+        return pack_operand(self.s, self.name, access, across.var, self.product.depth.var, layout)
+
+    def place_rows(self, rows: Packed, chunk: Loop) -> None:
+        """Rows are packed by the thread that uses them."""
+        schedule_packing(self.s, rows, self.s.compute_at(rows.block, chunk), self.target)
+
+    def place_columns(self, columns: Packed) -> None:
+        """Columns are packed once for all, by all threads."""
+        loops = self.s.loops(columns.block)
+        outer = schedule_packing(self.s, columns, loops[-2:], self.target)
+        if outer is not None and self.is_parallel:
+            self.s.parallel(outer)
+
+    # ---- results ---------------------------------------------------------------------------------
+
+    def take_on(self) -> list[str]:
+        """The blocks that take the sums on, in order; a plain copy if there is none."""
+        s, out = self.s, self.s.block_of(self.name).writes[0].buffer
+        if out in s.function.buffers:
+            return [s.cache_write(self.name, 0, "local").name]
+        s.set_scope(self.name, out, "local")
+        for crop in s.consumers(self.name):
+            if crop.name.endswith("_crop") and s.can("compute_inline", crop):
+                s.compute_inline(crop)
+        return [b.name for b in s.consumers(self.name)]
+
+    def place_results(self, names: list[str], loop: Loop) -> None:
+        for name in names:
+            if self.s.can("reverse_compute_at", name, loop):
+                lanes = self.target.lanes(self.product.types[2])
+                vectorize_tile(self.s, self.s.reverse_compute_at(name, loop), lanes)
+
+    # ---- loops -----------------------------------------------------------------------------------
+
+    def blocks_per_chunk(self) -> int:
+        """Blocks of rows that are packed together: what fits half of L2, even over the cores."""
+        rows, _, steps = self.product.extents
+        size = steps * self.rows * self.product.types[0].itemsize
+        blocks, cores = -(-rows // self.rows), self.target.cores
+        fit = max(1, self.target.caches.l2 // 2 // max(1, size))
+        chunks = -(-max(-(-blocks // fit), cores) // cores) * cores
+        return max(1, -(-blocks // chunks))
+
+    def loops_by_role(self) -> tuple[list[Loop], Loop, Loop, Loop]:
+        """The loops of the product: others, over rows, over columns, over the reduction."""
+        s, product = self.s, self.product
+        iters = s.block_of(self.name).iters
+        loops = {it.var.name: loop for it, loop in zip(iters, s.loops(self.name), strict=True)}
+        row, column, depth = (
+            loops.pop(it.var.name) for it in (product.row, product.column, product.depth)
+        )
+        return list(loops.values()), row, column, depth
+
+    def parallelize(self, loops: list[Loop]) -> None:
+        if self.is_parallel:
+            self.s.parallel(self.s.fuse(*loops) if len(loops) > 1 else loops[0])
