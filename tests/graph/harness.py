@@ -160,7 +160,7 @@ def natively(op: OpDef, args: Sequence[Any], attrs: dict[str, Any]) -> list[Any]
 
 def _run(function: Any, arrays: Any, numbers: Any, types: Any, dims: Dims) -> list[Any]:
     outs = [_filled(t, dims) for t in types]
-    tw.build(function, threads=1)(*[np.ascontiguousarray(a) for a in arrays], *numbers, *outs)
+    tw.build(function, threads=1)(*[np.asarray(a, order="C") for a in arrays], *numbers, *outs)
     return outs
 
 

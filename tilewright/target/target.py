@@ -74,7 +74,7 @@ class Target:
 
     def lanes(self, dtype: DType | str) -> int:
         """How many elements of a type one vector holds; at least one."""
-        return max(1, self.vector_bits // DType.of(dtype).bits)
+        return max(1, self.vector_bits // (8 * DType.of(dtype).itemsize))
 
     @property
     def has_fma(self) -> bool:
