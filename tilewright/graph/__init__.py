@@ -3,6 +3,15 @@
 # pyright: reportUnusedImport=false
 from tilewright.graph.attributes import Dim, Dims, Floats, Ints, Strings
 from tilewright.graph.builder import Builder
+from tilewright.graph.context import (
+    PassContext,
+    PassPrinter,
+    PassTimer,
+    PassVerifier,
+    Step,
+    run_pass,
+    run_passes,
+)
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.ir import (
     Array,
@@ -43,3 +52,4 @@ from tilewright.graph.types import (
     fresh_dim,
     product,
 )
+from tilewright.graph.verify import verify

@@ -124,10 +124,11 @@ class _Printer:
         params = [f"{self.names.bind(p)}: {self.type(p)}" for p in function.params]
         used = dict.fromkeys(_constants([function]))
         params += [f"{self.names(v)}: const {self.type(v)}" for v in used]
+        block = self._block(function, _INDENT)
+        # Only now have all dimensions that the results may mention their names.
         results = types_text((r.type for r in function.results), self.names)
         many = len(function.results) != 1
         head = f"def {function.name}({', '.join(params)}) -> {f'({results})' if many else results}:"
-        block = self._block(function, _INDENT)
         lines = [*self._interface(function), head, *block]
         self.names = names
         return lines
@@ -173,7 +174,7 @@ class _Printer:
         expr = binding.expr
         text = _EXPRS[type(expr)](self, expr, graph_name)
         if isinstance(expr, Read):
-            return f"{', '.join(self.names.bind(d) for d in expr.dims)}, = {text}"
+            return f"{', '.join(map(self.names, expr.dims))}, = {text}"
         outputs = [self.names.bind(v) for v in binding.outputs]
         if len(outputs) == 1:
             return f"{outputs[0]}: {self.type(binding.outputs[0])} = {text}"

@@ -107,3 +107,22 @@ def _declare(name: str, row: Unary) -> OpDef:
 
 for _name, _row in UNARY.items():
     _declare(_name, _row)
+
+
+@op
+def dropout(x: Value, *, ratio: float = 0.5) -> Type:
+    """What dropout is when a model is only run: `x`."""
+    del ratio
+    return x.type
+
+
+@dropout.reference
+def dropout_reference(x: Array, *, ratio: float) -> Array:
+    del ratio
+    return x.copy()
+
+
+@dropout.compute
+def dropout_compute(x: te.Tensor, *, ratio: float) -> te.Tensor:
+    del ratio
+    return mapped(lambda e: e, x, name="dropout")

@@ -1,0 +1,256 @@
+"""Passes keep the meaning of random modules, and do what they are for."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.graph.random_graphs import inputs, modules
+from tilewright.graph import (
+    Builder,
+    Module,
+    PassContext,
+    PassPrinter,
+    PassTimer,
+    PassVerifier,
+    Step,
+    evaluate,
+    module_text,
+    parse_module,
+    run_passes,
+    verify,
+)
+from tilewright.graph.passes import (
+    common_subexpressions,
+    constant_folding,
+    dead_code,
+    simplify_inference,
+)
+from tilewright.support.errors import InternalError, UserError
+
+PASSES = [simplify_inference, constant_folding, common_subexpressions, dead_code]
+
+
+@settings(max_examples=60, deadline=None)
+@given(modules())
+def test_passes_keep_the_meaning(module: Module) -> None:
+    for flag in (True, False):
+        given_inputs = inputs(flag=flag)
+        expected = evaluate(module, given_inputs)
+        changed = module
+        with PassContext(instruments=[PassVerifier()]):
+            changed = run_passes(changed, map(Step, PASSES))
+        for a, b in zip(evaluate(changed, given_inputs), expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@settings(max_examples=30, deadline=None)
+@given(modules())
+def test_passes_settle(module: Module) -> None:
+    for run in PASSES:
+        once = run(module)
+        assert run(once) is once, run.__name__
+
+
+def after(run: Any, text: str) -> str:
+    module = run(parse_module(text))
+    verify(module)
+    return module_text(module)
+
+
+def test_dead_code() -> None:
+    text = """
+def unused(x: f32[3]):
+    return x
+def used(x: f32[3]) -> f32[3]:
+    return x
+def main(x: f32[3], c: bool[()]):
+    a = exp(x)
+    def then():
+        b = exp(x)
+        d = neg(x)
+        return d
+    def otherwise():
+        return x
+    y = branch(c, then, otherwise)
+    z: f32[3] = call(used, y)
+    return z
+"""
+    result = after(dead_code, text)
+    assert "exp" not in result
+    assert "unused" not in result and "def used" in result
+
+
+def test_dead_code_keeps_what_defines_a_dimension() -> None:
+    b = Builder("main")
+    s = b.input("s", "i64", (2,))
+    doubled = s + s
+    n, _ = b.read(doubled)
+    x = b.input("x", "f32", (4, 3))
+    b.output(b.reshape(x, shape=[n, -1]))
+    module = dead_code(b.build())
+    verify(module)
+    assert len(module.main.body) == 3
+
+
+def test_common_subexpressions() -> None:
+    text = """
+def main(x: f32[3], c: bool[()]):
+    a = exp(x)
+    b = exp(x)
+    d = add(x, f32(1.0))
+    e = add(x, f32([1.0]))
+    f = add(x, f32(1.0))
+    def then():
+        g = exp(x)
+        h = neg(x)
+        return g
+    def otherwise():
+        h = neg(x)
+        return h
+    y = branch(c, then, otherwise)
+    i = neg(x)
+    return a, b, d, e, f, y, i
+"""
+    result = after(common_subexpressions, text)
+    assert result.count("exp(x)") == 1
+    assert result.count("add(x") == 2
+    # Neither side of a branch may stand for the other, nor for what comes after.
+    assert result.count("neg(x)") == 3
+
+
+def test_constant_folding() -> None:
+    text = """
+def main(x: f32[3]):
+    a = add(i64([1, 2]), i64([3, 4]))
+    b = cast(a, dtype=f32)
+    def then():
+        d = mul(x, f32(2.0))
+        return d
+    def otherwise():
+        return x
+    y = branch(bool(True), then, otherwise)
+    return b, y
+"""
+    result = after(constant_folding, text)
+    assert "f32([4.0, 6.0])" in result
+    assert "branch" not in result and "mul(x, f32(2.0))" in result
+
+
+def test_constant_folding_is_bounded_in_memory() -> None:
+    b = Builder("main")
+    column = b.constant(np.ones((1024, 1), "f4"))
+    row = b.constant(np.ones((1, 1024), "f4"))
+    b.output(column + row)
+    module = b.build()
+    with PassContext(options={"fold_limit": 1 << 20}):
+        assert constant_folding(module) is module
+    assert not constant_folding(module).main.body
+
+
+def test_what_fails_when_folded_is_left_for_later() -> None:
+    text = """
+def main(c: bool[()]):
+    def then():
+        y = cast(str(["no number"]), dtype=f32)
+        return y
+    def otherwise():
+        return f32([1.0])
+    z = branch(c, then, otherwise)
+    return z
+"""
+    module = constant_folding(parse_module(text))
+    np.testing.assert_array_equal(evaluate(module, [np.array(False)])[0], [1.0])
+
+
+def test_simplify_inference() -> None:
+    text = """
+def main(x: f32[3]):
+    a = identity(x)
+    b = dropout(a, ratio=0.3)
+    c = cast(b, dtype=f32)
+    d = (c, x)
+    e = d[0]
+    y = relu(e)
+    return y
+"""
+    assert "relu(x)" in after(simplify_inference, text)
+
+
+def test_passes_are_near_linear() -> None:
+    b = Builder("main")
+    v = b.input("x", "f32", (4,))
+    for _ in range(2000):
+        v = b.identity(v + 1.0)
+    b.output(v)
+    module = b.build()
+    timer = PassTimer()
+    with PassContext(instruments=[timer]):
+        run_passes(module, map(Step, PASSES))
+    assert sum(timer.seconds.values()) < 5
+    assert "common_subexpressions" in str(timer)
+
+
+# ---- contexts -----------------------------------------------------------------------------------
+
+
+def late(module: Module) -> Module:
+    del module
+    return parse_module("def main(x: f32[3]):\n    return x")
+
+
+def breaking(module: Module) -> Module:
+    main = module.main
+    return Module([main.with_([], main.results)])
+
+
+def two_steps() -> Module:
+    return parse_module("def main(x: f32[3]):\n    y = exp(x)\n    return y")
+
+
+def test_levels_and_disabled_passes() -> None:
+    steps = [Step(dead_code), Step(late, 3)]
+    module = two_steps()
+    assert run_passes(module, steps) is module
+    with PassContext(opt_level=3):
+        assert run_passes(module, steps) is not module
+    with PassContext(opt_level=3, disabled_passes={"late"}):
+        assert run_passes(module, steps) is module
+
+
+def test_contexts_nest() -> None:
+    with PassContext(opt_level=1) as outer:
+        with PassContext(opt_level=3):
+            assert PassContext.current().opt_level == 3
+        assert PassContext.current() is outer
+    assert PassContext.current().opt_level == 2
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(UserError, match="there is no opt_level 7"):
+        PassContext(opt_level=7)
+    with (
+        PassContext(disabled_passes={"dead_cod"}),
+        pytest.raises(UserError, match="did you mean dead_code"),
+    ):
+        run_passes(two_steps(), [Step(dead_code)])
+
+
+def test_the_verifier_names_the_pass() -> None:
+    with (
+        PassContext(instruments=[PassVerifier()]),
+        pytest.raises(InternalError, match="the pass breaking broke the module"),
+    ):
+        run_passes(two_steps(), [Step(dead_code), Step(breaking)])
+
+
+def test_the_printer_prints_around_passes() -> None:
+    out = io.StringIO()
+    with PassContext(instruments=[PassPrinter({"dead_code"}, before=True, stream=out)]):
+        run_passes(two_steps(), [Step(dead_code), Step(constant_folding)])
+    assert out.getvalue().count("def main") == 2
+    assert "# before dead_code" in out.getvalue()

@@ -1,0 +1,7 @@
+"""Passes over graphs: plain functions `Module -> Module`, one a file."""
+
+# pyright: reportUnusedImport=false
+from tilewright.graph.passes.common_subexpressions import common_subexpressions
+from tilewright.graph.passes.constant_folding import constant_folding
+from tilewright.graph.passes.dead_code import dead_code
+from tilewright.graph.passes.simplify_inference import simplify_inference

@@ -1,0 +1,94 @@
+"""Removes bindings that nothing needs, and functions that nothing calls.
+
+def main(x):                     def main(x):
+    a = exp(x)           -->         b = relu(x)
+    b = relu(x)                      return b
+    return b
+"""
+
+from __future__ import annotations
+
+from tilewright.graph.ir import (
+    Binding,
+    Call,
+    CallFunction,
+    Function,
+    Graph,
+    Module,
+    Value,
+    all_graphs,
+)
+from tilewright.graph.rewrite import attribute_dims, defined_dims
+from tilewright.graph.types import dims_of
+from tilewright.ir import Var
+
+
+def dead_code(module: Module) -> Module:
+    """The module without what has no effect on its results."""
+    module = module.map(lambda f: _Liveness().graph(f))
+    reached = _reached(module)
+    if len(reached) == len(module.functions):
+        return module
+    functions = [f for f in module.functions.values() if f.name in reached]
+    return Module(functions, module.data_types.values())
+
+
+class _Liveness:
+    """Walks bindings backwards with the values and dimensions that are needed below."""
+
+    def __init__(self) -> None:
+        self._values: set[Value] = set()
+        self._dims: set[Var] = set()
+
+    def graph(self, graph: Graph) -> Graph:
+        self._values.update(graph.results)
+        self._dims.update(d for r in graph.results for d in dims_of(r.type))
+        kept: list[Binding] = []
+        changed = False
+        for binding in reversed(graph.body):
+            if not self._is_live(binding):
+                changed = True
+                continue
+            renewed = self._keep(binding)
+            changed |= renewed is not binding
+            kept.append(renewed)
+        return graph.with_(reversed(kept)) if changed else graph
+
+    def _is_live(self, binding: Binding) -> bool:
+        if _has_effect(binding) or any(v in self._values for v in binding.outputs):
+            return True
+        return any(d in self._dims for d in defined_dims(binding))
+
+    def _keep(self, binding: Binding) -> Binding:
+        expr = binding.expr
+        self._values.update(a for a in expr.args if a is not None)
+        self._dims |= attribute_dims(expr)
+        self._dims.update(d for v in binding.outputs for d in dims_of(v.type))
+        if not expr.graphs:
+            return binding
+        graphs = [self.graph(g) for g in expr.graphs]
+        self._dims.update(d for g in graphs for p in g.params for d in dims_of(p.type))
+        if all(a is b for a, b in zip(graphs, expr.graphs, strict=True)):
+            return binding
+        return Binding(binding.outputs, expr.with_graphs(graphs), binding.origin)
+
+
+def _has_effect(binding: Binding) -> bool:
+    return isinstance(binding.expr, Call) and not binding.expr.op.pure and not binding.outputs
+
+
+def _reached(module: Module) -> set[str]:
+    """The functions that `main` calls, directly or not; all of them where there is no `main`."""
+    if "main" not in module.functions:
+        return set(module.functions)
+    found, pending = {"main"}, ["main"]
+    while pending:
+        called = _called(module.functions[pending.pop()]) & set(module.functions)
+        pending.extend(called - found)
+        found |= called
+    return found
+
+
+def _called(function: Function) -> set[str]:
+    exprs = (b.expr for g in all_graphs(function) for b in g.body)
+    return {e.callee for e in exprs if isinstance(e, CallFunction) and isinstance(e.callee, str)}
