@@ -65,12 +65,16 @@ class Buffer:
     @property
     def is_compact(self) -> bool:
         """Row-major without gaps, starting at element 0."""
-        return self.strides is None and self.offset is const(0)
+        if self.offset is not const(0):
+            return False
+        own = self.strides
+        return own is None or all(a is b for a, b in zip(own, self._row_major(), strict=True))
 
     def stride_exprs(self) -> tuple[Expr, ...]:
         """The stride of every dimension, in elements."""
-        if self.strides is not None:
-            return self.strides
+        return self._row_major() if self.strides is None else self.strides
+
+    def _row_major(self) -> tuple[Expr, ...]:
         strides: list[Expr] = []
         step: Expr = const(1)
         for extent in reversed(self.shape):

@@ -99,11 +99,16 @@ def _schedule_strips(
     rows = [it for it in block.iters if it.kind == "spatial" and it.var is not column.var]
     shared = [loops[it.var] for it in rows] if _length(rows) <= _FEW else []
     apart = [loops[it.var] for it in rows if loops[it.var] not in shared]
-    width = _strip_width(extent_of(column), _length(rows) if shared else 1, target, lanes)
-    strip, middle, vector = s.split(loops[column.var], None, width // lanes, lanes)
-    depth, down = s.split(loops[reduced[0].var], None, _ROWS_AT_A_TIME)
-    s.reorder(*apart, strip, depth, middle, *shared, down, vector)
-    for loop in (*shared, down):
+    results = _length(rows) if shared else 1
+    width = _strip_width(extent_of(column), results, target, lanes)
+    # Whole cache lines at a time: rows that lie a power of two apart share few places in the cache.
+    line = max(1, min(width, target.caches.line // _itemsize(block)) // lanes)
+    strip, middle, vectors, vector = s.split(
+        loops[column.var], None, max(1, width // (line * lanes)), line, lanes
+    )
+    depth, down = s.split(loops[reduced[0].var], None, max(2, _ROWS_AT_A_TIME // results))
+    s.reorder(*apart, strip, depth, middle, *shared, down, vectors, vector)
+    for loop in (*shared, down, vectors):
         s.unroll(loop)
     s.vectorize(vector)
     if copy is not None:
@@ -111,6 +116,10 @@ def _schedule_strips(
         if after:
             s.vectorize(s.split(after[-1], None, lanes)[-1])
     parallelize_outer(s, name, target, work, within=[*apart, strip])
+
+
+def _itemsize(block: Block) -> int:
+    return stores_of(block)[0].buffer.dtype.itemsize
 
 
 def _length(iters: Sequence[Iter]) -> int:
@@ -122,7 +131,8 @@ def _strip_width(extent: int | None, rows: int, target: Target, lanes: int) -> i
     most = max(lanes, target.caches.l1d // 4 // (4 * rows) // lanes * lanes)
     if extent is None:
         return most
-    share = -(-extent // (target.cores * lanes)) * lanes
+    line = max(lanes, target.caches.line // 4)
+    share = -(-extent // (target.cores * line)) * line
     return max(lanes, min(most, share))
 
 

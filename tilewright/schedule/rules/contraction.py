@@ -16,10 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tilewright.ir import Block, Const, Expr, Iter, Var, free_vars
+from tilewright.ir import TRUE, Block, Const, Expr, Iter, Var, free_vars
 from tilewright.schedule.handles import Loop
+from tilewright.schedule.intrinsics import transpose_tile
 from tilewright.schedule.rules.analysis import Access, Contraction, as_contraction, extent_of
 from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile
+from tilewright.schedule.rules.transpose import turn_tiles
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -218,6 +220,8 @@ class _Cut:
             if chunk:
                 self.s.compute_at(packs["rows"], chunk[-1])
             self._lay_out(packs["rows"], c.a, row.var, self.tile.rows)
+            if c.a.step(c.reduced[-1].var) == 1:
+                self._turn(packs["rows"], self.s.loops(packs["rows"])[len(chunk) :])
         if "columns" in packs:
             axis = self._lay_out(packs["columns"], c.b, self.plan.column.var, self.tile.columns)
             self._spread_columns(packs["columns"], axis)
@@ -232,6 +236,16 @@ class _Cut:
 
         self.s.transform_layout(copy, 0, blocked)
         return axis
+
+    def _turn(self, copy: str, loops: Sequence[Loop]) -> None:
+        """Pack rows by transposing tiles, where whole tiles cover them."""
+        dtype, lanes = self.plan.contraction.a.buffer.dtype, self.tile.lanes
+        extents = [self.s.loop_of(loop).extent for loop in loops]
+        whole = all(isinstance(e, Const) and e.value % lanes == 0 for e in extents)
+        if len(loops) == 2 and whole and self.s.block_of(copy).predicate is TRUE:
+            tile = transpose_tile(dtype, lanes)
+            _, depth, rows = turn_tiles(self.s, loops[1], loops[0], tile, lanes)
+            self.s.reorder(rows, depth)
 
     def _spread_columns(self, copy: str, axis: int) -> None:
         loops = list(self.s.loops(copy))

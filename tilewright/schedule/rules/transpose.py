@@ -16,6 +16,7 @@ from tilewright.schedule.intrinsics import transpose_tile
 from tilewright.schedule.rules.analysis import Access, extent_of, is_injective, stores_of
 from tilewright.schedule.rules.elementwise import instances, parallelize_outer
 from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tensor_intrin import TensorIntrin
 from tilewright.target import Target
 
 #: Tiles that are done together in each direction, so that cache lines are used up at once.
@@ -65,15 +66,21 @@ def schedule_transpose(s: Schedule, name: str, turn: Turn, target: Target) -> No
     along = _whole_tiles(s, along, lanes)
     s.reorder(across, along)
     across = _whole_tiles(s, across, lanes)
-    tile = transpose_tile(dtype, lanes)
-    rows, row = s.split(across, None, lanes)
-    columns, column = s.split(along, None, lanes)
-    s.reorder(rows, columns, row, column)
-    done = s.tensorize(row, tile).name
+    done, rows, columns = turn_tiles(s, across, along, transpose_tile(dtype, lanes), lanes)
     rows, some_rows = s.split(rows, None, _TOGETHER)
     columns, some_columns = s.split(columns, None, _TOGETHER)
     s.reorder(rows, columns, some_rows, some_columns)
     parallelize_outer(s, done, target, instances(block) * 4, within=[*others, rows])
+
+
+def turn_tiles(
+    s: Schedule, across: Loop, along: Loop, tile: TensorIntrin, lanes: int
+) -> tuple[str, Loop, Loop]:
+    """Transpose by tiles what two loops run over; gives the block of a tile and the loops around."""
+    rows, row = s.split(across, None, lanes)
+    columns, column = s.split(along, None, lanes)
+    s.reorder(rows, columns, row, column)
+    return s.tensorize(row, tile).name, rows, columns
 
 
 def _whole_tiles(s: Schedule, loop: Loop, lanes: int) -> Loop:
