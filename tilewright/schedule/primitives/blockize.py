@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tilewright.arith import Ranges, divisor, linear, simplify, symbolic_bounds
+from tilewright.arith import Ranges, bounds, divisor, linear, simplify, symbolic_bounds
 from tilewright.ir import (
+    Binary,
     Block,
     Const,
     Expr,
@@ -68,7 +69,7 @@ def _conditions_are_separate(tree: Tree, loop: For, block: Block) -> Fault | Non
     loops = tree.loops_above(block)
     at = loops.index(loop)
     outer, inner = {f.var for f in loops[:at]}, {f.var for f in loops[at:]}
-    for condition in conjuncts(block.predicate):
+    for condition in _conditions(tree, loop, block):
         used = free_vars(condition)
         if used & outer and used & inner:
             return Fault(
@@ -77,6 +78,29 @@ def _conditions_are_separate(tree: Tree, loop: For, block: Block) -> Fault | Non
                 block,
             )
     return None
+
+
+def _conditions(tree: Tree, loop: For, block: Block) -> list[Expr]:
+    """The conditions of the block; one that holds for all of a tile or none of it is the tile's."""
+    ranges = ranges_below(tree, loop)
+    loops = tree.loops_above(block)
+    inner = {f.var for f in loops[loops.index(loop) :]}
+    return [_of_whole_tile(c, inner, ranges) for c in conjuncts(block.predicate)]
+
+
+def _of_whole_tile(condition: Expr, inner: set[Var], ranges: Ranges) -> Expr:
+    """outer * 16 + inner < 48  -->  outer * 16 < 48, where 0 <= inner < 16"""
+    if not isinstance(condition, Binary) or condition.op != "lt":
+        return condition
+    if not condition.a.dtype.is_integer or not free_vars(condition) & inner:
+        return condition
+    within, beyond = linear(condition.b - condition.a).split(
+        lambda atom, _: bool(free_vars(atom) & inner)
+    )
+    limits = bounds(within.expr(), ranges)
+    if limits.low is None or limits.high != 0 or divisor(beyond.expr(), ranges) <= -limits.low:
+        return condition
+    return simplify(const(0) < beyond.expr(), ranges)
 
 
 # ---- taking bindings apart ----------------------------------------------------------------------
@@ -148,7 +172,7 @@ def _outer_block(tree: Tree, loop: For, block: Block, parts: Sequence[_Part], na
     loops = tree.loops_above(block)
     inner_loops = loops[loops.index(loop) :]
     variables = {f.var for f in inner_loops}
-    conditions = conjuncts(block.predicate)
+    conditions = _conditions(tree, loop, block)
     within = [c for c in conditions if free_vars(c) & variables]
     beyond = [c for c in conditions if not free_vars(c) & variables]
     tile = replace(block, bindings=tuple(p.value for p in parts), predicate=all_of(*within))

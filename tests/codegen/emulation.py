@@ -1,0 +1,179 @@
+"""Instructions of x86-64 that few machines have, emulated as the manual describes them.
+
+A module that was built for such a machine is compiled once more for this one, with calls of our own in
+place of the instructions: so its packing, layouts and loops are checked numerically everywhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tilewright as tw
+from tilewright.codegen import emit_object, optimize, parse, target_machine, threadpool_object
+from tilewright.runtime import NativeFunction, function, install, is_installed
+
+Array = np.ndarray[Any, Any]
+
+
+def run_emulated(module: tw.Module, monkeypatch: Any, *args: Array) -> MatrixUnit:
+    """Run `module` on this machine; gives the matrix unit, which knows what was done."""
+    here = tw.Target.of("llvm")
+    unit = MatrixUnit()
+    if not is_installed():
+        install(threadpool_object(here.triple))
+    code = _translated(module._kernel.llvm, here)
+    known = function.symbols()
+    monkeypatch.setattr(function, "symbols", lambda: {**known, **unit.addresses})
+    native = NativeFunction(code, module.signature, module._kernel.messages, 1)
+    native(*args)
+    unit.finish()
+    return unit
+
+
+def _translated(text: str, here: tw.Target) -> bytes:
+    text = re.sub(r'target triple = "[^"]*"', f'target triple = "{here.triple}"', text)
+    text = text.replace('"llvm.x86.', '"emulated.')
+    for name, definition in _VECTOR_DEFINITIONS.items():
+        pattern = rf'declare [^\n]*"{re.escape(name)}"[^\n]*\n'
+        text = re.sub(pattern, lambda _, own=definition: own, text)
+    machine = target_machine(here.triple, here.llvm_cpu, here.llvm_features)
+    parsed = parse(text)
+    optimize(parsed, machine)
+    return emit_object(parsed, machine)
+
+
+# ---- vectors ------------------------------------------------------------------------------------
+
+
+def _dot(name: str, lanes: int, group: int, element: str, extend: tuple[str, str]) -> str:
+    """Every 32-bit lane adds `group` products of neighbouring elements."""
+    n = lanes * group
+    out, product, add = ("float", "fmul", "fadd") if element == "bfloat" else ("i32", "mul", "add")
+    lines = [
+        f'define <{lanes} x {out}> @"{name}"(<{lanes} x {out}> %c, <{n} x {element}> %a, '
+        f"<{n} x {element}> %b) alwaysinline {{",
+        f"  %x = {extend[0]} <{n} x {element}> %a to <{n} x {out}>",
+        f"  %y = {extend[1]} <{n} x {element}> %b to <{n} x {out}>",
+        f"  %p = {product} <{n} x {out}> %x, %y",
+    ]
+    total = "%c"
+    for k in range(group):
+        mask = ", ".join(f"i32 {lane * group + k}" for lane in range(lanes))
+        lines.append(
+            f"  %q{k} = shufflevector <{n} x {out}> %p, <{n} x {out}> poison, <{lanes} x i32> <{mask}>"
+        )
+        lines.append(f"  %s{k} = {add} <{lanes} x {out}> {total}, %q{k}")
+        total = f"%s{k}"
+    return "\n".join([*lines, f"  ret <{lanes} x {out}> {total}", "}\n"])
+
+
+_VECTOR_DEFINITIONS: dict[str, str] = {}
+for _bits in (128, 256, 512):
+    for _stem, _element, _extend in (
+        ("avx512.vpdpbusd", "i8", ("zext", "sext")),
+        ("avx512.vpdpwssd", "i16", ("sext", "sext")),
+        ("avx2.vpdpbssd", "i8", ("sext", "sext")),
+        ("avx512bf16.dpbf16ps", "bfloat", ("fpext", "fpext")),
+    ):
+        _name = f"emulated.{_stem}.{_bits}"
+        _group = 4 if _element == "i8" else 2
+        _VECTOR_DEFINITIONS[_name] = _dot(_name, _bits // 32, _group, _element, _extend)
+
+
+# ---- matrix registers ---------------------------------------------------------------------------
+
+
+class MatrixUnit:
+    """AMX: eight registers of up to 16 rows of 64 bytes, once they are configured."""
+
+    def __init__(self) -> None:
+        self.tiles = np.zeros((8, 16, 64), np.uint8)
+        self.is_configured = False
+        self.faults: list[str] = []
+        self.counts: dict[str, int] = {}
+        operations: dict[str, tuple[Callable[..., None], tuple[Any, ...]]] = {
+            "ldtilecfg": (self._configure, (ctypes.c_void_p,)),
+            "tilerelease": (self._release, ()),
+            "tilezero": (self._zero, (ctypes.c_uint8,)),
+            "tileloadd64": (self._load, (ctypes.c_uint8, ctypes.c_void_p, ctypes.c_int64)),
+            "tilestored64": (self._store, (ctypes.c_uint8, ctypes.c_void_p, ctypes.c_int64)),
+        }
+        for name, types in _PRODUCTS.items():
+            operations[name] = (self._product(*types), (ctypes.c_uint8,) * 3)
+        self._callbacks = {
+            name: ctypes.CFUNCTYPE(None, *types)(self._counted(name, run))
+            for name, (run, types) in operations.items()
+        }
+
+    @property
+    def addresses(self) -> dict[str, int]:
+        return {
+            f"emulated.{name}": ctypes.cast(callback, ctypes.c_void_p).value or 0
+            for name, callback in self._callbacks.items()
+        }
+
+    def finish(self) -> None:
+        assert not self.faults, self.faults
+        assert not self.is_configured, "tilerelease is missing"
+
+    def _counted(self, name: str, run: Callable[..., None]) -> Callable[..., None]:
+        def counted(*args: Any) -> None:
+            self.counts[name] = self.counts.get(name, 0) + 1
+            if not self.is_configured and name != "ldtilecfg":
+                self.faults.append(f"{name} before ldtilecfg")
+            run(*args)
+
+        return counted
+
+    def _configure(self, address: int) -> None:
+        raw = np.frombuffer(ctypes.string_at(address, 64), np.uint8)
+        row_bytes, rows = raw[16:32].view(np.uint16), raw[48:56]
+        if raw[0] != 1 or raw[1:16].any() or raw[32:48].any() or raw[56:].any():
+            self.faults.append("ldtilecfg: palette or reserved bytes")
+        if list(row_bytes) != [64] * 8 or list(rows) != [16] * 8:
+            self.faults.append(f"ldtilecfg: {rows} rows of {row_bytes} bytes")
+        self.tiles[:] = 0
+        self.is_configured = True
+
+    def _release(self) -> None:
+        self.is_configured = False
+
+    def _zero(self, tile: int) -> None:
+        self.tiles[tile] = 0
+
+    def _load(self, tile: int, address: int, stride: int) -> None:
+        for row in range(16):
+            data = ctypes.string_at(address + row * stride, 64)
+            self.tiles[tile, row] = np.frombuffer(data, np.uint8)
+
+    def _store(self, tile: int, address: int, stride: int) -> None:
+        for row in range(16):
+            ctypes.memmove(address + row * stride, self.tiles[tile, row].tobytes(), 64)
+
+    def _product(self, a: str, b: str, out: str) -> Callable[[int, int, int], None]:
+        """TDP…: C[m][n] += sum of A[m].group k times B[k].group n, for every k."""
+
+        def run(c: int, x: int, y: int) -> None:
+            import ml_dtypes
+
+            del ml_dtypes  # imported for NumPy to know bfloat16
+            sums = self.tiles[c].view(out)
+            left = self.tiles[x].view(a).reshape(16, 16, -1).astype(out)
+            right = self.tiles[y].view(b).reshape(16, 16, -1).astype(out)
+            sums += np.einsum("mkg,kng->mn", left, right)
+
+        return run
+
+
+_PRODUCTS = {
+    "tdpbssd": ("int8", "int8", "int32"),
+    "tdpbsud": ("int8", "uint8", "int32"),
+    "tdpbusd": ("uint8", "int8", "int32"),
+    "tdpbuud": ("uint8", "uint8", "int32"),
+    "tdpbf16ps": ("bfloat16", "bfloat16", "float32"),
+}
