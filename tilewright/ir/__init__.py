@@ -38,6 +38,7 @@ from tilewright.ir.intrinsics import (
     address_of,
     call,
     declare,
+    find_intrinsic,
     is_pure,
     regroup,
     reinterpret,

@@ -169,8 +169,8 @@ declare("copy_memory", 3, "any", lambda _: int32, pure=False, doc="to, from, how
 declare("heap_take", 2, "any", lambda _: int32, pure=False, doc="let a block have so many bytes")
 declare("heap_grow", 2, "any", lambda _: int32, pure=False, doc="the same, keeping what it holds")
 declare("heap_release", 1, "any", lambda _: int32, pure=False, doc="give a block back")
-declare("heap_swap", 2, "any", lambda _: int32, pure=False, doc="let two blocks change their memory")
-declare("heap_hand_over", 1, "any", lambda _: uint64, pure=False, doc="a block that the caller frees")
+declare("heap_swap", 2, "any", lambda _: int32, pure=False, doc="exchange two blocks")
+declare("heap_hand_over", 1, "any", lambda _: uint64, pure=False, doc="a block the caller frees")
 declare("heap_block", 1, "any", lambda _: uint64, pure=False, doc="the address of a block")
 
 

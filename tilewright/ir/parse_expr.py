@@ -26,7 +26,7 @@ from tilewright.ir.expr import (
     cast,
     match_types,
 )
-from tilewright.ir.intrinsics import INTRINSICS, call
+from tilewright.ir.intrinsics import INTRINSICS, call, find_intrinsic
 from tilewright.ir.names import WORDS, find_dtype
 from tilewright.ir.source import Source
 from tilewright.support.errors import UserError, nearest
@@ -322,7 +322,7 @@ class ExprReader:
         name = node.args[1] if len(node.args) > 1 else None
         if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
             raise self.error(node, "call takes a type, the name of an intrinsic and its operands")
-        if name.value not in INTRINSICS:
+        if find_intrinsic(name.value) is None:
             raise self.error(
                 name, f"unknown intrinsic {name.value!r}", remedy=nearest(name.value, INTRINSICS)
             )

@@ -23,7 +23,7 @@ from tilewright.ir.expr import (
     Unary,
     Var,
 )
-from tilewright.ir.intrinsics import INTRINSICS
+from tilewright.ir.intrinsics import find_intrinsic
 from tilewright.ir.names import Namer
 from tilewright.support.errors import TilewrightError
 
@@ -175,7 +175,7 @@ def _call(node: Call, _namer: Namer) -> tuple[int, Parts]:
 
 def _goes_by_name(node: Call) -> bool:
     """Whether the plain call gives back this very node, its type included."""
-    intrinsic = INTRINSICS.get(node.name)
+    intrinsic = find_intrinsic(node.name)
     if intrinsic is None or not all(p.isidentifier() for p in node.name.split(".")):
         return False
     types = tuple(a.dtype for a in node.args)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Binary, Broadcast, Call, Expr, Load, Ramp, Unary
-from tilewright.ir.intrinsics import INTRINSICS
+from tilewright.ir.intrinsics import find_intrinsic
 
 
 def node_faults(node: Expr) -> Iterator[str]:
@@ -50,7 +50,7 @@ def _arithmetic(node: Unary | Binary) -> Iterator[str]:
 
 
 def _call(node: Call) -> Iterator[str]:
-    intrinsic = INTRINSICS.get(node.name)
+    intrinsic = find_intrinsic(node.name)
     if intrinsic is None:
         yield f"{node.name} is no known intrinsic"
         return

@@ -36,7 +36,7 @@ class NativeFunction:
         self._workspace_size = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(
             self._code.address(f"{name}.workspace")
         )
-        self._spare: list[_Scratch] = []
+        self._spare: list[Scratch] = []
         self.set_threads(threads)
 
     def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
@@ -49,9 +49,8 @@ class NativeFunction:
 
     def __call__(self, *args: Any) -> None:
         bound, dims = self.signature.bind(args)
-        scratch = self._take_scratch(dims)
+        words, scratch = self._ready(bound, dims)
         try:
-            words = self.words(bound, dims, scratch)
             code = self._entry(words)
             if code:
                 raise self._error(code, scratch)
@@ -61,8 +60,7 @@ class NativeFunction:
     def prepared(self, *args: Any) -> Any:
         """The call with arguments that are checked now, once: for timing the kernel itself."""
         bound, dims = self.signature.bind(args)
-        scratch = self._take_scratch(dims)
-        words, entry = self.words(bound, dims, scratch), self._entry
+        (words, scratch), entry = self._ready(bound, dims), self._entry
 
         def run() -> None:
             code = entry(words)
@@ -72,31 +70,34 @@ class NativeFunction:
         run.keep = (bound, scratch, self)  # type: ignore[attr-defined]
         return run
 
-    def words(self, bound: Sequence[Any], dims: Sequence[int], scratch: _Scratch) -> Any:
-        """The arguments as the entry takes them."""
+    def _ready(self, bound: Sequence[Any], dims: Sequence[int]) -> tuple[Any, Scratch]:
+        """The arguments as the entry takes them, and what the call needs for itself."""
         words = (ctypes.c_uint64 * (len(bound) + len(dims) + 3))()
         for k, (param, value) in enumerate(zip(self.signature.params, bound, strict=True)):
             scalar = isinstance(param, ScalarParam)
             words[k] = _bits(value, param.dtype.numpy) if scalar else value.ctypes.data
-        words[len(bound) :] = [*dims, self._pool.address, scratch.workspace, scratch.error_address]
-        return words
+        words[len(bound) : len(bound) + len(dims)] = list(dims)
+        scratch = take_scratch(self._spare, self._workspace_size(words))
+        words[-3:] = [self._pool.address, scratch.workspace, scratch.error_address]
+        return words, scratch
 
-    def _take_scratch(self, dims: Sequence[int]) -> _Scratch:
-        size = self._workspace_size((ctypes.c_int64 * len(dims))(*dims))
-        try:
-            scratch = self._spare.pop()
-        except IndexError:
-            scratch = _Scratch()
-        scratch.reserve(size)
-        return scratch
-
-    def _error(self, code: int, scratch: _Scratch) -> UserError:
+    def _error(self, code: int, scratch: Scratch) -> UserError:
         message = self._messages[code - 1].format(*scratch.error[1:])
         scratch.error[0] = 0
         return UserError(f"{self.signature.name} stopped", reason=message)
 
 
-class _Scratch:
+def take_scratch(spare: list[Scratch], size: int) -> Scratch:
+    """One of those that no call uses now, or a new one, with so many bytes of workspace."""
+    try:
+        scratch = spare.pop()
+    except IndexError:
+        scratch = Scratch()
+    scratch.reserve(size)
+    return scratch
+
+
+class Scratch:
     """What one call needs for itself: intermediate buffers and the error record."""
 
     def __init__(self) -> None:

@@ -15,12 +15,13 @@ from tilewright.codegen.llvm.types import (
     LLValue,
     i1,
     i32,
+    i64,
     llvm,
     pointer,
     register_type,
     void,
 )
-from tilewright.ir import INTRINSICS, Call, Load
+from tilewright.ir import INTRINSICS, Call, Const, Load
 from tilewright.support.errors import InternalError
 
 Emitter = Callable[[Context, Call, list[LLValue]], LLValue]
@@ -128,6 +129,23 @@ def _prefetch(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
     return cx.intrinsic("llvm.prefetch", void, [*args, *flags], [pointer])
 
 
+def _heap_block(cx: Context, node: Call, _args: list[LLValue]) -> LLValue:
+    return cx.builder.load(_block_slot(cx, node), typ=pointer)
+
+
+def _hand_over(cx: Context, node: Call, _args: list[LLValue]) -> LLValue:
+    slot = _block_slot(cx, node)
+    held = cx.builder.ptrtoint(cx.builder.load(slot, typ=pointer), i64)
+    cx.builder.store(llvm.Constant(pointer, None), slot)
+    return held
+
+
+def _block_slot(cx: Context, node: Call) -> LLValue:
+    number = node.args[0]
+    assert isinstance(number, Const)
+    return cx.blocks[int(number.value)]
+
+
 def _like(scalar: object, node: Call) -> object:
     lanes = node.args[0].dtype.lanes
     return llvm.VectorType(scalar, lanes) if lanes > 1 else scalar
@@ -156,4 +174,6 @@ _EMITTERS: dict[str, Emitter] = {
     "zip_high": _zip(1),
     "address_of": _address_of,
     "prefetch": _prefetch,
+    "heap_block": _heap_block,
+    "heap_hand_over": _hand_over,
 }

@@ -56,6 +56,8 @@ class Context:
     #: Values of variables, and base addresses of buffers, that are in scope.
     variables: dict[Var, LLValue] = field(default_factory=dict[Var, LLValue])
     addresses: dict[Buffer, LLValue] = field(default_factory=dict[Buffer, LLValue])
+    #: Where the addresses of numbered blocks of the heap are kept.
+    blocks: dict[int, LLValue] = field(default_factory=dict[int, LLValue])
     #: Values computed already, innermost scope last: those of a loop body are not valid after it.
     scopes: list[dict[Expr, LLValue]] = field(default_factory=lambda: [{}])
 

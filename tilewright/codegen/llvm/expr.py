@@ -11,7 +11,6 @@ from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.memory import access_start, emit_load
 from tilewright.codegen.llvm.types import LLValue, i32, llvm, register_type
 from tilewright.ir import (
-    INTRINSICS,
     Binary,
     Broadcast,
     Call,
@@ -23,6 +22,7 @@ from tilewright.ir import (
     Select,
     Unary,
     Var,
+    is_pure,
 )
 
 
@@ -58,7 +58,7 @@ def emit(cx: Context, root: Expr) -> LLValue:
 
 
 def _reads_memory(node: Expr) -> bool:
-    return isinstance(node, Load) or (isinstance(node, Call) and not INTRINSICS[node.name].pure)
+    return isinstance(node, Load) or not is_pure(node)
 
 
 def _needed(node: Expr) -> tuple[Expr, ...]:

@@ -98,6 +98,9 @@ class Frame:
         self._stack_used = 0
         self._known = frozenset(cx.variables)
         self._streams = False
+        self._kernel_env: LLValue | None = None
+        #: Where the messages of each kernel that can fail begin in the table.
+        self.first_messages: dict[str, int] = {}
         self._status = self.stack_slot(i32, llvm.Constant(i32, 0)) if is_host else None
 
     # ---- memory ---------------------------------------------------------------------------------
@@ -125,15 +128,22 @@ class Frame:
     def stack_slot(self, kind: Any, start: LLValue | None = None) -> LLValue:
         """Room for a value for as long as the function runs, holding `start` from its beginning."""
         builder = self.cx.builder
-        with builder.goto_block(self.entry):
-            if self.entry.is_terminated:
-                builder.position_before(self.entry.terminator)
+        with self._in_entry():
             slot = builder.alloca(kind)
             slot.type = pointer  # llvmlite still gives it the type that it points to
             slot.align = _ALIGNMENT if isinstance(kind, llvm.ArrayType) else 8
             if start is not None:
                 builder.store(start, slot)
         return slot
+
+    @contextmanager
+    def _in_entry(self) -> Generator[None]:
+        """Go to the end of the first block for a moment."""
+        builder = self.cx.builder
+        with builder.goto_block(self.entry):
+            if self.entry.is_terminated:
+                builder.position_before(self.entry.terminator)
+            yield
 
     def _from_heap(self, size: Expr) -> LLValue:
         """Too large for the stack of a worker thread: one block for all its iterations."""
@@ -156,9 +166,30 @@ class Frame:
         return builder.inttoptr(aligned, pointer)
 
     def _word(self, number: int) -> LLValue:
-        builder = self.cx.builder
-        slot = builder.gep(self.env, [llvm.Constant(i64, number)], source_etype=i64)
-        return builder.load(slot, typ=pointer)
+        return self.cx.builder.load(self.env_word(self.env, number), typ=pointer)
+
+    def env_word(self, env: LLValue, number: int) -> LLValue:
+        """The address of a word of an `env`."""
+        return self.cx.builder.gep(env, [llvm.Constant(i64, number)], source_etype=i64)
+
+    def kernel_env(self) -> LLValue:
+        """The `env` for kernels that this function calls; they want another workspace."""
+        if self._kernel_env is None:
+            self._kernel_env = self.stack_slot(llvm.ArrayType(i64, 3))
+            with self._in_entry():
+                for number in (_POOL, _ERROR):
+                    self.cx.builder.store(
+                        self._word(number), self.env_word(self._kernel_env, number)
+                    )
+        return self._kernel_env
+
+    def heap_block(self, number: int) -> LLValue:
+        """Where the address of a block of the heap is kept; what it holds is freed at the end."""
+        if number not in self.cx.blocks:
+            slot = self.stack_slot(pointer, start=llvm.Constant(pointer, None))
+            self.cx.blocks[number] = slot
+            self._heap.append(slot)
+        return self.cx.blocks[number]
 
     # ---- leaving --------------------------------------------------------------------------------
 
@@ -195,6 +226,16 @@ class Frame:
         failed = builder.icmp_signed("!=", code, llvm.Constant(i64, 0))
         with builder.if_then(failed, likely=False):
             builder.store(builder.trunc(code, i32), self._status)
+            builder.branch(self.leave)
+
+    def leave_if_kernel_failed(self, code: LLValue, first: int) -> None:
+        """After a kernel: its messages begin at number `first` of this function's."""
+        builder = self.cx.builder
+        failed = builder.icmp_signed("!=", code, llvm.Constant(i32, 0))
+        with builder.if_then(failed, likely=False):
+            number = builder.add(code, llvm.Constant(i32, first))
+            builder.store(builder.zext(number, i64), self._word(_ERROR))
+            builder.store(number, self._status)
             builder.branch(self.leave)
 
     # ---- stores that bypass the caches ----------------------------------------------------------

@@ -4,7 +4,8 @@ For a function `f` the module defines
     f            the kernel, as `frame` describes its signature
     f.entry      the same for callers that only know how to pass one pointer: to an array of 8-byte
                  words with the arguments in order, then the three words of `env`
-    f.workspace  how many bytes of workspace it needs: takes a pointer to words, the dimensions
+    f.workspace  how many bytes of workspace it needs: takes the same words
+A function that calls kernels names them in its attribute `kernels`, with the messages of each.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tilewright.codegen.llvm.types import (
     pointer,
     register_type,
 )
-from tilewright.ir import Alloc, Buffer, Function, Param, Var, walk
+from tilewright.ir import Alloc, Buffer, Expr, Function, Param, Var, walk
 from tilewright.target import Target
 
 
@@ -36,6 +37,8 @@ class Kernel:
     name: str
     llvm: str
     messages: tuple[str, ...]
+    #: Bytes of workspace, over the function's scalars and dimensions.
+    workspace: Expr
 
 
 def generate(function: Function, target: Target) -> Kernel:
@@ -46,7 +49,7 @@ def generate(function: Function, target: Target) -> Kernel:
     workspace = _emit_kernel(module, function, target, messages)
     _emit_entry(module, function)
     _emit_workspace(module, function, target, workspace)
-    return Kernel(function.name, str(module), tuple(messages))
+    return Kernel(function.name, str(module), tuple(messages), workspace.size)
 
 
 def parameters(function: Function) -> list[Param]:
@@ -68,11 +71,27 @@ def _emit_kernel(module: Any, function: Function, target: Target, messages: list
     cx = Context(module, target, builder, aliases)
     for param, argument in zip(params, kernel.args, strict=False):
         _bind(cx, param, argument)
-    workspace = Workspace(function.dims)
+    workspace = Workspace(_numbers(function))
     frame = Frame(cx, kernel.args[-1], workspace, messages, emit_stmt, is_host=True)
+    frame.first_messages = _adopt_messages(function, messages)
     emit_stmt(frame, function.body)
     frame.finish()
     return workspace
+
+
+def _numbers(function: Function) -> list[Var]:
+    """What is known of sizes when the function starts: its scalars and dimensions."""
+    return [p for p in parameters(function) if isinstance(p, Var)]
+
+
+def _adopt_messages(function: Function, messages: list[str]) -> dict[str, int]:
+    """Add the messages of all kernels to the table; gives where those of each begin."""
+    first: dict[str, int] = {}
+    for name, own in function.attrs.get("kernels", {}).items():
+        if own:
+            first[name] = len(messages)
+            messages.extend(own)
+    return first
 
 
 def _bind(cx: Context, param: Param, argument: Any) -> None:
@@ -106,8 +125,9 @@ def _emit_workspace(module: Any, function: Function, target: Target, workspace: 
     size = llvm.Function(module, kind, f"{function.name}.workspace")
     builder = llvm.IRBuilder(size.append_basic_block("entry"))
     cx = Context(module, target, builder, AliasScopes(module, size.name))
-    for k, dim in enumerate(function.dims):
-        cx.variables[dim] = _load_word(builder, size.args[0], k, i64)
+    for k, param in enumerate(parameters(function)):
+        if isinstance(param, Var):
+            cx.variables[param] = _load_word(builder, size.args[0], k, _parameter_type(param))
     builder.ret(emit(cx, workspace.size))
 
 

@@ -8,11 +8,13 @@ from typing import Any
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.frame import Frame
+from tilewright.codegen.llvm.host import HOST, emit_kernel_call
 from tilewright.codegen.llvm.memory import access_start, emit_store
 from tilewright.codegen.llvm.types import LLValue, i64, llvm
 from tilewright.ir import (
     Alloc,
     Assert,
+    Call,
     Const,
     Evaluate,
     For,
@@ -25,7 +27,6 @@ from tilewright.ir import (
     cast,
 )
 from tilewright.support.errors import InternalError
-
 
 _ZERO: LLValue = llvm.Constant(i64, 0)
 
@@ -154,7 +155,14 @@ def _emit_assert(frame: Frame, stmt: Assert) -> None:
 
 
 def _emit_evaluate(frame: Frame, stmt: Evaluate) -> None:
-    emit(frame.cx, stmt.call)
+    call = stmt.call
+    name = call.name if isinstance(call, Call) else ""
+    if name.startswith("kernel."):
+        emit_kernel_call(frame, call)
+    elif name in HOST:
+        HOST[name](frame, call)
+    else:
+        emit(frame.cx, call)
 
 
 def _emit_seq(frame: Frame, stmt: Seq) -> None:
