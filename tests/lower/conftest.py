@@ -57,5 +57,5 @@ def carried(value: Any, dtype: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """NumPy does not know the NaN of types that are not its own."""
-    is_foreign = isinstance(value, np.ndarray) and value.dtype.kind not in "biuf"
+    is_foreign = isinstance(value, np.ndarray) and value.dtype.isbuiltin != 1
     return value.astype(np.float64) if is_foreign else value

@@ -15,7 +15,7 @@ def f(A: f32[30, n], C: f32[30]):
             for ii in unrolled(4):
                 with block("C", vi=spatial(30, io * 4 + ii), vk=reduce(n, k)):
                     where(io * 4 + ii < 30)
-                    reads(C[vi], A[vi, vk])
+                    reads(A[vi, vk])
                     writes(C[vi])
                     with init():
                         C[vi] = 0.0
@@ -25,7 +25,7 @@ FUSED = """
 def f(A: f32[7, 5], C: f32[7]):
     for q in range(35):
         with block("C", vi=spatial(7, q // 5), vk=reduce(5, q % 5)):
-            reads(C[vi], A[vi, vk])
+            reads(A[vi, vk])
             writes(C[vi])
             with init():
                 C[vi] = 0.0
@@ -94,7 +94,7 @@ def test_reduction_variables_of_two_loops(keeps_meaning: Any) -> None:
             for i in range(4):
                 for ki in range(4):
                     with block("C", vi=spatial(4, i), vk=reduce(12, ko * 4 + ki)):
-                        reads(C[vi], A[vk, vi])
+                        reads(A[vk, vi])
                         writes(C[vi])
                         with init():
                             C[vi] = 1.0

@@ -109,12 +109,12 @@ def test_asserts_of_lanes(keeps_meaning: Any) -> None:
 
 def test_lets_and_loops_within(keeps_meaning: Any) -> None:
     text = """
-    def f(A: f32[8, 4], B: f32[8]):
+    def f(A: f32[8, 4], B: f32[8], S: f32[1]):
         for j in vectorized(8):
             x = let(B[j] + 1.0)
-            y = let(A[0, 0])
+            y = let(S[0])
             for k in range(4):
                 A[j, k] = x * A[j, k] + y if k > 1 else x
     """
-    a = np.zeros((8, 4), np.float32)
-    keeps_meaning(text, vectorize, a, np.arange(8, dtype=np.float32))
+    a, b = np.ones((8, 4), np.float32), np.arange(8, dtype=np.float32)
+    keeps_meaning(text, vectorize, a, b, np.full(1, 3, np.float32))

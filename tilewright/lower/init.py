@@ -63,7 +63,7 @@ def _detach(
     waiting: list[tuple[For | None, Stmt]],
 ) -> tuple[Stmt, list[tuple[For | None, Stmt]]]:
     assert block.init is not None
-    bare = replace(block, init=None)
+    bare = _without_init(block)
     reduces = [b for it, b in zip(block.iters, block.bindings, strict=True) if it.kind == "reduce"]
     carriers = [loop for loop in loops if any(loop.var in free_vars(b) for b in reduces)]
     if not carriers:
@@ -75,6 +75,13 @@ def _detach(
     inner = loops[loops.index(outermost) :]
     waiting.append((outermost, _nest(block, inner, carriers)))
     return bare, waiting
+
+
+def _without_init(block: Block) -> Block:
+    """What the init gave, the body now reads."""
+    known = {region.buffer for region in block.reads}
+    given = tuple(region for region in block.writes if region.buffer not in known)
+    return replace(block, init=None, reads=(*given, *block.reads))
 
 
 def _mixes_space_and_reduction(block: Block, carriers: Sequence[For]) -> bool:
