@@ -19,6 +19,7 @@ from tilewright.schedule.rules.contraction import plan_contraction, schedule_con
 from tilewright.schedule.rules.dot import plan_dot, schedule_dot
 from tilewright.schedule.rules.elementwise import schedule_elementwise
 from tilewright.schedule.rules.rows import schedule_rows
+from tilewright.schedule.rules.shift import shift_operands
 from tilewright.schedule.rules.transpose import as_turn, can_transpose, schedule_transpose
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -40,6 +41,8 @@ def schedule_by_rules(function: Function, target: Target) -> Function:
 
 def _schedule_dots(s: Schedule, target: Target) -> Schedule:
     """Products for which the target has an instruction."""
+    shifted = shift_operands(s.function, target)
+    s = s if shifted is s.function else Schedule(shifted)
     for block in s.blocks():
         done = None
         tiles = plan_amx(s.block_of(block), target)
@@ -78,7 +81,8 @@ def _schedule_independent(s: Schedule, name: str, target: Target) -> Schedule:
 def attempt(s: Schedule, rule: Callable[..., None], *args: Any) -> Schedule | None:
     """A copy of the schedule with `rule` applied; None where a primitive refuses.
 
-    Rules say what is fast, primitives what is right: a block that a rule does not fit keeps its loops.
+    Rules say what is fast, primitives what is right: a block that a rule does not fit keeps its
+    loops.
     """
     trial = s.copy()
     try:

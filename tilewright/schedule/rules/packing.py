@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from tilewright.ir import Expr, Load, Var
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import interleave
-from tilewright.schedule.rules.analysis import Access, stores_of
+from tilewright.schedule.rules.analysis import Access, is_injective, stores_of
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -68,10 +68,14 @@ def pack_operand(
 
 def _copy_of(s: Schedule, user: str, access: Access) -> str:
     """The block that makes the operand: the one that pads it, or a new one that copies."""
-    for made in s.producers(user):
-        if made.name.endswith("_pad") and s.block_of(made).writes[0].buffer is access.buffer:
-            return made.name
-    return s.cache_read(user, access.buffer).name
+    pads = [made for made in s.producers(user) if made.name.endswith("_pad")]
+    own = [made for made in pads if s.block_of(made).writes[0].buffer is access.buffer]
+    copy = own[0] if own else s.cache_read(user, access.buffer)
+    for made in s.producers(copy):
+        # What makes the operand element by element goes along with packing it.
+        if is_injective(s.block_of(made)) and s.can("compute_inline", made):
+            s.compute_inline(made)
+    return copy.name
 
 
 def schedule_packing(

@@ -131,9 +131,9 @@ class ProductCut:
         if out in s.function.buffers:
             return [s.cache_write(self.name, 0, "local").name]
         s.set_scope(self.name, out, "local")
-        for crop in s.consumers(self.name):
-            if crop.name.endswith("_crop") and s.can("compute_inline", crop):
-                s.compute_inline(crop)
+        for step in s.consumers(self.name):
+            if s.consumers(step) and s.can("compute_inline", step):
+                s.compute_inline(step)
         return [b.name for b in s.consumers(self.name)]
 
     def place_results(self, names: list[str], loop: Loop) -> None:
