@@ -20,6 +20,7 @@ from interleaved import interleaved
 
 import tilewright as tw
 from tilewright import te
+from tilewright.schedule import packed_columns
 from tilewright.tensor import ops
 
 Array = np.ndarray[Any, Any]
@@ -69,7 +70,8 @@ def matmul(m: int, n: int, k: int) -> Case:
 
 
 def packed_matmul(m: int, n: int, k: int) -> Case:
-    width = 64
+    """The right operand in blocks of as many columns as a register tile has."""
+    width = packed_columns(tw.Target.of("llvm"), "float32")
     blocks = -(-n // width)
     a, b = te.placeholder((m, k), name="A"), te.placeholder((blocks, k, width), name="B")
     r = te.reduce_axis(k, name="k")
@@ -114,7 +116,9 @@ def conv(c: int, o: int, size: int, kernel: int, stride: int = 1, block: int = 1
     wb = np.ascontiguousarray(wb.transpose(0, 2, 4, 5, 3, 1))
     out_size = (size + 2 * pad - kernel) // stride + 1
     out = np.empty((1, o // block, out_size, out_size, block), np.float32)
-    name = f"conv {kernel}x{kernel} {c}->{o} at {size}" + (f" stride {stride}" if stride > 1 else "")
+    name = f"conv {kernel}x{kernel} {c}->{o} at {size}" + (
+        f" stride {stride}" if stride > 1 else ""
+    )
     work = 2.0 * o * c * kernel * kernel * out_size**2
     return Case(
         name,

@@ -2,7 +2,7 @@
 
 from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.handles import BlockRef, Loop
-from tilewright.schedule.rules import schedule_by_rules
+from tilewright.schedule.rules import packed_columns, schedule_by_rules
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tensor_intrin import (
     TensorIntrin,
@@ -20,6 +20,7 @@ __all__ = [
     "TensorIntrin",
     "Trace",
     "find_intrin",
+    "packed_columns",
     "register_intrin",
     "require_features",
     "schedule_by_rules",

@@ -1,6 +1,7 @@
 """Transposing a square tile in registers, by interleaving vectors.
 
-With n rows in n vectors, log2(n) rounds of interleaving the first half with the second give the n columns.
+With n rows in n vectors, log2(n) rounds of interleaving the first half with the second give the n
+columns.
 """
 
 from __future__ import annotations

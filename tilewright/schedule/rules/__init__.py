@@ -1,3 +1,4 @@
 """Default schedules: what a function gets that nobody has scheduled."""
 
 from tilewright.schedule.rules.default import schedule_by_rules
+from tilewright.schedule.rules.tiles import packed_columns

@@ -1,8 +1,9 @@
-"""Reductions whose innermost output dimension is not reduced (depthwise convolution, pooling, column
-sums, products with few rows): vectors along that dimension.
+"""Reductions whose innermost output dimension is not reduced (depthwise convolution, pooling,
+column sums, products with few rows): vectors along that dimension.
 
-Short reductions keep a tile of accumulators in registers. Long ones over far-apart rows walk wide strips
-instead, a few rows at a time, with the accumulators in the nearest cache: memory is read in order.
+Short reductions keep a tile of accumulators in registers. Long ones over far-apart rows walk wide
+strips instead, a few rows at a time, with the accumulators in the nearest cache: memory is read in
+order.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _SHORT = 16
 #: Accumulators that a tile keeps in registers.
 _TILE = 12
 #: Rows that a strip takes at a time, and bytes between rows from which strips pay.
-_ROWS_AT_A_TIME, _FAR = 8, 2048
+_ROWS_AT_A_TIME, _FAR = 4, 2048
 #: Up to so many results share a strip (the rows of a product with few rows).
 _FEW = 16
 
@@ -101,7 +102,7 @@ def _schedule_strips(
     apart = [loops[it.var] for it in rows if loops[it.var] not in shared]
     results = _length(rows) if shared else 1
     width = _strip_width(extent_of(column), results, target, lanes)
-    # Whole cache lines at a time: rows that lie a power of two apart share few places in the cache.
+    # Whole cache lines at a time: rows a power of two apart share few places in the cache.
     line = max(1, min(width, target.caches.line // _itemsize(block)) // lanes)
     strip, middle, vectors, vector = s.split(
         loops[column.var], None, max(1, width // (line * lanes)), line, lanes

@@ -7,7 +7,8 @@
             for the reduction: accumulators += rows × columns        all in registers
             output = epilogue(accumulators)
 
-Operands that would be read with long strides are packed into the order in which the tiles read them.
+Operands that would be read with long strides are packed into the order in which the tiles read
+them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Plan:
 
     contraction: Contraction
     row: Iter | None
-    #: The variable that walks neighbouring elements, and the one over blocks of it, if there is one.
+    #: The variable that walks neighbouring elements, and the one over blocks of it, if any.
     column: Iter
     blocks: Iter | None
     tile: Tile
@@ -97,7 +98,7 @@ def _count(iters: Sequence[Iter]) -> int:
     return prod(extent_of(it) or _UNKNOWN for it in iters)
 
 
-# ---- applying a plan ------------------------------------------------------------------------------
+# ---- applying a plan ----------------------------------------------------------------------------
 
 
 def schedule_contraction(s: Schedule, name: str, plan: Plan, target: Target) -> None:
@@ -149,7 +150,7 @@ class _Cut:
         return [chunk], [tiles], [inner]
 
     def _tiles_per_chunk(self) -> int:
-        """Rows that are packed together: as many as fit half of L2, evenly spread over the cores."""
+        """Rows that are packed together: as many as fit half of L2, spread over the cores."""
         c, rows = self.plan.contraction, self.plan.row
         assert rows is not None
         depth = _count(c.reduced) * c.a.buffer.dtype.itemsize
@@ -183,7 +184,7 @@ class _Cut:
         outer, inner = self.s.split(reduced[-1], None, self.tile.lanes)
         return [*reduced[:-1], outer], [inner]
 
-    # ---- what comes after -------------------------------------------------------------------------
+    # ---- what comes after -----------------------------------------------------------------------
 
     def _epilogue(self) -> list[str]:
         """The blocks that take the accumulators on, in order; a plain copy if there is none."""
@@ -257,7 +258,7 @@ class _Cut:
         if self.work >= _PARALLEL_WORTH and self.target.cores > 1:
             self.s.parallel(tile)
 
-    # ---- threads ----------------------------------------------------------------------------------
+    # ---- threads --------------------------------------------------------------------------------
 
     def _parallelize(
         self, others: list[Loop], chunk: list[Loop], columns: list[Loop], rows: list[Loop]

@@ -1,4 +1,4 @@
-"""Blocks whose instances are independent: vectors along the innermost dimension, threads over the rest."""
+"""Independent instances: vectors along the innermost dimension, threads over the rest."""
 
 from __future__ import annotations
 

@@ -76,7 +76,9 @@ def keep_partial_vectors(s: Schedule, name: str, target: Target) -> None:
 
     for k: S += X[k]
     -->
-    for k0: for v: P[v] += X[k0 * 16 + v];    for u: for l: Q[l] += P[u * 4 + l];    for l: S += Q[l]
+    for k0: for v: P[v] += X[k0 * 16 + v]
+    for u: for l: Q[l] += P[u * 4 + l]
+    for l: S += Q[l]
     """
     inner = s.loops(name)[-1]
     lanes = vector_lanes(s.block_of(name), target)

@@ -1,9 +1,9 @@
 """How large a tile of accumulators to keep in registers: an analytic model of one core.
 
-A tile has `rows` × `vectors` accumulators. For every step of the reduction it loads `vectors` vectors of one
-operand and `rows` scalars of the other, and does rows × vectors multiply-adds. The model counts cycles
-on the multiply-add and load ports, asks for enough independent accumulators to hide latency, and
-charges for lanes and rows beyond the edge.
+A tile has `rows` × `vectors` accumulators. For every step of the reduction it loads `vectors`
+vectors of one operand and `rows` scalars of the other, and does rows × vectors multiply-adds. The
+model counts cycles on the multiply-add and load ports, asks for enough independent accumulators to
+hide latency, and charges for lanes and rows beyond the edge.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tilewright.target import Target
 #:   depth      neighbouring steps of the reduction lie side by side: likewise, over several steps
 Factors = Literal["broadcast", "rows", "depth"]
 _LOAD_PORTS = 2
-#: Cycles that a load costs on average beyond its port (it may come from further away than L1), and that
-#: one turn of the reduction loop costs.
+#: Cycles that a load costs on average beyond its port (it may come from further away than L1), and
+#: that one turn of the reduction loop costs.
 _LOAD_COST, _LOOP_COST = 0.15, 1.0
 
 
@@ -64,6 +64,11 @@ def choose_tile(
         and _fits_blocks(v * lanes, block)
     ]
     return max(candidates, key=lambda t: _score(t, target, rows, columns))
+
+
+def packed_columns(target: Target, dtype: DType | str) -> int:
+    """How many columns of the right operand of a product are best packed side by side."""
+    return choose_tile(target, DType.of(dtype), None, None, "rows").columns
 
 
 def _fits_blocks(columns: int, block: int | None) -> bool:

@@ -76,7 +76,7 @@ def schedule_transpose(s: Schedule, name: str, turn: Turn, target: Target) -> No
 def turn_tiles(
     s: Schedule, across: Loop, along: Loop, tile: TensorIntrin, lanes: int
 ) -> tuple[str, Loop, Loop]:
-    """Transpose by tiles what two loops run over; gives the block of a tile and the loops around."""
+    """Transpose by tiles what two loops run over; gives a tile's block and the loops around."""
     rows, row = s.split(across, None, lanes)
     columns, column = s.split(along, None, lanes)
     s.reorder(rows, columns, row, column)
