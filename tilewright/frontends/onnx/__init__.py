@@ -1,0 +1,16 @@
+"""ONNX models as graphs.
+
+    load.py         a path, bytes or a ModelProto -> a model whose outer shape is sound
+    tensors.py      tensors of all element types; external.py, those in files beside the model
+    importer.py     walks the nodes; scopes, subgraphs, functions
+    table.py        which converter serves which operator, by domain, name and version
+    node.py         what a converter sees of a node
+    structure.py    values that must be known before the program can be built
+    ops/            the converters, one family of operators a file
+
+The `onnx` package is an optional extra and is imported when a model is read, not before.
+"""
+
+# pyright: reportUnusedImport=false
+from tilewright.frontends.onnx.from_onnx import from_onnx
+from tilewright.frontends.onnx.structure import UnspecialisedError

@@ -1,0 +1,91 @@
+"""Weights in files beside the model: mapped, never read outside the model's folder."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.support.errors import UserError
+
+
+class ExternalFiles:
+    """The files of one model; each is mapped once, when it is first needed."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = None if folder is None else Path(os.path.realpath(folder))
+        self._maps: dict[Path, np.ndarray[Any, Any]] = {}
+
+    def read(self, proto: Any, size: int) -> np.ndarray[Any, Any]:
+        """The bytes of a tensor that takes `size` of them."""
+        name = proto.name or "a tensor"
+        entries = {e.key: e.value for e in proto.external_data}
+        file = self._resolve(name, entries.get("location", ""))
+        offset = _number(name, "offset", entries.get("offset", "0"))
+        length = _number(name, "length", entries.get("length", str(size)))
+        data = self._mapped(name, file)
+        if length != size:
+            raise UserError(
+                f"{name} has {length} bytes of external data",
+                reason=f"its type and shape take {size}",
+            )
+        if offset + length > data.size:
+            raise UserError(
+                f"{name} lies at bytes {offset} to {offset + length} of {file.name}",
+                reason=f"the file has {data.size}",
+                remedy="check that the file is complete",
+            )
+        return data[offset : offset + length]
+
+    def _resolve(self, name: str, location: str) -> Path:
+        if self._folder is None:
+            raise UserError(
+                f"{name} has its data in the file {location!r}",
+                reason="the model was not given as a path, so its folder is not known",
+                remedy="pass the path of the model, or load its external data first",
+            )
+        if not location or "\0" in location:
+            raise UserError(f"{name} has external data without a file name")
+        path = Path(os.path.realpath(self._folder / location))
+        if os.path.isabs(location) or not path.is_relative_to(self._folder):
+            raise UserError(
+                f"{name} has its data in the file {location!r}",
+                reason="it lies outside the model's folder",
+                remedy="move the file beside the model",
+            )
+        return path
+
+    def _mapped(self, name: str, file: Path) -> np.ndarray[Any, Any]:
+        if file not in self._maps:
+            try:
+                self._maps[file] = _map(file)
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
+                raise UserError(
+                    f"cannot read {file.name}, where {name} has its data", reason=reason
+                ) from None
+        return self._maps[file]
+
+
+def _map(file: Path) -> np.ndarray[Any, Any]:
+    # A pipe or a device would block or never end; only plain files have weights.
+    handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is no plain file")
+        if status.st_size == 0:
+            return np.empty(0, np.uint8)
+        return np.frombuffer(mmap.mmap(handle, 0, access=mmap.ACCESS_READ), np.uint8)
+    finally:
+        os.close(handle)
+
+
+def _number(name: str, key: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise UserError(f"{name} has external data with the {key} {text!r}")
+    return int(text)

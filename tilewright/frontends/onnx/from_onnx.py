@@ -1,0 +1,87 @@
+"""From a model to a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tilewright.frontends.onnx.importer import Importer, Scope
+from tilewright.frontends.onnx.input_types import Shape, input_type
+from tilewright.frontends.onnx.load import LoadedModel, load_model
+from tilewright.frontends.onnx.missing import require_converters
+from tilewright.graph import Array, Module, TensorType, Value
+from tilewright.support.errors import UserError, nearest
+
+
+def from_onnx(
+    source: Any,
+    shapes: Mapping[str, Shape] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> Module:
+    """The graph of an ONNX model: a path, bytes or an `onnx.ModelProto`.
+
+    `shapes` refines the shapes of inputs: numbers, names of symbolic dimensions, None for any size;
+    for sequences they are those of the elements. `values` are inputs that the program is built for:
+    where its structure (axes, ranks, conditions) depends on them, it holds for these values alone.
+    What must be given and is not raises `UnspecialisedError`, which names the inputs.
+    """
+    model = load_model(source)
+    importer = Importer(model)
+    require_converters(model, importer.functions)
+    _require_names(model, "shapes", shapes or {})
+    _require_names(model, "values", values or {})
+    scope = Scope(model.versions)
+    _add_inputs(importer, scope, shapes or {}, values or {})
+    for output, value in zip(
+        model.proto.graph.output, importer.graph(model.proto.graph, scope), strict=True
+    ):
+        importer.builder.output(_result(output.name, value))
+    return importer.builder.build()
+
+
+def _add_inputs(
+    importer: Importer, scope: Scope, shapes: Mapping[str, Shape], values: Mapping[str, Any]
+) -> None:
+    for proto in _inputs(importer.model):
+        type_ = input_type(proto.name, proto.type, importer.builder, shapes.get(proto.name))
+        value = importer.builder.input(proto.name, type_)
+        given = _given(value, values[proto.name]) if proto.name in values else None
+        importer.structure.add_input(value, proto.name, given)
+        scope.define(proto.name, value)
+
+
+def _inputs(model: LoadedModel) -> list[Any]:
+    """The inputs of the model, without those that have a constant: they are its weights."""
+    graph = model.proto.graph
+    constants = {t.name for t in graph.initializer}
+    constants |= {t.values.name for t in graph.sparse_initializer}
+    return [i for i in graph.input if i.name not in constants]
+
+
+def _given(value: Value, given: Any) -> Array:
+    array = np.asarray(given)
+    type_ = value.type
+    if not isinstance(type_, TensorType) or array.ndim != type_.ndim:
+        raise UserError(f"values gives input {value} an array of shape {list(array.shape)}")
+    if type_.dtype.numpy != array.dtype and array.dtype.kind not in "OU":
+        raise UserError(f"values gives input {value} an array of {array.dtype}")
+    return array
+
+
+def _require_names(model: LoadedModel, what: str, given: Mapping[str, Any]) -> None:
+    names = [i.name for i in _inputs(model)]
+    for name in given:
+        if name not in names:
+            raise UserError(
+                f"{what} names the input {name}",
+                reason="the model has no such input",
+                remedy=nearest(name, names),
+            )
+
+
+def _result(name: str, value: Value | None) -> Value:
+    if value is None:
+        raise UserError(f"output {name} of the model is nothing")
+    return value

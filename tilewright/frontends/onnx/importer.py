@@ -1,0 +1,216 @@
+"""Walks the nodes of a model and builds the graph: scopes, subgraphs, functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tilewright.frontends.onnx.attributes import Attributes
+from tilewright.frontends.onnx.external import ExternalFiles
+from tilewright.frontends.onnx.functions import FunctionTable, standard_function
+from tilewright.frontends.onnx.load import LoadedModel, plain_domain, read_versions
+from tilewright.frontends.onnx.node import Node
+from tilewright.frontends.onnx.order import node_text, ordered_nodes
+from tilewright.frontends.onnx.structure import Structure, UnspecialisedError
+from tilewright.frontends.onnx.table import find_converter
+from tilewright.frontends.onnx.tensors import read_sparse, read_tensor
+from tilewright.graph import Binding, Builder, Value
+from tilewright.graph import Node as Expression
+from tilewright.graph import Type as GraphType
+from tilewright.ir import Var
+from tilewright.support.errors import InternalError, TilewrightError, UserError, nearest
+
+#: Functions and the bodies of loops are converted anew for each use; more nodes than this cannot be
+#: meant, whatever the file says.
+_MAX_NODES: Final = 1_000_000
+_MAX_DEPTH: Final = 64
+
+
+class Scope:
+    """The values that have names in one graph; those of the graphs around it are seen too."""
+
+    def __init__(
+        self,
+        versions: dict[str, int],
+        outer: Scope | None = None,
+        attributes: Attributes | None = None,
+    ) -> None:
+        self.versions, self.outer, self.attributes = versions, outer, attributes
+        self._values: dict[str, Value | None] = {}
+
+    def define(self, name: str, value: Value | None) -> None:
+        if name in self._values:
+            raise UserError(f"two definitions of the value {name}")
+        self._values[name] = value
+
+    def find(self, name: str) -> Value | None:
+        """The value of this name; None where it stands for an operand that was left out."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope._values:
+                return scope._values[name]
+            scope = scope.outer
+        raise UserError(
+            f"no value {name}",
+            reason="no node, input or initialiser defines it",
+            remedy=nearest(name, self._values),
+        )
+
+
+class _Recorder(Builder):
+    """A builder that tells where values come from."""
+
+    def __init__(self, structure: Structure) -> None:
+        super().__init__("main")
+        self._structure = structure
+
+    def bind(
+        self, expr: Expression, types: Sequence[GraphType], names: Sequence[str]
+    ) -> tuple[Value, ...]:
+        outputs = super().bind(expr, types, names)
+        self._structure.record(Binding(outputs, expr))
+        return outputs
+
+
+class Importer:
+    """Converts one model."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        self.model = model
+        self.files = ExternalFiles(model.folder)
+        self.structure = Structure()
+        self.builder: Builder = _Recorder(self.structure)
+        self.functions = FunctionTable(model.proto.functions)
+        #: Sizes that are read from tensors when the program runs.
+        self.read_dims: set[Var] = set()
+        self._nodes = self._depth = 0
+
+    # ---- graphs ---------------------------------------------------------------------------------
+
+    def graph(self, proto: Any, scope: Scope) -> list[Value | None]:
+        """Convert the nodes of a graph, whose inputs `scope` has; the values of its outputs."""
+        self.initialisers(proto, scope)
+        self._convert_all(proto, scope)
+        return [scope.find(o.name) for o in proto.output]
+
+    def initialisers(self, proto: Any, scope: Scope) -> None:
+        """Define the constants of a graph."""
+        for tensor in proto.initializer:
+            array, dtype = read_tensor(tensor, self.files)
+            if self.model.owned:
+                # The array has a copy; a model must not take twice its size.
+                tensor.ClearField("raw_data")
+            scope.define(tensor.name, self.builder.constant(array, dtype, tensor.name))
+        for sparse in proto.sparse_initializer:
+            array, dtype = read_sparse(sparse, self.files)
+            name = sparse.values.name
+            scope.define(name, self.builder.constant(array, dtype, name))
+
+    def subgraph(
+        self, proto: Any, args: Sequence[Value | None], outer: Scope
+    ) -> list[Value | None]:
+        """Convert a graph inside a node for these arguments."""
+        if len(args) != len(proto.input):
+            raise UserError(
+                f"the graph {proto.name} has {len(proto.input)} inputs",
+                reason=f"it gets {len(args)}",
+            )
+        scope = Scope(outer.versions, outer, outer.attributes)
+        for param, arg in zip(proto.input, args, strict=True):
+            scope.define(param.name, arg)
+        return self._nested(lambda: self.graph(proto, scope))
+
+    def function(
+        self, proto: Any, args: Sequence[Value | None], attributes: Attributes
+    ) -> list[Value | None]:
+        """Convert a function's body for these arguments, in place of the node that calls it."""
+        if len(args) > len(proto.input):
+            raise UserError(f"the function {proto.name} has {len(proto.input)} inputs")
+        for default in proto.attribute_proto:
+            attributes.set_default(default)
+        versions = self.model.versions | read_versions(proto.opset_import, proto.name)
+        scope = Scope(versions, None, attributes)
+        for name, arg in zip(proto.input, [*args, *[None] * len(proto.input)], strict=False):
+            scope.define(name, arg)
+        self._nested(lambda: self._convert_all(proto, scope))
+        return [scope.find(name) for name in proto.output]
+
+    def _nested(self, convert: Any) -> Any:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise UserError(f"graphs and functions are nested more than {_MAX_DEPTH} deep")
+        origin = self.builder.origin
+        try:
+            return convert()
+        finally:
+            self._depth -= 1
+            self.builder.origin = origin
+
+    # ---- nodes ----------------------------------------------------------------------------------
+
+    def _convert_all(self, proto: Any, scope: Scope) -> None:
+        for node in ordered_nodes(proto):
+            self._nodes += 1
+            if self._nodes > _MAX_NODES:
+                raise UserError(
+                    f"the model has more than {_MAX_NODES} nodes",
+                    reason="functions and loops are counted each time they are used",
+                )
+            self._convert(node, scope)
+
+    def _convert(self, proto: Any, scope: Scope) -> None:
+        origin = self.builder.origin = node_text(proto)
+        try:
+            results = self._results(proto, scope)
+            self._define(proto, results, scope)
+        except TilewrightError as error:
+            raise _located(error, origin) from error.__cause__
+        except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
+            # Converters trust that operands and attributes are what ONNX says they are.
+            raise UserError(
+                f"cannot convert {origin}",
+                reason=f"its operands or attributes do not fit ({type(error).__name__}: {error})",
+                remedy="check the model with onnx.checker.check_model(model, full_check=True)",
+            ) from error
+
+    def _results(self, proto: Any, scope: Scope) -> list[Value | None]:
+        domain = plain_domain(proto.domain)
+        inputs = [scope.find(n) if n else None for n in proto.input]
+        version = scope.versions.get(domain, 1)
+        node = Node(self, proto, inputs, scope, version)
+        local = self.functions.find(domain, proto.op_type, proto.overload)
+        if local is not None:
+            return node.expand(local, inputs)
+        converter = find_converter(domain, proto.op_type, version)
+        if converter is not None:
+            return _as_list(converter(node))
+        body = standard_function(node, domain)
+        if body is None:
+            raise UserError(f"there is no converter for {proto.op_type}")
+        return node.expand(body, inputs)
+
+    def _define(self, proto: Any, results: list[Value | None], scope: Scope) -> None:
+        for k, name in enumerate(proto.output):
+            if not name:
+                continue
+            if k >= len(results):
+                raise UserError(f"output {k} ({name}) is not supported")
+            value = results[k]
+            if value is not None and value.constant is None and value.name == proto.op_type:
+                value.name = name
+            scope.define(name, value)
+
+
+def _as_list(results: Any) -> list[Value | None]:
+    if isinstance(results, list | tuple):
+        return list(results)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return [results]
+
+
+def _located(error: TilewrightError, origin: str) -> TilewrightError:
+    """The error with the node it comes from; the innermost one is told."""
+    if isinstance(error, InternalError | UnspecialisedError) or "\n    at " in error.listing:
+        return error
+    told = [t for t in error.listing.split("\n") if t and not t.startswith("    from ")]
+    listing = "\n".join(["", *told, f"    at {origin}"])
+    return UserError(error.what, reason=error.reason, remedy=error.remedy, listing=listing)

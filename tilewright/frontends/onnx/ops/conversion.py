@@ -1,0 +1,106 @@
+"""Constants, casts, and values that pass through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilewright.frontends.onnx.node import Node
+from tilewright.frontends.onnx.table import converts
+from tilewright.graph import STRING, TensorType, Value
+from tilewright.support.errors import UserError
+
+
+@converts("Identity")
+def identity(n: Node) -> Value | None:
+    return n.get(0)
+
+
+@converts("Constant")
+def constant(n: Node) -> Value:
+    given = [a for a in n.attributes if a in _CONSTANTS]
+    if len(given) != 1:
+        raise UserError(f"a constant has the attributes {list(n.attributes)}")
+    array, dtype = _CONSTANTS[given[0]](n, given[0])
+    return n.builder.constant(array, dtype, n.proto.output[0])
+
+
+def _strings(values: Any) -> Any:
+    array = np.empty(np.shape(values), object)
+    array[...] = values
+    return array
+
+
+_Read = Callable[[Node, str], tuple[Any, object]]
+_CONSTANTS: dict[str, _Read] = {
+    "value": lambda n, name: n.tensor(name),
+    "sparse_value": lambda n, name: n.sparse_tensor(name),
+    "value_int": lambda n, name: (n.integer(name), "int64"),
+    "value_ints": lambda n, name: (n.integers(name), "int64"),
+    "value_float": lambda n, name: (n.real(name), "float32"),
+    "value_floats": lambda n, name: (n.reals(name), "float32"),
+    "value_string": lambda n, name: (_strings(n.text(name)), STRING),
+    "value_strings": lambda n, name: (_strings(n.texts(name)), STRING),
+}
+
+
+@converts("ConstantOfShape")
+def constant_of_shape(n: Node) -> Value:
+    array, dtype = n.tensor("value") if n.has("value") else (np.zeros(1, np.float32), "float32")
+    if array.size != 1:
+        raise UserError(f"the value has {array.size} elements", reason="it must have one")
+    return n.builder.expand(n.constant(array.reshape(()), dtype), shape=n.dims(0))
+
+
+@converts("Cast", since=6)
+def cast(n: Node) -> Value:
+    return _cast(n, n.dtype("to"))
+
+
+@converts("Cast", until=6)
+def cast_by_name(n: Node) -> Value:
+    return _cast(n, n.text("to").lower())
+
+
+@converts("CastLike")
+def cast_like(n: Node) -> Value:
+    return _cast(n, n[1].dtype)
+
+
+def _cast(n: Node, dtype: object) -> Value:
+    result = TensorType(dtype, n[0].shape).dtype
+    if result is n[0].dtype:
+        return n[0]
+    return n.builder.cast(n[0], dtype=result, saturate=n.flag("saturate", True))
+
+
+@converts("BitCast")
+def bit_cast(n: Node) -> Value:
+    return n.builder.bitcast(n[0], dtype=n.dtype("to"))
+
+
+@converts("Dropout", until=12)
+def dropout(n: Node) -> list[Value]:
+    """Nothing is dropped when a model is only run."""
+    return [n[0], *_kept(n)]
+
+
+@converts("Dropout", since=12)
+def dropout_by_operands(n: Node) -> list[Value]:
+    training = n.find_array(2)
+    if n.get(2) is not None and training is None:
+        training = n.array(2)
+    ratio = n.find_array(1)
+    if training is None or not training.any() or (ratio is not None and not ratio.any()):
+        return [n[0], *_kept(n)]
+    raise UserError("dropout while training", reason="models are compiled to be run")
+
+
+def _kept(n: Node) -> list[Value]:
+    """The mask: everything is kept."""
+    if not n.wants(1):
+        return []
+    dtype = "bool" if n.version >= 10 else n[0].dtype
+    return [n.builder.expand(n.constant(1, dtype), shape=n[0].shape)]

@@ -1,0 +1,212 @@
+"""Values that give a program its structure: axes, counts, target ranks, conditions.
+
+They must be numbers when the graph is built. Most are constants; some are computed from constants;
+some depend on the shapes or the values of inputs. The last kind is asked for with
+`UnspecialisedError`, so that whoever holds the inputs can build the program for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.graph import Array, Binding, Call, TensorType, Value
+from tilewright.ir import Const, Expr, Var, free_vars
+from tilewright.support.errors import TilewrightError, UserError
+
+#: Nothing larger than this is computed while the graph is built.
+_LIMIT: Final = 1 << 20
+
+
+class UnspecialisedError(UserError):
+    """The program depends on values or shapes of inputs that were not given.
+
+    `values` are the inputs whose values, and `shapes` those whose shapes, must be passed to
+    `from_onnx`. The program that it then gives holds for these alone.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        reason: str = "",
+        values: Iterable[str] = (),
+        shapes: Iterable[str] = (),
+    ) -> None:
+        self.values, self.shapes = tuple(values), tuple(shapes)
+        parts = [
+            f"{name}={{{', '.join(f'{i!r}: …' for i in inputs)}}}"
+            for name, inputs in (("values", self.values), ("shapes", self.shapes))
+            if inputs
+        ]
+        super().__init__(what, reason=reason, remedy=f"pass {' and '.join(parts)}")
+
+
+class Structure:
+    """Knows how values came about, and computes them where that needs constants alone."""
+
+    def __init__(self) -> None:
+        self._producers: dict[Value, Binding] = {}
+        self._inputs: dict[Value, str] = {}
+        self._arrays: dict[Value, Array | None] = {}
+
+    def add_input(self, value: Value, name: str, given: Array | None) -> None:
+        """An input of the model, with the value that the program is built for, if any."""
+        self._inputs[value] = name
+        if given is not None:
+            self._arrays[value] = given
+
+    def record(self, binding: Binding) -> None:
+        """Remember what computes the outputs of a binding."""
+        for value in binding.outputs:
+            self._producers[value] = binding
+
+    # ---- computing ------------------------------------------------------------------------------
+
+    def array(self, value: Value) -> Array | None:
+        """The value as an array, if constants and given inputs tell it."""
+        pending = [value]
+        while pending:
+            current = pending[-1]
+            if current in self._arrays or current.constant is not None:
+                pending.pop()
+                continue
+            waiting = [a for a in self._operands(current) if self._is_open(a)]
+            if waiting:
+                pending += waiting
+                continue
+            self._compute(current)
+            pending.pop()
+        return self._array(value)
+
+    def _is_open(self, value: Value) -> bool:
+        return value.constant is None and value not in self._arrays
+
+    def _array(self, value: Value) -> Array | None:
+        return value.constant if value.constant is not None else self._arrays.get(value)
+
+    def _operands(self, value: Value) -> list[Value]:
+        """What must be computed first; nothing where `value` can be told without, or not at all."""
+        binding = self._producers.get(value)
+        if _from_known(value) is not None or binding is None or not _is_small(binding):
+            return []
+        return [a for a in binding.expr.args if a is not None]
+
+    def _compute(self, value: Value) -> None:
+        known = _from_known(value)
+        binding = self._producers.get(value)
+        if known is not None or binding is None or not _is_small(binding):
+            self._arrays[value] = known
+            return
+        results = self._evaluated(binding.expr)  # pyright: ignore[reportArgumentType]
+        for output, result in zip(binding.outputs, results or [], strict=False):
+            self._arrays.setdefault(output, result)
+        self._arrays.setdefault(value, None)
+
+    def _evaluated(self, call: Call) -> list[Array] | None:
+        args = [None if a is None else self._array(a) for a in call.args]
+        missing = [a for a, v in zip(args, call.args, strict=True) if v is not None and a is None]
+        attrs = {k: _plain(v) for k, v in call.attrs.items()}
+        if missing or any(v is _UNKNOWN for v in attrs.values()):
+            return None
+        try:
+            return [np.asarray(r) for r in call.op.evaluate(args, attrs)]
+        except (TilewrightError, ArithmeticError, ValueError, TypeError, IndexError, MemoryError):
+            return None
+
+    # ---- asking ---------------------------------------------------------------------------------
+
+    def require(self, value: Value, what: str) -> Array:
+        """The value as an array; where it is not known, an error that says what to give."""
+        found = self.array(value)
+        if found is not None:
+            return found
+        values, shapes, complete = self._sources(value)
+        reason = "the structure of the program depends on it"
+        if not complete or not (values or shapes):
+            raise UserError(f"{what} is computed while the model runs", reason=reason)
+        raise UnspecialisedError(
+            f"{what} depends on inputs", reason=reason, values=values, shapes=shapes
+        )
+
+    def require_dim(self, dim: Expr, what: str) -> None:
+        """Complain about a dimension that must be a number and is not."""
+        shapes, told = self._inputs_with(free_vars(dim))
+        reason = "the structure of the program depends on it"
+        if not told or not shapes:
+            raise UserError(f"{what} is known only while the model runs", reason=reason)
+        raise UnspecialisedError(f"{what} depends on inputs", reason=reason, shapes=shapes)
+
+    def _sources(self, value: Value) -> tuple[list[str], list[str], bool]:
+        """The inputs whose values, and those whose shapes, tell a value; whether that is all."""
+        values: dict[str, None] = {}
+        dims: set[Var] = set()
+        complete, seen, pending = True, {value}, [value]
+        while pending:
+            current = pending.pop()
+            if current in self._inputs:
+                values[self._inputs[current]] = None
+                continue
+            if current.constant is not None:
+                continue
+            if current.known is not None:
+                dims |= {v for e in current.known.ravel() for v in free_vars(e)}
+                continue
+            binding = self._producers.get(current)
+            complete = complete and binding is not None and isinstance(binding.expr, Call)
+            args = binding.expr.args if binding is not None else ()
+            pending += [a for a in args if a is not None and a not in seen]
+            seen.update(a for a in args if a is not None)
+        shapes, told = self._inputs_with(dims)
+        return list(values), shapes, complete and told
+
+    def _inputs_with(self, dims: Set[Var]) -> tuple[list[str], bool]:
+        """The inputs whose shapes mention these dimensions; and whether they mention them all."""
+        found: dict[str, None] = {}
+        told: set[Var] = set()
+        for value, name in self._inputs.items():
+            mentioned = {v for d in _shape(value) for v in free_vars(d)} & dims
+            if mentioned:
+                found[name] = None
+                told |= mentioned
+        return list(found), told == dims
+
+
+_UNKNOWN: Final = object()
+
+
+def _shape(value: Value) -> tuple[Expr, ...]:
+    return value.type.shape if isinstance(value.type, TensorType) else ()
+
+
+def _from_known(value: Value) -> Array | None:
+    known = value.known
+    if known is None or not isinstance(value.type, TensorType):
+        return None
+    numbers = [e.value for e in known.ravel() if isinstance(e, Const)]
+    if len(numbers) != known.size:
+        return None
+    return np.array(numbers, value.dtype.numpy).reshape(known.shape)
+
+
+def _is_small(binding: Binding) -> bool:
+    """Whether it is an operator whose results may be computed while the graph is built."""
+    if not isinstance(binding.expr, Call) or not binding.expr.op.pure:
+        return False
+    return all(
+        isinstance(v.type, TensorType) and v.type.is_static and (v.type.size or 0) <= _LIMIT
+        for v in binding.outputs
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Const):
+        return value.value
+    if isinstance(value, Expr):
+        return _UNKNOWN
+    if isinstance(value, tuple):
+        items = [_plain(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+        return _UNKNOWN if any(i is _UNKNOWN for i in items) else tuple(items)
+    return value
