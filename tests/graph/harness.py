@@ -152,7 +152,9 @@ def decomposed(op: OpDef, values: Sequence[Any], attrs: dict[str, Any]) -> Funct
 
 def natively(op: OpDef, args: Sequence[Any], attrs: dict[str, Any]) -> list[Any]:
     """Applies an operator to arrays by its native form; for `evaluate(…, apply=natively)`."""
-    if op.how in ("host", "") or any(not isinstance(a, np.ndarray | None) for a in args):
+    if op.how in ("host", "structural", "") or any(
+        not isinstance(a, np.ndarray | None) for a in args
+    ):
         return list(op.evaluate(args, attrs))
     values, dims = operands(args, symbolic=False)
     return run_native(op, values, attrs, args, dims)

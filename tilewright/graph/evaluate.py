@@ -150,7 +150,11 @@ class _Evaluator:
     def operator(self, node: Call, frame: _Frame) -> Sequence[Any]:
         args = [None if a is None else frame[a] for a in node.args]
         attrs = {k: plain_attribute(v, frame.dims) for k, v in node.attrs.items()}
-        return self._apply(node.op, args, attrs)
+        try:
+            return self._apply(node.op, args, attrs)
+        except (ValueError, IndexError) as error:
+            shapes = ", ".join(str(getattr(a, "shape", "–")) for a in args)
+            raise UserError(f"{node.op.name} on {shapes} failed", reason=str(error)) from error
 
     def read(self, node: Read, frame: _Frame) -> Sequence[Any]:
         numbers = np.asarray(frame[node.value]).ravel()

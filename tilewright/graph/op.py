@@ -45,13 +45,21 @@ class Operand:
 class OpDef:
     """An operator: its signature, type rule, reference, and how it is computed.
 
-    `pure` operators give the same result for the same operands; `host` ones are never compiled.
+    `pure` operators give the same result for the same operands. `host` ones are never compiled;
+    `structural` ones have no kernel, but are part of the program that calls kernels.
     """
 
-    def __init__(self, rule: Callable[..., Any], *, pure: bool = True, host: bool = False) -> None:
+    def __init__(
+        self,
+        rule: Callable[..., Any],
+        *,
+        pure: bool = True,
+        host: bool = False,
+        structural: bool = False,
+    ) -> None:
         self.name = rule.__name__.rstrip("_")
         self.doc = inspect.getdoc(rule) or ""
-        self.pure, self.host = pure, host
+        self.pure, self.host, self.structural = pure, host, structural
         self.operands, self.attributes = _signature(self.name, rule)
         self._infer = rule
         self._reference: Callable[..., Any] | None = None
@@ -105,9 +113,15 @@ class OpDef:
 
     @property
     def how(self) -> str:
-        """`compute`, `kernel`, `decompose`, `host`, or nothing where there is no native form."""
-        ways = {"compute": self._compute, "kernel": self._kernel, "decompose": self._decompose}
-        return next((w for w, rule in ways.items() if rule), "host" if self.host else "")
+        """`compute`, `kernel`, `decompose`, `host` or `structural`; nothing where it is unknown."""
+        ways = {
+            "compute": self._compute,
+            "kernel": self._kernel,
+            "decompose": self._decompose,
+            "host": self.host,
+            "structural": self.structural,
+        }
+        return next((way for way, is_given in ways.items() if is_given), "")
 
     def infer(self, args: Sequence[Value | None], attrs: dict[str, Any]) -> tuple[Type, ...]:
         """The types of the results."""
@@ -204,16 +218,23 @@ def op(rule: Callable[..., Any], /) -> OpDef: ...
 
 
 @overload
-def op(*, pure: bool = True, host: bool = False) -> Callable[[Callable[..., Any]], OpDef]: ...
+def op(
+    *, pure: bool = True, host: bool = False, structural: bool = False
+) -> Callable[[Callable[..., Any]], OpDef]: ...
 
 
 def op(
-    rule: Callable[..., Any] | None = None, /, *, pure: bool = True, host: bool = False
+    rule: Callable[..., Any] | None = None,
+    /,
+    *,
+    pure: bool = True,
+    host: bool = False,
+    structural: bool = False,
 ) -> OpDef | Callable[[Callable[..., Any]], OpDef]:
     """Declare an operator by its type rule; underscores at the end of the name are dropped."""
 
     def declare(f: Callable[..., Any]) -> OpDef:
-        made = OpDef(f, pure=pure, host=host)
+        made = OpDef(f, pure=pure, host=host, structural=structural)
         if made.name in OPS:
             raise InternalError(f"operator {made.name} is declared twice")
         OPS[made.name] = made

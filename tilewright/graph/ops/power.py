@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from tilewright.graph.broadcast import broadcast_checks
+from tilewright.graph.broadcast import broadcast_checks, broadcast_index, broadcast_shapes
 from tilewright.graph.elementwise import (
     broadcast_type,
     map_known,
@@ -15,7 +18,7 @@ from tilewright.graph.elementwise import (
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.types import Type
-from tilewright.ir import Expr
+from tilewright.ir import Alloc, Buffer, Expr, For, If, Stmt, Store, Var, While, seq
 from tilewright.tensor import te
 
 # ---- pow ----------------------------------------------------------------------------------------
@@ -40,6 +43,8 @@ def pow_reference(a: Array, b: Array) -> Array:
 
 @pow_.compute
 def pow_compute(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+    if a.dtype.is_integer and b.dtype.is_integer:
+        return _integer_powers(a, b, broadcast_shapes(a.shape, b.shape))
     return mapped(_power, a, b, name="pow")
 
 
@@ -50,7 +55,7 @@ def _is_integer(x: Array) -> bool:
     return np.issubdtype(x.dtype, np.integer)
 
 
-def _to_integer(x: Array, dtype: np.dtype) -> Array:  # type: ignore[type-arg]
+def _to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
     info = np.iinfo(dtype)
     with np.errstate(all="ignore"):
         inside = np.nan_to_num(np.trunc(x), nan=0.0)
@@ -60,38 +65,59 @@ def _to_integer(x: Array, dtype: np.dtype) -> Array:  # type: ignore[type-arg]
 
 
 def _integer_power(a: Array, b: Array) -> Array:
-    """Wraps around; a negative power is what 1 / a**-b rounds to."""
+    """Wraps around; a negative power is what 1 / a**-b rounds to, and 0 for 0."""
     a, b = np.broadcast_arrays(a, b)
-    positive = np.where(b < 0, 0, b).astype(np.int64)
-    result = np.power(a.astype(np.int64), positive).astype(a.dtype)
-    odd = (b % 2 != 0) & (a == a.dtype.type(-1) if a.dtype.kind == "i" else False)
-    inverse = np.where(a == 1, 1, np.where(odd, -1, (a.astype(np.int64) == -1) & ~odd))
-    return np.where(b < 0, inverse, result).astype(a.dtype)
+    wide, power = a.astype(np.int64), b.astype(np.int64)
+    inverse = np.where(wide == 1, 1, np.where(wide == -1, np.where(power & 1, -1, 1), 0))
+    result = np.power(wide, np.maximum(power, 0))
+    return np.where(power < 0, inverse, result).astype(a.dtype)
 
 
 def _power(a: Expr, b: Expr) -> Expr:
     if a.dtype.is_float:
         return te.pow(a, te.cast(b, a.dtype))
-    if b.dtype.is_float:
-        return te.cast(te.pow(te.cast(a, "float64"), te.cast(b, "float64")), a.dtype)
-    return _power_of_integers(a, b)
+    return te.cast(te.pow(te.cast(a, "float64"), te.cast(b, "float64")), a.dtype)
 
 
-def _power_of_integers(a: Expr, b: Expr) -> Expr:
-    """By squaring, bit by bit; powers beyond 2**16 matter for 0, 1 and -1 alone."""
-    one, zero = te.const(1, a.dtype), te.const(0, a.dtype)
-    result: Expr = one
-    square = a
-    for bit in range(min(b.dtype.bits - 1, 16)):
-        is_set = ((b >> bit) & 1) > 0
-        result = te.select(is_set, result * square, result)
-        square = square * square
-    if b.dtype.kind == "uint":
-        return result
-    minus_one = te.select((b & 1) > 0, a, one) if a.dtype.kind == "int" else zero
-    is_minus_one = a * a
-    inverse = te.select(is_minus_one > one, zero, minus_one)
-    return te.select(b < 0, te.select(a > one, zero, inverse), result)
+def _integer_powers(a: te.Tensor, b: te.Tensor, shape: Sequence[Expr]) -> te.Tensor:
+    """By squaring, in a loop for each element: as a formula it would repeat itself without end."""
+
+    def fill(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
+        indices = [Var(f"i{n}") for n in range(len(shape))]
+        x, y = (i[broadcast_index(i.shape, shape, indices)] for i in ins)
+        body = _by_squaring(x, y, outs[0], tuple(indices))
+        for index, extent in reversed(list(zip(indices, shape, strict=True))):
+            body = For(index, extent, "serial", body)
+        return body
+
+    return te.extern(shape, [a, b], fill, dtype=a.dtype, name="pow")
+
+
+def _by_squaring(x: Expr, y: Expr, out: Buffer, indices: tuple[Expr, ...]) -> Stmt:
+    square = Buffer("square", x.dtype, (), scope="local")
+    result = Buffer("result", x.dtype, (), scope="local")
+    left = Buffer("left", y.dtype, (), scope="local")
+    step = seq(
+        If((left[()] & 1) > 0, Store(result, (), result[()] * square[()])),
+        Store(square, (), square[()] * square[()]),
+        Store(left, (), left[()] >> 1),
+    )
+    start: Expr = te.const(1, x.dtype)
+    if y.dtype.is_signed:
+        # 1 / x ** -y rounds to zero but for 1 and -1, whose powers repeat.
+        start, y = te.select(y < 0, _inverse(x, y), start), te.maximum(y, 0)
+    before = [Store(square, (), x), Store(left, (), y), Store(result, (), start)]
+    loop = While(left[()] > 0, step)
+    return Alloc((square, result, left), seq(*before, loop, Store(out, indices, result[()])))
+
+
+def _inverse(x: Expr, y: Expr) -> Expr:
+    one, zero = te.const(1, x.dtype), te.const(0, x.dtype)
+    if not x.dtype.is_signed:
+        return te.select(x == one, one, zero)
+    of_minus_one = te.select((y & 1) > 0, x, one)
+    is_minus_one = x == te.const(-1, x.dtype)
+    return te.select(x == one, one, te.select(is_minus_one, of_minus_one, zero))
 
 
 # ---- mod ----------------------------------------------------------------------------------------
