@@ -113,7 +113,9 @@ def schedules(draw: st.DrawFn) -> tw.Schedule:
     return s
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+)
 @given(schedules())
 def test_random_schedules(schedule: tw.Schedule) -> None:
     a, b = schedule.function.buffers[:2]
