@@ -56,14 +56,16 @@ def choose_tile(
         factors = "broadcast"
     most_rows = min(rows or 16, 16)
     most_vectors = min(-(-(columns or 8 * lanes) // lanes), 8)
-    candidates = [
+    tiles = [
         Tile(r, v, lanes, factors)
         for r in range(1, most_rows + 1)
         for v in range(1, most_vectors + 1)
         if _registers(r, v, lanes, factors) <= target.vector_registers
-        and _fits_blocks(v * lanes, block)
     ]
-    return max(candidates, key=lambda t: _score(t, target, rows, columns))
+    even = [t for t in tiles if _fits_blocks(t.columns, block)]
+    # Blocks of odd widths are taken one at a time, the last vector of each partly used.
+    single = [t for t in tiles if (t.vectors - 1) * lanes < (block or 0)]
+    return max(even or single, key=lambda t: _score(t, target, rows, columns))
 
 
 def packed_columns(target: Target, dtype: DType | str) -> int:
