@@ -36,7 +36,6 @@ from tilewright.support.errors import UserError, nearest
 from tilewright.support.timing import Timing, measure
 from tilewright.target import Target
 
-
 #: The instruction without which no code uses AMX.
 _SETS_TILES_UP = "llvm.x86.ldtilecfg"
 

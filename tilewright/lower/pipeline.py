@@ -17,8 +17,8 @@ from tilewright.lower.math import expand_math
 from tilewright.lower.narrow import legalize_types
 from tilewright.lower.overcompute import overcompute
 from tilewright.lower.rounding import expand_rounding
-from tilewright.lower.tiles import place_tiles
 from tilewright.lower.tighten import tighten_loops
+from tilewright.lower.tiles import place_tiles
 from tilewright.lower.unroll import unroll
 from tilewright.lower.vectorize import vectorize
 from tilewright.target import Target

@@ -3,7 +3,7 @@
 T = alloc(i32[2, 2, 256], scope="tile")                   4 tiles of 16 rows × 64 bytes
 for k: …tdpbssd(tile_of(T[256]), …)
 -->
-ldtilecfg(all registers: 16 rows × 64 bytes)              once in every iteration of a parallel loop,
+ldtilecfg(all registers: 16 rows × 64 bytes)              once per iteration of a parallel loop,
 for k: …tdpbssd(1, …)                                     for the set-up belongs to one thread
 tilerelease()
 """

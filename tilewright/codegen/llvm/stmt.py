@@ -156,11 +156,10 @@ def _emit_assert(frame: Frame, stmt: Assert) -> None:
 
 def _emit_evaluate(frame: Frame, stmt: Evaluate) -> None:
     call = stmt.call
-    name = call.name if isinstance(call, Call) else ""
-    if name.startswith("kernel."):
+    if isinstance(call, Call) and call.name.startswith("kernel."):
         emit_kernel_call(frame, call)
-    elif name in HOST:
-        HOST[name](frame, call)
+    elif isinstance(call, Call) and call.name in HOST:
+        HOST[call.name](frame, call)
     else:
         emit(frame.cx, call)
 
