@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.codegen.llvm.arithmetic import emit_binary, emit_cast, emit_unary
 from tilewright.codegen.llvm.calls import emit_call
 from tilewright.codegen.llvm.context import Context
-from tilewright.codegen.llvm.memory import access_start, emit_load
+from tilewright.codegen.llvm.memory import emit_load, load_start
 from tilewright.codegen.llvm.types import LLValue, i32, llvm, register_type
 from tilewright.ir import (
     Binary,
@@ -67,7 +67,7 @@ def _needed(node: Expr) -> tuple[Expr, ...]:
         node = node.args[0]
     if not isinstance(node, Load):
         return node.operands
-    start = access_start(node.indices[0])
+    start = load_start(node)
     return (start,) if node.mask is None else (start, node.mask)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 from tilewright.arith import divisor
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.types import LLValue, i32, llvm, memory_type, register_type
-from tilewright.ir import Buffer, DType, Expr, Load, Ramp, const
+from tilewright.ir import Buffer, Const, DType, Expr, Load, Ramp, const
 
 _ALIGNMENT_LIMIT = 64
 
@@ -21,6 +21,8 @@ def emit_load(cx: Context, node: Load, args: list[LLValue]) -> LLValue:
         return _load_scalar(cx, node.buffer, position, mask)
     if _is_contiguous(index):
         return _load_contiguous(cx, node, index, position, mask)
+    if _is_spread(node):
+        return _load_spread(cx, node, position)
     return _load_lanes(cx, node, position, mask)
 
 
@@ -52,6 +54,20 @@ def element_address(cx: Context, buffer: Buffer, position: LLValue) -> LLValue:
 def access_start(index: Expr) -> Expr:
     """What must be evaluated to reach the elements: the first index of neighbours, or all."""
     return index.base if _is_contiguous(index) else index
+
+
+def load_start(node: Load) -> Expr:
+    """The same for a load, which can also skip through neighbours."""
+    (index,) = node.indices
+    return index.base if isinstance(index, Ramp) and _is_spread(node) else access_start(index)
+
+
+def _is_spread(node: Load) -> bool:
+    """Whether every second, third or fourth of some neighbours is loaded."""
+    (index,) = node.indices
+    if not isinstance(index, Ramp) or node.mask is not None:
+        return False
+    return isinstance(index.stride, Const) and 2 <= index.stride.value <= 4
 
 
 def _is_contiguous(index: Expr) -> TypeGuard[Ramp]:
@@ -149,6 +165,21 @@ def _store_contiguous(
     if streams:
         stored.set_metadata("nontemporal", cx.module.add_metadata([llvm.Constant(i32, 1)]))
     cx.aliases.mark(stored, buffer)
+
+
+def _load_spread(cx: Context, node: Load, position: LLValue) -> LLValue:
+    """All neighbours from the first to the last lane, of which those that are wanted are kept."""
+    (index,) = node.indices
+    assert isinstance(index, Ramp) and isinstance(index.stride, Const)
+    step, lanes = int(index.stride.value), node.dtype.lanes
+    kind = memory_type(node.dtype.with_lanes(step * (lanes - 1) + 1))
+    loaded = cx.builder.load(element_address(cx, node.buffer, position), typ=kind)
+    loaded.align = node.dtype.itemsize
+    cx.aliases.mark(loaded, node.buffer)
+    order = [llvm.Constant(i32, step * k) for k in range(lanes)]
+    mask = llvm.Constant(llvm.VectorType(i32, lanes), order)
+    kept = cx.builder.shuffle_vector(loaded, llvm.Constant(kind, llvm.Undefined), mask)
+    return _from_memory(cx, node.dtype, kept)
 
 
 # ---- lanes here and there -----------------------------------------------------------------------

@@ -37,6 +37,8 @@ _SHORT = 16
 _TILE = 12
 #: Rows that a strip takes at a time, and bytes between rows from which strips pay.
 _ROWS_AT_A_TIME, _FAR = 4, 2048
+#: Elements between the lanes of a vector that can still be loaded quickly.
+_STEPS = range(5)
 #: Up to so many results share a strip (the rows of a product with few rows).
 _FEW = 16
 
@@ -49,7 +51,7 @@ def vector_variable(block: Block) -> Iter | None:
     for it in block.iters:
         if it.kind != "spatial" or Access(out.buffer, out.indices).step(it.var) != 1:
             continue
-        if all(a.step(it.var) in (0, 1) for a in accesses_of(block)):
+        if all(a.step(it.var) in _STEPS for a in accesses_of(block)):
             return it
     return None
 

@@ -62,6 +62,8 @@ def plan_contraction(block: Block, target: Target) -> Plan | None:
     blocks = next((it for it in reversed(c.columns) if it is not column), None)
     pack_rows = row is not None and _packs(c.a, row.var, c.columns)
     contiguous = c.b.step(column.var) == 1
+    if not contiguous and not _can_pack(c.b):
+        return None
     pack_columns = _packs(c.b, depth.var, c.rows) or not contiguous
     factors: Factors = "broadcast"
     if pack_rows:
@@ -91,7 +93,12 @@ def _packs(access: Access, var: Var, users: tuple[Iter, ...]) -> bool:
     """Whether neighbours along `var` lie so far apart, and are used so often, that packing pays."""
     step = access.step(var)
     far = step is None or abs(step) * access.buffer.dtype.itemsize >= _FAR
-    return far and _count(users) >= _WORTH_PACKING
+    return far and _count(users) >= _WORTH_PACKING and _can_pack(access)
+
+
+def _can_pack(access: Access) -> bool:
+    """Whether every index is a variable of its own: a copy then has the same shape."""
+    return all(isinstance(i, Var) for i in access.indices)
 
 
 def _count(iters: Sequence[Iter]) -> int:

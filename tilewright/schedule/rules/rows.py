@@ -6,7 +6,7 @@ for row (parallel):
 
 from __future__ import annotations
 
-from tilewright.ir import Block, Const, Load, all_exprs, free_vars
+from tilewright.ir import Block, Const, Load, Var, all_exprs, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Access,
@@ -37,9 +37,13 @@ def schedule_rows(s: Schedule, target: Target) -> Schedule | None:
     if not reductions or not all(_walks_neighbours(s, name) for name in reductions):
         return None
     s = s.copy()
+    last = s.blocks()[-1].name
+    if _is_total(s, last):
+        last = _reduce_parts(s, last, target)
+        reductions = [last]
     for name in reductions:
         keep_partial_vectors(s, name, target)
-    rows = _share_rows(s)
+    rows = _share_rows(s, last)
     if rows is None:
         return None
     for block in s.blocks():
@@ -50,13 +54,29 @@ def schedule_rows(s: Schedule, target: Target) -> Schedule | None:
             _finish_reduction(s, block.name, inside, target)
         elif is_injective(s.block_of(block)):
             vectorize_innermost(s, block.name, target)
-    parallelize_outer(s, s.blocks()[-1].name, target, work, within=rows)
+    parallelize_outer(s, last, target, work, within=rows)
     return s
 
 
-def _share_rows(s: Schedule) -> list[Loop] | None:
-    """Put all blocks under the row loops of the last one, and give these; None if that fails."""
-    *others, last = (b.name for b in s.blocks())
+def _is_total(s: Schedule, name: str) -> bool:
+    """Whether all there is, is the reduction of everything to a single element."""
+    iters = s.block_of(name).iters
+    return len(s.blocks()) == 1 and not any(it.kind == "spatial" for it in iters)
+
+
+def _reduce_parts(s: Schedule, name: str, target: Target) -> str:
+    """Reduce parts first: a block whose rows are the parts, before the one that joins them."""
+    loops = s.loops(name)
+    parts = loops[0]
+    if len(loops) == 1:
+        parts, _ = s.split(loops[0], 8 * target.cores, None)
+    return s.rfactor(parts, 0).name
+
+
+def _share_rows(s: Schedule, last: str) -> list[Loop] | None:
+    """Put what comes before the block `last` under its row loops; None if that fails."""
+    names = [b.name for b in s.blocks()]
+    others = names[: names.index(last)]
     block = s.block_of(last)
     spatial = [
         loop for it, loop in zip(block.iters, s.loops(last), strict=True) if it.kind == "spatial"
@@ -136,4 +156,6 @@ def _walks_neighbours(s: Schedule, name: str) -> bool:
     written = stores_of(block)[0].buffer
     loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer is not written]
     steps = [Access(e.buffer, e.indices).step(last.var) for e in loads]
-    return all(step in (0, 1) for step in steps) and 1 in steps
+    # Windows overlap: rows of what feeds them would be computed again and again.
+    plain = all(isinstance(i, Var | Const) for e in loads for i in e.indices)
+    return plain and all(step in (0, 1) for step in steps) and 1 in steps

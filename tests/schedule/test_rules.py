@@ -1,0 +1,142 @@
+"""Default schedules compute what the plain loops compute, and are what they are meant to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.ir import For, walk
+from tilewright.schedule import schedule_by_rules
+from tilewright.tensor import ops
+
+Definition = Callable[[], tuple[list[te.Tensor], te.Tensor]]
+
+
+def tensor(*shape: int, dtype: str = "float32", name: str = "X") -> te.Tensor:
+    return te.placeholder(shape, dtype, name=name)
+
+
+def matmul(m: int, n: int, k: int, ta: bool = False, tb: bool = False, dtype: str = "float32"):
+    a = tensor(*((k, m) if ta else (m, k)), dtype=dtype, name="A")
+    b = tensor(*((n, k) if tb else (k, n)), dtype=dtype, name="B")
+    return [a, b], ops.matmul(a, b, transpose_a=ta, transpose_b=tb)
+
+
+def batch_matmul(b: int, m: int, n: int, k: int):
+    x, y = tensor(b, m, k, name="A"), tensor(b, k, n, name="B")
+    return [x, y], ops.batch_matmul(x, y)
+
+
+def dense_with_epilogue(m: int, n: int, k: int):
+    (a, b), c = matmul(m, n, k)
+    bias = tensor(n, name="bias")
+    return [a, b, bias], ops.relu(ops.add(c, bias))
+
+
+def conv(layout: str, c: int, o: int, size: int, kernel: int, stride: int = 1, pad: int = 0):
+    if layout == "nchw":
+        x, w = tensor(1, c, size, size), tensor(o, c, kernel, kernel, name="W")
+        return [x, w], ops.conv2d_nchw(x, w, stride, pad)
+    if layout == "nhwc":
+        x, w = tensor(1, size, size, c), tensor(kernel, kernel, c, o, name="W")
+        return [x, w], ops.conv2d_nhwc(x, w, stride, pad)
+    x, w = tensor(1, c // 4, size, size, 4), tensor(o // 8, c // 4, kernel, kernel, 4, 8, name="W")
+    return [x, w], ops.conv2d_blocked(x, w, stride, pad)
+
+
+def depthwise(c: int, size: int, stride: int = 1):
+    x, w = tensor(1, c // 8, size, size, 8), tensor(c // 8, 3, 3, 8, name="W")
+    return [x, w], ops.depthwise_conv2d_blocked(x, w, stride, 1)
+
+
+def of_one(operator: Callable[..., te.Tensor], *shape: int, **options: object):
+    x = tensor(*shape)
+    return [x], operator(x, **options)
+
+
+def layer_norm(*shape: int):
+    x, g, b = tensor(*shape), tensor(shape[-1], name="G"), tensor(shape[-1], name="B")
+    return [x, g, b], ops.layer_norm(x, g, b)
+
+
+CASES: dict[str, Definition] = {
+    "matmul": lambda: matmul(65, 70, 90),
+    "matmul, packed": lambda: matmul(130, 77, 300),
+    "matmul, one row": lambda: matmul(1, 700, 90),
+    "matmul, few rows": lambda: matmul(5, 600, 100),
+    "matmul, one column": lambda: matmul(50, 1, 70),
+    "matmul, A transposed": lambda: matmul(67, 70, 300, ta=True),
+    "matmul, B transposed": lambda: matmul(67, 70, 300, tb=True),
+    "matmul, float64": lambda: matmul(67, 70, 90, dtype="float64"),
+    "matmul, int32": lambda: matmul(33, 40, 50, dtype="int32"),
+    "batched": lambda: batch_matmul(3, 33, 41, 50),
+    "dense, bias, relu": lambda: dense_with_epilogue(66, 130, 70),
+    "conv nchw": lambda: conv("nchw", 5, 9, 13, 3, 2, 1),
+    "conv nhwc": lambda: conv("nhwc", 5, 24, 13, 3, 1, 1),
+    "conv nhwc 1x1": lambda: conv("nhwc", 32, 48, 9, 1),
+    "conv blocked": lambda: conv("blocked", 16, 32, 14, 3, 1, 1),
+    "conv blocked stride": lambda: conv("blocked", 8, 16, 15, 3, 2, 1),
+    "conv blocked 1x1": lambda: conv("blocked", 32, 16, 7, 1),
+    "depthwise": lambda: depthwise(16, 15),
+    "depthwise stride": lambda: depthwise(16, 15, 2),
+    "max pool": lambda: of_one(ops.max_pool2d, 1, 3, 15, 15, kernel=3, strides=2, pads=1),
+    "average pool": lambda: of_one(ops.avg_pool2d, 1, 3, 15, 15, kernel=3, strides=2, pads=1),
+    "softmax": lambda: of_one(ops.softmax, 33, 77),
+    "softmax, short rows": lambda: of_one(ops.softmax, 33, 3),
+    "softmax over columns": lambda: of_one(ops.softmax, 33, 40, axis=0),
+    "layer norm": lambda: layer_norm(7, 5, 131),
+    "sum of rows": lambda: of_one(ops.sum, 100, 333, axis=1),
+    "sum of columns": lambda: of_one(ops.sum, 333, 100, axis=0),
+    "sum of long columns": lambda: of_one(ops.sum, 300, 1030, axis=0),
+    "sum of all": lambda: of_one(ops.sum, 37, 41, axis=(0, 1)),
+    "sum in the middle": lambda: of_one(ops.sum, 7, 30, 9, axis=1),
+    "max of rows": lambda: of_one(ops.max, 20, 50, axis=1),
+    "relu": lambda: of_one(ops.relu, 37, 41),
+    "gelu": lambda: of_one(ops.gelu, 300, 40),
+    "transpose": lambda: of_one(ops.transpose, 67, 130, axes=(1, 0)),
+    "transpose, thin": lambda: of_one(ops.transpose, 3, 130, axes=(1, 0)),
+    "transpose, four axes": lambda: of_one(ops.transpose, 2, 9, 17, 6, axes=(0, 2, 3, 1)),
+    "pad": lambda: of_one(ops.pad, 9, 13, before=(1, 0), after=(2, 3)),
+}
+
+
+def arrays_for(function: tw.Function) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    found = []
+    for buffer in function.buffers:
+        shape = [int(d.value) for d in buffer.shape]
+        dtype = buffer.dtype.numpy
+        values = rng.integers(-9, 9, shape) if dtype.kind == "i" else rng.standard_normal(shape)
+        found.append(values.astype(dtype))
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_default_schedule_computes_the_same(name: str) -> None:
+    inputs, output = CASES[name]()
+    function = te.function(inputs, [output], name="f")
+    arrays = arrays_for(function)
+    expected = [a.copy() for a in arrays]
+    tw.build(tw.Schedule(function))(*expected)
+    for threads in (1, 3):
+        target = tw.Target.of(f"llvm -num-cores={threads}")
+        arrays[-1].fill(77)
+        tw.build(function, target, threads=threads)(*arrays)
+        np.testing.assert_allclose(arrays[-1], expected[-1], rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if "one column" not in n and "pad" != n])
+@pytest.mark.parametrize("cpu", ["neoverse-n1", "x86-64-v3", "sapphirerapids"])
+def test_default_schedule_uses_vectors(name: str, cpu: str) -> None:
+    triples = {"neoverse-n1": "aarch64-unknown-linux-gnu"}
+    triple = triples.get(cpu, "x86_64-unknown-linux-gnu")
+    inputs, output = CASES[name]()
+    function = te.function(inputs, [output], name="f")
+    scheduled = schedule_by_rules(function, tw.Target.of(f"llvm -mtriple={triple} -mcpu={cpu}"))
+    kinds = {s.kind for s in walk(scheduled.body) if isinstance(s, For)}
+    turned = "transpose" in name and "thin" not in name
+    assert turned or "vectorized" in kinds
