@@ -21,6 +21,7 @@ from tilewright.schedule.rules.elementwise import schedule_elementwise
 from tilewright.schedule.rules.rows import schedule_rows
 from tilewright.schedule.rules.shift import shift_operands
 from tilewright.schedule.rules.transpose import as_turn, can_transpose, schedule_transpose
+from tilewright.schedule.rules.widen import widen_operands
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -41,8 +42,8 @@ def schedule_by_rules(function: Function, target: Target) -> Function:
 
 def _schedule_dots(s: Schedule, target: Target) -> Schedule:
     """Products for which the target has an instruction."""
-    shifted = shift_operands(s.function, target)
-    s = s if shifted is s.function else Schedule(shifted)
+    prepared = widen_operands(shift_operands(s.function, target), target)
+    s = s if prepared is s.function else Schedule(prepared)
     for block in s.blocks():
         done = None
         tiles = plan_amx(s.block_of(block), target)
@@ -57,7 +58,7 @@ def _schedule_dots(s: Schedule, target: Target) -> Schedule:
 
 def _schedule_reductions(s: Schedule, target: Target) -> Schedule:
     plans = {b.name: plan_contraction(s.block_of(b), target) for b in s.blocks()}
-    if not any(plans.values()):
+    if not any(plans.values()) and not any(_is_scheduled(s, b.name) for b in s.blocks()):
         by_rows = schedule_rows(s, target)
         if by_rows is not None:
             return by_rows
