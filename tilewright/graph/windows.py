@@ -18,7 +18,7 @@ from tilewright.arith import simplify
 from tilewright.graph.attributes import Dim, Dims, Ints
 from tilewright.graph.ir import Array
 from tilewright.graph.types import known_dim
-from tilewright.ir import Expr, as_expr, const, minimum
+from tilewright.ir import Expr, as_expr, minimum
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
@@ -66,6 +66,10 @@ class Window:
     def names(self) -> list[str]:
         """What loops over the spatial axes are called."""
         return list(reversed(_NAMES[: self.rank]))
+
+    def stays_inside(self, ceil: bool) -> bool:
+        """Whether no window reaches beyond the image."""
+        return not self.is_padded and (not ceil or all(s == 1 for s in self.strides))
 
     def reach(self, n: int) -> Dim:
         """How many elements a window spans along one axis."""
@@ -198,7 +202,3 @@ def _number(dim: Dim) -> Dim:
 
 def _times(a: Any, factor: int) -> Any:
     return a if factor == 1 else a * factor
-
-
-def as_index(value: Dim) -> Expr:
-    return const(value) if isinstance(value, int) else value
