@@ -46,8 +46,8 @@ def check(
 ) -> list[Any]:
     """Compare native and reference results of an operator; returns the reference results.
 
-    `symbolic=False` leaves out the run with symbolic dimensions, for operators whose type rule asks for
-    numbers. `expected` is what the reference itself must give, where the test knows better.
+    `symbolic=False` leaves out the run with symbolic dimensions, for operators whose type rule
+    asks for numbers. `expected` is what the reference itself must give, where the test knows.
     """
     op = find_op(name)
     arrays = [None if a is None else np.asarray(a) for a in inputs]

@@ -236,7 +236,7 @@ def test_values_of_a_finished_graph_take_no_operators() -> None:
     b.output(x)
     b.build()
     with pytest.raises(UserError, match="its graph is finished"):
-        x + 1.0
+        _ = x + 1.0
 
 
 def test_shape_arithmetic_is_followed() -> None:
@@ -250,7 +250,7 @@ def test_shape_arithmetic_is_followed() -> None:
 
 def test_broadcasting_of_symbolic_dimensions() -> None:
     b = Builder()
-    x, y = b.input("x", "f32", ("n",)), b.input("y", "f32", ("m",))
+    x = b.input("x", "f32", ("n",))
     assert str((x + x).type) == "f32[n]"
     assert str((x + np.zeros(4, "f4")).type) == "f32[4]"
     c = Builder()

@@ -22,6 +22,7 @@ from tilewright.graph.ir import (
     Construct,
     DataDef,
     Function,
+    Fused,
     Graph,
     If,
     Loop,

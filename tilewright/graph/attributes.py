@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tilewright.graph.types import dtype_of
 from tilewright.ir import Const, Expr
 from tilewright.support.errors import UserError, nearest
 
+Array: TypeAlias = "np.ndarray[Any, Any]"
 Ints: TypeAlias = tuple[int, ...]
 Floats: TypeAlias = tuple[float, ...]
 Strings: TypeAlias = tuple[str, ...]
@@ -72,30 +73,36 @@ def attribute_key(value: Any) -> Any:
     if isinstance(value, Expr):
         return ("expr", id(value))
     if isinstance(value, np.ndarray):
-        if value.dtype == object:
-            return ("array", value.shape, tuple(value.ravel().tolist()))
-        return ("array", str(value.dtype), value.shape, value.tobytes())
+        return _array_key(cast(Array, value))
     if isinstance(value, tuple):
-        items: tuple[Any, ...] = value
-        return tuple(attribute_key(v) for v in items)
+        return tuple(attribute_key(v) for v in attribute_parts(value))
     # 1, 1.0 and True are equal in Python; NaN is not equal to itself.
     return (type(value).__name__, repr(value) if isinstance(value, float) else value)
+
+
+def attribute_parts(value: Any) -> tuple[Any, ...]:
+    """The items of an attribute that is a list; any other one alone."""
+    return cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
+
+
+def _array_key(array: Array) -> Any:
+    if array.dtype == object:
+        return ("array", array.shape, tuple(array.ravel().tolist()))
+    return ("array", str(array.dtype), array.shape, array.tobytes())
 
 
 def _int(value: Any) -> int:
     if isinstance(value, Const) and not value.dtype.is_float:
         return int(value.value)
-    if isinstance(value, bool | np.bool_):
-        return int(value)
-    if not isinstance(value, int | np.integer):
+    if not isinstance(value, bool | int | np.integer | np.bool_):
         raise TypeError
-    return int(value)
+    return int(cast(int, value))
 
 
 def _float(value: Any) -> float:
     if not isinstance(value, int | float | np.number):
         raise TypeError
-    return float(value)
+    return float(cast(float, value))
 
 
 def _bool(value: Any) -> bool:

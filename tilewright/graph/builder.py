@@ -223,7 +223,7 @@ class Builder(ControlFlow):
 
     def visible_dims(self) -> set[Var]:
         """The symbolic dimensions that are defined so far, here and around."""
-        return set().union(*(b.dims for b in self._blocks))
+        return {d for b in self._blocks for d in b.dims}
 
 
 class _Block:

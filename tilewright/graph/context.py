@@ -3,8 +3,8 @@
     with PassContext(opt_level=3, disabled_passes={"fold_scale"}, instruments=[PassTimer()]):
         …
 
-A pass is a plain function `Module -> Module`, named after itself; `run_passes` takes a table of them with
-the level at which each starts. The innermost context that is open in this thread is the current one.
+A pass is a plain function `Module -> Module`, named after itself; `run_passes` takes a table of
+them with the level at which each starts. The innermost context that is open is the current one.
 """
 
 from __future__ import annotations

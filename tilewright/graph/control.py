@@ -11,7 +11,7 @@ Bodies are Python functions that build with the same builder; they may use all v
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -114,8 +114,8 @@ class ControlFlow:
         """`body(i, *state)` again and again; the last state, then what each trip put out, stacked.
 
         It returns the next state; or (state, outputs); or (go on?, state, outputs).
-        A state whose shape changes from trip to trip gets symbolic dimensions: then `body` is called
-        anew.
+        A state whose shape changes from trip to trip gets symbolic dimensions: then `body` is
+        called anew.
         """
         count = None if trip_count is None else self._scalar(trip_count, "int64")
         going = None if condition is None else self._scalar(condition, "bool")
@@ -261,19 +261,20 @@ def _parts(result: Any, count: int) -> tuple[Any, Sequence[Any], Sequence[Any]]:
     """What a loop body returned as (go on?, state, outputs)."""
     if not isinstance(result, tuple):
         return None, _several(result), ()
-    if len(result) == 3 and isinstance(result[1], list | tuple):
-        return result[0], _several(result[1]), _several(result[2])
-    if len(result) == 2 and isinstance(result[0], list | tuple):
-        return None, _several(result[0]), _several(result[1])
-    if len(result) != count:
-        raise UserError(f"a loop body returned {len(result)} values for {count} carried ones")
-    return None, result, ()
+    parts = cast("tuple[Any, ...]", result)
+    if len(parts) == 3 and isinstance(parts[1], list | tuple):
+        return parts[0], _several(parts[1]), _several(parts[2])
+    if len(parts) == 2 and isinstance(parts[0], list | tuple):
+        return None, _several(parts[0]), _several(parts[1])
+    if len(parts) != count:
+        raise UserError(f"a loop body returned {len(parts)} values for {count} carried ones")
+    return None, parts, ()
 
 
 def _several(result: Any) -> Sequence[Any]:
     if result is None:
         return ()
-    return result if isinstance(result, list | tuple) else (result,)
+    return tuple(cast("Sequence[Any]", result)) if isinstance(result, list | tuple) else (result,)
 
 
 def _one_or_all(values: tuple[Value, ...]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.attributes import attribute_parts
 from tilewright.graph.ir import (
     Array,
     Binding,
@@ -16,6 +17,7 @@ from tilewright.graph.ir import (
     Closure,
     Construct,
     Function,
+    Fused,
     Graph,
     If,
     Loop,
@@ -97,7 +99,7 @@ _Run = Generator[_Request, list[Any], Sequence[Any]]
 
 
 class _Evaluator:
-    """Runs graphs on an explicit stack: each run is a generator that asks for the runs inside it."""
+    """Runs graphs on an explicit stack: a run is a generator that asks for the runs inside it."""
 
     def __init__(self, module: Module, apply: Apply) -> None:
         self._module, self._apply = module, apply
@@ -183,6 +185,9 @@ class _Evaluator:
         closure: _FunctionValue = frame[node.callee]
         return (yield closure.graph, args, closure.frame)
 
+    def fused(self, node: Fused, frame: _Frame) -> _Run:
+        return (yield node.graph, (), frame)
+
     def match(self, node: Match, frame: _Frame) -> _Run:
         value: Constructed = frame[node.value]
         return (yield node.arms[value.constructor], value.fields, frame)
@@ -202,6 +207,7 @@ _CONTROL: dict[type[Node], Callable[[_Evaluator, Any, _Frame], _Run]] = {
     Loop: _Evaluator.loop,
     CallFunction: _Evaluator.call_function,
     Match: _Evaluator.match,
+    Fused: _Evaluator.fused,
 }
 
 
@@ -216,8 +222,7 @@ def plain_attribute(value: Any, dims: Mapping[Var, int]) -> Any:
     if isinstance(value, Expr):
         return int(evaluate_expr(value, dims))
     if isinstance(value, tuple):
-        items: tuple[Any, ...] = value
-        return tuple(plain_attribute(v, dims) for v in items)
+        return tuple(plain_attribute(v, dims) for v in attribute_parts(value))
     return value
 
 

@@ -1,9 +1,10 @@
-"""`value[…]` in the builder: whole numbers, slices, `...` and None, by slice, squeeze and unsqueeze."""
+"""`value[…]` in the builder: whole numbers, slices, `...` and None."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from tilewright.graph.attributes import attribute_parts
 from tilewright.graph.ir import Value
 from tilewright.support.errors import UserError
 
@@ -19,7 +20,7 @@ class _Range(NamedTuple):
 
 def apply_index(builder: Any, value: Value, index: Any) -> Value:
     """The part of a tensor, or the item of a tuple, that `index` names."""
-    items = _spread(value, index if isinstance(index, tuple) else (index,))
+    items = _spread(value, attribute_parts(index))
     ranges, dropped, added = _plan(value, items)
     if ranges:
         value = builder.slice(
@@ -55,7 +56,7 @@ def _plan(value: Value, items: list[Any]) -> tuple[list[_Range], list[int], list
             continue
         if isinstance(item, slice):
             position += 1
-            ranges += _slice(axis, item)
+            ranges += _slice(axis, cast("slice[Any, Any, Any]", item))
         else:
             ranges.append(_one(value, axis, item))
             dropped.append(axis)
@@ -63,7 +64,7 @@ def _plan(value: Value, items: list[Any]) -> tuple[list[_Range], list[int], list
     return ranges, dropped, added
 
 
-def _slice(axis: int, item: slice) -> list[_Range]:
+def _slice(axis: int, item: slice[Any, Any, Any]) -> list[_Range]:
     if item == slice(None):
         return []
     step = 1 if item.step is None else item.step

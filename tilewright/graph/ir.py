@@ -8,7 +8,7 @@
 
 Expressions (`Node`)
     Call(op, args, attrs)                   an operator; an optional operand may be None
-    Read(value)                             binds `dims`, fresh symbolic dimensions, to the elements of an
+    Read(value, dims)                       binds fresh symbolic dimensions to the elements of an
                                             integer tensor; it has no outputs
     MakeTuple(items)   Project(value, index)
     If(condition, then, otherwise)          condition: bool[]; both graphs take no parameters
@@ -16,11 +16,12 @@ Expressions (`Node`)
                                             body: (iteration i64[], *carried) ->
                                                   (go on? bool[], *carried, *scanned)
                                             outputs: (*carried, *each scanned, stacked in front)
-                                            stops at trip_count (None: never) or once told not to go on
+                                            stops at trip_count (None: never), or once told to
     Closure(graph)                          a function as a value
     CallFunction(callee, args)              callee: the name of a function of the module, or a value
     Construct(data_type, constructor, args)
     Match(value, arms)                      one graph per constructor, its fields are the parameters
+    Fused(graph)                            calls that become one kernel; it has no parameters
 
 Values are defined once, before they are used; they keep their identity and their names are hints.
 Symbolic dimensions are `ir.Var`s: a parameter's or an output's type that shows one bare for the
@@ -29,11 +30,12 @@ first time defines it. Nothing has side effects but operators that say so (`OpDe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tilewright.graph.attributes import Array
 from tilewright.graph.operators import Operators
 from tilewright.graph.types import TensorType, Type
 from tilewright.ir import DType, Expr, Var, const
@@ -42,7 +44,6 @@ from tilewright.support.errors import UserError
 if TYPE_CHECKING:
     from tilewright.graph.op import OpDef
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
 #: Elements of tensors up to this many are followed through shape arithmetic.
 KNOWN_LIMIT: Final = 1024
 
@@ -314,6 +315,20 @@ class Match(Node):
         return Match(self.value, dict(zip(self.arms, graphs, strict=True)))
 
 
+class Fused(Node):
+    __slots__ = ("graph",)
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        return (self.graph,)
+
+    def with_graphs(self, graphs: Sequence[Graph]) -> Node:
+        return Fused(*graphs)
+
+
 def _given(value: Value | None) -> Value:
     assert value is not None
     return value
@@ -422,7 +437,7 @@ class Module:
             raise UserError(f"no function {name}", remedy=nearest(name, self.functions))
         return self.functions[name]
 
-    def map(self, change: Any) -> Module:
+    def map(self, change: Callable[[Function], Function]) -> Module:
         """The module with `change` applied to every function; itself if nothing changed."""
         functions = [change(f) for f in self.functions.values()]
         if all(a is b for a, b in zip(functions, self.functions.values(), strict=True)):

@@ -13,8 +13,9 @@
 
 The declared function is the type rule: it gets the operands as `Value`s and returns the type of the
 result, or a tuple of types. Its signature declares the rest. Operands are its positional parameters
-(`Value`; `Value | None = None` where it may be missing; `*xs: Value` for any number); attributes are its
-keyword parameters, of the kinds in `attributes.KINDS`. `graph/ops/__init__.py` says how to add a family.
+(`Value`; `Value | None = None` where it may be missing; `*xs: Value` for any number); attributes
+are its keyword parameters, of the kinds in `attributes.KINDS`. `graph/ops/__init__.py` says how to
+add a family.
 """
 
 from __future__ import annotations
@@ -95,12 +96,12 @@ class OpDef:
         return rule
 
     def symbolic(self, rule: Rule) -> Rule:
-        """`rule(*values, **attrs)`: the elements of the result where `known` tells them, or None."""
+        """`rule(*values, **attrs)`: the elements of the result as far as `known` tells them."""
         self._symbolic = rule
         return rule
 
     def checks(self, rule: Rule) -> Rule:
-        """`rule(*values, **attrs)`: what must hold for symbolic dimensions: (condition, message)s."""
+        """`rule(*values, **attrs)`: what symbolic dimensions must hold: (condition, message)s."""
         self._checks = rule
         return rule
 

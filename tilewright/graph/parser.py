@@ -20,6 +20,7 @@ from tilewright.graph.ir import (
     CallFunction,
     DataDef,
     Function,
+    Fused,
     Graph,
     Match,
     Module,
@@ -259,8 +260,10 @@ class _ModuleReader(TypeReader):
         if isinstance(node.func, ast.Attribute):
             return [self._construct(node)]
         word = _WORDS.get(self.callee(node))
-        results = self._operator(node) if word is None else word(self, node, types)
-        return results if isinstance(results, tuple | list) else [results]  # pyright: ignore[reportUnknownVariableType]
+        if word is None:
+            return self._operator(node)
+        results = word(self, node, types)
+        return [results] if isinstance(results, Value) else results
 
     def _operator(self, node: ast.Call) -> Sequence[Value]:
         op = find_op(self.callee(node))
@@ -271,7 +274,7 @@ class _ModuleReader(TypeReader):
             if declared is None:
                 remedy = nearest(keyword.arg or "", op.attributes)
                 raise self.error(keyword, f"{op.name} has no attribute {keyword.arg}", "", remedy)
-            attrs[declared.name] = self.attribute(keyword.value, declared)
+            attrs[declared.name] = self.attribute_value(keyword.value, declared)
         return self.builder.emit_all(op, args, attrs)
 
     def branch(self, node: ast.Call, _types: Any) -> Any:
@@ -315,6 +318,11 @@ class _ModuleReader(TypeReader):
     def closure(self, node: ast.Call, _types: Any) -> Any:
         return self.builder.bind_closure(self.graph_named(self._args(node, 1)[0]))
 
+    def fused(self, node: ast.Call, _types: Any) -> Any:
+        graph = self.graph_named(self._args(node, 1)[0])
+        types = [r.type for r in graph.results]
+        return self.builder.bind(Fused(graph), types, ["fused"])
+
     def _args(self, node: ast.Call, count: int) -> list[ast.expr]:
         if len(node.args) != count:
             raise self.error(node, f"{self.callee(node)} takes {count} operands")
@@ -332,6 +340,7 @@ _WORDS: dict[str, Callable[[_ModuleReader, ast.Call, list[Type] | None], Any]] =
     "branch": _ModuleReader.branch,
     "loop": _ModuleReader.loop,
     "closure": _ModuleReader.closure,
+    "fused": _ModuleReader.fused,
     "call": _ModuleReader.call_word,
     "match": _ModuleReader.match_word,
 }

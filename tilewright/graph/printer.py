@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
-from tilewright.graph.attributes import same_attribute
+from tilewright.graph.attributes import attribute_parts, same_attribute
 from tilewright.graph.ir import (
     Array,
     Binding,
@@ -36,6 +36,7 @@ from tilewright.graph.ir import (
     Construct,
     DataDef,
     Function,
+    Fused,
     Graph,
     If,
     Loop,
@@ -49,7 +50,7 @@ from tilewright.graph.ir import (
     all_graphs,
 )
 from tilewright.graph.type_text import dim_text, type_text, types_text
-from tilewright.graph.types import STRING, TensorType
+from tilewright.graph.types import STRING, TensorType, dtype_of
 from tilewright.ir import DType, Expr, Namer, Var
 
 #: Constants of at most this many elements are written out.
@@ -230,12 +231,23 @@ _EXPRS: dict[type[Node], Callable[[_Printer, Any, Callable[[Graph], str]], str]]
     CallFunction: _Printer.call_function,
     Construct: lambda p, n, _: f"{n.data_type}.{n.constructor}({p.values(n.args)})",
     Match: _Printer.match,
+    Fused: lambda _, n, g: f"fused({g(n.graph)})",
+}
+
+
+#: What the graphs inside an expression are called.
+_HINTS: dict[type[Node], Sequence[str]] = {
+    If: ("then", "otherwise"),
+    Loop: ("body",),
+    Closure: ("inner",),
+    Fused: ("group",),
 }
 
 
 def _inner(expr: Node) -> list[tuple[str, Graph]]:
-    hints = {If: ("then", "otherwise"), Loop: ("body",), Closure: ("inner",)}
-    names = [c.lower() for c in expr.arms] if isinstance(expr, Match) else hints.get(type(expr), ())
+    names = _HINTS.get(type(expr), ())
+    if isinstance(expr, Match):
+        names = [c.lower() for c in expr.arms]
     return list(zip(names, expr.graphs, strict=True))
 
 
@@ -277,7 +289,7 @@ def _literal(value: Value) -> str:
 
 
 def _number(value: Any) -> str:
-    plain = value.item() if isinstance(value, np.generic) else value
+    plain = cast(Any, value).item() if isinstance(value, np.generic) else value
     if not isinstance(plain, float | int | str):
         plain = float(plain)
     return f'"{plain}"' if isinstance(plain, float) and math.isinf(plain) else repr(plain)
@@ -285,20 +297,30 @@ def _number(value: Any) -> str:
 
 def _attribute(value: Any, names: Namer | None) -> str:
     if isinstance(value, tuple | list):
-        return f"[{', '.join(_attribute(v, names) for v in value)}]"  # pyright: ignore[reportUnknownVariableType]
+        return f"[{', '.join(_attribute(v, names) for v in attribute_parts(tuple(value)))}]"  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, Expr):
         return dim_text(value, names)
     if isinstance(value, DType):
         return value.short
     if isinstance(value, np.ndarray):
-        return f"array({dtype_text(value)}, {value.tolist()!r})"
+        return _array_text(cast(Array, value))
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return repr(value)
 
 
-def dtype_text(array: Array) -> str:
-    """The element type of an array."""
-    from tilewright.graph.types import dtype_of
+def _array_text(array: Array) -> str:
+    dtype = dtype_of(array.dtype).short
+    if not array.size:
+        return f"array({dtype}, [], {array.shape!r})"
+    return f"array({dtype}, {_nested(array)})"
 
-    return dtype_of(array.dtype).short
+
+def _nested(array: Array) -> str:
+    """The elements in brackets; what is not finite in quotes."""
+    if array.ndim:
+        return f"[{', '.join(_nested(row) for row in array)}]"
+    plain = array.item()
+    plain = plain if isinstance(plain, bool | int | str) else float(plain)
+    finite = not isinstance(plain, float) or math.isfinite(plain)
+    return repr(plain) if finite else f'"{plain}"'

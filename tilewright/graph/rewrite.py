@@ -7,17 +7,18 @@
                 return ()
             return (binding,)
 
-`visit` sees each binding with its operands replaced and its inner graphs rewritten, and returns what
-stands in its place. What does not change stays the same object, up to the module.
+`visit` sees each binding with its operands replaced and its inner graphs rewritten, and returns
+what stands in its place. What does not change stays the same object, up to the module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from tilewright.graph.attributes import attribute_parts
 from tilewright.graph.ir import Binding, Call, Graph, Module, Node, Read, Value
 from tilewright.graph.types import ANY, TensorType, Type, dims_of, substitute_type
 from tilewright.ir import Expr, Var, free_vars, substitute
@@ -48,7 +49,7 @@ class Rewriter:
         """Called after the bindings of a graph."""
 
     def replace(self, old: Value, new: Value) -> None:
-        """Use `new` wherever `old` was used; dimensions that `old` defined become those of `new`."""
+        """Use `new` wherever `old` was used; dimensions that `old` defined become its own."""
         self.values[old] = new
         for old_dim, new_dim in _dim_pairs(old.type, new.type):
             if isinstance(old_dim, Var) and old_dim is not new_dim and old_dim is not ANY:
@@ -80,7 +81,8 @@ class Rewriter:
             return graph
         changed = graph.with_(body, results)
         changed.params = params
-        return changed  # type: ignore[return-value]
+        # `with_` gives a graph of the same class.
+        return cast(AnyGraph, changed)
 
     def current(self, value: Value) -> Value:
         """What stands for `value` now."""
@@ -121,7 +123,9 @@ class Rewriter:
         made = Value(value.name, type_)
         known = value.known
         if known is not None:
-            made.known = np.vectorize(lambda e: substitute(e, self.dims), otypes=[object])(known)
+            made.known = np.empty(known.shape, object)
+            for index in np.ndindex(known.shape):
+                made.known[index] = substitute(cast(Expr, known[index]), self.dims)
         self.values[value] = made
         return made
 
@@ -138,8 +142,11 @@ def attribute_dims(expr: Node) -> set[Var]:
     """The dimensions that the attributes of a call mention."""
     if not isinstance(expr, Call):
         return set()
-    parts = [p for v in expr.attrs.values() for p in (v if isinstance(v, tuple) else (v,))]  # pyright: ignore[reportUnknownVariableType]
-    return {d for p in parts if isinstance(p, Expr) for d in free_vars(p)}
+    return {d for v in expr.attrs.values() for p in attribute_parts(v) for d in _dims_in(p)}
+
+
+def _dims_in(value: Any) -> frozenset[Var]:
+    return free_vars(value) if isinstance(value, Expr) else frozenset()
 
 
 def _dim_pairs(a: Type, b: Type) -> list[tuple[Expr, Expr]]:
@@ -150,16 +157,14 @@ def _dim_pairs(a: Type, b: Type) -> list[tuple[Expr, Expr]]:
 
 
 def _mentions(value: Any, dims: Mapping[Var, Expr]) -> bool:
-    if isinstance(value, Expr):
-        return not free_vars(value).isdisjoint(dims)
-    return isinstance(value, tuple) and any(_mentions(v, dims) for v in value)  # pyright: ignore[reportUnknownVariableType]
+    return any(not _dims_in(p).isdisjoint(dims) for p in attribute_parts(value))
 
 
 def _substituted(value: Any, dims: Mapping[Var, Expr]) -> Any:
     if isinstance(value, Expr):
         return substitute(value, dims)
     if isinstance(value, tuple):
-        return tuple(_substituted(v, dims) for v in value)  # pyright: ignore[reportUnknownVariableType]
+        return tuple(_substituted(v, dims) for v in attribute_parts(value))
     return value
 
 

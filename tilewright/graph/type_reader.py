@@ -103,7 +103,7 @@ class TypeReader(ExprReader):
         except (ValueError, TypeError, SyntaxError):
             raise self.error(node, f"`{ast.unparse(node)}` is no literal") from None
 
-    def attribute(self, node: ast.expr, declared: Attribute) -> Any:
+    def attribute_value(self, node: ast.expr, declared: Attribute) -> Any:
         """The value of an attribute, read according to its kind."""
         if isinstance(node, ast.Constant) and node.value is None:
             return None

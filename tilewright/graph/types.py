@@ -51,9 +51,7 @@ def dtype_of(value: object) -> DType:
         return value
     if isinstance(value, str):
         return STRING if value in ("string", "str") else DType.of(value)
-    if isinstance(value, np.dtype) and value.kind in "OUS":
-        return STRING
-    return DType.of(value)
+    return STRING if getattr(value, "kind", "") in ("O", "U", "S") else DType.of(value)
 
 
 class Type:

@@ -103,7 +103,7 @@ def _is_visible(dim: Expr, visible: Collection[Var]) -> bool:
 
 
 def widened(param: Type, result: Type, own: Collection[Var]) -> Type:
-    """The type of a loop's state, given what one trip made of it; `own` dimensions take any size."""
+    """The type of a loop's state, given what a trip made of it; `own` dimensions take any size."""
     if isinstance(param, TensorType) and isinstance(result, TensorType):
         if param.dtype is not result.dtype or param.ndim != result.ndim:
             raise _apart(param, result)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from tilewright.graph.attributes import attribute_parts
 from tilewright.graph.ir import (
     Binding,
     Call,
@@ -19,6 +20,7 @@ from tilewright.graph.ir import (
     Construct,
     DataDef,
     Function,
+    Fused,
     Graph,
     If,
     Loop,
@@ -285,6 +287,12 @@ class _Verifier:
         type_ = FunctionType([p.type for p in graph.params], [r.type for r in graph.results])
         self.outputs("the closure", [type_], binding)
 
+    def fused(self, node: Fused, binding: Binding) -> None:
+        self.require(not node.graph.params, "what is fused has parameters")
+        for inner in node.graph.body:
+            self.require(isinstance(inner.expr, Call), "what is fused is more than calls")
+        self.outputs("what is fused", [r.type for r in node.graph.results], binding)
+
 
 _RULES: dict[type[Node], Callable[[_Verifier, Any, Binding], None]] = {
     Call: _Verifier.call,
@@ -297,6 +305,7 @@ _RULES: dict[type[Node], Callable[[_Verifier, Any, Binding], None]] = {
     CallFunction: _Verifier.call_function,
     Construct: _Verifier.construct,
     Match: _Verifier.match,
+    Fused: _Verifier.fused,
 }
 
 
@@ -311,5 +320,4 @@ def _bare(type_: Type) -> list[Var]:
 
 
 def _dims_in(attribute: Any) -> Iterable[Var]:
-    parts: Any = attribute if isinstance(attribute, tuple) else (attribute,)
-    return (v for p in parts if isinstance(p, Expr) for v in free_vars(p))
+    return (v for p in attribute_parts(attribute) if isinstance(p, Expr) for v in free_vars(p))

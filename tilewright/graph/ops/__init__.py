@@ -15,25 +15,28 @@ To add a family, add one file; nothing else changes. An operator is declared by 
     def leaky_relu_compute(x: te.Tensor, *, alpha: float) -> te.Tensor:
         return mapped(lambda e: te.select(e > 0, e, e * alpha), x)
 
-The type rule gets `Value`s: `x.type`, `x.dtype`, `x.shape`, `x.ndim`; `x.constant` (an array or None);
-`x.known` (elements that are known at compile time, as expressions). It returns a type or several.
-It raises `UserError` with the reason; the text of the call is added by whoever called.
+The type rule gets `Value`s: `x.type`, `x.dtype`, `x.shape`, `x.ndim`; `x.constant` (an array or
+None); `x.known` (elements that are known at compile time, as expressions). It returns a type, or
+several. It raises `UserError` with the reason; whoever called it adds the text of the call.
 
-Operands: `x: Value`, `bias: Value | None = None`, `*xs: Value`. Attributes: keywords of the kinds in
-`graph.attributes` (int, float, bool, str, DType, Array, Dim, Ints, Floats, Strings, Dims).
+Operands: `x: Value`, `bias: Value | None = None`, `*xs: Value`. Attributes: keywords of the kinds
+in `graph.attributes` (int, float, bool, str, DType, Array, Dim, Ints, Floats, Strings, Dims).
 
-What gives the structure (axes, target shapes, pads, sizes) is an attribute, not an operand. Where it may
-depend on the sizes of inputs, its kind is `Dim` or `Dims`: whole numbers or expressions over symbolic
-dimensions. A front end gets them from a tensor's `known` elements, or makes them with `builder.read`.
-The reference gets plain numbers in their place.
+What gives the structure (axes, target shapes, pads, sizes) is an attribute, not an operand. Where
+it may depend on the sizes of inputs, its kind is `Dim` or `Dims`: whole numbers, or expressions
+over symbolic dimensions. A front end gets them from a tensor's `known` elements, or makes them with
+`builder.read`. The reference gets plain numbers in their place.
 
-Sizes that depend on data: the type rule returns `fresh_dim("count")`; `decompose` computes the count,
-reads it with `builder.read` and hands it to operators that take it as an attribute.
+Sizes that depend on data: the type rule returns `fresh_dim("count")`; `decompose` computes the
+count, reads it with `builder.read` and hands it to operators that take it as an attribute.
 
-`@f.symbolic` hands known elements on (shape arithmetic); `@f.checks` says what must hold for symbolic
-dimensions when it runs; `@op(pure=False)` is for random numbers, `@op(host=True)` for strings.
+`@f.symbolic` hands known elements on (shape arithmetic); `@f.checks` says what must hold for
+symbolic dimensions when it runs. `@op(pure=False)` is for random numbers, `@op(host=True)` for
+strings, `@op(structural=True)` for what the calling program does itself (sequences, optionals).
 
-Test each operator with `tests/graph/harness.py`: it runs the reference and the native form and compares.
+A reference that gives one list (a sequence) returns it in a tuple: a bare list is several results.
+
+Test each operator with `tests/graph/harness.py`, which holds its native form against the reference.
 """
 
 from __future__ import annotations

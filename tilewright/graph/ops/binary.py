@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,8 @@ from tilewright.ir import Expr
 from tilewright.tensor import te
 
 
-class Binary(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Binary:
     """One operator: NumPy's function, the formula for an element, what it applies to."""
 
     reference: Callable[[Any, Any], Any]
@@ -61,9 +63,9 @@ BINARY: dict[str, Binary] = {
     "maximum": Binary(np.maximum, te.maximum),
     "minimum": Binary(np.minimum, te.minimum),
     "atan2": Binary(np.arctan2, te.atan2, "float"),
-    "bitwise_and": Binary(np.bitwise_and, operator.and_, "integer"),
-    "bitwise_or": Binary(np.bitwise_or, operator.or_, "integer"),
-    "bitwise_xor": Binary(np.bitwise_xor, operator.xor, "integer"),
+    "bitwise_and": Binary(np.bitwise_and, lambda a, b: a & b, "integer"),
+    "bitwise_or": Binary(np.bitwise_or, lambda a, b: a | b, "integer"),
+    "bitwise_xor": Binary(np.bitwise_xor, lambda a, b: a ^ b, "integer"),
 }
 
 

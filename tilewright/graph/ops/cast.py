@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from tilewright.graph.elementwise import map_known, mapped
@@ -16,7 +18,7 @@ _INT64 = DType.of("int64")
 
 @op
 def cast(x: Value, *, dtype: DType, saturate: bool = True) -> Type:
-    """Every element converted; `saturate` holds what is too large for a small float at its greatest."""
+    """Every element converted; `saturate` keeps what is too large for a float8 at its greatest."""
     return TensorType(dtype, x.shape)
 
 
@@ -26,12 +28,12 @@ def cast_reference(x: Array, *, dtype: DType, saturate: bool) -> Array:
     if STRING in (source, dtype):
         return _cast_strings(x, source, dtype)
     element = Var("x", source)
-    return evaluate(_converted(element, dtype, saturate), {element: x}).reshape(x.shape)
+    return evaluate(converted(element, dtype, saturate), {element: x}).reshape(x.shape)
 
 
 @cast.compute
 def cast_compute(x: te.Tensor, *, dtype: DType, saturate: bool) -> te.Tensor:
-    return mapped(lambda e: _converted(e, dtype, saturate), x, name="cast")
+    return mapped(partial(_converted, dtype=dtype, saturate=saturate), x, name="cast")
 
 
 @cast.symbolic
@@ -41,10 +43,11 @@ def cast_symbolic(x: Value, *, dtype: DType, saturate: bool) -> Array | None:
         return None
     # Shape arithmetic is done in index expressions, whatever integers a model keeps them in.
     to = _INT64 if dtype.is_integer else dtype
-    return map_known(lambda e: te.cast(e, to), x)
+    return map_known(partial(_converted, dtype=to, saturate=False), x)
 
 
-def _converted(e: Expr, dtype: DType, saturate: bool) -> Expr:
+def converted(e: Expr, dtype: DType, saturate: bool) -> Expr:
+    """One element converted."""
     if not _saturates(dtype, saturate):
         return te.cast(e, dtype)
     wide = e if e.dtype.is_float and not e.dtype.is_storage_only else te.cast(e, "float32")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 
 import numpy as np
@@ -30,8 +29,8 @@ LOGIC: dict[str, Binary] = {
     "less_equal": Binary(np.less_equal, _comparison("le")),
     "greater": Binary(np.greater, _comparison("gt")),
     "greater_equal": Binary(np.greater_equal, _comparison("ge")),
-    "logical_and": Binary(np.logical_and, operator.and_, "bool"),
-    "logical_or": Binary(np.logical_or, operator.or_, "bool"),
+    "logical_and": Binary(np.logical_and, lambda a, b: a & b, "bool"),
+    "logical_or": Binary(np.logical_or, lambda a, b: a | b, "bool"),
     "logical_xor": Binary(np.logical_xor, _comparison("ne"), "bool"),
 }
 for _name, _row in LOGIC.items():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from tilewright.tensor import te
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-class Unary(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Unary:
     """One operator: NumPy's function, the formula for an element, what it applies to."""
 
     reference: Callable[[Any], Any]
@@ -35,6 +37,10 @@ def _erf_of(x: Array) -> Array:
     return _erf(x.astype(np.float64)).astype(x.dtype)
 
 
+def _itself(e: Expr) -> Expr:
+    return e
+
+
 def _sign(e: Expr) -> Expr:
     # NaN compares false with both, and stays NaN.
     zero_or_nan = te.select(e < 0, te.const(-1, e.dtype), e) if e.dtype.is_signed else e
@@ -42,7 +48,7 @@ def _sign(e: Expr) -> Expr:
 
 
 UNARY: dict[str, Unary] = {
-    "identity": Unary(np.copy, lambda e: e, "any"),
+    "identity": Unary(np.copy, _itself, "any"),
     "abs": Unary(np.abs, lambda e: te.abs(e) if e.dtype.is_signed else e, "number"),
     "neg": Unary(np.negative, lambda e: -e, "number"),
     "sign": Unary(np.sign, _sign, "number"),
@@ -125,4 +131,4 @@ def dropout_reference(x: Array, *, ratio: float) -> Array:
 @dropout.compute
 def dropout_compute(x: te.Tensor, *, ratio: float) -> te.Tensor:
     del ratio
-    return mapped(lambda e: e, x, name="dropout")
+    return mapped(_itself, x, name="dropout")

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.graph.attributes import attribute_parts
 from tilewright.graph.context import PassContext
 from tilewright.graph.ir import Array, Binding, Call, Graph, If, Module, Read, Value
 from tilewright.graph.rewrite import Rewriter
@@ -110,9 +111,7 @@ def _is_array(result: Any) -> bool:
 
 
 def _is_symbolic(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return any(_is_symbolic(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
-    return isinstance(value, Expr)
+    return any(isinstance(p, Expr) for p in attribute_parts(value))
 
 
 def _constant(value: Value, array: Array) -> Value:

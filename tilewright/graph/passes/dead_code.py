@@ -8,17 +8,18 @@ def main(x):                     def main(x):
 
 from __future__ import annotations
 
+from typing import cast
+
 from tilewright.graph.ir import (
     Binding,
     Call,
     CallFunction,
     Function,
-    Graph,
     Module,
     Value,
     all_graphs,
 )
-from tilewright.graph.rewrite import attribute_dims, defined_dims
+from tilewright.graph.rewrite import AnyGraph, attribute_dims, defined_dims
 from tilewright.graph.types import dims_of
 from tilewright.ir import Var
 
@@ -40,7 +41,7 @@ class _Liveness:
         self._values: set[Value] = set()
         self._dims: set[Var] = set()
 
-    def graph(self, graph: Graph) -> Graph:
+    def graph(self, graph: AnyGraph) -> AnyGraph:
         self._values.update(graph.results)
         self._dims.update(d for r in graph.results for d in dims_of(r.type))
         kept: list[Binding] = []
@@ -52,7 +53,8 @@ class _Liveness:
             renewed = self._keep(binding)
             changed |= renewed is not binding
             kept.append(renewed)
-        return graph.with_(reversed(kept)) if changed else graph
+        # `with_` gives a graph of the same class.
+        return cast(AnyGraph, graph.with_(reversed(kept))) if changed else graph
 
     def _is_live(self, binding: Binding) -> bool:
         if _has_effect(binding) or any(v in self._values for v in binding.outputs):
