@@ -33,7 +33,7 @@ def cast_reference(x: Array, *, dtype: DType, saturate: bool) -> Array:
 
 @cast.compute
 def cast_compute(x: te.Tensor, *, dtype: DType, saturate: bool) -> te.Tensor:
-    return mapped(partial(_converted, dtype=dtype, saturate=saturate), x, name="cast")
+    return mapped(partial(converted, dtype=dtype, saturate=saturate), x, name="cast")
 
 
 @cast.symbolic
@@ -43,7 +43,7 @@ def cast_symbolic(x: Value, *, dtype: DType, saturate: bool) -> Array | None:
         return None
     # Shape arithmetic is done in index expressions, whatever integers a model keeps them in.
     to = _INT64 if dtype.is_integer else dtype
-    return map_known(partial(_converted, dtype=to, saturate=False), x)
+    return map_known(partial(converted, dtype=to, saturate=False), x)
 
 
 def converted(e: Expr, dtype: DType, saturate: bool) -> Expr:
