@@ -51,10 +51,21 @@ def standard_function(node: Node, domain: str) -> Any:
     for version in reversed(schema.context_dependent_function_opset_versions):
         if version <= node.version or version == schema.since_version:
             data = schema.get_context_dependent_function_with_opset_version(
-                version, node.proto.SerializeToString(), types
+                version, _with_attributes(node).SerializeToString(), types
             )
             return onnx_package().FunctionProto.FromString(data)
     return None
+
+
+def _with_attributes(node: Node) -> Any:
+    """The node with values in place of references to a function's attributes."""
+    proto = onnx_package().NodeProto()
+    proto.CopyFrom(node.proto)
+    del proto.attribute[:]
+    for name in node.attributes:
+        proto.attribute.add().CopyFrom(node.attributes.find(name))
+        proto.attribute[-1].name = name
+    return proto
 
 
 @cache

@@ -17,7 +17,6 @@ from tilewright.frontends.onnx.tensors import read_sparse, read_tensor
 from tilewright.graph import Binding, Builder, Value
 from tilewright.graph import Node as Expression
 from tilewright.graph import Type as GraphType
-from tilewright.ir import Var
 from tilewright.support.errors import InternalError, TilewrightError, UserError, nearest
 
 #: Functions and the bodies of loops are converted anew for each use; more nodes than this cannot be
@@ -42,6 +41,9 @@ class Scope:
         if name in self._values:
             raise UserError(f"two definitions of the value {name}")
         self._values[name] = value
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
 
     def find(self, name: str) -> Value | None:
         """The value of this name; None where it stands for an operand that was left out."""
@@ -81,8 +83,6 @@ class Importer:
         self.structure = Structure()
         self.builder: Builder = _Recorder(self.structure)
         self.functions = FunctionTable(model.proto.functions)
-        #: Sizes that are read from tensors when the program runs.
-        self.read_dims: set[Var] = set()
         self._nodes = self._depth = 0
 
     # ---- graphs ---------------------------------------------------------------------------------
@@ -133,7 +133,8 @@ class Importer:
         for name, arg in zip(proto.input, [*args, *[None] * len(proto.input)], strict=False):
             scope.define(name, arg)
         self._nested(lambda: self._convert_all(proto, scope))
-        return [scope.find(name) for name in proto.output]
+        # ONNX's own functions leave out the outputs that a node does not ask for.
+        return [scope.find(name) if name in scope else None for name in proto.output]
 
     def _nested(self, convert: Any) -> Any:
         self._depth += 1

@@ -119,7 +119,8 @@ def element_tensor(name: str, proto: Any, given: Shape | None = None) -> Type:
     """A tensor inside a sequence or an optional: its dimensions may differ between values."""
     dtype = element_type(proto.elem_type, name)
     declared = _declared(name, proto)
-    if declared is None and given is None:
+    # Files write the empty shape, that of a scalar, for elements they do not know the rank of.
+    if not declared and given is None:
         return UnknownType(dtype)
-    shape = _merged(name, declared, given)
+    shape = _merged(name, declared or None, given)
     return TensorType(dtype, [d if isinstance(d, int) else ANY for d in shape])

@@ -11,7 +11,7 @@ from tilewright.frontends.onnx.attributes import REQUIRED, Attributes, text
 from tilewright.frontends.onnx.element_types import element_type
 from tilewright.frontends.onnx.tensors import read_sparse, read_tensor
 from tilewright.graph import Array, Builder, Dim, Value
-from tilewright.ir import Const, DType, Expr, Var, free_vars
+from tilewright.ir import Const, DType, Expr
 from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -61,6 +61,10 @@ class Node:
     def all(self) -> list[Value]:
         """All operands, none of which may be missing."""
         return [self[k] for k in range(len(self.inputs))]
+
+    def all_from(self, index: int) -> list[Value]:
+        """The operands from one on, none of which may be missing."""
+        return [self[k] for k in range(index, len(self.inputs))]
 
     @property
     def output_count(self) -> int:
@@ -114,14 +118,12 @@ class Node:
         is_new = value.known is None
         dims = self.builder.read(value, value.name)
         if is_new:
-            self._importer.read_dims.update(d for d in dims if isinstance(d, Var))
+            self._importer.structure.record_read(value, dims)
         return [_plain(e) for e in dims]
 
     def is_read(self, dim: Dim) -> bool:
         """Whether a size comes from the values of a tensor, so that it may be anything, even -1."""
-        if not isinstance(dim, Expr):
-            return False
-        return not self._importer.read_dims.isdisjoint(free_vars(dim))
+        return isinstance(dim, Expr) and self._importer.structure.is_read(dim)
 
     def require_shape(self, index: int) -> None:
         """Insist on an operand whose extents are numbers, because the structure depends on them."""

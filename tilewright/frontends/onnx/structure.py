@@ -7,7 +7,7 @@ some depend on the shapes or the values of inputs. The last kind is asked for wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -51,6 +51,7 @@ class Structure:
         self._producers: dict[Value, Binding] = {}
         self._inputs: dict[Value, str] = {}
         self._arrays: dict[Value, Array | None] = {}
+        self._reads: dict[Var, Value] = {}
 
     def add_input(self, value: Value, name: str, given: Array | None) -> None:
         """An input of the model, with the value that the program is built for, if any."""
@@ -62,6 +63,14 @@ class Structure:
         """Remember what computes the outputs of a binding."""
         for value in binding.outputs:
             self._producers[value] = binding
+
+    def record_read(self, value: Value, dims: Iterable[Expr]) -> None:
+        """Remember that sizes are read from the elements of a tensor when the program runs."""
+        self._reads.update({d: value for d in dims if isinstance(d, Var)})
+
+    def is_read(self, dim: Expr) -> bool:
+        """Whether a size comes from the elements of a tensor."""
+        return not self._reads.keys().isdisjoint(free_vars(dim))
 
     # ---- computing ------------------------------------------------------------------------------
 
@@ -123,55 +132,82 @@ class Structure:
         found = self.array(value)
         if found is not None:
             return found
-        values, shapes, complete = self._sources(value)
-        reason = "the structure of the program depends on it"
-        if not complete or not (values or shapes):
-            raise UserError(f"{what} is computed while the model runs", reason=reason)
-        raise UnspecialisedError(
-            f"{what} depends on inputs", reason=reason, values=values, shapes=shapes
-        )
+        raise self._refusal(f"{what} depends on what the model computes", [value], ())
 
     def require_dim(self, dim: Expr, what: str) -> None:
         """Complain about a dimension that must be a number and is not."""
-        shapes, told = self._inputs_with(free_vars(dim))
-        reason = "the structure of the program depends on it"
-        if not told or not shapes:
-            raise UserError(f"{what} is known only while the model runs", reason=reason)
-        raise UnspecialisedError(f"{what} depends on inputs", reason=reason, shapes=shapes)
+        raise self._refusal(f"{what} is known only when the model runs", (), free_vars(dim))
 
-    def _sources(self, value: Value) -> tuple[list[str], list[str], bool]:
-        """The inputs whose values, and those whose shapes, tell a value; whether that is all."""
-        values: dict[str, None] = {}
-        dims: set[Var] = set()
-        complete, seen, pending = True, {value}, [value]
+    def _refusal(self, what: str, values: Iterable[Value], dims: Iterable[Var]) -> UserError:
+        sources = _Sources()
+        sources.collect(values, dims, self._producers, self._inputs, self._reads)
+        reason = "the structure of the program depends on it"
+        if not sources.complete or not (sources.values or sources.shapes):
+            return UserError(what, reason=reason)
+        return UnspecialisedError(what, reason=reason, values=sources.values, shapes=sources.shapes)
+
+
+class _Sources:
+    """The inputs whose values, and those whose shapes, tell something; and whether that is all."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, None] = {}
+        self.shapes: dict[str, None] = {}
+        self.complete = True
+
+    def collect(
+        self,
+        values: Iterable[Value],
+        dims: Iterable[Var],
+        producers: dict[Value, Binding],
+        inputs: dict[Value, str],
+        reads: dict[Var, Value],
+    ) -> None:
+        """Follow values and dimensions to where they come from."""
+        shown = {v: name for x, name in inputs.items() for d in _shape(x) for v in free_vars(d)}
+        pending: list[Value | Var] = [*values, *dims]
+        seen = set(pending)
         while pending:
             current = pending.pop()
-            if current in self._inputs:
-                values[self._inputs[current]] = None
-                continue
-            if current.constant is not None:
-                continue
-            if current.known is not None:
-                dims |= {v for e in current.known.ravel() for v in free_vars(e)}
-                continue
-            binding = self._producers.get(current)
-            complete = complete and binding is not None and isinstance(binding.expr, Call)
-            args = binding.expr.args if binding is not None else ()
-            pending += [a for a in args if a is not None and a not in seen]
-            seen.update(a for a in args if a is not None)
-        shapes, told = self._inputs_with(dims)
-        return list(values), shapes, complete and told
+            if isinstance(current, Value):
+                found = self._behind(current, producers, inputs, reads)
+            else:
+                found = self._behind_dim(current, shown, reads)
+            pending += [f for f in found if f not in seen]
+            seen.update(found)
 
-    def _inputs_with(self, dims: Set[Var]) -> tuple[list[str], bool]:
-        """The inputs whose shapes mention these dimensions; and whether they mention them all."""
-        found: dict[str, None] = {}
-        told: set[Var] = set()
-        for value, name in self._inputs.items():
-            mentioned = {v for d in _shape(value) for v in free_vars(d)} & dims
-            if mentioned:
-                found[name] = None
-                told |= mentioned
-        return list(found), told == dims
+    def _behind(
+        self,
+        value: Value,
+        producers: dict[Value, Binding],
+        inputs: dict[Value, str],
+        reads: dict[Var, Value],
+    ) -> list[Value | Var]:
+        if value in inputs:
+            self.values[inputs[value]] = None
+            return []
+        if value.constant is not None:
+            return []
+        dims = _dims(value)
+        if dims is not None and not any(reads.get(d) is value for d in dims):
+            return list(dims)
+        binding = producers.get(value)
+        if binding is None or not isinstance(binding.expr, Call):
+            self.complete = False
+            return []
+        return [a for a in binding.expr.args if a is not None]
+
+    def _behind_dim(
+        self, dim: Var, shown: dict[Var, str], reads: dict[Var, Value]
+    ) -> list[Value | Var]:
+        if dim in shown:
+            self.shapes[shown[dim]] = None
+            return []
+        source = reads.get(dim)
+        if source is None:
+            self.complete = False
+            return []
+        return [source]
 
 
 _UNKNOWN: Final = object()
@@ -179,6 +215,12 @@ _UNKNOWN: Final = object()
 
 def _shape(value: Value) -> tuple[Expr, ...]:
     return value.type.shape if isinstance(value.type, TensorType) else ()
+
+
+def _dims(value: Value) -> list[Var] | None:
+    """The dimensions that the elements of a value are made of, where they are known."""
+    known = value.known
+    return None if known is None else [v for e in known.ravel() for v in free_vars(e)]
 
 
 def _from_known(value: Value) -> Array | None:

@@ -51,7 +51,7 @@ def constant_of_shape(n: Node) -> Value:
     array, dtype = n.tensor("value") if n.has("value") else (np.zeros(1, np.float32), "float32")
     if array.size != 1:
         raise UserError(f"the value has {array.size} elements", reason="it must have one")
-    return n.builder.expand(n.constant(array.reshape(()), dtype), shape=n.dims(0))
+    return n.builder.full(n.constant(array.reshape(()), dtype), shape=n.dims(0))
 
 
 @converts("Cast", since=6)
@@ -103,4 +103,4 @@ def _kept(n: Node) -> list[Value]:
     if not n.wants(1):
         return []
     dtype = "bool" if n.version >= 10 else n[0].dtype
-    return [n.builder.expand(n.constant(1, dtype), shape=n[0].shape)]
+    return [n.builder.full(n.constant(1, dtype), shape=n[0].shape)]

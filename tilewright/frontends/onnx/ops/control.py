@@ -1,0 +1,135 @@
+"""Branches and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.frontends.onnx.node import Node
+from tilewright.frontends.onnx.ops.indexing import scalar
+from tilewright.frontends.onnx.table import converts
+from tilewright.graph import Value
+from tilewright.support.errors import UserError
+
+
+@converts("If")
+def if_(n: Node) -> list[Value | None]:
+    then, otherwise = n.body("then_branch"), n.body("else_branch")
+    known = n.find_array(0)
+    if known is not None:
+        return then() if known.all() else otherwise()
+    try:
+        return several(n.builder.branch(scalar(n, n[0]), then, otherwise))
+    except UserError:
+        # Branches of different ranks: which one is taken must be known, if inputs can tell it.
+        n.array(0)
+        raise
+
+
+@converts("Loop")
+def loop(n: Node) -> list[Value]:
+    body, condition = n.body("body"), n.get(1)
+    count = len(n.inputs) - 2
+
+    def trip(i: Value, *state: Value) -> Any:
+        going, *results = body(i, n.constant(True, "bool"), *state)
+        # Without a condition it is a counted loop, whatever the body says.
+        go_on = None if condition is None else scalar(n, present(going))
+        return go_on, results[:count], results[count:]
+
+    bounds = [None if v is None else scalar(n, v) for v in (n.get(0), condition)]
+    return several(n.builder.loop(bounds[0], n.all_from(2), trip, condition=bounds[1]))
+
+
+def several(results: Any) -> list[Any]:
+    """The results of a construct that gives one value alone, several as a tuple."""
+    return list(results) if isinstance(results, tuple) else [results]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def present(value: Value | None) -> Value:
+    """A value that must be there."""
+    if value is None:
+        raise UserError("a graph gives nothing where a value is needed")
+    return value
+
+
+# ---- scan ---------------------------------------------------------------------------------------
+
+
+@converts("Scan", since=9)
+def scan(n: Node) -> list[Value]:
+    count = n.integer("num_scan_inputs")
+    states = len(n.inputs) - count
+    if count < 1 or states < 0:
+        raise UserError(f"a scan of {len(n.inputs)} operands has {count} scan inputs")
+    results = scan_over(
+        n,
+        n.all[:states],
+        n.all[states:],
+        axes=n.integers("scan_input_axes", [0] * count),
+        backwards=n.integers("scan_input_directions", [0] * count),
+    )
+    outputs = len(results) - states
+    axes = n.integers("scan_output_axes", [0] * outputs)
+    turned = n.integers("scan_output_directions", [0] * outputs)
+    placed = [
+        _placed(n, value, axis, bool(turn))
+        for value, axis, turn in zip(results[states:], axes, turned, strict=True)
+    ]
+    return [*results[:states], *placed]
+
+
+def scan_over(
+    n: Node,
+    initial: Sequence[Value],
+    inputs: Sequence[Value],
+    axes: Sequence[int],
+    backwards: Sequence[int],
+) -> list[Value]:
+    """The last state and the stacked outputs of the body, run for each slice of the inputs."""
+    body = n.body("body")
+    length = _extent(n, inputs[0], axes[0])
+
+    def trip(i: Value, *state: Value) -> Any:
+        last = n.builder.sub(n.builder.sub(length, 1), i) if any(backwards) else i
+        slices = [
+            n.builder.gather(x, last if back else i, axis=axis)
+            for x, axis, back in zip(inputs, axes, backwards, strict=True)
+        ]
+        results = body(*state, *slices)
+        return None, results[: len(initial)], results[len(initial) :]
+
+    return several(n.builder.loop(length, initial, trip))
+
+
+def _extent(n: Node, x: Value, axis: int) -> Value:
+    at = axis % max(x.ndim, 1)
+    return scalar(n, n.builder.shape_of(x, start=at, end=at + 1))
+
+
+def _placed(n: Node, value: Value, axis: int, turned: bool) -> Value:
+    """A stack of outputs in the order, and with the axis, that are asked for."""
+    value = n.builder.flip(value, axes=[0]) if turned else value
+    at = axis % value.ndim
+    if at == 0:
+        return value
+    order = list(range(1, value.ndim))
+    return n.builder.transpose(value, axes=[*order[:at], 0, *order[at:]])
+
+
+@converts("Scan", until=9)
+def scan_of_batches(n: Node) -> list[Value]:
+    """Version 8: everything has a batch in front, and each element of it is scanned by itself."""
+    if n.get(0) is not None:
+        raise UserError("a scan of version 8 with lengths", remedy="convert the model to opset 9")
+    count = n.integer("num_scan_inputs")
+    states = len(n.inputs) - 1 - count
+    operands = n.all_from(1)
+    backwards = n.integers("directions", [0] * count)
+
+    def element(i: Value) -> Any:
+        parts = [n.builder.gather(x, i, axis=0) for x in operands]
+        results = scan_over(n, parts[:states], parts[states:], [0] * count, backwards)
+        return [], results
+
+    return several(n.builder.loop(_extent(n, operands[0], 0), [], element))
