@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from tilewright import graph
     from tilewright.compile import build
+    from tilewright.graph import PassContext, PassTimer
     from tilewright.ir import DType, Function
     from tilewright.module import Module
     from tilewright.schedule import Schedule
@@ -26,10 +28,13 @@ _HOMES = {
     "Function": "tilewright.ir",
     "InternalError": "tilewright.support.errors",
     "Module": "tilewright.module",
+    "PassContext": "tilewright.graph",
+    "PassTimer": "tilewright.graph",
     "Schedule": "tilewright.schedule",
     "Target": "tilewright.target",
     "UserError": "tilewright.support.errors",
     "build": "tilewright.compile",
+    "graph": "tilewright.graph",
     "script": "tilewright.tensor",
     "te": "tilewright.tensor",
 }
@@ -39,10 +44,13 @@ __all__ = [
     "Function",
     "InternalError",
     "Module",
+    "PassContext",
+    "PassTimer",
     "Schedule",
     "Target",
     "UserError",
     "build",
+    "graph",
     "script",
     "te",
 ]
@@ -51,7 +59,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    home = import_module(_HOMES[name])
+    is_room = home.__name__ == f"{__name__}.{name}"
+    value = globals()[name] = home if is_room else getattr(home, name)
     return value
 
 
