@@ -27,7 +27,7 @@ def matmul(a: Value, b: Value, *, transpose_a: bool = False, transpose_b: bool =
     rows or columns. `transpose_a` and `transpose_b` exchange the last two dimensions."""
     require_kind("number", a, b)
     require_same_dtype(a, b)
-    return TensorType(a.dtype, _product_shape(a.shape, b.shape, transpose_a, transpose_b))
+    return TensorType(a.dtype, find_product_shape(a.shape, b.shape, transpose_a, transpose_b))
 
 
 @matmul.reference
@@ -78,7 +78,7 @@ def product(
     """The product in `dtype` (that of `a` unless given); narrow floats are summed in float32."""
     result = DType.of(a.dtype if dtype is None else dtype)
     work = accumulator(result)
-    shape = _product_shape(a.shape, b.shape, transpose_a, transpose_b)
+    shape = find_product_shape(a.shape, b.shape, transpose_a, transpose_b)
     k = te.reduce_axis(_depth(a.shape, transpose_a, first=False), name="k")
     batch = shape[: len(shape) - (a.ndim > 1) - (b.ndim > 1)]
 
@@ -110,9 +110,10 @@ def _depth(shape: Sequence[Expr], swap: bool, first: bool) -> Expr:
     return shape[0] if len(shape) == 1 else _swapped(shape[-2:], swap)[0 if first else 1]
 
 
-def _product_shape(
-    a: Sequence[Expr], b: Sequence[Expr], transpose_a: bool, transpose_b: bool
+def find_product_shape(
+    a: Sequence[Expr], b: Sequence[Expr], transpose_a: bool = False, transpose_b: bool = False
 ) -> tuple[Expr, ...]:
+    """The shape of a product of matrices or vectors."""
     if not a or not b:
         raise UserError("matmul takes vectors and matrices, not scalars")
     left, right = _depth(a, transpose_a, first=False), _depth(b, transpose_b, first=True)
@@ -146,7 +147,7 @@ def gemm(
     require_same_dtype(a, b, *([] if c is None else [c]))
     if a.ndim != 2 or b.ndim != 2:
         raise UserError(f"gemm takes matrices, not tensors of {a.ndim} and {b.ndim} dimensions")
-    shape = _product_shape(a.shape, b.shape, transpose_a, transpose_b)
+    shape = find_product_shape(a.shape, b.shape, transpose_a, transpose_b)
     if c is not None and len(broadcast_shapes(shape, c.shape)) > 2:
         raise UserError(f"gemm adds a matrix, not {c}")
     return TensorType(a.dtype, shape)
@@ -217,7 +218,7 @@ def dense(x: Value, weight: Value, bias: Value | None = None) -> Type:
     require_same_dtype(x, weight, *([] if bias is None else [bias]))
     if weight.ndim != 2 or x.ndim < 1:
         raise UserError(f"dense takes a matrix of weights, not {weight}")
-    shape = _product_shape(x.shape, weight.shape, False, True)
+    shape = find_product_shape(x.shape, weight.shape, False, True)
     if bias is not None and (bias.ndim != 1 or known_dim(bias.shape[0]) not in _fitting(shape[-1])):
         raise UserError(f"dense takes a bias of {shape[-1]} elements, not {bias}")
     return TensorType(x.dtype, shape)

@@ -1,0 +1,130 @@
+"""Quantization against NumPy: types; scales of one number, an axis, blocks; integer products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.graph.harness import check
+from tests.graph.interpreted import check_definition
+from tilewright.graph import Builder
+from tilewright.support.errors import UserError
+
+RNG = np.random.default_rng(10)
+TYPES = [
+    *("int8 uint8 int16 uint16".split()),
+    *(getattr(ml_dtypes, n) for n in "int4 uint4 int2 uint2".split()),
+    *(getattr(ml_dtypes, n) for n in "float8_e4m3fn float8_e5m2 float8_e4m3fnuz".split()),
+    *(getattr(ml_dtypes, n) for n in "float8_e5m2fnuz float4_e2m1fn".split()),
+]
+
+
+def normal(*shape: int, dtype: Any = "f4") -> Any:
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+def bytes_(dtype: str, *shape: int) -> Any:
+    info = np.iinfo(dtype)
+    return RNG.integers(info.min, info.max + 1, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_types(dtype: Any) -> None:
+    x = np.concatenate([normal(9) * 20, np.array([0, 0.25, 0.75, 1e6, -1e6], "f4")])
+    scale, zero = np.float32(0.5), np.array(1, dtype)
+    if np.dtype(dtype).kind == "V":
+        zero = np.array(0, dtype)
+    stored = check_definition("quantize", [x, scale, zero], symbolic=False)[0]
+    check_definition("quantize", [x, scale], dtype=np.dtype(dtype), symbolic=False)
+    check_definition("dequantize", [stored, scale, zero], symbolic=False)
+
+
+def test_natively() -> None:
+    x, scale = normal(3, 5, 4) * 50, np.abs(normal(5)) + 0.1
+    zero = RNG.integers(-9, 9, 5).astype("i1")
+    stored = check("quantize", [x, scale, zero], axis=1)[0]
+    check("dequantize", [stored, scale, zero], axis=1, symbolic=False)
+    small = ml_dtypes.int4
+    stored = check("quantize", [x, np.float32(3)], dtype=np.dtype(small), symbolic=False)[0]
+    check("dequantize", [stored, np.float32(3)], symbolic=False)
+    check("dynamic_quantize", [x], symbolic=False)
+
+
+def test_scales() -> None:
+    x, zero = normal(3, 7, 4) * 40, np.uint8(100)
+    check_definition("quantize", [x, np.float32(0.7), zero])
+    check_definition("quantize", [x, np.full(1, 0.7, "f4"), np.full(1, 100, "u1")], symbolic=False)
+    check_definition("quantize", [x, np.abs(normal(4)) + 1], axis=-1)
+    scale, zeros = np.abs(normal(3, 3, 4)) + 1, bytes_("uint8", 3, 3, 4)
+    stored = check_definition("quantize", [x, scale, zeros], axis=1, block=3)[0]
+    check_definition("dequantize", [stored, scale, zeros], axis=1, block=3)
+    half = x.astype("f2")
+    check_definition("quantize", [half, np.float16(0.7)], symbolic=False)
+    check_definition("quantize", [half, np.float16(0.7)], precision="f32", symbolic=False)
+    check_definition("dequantize", [stored, np.float16(0.7)], symbolic=False)
+    check_definition("dequantize", [stored, np.float32(0.7)], dtype="f16", symbolic=False)
+    integers = RNG.integers(-1000, 1000, (9,)).astype("i4")
+    check_definition("quantize", [integers, np.float32(4)], dtype="i8", symbolic=False)
+    check_definition("dequantize", [integers, np.float32(0.5)], symbolic=False)
+
+
+def test_dynamic() -> None:
+    for x in (normal(3, 4), np.abs(normal(5)) + 1, -np.abs(normal(5)) - 1, np.zeros(3, "f4")):
+        check_definition("dynamic_quantize", [x])
+
+
+@pytest.mark.parametrize("types", [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")])
+def test_matmul_integer(types: tuple[str, str]) -> None:
+    a, b = bytes_(types[0], 3, 9), bytes_(types[1], 9, 5)
+    zero_a, zero_b = np.array(7, types[0]), np.array(3, types[1])
+    check_definition("matmul_integer", [a, b])
+    check_definition("matmul_integer", [a, b, zero_a])
+    check_definition("matmul_integer", [a, b, zero_a, zero_b])
+    check_definition("matmul_integer", [a, b, bytes_(types[0], 3), bytes_(types[1], 5)])
+    batch = [bytes_(types[0], 2, 3, 9), bytes_(types[1], 2, 9, 5)]
+    zeros = [bytes_(types[0], 2, 3, 1), bytes_(types[1], 2, 1, 5)]
+    check_definition("matmul_integer", [*batch, *zeros], symbolic=False)
+    check("matmul_integer", [a, b, zero_a, zero_b], symbolic=False)
+
+
+def test_qlinear_matmul() -> None:
+    scales = [np.array(s, "f4") for s in (0.02, 0.01, 0.05)]
+    a, b = bytes_("uint8", 3, 9), bytes_("int8", 9, 5)
+    rest = [scales[2], np.uint8(120)]
+    check("qlinear_matmul", [a, scales[0], np.uint8(128), b, scales[1], np.int8(0), *rest],
+          symbolic=False)  # fmt: skip
+    columns = np.linspace(0.01, 0.05, 5).astype("f4")
+    inputs = [a, scales[0], np.uint8(128), b, columns, bytes_("int8", 5), *rest]
+    check_definition("qlinear_matmul", inputs)
+
+
+def test_integer_convolutions() -> None:
+    x, w = bytes_("uint8", 1, 4, 6, 7), bytes_("int8", 6, 4, 3, 3)
+    window = {"pads": [1, 0, 1, 2], "strides": [2, 1]}
+    check_definition("conv_integer", [x, w], **window)
+    check_definition("conv_integer", [x, w, np.uint8(9)], **window)
+    check_definition("conv_integer", [x, w, np.uint8(9), bytes_("int8", 6)], **window)
+    grouped = [x, bytes_("int8", 6, 2, 3, 3), np.full(1, 5, "u1")]
+    check_definition("conv_integer", grouped, groups=2, symbolic=False)
+    scale, scales = np.array(0.02, "f4"), np.linspace(0.01, 0.05, 6).astype("f4")
+    bias = RNG.integers(-900, 900, 6).astype("i4")
+    zeros = np.zeros(6, "i1")
+    inputs = [x, scale, np.uint8(128), w, scales, zeros, np.array(0.5, "f4"), np.uint8(3), bias]
+    check("qlinear_conv", inputs, symbolic=False, **window)
+    check_definition("qlinear_conv", inputs[:-1], **window)
+
+
+def test_what_is_refused() -> None:
+    b = Builder()
+    x = b.input("x", "f32", ("n", 8))
+    with pytest.raises(UserError, match="is given a zero point of u8"):
+        b.quantize(x, np.float32(1), np.uint8(0), dtype="i8")
+    with pytest.raises(UserError, match="does not fit axis 1"):
+        b.quantize(x, np.ones(3, "f4"))
+    with pytest.raises(UserError, match="blocks of 4 need a scale of 2 dimensions"):
+        b.quantize(x, np.ones(2, "f4"), block=4)
+    with pytest.raises(UserError, match="takes integer tensors"):
+        b.matmul_integer(x, x)
