@@ -1,7 +1,7 @@
 """Instructions of x86-64 that few machines have, emulated as the manual describes them.
 
-A module that was built for such a machine is compiled once more for this one, with calls of our own in
-place of the instructions: so its packing, layouts and loops are checked numerically everywhere.
+A module that was built for such a machine is compiled once more for this one, with calls of our
+own in place of the instructions: so packing, layouts and loops are checked numerically everywhere.
 """
 
 from __future__ import annotations
@@ -64,9 +64,8 @@ def _dot(name: str, lanes: int, group: int, element: str, extend: tuple[str, str
     total = "%c"
     for k in range(group):
         mask = ", ".join(f"i32 {lane * group + k}" for lane in range(lanes))
-        lines.append(
-            f"  %q{k} = shufflevector <{n} x {out}> %p, <{n} x {out}> poison, <{lanes} x i32> <{mask}>"
-        )
+        both = f"<{n} x {out}> %p, <{n} x {out}> poison"
+        lines.append(f"  %q{k} = shufflevector {both}, <{lanes} x i32> <{mask}>")
         lines.append(f"  %s{k} = {add} <{lanes} x {out}> {total}, %q{k}")
         total = f"%s{k}"
     return "\n".join([*lines, f"  ret <{lanes} x {out}> {total}", "}\n"])

@@ -1,4 +1,4 @@
-"""Products of small types by a target's instructions: the default schedule, as assembly and in numbers.
+"""Products of small types by a target's instructions: default schedules, in assembly and numbers.
 
 Where this machine lacks the instruction, it is emulated (`emulation`); where it has it, it runs.
 """

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-import tilewright.schedule  # noqa: F401  (declares the instructions)
 from tilewright.ir import parse_function
 from tilewright.lower.tiles import place_tiles
 from tilewright.schedule import find_intrin
 from tilewright.support.errors import UserError
 
-find_intrin("amx.tdpbssd")
+find_intrin("amx.tdpbssd")  # which declares the instructions
 
 PARALLEL = """
 def f(A: i8[4096], C: i32[1024]):
@@ -20,7 +19,9 @@ def f(A: i8[4096], C: i32[1024]):
             X = alloc(i8[2048], scope="tile")
             llvm.x86.tilezero(tile_of(T[0]))
             llvm.x86.tileloadd64(tile_of(X[1024]), address_of(A[p * 1024]), 64)
-            llvm.x86.tilestored64(tile_of(T[0]), address_of(C[p * 256]), distance(C[p * 256], C[p * 256 + 16]))
+            llvm.x86.tilestored64(
+                tile_of(T[0]), address_of(C[p * 256]), distance(C[p * 256], C[p * 256 + 16])
+            )
 """
 
 

@@ -1,4 +1,4 @@
-"""Tensor intrinsics of targets: they compute what they say, and are refused where they are missing."""
+"""Tensor intrinsics of targets compute what they say, and are refused where they are missing."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ def test_implementations_do_what_descriptions_say(name: str) -> None:
 @pytest.mark.parametrize(("dtype", "lanes", "rows"), [("i8", 16, 4), ("i8", 4, 4), ("bf16", 8, 2)])
 def test_interleaving(dtype: str, lanes: int, rows: int) -> None:
     intrin = interleave(DType.of(dtype), lanes, rows)
+    assert find_intrin(f"interleave.{rows}x{dtype}x{lanes}") is intrin
     for a, b in zip(_results(intrin.description), _results(intrin.implementation), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -109,7 +110,9 @@ def _by_hand(dot: Dot) -> Schedule:
     s = Schedule(_product(8, 32, 16, dot.a.short, dot.b.short, dot.out.short))
     d = dot.depth
     s.transform_layout("C", "A", lambda i, k: (i // dot.rows, k // d, i % dot.rows * d + k % d))
-    s.transform_layout("C", "B", lambda k, j: (j // dot.columns, k // d, j % dot.columns * d + k % d))
+    s.transform_layout(
+        "C", "B", lambda k, j: (j // dot.columns, k // d, j % dot.columns * d + k % d)
+    )
     i, j, k = s.loops("C")
     i0, *i1 = s.split(i, None, dot.rows) if dot.rows > 1 else [i]
     j0, j1 = s.split(j, None, dot.columns)
@@ -135,7 +138,9 @@ def test_tensorize(name: str) -> None:
 
 def test_a_target_without_the_feature_is_refused() -> None:
     s = _by_hand(DOTS["x86.vpdpbusd.256"])
-    with pytest.raises(tw.UserError, match=r"block C_o is tensorized by x86\.vpdpbusd\.256") as caught:
+    with pytest.raises(
+        tw.UserError, match=r"block C_o is tensorized by x86\.vpdpbusd\.256"
+    ) as caught:
         tw.build(s, "llvm -mcpu=skylake-avx512")
     assert "needs avxvnni or avx512vnni and avx512vl, and the target lacks it" in str(caught.value)
     assert "vpdpbusd" in tw.build(s, "llvm -mcpu=alderlake").asm
@@ -153,6 +158,8 @@ def test_tiles_live_in_buffers_of_scope_tile() -> None:
 
 
 def test_unknown_names_list_the_tables() -> None:
-    with pytest.raises(tw.UserError, match="there is no tensor intrinsic 'x86.vpdpbusd'") as caught:
+    with pytest.raises(
+        tw.UserError, match=r"there is no tensor intrinsic 'x86\.vpdpbusd'"
+    ) as caught:
         find_intrin("x86.vpdpbusd")
     assert "x86.vpdpbusd.512" in str(caught.value)

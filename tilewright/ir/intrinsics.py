@@ -1,8 +1,8 @@
 """Intrinsics: the functions that a `Call` can name.
 
 Mathematical ones are pure and are expanded into arithmetic before code generation (`lower.math`)
-or map to one instruction. LLVM's own (`llvm.…`) and C functions (`extern.…`) are declared by whoever
-uses them.
+or map to one instruction. LLVM's own (`llvm.…`) and C functions (`extern.…`) are declared by
+whoever uses them.
 """
 
 from __future__ import annotations

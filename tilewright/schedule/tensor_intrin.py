@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 
 from tilewright.ir import Block, Buffer, Function, Var, walk
 from tilewright.support.errors import UserError, nearest
@@ -18,6 +19,8 @@ from tilewright.target import Target
 _KNOWN: dict[str, TensorIntrin] = {}
 #: Those of the targets' tables, made when they are first asked for.
 _MAKERS: dict[str, Callable[[], TensorIntrin]] = {}
+#: Those whose name tells all about them, by its first word.
+_FAMILIES: dict[str, Callable[[str], TensorIntrin | None]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +81,34 @@ def register_maker(name: str, make: Callable[[], TensorIntrin]) -> None:
     _MAKERS[name] = make
 
 
+def register_family(word: str, make: Callable[[str], TensorIntrin | None]) -> None:
+    """Make all tensor intrinsics `word.REST` known; `make` gets the rest (None: no such one)."""
+    _FAMILIES[word] = make
+
+
 def find_intrin(name: str) -> TensorIntrin:
     """The tensor intrinsic of this name."""
-    # The tables are written in terms of this module.
-    import tilewright.schedule.intrinsics  # noqa: F401
-
+    _load_tables()
     found = _KNOWN.get(name)
-    if found is None and name in _MAKERS:
-        found = register_intrin(_MAKERS[name]())
+    if found is None:
+        found = _made(name)
     if found is None:
         known = {**_KNOWN, **_MAKERS}
         raise UserError(f"there is no tensor intrinsic {name!r}", remedy=nearest(name, known))
     return found
+
+
+def _made(name: str) -> TensorIntrin | None:
+    word, _, rest = name.partition(".")
+    found = _MAKERS[name]() if name in _MAKERS else None
+    if found is None and word in _FAMILIES:
+        found = _FAMILIES[word](rest)
+    return None if found is None else register_intrin(found)
+
+
+def _load_tables() -> None:
+    """Import the tables of the targets, which are written in terms of this module."""
+    import_module("tilewright.schedule.intrinsics")
 
 
 def _kind(param: Buffer | Var) -> tuple[object, int]:

@@ -1,7 +1,16 @@
-"""Tensor intrinsics: tables of what targets have, and those that the rules make as they need them."""
+"""Tensor intrinsics: tables of what targets have, and those that rules make as they need them."""
 
 from tilewright.schedule.intrinsics.amx import TileProduct
 from tilewright.schedule.intrinsics.dot import Dot
 from tilewright.schedule.intrinsics.interleave import interleave
 from tilewright.schedule.intrinsics.tables import dots_for, tile_product_for
 from tilewright.schedule.intrinsics.transpose import transpose_tile
+
+__all__ = [
+    "Dot",
+    "TileProduct",
+    "dots_for",
+    "interleave",
+    "tile_product_for",
+    "transpose_tile",
+]

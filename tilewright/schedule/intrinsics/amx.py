@@ -1,13 +1,14 @@
 """AMX: products of tiles in matrix registers.
 
-A tile has 16 rows of 64 bytes. With g elements in 32 bits (4 bytes or 2 bfloat16) and W = 16 * g in a row:
+A tile has 16 rows of 64 bytes. With g elements in 32 bits (4 bytes or 2 bfloat16), and W = 16 * g
+of them in a row:
 
     A tile   A[i * W + k]                      16 rows × W along the reduction, as they are
-    B tile   B[k // g * W + j * g + k % g]     16 columns; g neighbours along the reduction side by side
+    B tile   B[k // g * W + j * g + k % g]     16 columns; g neighbours along k side by side
     C tile   C[i * 16 + j]                     16 × 16 sums of 32 bits
 
-Buffers of scope `tile` live in the registers: `tile_of` an element of one is the number of its register,
-once lowering has placed them (`lower.tiles`), which also sets the unit up on every thread.
+Buffers of scope `tile` live in the registers: `tile_of` an element of one is the number of its
+register. Lowering gives these numbers, and sets the unit up on every thread (`lower.tiles`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Dot products and small matrix products of AArch64: dotprod, i8mm, bf16.
 
-The dot products take their rows four at a time: one vector of A holds the groups of four rows, and the
-instruction picks one of its lanes. The matrix products (`smmla` and kin) multiply 2 × 8 bytes (2 × 4
-bfloat16) by as many columns into 2 × 2 results. `usdot` takes unsigned bytes first.
+The dot products take their rows four at a time: one vector of A holds the groups of four rows, and
+the instruction picks one of its lanes. The matrix products (`smmla` and kin) multiply 2 × 8 bytes
+(2 × 4 bfloat16) by as many columns into 2 × 2 results. `usdot` takes unsigned bytes first.
 """
 
 from __future__ import annotations

@@ -2,18 +2,16 @@
 
     for i: for j: for k:  C[i, j] += A[i * depth + k] * B[j * depth + k]
 
-`depth` neighbours along the reduction fill one lane (32 bits); B has a vector of them, one lane for
-each column. Two kinds of instruction share this description. In the first, one group of A meets
-all columns at once (VNNI, `sdot`): a tile of several rows reads their groups from one vector of A.
-In the second, an accumulator holds a whole rows × columns tile (`smmla`): C is a vector, row by row.
+`depth` neighbours along the reduction make a group; B has a vector of them, one for each column.
+Two kinds of instruction share this description. In the first, one group of A meets all columns at
+once (VNNI, `sdot`): a tile of several rows reads their groups from one vector of A. In the second,
+an accumulator holds a whole rows × columns tile (`smmla`): C is a vector, row by row.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from tilewright.ir import (
     Buffer,
@@ -93,7 +91,7 @@ class Dot:
     # ---- what it computes ------------------------------------------------------------------------
 
     def value(self, c: Any, first: Any, second: Any) -> Any:
-        """The instruction on NumPy arrays; products of floats are summed in the accumulators' type."""
+        """The instruction on NumPy arrays; floats are multiplied and summed in the type of C."""
         a, b = (second, first) if self.columns_first else (first, second)
         wide = self.out.numpy
         rows = self.rows if self.square else 1

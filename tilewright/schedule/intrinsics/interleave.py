@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from tilewright.ir import (
@@ -13,6 +14,7 @@ from tilewright.ir import (
     Iter,
     Load,
     Ramp,
+    Stmt,
     Store,
     Var,
     call,
@@ -20,7 +22,7 @@ from tilewright.ir import (
     make_block,
     seq,
 )
-from tilewright.schedule.tensor_intrin import TensorIntrin
+from tilewright.schedule.tensor_intrin import TensorIntrin, register_family
 
 
 @cache
@@ -35,6 +37,14 @@ def interleave(dtype: DType, lanes: int, rows: int) -> TensorIntrin:
     )
 
 
+def _named(rest: str) -> TensorIntrin | None:
+    found = re.fullmatch(r"(\d+)x(\w+)x(\d+)", rest)
+    return interleave(DType.of(found[2]), int(found[3]), int(found[1])) if found else None
+
+
+register_family("interleave", _named)
+
+
 def _loops(source: Buffer, result: Buffer, lanes: int, rows: int) -> For:
     j, k, vj, vk = Var("j"), Var("k"), Var("vj"), Var("vk")
     iters = (Iter(vj, const(lanes), "spatial"), Iter(vk, const(rows), "spatial"))
@@ -42,7 +52,7 @@ def _loops(source: Buffer, result: Buffer, lanes: int, rows: int) -> For:
     return For(j, const(lanes), "serial", For(k, const(rows), "serial", block))
 
 
-def _zips(source: Buffer, result: Buffer, lanes: int, rows: int) -> object:
+def _zips(source: Buffer, result: Buffer, lanes: int, rows: int) -> Stmt:
     whole = Ramp(const(0), const(1), lanes)
     mixed = _interleaved([[Load(source, (const(k), whole))] for k in range(rows)])
     return seq(

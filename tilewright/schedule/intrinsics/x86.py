@@ -1,6 +1,7 @@
 """Dot products and multiply-adds of x86-64: VNNI, AVX-512 BF16, FMA.
 
-`vpdpbusd` takes unsigned bytes first and signed ones second. `vdpbf16ps` takes subnormal numbers for zeros.
+`vpdpbusd` takes unsigned bytes first and signed ones second. `vdpbf16ps` takes subnormal numbers
+for zeros.
 """
 
 from __future__ import annotations

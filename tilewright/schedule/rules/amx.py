@@ -18,7 +18,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
 _SIDE = 16
-#: How many tiles of rows and columns are multiplied at a time: with their sums they fill the registers.
+#: Tiles of rows and of columns that are multiplied at a time: with their sums, up to 8.
 _SHAPES = ((2, 2), (1, 3), (3, 1))
 
 

@@ -1,12 +1,12 @@
 """Packing the operands of a product for instructions that take groups along the reduction.
 
-With `width` rows (or columns) and `deep` groups of `group` elements in a tile, element S[i, k] goes to
+With `width` rows (or columns) and `deep` groups of `group` elements in a tile, S[i, k] goes to
 
     D[i // width, k // (deep * group), k % (deep * group) // group * width * group
                                        + i % width * group + k % group]
 
-and with deep = 1 that is D[i // width, k // group, i % width * group + k % group]. The packed operand is a
-copy, or what pads the operand with zeros anyway.
+and with deep = 1 that is D[i // width, k // group, i % width * group + k % group]. The packed
+operand is a copy, or what pads the operand with zeros anyway.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Bytes of one sign for an instruction that takes the other: shift them by 128, and the sums back.
 
-    C[i, j] += i32(A[i, k]) * i32(B[k, j])                       A: i8, and the machine multiplies u8 × i8
+    C[i, j] += i32(A[i, k]) * i32(B[k, j])             A: i8, and the machine multiplies u8 × i8
     -->
-    A_shifted[i, k] = u8(A[i, k]) ^ 128                          that is A + 128
+    A_shifted[i, k] = u8(A[i, k]) ^ 128                that is A + 128
     B_sums[j] += i32(B[k, j])
     C_shifted[i, j] += i32(A_shifted[i, k]) * i32(B[k, j])
     C[i, j] = C_shifted[i, j] - 128 * B_sums[j]

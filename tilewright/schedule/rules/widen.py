@@ -21,6 +21,7 @@ from tilewright.ir import (
     Function,
     Iter,
     Load,
+    Stmt,
     Store,
     Var,
     cast,
@@ -88,7 +89,7 @@ def _uses(block: Block, access: Access) -> int:
     return prod(extent_of(it) or _WORTH_CONVERTING for it in block.iters if it.var not in own)
 
 
-def _conversion(tree: Tree, old: Buffer, new: Buffer) -> object:
+def _conversion(tree: Tree, old: Buffer, new: Buffer) -> Stmt:
     iters = [Iter(Var(f"vax{n}"), extent, "spatial") for n, extent in enumerate(old.shape)]
     place = tuple(it.var for it in iters)
     body = Store(new, place, cast(Load(old, place), new.dtype))

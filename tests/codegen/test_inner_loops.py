@@ -1,0 +1,93 @@
+"""The innermost loops of default schedules in assembly: a tile of multiply-adds, no spills."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import tilewright as tw
+from tests.codegen.assembly import functions_of, hottest_loop
+from tilewright.schedule import Schedule
+from tilewright.schedule.rules.contraction import plan_contraction
+from tilewright.schedule.rules.dot import plan_dot
+from tilewright.tensor import ops, te
+
+
+def _matmul(n: int, dtype: str = "float32", out: str = "float32") -> tw.Function:
+    a, b = te.placeholder((n, n), dtype, name="A"), te.placeholder((n, n), dtype, name="B")
+    return te.function([a, b], [ops.matmul(a, b, out_dtype=out, name="C")], name="matmul")
+
+
+@pytest.mark.parametrize(
+    "cpu", ["neoverse-n1", "x86-64-v3", "skylake-avx512", "sapphirerapids", "znver4"]
+)
+def test_matmul_keeps_its_tile_in_registers(cpu: str) -> None:
+    target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")
+    plan = plan_contraction(Schedule(_matmul(512)).block_of("C"), target)
+    assert plan is not None
+    tile = plan.tile
+    function, loop = hottest_loop(tw.build(_matmul(512), target).asm)
+    accumulators = {fma.accumulator for fma in loop.fmas}
+    steps = tile.lanes if tile.factors == "depth" else 1
+    assert len(loop.fmas) == tile.rows * tile.vectors * steps
+    assert len(accumulators) == tile.rows * tile.vectors <= target.vector_registers
+    assert all(re.fullmatch(r"%[xyz]mm\d+|v\d+", a) for a in accumulators)
+    assert not function.on_stack(loop)
+    # What is not a multiply-add: the operands, once each, and the loop itself.
+    assert len(loop.instructions) - len(loop.fmas) <= (tile.vectors + tile.rows + 6) * steps
+
+
+@pytest.mark.parametrize(("cpu", "name"), [("neoverse-n1", "sdot"), ("cascadelake", "vpdpbusd")])
+def test_dot_products_keep_their_tile_in_registers(cpu: str, name: str) -> None:
+    target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")
+    a, b = ("uint8", "int8") if name == "vpdpbusd" else ("int8", "int8")
+    x, y = te.placeholder((512, 512), a, name="A"), te.placeholder((512, 512), b, name="B")
+    f = te.function([x, y], [ops.matmul(x, y, out_dtype="int32", name="C")], name="matmul")
+    plan = plan_dot(Schedule(f).block_of("C"), target)
+    assert plan is not None
+    functions = functions_of(tw.build(f, target).asm)
+    loops = [(g, b) for g in functions for b in g.blocks if b.is_loop]
+    function, loop = max(
+        loops, key=lambda found: sum(i.name == name for i in found[1].instructions)
+    )
+    count = sum(i.name == name for i in loop.instructions)
+    assert count == plan.rows * plan.columns // plan.dot.lanes
+    assert not function.on_stack(loop)
+
+
+# ---- the reader itself --------------------------------------------------------------------------
+
+X86 = """
+	.type	f,@function
+f:
+	pushq	%rbp
+	movq	%rsp, %rbp
+.LBB0_1:
+	vmovups	-32(%rbp), %ymm1                # 32-byte Reload
+	vfmadd231ps	(%rdi,%rax,4), %ymm1, %ymm0
+	jne	.LBB0_1
+	vmovups	%ymm0, (%rsp)
+	retq
+"""
+ARM = """
+	.type	f,@function
+f:
+	sub	sp, sp, #16
+.LBB0_1:                                // =>This Inner Loop Header
+	ldr	q1, [x1], #16
+	fmla	v0.4s, v1.4s, v2.s[1]
+	str	q0, [sp, #16]                   // 16-byte Spill
+	cbnz	x2, .LBB0_1
+	ret
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "accumulator", "stack"),
+    [(X86, "%ymm0", "vmovups -32(%rbp), %ymm1"), (ARM, "v0", "str q0, [sp, #16]")],
+)
+def test_spills_are_seen(text: str, accumulator: str, stack: str) -> None:
+    function, loop = hottest_loop(text)
+    assert [fma.accumulator for fma in loop.fmas] == [accumulator]
+    assert function.on_stack(loop) == [stack]
