@@ -60,7 +60,7 @@ class Ranges:
 
     def with_extent(self, var: Var, extent: Expr | int) -> Ranges:
         """0 <= var < extent."""
-        extent = as_expr(extent, var.dtype)
+        extent = _where_positive(as_expr(extent, var.dtype))
         high = linear(extent).shifted(-1)
         after = self.with_bounds(var, 0, high.expr())
         if high.is_constant or not is_index(var.dtype):
@@ -205,6 +205,14 @@ def conjuncts(condition: Expr) -> Iterator[Expr]:
             pending += [Unary("not", part.a.b), Unary("not", part.a.a)]
         else:
             yield part
+
+
+def _where_positive(extent: Expr) -> Expr:
+    """An extent over which something runs is not 0: there, max(e, 0) is e."""
+    if not isinstance(extent, Binary) or extent.op != "max":
+        return extent
+    ends = [(extent.a, number(extent.b)), (extent.b, number(extent.a))]
+    return next((e for e, least in ends if least is not None and least <= 0), extent)
 
 
 def _next_position(ranges: Ranges) -> int:
