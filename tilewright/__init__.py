@@ -13,9 +13,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from tilewright import graph
-    from tilewright.compile import build
+    from tilewright.compile import build, compile
     from tilewright.graph import PassContext, PassTimer
     from tilewright.ir import DType, Function
+    from tilewright.model import Model
     from tilewright.module import Module
     from tilewright.schedule import Schedule
     from tilewright.support.errors import InternalError, UserError
@@ -27,6 +28,7 @@ _HOMES = {
     "DType": "tilewright.ir",
     "Function": "tilewright.ir",
     "InternalError": "tilewright.support.errors",
+    "Model": "tilewright.model",
     "Module": "tilewright.module",
     "PassContext": "tilewright.graph",
     "PassTimer": "tilewright.graph",
@@ -34,6 +36,7 @@ _HOMES = {
     "Target": "tilewright.target",
     "UserError": "tilewright.support.errors",
     "build": "tilewright.compile",
+    "compile": "tilewright.compile",
     "graph": "tilewright.graph",
     "script": "tilewright.tensor",
     "te": "tilewright.tensor",
@@ -43,6 +46,7 @@ __all__ = [
     "DType",
     "Function",
     "InternalError",
+    "Model",
     "Module",
     "PassContext",
     "PassTimer",
@@ -50,6 +54,7 @@ __all__ = [
     "Target",
     "UserError",
     "build",
+    "compile",
     "graph",
     "script",
     "te",

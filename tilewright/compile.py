@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from tilewright.ir import Function
 from tilewright.module import Module
@@ -11,26 +14,68 @@ from tilewright.schedule import Schedule
 from tilewright.support.errors import UserError
 from tilewright.target import Target
 
+if TYPE_CHECKING:
+    from tilewright.graph import Module as Graph
+    from tilewright.graph import Step
+    from tilewright.model import Model
+
+
+def compile(
+    model: Any,
+    target: Target | str = "llvm",
+    *,
+    shapes: Mapping[str, Sequence[Any]] | None = None,
+    threads: int | None = None,
+    opt_level: int | None = None,
+) -> Model:
+    """Compile a model: a graph module, or an ONNX model by path, as bytes or as a ModelProto.
+
+    `shapes` gives inputs other shapes, numbers or names of symbolic dimensions. `opt_level` goes
+    from 0 (every operator by itself) to 3; that of the open `PassContext` unless given.
+    """
+    from dataclasses import replace
+
+    from tilewright.graph import Module as GraphModule
+    from tilewright.graph import PassContext
+
+    graph = model if isinstance(model, GraphModule) else _imported(model, shapes)
+    context = PassContext.current()
+    level = context.opt_level if opt_level is None else opt_level
+    with replace(context, opt_level=level, _tokens=[]):
+        return _compile_graph(graph, Target.of(target), threads)
+
 
 def build(
-    function: Function | Schedule,
+    source: Function | Schedule | Graph,
     target: Target | str = "llvm",
     *,
     checked: bool = False,
     threads: int | None = None,
-) -> Module:
+) -> Any:
     """Compile one loop function for `target`; one that nobody has scheduled gets a default.
 
     `checked` adds a bounds check to every access. `threads` is how many the module may use; it can
-    be changed later.
+    be changed later. A graph module becomes a `Model`.
     """
+    target = Target.of(target)
+    if isinstance(source, Function | Schedule):
+        return _build_loops(source, target, checked, threads)
+    return _compile_graph(_graph_of(source), target, threads, checked=checked)
+
+
+# ---- loop functions -----------------------------------------------------------------------------
+
+
+def _build_loops(
+    source: Function | Schedule, target: Target, checked: bool, threads: int | None
+) -> Module:
     from tilewright.ir import verify
     from tilewright.lower import lower
     from tilewright.schedule import require_features, schedule_by_rules
 
-    target = _as_permitted(Target.of(target))
-    given = _function_of(function)
-    is_scheduled = isinstance(function, Schedule)
+    target = _as_permitted(target)
+    is_scheduled = isinstance(source, Schedule)
+    given = source.function if isinstance(source, Schedule) else source
     verify(given)
     scheduled = given if is_scheduled else schedule_by_rules(given, target)
     require_features(scheduled, target)
@@ -40,13 +85,63 @@ def build(
     return Module(given, lowered, target, stages, threads)
 
 
-def _function_of(value: Any) -> Function:
-    if isinstance(value, Function | Schedule):
-        return value if isinstance(value, Function) else value.function
+# ---- graphs -------------------------------------------------------------------------------------
+
+
+def graph_passes() -> list[Step]:
+    """The passes over a graph in order, each with the `opt_level` at which it starts."""
+    from tilewright.graph import Step, passes
+
+    return [
+        Step(passes.simplify_inference, 1),
+        Step(passes.constant_folding, 1),
+        Step(passes.legalize, 0),
+        # Decompositions bring operators on constants, and shapes, that were not there before.
+        Step(passes.simplify_inference, 1),
+        Step(passes.constant_folding, 1),
+        Step(passes.shape_arithmetic, 1),
+        Step(passes.common_subexpressions, 1),
+        Step(passes.dead_code, 0),
+        # Needs operators that have loops, and nothing dead that would count as a use.
+        Step(passes.fuse, 1),
+    ]
+
+
+def _compile_graph(
+    module: Graph, target: Target, threads: int | None, *, checked: bool = False
+) -> Model:
+    from tilewright.graph import KernelTable, run_passes
+    from tilewright.graph.host import kernel_bindings, lower_program
+    from tilewright.kernels import Options, compile_kernels
+    from tilewright.lower import lower_host
+    from tilewright.model import Model
+
+    target = _as_permitted(target)
+    fused = run_passes(module, graph_passes())
+    table = KernelTable()
+    calls = {b: table(b) for b in kernel_bindings(fused.main)}
+    made = compile_kernels(list(table.functions.values()), target, Options(checked=checked))
+    kernels = {kernel.name: kernel for kernel in made}
+    host = lower_program(fused.main, calls, kernels)
+    lowered = lower_host(host.function)
+    return Model(fused, host, lowered, kernels, table.functions, target, threads)
+
+
+def _graph_of(value: Any) -> Graph:
+    from tilewright.graph import Module as GraphModule
+
+    if isinstance(value, GraphModule):
+        return value
     raise UserError(
         f"cannot build {type(value).__name__}",
-        remedy="pass a loop function (te.function, @script) or a Schedule",
+        remedy="pass a loop function (te.function, @script), a Schedule or a graph module",
     )
+
+
+def _imported(model: Any, shapes: Mapping[str, Sequence[Any]] | None) -> Graph:
+    from tilewright.frontends import from_onnx  # type: ignore[import-not-found]
+
+    return from_onnx(model, shapes=shapes)
 
 
 def _as_permitted(target: Target) -> Target:
@@ -54,3 +149,13 @@ def _as_permitted(target: Target) -> Target:
     if target.has("amx-tile") and target == Target.of("llvm") and not request_amx():
         return Target.of(f"{target} -mattr=-amx-tile")
     return target
+
+
+class _CallableModule(ModuleType):
+    """`tilewright.compile` is this module and, to users, the function in it."""
+
+    def __call__(self, *args: Any, **options: Any) -> Model:
+        return compile(*args, **options)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -121,21 +121,21 @@ class Module:
         """The assembly."""
         from tilewright.codegen import emit_assembly
 
-        return emit_assembly(self._optimized, _machine(self.target))
+        return emit_assembly(self._optimized, machine_for(self.target))
 
     @cached_property
     def object_code(self) -> bytes:
         """The object file."""
         from tilewright.codegen import emit_object
 
-        return emit_object(self._optimized, _machine(self.target))
+        return emit_object(self._optimized, machine_for(self.target))
 
     @cached_property
     def _optimized(self) -> Any:
         from tilewright.codegen import optimize, parse
 
         module = parse(self._kernel.llvm)
-        optimize(module, _machine(self.target))
+        optimize(module, machine_for(self.target))
         return module
 
     def __repr__(self) -> str:
@@ -143,7 +143,7 @@ class Module:
         return f"<Module {self.name}({params}) for {self.target}>"
 
 
-def _machine(target: Target) -> Any:
+def machine_for(target: Target) -> Any:
     from tilewright.codegen import target_machine
 
     return target_machine(target.triple, target.llvm_cpu, target.llvm_features)
@@ -155,15 +155,15 @@ def _machine(target: Target) -> Any:
 def signature_of(function: Function) -> Signature:
     """What callers of `function` must pass."""
     written = buffers_written(function.body)
-    names = _names([*(p for p in function.params if isinstance(p, Var)), *function.dims])
+    names = unique_names([*(p for p in function.params if isinstance(p, Var)), *function.dims])
     params = tuple(
         ScalarParam(names[p], p.dtype)
         if isinstance(p, Var)
         else ArrayParam(
             p.name,
             p.dtype,
-            tuple(_dim(d, names) for d in p.shape),
-            None if p.strides is None else tuple(_dim(s, names) for s in p.strides),
+            tuple(dim_of(d, names) for d in p.shape),
+            None if p.strides is None else tuple(dim_of(s, names) for s in p.strides),
             p.alignment,
             p in written,
         )
@@ -187,7 +187,7 @@ def _only_prefetches(stmt: Evaluate) -> bool:
     return isinstance(stmt.call, Call) and stmt.call.name == "prefetch"
 
 
-def _names(variables: Sequence[Var]) -> dict[Var, str]:
+def unique_names(variables: Sequence[Var]) -> dict[Var, str]:
     """A name for each that no other one has: those of variables are hints."""
     names: dict[Var, str] = {}
     for var in variables:
@@ -197,15 +197,15 @@ def _names(variables: Sequence[Var]) -> dict[Var, str]:
     return names
 
 
-def _dim(expr: Expr, names: Mapping[Var, str]) -> Dim:
+def dim_of(expr: Expr, names: Mapping[Var, str]) -> Dim:
     if isinstance(expr, Const):
         return int(expr.value)
     if isinstance(expr, Var):
         return names[expr]
     if isinstance(expr, Binary):
-        return (expr.op, _dim(expr.a, names), _dim(expr.b, names))
+        return (expr.op, dim_of(expr.a, names), dim_of(expr.b, names))
     if isinstance(expr, Unary) and expr.op == "neg":
-        return ("sub", 0, _dim(expr.a, names))
+        return ("sub", 0, dim_of(expr.a, names))
     raise UserError(
         f"`{expr}` cannot be a dimension of a parameter", remedy="use + - * // % min max"
     )

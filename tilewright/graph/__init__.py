@@ -13,6 +13,7 @@ from tilewright.graph.context import (
     run_passes,
 )
 from tilewright.graph.evaluate import evaluate
+from tilewright.graph.groups import KernelCall, KernelTable
 from tilewright.graph.ir import (
     Array,
     Binding,

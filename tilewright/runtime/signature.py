@@ -123,7 +123,7 @@ def _bind_one(signature: Signature, param: Param, arg: Any, values: dict[str, in
     if array.ndim != len(param.shape):
         raise _refusal(signature, param, f"got {array.ndim} dimensions: {list(array.shape)}")
     for dim, extent in zip(param.shape, array.shape, strict=True):
-        _learn(dim, extent, values)
+        learn(dim, extent, values)
     if param.is_written and not array.flags.writeable:
         remedy = "pass a writable one, such as a copy"
         raise _refusal(signature, param, "the array is read-only", remedy)
@@ -150,18 +150,18 @@ def as_array(value: Any) -> np.ndarray[Any, Any] | None:
         ) from None
 
 
-def _learn(dim: Dim, extent: int, values: dict[str, int]) -> None:
+def learn(dim: Dim, extent: int, values: dict[str, int]) -> None:
     """Take the value of a name from the first extent that gives it."""
     if isinstance(dim, str):
         values.setdefault(dim, extent)
     elif isinstance(dim, tuple):
         op, a, b = dim
         if op == "mul" and isinstance(b, int) and b and extent % b == 0:
-            _learn(a, extent // b, values)
+            learn(a, extent // b, values)
         elif op == "mul" and isinstance(a, int) and a and extent % a == 0:
-            _learn(b, extent // a, values)
+            learn(b, extent // a, values)
         elif op == "add" and isinstance(b, int) and extent >= b:
-            _learn(a, extent - b, values)
+            learn(a, extent - b, values)
 
 
 def _check_shape(

@@ -130,13 +130,12 @@ def _prefetch(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
 
 
 def _heap_block(cx: Context, node: Call, _args: list[LLValue]) -> LLValue:
-    return cx.builder.load(_block_slot(cx, node), typ=pointer)
+    return cx.builder.ptrtoint(cx.builder.load(_block_slot(cx, node), typ=pointer), i64)
 
 
 def _hand_over(cx: Context, node: Call, _args: list[LLValue]) -> LLValue:
-    slot = _block_slot(cx, node)
-    held = cx.builder.ptrtoint(cx.builder.load(slot, typ=pointer), i64)
-    cx.builder.store(llvm.Constant(pointer, None), slot)
+    held = _heap_block(cx, node, [])
+    cx.builder.store(llvm.Constant(pointer, None), _block_slot(cx, node))
     return held
 
 

@@ -78,9 +78,7 @@ def _share_rows(s: Schedule, last: str) -> list[Loop] | None:
     names = [b.name for b in s.blocks()]
     others = names[: names.index(last)]
     block = s.block_of(last)
-    spatial = [
-        loop for it, loop in zip(block.iters, s.loops(last), strict=True) if it.kind == "spatial"
-    ]
+    spatial = [loop for loop in s.loops(last) if _feeds_space(block, loop)]
     rows = spatial if is_reduction(block) else spatial[:-1]
     if not rows:
         return rows if not others else None

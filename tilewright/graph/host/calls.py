@@ -1,0 +1,121 @@
+"""Calls in a host program: kernels, views, numbers that follow from dimensions, checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from tilewright.arith import simplify
+from tilewright.graph.groups import KernelCall
+from tilewright.graph.host.memory import Memory, is_read
+from tilewright.graph.host.places import BufferPlace
+from tilewright.graph.ir import Binding, Call, Fused, Read, Value
+from tilewright.graph.types import TensorType
+from tilewright.ir import (
+    Assert,
+    Buffer,
+    Const,
+    DType,
+    Evaluate,
+    Expr,
+    Store,
+    cast,
+    const,
+)
+from tilewright.ir import Call as CallExpr
+
+_INT32: Final = DType.of("int32")
+_NOWHERE: Final = Const(0, "uint64")
+
+
+class KernelInfo(Protocol):
+    """What the caller of a kernel must know of it."""
+
+    @property
+    def messages(self) -> tuple[str, ...]: ...
+
+    def workspace_for(self, numbers: Sequence[Expr]) -> Expr: ...
+
+
+def call_kernel(m: Memory, kernel: KernelCall, info: KernelInfo) -> None:
+    """Call a kernel on the places of its values."""
+    for value in kernel.outputs:
+        m.allocate(value)
+    values = (*kernel.inputs, *kernel.outputs)
+    addresses = iter([m.place(v).address for v in values])
+    numbers = [m.expr(n) for n in kernel.numbers]
+    left = iter(numbers)
+    params = kernel.function.params
+    args = [next(addresses) if isinstance(p, Buffer) else next(left) for p in params]
+    workspace, block = _workspace(m, simplify(info.workspace_for(numbers)))
+    name = f"kernel.{kernel.function.name}"
+    m.emit(Evaluate(CallExpr(name, (*args, *left, workspace), _INT32)))
+    if block is not None:
+        m.run("heap_release", const(block))
+
+
+def _workspace(m: Memory, size: Expr) -> tuple[Expr, int | None]:
+    """Memory for one call; a block, where its size is known only now."""
+    if size is const(0):
+        return _NOWHERE, None
+    if not is_read(size):
+        return BufferPlace(m.own_buffer(Buffer("workspace", "uint8", (size,)))).address, None
+    place = m.block()
+    m.run("heap_take", const(place.number), size)
+    return place.address, place.number
+
+
+def store_dims(m: Memory, value: Value, call: Call) -> None:
+    """Write numbers that follow from dimensions."""
+    buffer = m.buffer(value)
+    m.put(value, BufferPlace(buffer))
+    shape = value.tensor.static_shape
+    for k, element in enumerate(call.attrs["elements"]):
+        number = m.expr(element) if isinstance(element, Expr) else const(element)
+        m.emit(Store(buffer, _indices(shape, k), cast(number, value.dtype)))
+
+
+def _indices(shape: Sequence[int], number: int) -> tuple[Expr, ...]:
+    indices: list[Expr] = []
+    for extent in reversed(shape):
+        indices.append(const(number % extent))
+        number //= extent
+    return tuple(reversed(indices))
+
+
+def read_dims(m: Memory, node: Read) -> None:
+    """Keep what is read from a tensor, for what follows to use as dimensions."""
+    for dim, element in zip(node.dims, m.numbers(node.value), strict=True):
+        m.dims[dim] = m.cell(element)
+
+
+def check_dims(m: Memory, binding: Binding) -> None:
+    """Stop where the dimensions do not meet what the operators ask."""
+    calls = binding.expr.graph.body if isinstance(binding.expr, Fused) else [binding]
+    for inner in calls:
+        if isinstance(inner.expr, Call):
+            for condition, message in _conditions(inner.expr):
+                _require(m, condition, f"{inner.expr.op.name}: {message}")
+
+
+def _conditions(call: Call) -> Iterable[tuple[Any, str]]:
+    if not any(_is_symbolic(a) for a in call.args) and not any(map(_depends, call.attrs.values())):
+        return ()
+    return call.op.conditions(call.args, call.attrs)
+
+
+def _require(m: Memory, condition: Expr, message: str) -> None:
+    holds = simplify(m.expr(condition))
+    if isinstance(holds, Const) and holds.value:
+        return
+    m.emit(Assert(holds, message.replace("{", "{{").replace("}", "}}")))
+
+
+def _is_symbolic(value: Value | None) -> bool:
+    return value is not None and not (isinstance(value.type, TensorType) and value.type.is_static)
+
+
+def _depends(attribute: Any) -> bool:
+    if isinstance(attribute, tuple):
+        return any(map(_depends, attribute))  # pyright: ignore[reportUnknownArgumentType]
+    return isinstance(attribute, Expr)

@@ -1,0 +1,246 @@
+"""What the lowering of a host program keeps: statements, buffers, blocks of the heap, numbers.
+
+Symbolic dimensions of the inputs are dimensions of the program. Others (read from tensors, or
+coming out of branches and loops) are kept in cells: one buffer of whole numbers that can be
+assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tilewright.arith import simplify
+from tilewright.graph.host.places import AddressPlace, BlockPlace, BufferPlace, Place
+from tilewright.graph.ir import Array, Value
+from tilewright.graph.types import product
+from tilewright.ir import (
+    Alloc,
+    Buffer,
+    Const,
+    Evaluate,
+    Expr,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    call,
+    cast,
+    const,
+    free_vars,
+    loads_in,
+    replace_buffers,
+    seq,
+    substitute,
+)
+
+#: More than any program needs; the buffers get their true sizes at the end.
+_MANY: Final = 1 << 40
+
+
+@dataclass
+class Scope:
+    """One graph while it is lowered."""
+
+    statements: list[Stmt] = field(default_factory=list[Stmt])
+    buffers: list[Buffer] = field(default_factory=list[Buffer])
+    #: Blocks that were taken here, by the value that each holds.
+    blocks: dict[Value, int] = field(default_factory=dict[Value, int])
+
+
+class Memory:
+    """Where everything is, while statements are added to the innermost scope."""
+
+    def __init__(self, dims: Iterable[Var]) -> None:
+        self._start = frozenset(dims)
+        self._scopes: list[Scope] = []
+        self._places: dict[Value, Place] = {}
+        #: The value whose memory a view shows.
+        self.roots: dict[Value, Value] = {}
+        #: Where values that are about to be computed have to be.
+        self.sinks: dict[Value, Place] = {}
+        #: What dimensions stand for that the program does not start with.
+        self.dims: dict[Var, Expr] = {}
+        self._arrays: dict[int, tuple[int, Array]] = {}
+        self._table = Buffer("constants", "uint64", (_MANY,))
+        self._cells = Buffer("cells", "int64", (_MANY,), scope="local")
+        self._cell_count = self._block_count = 0
+
+    # ---- statements -----------------------------------------------------------------------------
+
+    @property
+    def scope(self) -> Scope:
+        return self._scopes[-1]
+
+    def emit(self, *statements: Stmt) -> None:
+        self.scope.statements.extend(statements)
+
+    def run(self, name: str, *args: Any) -> None:
+        """Emit a call for its effect."""
+        self.emit(Evaluate(call(name, *args)))
+
+    @contextmanager
+    def nested(self) -> Generator[Scope]:
+        """A scope inside the current one."""
+        self._scopes.append(Scope())
+        yield self.scope
+        self._scopes.pop()
+
+    def finished(self, scope: Scope) -> Stmt:
+        """All of a scope as one statement."""
+        body = seq(*scope.statements)
+        return Alloc(tuple(scope.buffers), body) if scope.buffers else body
+
+    def program(self, scope: Scope) -> tuple[Stmt, Buffer, list[Array]]:
+        """All of the outermost scope; the table of constants, and these in order."""
+        arrays = [array for _, array in self._arrays.values()]
+        table = Buffer("constants", "uint64", (len(arrays),))
+        cells = Buffer("cells", "int64", (self._cell_count,), scope="local")
+        body = replace_buffers(self.finished(scope), {self._table: table, self._cells: cells})
+        return (Alloc((cells,), body) if self._cell_count else body), table, arrays
+
+    # ---- numbers --------------------------------------------------------------------------------
+
+    def expr(self, e: Expr) -> Expr:
+        """An expression over dimensions as the program computes it."""
+        return substitute(e, self.dims)
+
+    def knows(self, dim: Var) -> bool:
+        return dim in self._start or dim in self.dims
+
+    def bytes_of(self, value: Value) -> Expr:
+        return simplify(self.expr(product(value.shape)) * value.dtype.itemsize)
+
+    def cell(self, start: Any = None) -> Load:
+        """A whole number that can be assigned."""
+        self._cell_count += 1
+        made = Load(self._cells, (const(self._cell_count - 1),))
+        if start is not None:
+            self.assign(made, start)
+        return made
+
+    def assign(self, cell: Load, value: Any) -> None:
+        self.emit(Store(cell.buffer, cell.indices, cast(value, "int64")))
+
+    def number(self, value: Value) -> Expr:
+        """The only element of a tensor, read where the program stands."""
+        return self.numbers(value)[0]
+
+    def numbers(self, value: Value) -> list[Expr]:
+        """The elements of a small tensor, read where the program stands."""
+        count = value.tensor.size or 0
+        if value.constant is not None:
+            return [const(e.item(), value.dtype) for e in value.constant.ravel()]
+        known = [] if value.known is None else list(value.known.ravel())
+        if known and all(self.knows(d) for e in known for d in free_vars(e)):
+            return [self.expr(e) for e in known]
+        place = self.place(value)
+        if not isinstance(place, BufferPlace) or not _is_plain(place, value, count):
+            copy = self.buffer(value)
+            self.run("copy_memory", BufferPlace(copy).address, place.address, self.bytes_of(value))
+            place = BufferPlace(copy)
+        return [_element(place, k) for k in range(count)]
+
+    # ---- places ---------------------------------------------------------------------------------
+
+    def place(self, value: Value) -> Place:
+        """Where a value is."""
+        if value.constant is None:
+            return self._places[value]
+        # By identity: several values may be the same array.
+        number, _ = self._arrays.setdefault(id(value.constant), (len(self._arrays), value.constant))
+        return AddressPlace(Load(self._table, (const(number),)))
+
+    def put(self, value: Value, place: Place) -> None:
+        self._places[value] = place
+
+    def alias(self, value: Value, source: Value) -> None:
+        """Let `value` be the memory of `source`."""
+        self._places[value] = self.place(source)
+        self.roots[value] = self.roots.get(source, source)
+
+    def is_late(self, value: Value) -> bool:
+        """Whether the size is not known when the program starts."""
+        return any(is_read(self.expr(d)) for d in value.shape)
+
+    def allocate(self, value: Value) -> Place:
+        """Room for a value that is about to be computed."""
+        place = self.sinks.get(value)
+        if place is None:
+            late = self.is_late(value)
+            place = self.block(value) if late else BufferPlace(self.buffer(value))
+        if place.block is not None:
+            self.run("heap_take", const(place.block), self.bytes_of(value))
+        self._places[value] = place
+        return place
+
+    def buffer(self, value: Value, *leading: int) -> Buffer:
+        """A buffer for a value in the current scope, or for so many of them."""
+        shape = (*leading, *(self.expr(d) for d in value.shape))
+        return self.own_buffer(Buffer(value.name, value.dtype, shape))
+
+    def own_buffer(self, buffer: Buffer) -> Buffer:
+        self.scope.buffers.append(buffer)
+        return buffer
+
+    def block(self, value: Value | None = None) -> BlockPlace:
+        """A block of the heap; that of a value goes back after its last use in this graph."""
+        self._block_count += 1
+        if value is not None:
+            self.scope.blocks[value] = self._block_count - 1
+        return BlockPlace(self._block_count - 1)
+
+    def release(self, values: Sequence[Value]) -> None:
+        """Give back the blocks of values that are not used any more."""
+        for value in values:
+            number = self.scope.blocks.pop(value, None)
+            if number is not None:
+                self.run("heap_release", const(number))
+
+    # ---- results --------------------------------------------------------------------------------
+
+    def deliver(self, value: Value, sink: Place) -> None:
+        """Let a result be in `sink`, which may be a block of any size."""
+        place, root = self.place(value), self.roots.get(value, value)
+        if place is sink:
+            return
+        if sink.block is not None and place.block is not None and root in self.scope.blocks:
+            # The block itself changes hands; what comes after finds it there.
+            self.run("heap_swap", const(sink.block), const(place.block))
+            self._places[value] = self._places[root] = sink
+            return
+        self.copy(value, sink)
+
+    def copy(self, value: Value, sink: Place) -> None:
+        """Copy a value to `sink`, which may be a block of any size."""
+        if sink.block is not None:
+            self.run("heap_take", const(sink.block), self.bytes_of(value))
+        self.run("copy_memory", sink.address, self.place(value).address, self.bytes_of(value))
+
+
+def is_read(e: Expr) -> bool:
+    """Whether a number is read from memory, and so not known from the start."""
+    return bool(loads_in(e))
+
+
+def _is_plain(place: BufferPlace, value: Value, count: int) -> bool:
+    shape = place.buffer.shape[len(place.at) :]
+    extents = [int(d.value) for d in shape if isinstance(d, Const)]
+    if place.buffer.dtype is not value.dtype or len(extents) != len(shape):
+        return False
+    size = 1
+    for extent in extents:
+        size *= extent
+    return size == count
+
+
+def _element(place: BufferPlace, number: int) -> Load:
+    """An element by its number in row-major order."""
+    indices: list[Expr] = []
+    for extent in reversed(place.buffer.shape[len(place.at) :]):
+        assert isinstance(extent, Const)
+        indices.append(const(number % int(extent.value)))
+        number //= int(extent.value)
+    return Load(place.buffer, (*place.at, *reversed(indices)))

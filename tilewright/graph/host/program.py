@@ -1,0 +1,168 @@
+"""From a fused graph to the host program: one loop function that calls the kernels.
+
+    def main(x: f32[n, 3], y: f32[n, 4], constants: u64[2]):
+        with alloc() as (a: f32[n, 4]):
+            kernel.dense(address_of(x[0, 0]), constants[0], address_of(a[0, 0]), n, 0)
+            kernel.relu(address_of(a[0, 0]), address_of(y[0, 0]), n, 0)
+
+Its parameters are the inputs; the outputs whose shapes follow from those of the inputs; the
+addresses of the constants; and a record for the other outputs. Intermediate values are buffers,
+each allocated in the graph that computes it: `lower.plan_arena` gives them places in one piece of
+memory. What has a size that is known only on the way lives in numbered blocks of the heap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.graph.groups import KernelCall
+from tilewright.graph.host.calls import KernelInfo, call_kernel, check_dims, read_dims, store_dims
+from tilewright.graph.host.control import lower_branch, lower_loop
+from tilewright.graph.host.lifetimes import computed_here, is_view, last_uses, views_of
+from tilewright.graph.host.memory import Memory
+from tilewright.graph.host.places import BufferPlace, Place
+from tilewright.graph.ir import Array, Binding, Call, Function, Fused, Graph, If, Loop, Read, Value
+from tilewright.graph.types import dims_of
+from tilewright.ir import Buffer, Store, call, cast, const
+from tilewright.ir import Function as LoopFunction
+from tilewright.support.errors import UserError
+
+
+@dataclass(frozen=True)
+class HostProgram:
+    """The loop function of a graph, and what is passed to it beside inputs and outputs."""
+
+    function: LoopFunction
+    constants: list[Array]
+    #: The outputs that are parameters, by number; the others are handed over in the record.
+    direct: list[int]
+    #: For each output that is handed over: where its address and then its dimensions stand.
+    records: dict[int, int]
+
+
+def lower_program(
+    graph: Function, calls: Mapping[Binding, KernelCall], kernels: Mapping[str, KernelInfo]
+) -> HostProgram:
+    """The host program of `graph`, whose calls are kernels."""
+    return _Lowering(graph, calls, kernels).program()
+
+
+class _Lowering:
+    def __init__(
+        self,
+        graph: Function,
+        calls: Mapping[Binding, KernelCall],
+        kernels: Mapping[str, KernelInfo],
+    ) -> None:
+        self._graph, self._calls, self._kernels = graph, calls, kernels
+        dims = dict.fromkeys(d for p in graph.params for d in dims_of(p.type))
+        self._memory = Memory(dims)
+
+    def program(self) -> HostProgram:
+        m, graph = self._memory, self._graph
+        inputs = [Buffer(p.name, p.dtype, p.shape) for p in graph.params]
+        for value, buffer in zip(graph.params, inputs, strict=True):
+            m.put(value, BufferPlace(buffer))
+        start = {d for p in graph.params for d in dims_of(p.type)}
+        direct = [k for k, r in enumerate(graph.results) if start.issuperset(dims_of(r.type))]
+        results = {
+            k: Buffer(graph.outputs[k], graph.results[k].dtype, graph.results[k].shape)
+            for k in direct
+        }
+        record = Buffer("record", "int64", (1 + sum(1 + r.ndim for r in graph.results),))
+        with m.nested() as scope:
+            sinks = [
+                BufferPlace(results[k]) if k in results else None for k in range(len(graph.results))
+            ]
+            self.graph(graph, sinks)
+            records = self._hand_over(record, [k for k, s in enumerate(sinks) if s is None])
+            m.release(list(scope.blocks))
+        body, table, constants = m.program(scope)
+        params = (*inputs, *results.values(), table, record)
+        messages = {name: list(info.messages) for name, info in sorted(self._kernels.items())}
+        function = LoopFunction(graph.name, params, body, {"kernels": messages})
+        return HostProgram(function, constants, direct, records)
+
+    def _hand_over(self, record: Buffer, outputs: Sequence[int]) -> dict[int, int]:
+        """Give blocks to the caller, with their shapes."""
+        m, records, at = self._memory, dict[int, int](), 0
+        for k in outputs:
+            value = self._graph.results[k]
+            block = m.block()
+            m.deliver(value, block)
+            records[k] = at
+            numbers = [call("heap_hand_over", const(block.number)), *map(m.expr, value.shape)]
+            for number in numbers:
+                m.emit(Store(record, (const(at),), cast(number, "int64")))
+                at += 1
+        return records
+
+    # ---- graphs ---------------------------------------------------------------------------------
+
+    def graph(self, graph: Graph, sinks: Sequence[Place | None]) -> None:
+        """The bindings of a graph, and its results in these places where one is given."""
+        m = self._memory
+        m.roots.update(views_of(graph))
+        ends, before = last_uses(graph, m.roots), m.sinks
+        m.sinks = {**before, **self._direct(graph, sinks)}
+        for index, binding in enumerate(graph.body):
+            self._binding(binding)
+            m.release(ends.get(index, ()))
+        m.sinks = before
+        for value, sink in zip(graph.results, sinks, strict=True):
+            if sink is not None:
+                m.deliver(value, sink)
+
+    def _direct(self, graph: Graph, sinks: Sequence[Place | None]) -> dict[Value, Place]:
+        """Values that can be computed right where they must end up."""
+        found: dict[Value, Place] = {}
+        roots = computed_here(graph, self._memory.roots)
+        for value, sink in zip(graph.results, sinks, strict=True):
+            if sink is not None and value in roots:
+                found.setdefault(roots[value], sink)
+        return found
+
+    def _binding(self, binding: Binding) -> None:
+        m, expr = self._memory, binding.expr
+        if isinstance(expr, Call | Fused):
+            check_dims(m, binding)
+            self._call(binding)
+        elif isinstance(expr, Read):
+            read_dims(m, expr)
+        elif isinstance(expr, If):
+            lower_branch(m, binding, self.graph)
+        elif isinstance(expr, Loop):
+            lower_loop(m, binding, self.graph)
+        else:
+            raise UserError(f"{type(expr).__name__} cannot be compiled", listing=f"    {binding}")
+
+    def _call(self, binding: Binding) -> None:
+        m, expr = self._memory, binding.expr
+        if is_view(binding):
+            source = expr.args[0]
+            assert source is not None
+            m.alias(binding.outputs[0], source)
+        elif isinstance(expr, Call) and expr.op.name == "dims":
+            store_dims(m, binding.outputs[0], expr)
+        else:
+            kernel = self._calls[binding]
+            call_kernel(m, kernel, self._kernels[kernel.function.name])
+
+
+def kernel_bindings(graph: Graph) -> list[Binding]:
+    """The bindings of a graph, and of those inside it, that are kernels."""
+    found: list[Binding] = []
+    pending = [graph]
+    while pending:
+        for binding in pending.pop().body:
+            expr = binding.expr
+            if isinstance(expr, Fused) or (isinstance(expr, Call) and _has_loops(binding, expr)):
+                found.append(binding)
+            else:
+                pending.extend(expr.graphs)
+    return found
+
+
+def _has_loops(binding: Binding, expr: Call) -> bool:
+    return not is_view(binding) and expr.op.name != "dims"

@@ -1,0 +1,257 @@
+"""Puts calls together that become one kernel.
+
+    a = conv2d(x, w)                 def group():
+    b = add(a, bias)                     a = conv2d(x, w)
+    y = relu(b)              -->         b = add(a, bias)
+                                         c = relu(b)
+                                         return c
+                                     y = fused(group)
+
+What goes together is read off the loops (`graph.definitions`): maps join the group that computes
+one of their operands, be it a contraction, a reduction or other maps; reductions take in cheap maps
+before them. One pass over the bindings: every group has a position at which all of it can run, and
+a call joins if its other operands are there by then, or if the group can wait until they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeVar, cast
+
+from tilewright.graph.context import PassContext
+from tilewright.graph.definitions import Facts, FactTable, Kind
+from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Value, all_graphs
+
+AnyGraph = TypeVar("AnyGraph", bound=Graph)
+#: Calls in one group, at most, and what an element of its result may cost: large groups take long
+#: to compile and fill the registers.
+MAX_CALLS: Final = 32
+MAX_COST: Final = 200
+#: Maps before a reduction run once for each pass over its operand; they must not cost more.
+_CHEAP_BEFORE: Final = 8
+
+
+def fuse(module: Module) -> Module:
+    """The module with calls that make one kernel put together."""
+    limit = int(PassContext.current().option("max_fused_calls", MAX_CALLS))
+    facts = FactTable()
+    return module.map(lambda f: _fused(f, facts, limit))
+
+
+def _fused(graph: AnyGraph, facts: FactTable, limit: int) -> AnyGraph:
+    bodies = [_with_inner(b, facts, limit) for b in graph.body]
+    return cast("AnyGraph", graph.with_(_Fuser(graph, bodies, facts, limit).run()))
+
+
+def _with_inner(binding: Binding, facts: FactTable, limit: int) -> Binding:
+    expr = binding.expr
+    if not expr.graphs or isinstance(expr, Fused):
+        return binding
+    graphs = [_fused(g, facts, limit) for g in expr.graphs]
+    return Binding(binding.outputs, expr.with_graphs(graphs), binding.origin)
+
+
+class _Group:
+    """Calls that run together, at the place of the binding number `position`."""
+
+    def __init__(self, kind: Kind, position: int) -> None:
+        self.kind, self.position = kind, position
+        self.members: list[int] = []
+        self.cost = 0
+        self.turns = False
+        #: Whether something outside reads a result, so that it cannot run later any more.
+        self.is_read = False
+
+
+class _Fuser:
+    def __init__(self, graph: Graph, body: Sequence[Binding], facts: FactTable, limit: int) -> None:
+        self._graph, self._body, self._limit = graph, body, limit
+        self._facts = [_facts_of(b, facts) for b in body]
+        self._uses = _uses(graph, body)
+        self._owner: dict[Value, _Group] = {}
+        self._position: dict[Value, int] = {}
+        self._groups: list[_Group] = []
+
+    def run(self) -> list[Binding]:
+        for index, binding in enumerate(self._body):
+            self._place(index, binding)
+        groups = sorted((g for g in self._groups if g.members), key=lambda g: g.position)
+        return [self._binding(g) for g in groups]
+
+    # ---- placing one call -----------------------------------------------------------------------
+
+    def _place(self, index: int, binding: Binding) -> None:
+        facts = self._facts[index]
+        group = self._choose(index, binding, facts)
+        if group is None:
+            group = _Group(facts.kind, index)
+            self._groups.append(group)
+        elif any(self._when(v, group) >= group.position for v in _operands(binding)):
+            group.position = index
+        self._add(group, [index], facts)
+        self._absorb(index, binding, group)
+        for value in _all_used(binding):
+            owner = self._owner.get(value)
+            if owner is not None and owner is not group:
+                owner.is_read = True
+
+    def _add(self, group: _Group, members: Iterable[int], facts: Facts) -> None:
+        group.kind = max(group.kind, facts.kind)
+        group.cost += facts.cost
+        group.turns |= facts.turns
+        for index in members:
+            group.members.append(index)
+            for value in self._body[index].outputs:
+                self._owner[value] = group
+
+    def _when(self, value: Value, group: _Group) -> int:
+        """The position at which a value is there for a group."""
+        owner = self._owner.get(value)
+        return -1 if owner is None or owner is group else owner.position
+
+    def _choose(self, index: int, binding: Binding, facts: Facts) -> _Group | None:
+        """The group to join, if there is one: rather a contraction, and rather a late one."""
+        if facts.kind >= Kind.CONTRACTION:
+            return None
+        found: list[_Group] = []
+        for value in _operands(binding):
+            group = self._owner.get(value)
+            if group is not None and self._may_join(group, value, binding, facts):
+                found.append(group)
+        return max(found, key=lambda g: (g.kind, g.position), default=None)
+
+    def _may_join(self, group: _Group, value: Value, binding: Binding, facts: Facts) -> bool:
+        if group.kind is Kind.OPAQUE or group.turns or facts.turns:
+            return False
+        if len(group.members) >= self._limit or group.cost + facts.cost > MAX_COST:
+            return False
+        fits = _FITS[facts.kind]
+        return fits(self, group, value, binding) and self._is_ready(group, binding)
+
+    def _is_ready(self, group: _Group, binding: Binding) -> bool:
+        """Whether all operands are there when the group runs, or it can wait for them."""
+        late = any(self._when(v, group) >= group.position for v in _operands(binding))
+        return not late or not group.is_read
+
+    def map_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
+        """A map goes with what makes an operand of its own shape, if only maps read that."""
+        del group
+        if any(v.shape != value.shape for v in binding.outputs):
+            return False
+        return all(k is not None and self._is_map_of(k, value) for k in self._uses[value])
+
+    def _is_map_of(self, index: int, value: Value) -> bool:
+        if self._facts[index].kind is not Kind.MAP:
+            return False
+        return all(v.shape == value.shape for v in self._body[index].outputs)
+
+    def injective_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
+        """A rearrangement takes in maps that nothing else reads."""
+        return group.kind is Kind.MAP and self._is_private(value) and len(binding.expr.args) == 1
+
+    def reduction_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
+        """A reduction takes in cheap maps that nothing else reads."""
+        del binding
+        cheap = group.kind is Kind.MAP and group.cost <= _CHEAP_BEFORE
+        return cheap and self._is_private(value)
+
+    def _is_private(self, value: Value) -> bool:
+        """Whether one call of this graph alone reads it."""
+        uses = self._uses[value]
+        return len(set(uses)) == 1 and uses[0] is not None
+
+    def _absorb(self, index: int, binding: Binding, group: _Group) -> None:
+        """Take in maps that make other operands of a map, where nothing else reads them."""
+        if self._facts[index].kind is not Kind.MAP or group.members == [index]:
+            return
+        for value in _operands(binding):
+            other = self._owner.get(value)
+            if other is None or other is group or other.kind is not Kind.MAP or other.is_read:
+                continue
+            if self._fits_into(other, value, group) and value.shape == binding.outputs[0].shape:
+                self._add(group, other.members, Facts(Kind.MAP, other.cost))
+                other.members = []
+
+    def _fits_into(self, other: _Group, value: Value, group: _Group) -> bool:
+        if len(group.members) + len(other.members) > self._limit:
+            return False
+        if group.cost + other.cost > MAX_COST or not self._is_private(value):
+            return False
+        inside = {v for k in other.members for v in self._body[k].outputs}
+        if any(v is not value and not self._stays_inside(v, other) for v in inside):
+            return False
+        needed = [v for k in other.members for v in _operands(self._body[k]) if v not in inside]
+        return all(self._when(v, group) < group.position for v in needed)
+
+    def _stays_inside(self, value: Value, group: _Group) -> bool:
+        return all(k in group.members for k in self._uses[value])
+
+    # ---- what comes out -------------------------------------------------------------------------
+
+    def _binding(self, group: _Group) -> Binding:
+        members = [self._body[k] for k in sorted(group.members)]
+        if len(members) == 1:
+            return members[0]
+        own = set(group.members)
+        outputs = [
+            v
+            for b in members
+            for v in b.outputs
+            if any(k is None or k not in own for k in self._uses[v])
+        ]
+        inner = {v: Value(v.name, v.type) for v in outputs}
+        body = [_renamed(b, inner) for b in members]
+        origin = ", ".join(dict.fromkeys(b.origin for b in members if b.origin))
+        return Binding(outputs, Fused(Graph((), body, inner.values())), origin)
+
+
+_FITS = {
+    Kind.MAP: _Fuser.map_fits,
+    Kind.INJECTIVE: _Fuser.injective_fits,
+    Kind.REDUCTION: _Fuser.reduction_fits,
+}
+
+
+def _facts_of(binding: Binding, facts: FactTable) -> Facts:
+    if not isinstance(binding.expr, Call) or is_view(binding):
+        return Facts(Kind.OPAQUE)
+    return facts(binding.expr, [v.type for v in binding.outputs])
+
+
+def is_view(binding: Binding) -> bool:
+    """Whether the result is the operand's memory under another shape."""
+    return isinstance(binding.expr, Call) and binding.expr.op.name == "reshape"
+
+
+def _operands(binding: Binding) -> list[Value]:
+    return [a for a in dict.fromkeys(binding.expr.args) if a is not None]
+
+
+def _all_used(binding: Binding) -> Iterator[Value]:
+    """Operands, and what the graphs inside use."""
+    yield from _operands(binding)
+    for inner in binding.expr.graphs:
+        for graph in all_graphs(inner):
+            yield from graph.results
+            for b in graph.body:
+                yield from _operands(b)
+
+
+def _uses(graph: Graph, body: Sequence[Binding]) -> dict[Value, list[int | None]]:
+    """The bindings that read each value, by number; None for whatever is no plain call."""
+    uses: dict[Value, list[int | None]] = {v: [] for b in body for v in b.outputs}
+    for index, binding in enumerate(body):
+        plain = isinstance(binding.expr, Call)
+        for value in _all_used(binding):
+            if value in uses:
+                uses[value].append(index if plain else None)
+    for value in graph.results:
+        if value in uses:
+            uses[value].append(None)
+    return uses
+
+
+def _renamed(binding: Binding, inner: dict[Value, Value]) -> Binding:
+    args = [None if a is None else inner.get(a, a) for a in binding.expr.args]
+    outputs = [inner.get(v, v) for v in binding.outputs]
+    return Binding(outputs, binding.expr.with_args(args), binding.origin)

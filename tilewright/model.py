@@ -1,0 +1,99 @@
+"""A compiled graph: run it, time it, look at it on every level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tilewright.graph import Module as GraphModule
+from tilewright.graph import TensorType, Value
+from tilewright.graph.host import HostProgram
+from tilewright.ir import Expr, Function, Var
+from tilewright.kernels import CompiledKernel
+from tilewright.module import dim_of, machine_for, unique_names
+from tilewright.runtime import CompiledModel, Program, TensorSpec, install, is_installed
+from tilewright.support.errors import UserError, nearest
+from tilewright.target import Target
+
+
+class Model(CompiledModel):
+    """A graph as native code for this machine."""
+
+    def __init__(
+        self,
+        graph: GraphModule,
+        host: HostProgram,
+        lowered: Function,
+        kernels: Mapping[str, CompiledKernel],
+        functions: Mapping[str, Function],
+        target: Target,
+        threads: int | None,
+    ) -> None:
+        from tilewright.codegen import threadpool_object
+
+        self.target = target
+        self._graph, self._host, self._functions = graph, host.function, functions
+        if not is_installed():
+            install(threadpool_object(target.triple))
+        program = _program(graph, host, lowered, list(kernels.values()), target)
+        super().__init__(program, host.constants, threads)
+
+    # ---- looking --------------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> GraphModule:
+        """The graph after all passes, with the groups that became kernels."""
+        return self._graph
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of the kernels."""
+        return tuple(self._functions)
+
+    def ir(self, name: str = "main") -> Function:
+        """The loops of a kernel before they are scheduled, or of the host program."""
+        if name == self._host.name:
+            return self._host
+        if name not in self._functions:
+            raise UserError(f"no kernel {name}", remedy=nearest(name, self._functions))
+        return self._functions[name]
+
+
+def _program(
+    graph: GraphModule,
+    host: HostProgram,
+    lowered: Function,
+    kernels: Sequence[CompiledKernel],
+    target: Target,
+) -> Program:
+    from tilewright.codegen import emit_object, generate, optimize, parse
+
+    made = generate(lowered, target)
+    module = parse(made.llvm)
+    optimize(module, machine_for(target))
+    code = emit_object(module, machine_for(target))
+    main = graph.main
+    names = unique_names(_dims([*main.params, *main.results], host.function.dims))
+    return Program(
+        name=host.function.name,
+        objects=(code, *(k.object_code for k in kernels)),
+        inputs=tuple(_spec(p, p.name, names) for p in main.params),
+        outputs=tuple(_spec(r, n, names) for r, n in zip(main.results, main.outputs, strict=True)),
+        dims=tuple(names[d] for d in host.function.dims),
+        direct=tuple(host.direct),
+        records=dict(host.records),
+        messages=made.messages,
+    )
+
+
+def _spec(value: Value, name: str, names: Mapping[Var, str]) -> TensorSpec:
+    return TensorSpec(name, value.dtype, tuple(dim_of(d, names) for d in value.shape))
+
+
+def _dims(values: Sequence[Value], first: Sequence[Var]) -> list[Var]:
+    from tilewright.ir import free_vars
+
+    found: dict[Var, None] = dict.fromkeys(first)
+    shapes: list[Expr] = [d for v in values if isinstance(v.type, TensorType) for d in v.shape]
+    for dim in shapes:
+        found.update(dict.fromkeys(sorted(free_vars(dim), key=lambda v: v.serial)))
+    return list(found)

@@ -1,0 +1,177 @@
+"""Processes that compile kernels side by side.
+
+LLVM's Python binding holds a global lock, so threads would take turns. A worker is a fresh
+interpreter that reads loop functions as text and writes packed kernels, until its input ends. It
+imports nothing of the user's program (which `multiprocessing` would run anew), shares no memory
+with it, and is out of reach of Ctrl-C at the terminal: its parent ends it. What a worker fails to
+compile, the parent compiles itself, and so gets to see the error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from tilewright.ir import Function, function_text
+from tilewright.kernels import Options, compile_function, compile_text
+from tilewright.support.config import config
+from tilewright.target import Target
+
+#: Fewer kernels than this are compiled before another interpreter would have started.
+_WORTH_A_WORKER = 4
+
+
+def compile_side_by_side(
+    functions: Sequence[Function], target: Target, options: Options
+) -> list[bytes]:
+    """Packed kernels of all functions; this process and its workers take one after the other."""
+    work = _Work(functions, target, options)
+    with _workers(work, _worker_count(len(functions))) as threads:
+        work.compile_here()
+        for thread in threads:
+            thread.join()
+        # What a worker took and did not bring back.
+        work.compile_here()
+    return [work.done[k] for k in range(len(functions))]
+
+
+def _worker_count(kernels: int) -> int:
+    jobs = config().compile_jobs or len(_cpus())
+    can_start = bool(sys.executable) and kernels >= _WORTH_A_WORKER
+    return min(jobs - 1, kernels // 2) if can_start else 0
+
+
+def _cpus() -> Sequence[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return range(os.cpu_count() or 1)
+
+
+class _Work:
+    """The functions that wait, and the kernels that are done, by number."""
+
+    def __init__(self, functions: Sequence[Function], target: Target, options: Options) -> None:
+        self.functions, self.target, self.options = functions, target, options
+        self.done: dict[int, bytes] = {}
+        texts = {k: function_text(f) for k, f in enumerate(functions)} if len(functions) > 1 else {}
+        self.texts = texts
+        # Long ones first, so that the last to end does not end much later than the others.
+        self.waiting = deque(sorted(range(len(functions)), key=lambda k: -len(texts.get(k, ""))))
+
+    def take(self) -> int | None:
+        try:
+            return self.waiting.popleft()
+        except IndexError:
+            return None
+
+    def compile_here(self) -> None:
+        """Compile what waits, in this process."""
+        while (k := self.take()) is not None:
+            self.done[k] = compile_function(self.functions[k], self.target, self.options)
+
+
+# ---- this side ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _workers(work: _Work, count: int) -> Generator[list[threading.Thread]]:
+    """Threads that each feed one worker; the workers end with the block, whatever ends it."""
+    processes = [p for p in (_start() for _ in range(count)) if p is not None]
+    threads = [threading.Thread(target=_feed, args=(p, work), daemon=True) for p in processes]
+    try:
+        for thread in threads:
+            thread.start()
+        yield threads
+    finally:
+        for process in processes:
+            _end(process)
+
+
+def _start() -> subprocess.Popen[bytes] | None:
+    root = str(Path(__file__).parent.parent)
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-c", "from tilewright.workers import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
+
+
+def _feed(process: subprocess.Popen[bytes], work: _Work) -> None:
+    assert process.stdin is not None and process.stdout is not None
+    head = {"target": str(work.target), "options": asdict(work.options)}
+    with suppress(OSError, ValueError):
+        _write(process.stdin, json.dumps(head).encode())
+        while (k := work.take()) is not None:
+            answer = None
+            try:
+                _write(process.stdin, work.texts[k].encode())
+                answer = _read(process.stdout)
+            finally:
+                if answer:
+                    work.done[k] = answer
+                else:
+                    work.waiting.append(k)
+            if not answer:
+                return
+
+
+# ---- the other side -----------------------------------------------------------------------------
+
+
+def serve() -> None:
+    """Compile what comes in until nothing more does."""
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    # Whatever prints must not end up between the answers.
+    os.dup2(2, 1)
+    head = _read(source)
+    if head is None:
+        return
+    settings: dict[str, Any] = json.loads(head)
+    target, options = Target.of(settings["target"]), Options(**settings["options"])
+    while (text := _read(source)) is not None:
+        try:
+            answer = compile_text(text.decode(), target, options)
+        except Exception:
+            # The parent compiles it again and sees the error.
+            answer = b""
+        _write(sink, answer)
+
+
+def _write(pipe: IO[bytes], data: bytes) -> None:
+    pipe.write(len(data).to_bytes(8, "little"))
+    pipe.write(data)
+    pipe.flush()
+
+
+def _read(pipe: IO[bytes]) -> bytes | None:
+    head = pipe.read(8)
+    if len(head) < 8:
+        return None
+    size = int.from_bytes(head, "little")
+    data = pipe.read(size)
+    return data if len(data) == size else None
