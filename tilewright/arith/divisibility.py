@@ -9,10 +9,9 @@ from typing import Any
 from tilewright.arith.interval import is_index
 from tilewright.arith.linear import Linear, factors, number
 from tilewright.arith.linearize import is_product, is_sum, linear
-from tilewright.arith.ranges import Ranges
+from tilewright.arith.ranges import Ranges, knowing_nothing
 from tilewright.ir import Binary, Broadcast, Expr, Ramp, Select
 
-_NOTHING = Ranges()
 _Known = dict[Expr, int]
 
 
@@ -21,8 +20,8 @@ def divisor(root: Expr, ranges: Ranges | None = None) -> int:
 
     Where a type wraps around, only powers of two survive.
     """
-    ranges = _NOTHING if ranges is None else ranges
-    known: _Known = {} if ranges is _NOTHING else ranges.memo("divisor")
+    ranges = knowing_nothing() if ranges is None else ranges
+    known: _Known = {} if ranges is knowing_nothing() else ranges.memo("divisor")
     pending = [root]
     while pending:
         node = pending[-1]

@@ -16,7 +16,7 @@ _Parts = tuple[tuple[Expr, int], ...]
 _EXPANSION_LIMIT = 32
 #: Sums taken apart lately; bounded by starting afresh.
 _linears: list[dict[Expr, Linear]] = [{}]
-_REMEMBERED = 50_000
+_REMEMBERED = 10_000
 
 
 def linear(root: Expr) -> Linear:

@@ -9,11 +9,9 @@ from tilewright.arith.bounds import exact_linear
 from tilewright.arith.divisibility import divisor
 from tilewright.arith.linear import Linear
 from tilewright.arith.nonnegative import THOROUGH, is_nonnegative
-from tilewright.arith.ranges import Ranges
+from tilewright.arith.ranges import Ranges, knowing_nothing
 from tilewright.arith.simplify import simplify
 from tilewright.ir import Binary, Const, Expr, Unary
-
-_NOTHING = Ranges()
 
 
 def prove(condition: Expr, ranges: Ranges) -> bool:
@@ -33,7 +31,7 @@ def prove(condition: Expr, ranges: Ranges) -> bool:
 
 def prove_equal(a: Expr, b: Expr, ranges: Ranges | None = None) -> bool:
     """True only if both always have the same value."""
-    ranges = _NOTHING if ranges is None else ranges
+    ranges = knowing_nothing() if ranges is None else ranges
     if a is b:
         return True
     if a.dtype is not b.dtype:

@@ -223,3 +223,15 @@ def _simplified(expr: Expr, ranges: Ranges) -> Expr:
     from tilewright.arith.simplify import simplify  # simplification asks contexts: they come first
 
     return simplify(expr, ranges)
+
+
+#: Answers that the context of those who know nothing remembers before it starts afresh.
+_REMEMBERED = 10_000
+_nothing = [Ranges()]
+
+
+def knowing_nothing() -> Ranges:
+    """A context without knowledge; shared, so its memory is bounded by replacing it."""
+    if len(_nothing[0].memo("simplify")) + len(_nothing[0].intervals) > _REMEMBERED:
+        _nothing[0] = Ranges()
+    return _nothing[0]

@@ -17,7 +17,7 @@ from tilewright.arith.linearize import (
     multiplied,
     remember,
 )
-from tilewright.arith.ranges import Ranges
+from tilewright.arith.ranges import Ranges, knowing_nothing
 from tilewright.arith.rules import rewrite
 from tilewright.arith.rules.sums import tidy
 from tilewright.arith.rules.vectors import vector_sum
@@ -25,14 +25,11 @@ from tilewright.ir import Call, Expr, Load, Unary, Var, const
 
 #: A chain of rewrites that is longer than this is cut: no rules should chase each other.
 _LONGEST_CHAIN = 40
-#: The context of those who know nothing; its memory is bounded by replacing it.
-_MEMO_LIMIT = 50_000
-_nothing = [Ranges()]
 
 
 def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     """An expression of the same value, in canonical form and no costlier."""
-    ranges = _knowing_nothing() if ranges is None else ranges
+    ranges = knowing_nothing() if ranges is None else ranges
     memo = ranges.memo("simplify")
     pending = [_Task(expr, 0)]
     while pending:
@@ -138,9 +135,3 @@ def _known_truth(var: Var, ranges: Ranges) -> Expr:
     if var in ranges.conditions:
         return const(True)
     return const(False) if Unary("not", var) in ranges.conditions else var
-
-
-def _knowing_nothing() -> Ranges:
-    if len(_nothing[0].memo("simplify")) > _MEMO_LIMIT:
-        _nothing[0] = Ranges()
-    return _nothing[0]

@@ -22,7 +22,7 @@ _UNUSED = sys.getrefcount(object()) + 1
 class InternTable:
     """Maps the parts of a node to the one node made of them."""
 
-    def __init__(self, first_sweep: int = 100_000) -> None:
+    def __init__(self, first_sweep: int = 30_000) -> None:
         self.nodes: dict[Key, Any] = {}
         self.find = self.nodes.get
         self._first_sweep = self._sweep_at = first_sweep
@@ -38,16 +38,13 @@ class InternTable:
     def sweep(self) -> None:
         """Drop the nodes that are in use nowhere else."""
         with self._lock:
-            for key in reversed(list(self.nodes)):
+            keys, kept = list(self.nodes), list[tuple[Key, Any]]()
+            while keys:
+                # Nothing here may hold on to a key that is done with: keys refer to the parts.
+                key = keys.pop()
                 node = self.nodes.pop(key)
                 # Popped first, counted after: a thread that took the node shows in the count.
                 if sys.getrefcount(node) > _UNUSED:
-                    self.nodes[key] = node
-            self._restore_order()
+                    kept.append((key, node))
+            self.nodes.update(reversed(kept))
             self._sweep_at = max(self._first_sweep, 2 * len(self.nodes))
-
-    def _restore_order(self) -> None:
-        """The sweep reinserts newest first; turn that around: parts precede the whole."""
-        kept = list(self.nodes.items())
-        self.nodes.clear()
-        self.nodes.update(reversed(kept))
