@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from tilewright.ir import Alloc, Buffer, Function, Stmt, Var, free_vars, seq, symbolic_dims
@@ -36,7 +37,7 @@ def function(
     ops = _in_order(name, wanted, tensors)
     _check_variables(name, ops, [*given, *wanted])
     inner = _inner_tensors(ops, set(wanted))
-    scope = Scope({t: _buffer(t) for t in (*tensors, *wanted, *inner)})
+    scope = Scope(_buffers([*tensors, *wanted, *inner]))
     body = seq(*(_NESTS[type(op)](op, scope) for op in ops))
     if inner:
         body = Alloc(tuple(scope.buffers[t] for t in inner), body)
@@ -44,8 +45,16 @@ def function(
     return Function(name, params, body, dict(attrs or {}))
 
 
-def _buffer(tensor: Tensor) -> Buffer:
-    return Buffer(tensor.name, tensor.dtype, tensor.shape)
+def _buffers(tensors: Sequence[Tensor]) -> dict[Tensor, Buffer]:
+    """A buffer for each tensor; schedules go by names, so each has one of its own."""
+    made: dict[Tensor, Buffer] = {}
+    taken: set[str] = set()
+    for tensor in tensors:
+        tries = (f"{tensor.name}_{k}" if k else tensor.name for k in count())
+        name = next(n for n in tries if n not in taken)
+        taken.add(name)
+        made[tensor] = Buffer(name, tensor.dtype, tensor.shape)
+    return made
 
 
 def _inner_tensors(ops: Iterable[Definition], wanted: set[Tensor]) -> list[Tensor]:
