@@ -2,6 +2,7 @@
 
 from tilewright.tensor import ops, te
 from tilewright.tensor.language import (
+    ElementType,
     alloc,
     bf16,
     block,
