@@ -17,7 +17,7 @@ Key = tuple[int, str, int, int]
 
 #: Bounded by starting afresh: keys are cheap to compute again.
 _keys: list[dict[Expr, Key]] = [{}]
-_LIMIT = 100_000
+_LIMIT = 10_000
 
 
 def order_key(root: Expr) -> Key:
