@@ -26,7 +26,7 @@ from tilewright.graph import (
     find_op,
 )
 from tilewright.graph.evaluate import plain_attribute
-from tilewright.ir import Expr, Var, free_vars
+from tilewright.ir import Expr, Var, free_vars, function_text
 from tilewright.ir import evaluate as evaluate_expr
 from tilewright.tensor import te
 
@@ -162,8 +162,19 @@ def natively(op: OpDef, args: Sequence[Any], attrs: dict[str, Any]) -> list[Any]
 
 def _run(function: Any, arrays: Any, numbers: Any, types: Any, dims: Dims) -> list[Any]:
     outs = [_filled(t, dims) for t in types]
-    tw.build(function, threads=1)(*[np.asarray(a, order="C") for a in arrays], *numbers, *outs)
+    _built(function)(*[np.asarray(a, order="C") for a in arrays], *numbers, *outs)
     return outs
+
+
+def _built(function: Any) -> Any:
+    """The native form; decompositions come down to the same few functions again and again."""
+    text = function_text(function)
+    if text not in _BUILT:
+        _BUILT[text] = tw.build(function, threads=1)
+    return _BUILT[text]
+
+
+_BUILT: dict[str, Any] = {}
 
 
 def _filled(type_: TensorType, dims: Dims) -> Array:

@@ -1,0 +1,60 @@
+"""Axes and extents as operators take them: counted from either end, numbers or expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tilewright.arith import Ranges, simplify
+from tilewright.graph.attributes import Dim
+from tilewright.graph.types import known_dim
+from tilewright.ir import Expr, Var, as_expr, maximum, minimum
+from tilewright.support.errors import UserError
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """An axis counted from the front; negative ones count from the end."""
+    if not -rank <= axis < rank:
+        raise UserError(f"there is no axis {axis}", reason=f"the tensor has {rank} dimensions")
+    return axis % rank
+
+
+def axes_of(axes: Iterable[int] | None, rank: int) -> tuple[int, ...]:
+    """Axes counted from the front, each given once; all of them for None."""
+    if axes is None:
+        return tuple(range(rank))
+    found = tuple(axis_of(a, rank) for a in axes)
+    if len(set(found)) != len(found):
+        raise UserError(f"the axes {list(axes)} name one axis twice")
+    return found
+
+
+def tidy(extent: Dim, *naturals: Expr) -> Expr:
+    """An extent, simplified; those of `naturals` that are variables are not negative."""
+    ranges = Ranges()
+    for dim in dict.fromkeys(d for d in naturals if isinstance(d, Var)):
+        ranges = ranges.with_bounds(dim, 0, None)
+    return simplify(as_expr(extent), ranges)
+
+
+def is_number(dim: Any) -> bool:
+    """Whether a dimension is known now."""
+    return known_dim(dim) is not None
+
+
+def counted_from_front(index: Dim, extent: Expr) -> Expr:
+    """An index of which negative values count from the end of `extent`.
+
+    It is written with minimum and maximum, which dimensions may be made of, and not as a choice.
+    """
+    number = known_dim(index)
+    if number is not None:
+        return extent + number if number < 0 else as_expr(number)
+    index = as_expr(index)
+    is_negative = minimum(maximum(-index, 0), 1)
+    return index + extent * is_negative
+
+
+def clamped(value: Dim, low: Dim, high: Dim) -> Expr:
+    """`value` held between `low` and `high`."""
+    return minimum(maximum(as_expr(value), as_expr(low)), as_expr(high))

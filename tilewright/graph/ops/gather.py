@@ -1,0 +1,202 @@
+"""Elements at places that another tensor names; negative indices count from the end.
+
+An index that is out of range stops the program with a message, or is held inside (mode "clip"):
+nothing outside is ever read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.graph.axes import axis_of
+from tilewright.graph.elementwise import require_kind
+from tilewright.graph.ir import Array, Value
+from tilewright.graph.op import op
+from tilewright.graph.types import TensorType, Type, known_dim
+from tilewright.ir import Const, Expr
+from tilewright.support.errors import UserError
+from tilewright.tensor import te
+
+# ---- gather -------------------------------------------------------------------------------------
+
+
+@op
+def gather(x: Value, indices: Value, *, axis: int = 0, mode: str = "check") -> Type:
+    """The slices of `x` along `axis` that `indices` names; their shape stands in its place."""
+    _require_indices(indices, mode)
+    axis = axis_of(axis, x.ndim)
+    return x.tensor.with_shape([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]])
+
+
+@gather.reference
+def gather_reference(x: Array, indices: Array, *, axis: int, mode: str) -> Array:
+    return np.take(x, _places(indices, x.shape[axis], mode), axis)
+
+
+@gather.compute
+def gather_compute(x: te.Tensor, indices: te.Tensor, *, axis: int, mode: str) -> te.Tensor:
+    axis, rank = axis_of(axis, x.ndim), indices.ndim
+
+    def element(*i: Expr) -> Expr:
+        place = from_front(indices[i[axis : axis + rank]], x.shape[axis], mode)
+        return x[(*i[:axis], place, *i[axis + rank :])]
+
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    return te.compute(shape, element, name="gather")
+
+
+@gather.symbolic
+def gather_symbolic(x: Value, indices: Value, *, axis: int, mode: str) -> Array | None:
+    del mode
+    places = known_numbers(indices)
+    if x.known is None or places is None or not places.size:
+        return None
+    extent = x.known.shape[axis]
+    if (places < -extent).any() or (places >= extent).any():
+        return None
+    # An array even where one element is taken: expressions are no arrays.
+    found = np.empty(np.take(np.empty(x.known.shape), places, axis).shape, object)
+    found[...] = np.take(x.known, places, axis)
+    return found
+
+
+def known_numbers(value: Value) -> Array | None:
+    """The elements of an integer tensor that are all known as numbers."""
+    if value.constant is not None:
+        return np.asarray(value.constant, np.int64)
+    if value.known is None or not all(isinstance(e, Const) for e in value.known.ravel()):
+        return None
+    return np.array([int(e.value) for e in value.known.ravel()], np.int64).reshape(
+        value.known.shape
+    )
+
+
+def checked_indices(indices: Array, extent: int) -> Array:
+    """The indices, counted from the front, once all of them are in range."""
+    wide = indices.astype(np.int64)
+    outside = (wide < -extent) | (wide >= extent)
+    if outside.any():
+        first = int(wide[outside].flat[0])
+        raise UserError(f"index {first} is out of range", reason=f"the extent is {extent}")
+    return np.where(wide < 0, wide + extent, wide)
+
+
+def from_front(index: Expr, extent: Expr, mode: str = "check") -> Expr:
+    """An index read from memory, counted from the front; held inside in the mode "clip"."""
+    wide = te.cast(index, "int64")
+    if index.dtype.kind != "uint":
+        wide = te.select(wide < 0, wide + extent, wide)
+    return te.maximum(te.minimum(wide, extent - 1), 0) if mode == "clip" else wide
+
+
+def _places(indices: Array, extent: int, mode: str) -> Array:
+    if mode == "check":
+        return checked_indices(indices, extent)
+    wide = indices.astype(np.int64)
+    return np.clip(np.where(wide < 0, wide + extent, wide), 0, extent - 1)
+
+
+def _require_indices(indices: Value, mode: str) -> None:
+    require_kind("integer", indices)
+    if mode not in ("check", "clip"):
+        raise UserError(f"there is no mode {mode!r}", remedy="use check or clip")
+
+
+# ---- gather_elements ----------------------------------------------------------------------------
+
+
+@op
+def gather_elements(x: Value, indices: Value, *, axis: int = 0, mode: str = "check") -> Type:
+    """For each place of `indices`, the element of `x` there; along `axis`, where the index says."""
+    _require_indices(indices, mode)
+    axis = axis_of(axis, x.ndim)
+    if indices.ndim != x.ndim:
+        raise UserError(f"indices has {indices.ndim} dimensions, x {x.ndim}")
+    _require_within(indices.shape, x.shape, axis)
+    return x.tensor.with_shape(indices.shape)
+
+
+@gather_elements.reference
+def gather_elements_reference(x: Array, indices: Array, *, axis: int, mode: str) -> Array:
+    places = _places(indices, x.shape[axis], mode)
+    part = tuple(
+        slice(None) if n == axis % x.ndim else slice(extent)
+        for n, extent in enumerate(indices.shape)
+    )
+    return np.take_along_axis(x[part], places, axis)
+
+
+@gather_elements.compute
+def gather_elements_compute(x: te.Tensor, indices: te.Tensor, *, axis: int, mode: str) -> te.Tensor:
+    axis = axis_of(axis, x.ndim)
+
+    def element(*i: Expr) -> Expr:
+        place = from_front(indices[i], x.shape[axis], mode)
+        return x[(*i[:axis], place, *i[axis + 1 :])]
+
+    return te.compute(indices.shape, element, name="gather_elements")
+
+
+def _require_within(inner: Sequence[Expr], outer: Sequence[Expr], axis: int) -> None:
+    for n, (a, b) in enumerate(zip(inner, outer, strict=True)):
+        small, large = known_dim(a), known_dim(b)
+        if n != axis and small is not None and large is not None and small > large:
+            raise UserError(f"dimension {n} of indices is {small}", reason=f"that of x is {large}")
+
+
+# ---- gather_nd ----------------------------------------------------------------------------------
+
+
+@op
+def gather_nd(x: Value, indices: Value, *, batch_dims: int = 0) -> Type:
+    """The parts of `x` that rows of `indices` name by their leading indices.
+
+    The first `batch_dims` dimensions are common to both: each batch has its own indices.
+    """
+    require_kind("integer", indices)
+    depth = index_depth(indices, x.ndim - batch_dims)
+    if not 0 <= batch_dims < max(1, min(x.ndim, indices.ndim)):
+        raise UserError(f"{batch_dims} dimensions cannot be common to {x} and {indices}")
+    return x.tensor.with_shape([*indices.shape[:-1], *x.shape[batch_dims + depth :]])
+
+
+@gather_nd.reference
+def gather_nd_reference(x: Array, indices: Array, *, batch_dims: int) -> Array:
+    depth = indices.shape[-1]
+    rows = indices.reshape(math.prod(indices.shape[:-1]), depth)
+    out = np.empty((len(rows), *x.shape[batch_dims + depth :]), x.dtype)
+    places = [checked_indices(rows[:, k], x.shape[batch_dims + k]) for k in range(depth)]
+    batches = list(np.ndindex(indices.shape[:-1]))
+    for row, batch in enumerate(batches):
+        at = (*batch[:batch_dims], *(int(p[row]) for p in places))
+        out[row] = x[at]
+    return out.reshape(*indices.shape[:-1], *x.shape[batch_dims + depth :])
+
+
+@gather_nd.compute
+def gather_nd_compute(
+    x: te.Tensor, indices: te.Tensor, *, batch_dims: int, out: TensorType
+) -> te.Tensor:
+    depth, rank = known_dim(indices.shape[-1]) or 0, indices.ndim - 1
+
+    def element(*i: Expr) -> Expr:
+        row = i[:rank]
+        places = [from_front(indices[(*row, k)], x.shape[batch_dims + k]) for k in range(depth)]
+        return x[(*i[:batch_dims], *places, *i[rank:])]
+
+    return te.compute(out.shape, element, name="gather_nd")
+
+
+def index_depth(indices: Value, most: int) -> int:
+    """How many leading dimensions a row of `indices` fixes."""
+    depth = known_dim(indices.shape[-1]) if indices.ndim else None
+    if depth is None:
+        raise UserError(
+            f"indices is {indices.type}", reason="its last dimension must be a known number"
+        )
+    if depth > most:
+        raise UserError(f"rows of {depth} indices cannot index {most} dimensions")
+    return depth

@@ -1,0 +1,274 @@
+"""Parts of a tensor: slices with any steps, splits, and what they put together again."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilewright.arith import prove_equal
+from tilewright.graph.attributes import Dim, Dims, Ints
+from tilewright.graph.axes import axes_of, axis_of, counted_from_front, tidy
+from tilewright.graph.elementwise import require_same_dtype
+from tilewright.graph.ir import KNOWN_LIMIT, Array, Value
+from tilewright.graph.op import op
+from tilewright.graph.types import TensorType, Type, known_dim
+from tilewright.ir import Expr, const, maximum, minimum
+from tilewright.support.errors import UserError
+from tilewright.tensor import te
+
+#: Ends at least this far out mean "to the end", whatever the extent is.
+_FAR = 2**31 - 1
+
+# ---- slice --------------------------------------------------------------------------------------
+
+
+class Span(NamedTuple):
+    """What is taken along one axis: `size` elements from `start` on, `step` apart."""
+
+    start: Expr
+    size: Expr
+    step: int
+
+
+@op
+def slice_(
+    x: Value, *, starts: Dims, ends: Dims, axes: Ints | None = None, steps: Ints | None = None
+) -> Type:
+    """`x[start:end:step]` along each of the axes; negative starts and ends count from the end."""
+    spans = _spans(x, starts, ends, axes, steps)
+    return x.tensor.with_shape(spans[n].size if n in spans else d for n, d in enumerate(x.shape))
+
+
+@slice_.reference
+def slice_reference(
+    x: Array, *, starts: Ints, ends: Ints, axes: Ints | None, steps: Ints | None
+) -> Array:
+    index = [slice(None)] * x.ndim
+    for n, axis in enumerate(axes_of(axes, len(starts) if axes is None else x.ndim)):
+        step = 1 if steps is None else steps[n]
+        # NumPy counts an end of -1 from the back; far below everything it means "to the front".
+        index[axis] = slice(starts[n], None if step < 0 and ends[n] <= -_FAR else ends[n], step)
+    return x[tuple(index)].copy()
+
+
+@slice_.compute
+def slice_compute(
+    x: te.Tensor,
+    *,
+    starts: Dims,
+    ends: Dims,
+    axes: Ints | None,
+    steps: Ints | None,
+    out: TensorType,
+) -> te.Tensor:
+    spans = _spans(x, starts, ends, axes, steps)
+
+    def element(*i: Expr) -> Expr:
+        return x[tuple(_within(spans.get(n), index) for n, index in enumerate(i))]
+
+    return te.compute(out.shape, element, name="slice")
+
+
+@slice_.symbolic
+def slice_symbolic(
+    x: Value, *, starts: Dims, ends: Dims, axes: Ints | None, steps: Ints | None
+) -> Array | None:
+    bounds = [known_dim(d) for d in (*starts, *ends)]
+    if x.known is None or None in bounds:
+        return None
+    numbers = tuple(b for b in bounds if b is not None)
+    half = len(starts)
+    return slice_reference(
+        x.known, starts=numbers[:half], ends=numbers[half:], axes=axes, steps=steps
+    )
+
+
+def _within(span: Span | None, index: Expr) -> Any:
+    if span is None:
+        return index
+    scaled = index if span.step == 1 else index * span.step
+    return scaled if known_dim(span.start) == 0 else scaled + span.start
+
+
+def _spans(
+    x: Value | te.Tensor, starts: Dims, ends: Dims, axes: Ints | None, steps: Ints | None
+) -> dict[int, Span]:
+    steps = (1,) * len(starts) if steps is None else steps
+    given = axes_of(axes, len(starts) if axes is None else x.ndim)
+    if not len(starts) == len(ends) == len(steps) == len(given) <= x.ndim:
+        raise UserError(
+            f"a slice of {x.ndim} dimensions has {len(starts)} starts, {len(ends)} ends, "
+            f"{len(steps)} steps and {len(given)} axes"
+        )
+    if 0 in steps:
+        raise UserError("a slice cannot go in steps of 0")
+    bounds = zip(given, starts, ends, steps, strict=True)
+    return {a: span_of(x.shape[a], s, e, step) for a, s, e, step in bounds}
+
+
+def span_of(extent: Expr, start: Dim, end: Dim, step: int = 1) -> Span:
+    """What `start:end:step` takes of `extent` elements."""
+    begin, length = (_forwards if step > 0 else _backwards)(extent, start, end)
+    size = abs(step)
+    count = length if size == 1 else (length + (size - 1)) // size
+    return Span(begin, tidy(maximum(count, 0), extent), step)
+
+
+def _forwards(extent: Expr, start: Dim, end: Dim) -> tuple[Expr, Expr]:
+    """Where it begins, and how far it goes; that is negative where nothing is taken.
+
+    Where something is taken the start lies before the end, so that only the end is held inside.
+    """
+    a, b = known_dim(start), known_dim(end)
+    begin = counted_from_front(start, extent)
+    if a is None or a < 0:
+        begin = tidy(maximum(begin, 0), extent)
+    if b is not None and b >= _FAR:
+        # The last so many elements, or all there are.
+        return begin, minimum(extent, -a) if a is not None and a < 0 else extent - begin
+    stop = counted_from_front(end, extent)
+    inside = b is not None and b < 0
+    return begin, (stop if inside else minimum(stop, extent)) - begin
+
+
+def _backwards(extent: Expr, start: Dim, end: Dim) -> tuple[Expr, Expr]:
+    """Places are -1 … n - 1: where it begins, and where it stops before."""
+    a, b = known_dim(start), known_dim(end)
+    begin = counted_from_front(start, extent)
+    if a is None or a >= 0:
+        begin = tidy(minimum(begin, extent - 1), extent)
+    if b is not None and b <= -_FAR:
+        return begin, begin + 1
+    stop = counted_from_front(end, extent)
+    inside = b is not None and b >= 0
+    return begin, begin - (stop if inside else maximum(stop, -1))
+
+
+# ---- split and concat ---------------------------------------------------------------------------
+
+
+@op
+def split(x: Value, *, sizes: Dims, axis: int = 0) -> tuple[Type, ...]:
+    """Parts of these extents along `axis`, one after the other."""
+    axis = axis_of(axis, x.ndim)
+    numbers = [known_dim(s) for s in (*sizes, x.shape[axis])]
+    if all(n is not None for n in numbers):
+        *parts, extent = (n for n in numbers if n is not None)
+        if sum(parts) != extent or min(parts, default=0) < 0:
+            raise UserError(f"parts of {parts} do not make up {extent} elements")
+    return tuple(
+        x.tensor.with_shape([*x.shape[:axis], size, *x.shape[axis + 1 :]]) for size in sizes
+    )
+
+
+@split.reference
+def split_reference(x: Array, *, sizes: Ints, axis: int) -> list[Array]:
+    return [p.copy() for p in np.split(x, np.cumsum(sizes)[:-1].tolist(), axis)]
+
+
+@split.decompose
+def split_decompose(b: Any, x: Value, *, sizes: Dims, axis: int) -> list[Value]:
+    parts: list[Value] = []
+    start: Dim = 0
+    for size in sizes:
+        end = start + size
+        parts.append(b.slice(x, starts=[start], ends=[end], axes=[axis]))
+        start = end
+    return parts
+
+
+@split.symbolic
+def split_symbolic(x: Value, *, sizes: Dims, axis: int) -> list[Array] | None:
+    numbers = [known_dim(s) for s in sizes]
+    if x.known is None or None in numbers:
+        return None
+    return split_reference(x.known, sizes=tuple(n for n in numbers if n is not None), axis=axis)
+
+
+@split.checks
+def split_checks(x: Value, *, sizes: Dims, axis: int) -> list[tuple[Expr, str]]:
+    extent = x.shape[axis_of(axis, x.ndim)]
+    total: Expr = const(0)
+    for size in sizes:
+        total = total + size
+    if prove_equal(total, extent):
+        return []
+    return [(total == extent, f"parts of {tidy(total)} elements do not make up {extent}")]
+
+
+@op
+def concat(*xs: Value, axis: int) -> Type:
+    """Tensors one after the other along `axis`."""
+    if not xs:
+        raise UserError("there is nothing to put together")
+    require_same_dtype(*xs)
+    axis = axis_of(axis, xs[0].ndim)
+    total: Expr = const(0)
+    shape = list(xs[0].shape)
+    for x in xs:
+        _join_shape(shape, x, axis)
+        total = total + x.shape[axis]
+    shape[axis] = tidy(total)
+    return xs[0].tensor.with_shape(shape)
+
+
+@concat.reference
+def concat_reference(*xs: Array, axis: int) -> Array:
+    return np.concatenate(xs, axis)
+
+
+@concat.compute
+def concat_compute(*xs: te.Tensor, axis: int, out: TensorType) -> te.Tensor:
+    axis = axis_of(axis, out.ndim)
+    parts = [x for x in xs if known_dim(x.shape[axis]) != 0] or list(xs[:1])
+    starts: list[Expr] = [const(0)]
+    for x in parts:
+        starts.append(tidy(starts[-1] + x.shape[axis]))
+
+    def part(n: int, i: tuple[Expr, ...]) -> Expr:
+        index = i[axis] - starts[n] if n else i[axis]
+        return parts[n][(*i[:axis], index, *i[axis + 1 :])]
+
+    def element(*i: Expr) -> Expr:
+        result = part(len(parts) - 1, i)
+        for n in reversed(range(len(parts) - 1)):
+            result = te.if_then_else(i[axis] < starts[n + 1], part(n, i), result)
+        return result
+
+    return te.compute(out.shape, element, name="concat")
+
+
+@concat.symbolic
+def concat_symbolic(*xs: Value, axis: int) -> Array | None:
+    known = [x.known for x in xs]
+    arrays = [k for k in known if k is not None]
+    if len(arrays) < len(xs) or sum(a.size for a in arrays) > KNOWN_LIMIT:
+        return None
+    return np.concatenate(arrays, axis)
+
+
+@concat.checks
+def concat_checks(*xs: Value, axis: int) -> list[tuple[Expr, str]]:
+    axis = axis_of(axis, xs[0].ndim)
+    shape = list(xs[0].shape)
+    checks: list[tuple[Expr, str]] = []
+    for x in xs[1:]:
+        for n, (a, b) in enumerate(zip(shape, x.shape, strict=True)):
+            if n != axis and not prove_equal(a, b):
+                checks.append((a == b, f"dimension {n} of what is put together is {a} and {b}"))
+    return checks
+
+
+def _join_shape(shape: list[Expr], x: Value, axis: int) -> None:
+    """Let `shape` agree with one more tensor; numbers say more than symbols."""
+    if x.ndim != len(shape):
+        raise UserError(f"{x} cannot be put beside a tensor of {len(shape)} dimensions")
+    for n, dim in enumerate(x.shape):
+        a, b = known_dim(shape[n]), known_dim(dim)
+        if n == axis:
+            continue
+        if a is not None and b is not None and a != b:
+            raise UserError(f"{x} has {b} elements in dimension {n}, where others have {a}")
+        if a is None and b is not None:
+            shape[n] = dim
