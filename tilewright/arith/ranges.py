@@ -96,6 +96,10 @@ class Ranges:
         found = self.limits.get(atom)
         return Interval.of_type(atom.dtype) if found is None else found
 
+    def __repr__(self) -> str:
+        spans = [f"{b.low} <= {v.name} <= {b.high}" for v, b in self.variables.items()]
+        return f"Ranges({', '.join([*spans, *sorted(map(repr, self.conditions))])})"
+
     def memo(self, question: str) -> dict[Any, Any]:
         """The table of remembered answers to one kind of question."""
         return self.answers.setdefault(question, {})
