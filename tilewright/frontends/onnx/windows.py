@@ -58,7 +58,8 @@ def _pads(n: Node, extents: Sequence[Expr], window: Window) -> tuple[Dim, ...]:
     mode = n.text("auto_pad", "NOTSET") or "NOTSET"
     rank = len(extents)
     if mode in ("SAME_UPPER", "SAME_LOWER"):
-        totals = [same_padding(e, *axis) for e, *axis in zip(extents, *window[:3], strict=True)]
+        axes = zip(extents, window.kernel, window.strides, window.dilations, strict=True)
+        totals = [same_padding(*axis) for axis in axes]
         return split_padding(totals, mode)
     if mode not in ("NOTSET", "VALID"):
         raise UserError(f"auto_pad is {mode!r}")

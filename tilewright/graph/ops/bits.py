@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +16,7 @@ from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
 
-def _shifted(shift: Callable[[Any, Any], Any], keeps_sign: bool) -> Callable[[Expr, Expr], Expr]:
+def _shifted(shift: Callable[[Expr, Expr], Expr], keeps_sign: bool) -> Callable[[Expr, Expr], Expr]:
     """A shift that is right for all counts: too large or negative ones leave the sign alone."""
 
     def formula(x: Expr, count: Expr) -> Expr:
@@ -34,8 +32,8 @@ def _shifted(shift: Callable[[Any, Any], Any], keeps_sign: bool) -> Callable[[Ex
 
 
 SHIFTS: dict[str, Binary] = {
-    "left_shift": Binary(np.left_shift, _shifted(operator.lshift, False), "integer"),
-    "right_shift": Binary(np.right_shift, _shifted(operator.rshift, True), "integer"),
+    "left_shift": Binary(np.left_shift, _shifted(lambda x, n: x << n, False), "integer"),
+    "right_shift": Binary(np.right_shift, _shifted(lambda x, n: x >> n, True), "integer"),
 }
 for _name, _row in SHIFTS.items():
     declare_binary(_name, _row)

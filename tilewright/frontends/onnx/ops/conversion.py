@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.table import converts
-from tilewright.graph import STRING, TensorType, Value
+from tilewright.graph import STRING, Value, dtype_of
+from tilewright.ir import DType
 from tilewright.support.errors import UserError
 
 
@@ -70,10 +71,39 @@ def cast_like(n: Node) -> Value:
 
 
 def _cast(n: Node, dtype: object) -> Value:
-    result = TensorType(dtype, n[0].shape).dtype
-    if result is n[0].dtype:
-        return n[0]
-    return n.builder.cast(n[0], dtype=result, saturate=n.flag("saturate", True))
+    x, to = n[0], dtype_of(dtype)
+    if to is x.dtype:
+        return x
+    if to.name == "float8_e8m0fnu" and x.dtype is not STRING:
+        return _cast_to_powers(n, to)
+    if x.dtype.is_float and to.is_integer and to.bits < 8:
+        # What is too large loses its higher bits, as whole numbers do.
+        x = n.builder.cast(x, dtype="int32")
+    return n.builder.cast(x, dtype=to, saturate=n.flag("saturate", True))
+
+
+def _cast_to_powers(n: Node, to: DType) -> Value:
+    """To powers of two: rounded up unless the node says otherwise."""
+    b, mode = n.builder, n.text("round_mode", "up")
+    if mode not in _HALF:
+        raise UserError(f"round_mode is {mode!r}", remedy="use up, down or nearest")
+    x: Any = b.cast(n[0], dtype="float32")
+    bits: Any = b.bitcast(x, dtype="int32")
+    rounded = b.bitwise_and(bits + _HALF[mode], n.constant(0x7F800000, "int32"))
+    least, nan = n.constant(0x00400000, "int32"), n.constant(_NAN, "int32")
+    if n.flag("saturate", True):
+        rounded = b.clip(rounded, None, n.constant(0x7F000000, "int32"))
+        # The least power lies among the numbers that are not normal.
+        rounded = b.where(b.less_equal(bits, least), least, rounded)
+    else:
+        rounded = b.where(b.less(bits, least), nan, rounded)
+    result = b.where(b.isnan(x), x, b.bitcast(rounded, dtype="float32"))
+    return b.cast(result, dtype=to)
+
+
+_NAN: Final = 0x7FC00000
+#: What is added to the bits of a float32 before its mantissa is cut off.
+_HALF: Final = {"up": 0x007FFFFF, "down": 0, "nearest": 0x00400000}
 
 
 @converts("BitCast")

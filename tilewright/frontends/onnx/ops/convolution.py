@@ -34,23 +34,6 @@ def convolved(n: Node, x: Value, weight: Value, bias: Value | None = None) -> Va
     )
 
 
-@converts("ConvInteger")
-def conv_integer(n: Node) -> Value:
-    x, weight = shifted(n, n[0], n.get(2)), shifted(n, n[1], n.get(3), axis=0)
-    return convolved(n, x, weight)
-
-
-def shifted(n: Node, x: Value, zero_point: Value | None, axis: int | None = None) -> Value:
-    """Quantized numbers as int32, without their zero point; it may be one per slice along an axis."""
-    wide = n.builder.cast(x, dtype="int32")
-    if zero_point is None:
-        return wide
-    if axis is not None and zero_point.ndim == 1 and x.ndim > 1:
-        others = [k for k in range(x.ndim) if k != axis % x.ndim]
-        zero_point = n.builder.unsqueeze(zero_point, axes=others)
-    return n.builder.sub(wide, n.builder.cast(zero_point, dtype="int32"))
-
-
 @converts("ConvTranspose")
 def conv_transpose(n: Node) -> Value:
     x, weight = n[0], n[1]

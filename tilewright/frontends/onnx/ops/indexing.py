@@ -101,7 +101,9 @@ def compress(n: Node) -> Value:
 
 @converts("Unique")
 def unique(n: Node) -> list[Value]:
-    return list(n.builder.unique(n[0], axis=n.integer("axis", None), sorted=n.flag("sorted", True)))
+    return list(
+        n.builder.unique(n[0], axis=n.integer("axis", None), ordered=n.flag("sorted", True))
+    )
 
 
 @converts("NonMaxSuppression")

@@ -93,7 +93,14 @@ def depth_to_space(n: Node) -> Value:
 
 @converts("SpaceToDepth")
 def space_to_depth(n: Node) -> Value:
-    return n.builder.space_to_depth(n[0], block=n.integer("blocksize"))
+    x, block, b = n[0], n.integer("blocksize"), n.builder
+    result = b.space_to_depth(x, block=block)
+    if n.text("mode", "DCR") != "CRD":
+        return result
+    # Channels before pixels of the block, not behind them.
+    parts = [x.shape[0], block * block, x.shape[1], *result.shape[2:]]
+    turned = b.transpose(b.reshape(result, shape=parts), axes=[0, 2, 1, 3, 4])
+    return b.reshape(turned, shape=result.shape)
 
 
 # ---- sizes --------------------------------------------------------------------------------------

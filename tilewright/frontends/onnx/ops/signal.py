@@ -7,7 +7,7 @@ import numpy as np
 from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.table import converts
 from tilewright.frontends.onnx.windows import dim_number
-from tilewright.graph import Dim, Value
+from tilewright.graph import Array, Dim, Value
 from tilewright.support.errors import UserError
 
 
@@ -89,7 +89,7 @@ def stft(n: Node) -> Value:
     frames = b.gather(signal, _places(n, step, length, count), axis=1)
     if window is not None:
         frames = b.mul(frames, b.reshape(window, shape=[length, 1]))
-    is_real = dim_number(signal.shape[-1]) == 1
+    is_real = signal.tensor.with_shape(signal.shape[-1:]).size == 1
     return _transformed(n, frames, None, False, n.flag("onesided", True) and is_real)
 
 
@@ -116,7 +116,7 @@ def mel_weight_matrix(n: Node) -> Value:
     return n.constant(_mel_matrix(bands, size, rate, low, high), n.dtype("output_datatype", 1))
 
 
-def _mel_matrix(bands: int, size: int, rate: int, low: float, high: float) -> np.ndarray:
+def _mel_matrix(bands: int, size: int, rate: int, low: float, high: float) -> Array:
     """Triangles whose corners are equally far apart on the mel scale, rounded to bins."""
     mels = 2595 * np.log10(1 + np.array([low, high]) / 700)
     corners = mels[0] + np.arange(bands + 2) * ((mels[1] - mels[0]) / (bands + 2))
@@ -125,7 +125,8 @@ def _mel_matrix(bands: int, size: int, rate: int, low: float, high: float) -> np
     places = np.arange(size // 2 + 1)[:, None]
     left, peak, right = bins[:-2], bins[1:-1], bins[2:]
     with np.errstate(all="ignore"):
-        rising = np.where(peak == left, places == peak, (places - left) / (peak - left))
+        slope: Array = (places - left) / (peak - left)
+        rising = np.where(peak == left, (places == peak).astype(np.float64), slope)
         falling = np.where(right == peak, 0.0, (right - places) / (right - peak))
     is_rising = (places >= left) & (places <= peak)
     is_falling = (places >= peak) & (places < right)

@@ -1,0 +1,85 @@
+"""Quantized numbers and products of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.frontends.onnx.node import Node
+from tilewright.frontends.onnx.table import converts
+from tilewright.frontends.onnx.windows import kernel_of_weight, read_window
+from tilewright.graph import Value
+from tilewright.ir import DType
+
+
+@converts("QuantizeLinear")
+def quantize(n: Node) -> Value:
+    return n.builder.quantize(
+        n[0],
+        n[1],
+        _zero_point(n),
+        dtype=_dtype(n, "output_dtype"),
+        axis=n.integer("axis", 1),
+        block=n.integer("block_size", 0),
+        saturate=n.flag("saturate", True),
+        precision=_dtype(n, "precision"),
+    )
+
+
+@converts("DequantizeLinear")
+def dequantize(n: Node) -> Value:
+    return n.builder.dequantize(
+        n[0],
+        n[1],
+        _zero_point(n),
+        dtype=_dtype(n, "output_dtype"),
+        axis=n.integer("axis", 1),
+        block=n.integer("block_size", 0),
+    )
+
+
+def _zero_point(n: Node) -> Value | None:
+    """The zero point; one number may stand in a list where the scale does not, or the other way."""
+    scale, zero = n[1], n.get(2)
+    if zero is None or zero.ndim == scale.ndim or zero.tensor.size != 1:
+        return zero
+    return n.builder.reshape(zero, shape=scale.shape)
+
+
+def _dtype(n: Node, name: str) -> DType | None:
+    """An element type, for which 0 means none."""
+    return n.dtype(name) if n.integer(name, 0) else None
+
+
+@converts("DynamicQuantizeLinear")
+def dynamic_quantize(n: Node) -> list[Value]:
+    return list(n.builder.dynamic_quantize(n[0]))
+
+
+@converts("MatMulInteger")
+def matmul_integer(n: Node) -> Value:
+    return n.builder.matmul_integer(n[0], n[1], n.get(2), n.get(3))
+
+
+@converts("QLinearMatMul")
+def qlinear_matmul(n: Node) -> Value:
+    return n.builder.qlinear_matmul(*n.all)
+
+
+@converts("ConvInteger")
+def conv_integer(n: Node) -> Value:
+    return n.builder.conv_integer(n[0], n[1], n.get(2), n.get(3), **_window(n, n[0], n[1]))
+
+
+@converts("QLinearConv")
+def qlinear_conv(n: Node) -> Value:
+    return n.builder.qlinear_conv(*(n.get(k) for k in range(9)), **_window(n, n[0], n[3]))
+
+
+def _window(n: Node, x: Value, weight: Value) -> dict[str, Any]:
+    window = read_window(n, x, kernel_of_weight(n, weight))
+    return {
+        "strides": window.strides,
+        "pads": window.pads,
+        "dilations": window.dilations,
+        "groups": n.integer("group", 1),
+    }
