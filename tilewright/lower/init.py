@@ -73,8 +73,15 @@ def _detach(
         first = all_of(*(Binary("eq", b, const(0)) for b in reduces))
         return seq(If(first, _instance(block, block.bindings, {})), bare), waiting
     inner = loops[loops.index(outermost) :]
-    waiting.append((outermost, _nest(block, inner, carriers)))
+    waiting.append((outermost, _nest(_guarded_by(loops, block), inner, carriers)))
     return bare, waiting
+
+
+def _guarded_by(loops: Sequence[For], block: Block) -> Block:
+    """The block with what of its predicate depends on loops: a reduction over nothing has none."""
+    variables = {loop.var for loop in loops}
+    kept = [c for c in conjuncts(block.predicate) if not variables.isdisjoint(free_vars(c))]
+    return replace(block, predicate=all_of(*kept))
 
 
 def _without_init(block: Block) -> Block:
