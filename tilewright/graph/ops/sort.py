@@ -139,8 +139,9 @@ def sort_key(x: Value, *, descending: bool = False) -> Type:
 
 @sort_key.reference
 def sort_key_reference(x: Array, *, descending: bool) -> Array:
-    if x.dtype.kind in "iub" and x.dtype != np.uint64:
-        keys = x.astype(_key_type(DType.of(x.dtype)).numpy)
+    dtype = DType.of(x.dtype)
+    if not dtype.is_float and x.dtype != np.uint64:
+        keys = x.astype(_key_type(dtype).numpy)
     elif x.dtype == np.uint64:
         keys = (x ^ np.uint64(1 << 63)).view(np.int64)
     else:
