@@ -62,7 +62,8 @@ class KernelTable:
         if key not in self._by_key:
             own = _loops(group)
             # Groups with one key have the same dimensions; those that share loops need not.
-            self._by_key[key] = self._shared(own, _hint(group)), tuple(_numbers(own))
+            numbers = tuple(_numbers(own, [*_operands(group), *group.outputs]))
+            self._by_key[key] = self._shared(own, _hint(group)), numbers
         function, numbers = self._by_key[key]
         return KernelCall(function, _operands(group), binding.outputs, numbers)
 
@@ -169,8 +170,18 @@ def _loose(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[Var
     return sorted(used - set(shown), key=lambda v: v.serial)
 
 
-def _numbers(function: Function) -> list[Var]:
-    return [p for p in (*function.params, *function.dims) if isinstance(p, Var)]
+def _numbers(function: Function, values: Sequence[Value]) -> list[Expr]:
+    """What the function's scalars and dimensions are for these values.
+
+    Loops that were written by hand have dimensions of their own, which take those of the values.
+    """
+    taken: dict[Var, Expr] = {}
+    for buffer, value in zip(function.buffers, values, strict=True):
+        for own, dim in zip(buffer.shape, value.shape, strict=True):
+            if isinstance(own, Var):
+                taken.setdefault(own, dim)
+    params = (*function.params, *function.dims)
+    return [taken.get(p, p) for p in params if isinstance(p, Var)]
 
 
 # ---- constants that are written out -------------------------------------------------------------

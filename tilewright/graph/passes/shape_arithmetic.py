@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tilewright.graph.ir import Binding, Call, Module, Value
+from tilewright.graph.ir import Binding, Call, Graph, Module, Value
 from tilewright.graph.op import find_op
-from tilewright.graph.rewrite import Rewriter
-from tilewright.graph.types import TensorType
+from tilewright.graph.rewrite import Rewriter, defined_dims
+from tilewright.graph.types import TensorType, dims_of
+from tilewright.ir import Var, free_vars
 
 #: More elements than this are left to a kernel.
 _LIMIT: Final = 64
@@ -27,12 +28,25 @@ def shape_arithmetic(module: Module) -> Module:
 
 
 class _ShapeArithmetic(Rewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        #: Dimensions that are defined before the current binding: others may be read from it.
+        self._dims: set[Var] = set()
+
+    def enter(self, graph: Graph) -> None:
+        self._dims.update(d for p in graph.params for d in dims_of(p.type))
+
     def visit(self, binding: Binding) -> Sequence[Binding]:
+        result = self._renewed(binding)
+        self._dims.update(defined_dims(binding))
+        return result
+
+    def _renewed(self, binding: Binding) -> Sequence[Binding]:
         call = binding.expr
         if not isinstance(call, Call) or len(binding.outputs) != 1 or call.op.name == "dims":
             return (binding,)
         value = binding.outputs[0]
-        if not call.op.pure or not _is_known(value):
+        if not call.op.pure or not self._is_known(value):
             return (binding,)
         assert value.known is not None
         attrs = {
@@ -43,9 +57,10 @@ class _ShapeArithmetic(Rewriter):
         made = find_op("dims")
         return (Binding(binding.outputs, Call(made, (), made.bind((), attrs)[1]), binding.origin),)
 
-
-def _is_known(value: Value) -> bool:
-    if not isinstance(value.type, TensorType) or not value.dtype.is_integer:
-        return False
-    known = value.known
-    return known is not None and known.size <= _LIMIT and value.type.is_static
+    def _is_known(self, value: Value) -> bool:
+        if not isinstance(value.type, TensorType) or not value.dtype.is_integer:
+            return False
+        known = value.known
+        if known is None or known.size > _LIMIT or not value.type.is_static:
+            return False
+        return all(self._dims.issuperset(free_vars(e)) for e in known.ravel())
