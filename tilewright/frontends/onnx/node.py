@@ -10,8 +10,8 @@ import numpy as np
 from tilewright.frontends.onnx.attributes import REQUIRED, Attributes, text
 from tilewright.frontends.onnx.element_types import element_type
 from tilewright.frontends.onnx.tensors import read_sparse, read_tensor
-from tilewright.graph import Array, Builder, Dim, Value
-from tilewright.ir import Const, DType, Expr
+from tilewright.graph import Array, Builder, Dim, TensorType, Value
+from tilewright.ir import Const, DType, Expr, as_expr
 from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -124,6 +124,11 @@ class Node:
     def is_read(self, dim: Dim) -> bool:
         """Whether a size comes from the values of a tensor, so that it may be anything, even -1."""
         return isinstance(dim, Expr) and self._importer.structure.is_read(dim)
+
+    @staticmethod
+    def is_equal(a: Dim, b: Dim) -> bool:
+        """Whether two sizes are known to be equal."""
+        return TensorType("bool", [as_expr(a) - b]).size == 0
 
     def require_shape(self, index: int) -> None:
         """Insist on an operand whose extents are numbers, because the structure depends on them."""

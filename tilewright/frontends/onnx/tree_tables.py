@@ -88,8 +88,9 @@ def _members(n: Node, mode: Array) -> tuple[Array, Array]:
     if len(sets) < len(wanted):
         raise UserError(f"{len(wanted)} nodes look for members in {len(sets)} sets")
     sizes[wanted] = [len(s) for s in sets[: len(wanted)]]
-    members: Array = values[~np.isnan(values)].astype(dtype)
-    return np.concatenate([[0], np.cumsum(sizes)]), members
+    members: Any = values[~np.isnan(values)].astype(dtype)
+    starts: Any = np.concatenate([[0], np.cumsum(sizes)])
+    return starts, members
 
 
 # ---- one list of nodes (versions 1 and 3) -------------------------------------------------------
@@ -230,10 +231,10 @@ def _require_no_cycle(trees: Trees) -> None:
     children = np.stack([trees.if_true, trees.if_false], 1)
     waiting = (children >= 0).sum(1)
     parents: list[list[int]] = [[] for _ in range(len(waiting))]
-    for node, pair in enumerate(children.tolist()):
-        for child in pair:
+    for links in (trees.if_true, trees.if_false):
+        for node, child in enumerate(links):
             if child >= 0:
-                parents[child].append(node)
+                parents[int(child)].append(node)
     done = [int(k) for k in np.flatnonzero(waiting == 0)]
     for node in done:
         for parent in parents[node]:

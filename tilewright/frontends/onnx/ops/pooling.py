@@ -11,8 +11,8 @@ from tilewright.graph import Dim, Value, product
 from tilewright.support.errors import UserError
 
 
-def _attributes(n: Node) -> dict[str, Any]:
-    window = read_window(n, n[0], n.integers("kernel_shape"))
+def _attributes(n: Node, x: Value) -> dict[str, Any]:
+    window = read_window(n, x, n.integers("kernel_shape"))
     return {
         "kernel": window.kernel,
         "strides": window.strides,
@@ -24,23 +24,33 @@ def _attributes(n: Node) -> dict[str, Any]:
 
 @converts("MaxPool")
 def max_pool(n: Node) -> Any:
+    return max_pool_of(n, n[0])
+
+
+def max_pool_of(n: Node, x: Value) -> Any:
+    """The pooling that a node describes, of `x`; with indices if it wants them."""
     indices = n.wants(1)
     column_major = indices and n.flag("storage_order")
     return n.builder.max_pool(
-        n[0], **_attributes(n), return_indices=indices, column_major=column_major
+        x, **_attributes(n, x), return_indices=indices, column_major=column_major
     )
 
 
 @converts("AveragePool")
 def average_pool(n: Node) -> Value:
+    return average_pool_of(n, n[0])
+
+
+def average_pool_of(n: Node, x: Value) -> Value:
+    """The pooling that a node describes, of `x`."""
     counts_padding = n.flag("count_include_pad")
-    return n.builder.avg_pool(n[0], **_attributes(n), count_include_pad=counts_padding)
+    return n.builder.avg_pool(x, **_attributes(n, x), count_include_pad=counts_padding)
 
 
 @converts("LpPool")
 def lp_pool(n: Node) -> Value:
     p = n.real("p", 2.0) if n.version < 2 else n.integer("p", 2)
-    return n.builder.lp_pool(n[0], p=int(p), **_attributes(n))
+    return n.builder.lp_pool(n[0], p=int(p), **_attributes(n, n[0]))
 
 
 @converts("GlobalAveragePool")

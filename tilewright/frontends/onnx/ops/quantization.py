@@ -72,7 +72,13 @@ def conv_integer(n: Node) -> Value:
 
 @converts("QLinearConv")
 def qlinear_conv(n: Node) -> Value:
-    return n.builder.qlinear_conv(*(n.get(k) for k in range(9)), **_window(n, n[0], n[3]))
+    return qlinear_conv_of(n, n[0])
+
+
+def qlinear_conv_of(n: Node, x: Value) -> Value:
+    """The quantized convolution that a node describes, of `x`."""
+    rest = (n.get(k) for k in range(1, 9))
+    return n.builder.qlinear_conv(x, *rest, **_window(n, x, n[3]))
 
 
 def _window(n: Node, x: Value, weight: Value) -> dict[str, Any]:

@@ -131,3 +131,13 @@ def _mel_matrix(bands: int, size: int, rate: int, low: float, high: float) -> Ar
     is_rising = (places >= left) & (places <= peak)
     is_falling = (places >= peak) & (places < right)
     return np.where(is_falling, falling, np.where(is_rising, rising, 0.0))
+
+
+@converts("HannWindow", "HammingWindow", "BlackmanWindow")
+def window(n: Node) -> Value:
+    return n.builder.window(
+        size=n.dim(0),
+        kind=n.op.removesuffix("Window").lower(),
+        periodic=n.flag("periodic", True),
+        dtype=n.dtype("output_datatype", 1),
+    )
