@@ -360,7 +360,7 @@ def test_a_dimension_with_two_values() -> None:
 def test_wrong_outputs_are_named(model: tw.Model) -> None:
     with pytest.raises(tw.UserError, match=r"output softmax must be an array float32\[3, 10\]"):
         model.run([random(3, 24)], out=[np.empty((3, 11), np.float32)])
-    with pytest.raises(tw.UserError, match="there is no|has no output 7"):
+    with pytest.raises(tw.UserError, match="has no output 7"):
         model.get_output(7)
 
 
@@ -381,9 +381,9 @@ def test_a_kernel_that_fails_stops_the_program() -> None:
     y = b.softmax(x)
     b.output(b.gather(y, i), b.exp(b.gather(y * 2.0, i, axis=1)))
     model = check(b.build(), [random(5, 2), np.array([1, 0])])
-    with pytest.raises(tw.UserError, match="main stopped: index 7 .*5"):
+    with pytest.raises(tw.UserError, match=r"main stopped: index 7 .*5"):
         model.run([random(5, 2), np.array([0, 7])])
-    with pytest.raises(tw.UserError, match="main stopped: index 3 .*2"):
+    with pytest.raises(tw.UserError, match=r"main stopped: index 3 .*2"):
         model.run([random(5, 2), np.array([3])])
 
 

@@ -110,8 +110,7 @@ def graph_passes() -> list[Step]:
 def _compile_graph(
     module: Graph, target: Target, threads: int | None, *, checked: bool = False
 ) -> Model:
-    from tilewright.graph import KernelTable, run_passes
-    from tilewright.graph.host import kernel_bindings, lower_program
+    from tilewright.graph import KernelTable, kernel_bindings, lower_program, run_passes
     from tilewright.kernels import Options, compile_kernels
     from tilewright.lower import lower_host
     from tilewright.model import Model

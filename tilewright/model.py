@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tilewright.graph import HostProgram, TensorType, Value
 from tilewright.graph import Module as GraphModule
-from tilewright.graph import TensorType, Value
-from tilewright.graph.host import HostProgram
 from tilewright.ir import Expr, Function, Var
 from tilewright.kernels import CompiledKernel
 from tilewright.module import dim_of, machine_for, unique_names

@@ -21,13 +21,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from tilewright.ir import Function, function_text
+from tilewright.ir import Expr, Function, child_exprs, function_text, walk
 from tilewright.kernels import Options, compile_function, compile_text
 from tilewright.support.config import config
 from tilewright.target import Target
 
 #: Fewer kernels than this are compiled before another interpreter would have started.
 _WORTH_A_WORKER = 4
+#: A function with more nodes than this is not sent: text has no way to share what is used twice.
+_MOST_TEXT = 50_000
 
 
 def compile_side_by_side(
@@ -62,21 +64,51 @@ class _Work:
     def __init__(self, functions: Sequence[Function], target: Target, options: Options) -> None:
         self.functions, self.target, self.options = functions, target, options
         self.done: dict[int, bytes] = {}
-        texts = {k: function_text(f) for k, f in enumerate(functions)} if len(functions) > 1 else {}
-        self.texts = texts
+        sizes = [text_size(f) for f in functions] if len(functions) >= _WORTH_A_WORKER else []
         # Long ones first, so that the last to end does not end much later than the others.
-        self.waiting = deque(sorted(range(len(functions)), key=lambda k: -len(texts.get(k, ""))))
+        order = sorted(range(len(functions)), key=lambda k: -sizes[k] if sizes else k)
+        too_long = [k for k in order if sizes and sizes[k] > _MOST_TEXT]
+        self.waiting = deque(k for k in order if k not in too_long)
+        self._only_here = deque(too_long)
 
     def take(self) -> int | None:
-        try:
-            return self.waiting.popleft()
-        except IndexError:
-            return None
+        """The next one for a worker."""
+        return _first(self.waiting)
 
     def compile_here(self) -> None:
         """Compile what waits, in this process."""
-        while (k := self.take()) is not None:
+        while (k := _first(self._only_here)) is not None or (k := self.take()) is not None:
             self.done[k] = compile_function(self.functions[k], self.target, self.options)
+
+
+def _first(numbers: deque[int]) -> int | None:
+    try:
+        return numbers.popleft()
+    except IndexError:
+        return None
+
+
+def text_size(function: Function) -> int:
+    """How many nodes the text would spell; it repeats expressions that the IR shares."""
+    sizes: dict[Expr, int] = {}
+    total = 0
+    for stmt in walk(function.body):
+        for root in child_exprs(stmt):
+            _measure(root, sizes)
+            total += sizes[root]
+    return total
+
+
+def _measure(root: Expr, sizes: dict[Expr, int]) -> None:
+    pending = [root]
+    while pending:
+        e = pending[-1]
+        missing = [o for o in e.operands if o not in sizes]
+        if missing:
+            pending.extend(missing)
+            continue
+        pending.pop()
+        sizes[e] = 1 + sum(sizes[o] for o in e.operands)
 
 
 # ---- this side ----------------------------------------------------------------------------------
@@ -129,7 +161,7 @@ def _feed(process: subprocess.Popen[bytes], work: _Work) -> None:
         while (k := work.take()) is not None:
             answer = None
             try:
-                _write(process.stdin, work.texts[k].encode())
+                _write(process.stdin, function_text(work.functions[k]).encode())
                 answer = _read(process.stdout)
             finally:
                 if answer:

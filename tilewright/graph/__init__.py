@@ -1,6 +1,7 @@
 """The graph: typed, functional programs over tensors with symbolic shapes and control flow."""
 
 # pyright: reportUnusedImport=false
+from tilewright.graph import passes
 from tilewright.graph.attributes import Dim, Dims, Floats, Ints, Strings
 from tilewright.graph.builder import Builder
 from tilewright.graph.context import (
@@ -14,6 +15,7 @@ from tilewright.graph.context import (
 )
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.groups import KernelCall, KernelTable
+from tilewright.graph.host import HostProgram, kernel_bindings, lower_program
 from tilewright.graph.ir import (
     Array,
     Binding,

@@ -256,8 +256,12 @@ class _Cut:
             self.s.reorder(rows, depth)
 
     def _spread_columns(self, copy: str, axis: int) -> None:
-        loops = list(self.s.loops(copy))
-        columns = loops.pop(axis)
+        loops, along = list(self.s.loops(copy)), self.s.block_of(copy).bindings[axis]
+        # Dimensions of one element have no loops.
+        columns = next((loop for loop in loops if loop.var in free_vars(along)), None)
+        if columns is None:
+            return
+        loops.remove(columns)
         tile, vectors, lanes = self.s.split(columns, None, self.tile.vectors, self.tile.lanes)
         self.s.reorder(tile, *loops, vectors, lanes)
         self.s.unroll(vectors)
