@@ -29,7 +29,7 @@ def col2im(
     dilations: Ints | None = None,
     pads: Ints | None = None,
 ) -> Type:
-    """N×(C·block)×columns to N×C×image; `pads` are those before the dimensions, then those after."""
+    """N×(C·block)×columns to N×C×image; `pads` stand before each dimension, then after."""
     require_kind("number", x)
     rank = len(block)
     parts = {"strides": strides, "dilations": dilations}
