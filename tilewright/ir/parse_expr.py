@@ -67,6 +67,8 @@ class ExprReader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.scopes: list[dict[str, Value]] = [{}]
+        #: The outermost expressions being read: a name may be used left of where it is given.
+        self._reading: list[ast.expr] = []
 
     # ---- names ----------------------------------------------------------------------------------
 
@@ -86,9 +88,26 @@ class ExprReader:
         """What a name stands for."""
         found = self.find(node.id)
         if found is None:
+            found = self._named_elsewhere(node.id)
+        if found is None:
             remedy = self.undefined_remedy(node.id)
             raise self.error(node, f"{node.id} is not defined here", remedy=remedy)
         return found
+
+    def _named_elsewhere(self, name: str) -> Value | None:
+        """What `(name := …)` gives somewhere in the expression that is being read."""
+        for part in ast.walk(self._reading[0]) if self._reading else ():
+            if isinstance(part, ast.NamedExpr) and part.target.id == name:
+                return self.named(part)
+        return None
+
+    def named(self, node: ast.NamedExpr) -> Value:
+        """`(name := value)`: the value, which has a name from here on."""
+        known = self.find(node.target.id)
+        if known is None:
+            known = self.operand(node.value)
+            self.define(node, node.target.id, known)
+        return known
 
     def undefined_remedy(self, name: str) -> str:
         return nearest(name, (known for scope in self.scopes for known in scope))
@@ -109,7 +128,9 @@ class ExprReader:
 
     def expr(self, node: ast.expr, dtype: DType | None = None) -> Expr:
         """The expression that `node` writes; a bare number becomes one of `dtype`."""
+        self._reading.append(node)
         value = self.value(node)
+        self._reading.pop()
         if isinstance(value, Buffer):
             value = self.element(node, value)
         return self.located(node, as_expr, value, dtype)
@@ -348,6 +369,7 @@ _SPECIAL: dict[str, _Special] = {
 
 _READ: dict[type[ast.AST], Callable[[ExprReader, Any], Value]] = {
     ast.Name: lambda r, n: r.name(n),
+    ast.NamedExpr: lambda r, n: r.named(n),
     ast.Constant: lambda r, n: r.constant(n),
     ast.BinOp: lambda r, n: r.binary(n),
     ast.UnaryOp: lambda r, n: r.unary(n),

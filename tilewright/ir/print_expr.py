@@ -57,14 +57,21 @@ OPERATORS: Final[dict[str, tuple[str, int]]] = {
 }
 _SIGNS: Final = {"neg": ("-", SIGN), "bitnot": ("~", SIGN), "not": ("not ", NOT)}
 _CANONICAL_NAN: Final = struct.pack("<d", math.nan)
+#: A part of an expression is named where it is used again if it has so many nodes.
+_LONG: Final = 32
 #: A message does not need more of an expression than this.
 _ENOUGH: Final = 4000
 
 
 def expr_text(expr: Expr, namer: Namer | None = None) -> str:
-    """`expr` in the text form; without the names of a function, a very long one is cut off."""
+    """`expr` in the text form; without the names of a function, a very long one is cut off.
+
+    A large part that is used several times is written once and named there: `(e := …)`.
+    """
     limit = _ENOUGH if namer is None else None
+    shared = _worth_naming(expr) if limit is None else frozenset[Expr]()
     namer = namer or Namer()
+    named: dict[Expr, str] = {}
     pieces: list[str] = []
     pending: list[Part] = [(expr, TERNARY)]
     while pending:
@@ -75,8 +82,36 @@ def expr_text(expr: Expr, namer: Namer | None = None) -> str:
         if limit is not None and len(pieces) > limit:
             pieces.append("…")
             break
-        pending.extend(reversed(_fitted(part, namer)))
+        node = part[0]
+        if node in named:
+            pieces.append(named[node])
+        elif node in shared:
+            named[node] = namer(Var("e", node.dtype))
+            parts = _PARTS[type(node)](node, namer)[1]
+            pending.extend(reversed(("(", named[node], " := ", *parts, ")")))
+        else:
+            pending.extend(reversed(_fitted(part, namer)))
     return "".join(pieces)
+
+
+def _worth_naming(root: Expr) -> frozenset[Expr]:
+    """The parts that are used more than once and would be long to write again."""
+    sizes: dict[Expr, int] = {}
+    uses: dict[Expr, int] = {}
+    pending = [root]
+    while pending:
+        node = pending[-1]
+        if node in sizes:
+            pending.pop()
+            continue
+        missing = [o for o in node.operands if o not in sizes]
+        if missing:
+            pending.extend(missing)
+            continue
+        for operand in node.operands:
+            uses[operand] = uses.get(operand, 0) + 1
+        sizes[node] = 1 + sum(sizes[o] for o in node.operands)
+    return frozenset(n for n, count in uses.items() if count > 1 and sizes[n] >= _LONG)
 
 
 def _fitted(part: tuple[Expr, int], namer: Namer) -> Parts:
