@@ -27,6 +27,18 @@ def test_gather() -> None:
     check("gather", [X.astype(ml_dtypes.float8_e5m2), np.array([2, 0])], symbolic=False)
 
 
+def test_constant_indices_are_checked_once() -> None:
+    from tilewright.graph.passes import legalize
+
+    b = Builder("main")
+    x = b.input("x", "f32", (3, "n"))
+    b.output(b.gather(x, np.array([0, -1])), b.gather(x, np.array([1]), axis=1))
+    text = str(legalize(b.build()))
+    assert 'take(x, i64([0, 2]), mode="hold")' in text.replace("'", '"')
+    # How many columns there are is not known yet.
+    assert "take(x, i64([1]), axis=1)" in text
+
+
 def test_gather_elements_and_gather_nd() -> None:
     check("gather_elements", [X, RNG.integers(-4, 4, (2, 6, 5))], axis=1, symbolic=False)
     check("gather_elements", [X, RNG.integers(-9, 9, (3, 4, 2))], axis=-1, mode="clip")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,16 +37,13 @@ def gather_reference(x: Array, indices: Array, *, axis: int, mode: str) -> Array
     return np.take(x, _places(indices, x.shape[axis], mode), axis)
 
 
-@gather.compute
-def gather_compute(x: te.Tensor, indices: te.Tensor, *, axis: int, mode: str) -> te.Tensor:
-    axis, rank = axis_of(axis, x.ndim), indices.ndim
-
-    def element(*i: Expr) -> Expr:
-        place = from_front(indices[i[axis : axis + rank]], x.shape[axis], mode)
-        return x[(*i[:axis], place, *i[axis + rank :])]
-
-    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
-    return te.compute(shape, element, name="gather")
+@gather.decompose
+def gather_decompose(b: Any, x: Value, indices: Value, *, axis: int, mode: str) -> Value:
+    places, extent = known_numbers(indices), known_dim(x.shape[axis])
+    if places is None or extent is None or not _all_inside(places, extent):
+        return b.take(x, indices, axis=axis, mode=mode)
+    # What is known to be inside needs no check when the program runs.
+    return b.take(x, np.where(places < 0, places + extent, places), axis=axis, mode="hold")
 
 
 @gather.symbolic
@@ -54,13 +52,16 @@ def gather_symbolic(x: Value, indices: Value, *, axis: int, mode: str) -> Array 
     places = known_numbers(indices)
     if x.known is None or places is None or not places.size:
         return None
-    extent = x.known.shape[axis]
-    if (places < -extent).any() or (places >= extent).any():
+    if not _all_inside(places, x.known.shape[axis]):
         return None
     # An array even where one element is taken: expressions are no arrays.
     found = np.empty(np.take(np.empty(x.known.shape), places, axis).shape, object)
     found[...] = np.take(x.known, places, axis)
     return found
+
+
+def _all_inside(places: Array, extent: int) -> bool:
+    return bool(((places >= -extent) & (places < extent)).all())
 
 
 def known_numbers(value: Value) -> Array | None:
@@ -85,11 +86,11 @@ def checked_indices(indices: Array, extent: int) -> Array:
 
 
 def from_front(index: Expr, extent: Expr, mode: str = "check") -> Expr:
-    """An index read from memory, counted from the front; held inside in the mode "clip"."""
+    """An index read from memory, counted from the front; held inside but in the mode "check"."""
     wide = te.cast(index, "int64")
-    if index.dtype.kind != "uint":
+    if index.dtype.kind != "uint" and mode != "hold":
         wide = te.select(wide < 0, wide + extent, wide)
-    return te.maximum(te.minimum(wide, extent - 1), 0) if mode == "clip" else wide
+    return wide if mode == "check" else te.maximum(te.minimum(wide, extent - 1), 0)
 
 
 def _places(indices: Array, extent: int, mode: str) -> Array:
@@ -103,6 +104,30 @@ def _require_indices(indices: Value, mode: str) -> None:
     require_kind("integer", indices)
     if mode not in ("check", "clip"):
         raise UserError(f"there is no mode {mode!r}", remedy="use check or clip")
+
+
+@op
+def take(x: Value, indices: Value, *, axis: int = 0, mode: str = "check") -> Type:
+    """`gather`; in the mode "hold", indices are inside and count from the front already."""
+    axis = axis_of(axis, x.ndim)
+    return x.tensor.with_shape([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]])
+
+
+@take.reference
+def take_reference(x: Array, indices: Array, *, axis: int, mode: str) -> Array:
+    return np.take(x, _places(indices, x.shape[axis], mode), axis)
+
+
+@take.compute
+def take_compute(x: te.Tensor, indices: te.Tensor, *, axis: int, mode: str) -> te.Tensor:
+    axis, rank = axis_of(axis, x.ndim), indices.ndim
+
+    def element(*i: Expr) -> Expr:
+        place = from_front(indices[i[axis : axis + rank]], x.shape[axis], mode)
+        return x[(*i[:axis], place, *i[axis + rank :])]
+
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    return te.compute(shape, element, name="take")
 
 
 # ---- gather_elements ----------------------------------------------------------------------------

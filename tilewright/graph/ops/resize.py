@@ -161,7 +161,7 @@ def resize_decompose(
     crops = coordinates == _CROP
     wide = "float64" if x.dtype.name == "float64" else "float32"
     result = x if mode == "nearest" else b.cast(x, dtype=wide)
-    for number, axis in enumerate(plan):
+    for number, axis in _in_order(plan):
         if axis.source is axis.target and axis.numerator is axis.denominator and not crops:
             continue
         at = b.resample_coordinates(
@@ -180,6 +180,19 @@ def resize_decompose(
                 result, at, axis=axis.axis, source=axis.source, value=extrapolation
             )
     return result if mode == "nearest" else _converted(b, result, x)
+
+
+def _in_order(plan: list[Axis]) -> list[tuple[int, Axis]]:
+    """Axes that grow come last, inner ones before outer ones: to go along an inner axis costs the
+    most, and so is done while the tensor is small."""
+
+    def cost(numbered: tuple[int, Axis]) -> tuple[bool, int]:
+        axis = numbered[1]
+        source, target = known_dim(axis.source), known_dim(axis.target)
+        grows = source is None or target is None or target >= source
+        return grows, -axis.axis if grows else axis.axis
+
+    return sorted(enumerate(plan), key=cost)
 
 
 def _nearest(b: Any, x: Value, at: Value, axis: Axis, **how: Any) -> Value:
