@@ -114,6 +114,7 @@ def _compile_graph(
     from tilewright.kernels import Options, compile_kernels
     from tilewright.lower import lower_host
     from tilewright.model import Model
+    from tilewright.prepare import prepare_calls
 
     target = _as_permitted(target)
     fused = run_passes(module, graph_passes())
@@ -121,6 +122,7 @@ def _compile_graph(
     calls = {b: table(b) for b in kernel_bindings(fused.main)}
     made = compile_kernels(list(table.functions.values()), target, Options(checked=checked))
     kernels = {kernel.name: kernel for kernel in made}
+    calls = prepare_calls(calls, kernels, target, threads)
     host = lower_program(fused.main, calls, kernels)
     lowered = lower_host(host.function)
     return Model(fused, host, lowered, kernels, table.functions, target, threads)

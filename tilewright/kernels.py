@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright import __version__
 from tilewright.ir import (
@@ -36,6 +36,10 @@ from tilewright.support.cache import cache_key, default_cache
 from tilewright.support.errors import InternalError
 from tilewright.target import Target
 
+if TYPE_CHECKING:
+    from tilewright.codegen import Kernel
+    from tilewright.lower import Prepared
+
 #: A formula as plain data: a number, ["number", k] or [operation, operand, …].
 Formula = Any
 
@@ -49,6 +53,21 @@ class Options:
 
 
 @dataclass(frozen=True)
+class Preparation:
+    """What a kernel does with constants alone, once: it fills buffers that the kernel takes."""
+
+    name: str
+    object_code: bytes
+    messages: tuple[str, ...]
+    #: The kernel's parameters, by number, that this takes before the buffers it fills.
+    taken: tuple[int, ...]
+    #: The kernel's parameters, by number, that it has no use for any more.
+    dropped: tuple[int, ...]
+    #: The element types and shapes of the buffers, which follow the kernel's other parameters.
+    made: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True)
 class CompiledKernel:
     """A kernel's object code with what its callers must know."""
 
@@ -56,23 +75,38 @@ class CompiledKernel:
     messages: tuple[str, ...]
     workspace: Formula
     object_code: bytes
+    preparation: Preparation | None = None
 
     def packed(self) -> bytes:
         """All of it as bytes."""
-        head = {"name": self.name, "messages": self.messages, "workspace": self.workspace}
+        once = self.preparation
+        code = b"" if once is None else once.object_code
+        head = {
+            "kernel": [self.name, self.messages, self.workspace, len(self.object_code)],
+            "once": once and [once.name, once.messages, once.taken, once.dropped, once.made],
+        }
         text = json.dumps(head).encode()
-        return len(text).to_bytes(8, "little") + text + self.object_code
+        return len(text).to_bytes(8, "little") + text + self.object_code + code
 
     @staticmethod
     def unpacked(data: bytes) -> CompiledKernel:
         """The kernel that `packed` made these bytes of."""
-        end = 8 + int.from_bytes(data[:8], "little")
-        head = json.loads(data[8:end])
-        return CompiledKernel(head["name"], tuple(head["messages"]), head["workspace"], data[end:])
+        start = 8 + int.from_bytes(data[:8], "little")
+        head = json.loads(data[8:start])
+        name, messages, workspace, size = head["kernel"]
+        end = start + size
+        once = None if head["once"] is None else _preparation(head["once"], data[end:])
+        return CompiledKernel(name, tuple(messages), workspace, data[start:end], once)
 
     def workspace_for(self, numbers: Sequence[Expr]) -> Expr:
         """The bytes of workspace for a call with these numbers."""
         return _expr(self.workspace, numbers)
+
+
+def _preparation(fields: Sequence[Any], code: bytes) -> Preparation:
+    name, messages, taken, dropped, made = fields
+    shapes = tuple((dtype, tuple(shape)) for dtype, shape in made)
+    return Preparation(name, code, tuple(messages), tuple(taken), tuple(dropped), shapes)
 
 
 def compile_kernels(
@@ -99,19 +133,32 @@ def compile_text(text: str, target: Target, options: Options) -> bytes:
 
 def compile_function(function: Function, target: Target, options: Options) -> bytes:
     """A packed kernel of a loop function under the default schedule."""
-    from tilewright.codegen import emit_object, generate, optimize, parse, target_machine
-    from tilewright.lower import lower
+    from tilewright.lower import split_constant_work
     from tilewright.schedule import schedule_by_rules
 
     scheduled = schedule_by_rules(function, target)
-    lowered = lower(scheduled, target, checked=options.checked)
-    kernel = generate(lowered, target)
+    split = split_constant_work(scheduled)
+    kernel, code = _object_code(split.function if split else scheduled, target, options)
+    workspace = _formula(kernel.workspace, numbers_of(function))
+    once = _compiled_preparation(split, target, options) if split else None
+    return CompiledKernel(kernel.name, kernel.messages, workspace, code, once).packed()
+
+
+def _compiled_preparation(split: Prepared, target: Target, options: Options) -> Preparation:
+    kernel, code = _object_code(split.prepare, target, options)
+    made = tuple((b.dtype.name, tuple(int(d.value) for d in b.shape)) for b in split.made)  # type: ignore[attr-defined]
+    return Preparation(kernel.name, code, kernel.messages, split.taken, split.dropped, made)
+
+
+def _object_code(function: Function, target: Target, options: Options) -> tuple[Kernel, bytes]:
+    from tilewright.codegen import emit_object, generate, optimize, parse, target_machine
+    from tilewright.lower import lower
+
+    kernel = generate(lower(function, target, checked=options.checked), target)
     machine = target_machine(target.triple, target.llvm_cpu, target.llvm_features)
     module = parse(kernel.llvm)
     optimize(module, machine)
-    code = emit_object(module, machine)
-    workspace = _formula(kernel.workspace, numbers_of(function))
-    return CompiledKernel(kernel.name, kernel.messages, workspace, code).packed()
+    return kernel, emit_object(module, machine)
 
 
 def numbers_of(function: Function) -> list[Var]:

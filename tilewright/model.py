@@ -8,8 +8,8 @@ from tilewright.graph import HostProgram, TensorType, Value
 from tilewright.graph import Module as GraphModule
 from tilewright.ir import Expr, Function, Var
 from tilewright.kernels import CompiledKernel
-from tilewright.module import dim_of, machine_for, unique_names
-from tilewright.runtime import CompiledModel, Program, TensorSpec, install, is_installed
+from tilewright.module import dim_of, install_threadpool, machine_for, unique_names
+from tilewright.runtime import CompiledModel, Program, TensorSpec
 from tilewright.support.errors import UserError, nearest
 from tilewright.target import Target
 
@@ -27,12 +27,9 @@ class Model(CompiledModel):
         target: Target,
         threads: int | None,
     ) -> None:
-        from tilewright.codegen import threadpool_object
-
         self.target = target
         self._graph, self._host, self._functions = graph, host.function, functions
-        if not is_installed():
-            install(threadpool_object(target.triple))
+        install_threadpool(target)
         program = _program(graph, host, lowered, list(kernels.values()), target)
         super().__init__(program, host.constants, threads)
 

@@ -82,8 +82,6 @@ class Module:
     @cached_property
     def native(self) -> NativeFunction:
         """The function, loaded into this process."""
-        from tilewright.codegen import threadpool_object
-
         here = Target.of("llvm")
         if self.target.triple != here.triple or self.target.features - here.features:
             raise UserError(
@@ -97,8 +95,7 @@ class Module:
                 reason="it uses AMX, which the system does not let this process use",
                 remedy="build it with -mattr=-amx-tile",
             )
-        if not is_installed():
-            install(threadpool_object(here.triple))
+        install_threadpool(here)
         return NativeFunction(
             self.object_code, self.signature, self._kernel.messages, self._threads
         )
@@ -147,6 +144,14 @@ def machine_for(target: Target) -> Any:
     from tilewright.codegen import target_machine
 
     return target_machine(target.triple, target.llvm_cpu, target.llvm_features)
+
+
+def install_threadpool(target: Target) -> None:
+    """Load the thread pool that compiled code uses, once in a process."""
+    from tilewright.codegen import threadpool_object
+
+    if not is_installed():
+        install(threadpool_object(target.triple))
 
 
 # ---- signatures ---------------------------------------------------------------------------------

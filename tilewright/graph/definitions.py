@@ -148,18 +148,25 @@ def _loads(op: te.Compute) -> Iterator[Load]:
 
 
 def _reads_own(load: Load, op: te.Compute) -> bool:
-    """Whether the element at the own index is read, as far as the operand has the dimensions."""
-    skipped = len(op.axes) - len(load.indices)
-    if skipped < 0:
-        return all(i is const(0) for i in load.indices)
-    return all(_is_own(i, axis) for i, axis in zip(load.indices, op.axes[skipped:], strict=True))
+    """Whether the element at the own index is read, by all of its parts or some, in order."""
+    left = list(op.axes)
+    for index in load.indices:
+        axis = _own_axis(index)
+        if axis is None and index is not const(0):
+            return False
+        if axis is not None and axis not in left:
+            return False
+        if axis is not None:
+            # What is read in another order is turned.
+            left = left[left.index(axis) + 1 :]
+    return True
 
 
-def _is_own(index: Expr, axis: Var) -> bool:
+def _own_axis(index: Expr) -> Expr | None:
     # What may turn out to be broadcast is read through a choice between 0 and the index.
-    if isinstance(index, Select):
-        return index.a is const(0) and index.b is axis
-    return index is axis or index is const(0)
+    if isinstance(index, Select) and index.a is const(0):
+        index = index.b
+    return index if isinstance(index, Var) else None
 
 
 def _is_product(values: Sequence[Expr]) -> bool:

@@ -16,6 +16,7 @@ from tilewright.graph.definitions import call_key, cost_of, define, definitions,
 from tilewright.graph.ir import Binding, Call, Fused, Graph, Node, Value
 from tilewright.graph.types import TensorType
 from tilewright.ir import (
+    Buffer,
     Expr,
     Function,
     Load,
@@ -46,6 +47,17 @@ class KernelCall(NamedTuple):
     outputs: tuple[Value, ...]
     #: The function's parameters that are scalars, then its dimensions, as they are called outside.
     numbers: tuple[Expr, ...]
+    #: Parameters, by number, that are not passed, and constants that come after the others instead.
+    dropped: frozenset[int] = frozenset()
+    added: tuple[Value, ...] = ()
+
+    def arguments(self) -> list[Value | Expr]:
+        """What the kernel takes, in order: the parameters, then the dimensions."""
+        values, numbers = iter((*self.inputs, *self.outputs)), iter(self.numbers)
+        params = self.function.params
+        own = [next(values) if isinstance(p, Buffer) else next(numbers) for p in params]
+        kept = [a for k, a in enumerate(own) if k not in self.dropped]
+        return [*kept, *self.added, *numbers]
 
 
 class KernelTable:
@@ -60,7 +72,7 @@ class KernelTable:
         group = _group_of(binding)
         key = _key(group)
         if key not in self._by_key:
-            own = _loops(group)
+            own = _marked(_loops(group), _operands(group))
             # Groups with one key have the same dimensions; those that share loops need not.
             numbers = tuple(_numbers(own, [*_operands(group), *group.outputs]))
             self._by_key[key] = self._shared(own, _hint(group)), numbers
@@ -70,6 +82,14 @@ class KernelTable:
     def _shared(self, function: Function, hint: str) -> Function:
         name = f"{hint}_{structural_hash(function, with_name=False)[:12]}"
         return self.functions.setdefault(name, replace(function, name=name))
+
+
+def _marked(function: Function, operands: Sequence[Value]) -> Function:
+    """The function with the numbers of parameters that are constants: they can be packed once."""
+    buffers = [k for k, p in enumerate(function.params) if isinstance(p, Buffer)]
+    pairs = zip(buffers, operands, strict=False)
+    constants = [k for k, v in pairs if v.constant is not None and v.constant.size > 1]
+    return function.with_attrs(constants=constants) if constants else function
 
 
 class _Group(NamedTuple):
@@ -107,7 +127,7 @@ def _key(group: _Group) -> Any:
     for value in (*group.inputs, *(v for b in group.calls for v in b.outputs)):
         numbers[value] = len(numbers)
     calls = [(_call_key(b), tuple(numbers[a] for a in b.expr.args)) for b in group.calls]
-    inputs = [(v.type, _written_out(v)) for v in group.inputs]
+    inputs = [(v.type, v.is_constant, _written_out(v)) for v in group.inputs]
     return (tuple(calls), tuple(inputs), tuple(numbers[v] for v in group.outputs))
 
 

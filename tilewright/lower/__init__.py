@@ -2,5 +2,6 @@
 
 from tilewright.lower.host import lower_host
 from tilewright.lower.pipeline import lower
+from tilewright.lower.prepare import Prepared, split_constant_work
 
-__all__ = ["lower", "lower_host"]
+__all__ = ["Prepared", "lower", "lower_host", "split_constant_work"]

@@ -41,15 +41,12 @@ def call_kernel(m: Memory, kernel: KernelCall, info: KernelInfo) -> None:
     """Call a kernel on the places of its values."""
     for value in kernel.outputs:
         m.allocate(value)
-    values = (*kernel.inputs, *kernel.outputs)
-    addresses = iter([m.place(v).address for v in values])
-    numbers = [m.expr(n) for n in kernel.numbers]
-    left = iter(numbers)
-    params = kernel.function.params
-    args = [next(addresses) if isinstance(p, Buffer) else next(left) for p in params]
-    workspace, block = _workspace(m, simplify(info.workspace_for(numbers)))
+    given = kernel.arguments()
+    args = [m.place(a).address if isinstance(a, Value) else m.expr(a) for a in given]
+    size = info.workspace_for([m.expr(n) for n in kernel.numbers])
+    workspace, block = _workspace(m, simplify(size))
     name = f"kernel.{kernel.function.name}"
-    m.emit(Evaluate(CallExpr(name, (*args, *left, workspace), _INT32)))
+    m.emit(Evaluate(CallExpr(name, (*args, workspace), _INT32)))
     if block is not None:
         m.run("heap_release", const(block))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tilewright.arith import linear
@@ -14,6 +15,7 @@ from tilewright.ir import (
     Cast,
     Const,
     Expr,
+    Function,
     Iter,
     Let,
     Load,
@@ -61,6 +63,13 @@ class Contraction(NamedTuple):
     rows: tuple[Iter, ...]
     columns: tuple[Iter, ...]
     reduced: tuple[Iter, ...]
+
+
+def constants_of(function: Function) -> frozenset[Buffer]:
+    """The parameters that are the same for all calls: what is made of them alone is made once."""
+    numbers: Sequence[int] = function.attrs.get("constants", ())
+    params = [function.params[k] for k in numbers]
+    return frozenset(p for p in params if isinstance(p, Buffer))
 
 
 def is_injective(block: Block) -> bool:

@@ -17,10 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tilewright.ir import TRUE, Block, Const, Expr, Iter, Var, free_vars
+from tilewright.ir import TRUE, Block, Buffer, Const, Expr, Iter, Var, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import transpose_tile
-from tilewright.schedule.rules.analysis import Access, Contraction, as_contraction, extent_of
+from tilewright.schedule.rules.analysis import (
+    Access,
+    Contraction,
+    as_contraction,
+    constants_of,
+    extent_of,
+)
 from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile
 from tilewright.schedule.rules.transpose import turn_tiles
 from tilewright.schedule.schedule import Schedule
@@ -50,7 +56,9 @@ class Plan:
     pack_columns: bool
 
 
-def plan_contraction(block: Block, target: Target) -> Plan | None:
+def plan_contraction(
+    block: Block, target: Target, constants: frozenset[Buffer] = frozenset()
+) -> Plan | None:
     """A plan, or None where the block is no contraction that fits a tile."""
     c = as_contraction(block)
     if c is None or not c.reduced:
@@ -60,11 +68,14 @@ def plan_contraction(block: Block, target: Target) -> Plan | None:
         return None
     row, depth = _row_of(c.rows), c.reduced[-1]
     blocks = next((it for it in reversed(c.columns) if it is not column), None)
-    pack_rows = row is not None and _packs(c.a, row.var, c.columns)
+    # Constants are packed once and for all, which costs nothing when it counts.
+    free_rows = c.a.buffer in constants and _can_pack(c.a)
+    pack_rows = row is not None and (free_rows or _packs(c.a, row.var, c.columns))
     contiguous = c.b.step(column.var) == 1
     if not contiguous and not _can_pack(c.b):
         return None
-    pack_columns = _packs(c.b, depth.var, c.rows) or not contiguous
+    free_columns = c.b.buffer in constants and _can_pack(c.b)
+    pack_columns = free_columns or _packs(c.b, depth.var, c.rows) or not contiguous
     factors: Factors = "broadcast"
     if pack_rows:
         factors = "rows"
@@ -225,7 +236,7 @@ class _Cut:
         """Rows are packed by the thread that uses them, columns once for all, by all threads."""
         c, row = self.plan.contraction, self.plan.row
         if "rows" in packs and row is not None:
-            if chunk:
+            if chunk and c.a.buffer not in constants_of(self.s.function):
                 self.s.compute_at(packs["rows"], chunk[-1])
             self._lay_out(packs["rows"], c.a, row.var, self.tile.rows)
             if c.a.step(c.reduced[-1].var) == 1:

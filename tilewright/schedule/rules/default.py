@@ -9,6 +9,7 @@ from tilewright.ir import Alloc, Buffer, Function, walk
 from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.rules.amx import plan_amx, schedule_amx
 from tilewright.schedule.rules.analysis import (
+    constants_of,
     is_cheap,
     is_conditional,
     is_injective,
@@ -57,7 +58,8 @@ def _schedule_dots(s: Schedule, target: Target) -> Schedule:
 
 
 def _schedule_reductions(s: Schedule, target: Target) -> Schedule:
-    plans = {b.name: plan_contraction(s.block_of(b), target) for b in s.blocks()}
+    constants = constants_of(s.function)
+    plans = {b.name: plan_contraction(s.block_of(b), target, constants) for b in s.blocks()}
     if not any(plans.values()) and not any(_is_scheduled(s, b.name) for b in s.blocks()):
         by_rows = schedule_rows(s, target)
         if by_rows is not None:

@@ -1,0 +1,84 @@
+"""Runs once what kernels do with constants alone: weights are packed before the first inference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tilewright.graph import Array, Binding, KernelCall, TensorType, Value
+from tilewright.ir import DType
+from tilewright.kernels import CompiledKernel, Preparation
+from tilewright.module import install_threadpool
+from tilewright.runtime import ArrayParam, NativeFunction, Signature
+from tilewright.target import Target
+
+
+def prepare_calls(
+    calls: Mapping[Binding, KernelCall],
+    kernels: Mapping[str, CompiledKernel],
+    target: Target,
+    threads: int | None,
+) -> dict[Binding, KernelCall]:
+    """The calls with constants in the form in which the kernels take them."""
+    install_threadpool(target)
+    store = _Store(threads)
+    return {b: _prepared(c, kernels[c.function.name], store) for b, c in calls.items()}
+
+
+def _prepared(call: KernelCall, kernel: CompiledKernel, store: _Store) -> KernelCall:
+    once = kernel.preparation
+    if once is None:
+        return call
+    values = dict(enumerate(a for a in call.arguments() if isinstance(a, Value)))
+    params = [k for k, p in enumerate(call.function.params) if not _is_number(p)]
+    constants = [values[params.index(k)] for k in once.taken]
+    added = store.made(once, constants)
+    return call._replace(dropped=frozenset(once.dropped), added=added)
+
+
+def _is_number(param: object) -> bool:
+    from tilewright.ir import Var
+
+    return isinstance(param, Var)
+
+
+class _Store:
+    """Preparations that are loaded, and what they made; calls on the same constants share it."""
+
+    def __init__(self, threads: int | None) -> None:
+        self._threads = threads
+        self._loaded: dict[str, NativeFunction] = {}
+        self._made: dict[tuple[str, tuple[int, ...]], tuple[Value, ...]] = {}
+
+    def made(self, once: Preparation, constants: Sequence[Value]) -> tuple[Value, ...]:
+        arrays = [np.ascontiguousarray(v.constant) for v in constants]
+        key = (once.name, tuple(id(v.constant) for v in constants))
+        if key not in self._made:
+            self._made[key] = tuple(_value(a) for a in self._run(once, constants, arrays))
+        return self._made[key]
+
+    def _run(
+        self, once: Preparation, constants: Sequence[Value], arrays: Sequence[Array]
+    ) -> list[Array]:
+        outputs = [np.empty(shape, DType.of(dtype).numpy) for dtype, shape in once.made]
+        if once.name not in self._loaded:
+            params = [
+                *(
+                    ArrayParam(v.name, v.dtype, v.tensor.static_shape, None, 1, False)
+                    for v in constants
+                ),
+                *(ArrayParam("packed", DType.of(d), shape) for d, shape in once.made),
+            ]
+            signature = Signature(once.name, tuple(params), ())
+            self._loaded[once.name] = NativeFunction(
+                once.object_code, signature, once.messages, self._threads
+            )
+        self._loaded[once.name](*arrays, *outputs)
+        return outputs
+
+
+def _value(array: Array) -> Value:
+    from tilewright.graph import dtype_of
+
+    return Value("packed", TensorType(dtype_of(array.dtype), array.shape), array)
