@@ -120,7 +120,7 @@ def test_what_is_refused() -> None:
     x = b.input("x", "f32", ("n", 3))
     with pytest.raises(UserError, match="there is no axis 2"):
         b.sum(x, axes=[2])
-    with pytest.raises(UserError, match="name an axis twice"):
+    with pytest.raises(UserError, match="name one axis twice"):
         b.mean(x, axes=[1, -1])
     with pytest.raises(UserError, match="takes bool tensors"):
         b.any(x)

@@ -49,14 +49,17 @@ def broadcast_type(dtype: object, *values: Value) -> TensorType:
     return TensorType(dtype, broadcast_shapes(*(v.shape for v in values)))
 
 
-def mapped(
-    function: Callable[..., Any], *tensors: te.Tensor, name: str = "elementwise"
-) -> te.Tensor:
+#: A function of the elements of one, two or three tensors.
+Formula = Callable[[Expr], Any] | Callable[[Expr, Expr], Any] | Callable[[Expr, Expr, Expr], Any]
+
+
+def mapped(function: Formula, *tensors: te.Tensor, name: str = "elementwise") -> te.Tensor:
     """`function` of the elements of all tensors, broadcast against each other."""
     shape = broadcast_shapes(*(t.shape for t in tensors))
+    apply: Callable[..., Any] = function
 
     def element(*i: Expr) -> Any:
-        return function(*(t[broadcast_index(t.shape, shape, i)] for t in tensors))
+        return apply(*(t[broadcast_index(t.shape, shape, i)] for t in tensors))
 
     return te.compute(shape, element, name=name)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,10 +28,11 @@ DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 # ---- activations --------------------------------------------------------------------------------
 
 
-class Activation(NamedTuple):
+@dataclass(frozen=True)
+class Activation:
     """A function of (x, alpha, beta), by NumPy and as a formula, and the parameters by default."""
 
-    reference: Callable[[Any, float, float], Any]
+    reference: Callable[[Array, float, float], Any]
     formula: Callable[[Expr, float, float], Expr]
     alpha: float = 1.0
     beta: float = 0.0
@@ -207,11 +208,11 @@ class Clock:
 
     def last(self, states: te.Tensor, dtype: Any, name: str) -> te.Tensor:
         """D×B×H: the states after the last step."""
-        return te.compute(
-            states.shape[1:],
-            lambda d, b, j: te.cast(states[self.steps, d, b, j], dtype),
-            name=name,
-        )
+
+        def element(d: Expr, b: Expr, j: Expr) -> Expr:
+            return te.cast(states[self.steps, d, b, j], dtype)
+
+        return te.compute(states.shape[1:], element, name=name)
 
 
 def initial(shape: Sequence[Expr], given: te.Tensor | None, work: Any, name: str) -> te.Tensor:

@@ -6,29 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.graph.attributes import Ints
+from tilewright.graph.axes import axes_of
 from tilewright.ir import DType, Expr, const
-from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
 _FLOAT32 = DType.of("float32")
 _NARROW = ("float16", "bfloat16")
 
 
-def axis_of(axis: int, rank: int) -> int:
-    """An axis counted from the front."""
-    if not -rank <= axis < rank:
-        raise UserError(f"there is no axis {axis}", reason=f"the tensor has {rank} dimensions")
-    return axis % rank
-
-
-def axes_of(axes: Ints | None, rank: int) -> Ints:
+def sorted_axes(axes: Ints | None, rank: int) -> Ints:
     """Axes counted from the front, in order; all of them for None."""
-    if axes is None:
-        return tuple(range(rank))
-    found = [axis_of(a, rank) for a in axes]
-    if len(set(found)) != len(found):
-        raise UserError(f"axes {list(axes)} name an axis twice")
-    return tuple(sorted(found))
+    return tuple(sorted(axes_of(axes, rank)))
 
 
 def reduced_shape(shape: Sequence[Any], axes: Ints, keepdims: bool) -> tuple[Any, ...]:

@@ -151,16 +151,26 @@ class Window:
 
     # ---- for references --------------------------------------------------------------------------
 
+    @property
+    def cut(self) -> list[tuple[int, int]]:
+        """The padding before and after each axis, as numbers."""
+        return list(zip(_numbers(self.before), _numbers(self.after), strict=True))
+
+    @property
+    def reaches(self) -> Ints:
+        """How many elements a window spans along each axis, as numbers."""
+        return _numbers(tuple(self.reach(n) for n in range(self.rank)))
+
     def numbers(self) -> Window:
         """The same window with plain numbers."""
-        plain = [tuple(int(v) for v in part) for part in (self.kernel, self.before, self.after)]
-        return Window(plain[0], self.strides, self.dilations, plain[1], plain[2])
+        kernel, before, after = map(_numbers, (self.kernel, self.before, self.after))
+        return Window(kernel, self.strides, self.dilations, before, after)
 
     def patches(
         self, image: Array, places: Sequence[int]
     ) -> Iterator[tuple[tuple[int, ...], Array]]:
         """For each element of the kernel, what lies under it at all places (of a padded image)."""
-        for k in itertools.product(*(range(int(s)) for s in self.kernel)):
+        for k in itertools.product(*map(range, _numbers(self.kernel))):
             parts = zip(k, places, self.strides, self.dilations, strict=True)
             index = [slice(i * d, i * d + (p - 1) * s + 1, s) for i, p, s, d in parts]
             empty = any(p == 0 for p in places)
@@ -170,8 +180,8 @@ class Window:
         """An image, padded by NumPy, and long enough for the last of the places."""
         pads = [(0, 0)] * (x.ndim - self.rank)
         for n, (extent, count) in enumerate(zip(x.shape[-self.rank :], places, strict=True)):
-            end = (count - 1) * self.strides[n] + int(self.reach(n))
-            before, after = int(self.before[n]), int(self.after[n])
+            before, after, reach = _numbers((self.before[n], self.after[n], self.reach(n)))
+            end = (count - 1) * self.strides[n] + reach
             pads.append((before, max(after, end - extent - before)))
         return np.pad(x, pads, constant_values=value)
 
@@ -198,6 +208,11 @@ def _require_natural(pads: Dims) -> None:
 def _number(dim: Dim) -> Dim:
     number = known_dim(dim)
     return dim if number is None else number
+
+
+def _numbers(dims: Dims) -> Ints:
+    """Dimensions of a reference, which are all known."""
+    return tuple(d for d in dims if isinstance(d, int))
 
 
 def _times(a: Any, factor: int) -> Any:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,12 +27,21 @@ from tilewright.tensor import te
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-class Activation(NamedTuple):
+_Reference = (
+    Callable[[Array], Any] | Callable[[Array, float], Any] | Callable[[Array, float, float], Any]
+)
+_Formula = (
+    Callable[[Expr], Expr] | Callable[[Expr, float], Expr] | Callable[[Expr, float, float], Expr]
+)
+
+
+@dataclass(frozen=True)
+class Activation:
     """The reference of (float64 array, parameters) and the formula of (element, parameters)."""
 
     parameters: dict[str, float]
-    reference: Callable[..., Any]
-    formula: Callable[..., Expr]
+    reference: _Reference
+    formula: _Formula
     doc: str = ""
 
 
@@ -173,8 +183,13 @@ def _signature(row: Activation) -> inspect.Signature:
 
 def apply_activation(name: str, e: Expr, parameters: dict[str, float]) -> Expr:
     """The formula of an activation for one element, computed in float32 at least."""
-    work = accumulator(e.dtype)
-    return te.cast(ACTIVATIONS[name].formula(te.cast(e, work), **parameters), e.dtype)
+    work, formula = accumulator(e.dtype), _any(ACTIVATIONS[name].formula)
+    return te.cast(formula(te.cast(e, work), **parameters), e.dtype)
+
+
+def _any(function: Any) -> Callable[..., Any]:
+    """A function whose parameters its row tells, not its type."""
+    return function
 
 
 def _declare(name: str, row: Activation) -> OpDef:
@@ -184,12 +199,12 @@ def _declare(name: str, row: Activation) -> OpDef:
 
     infer.__name__, infer.__doc__ = name, row.doc
     infer.__signature__ = _signature(row)  # type: ignore[attr-defined]
-    declared = op(infer)
+    declared, reference_of = op(infer), _any(row.reference)
 
     @declared.reference
     def reference(x: Array, **parameters: float) -> Array:
         with np.errstate(all="ignore"):
-            return np.asarray(row.reference(x.astype(np.float64), **parameters)).astype(x.dtype)
+            return np.asarray(reference_of(x.astype(np.float64), **parameters)).astype(x.dtype)
 
     @declared.compute
     def compute(x: te.Tensor, **parameters: float) -> te.Tensor:
@@ -220,7 +235,8 @@ def gelu(x: Value, *, approximate: str = "none") -> Type:
 @gelu.reference
 def gelu_reference(x: Array, *, approximate: str) -> Array:
     with np.errstate(all="ignore"):
-        return ACTIVATIONS[_GELU[approximate]].reference(x.astype(np.float64)).astype(x.dtype)
+        reference = _any(ACTIVATIONS[_GELU[approximate]].reference)
+        return reference(x.astype(np.float64)).astype(x.dtype)
 
 
 @gelu.compute

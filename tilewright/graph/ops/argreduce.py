@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.axes import axis_of
 from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import OpDef, op
-from tilewright.graph.reduced import axis_of, reduced_shape
+from tilewright.graph.reduced import reduced_shape
 from tilewright.graph.types import TensorType, Type
 from tilewright.ir import Expr
 from tilewright.tensor import te

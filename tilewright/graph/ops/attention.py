@@ -106,7 +106,7 @@ def attention_reference(
         stages["masked"] = capped + _bias_reference(
             capped.shape, mask, lengths, causal, past_length, (left_window, right_window)
         )
-        greatest = stages["masked"].max(axis=-1, keepdims=True, initial=-np.inf)
+        greatest: Array = stages["masked"].max(axis=-1, keepdims=True, initial=-np.inf)
         powers = np.exp(stages["masked"] - np.where(np.isneginf(greatest), 0, greatest))
         total = powers.sum(axis=-1, keepdims=True)
         stages["softmax"] = np.where(total == 0, 0, powers / np.where(total == 0, 1, total))

@@ -18,7 +18,7 @@ from tilewright.graph.normalized import (
     scaled,
 )
 from tilewright.graph.op import op
-from tilewright.graph.reduced import accumulator, axes_of
+from tilewright.graph.reduced import accumulator, sorted_axes
 from tilewright.graph.types import Type, known_dim
 from tilewright.ir import Expr
 from tilewright.support.errors import UserError
@@ -202,11 +202,11 @@ def group_norm_compute(
     x: te.Tensor, scale: te.Tensor, bias: te.Tensor, *, groups: int, epsilon: float
 ) -> te.Tensor:
     size = simplify(te.floordiv(x.shape[1], groups))
-    rows = te.compute(
-        (x.shape[0], groups, size, *x.shape[2:]),
-        lambda n, g, c, *i: x[(n, g * size + c, *i)],
-        name="groups",
-    )
+
+    def grouped(n: Expr, g: Expr, c: Expr, *i: Expr) -> Expr:
+        return x[(n, g * size + c, *i)]
+
+    rows = te.compute((x.shape[0], groups, size, *x.shape[2:]), grouped, name="groups")
     mean, var = moments(rows, tuple(range(2, rows.ndim)), "group_norm")
 
     def element(*i: Expr) -> Expr:
@@ -224,7 +224,7 @@ def group_norm_compute(
 def mean_variance_norm(x: Value, *, axes: Ints = (0, 2, 3), epsilon: float = 1e-9) -> Type:
     """(x - mean) / (sqrt(variance) + epsilon) with the moments over `axes`."""
     require_kind("float", x)
-    axes_of(axes, x.ndim)
+    sorted_axes(axes, x.ndim)
     return x.type
 
 

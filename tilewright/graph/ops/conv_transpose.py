@@ -86,12 +86,13 @@ def conv_transpose_reference(
     window = Window.of(weight.shape[2:], strides, pads, dilations).numbers()
     extents = x.shape[2:]
     extra = output_pads or (0,) * window.rank
-    ends = [window.after[n] - extra[n] for n in range(window.rank)]
-    full = [(e - 1) * window.strides[n] + int(window.reach(n)) for n, e in enumerate(extents)]
-    room = [f + max(0, -int(end)) for f, end in zip(full, ends, strict=True)]
+    starts = [before for before, _ in window.cut]
+    ends = [after - e for (_, after), e in zip(window.cut, extra, strict=True)]
+    full = [(e - 1) * window.strides[n] + window.reaches[n] for n, e in enumerate(extents)]
+    room = [f + max(0, -end) for f, end in zip(full, ends, strict=True)]
     per_group, count = weight.shape[1], x.shape[1] // groups
     result = np.zeros((x.shape[0], per_group * groups, *room))
-    for k in itertools.product(*(range(int(s)) for s in window.kernel)):
+    for k in itertools.product(*map(range, weight.shape[2:])):
         at = [
             slice(i * d, i * d + (e - 1) * s + 1, s)
             for i, d, e, s in zip(k, window.dilations, extents, window.strides, strict=True)
@@ -101,7 +102,7 @@ def conv_transpose_reference(
             part = np.tensordot(weight[(own, slice(None), *k)].astype("f8"), x[:, own], (0, 1))
             target = (slice(None), slice(g * per_group, (g + 1) * per_group), *at)
             result[target] += np.moveaxis(part, 0, 1)
-    cut = [slice(int(window.before[n]), f - int(ends[n])) for n, f in enumerate(full)]
+    cut = [slice(s, f - e) for s, f, e in zip(starts, full, ends, strict=True)]
     result = result[(slice(None), slice(None), *cut)]
     if bias is not None:
         result = result + bias.reshape(-1, *[1] * window.rank)

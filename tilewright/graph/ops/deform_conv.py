@@ -89,14 +89,7 @@ def deform_conv_reference(
     inputs, outputs, shared = weight.shape[1], weight.shape[0] // groups, channels // offset_groups
     for k in itertools.product(*map(range, kernel)):
         for n, g in itertools.product(range(batch), range(offset_groups)):
-            at = [
-                np.arange(places[a]).reshape([-1 if b == a else 1 for b in range(rank)])
-                * window.strides[a]
-                - int(window.before[a])
-                + k[a] * window.dilations[a]
-                + moves[(n, g, *k, a)]
-                for a in range(rank)
-            ]
+            at = [_places(window, a, k, places) + moves[(n, g, *k, a)] for a in range(rank)]
             for c in range(g * shared, (g + 1) * shared):
                 values = _sampled(x[n, c].astype(np.float64), at) * factors[(n, g, *k)]
                 for o in range(outputs):
@@ -104,6 +97,13 @@ def deform_conv_reference(
                     total[n, out] += values * weight[(out, c % inputs, *k)]
     total = total if bias is None else total + bias.reshape(-1, *[1] * rank)
     return total.astype(x.dtype)
+
+
+def _places(window: Window, axis: int, k: Sequence[int], places: Sequence[int]) -> Array:
+    """Where an element of the window lies along one axis, before it is moved."""
+    steps: Array = np.arange(places[axis]) * window.strides[axis]
+    start = k[axis] * window.dilations[axis] - window.cut[axis][0]
+    return (steps + start).reshape([-1 if b == axis else 1 for b in range(window.rank)])
 
 
 def _sampled(image: Array, at: Sequence[Array]) -> Array:

@@ -202,10 +202,12 @@ def gru_scan_compute(
 
         last = te.compute(shape, reset, name="reset")
     else:
-        kept = te.compute(
-            shape, lambda t, d, b, j: gate(1, t, d, b, j) * h[t - 1, d, b, j], name="reset"
-        )
-        last = recurrent_product(kept, weight, (hidden * 2, hidden), "last", back=0)
+
+        def kept(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
+            return gate(1, t, d, b, j) * h[t - 1, d, b, j]
+
+        reset_state = te.compute(shape, kept, name="reset")
+        last = recurrent_product(reset_state, weight, (hidden * 2, hidden), "last", back=0)
 
     def next_state(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
         old = h[t - 1, d, b, j]

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from tilewright.graph.axes import axis_of
 from tilewright.graph.broadcast import broadcast_shapes
 from tilewright.graph.elementwise import mapped, require_kind
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.normalized import moments, moments_reference, scaled
 from tilewright.graph.op import op
 from tilewright.graph.ops.pooling import root
-from tilewright.graph.reduced import (
-    accumulator,
-    axis_of,
-    count_of,
-    reduce_over,
-    reduced_shape,
-)
+from tilewright.graph.reduced import accumulator, count_of, reduce_over, reduced_shape
 from tilewright.graph.types import TensorType, Type
 from tilewright.ir import Expr
 from tilewright.support.errors import UserError

@@ -169,8 +169,7 @@ def avg_pool_reference(
     places = _places(window, x.shape, ceil_mode)
     counted = np.ones(x.shape[2:])
     if count_include_pad:
-        around = [(int(b), int(a)) for b, a in zip(window.before, window.after, strict=True)]
-        whole = np.pad(counted, around, constant_values=1.0)
+        whole = np.pad(counted, window.cut, constant_values=1.0)
         bare = Window(window.kernel, window.strides, window.dilations, *(((0,) * window.rank,) * 2))
         counts = sum(p for _, p in bare.patches(bare.with_padding(whole, 0, places), places))
     else:

@@ -76,7 +76,7 @@ def qlinear_matmul_compute(
     total = integer_product(a, b, a_zero, b_zero)
 
     def element(*i: Expr) -> Expr:
-        row, column = (i[-2] if len(i) > 1 else te.const(0)), i[-1]
+        row, column = (te.const(0), te.const(0), *i)[-2:]
         factor = _scale(a_scale, i[:-2], (row, te.const(0)))
         factor = factor * _scale(b_scale, i[:-2], (te.const(0), column))
         factor = factor / _single(y_scale)

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.axes import axis_of
 from tilewright.graph.elementwise import mapped, require_kind
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.ops.cast import cast_reference, converted
-from tilewright.graph.reduced import accumulator, axis_of, reduce_over
+from tilewright.graph.reduced import accumulator, reduce_over
 from tilewright.graph.types import TensorType, Type, known_dim
 from tilewright.ir import DType, Expr
 from tilewright.support.errors import UserError

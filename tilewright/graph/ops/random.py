@@ -1,8 +1,9 @@
 """Random numbers, by a counter-based generator: element n of a result is a function of key and n.
 
-A key is u32[2]. `random_key` gives another one at every run; all other operators are pure functions
-of theirs, so that they fuse, fold and run in parallel like any formula. The generator is Threefry
-2×32 with 20 rounds: two words for each element, from additions, rotations and exclusive ors.
+A key is u32[2], the lower half first. `random_key` gives another one at every run; all other
+operators are pure functions of theirs, so that they fuse, fold and run in parallel like any
+formula. The generator is SplitMix64: 64 bits for each element, from three rounds of mixing. Its
+formula is short, which matters: formulas are written out wherever they are used.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from tilewright.ir import Buffer, DType, Expr, Function, Store, const, seq
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
-_ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))
-_PARITY: Final = 0x1BD11BDA
-_U32, _INT32 = DType.of("uint32"), DType.of("int32")
+_STEP: Final = 0x9E3779B97F4A7C15
+_FACTORS: Final = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_U32, _U64, _INT32 = DType.of("uint32"), DType.of("uint64"), DType.of("int32")
 _FLOAT32, _FLOAT64 = DType.of("float32"), DType.of("float64")
 
 # ---- keys ---------------------------------------------------------------------------------------
@@ -58,39 +59,26 @@ def _require_key(key: Value) -> None:
 # ---- the generator ------------------------------------------------------------------------------
 
 
-def _rounds(x: Any, y: Any, key: Sequence[Any], rotate: Any) -> tuple[Any, Any]:
-    """Threefry on two words; NumPy's and the compiler's words alike."""
-    keys = (*key, key[0] ^ key[1] ^ _PARITY)
-    x, y = x + keys[0], y + keys[1]
-    for group in range(5):
-        for by in _ROTATIONS[group % 2]:
-            x = x + y
-            y = rotate(y, by) ^ x
-        x = x + keys[(group + 1) % 3]
-        y = y + keys[(group + 2) % 3] + (group + 1)
-    return x, y
+def _mixed(z: Any) -> Any:
+    """The bits of 64 in another order, so to speak; for NumPy's numbers and for expressions."""
+    z = (z ^ (z >> 30)) * _FACTORS[0]
+    z = (z ^ (z >> 27)) * _FACTORS[1]
+    return z ^ (z >> 31)
 
 
-def threefry(counter: Array, key: Array) -> tuple[Array, Array]:
-    """Two words for each counter, by NumPy."""
-    words = [np.uint32(k) for k in key]
-    low = (counter & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-    high = (counter >> np.uint64(32)).astype(np.uint32)
-
-    def rotate(word: Array, by: int) -> Array:
-        return (word << np.uint32(by)) | (word >> np.uint32(32 - by))
-
+def splitmix(counter: Array, key: Array) -> tuple[Array, Array]:
+    """Two words, upper and lower, for each counter, by NumPy."""
+    start = np.uint64(key[0]) | np.uint64(key[1]) << np.uint64(32)
     with np.errstate(over="ignore"):
-        return _rounds(low, high, words, rotate)
+        bits = _mixed((counter + np.uint64(1)) * np.uint64(_STEP) + start)
+    return (bits >> np.uint64(32)).astype(np.uint32), bits.astype(np.uint32)
 
 
 def _words(key: te.Tensor, counter: Expr) -> tuple[Expr, Expr]:
-    def rotate(word: Expr, by: int) -> Expr:
-        return (word << by) | (word >> (32 - by))
-
-    low = te.cast(counter, _U32)
-    high = te.cast(te.cast(counter, "uint64") >> 32, _U32)
-    return _rounds(low, high, (key[0], key[1]), rotate)
+    lower, upper = (te.cast(key[n], _U64) for n in range(2))
+    start = lower | (upper << 32)
+    bits = _mixed((te.cast(counter, _U64) + 1) * te.const(_STEP, _U64) + start)
+    return te.cast(bits >> 32, _U32), te.cast(bits, _U32)
 
 
 def _flat(i: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
@@ -135,7 +123,7 @@ def random_uniform(
 def random_uniform_reference(
     key: Array, *, shape: Ints, low: float, high: float, dtype: DType
 ) -> Array:
-    words = threefry(_counters(shape), key)
+    words = splitmix(_counters(shape), key)
     return (_fraction_reference(words, dtype.numpy) * (high - low) + low).astype(dtype.numpy)
 
 
@@ -165,7 +153,7 @@ def random_normal(
 def random_normal_reference(
     key: Array, *, shape: Ints, mean: float, scale: float, dtype: DType
 ) -> Array:
-    first, second = (w.astype(np.float64) for w in threefry(_counters(shape), key))
+    first, second = (w.astype(np.float64) for w in splitmix(_counters(shape), key))
     distance = np.sqrt(-2 * np.log((first + 1) * 2.0**-32))
     normal = distance * np.cos(2 * np.pi * second * 2.0**-32)
     return (normal * scale + mean).astype(dtype.numpy)
@@ -199,7 +187,7 @@ def bernoulli(key: Value, p: Value, *, dtype: DType | None = None) -> Type:
 
 @bernoulli.reference
 def bernoulli_reference(key: Array, p: Array, *, dtype: DType | None) -> Array:
-    share = _fraction_reference(threefry(_counters(p.shape), key), p.dtype)
+    share = _fraction_reference(splitmix(_counters(p.shape), key), p.dtype)
     return (share < p.astype(np.float64)).astype(p.dtype if dtype is None else dtype.numpy)
 
 
@@ -227,7 +215,7 @@ def multinomial(key: Value, logits: Value, *, samples: Dim, dtype: DType = _INT3
 @multinomial.reference
 def multinomial_reference(key: Array, logits: Array, *, samples: int, dtype: DType) -> Array:
     rows, classes = logits.shape
-    words = threefry(_counters((rows, samples, classes)), key)
+    words = splitmix(_counters((rows, samples, classes)), key)
     share = ((words[0] >> np.uint32(8)).astype(np.float64) + 0.5) * 2.0**-24
     scores = logits[:, None, :].astype(np.float64) - np.log(-np.log(share))
     return scores.argmax(axis=-1).astype(dtype.numpy)
@@ -266,7 +254,7 @@ def dropout_training(key: Value, x: Value, ratio: Value) -> tuple[Type, Type]:
 
 @dropout_training.reference
 def dropout_training_reference(key: Array, x: Array, ratio: Array) -> tuple[Array, Array]:
-    share = _fraction_reference(threefry(_counters(x.shape), key), np.float32)
+    share = _fraction_reference(splitmix(_counters(x.shape), key), np.float32)
     part = ratio.reshape(()).astype(np.float64)
     kept = share >= part
     with np.errstate(all="ignore"):

@@ -7,7 +7,8 @@ sums to 0, multiplies to 1, and has no greatest element but minus infinity (or t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,16 +16,17 @@ from tilewright.graph.attributes import Ints
 from tilewright.graph.elementwise import mapped, require_kind
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import OpDef, op
-from tilewright.graph.reduced import accumulator, axes_of, count_of, reduce_over, reduced_shape
+from tilewright.graph.reduced import accumulator, count_of, reduce_over, reduced_shape, sorted_axes
 from tilewright.graph.types import TensorType, Type
 from tilewright.ir import DType, Expr
 from tilewright.tensor import te
 
 
-class Reduction(NamedTuple):
+@dataclass(frozen=True)
+class Reduction:
     """NumPy's function of (x, axes); how elements are prepared, combined and finished."""
 
-    reference: Callable[[Any, Ints], Any]
+    reference: Callable[[Array, Ints], Any]
     combine: Callable[..., Any]
     element: Callable[[Expr], Expr] | None = None
     finish: Callable[[Expr], Expr] | None = None
@@ -89,13 +91,13 @@ def _working_type(dtype: DType, real: bool) -> DType:
 
 
 def _type(x: Value, axes: Ints | None, keepdims: bool) -> Type:
-    return TensorType(x.dtype, reduced_shape(x.shape, axes_of(axes, x.ndim), keepdims))
+    return TensorType(x.dtype, reduced_shape(x.shape, sorted_axes(axes, x.ndim), keepdims))
 
 
 def _by_numpy(
-    function: Callable[[Any, Ints], Any], x: Array, axes: Ints | None, keepdims: bool, real: bool
+    function: Callable[[Array, Ints], Any], x: Array, axes: Ints | None, keepdims: bool, real: bool
 ) -> Array:
-    over = axes_of(axes, x.ndim)
+    over = sorted_axes(axes, x.ndim)
     dtype = _working_type(DType.of(x.dtype), real).numpy
     with np.errstate(all="ignore"):
         result = np.asarray(function(x.astype(dtype, copy=False), over)).astype(x.dtype)
@@ -133,7 +135,7 @@ def _declare(name: str, row: Reduction) -> OpDef:
 
     @declared.compute
     def compute(x: te.Tensor, *, axes: Ints | None, keepdims: bool) -> te.Tensor:
-        return _reduced(row, x, axes_of(axes, x.ndim), keepdims, name)
+        return _reduced(row, x, sorted_axes(axes, x.ndim), keepdims, name)
 
     del reference, compute
     return declared
@@ -167,7 +169,7 @@ def mean_reference(x: Array, *, axes: Ints | None, keepdims: bool) -> Array:
 
 @mean.compute
 def mean_compute(x: te.Tensor, *, axes: Ints | None, keepdims: bool) -> te.Tensor:
-    over, work = axes_of(axes, x.ndim), accumulator(x.dtype)
+    over, work = sorted_axes(axes, x.ndim), accumulator(x.dtype)
     count = count_of(x.shape, over)
     total = reduce_over(te.sum, x, over, keepdims, lambda e: te.cast(e, work), "mean_sum")
 
@@ -197,7 +199,7 @@ def log_sum_exp_reference(x: Array, *, axes: Ints | None, keepdims: bool) -> Arr
 
 @log_sum_exp.compute
 def log_sum_exp_compute(x: te.Tensor, *, axes: Ints | None, keepdims: bool) -> te.Tensor:
-    over, work = axes_of(axes, x.ndim), _working_type(x.dtype, True)
+    over, work = sorted_axes(axes, x.ndim), _working_type(x.dtype, True)
     greatest = reduce_over(te.max, x, over, True, lambda e: te.cast(e, work), "log_sum_exp_max")
 
     def shift(e: Expr) -> Expr:

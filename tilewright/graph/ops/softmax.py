@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.axes import axis_of
 from tilewright.graph.elementwise import mapped, require_kind
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
-from tilewright.graph.reduced import accumulator, axis_of, reduce_over
+from tilewright.graph.reduced import accumulator, reduce_over
 from tilewright.graph.types import Type
 from tilewright.ir import Expr
 from tilewright.tensor import te
