@@ -1,6 +1,6 @@
 """A thousand builds and runs in one process: resident memory must stay flat.
 
-    python benchmarks/growth.py [--builds 1000]
+python benchmarks/growth.py [--builds 1000]
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/kernels.py [--threads 1,2] [--only WORD] [--rounds N]
 
-Every kernel is the default schedule of a plain compute definition. The answers are compared first; times
-are medians of interleaved rounds. `ratio` is torch's time over ours: above 1 we are faster.
+Every kernel is the default schedule of a plain compute definition. The answers are compared first;
+times are medians of interleaved rounds. `ratio` is torch's time over ours: above 1 we are faster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as nn
 from interleaved import interleaved
 
 import tilewright as tw
@@ -226,7 +226,7 @@ def _torch_conv(x: Array, w: Array, stride: int, pad: int, groups: int) -> Calla
     sides = [pad, pad], [stride, stride], [1, 1]
 
     def plain() -> Any:
-        return F.conv2d(tx, tw_, None, stride, pad, 1, groups)
+        return nn.conv2d(tx, tw_, None, stride, pad, 1, groups)
 
     ways = {"plain": plain}
     try:
@@ -255,27 +255,27 @@ def rowwise(name: str, rows: int, columns: int) -> Case:
     a = random(rows, columns)
     ta = torch.from_numpy(a)
     gamma, beta = random(columns), random(columns)
-    extra: list[Array] = []
-    if name == "softmax":
-        y, inputs = ops.softmax(x, axis=-1), [x]
-        ref: Callable[[], Any] = lambda: torch.softmax(ta, -1)
-    elif name == "layer norm":
-        g, b = te.placeholder((columns,), name="G"), te.placeholder((columns,), name="B")
-        y, inputs, extra = ops.layer_norm(x, g, b), [x, g, b], [gamma, beta]
-        tg, tb = torch.from_numpy(gamma), torch.from_numpy(beta)
-        ref = lambda: F.layer_norm(ta, (columns,), tg, tb)
-    elif name == "gelu":
-        y, inputs = ops.gelu(x), [x]
-        ref = lambda: F.gelu(ta)
-    elif name == "sum rows":
-        y, inputs = ops.sum(x, axis=1), [x]
-        ref = lambda: ta.sum(1)
-    elif name == "sum columns":
-        y, inputs = ops.sum(x, axis=0), [x]
-        ref = lambda: ta.sum(0)
-    else:
-        y, inputs = ops.transpose(x, (1, 0)), [x]
-        ref = lambda: ta.t().contiguous()
+    g, b = te.placeholder((columns,), name="G"), te.placeholder((columns,), name="B")
+    tg, tb = torch.from_numpy(gamma), torch.from_numpy(beta)
+    ours: dict[str, Callable[[], te.Tensor]] = {
+        "softmax": lambda: ops.softmax(x, axis=-1),
+        "layer norm": lambda: ops.layer_norm(x, g, b),
+        "gelu": lambda: ops.gelu(x),
+        "sum rows": lambda: ops.sum(x, axis=1),
+        "sum columns": lambda: ops.sum(x, axis=0),
+        "transpose": lambda: ops.transpose(x, (1, 0)),
+    }
+    theirs: dict[str, Callable[[], Any]] = {
+        "softmax": lambda: torch.softmax(ta, -1),
+        "layer norm": lambda: nn.layer_norm(ta, (columns,), tg, tb),
+        "gelu": lambda: nn.gelu(ta),
+        "sum rows": lambda: ta.sum(1),
+        "sum columns": lambda: ta.sum(0),
+        "transpose": lambda: ta.t().contiguous(),
+    }
+    normalizes = name == "layer norm"
+    y, ref = ours[name](), theirs[name]
+    inputs, extra = ([x, g, b], [gamma, beta]) if normalizes else ([x], [])
     f = te.function(inputs, [y], name=name.replace(" ", "_"))
     out = np.empty([int(d.value) for d in y.shape], np.float32)
     return Case(

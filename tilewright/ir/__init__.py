@@ -1,5 +1,6 @@
 """The intermediate representation: types, expressions, buffers, statements, loop functions."""
 
+# pyright: reportUnusedImport=false
 from tilewright.ir.buffer import SCOPES, Buffer, as_extent, symbolic_dims
 from tilewright.ir.dtype import DType
 from tilewright.ir.equal import same_expr, same_function, same_stmt, structural_hash

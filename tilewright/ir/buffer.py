@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tilewright.ir.dtype import DType
 from tilewright.ir.expr import Const, Expr, Load, Var, as_expr, const
@@ -105,12 +105,12 @@ class Buffer:
         return Buffer(fields.pop("name"), fields.pop("dtype"), fields.pop("shape"), **fields)
 
     def __getitem__(self, indices: Any) -> Load:
-        indices = indices if isinstance(indices, tuple) else (indices,)
-        if len(indices) != self.ndim:
+        each = cast("tuple[Any, ...]", indices if isinstance(indices, tuple) else (indices,))
+        if len(each) != self.ndim:
             raise UserError(
-                f"{self.name} has {self.ndim} dimensions but was indexed with {len(indices)}"
+                f"{self.name} has {self.ndim} dimensions but was indexed with {len(each)}"
             )
-        return Load(self, tuple(as_expr(i) for i in indices))
+        return Load(self, tuple(as_expr(i) for i in each))
 
     def __repr__(self) -> str:
         dims = ", ".join(str(d) for d in self.shape)

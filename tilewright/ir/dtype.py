@@ -11,7 +11,7 @@ converted, but not computed with: arithmetic happens in the type they are cast t
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -179,7 +179,7 @@ class DType:
 def _max_float(dtype: DType) -> float:
     import ml_dtypes
 
-    return float(ml_dtypes.finfo(dtype.numpy).max)
+    return float(cast("Any", ml_dtypes).finfo(dtype.numpy).max)
 
 
 _NUMPY_NATIVE = {"bool", "float64", "float32", "float16"} | {

@@ -18,10 +18,11 @@ Meaning
     their sums and products not to overflow. `floordiv`/`floormod` round to minus infinity,
     `truncdiv`/`truncmod` to zero; dividing an integer by zero gives 0, its remainder 0.
     Floats follow IEEE 754: NaN, infinities and signed zeros are kept; a multiplication and an
-    addition may be contracted to a fused one. `min` and `max` hand on NaN, and of two zeros may give either.
-    Comparisons with NaN are false, `ne` is true.
+    addition may be contracted to a fused one. `min` and `max` hand on NaN, and of two zeros may
+    give either. Comparisons with NaN are false, `ne` is true.
     Each operation on float16 and bfloat16 is computed in float32 and its result rounded to the
-    type; the types under those (float8 and kin, integers under a byte) are stored and converted only.
+    type; the types under those (float8 and kin, integers under a byte) are only stored and
+    converted.
     Casts: integer to narrower integer wraps; float to integer truncates and saturates, NaN gives 0;
     to a narrower float rounds the exact value once, to nearest even, and what is too large becomes
     infinity (NaN in formats without one, the greatest value in those without NaN); to bool asks
@@ -38,6 +39,7 @@ import itertools
 import math
 import struct
 from typing import TYPE_CHECKING, Any
+from typing import cast as cast_type
 
 import numpy as np
 
@@ -56,10 +58,10 @@ _serials = itertools.count()
 class Expr:
     """Base of all expressions; carries the operators that users write."""
 
-    __slots__ = ("_free", "dtype")
+    __slots__ = ("dtype", "variables")
 
     dtype: DType
-    _free: frozenset[Var] | None
+    variables: frozenset[Var] | None
 
     @property
     def operands(self) -> tuple[Expr, ...]:
@@ -175,7 +177,7 @@ class Var(Expr):
     serial: int
 
     def __init__(self, name: str, dtype: object = index) -> None:
-        self.name, self.dtype, self._free = name, DType.of(dtype), None
+        self.name, self.dtype, self.variables = name, DType.of(dtype), None
         # Tells variables of one name apart wherever a canonical order is needed.
         self.serial = next(_serials)
 
@@ -194,7 +196,7 @@ class Const(Expr):
         if found is not None:
             return found
         self = object.__new__(cls)
-        self.value, self.dtype, self._free = value, dtype, None
+        self.value, self.dtype, self.variables = value, dtype, None
         return _table.add(key, self)
 
     def __bool__(self) -> bool:
@@ -213,7 +215,7 @@ class Unary(Expr):
         if found is not None:
             return found
         self = object.__new__(cls)
-        self.op, self.a, self.dtype, self._free = op, a, unary_type(op, a), None
+        self.op, self.a, self.dtype, self.variables = op, a, unary_type(op, a), None
         return _table.add(key, self)
 
     @property
@@ -238,7 +240,7 @@ class Binary(Expr):
             return found
         self = object.__new__(cls)
         self.op, self.a, self.b = op, a, b
-        self.dtype, self._free = binary_type(op, a, b), None
+        self.dtype, self.variables = binary_type(op, a, b), None
         return _table.add(key, self)
 
     @property
@@ -277,7 +279,7 @@ class Select(Expr):
             )
         self = object.__new__(cls)
         self.condition, self.a, self.b = condition, a, b
-        self.dtype, self._free = a.dtype, None
+        self.dtype, self.variables = a.dtype, None
         return _table.add(key, self)
 
     @property
@@ -299,7 +301,7 @@ class Cast(Expr):
         if found is not None:
             return found
         self = object.__new__(cls)
-        self.a, self.dtype, self._free = a, dtype.with_lanes(a.dtype.lanes), None
+        self.a, self.dtype, self.variables = a, dtype.with_lanes(a.dtype.lanes), None
         return _table.add(key, self)
 
     @property
@@ -327,7 +329,7 @@ class Load(Expr):
         self = object.__new__(cls)
         self.buffer, self.indices, self.mask = buffer, indices, mask
         lanes = max((i.dtype.lanes for i in indices), default=1)
-        self.dtype, self._free = buffer.dtype.with_lanes(lanes), None
+        self.dtype, self.variables = buffer.dtype.with_lanes(lanes), None
         return _table.add(key, self)
 
     @property
@@ -352,7 +354,7 @@ class Call(Expr):
         if found is not None:
             return found
         self = object.__new__(cls)
-        self.name, self.args, self.dtype, self._free = name, args, dtype, None
+        self.name, self.args, self.dtype, self.variables = name, args, dtype, None
         return _table.add(key, self)
 
     @property
@@ -378,7 +380,7 @@ class Ramp(Expr):
         if found is not None:
             return found
         self = object.__new__(cls)
-        self.base, self.stride, self._free = base, stride, None
+        self.base, self.stride, self.variables = base, stride, None
         self.dtype = base.dtype.with_lanes(lanes)
         return _table.add(key, self)
 
@@ -387,7 +389,8 @@ class Ramp(Expr):
         return (self.base, self.stride)
 
     def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
-        return Ramp(*operands, self.dtype.lanes)
+        base, stride = operands
+        return Ramp(base, stride, self.dtype.lanes)
 
 
 class Broadcast(Expr):
@@ -401,7 +404,7 @@ class Broadcast(Expr):
         if found is not None:
             return found
         self = object.__new__(cls)
-        self.a, self.dtype, self._free = a, a.dtype.with_lanes(lanes), None
+        self.a, self.dtype, self.variables = a, a.dtype.with_lanes(lanes), None
         return _table.add(key, self)
 
     @property
@@ -409,7 +412,8 @@ class Broadcast(Expr):
         return (self.a,)
 
     def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
-        return Broadcast(*operands, self.dtype.lanes)
+        (a,) = operands
+        return Broadcast(a, self.dtype.lanes)
 
 
 # ---- building expressions -----------------------------------------------------------------------
@@ -429,8 +433,7 @@ def as_expr(value: Any, dtype: DType | None = None) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, bool | int | float | np.number | np.bool_):
-        plain = value.item() if isinstance(value, np.generic) else value
-        return const(plain, dtype)
+        return const(_plain(value), dtype)
     if hasattr(value, "as_expr"):
         return value.as_expr()
     raise UserError(f"{value!r} is no expression", remedy="use a number or a scalar expression")
@@ -463,9 +466,12 @@ def match_types(op: str, a: Any, b: Any) -> tuple[Expr, Expr]:
 def as_expr_or_number(value: Any) -> Expr | Number:
     if hasattr(value, "as_expr"):
         return value.as_expr()
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy's as one of Python's; anything else as it is."""
+    return cast_type("Any", value).item() if isinstance(value, np.generic) else value
 
 
 def broadcast(a: Expr, lanes: int) -> Expr:

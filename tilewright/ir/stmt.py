@@ -22,8 +22,8 @@
     Seq(statements)
 
 A `Function` takes buffers and scalars. Variables in the shapes of its buffers are bound by the
-arrays that are passed. Distinct buffers never overlap. A statement keeps its identity: the same statement
-object stands at one place of one function. An `Expr` may be shared freely.
+arrays that are passed. Distinct buffers never overlap. A statement keeps its identity: the same
+statement object stands at one place of one function. An `Expr` may be shared freely.
 
 A store or load outside its buffer does not happen: the build proves it absent or turns it into an
 `Assert`. Expression semantics are stated in `ir.expr`.

@@ -106,18 +106,18 @@ def free_vars(root: Expr) -> frozenset[Var]:
     pending = [root]
     while pending:
         node = pending[-1]
-        if node._free is not None:
+        if node.variables is not None:
             pending.pop()
             continue
-        missing = [o for o in node.operands if o._free is None]
+        missing = [o for o in node.operands if o.variables is None]
         if missing:
             pending.extend(missing)
             continue
         pending.pop()
         own = frozenset([node]) if isinstance(node, Var) else frozenset[Var]()
-        node._free = own.union(*(o._free for o in node.operands if o._free))
-    assert root._free is not None
-    return root._free
+        node.variables = own.union(*(o.variables for o in node.operands if o.variables))
+    assert root.variables is not None
+    return root.variables
 
 
 def loads_in(root: Expr) -> list[Load]:

@@ -1,5 +1,6 @@
 """Compute definitions (`te`), operators written in them (`ops`), imperative kernels (`script`)."""
 
+# pyright: reportUnusedImport=false
 from tilewright.tensor import ops, te
 from tilewright.tensor.language import (
     ElementType,

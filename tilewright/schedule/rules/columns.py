@@ -162,7 +162,7 @@ def _schedule_tiles(
         tile = max(1, min(_TILE // vectors, extent_of(row) or _TILE))
         first, second = s.split(loops[row.var], None, tile)
         row_outer, row_inner = [first], [second]
-    tiled = {column.var} | ({row.var} if row is not None else set())
+    tiled = {it.var for it in (column, row) if it is not None}
     inner = [loops[it.var] for it in reduced]
     others = [loops[it.var] for it in block.iters if it.var not in tiled and it.kind == "spatial"]
     outer = [*others, *row_outer, outer_column]
