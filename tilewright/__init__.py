@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tilewright import graph
+    from tilewright import frontends, graph
     from tilewright.compile import build, compile
     from tilewright.graph import PassContext, PassTimer
     from tilewright.ir import DType, Function
@@ -37,6 +37,7 @@ _HOMES = {
     "UserError": "tilewright.support.errors",
     "build": "tilewright.compile",
     "compile": "tilewright.compile",
+    "frontends": "tilewright.frontends",
     "graph": "tilewright.graph",
     "script": "tilewright.tensor",
     "te": "tilewright.tensor",
@@ -55,6 +56,7 @@ __all__ = [
     "UserError",
     "build",
     "compile",
+    "frontends",
     "graph",
     "script",
     "te",

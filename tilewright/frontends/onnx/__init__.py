@@ -12,5 +12,5 @@ The `onnx` package is an optional extra and is imported when a model is read, no
 """
 
 # pyright: reportUnusedImport=false
-from tilewright.frontends.onnx.from_onnx import from_onnx
+from tilewright.frontends.onnx.from_onnx import from_onnx, input_names
 from tilewright.frontends.onnx.structure import UnspecialisedError

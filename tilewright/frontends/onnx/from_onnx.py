@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from tilewright.frontends.onnx.input_types import Shape, input_type
 from tilewright.frontends.onnx.load import LoadedModel, load_model
 from tilewright.frontends.onnx.missing import require_converters
 from tilewright.graph import Array, Module, TensorType, Value
-from tilewright.support.errors import UserError, nearest
+from tilewright.support.errors import TilewrightError, UserError, nearest
 
 
 def from_onnx(
@@ -27,18 +27,39 @@ def from_onnx(
     where its structure (axes, ranks, conditions) depends on them, it holds for these values alone.
     What must be given and is not raises `UnspecialisedError`, which names the inputs.
     """
+    try:
+        return _converted(source, shapes or {}, values or {})
+    except TilewrightError:
+        raise
+    except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError, RecursionError) as e:
+        raise UserError(
+            "the ONNX model is damaged",
+            reason=f"its parts do not fit together ({type(e).__name__}: {e})",
+            remedy="check it with onnx.checker.check_model(model, full_check=True)",
+        ) from e
+
+
+def _converted(source: Any, shapes: Mapping[str, Shape], values: Mapping[str, Any]) -> Module:
     model = load_model(source)
     importer = Importer(model)
     require_converters(model, importer.functions)
-    _require_names(model, "shapes", shapes or {})
-    _require_names(model, "values", values or {})
+    _require_names(model, "shapes", shapes)
+    _require_names(model, "values", values)
     scope = Scope(model.versions)
-    _add_inputs(importer, scope, shapes or {}, values or {})
-    for output, value in zip(
-        model.proto.graph.output, importer.graph(model.proto.graph, scope), strict=True
-    ):
-        importer.builder.output(_result(output.name, value))
+    _add_inputs(importer, scope, shapes, values)
+    results = importer.graph(model.proto.graph, scope)
+    # Inputs keep their names, and so does what is an output already.
+    taken = {scope.find(i.name) for i in _inputs(model)}
+    for output, value in zip(model.proto.graph.output, results, strict=True):
+        result = _result(importer, output.name, value, taken)
+        importer.builder.output(result)
+        taken.add(result)
     return importer.builder.build()
+
+
+def input_names(source: Any) -> list[str]:
+    """The names of the inputs of a model, in order."""
+    return [i.name for i in _inputs(load_model(source))]
 
 
 def _add_inputs(
@@ -49,6 +70,7 @@ def _add_inputs(
         value = importer.builder.input(proto.name, type_)
         given = _given(value, values[proto.name]) if proto.name in values else None
         importer.structure.add_input(value, proto.name, given)
+        importer.named.add(value)
         scope.define(proto.name, value)
 
 
@@ -81,7 +103,13 @@ def _require_names(model: LoadedModel, what: str, given: Mapping[str, Any]) -> N
             )
 
 
-def _result(name: str, value: Value | None) -> Value:
+def _result(importer: Importer, name: str, value: Value | None, taken: Set[Value | None]) -> Value:
+    """The value of an output, by its name; a tensor whose name must stay is copied."""
     if value is None:
         raise UserError(f"output {name} of the model is nothing")
-    return value
+    if value not in taken and value.constant is None:
+        value.name = name
+    if value.name == name or not isinstance(value.type, TensorType):
+        return value
+    importer.builder.origin = f"output {name}"
+    return importer.builder.emit("identity", value, name=name)

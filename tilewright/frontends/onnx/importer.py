@@ -19,9 +19,10 @@ from tilewright.graph import Node as Expression
 from tilewright.graph import Type as GraphType
 from tilewright.support.errors import InternalError, TilewrightError, UserError, nearest
 
-#: Functions and the bodies of loops are converted anew for each use; more nodes than this cannot be
-#: meant, whatever the file says.
-_MAX_NODES: Final = 1_000_000
+#: Functions and the bodies of loops are converted anew for each use: a small file may mean very
+#: many nodes. More than this, plus so many times those in the file, are refused.
+_MAX_NODES: Final = 100_000
+_MAX_USES: Final = 20
 _MAX_DEPTH: Final = 64
 
 
@@ -83,7 +84,10 @@ class Importer:
         self.structure = Structure()
         self.builder: Builder = _Recorder(self.structure)
         self.functions = FunctionTable(model.proto.functions)
+        #: Values that have a name in the file.
+        self.named: set[Value] = set()
         self._nodes = self._depth = 0
+        self._most_nodes = _MAX_NODES + _MAX_USES * len(model.proto.graph.node)
 
     # ---- graphs ---------------------------------------------------------------------------------
 
@@ -152,9 +156,9 @@ class Importer:
     def _convert_all(self, proto: Any, scope: Scope) -> None:
         for node in ordered_nodes(proto):
             self._nodes += 1
-            if self._nodes > _MAX_NODES:
+            if self._nodes > self._most_nodes:
                 raise UserError(
-                    f"the model has more than {_MAX_NODES} nodes",
+                    f"the model has more than {self._most_nodes} nodes",
                     reason="functions and loops are counted each time they are used",
                 )
             self._convert(node, scope)
@@ -196,10 +200,14 @@ class Importer:
                 continue
             if k >= len(results):
                 raise UserError(f"output {k} ({name}) is not supported")
-            value = results[k]
-            if value is not None and value.constant is None and value.name == proto.op_type:
-                value.name = name
-            scope.define(name, value)
+            self._name(results[k], name)
+            scope.define(name, results[k])
+
+    def _name(self, value: Value | None, name: str) -> None:
+        """Call a value as the file does; one that passes through keeps the name it has."""
+        if value is not None and value.constant is None and value not in self.named:
+            value.name = name
+            self.named.add(value)
 
 
 def _as_list(results: Any) -> list[Value | None]:

@@ -59,7 +59,8 @@ def _declared_dim(name: str, proto: Any) -> GivenDim:
     if proto.WhichOneof("value") == "dim_value":
         # Exporters write -1 for a dimension that they do not know.
         return None if proto.dim_value == -1 else _checked(name, proto.dim_value)
-    return proto.dim_param or None
+    # Some exporters give all dimensions that they do not know this one name.
+    return None if proto.dim_param in ("", "?") else proto.dim_param
 
 
 def _checked(name: str, extent: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:
     from tilewright.frontends.onnx.importer import Importer, Scope
+
+
+#: A list of sizes that is longer than this cannot be meant.
+_MAX_SIZES: Final = 1 << 14
 
 
 class Node:
@@ -78,8 +82,9 @@ class Node:
 
     def array(self, index: int) -> Array:
         """An operand that gives structure, as an array."""
+        value = self[index]
         what = f"operand {index} ({self.proto.input[index]})"
-        return self._importer.structure.require(self[index], what)
+        return self._importer.structure.require(value, what)
 
     def find_array(self, index: int) -> Array | None:
         """An operand as an array, if it is known already."""
@@ -109,10 +114,13 @@ class Node:
 
     def dims_of(self, value: Value, what: str) -> list[Dim]:
         """The elements of an integer tensor as sizes."""
+        size = value.tensor.size
+        if size is not None and size > _MAX_SIZES:
+            raise UserError(f"{what} has {size} elements", reason="it should be a few sizes")
         found = self._importer.structure.array(value)
         if found is not None:
             return list[Dim](_whole(found))
-        if value.known is None and value.tensor.size is None:
+        if value.known is None and size is None:
             # The rank of something depends on how many there are.
             self._importer.structure.require(value, what)
         is_new = value.known is None
@@ -138,9 +146,13 @@ class Node:
 
     def dim(self, index: int) -> Dim:
         """An integer operand of one element as a size."""
-        found = self.dims(index)
+        return self.dim_of(self[index], f"operand {index}")
+
+    def dim_of(self, value: Value, what: str) -> Dim:
+        """An integer tensor of one element as a size."""
+        found = self.dims_of(value, what)
         if len(found) != 1:
-            raise UserError(f"operand {index} has {len(found)} elements", reason="it takes one")
+            raise UserError(f"{what} has {len(found)} elements", reason="it should have one")
         return found[0]
 
     # ---- attributes -----------------------------------------------------------------------------

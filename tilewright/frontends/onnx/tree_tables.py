@@ -72,7 +72,8 @@ def _children(n: Node, side: str, count: int) -> Array:
     is_leaf = _sized(_ints(n, f"nodes_{side}leafs"), count, f"nodes_{side}leafs")
     if children.size and children.min() < 0:
         raise UserError(f"nodes_{side}nodeids has the entry {children.min()}")
-    return np.where(is_leaf != 0, -1 - children, children)
+    # For a leaf ~k, which is -1 - k, stands for leaf k.
+    return children ^ -(is_leaf != 0).astype(np.int64)
 
 
 def _members(n: Node, mode: Array) -> tuple[Array, Array]:

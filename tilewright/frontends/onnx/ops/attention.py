@@ -25,6 +25,8 @@ def attention(n: Node) -> list[Value | None]:
         query, key, value = (
             heads_apart(n, x, h) for x, h in ((query, heads), (key, shared), (value, shared))
         )
+    if not query.ndim == key.ndim == value.ndim == 4:
+        raise UserError(f"attention of {query}, {key} and {value}")
     past: Dim = 0
     if n.get(4) is not None:
         past = n[4].shape[2]
@@ -70,8 +72,8 @@ def _whole_mask(n: Node, mask: Value | None, keys: Dim) -> Value | None:
 
 def heads_apart(n: Node, x: Value, heads: int) -> Value:
     """B×L×(H·D) as B×H×L×D."""
-    if heads < 1:
-        raise UserError(f"attention with {heads} heads")
+    if heads < 1 or x.ndim != 3:
+        raise UserError(f"{x} has no {heads} heads", reason="it must be batch × tokens × width")
     batch, length, width = x.shape
     parts = n.builder.reshape(x, shape=[batch, length, heads, width // heads])
     return n.builder.transpose(parts, axes=[0, 2, 1, 3])

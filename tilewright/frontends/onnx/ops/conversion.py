@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.frontends.onnx.node import Node
+from tilewright.frontends.onnx.ops.random import random_key
 from tilewright.frontends.onnx.table import converts
 from tilewright.graph import STRING, Value, dtype_of
 from tilewright.ir import DType
@@ -111,6 +112,9 @@ def bit_cast(n: Node) -> Value:
     return n.builder.bitcast(n[0], dtype=n.dtype("to"))
 
 
+# ---- dropout ------------------------------------------------------------------------------------
+
+
 @converts("Dropout", until=12)
 def dropout(n: Node) -> list[Value]:
     """Nothing is dropped when a model is only run."""
@@ -119,13 +123,12 @@ def dropout(n: Node) -> list[Value]:
 
 @converts("Dropout", since=12)
 def dropout_by_operands(n: Node) -> list[Value]:
-    training = n.find_array(2)
-    if n.get(2) is not None and training is None:
-        training = n.array(2)
+    """Nothing is dropped unless the model asks to be trained."""
     ratio = n.find_array(1)
-    if training is None or not training.any() or (ratio is not None and not ratio.any()):
+    is_trained = n.get(2) is not None and bool(n.array(2).any())
+    if not is_trained or (ratio is not None and not ratio.any()):
         return [n[0], *_kept(n)]
-    raise UserError("dropout while training", reason="models are compiled to be run")
+    return _dropped(n)
 
 
 def _kept(n: Node) -> list[Value]:
@@ -134,3 +137,12 @@ def _kept(n: Node) -> list[Value]:
         return []
     dtype = "bool" if n.version >= 10 else n[0].dtype
     return [n.builder.full(n.constant(1, dtype), shape=n[0].shape)]
+
+
+def _dropped(n: Node) -> list[Value]:
+    """Elements are left out by chance; the others are scaled, so that their mean stays."""
+    b, x = n.builder, n[0]
+    ratio = n.scalar(0.5, x) if n.get(1) is None else b.cast(n[1], dtype=x.dtype)
+    mask = b.greater_equal(b.random_uniform(random_key(n), shape=x.shape, dtype=x.dtype), ratio)
+    scaled = b.div(x, b.sub(n.scalar(1.0, x), ratio))
+    return [b.where(mask, scaled, n.scalar(0.0, x)), mask]

@@ -55,7 +55,7 @@ def one_hot(n: Node) -> Value:
     depth = n[1]
     if depth.dtype.is_float:
         depth = n.builder.cast(depth, dtype="int64")
-    (size,) = n.dims_of(depth, "the depth")
+    size = n.dim_of(depth, "the depth")
     return n.builder.one_hot(indices, n[2], depth=size, axis=n.integer("axis", -1))
 
 

@@ -13,12 +13,13 @@ from tilewright.graph import Dim, Value
 from tilewright.ir import DType
 
 
-def _key(n: Node) -> Value:
+def random_key(n: Node) -> Value:
     """Where the numbers come from: the same at every run if the model has a seed."""
     if not n.has("seed"):
         return n.builder.random_key()
-    bits = np.array([n.real("seed")], np.float64).view(np.uint32)
-    return n.constant(bits, "uint32")
+    # Most operators have a float as their seed, dropout a whole number.
+    seed = n.integer("seed") if n.op == "Dropout" else n.real("seed")
+    return n.constant(np.array([seed], np.float64).view(np.uint32), "uint32")
 
 
 @converts("RandomUniform")
@@ -33,7 +34,7 @@ def random_uniform_like(n: Node) -> Value:
 
 def _uniform(n: Node, shape: Sequence[Dim], dtype: DType) -> Value:
     low, high = n.real("low", 0.0), n.real("high", 1.0)
-    return n.builder.random_uniform(_key(n), shape=shape, low=low, high=high, dtype=dtype)
+    return n.builder.random_uniform(random_key(n), shape=shape, low=low, high=high, dtype=dtype)
 
 
 @converts("RandomNormal")
@@ -48,13 +49,13 @@ def random_normal_like(n: Node) -> Value:
 
 def _normal(n: Node, shape: Sequence[Dim], dtype: DType) -> Value:
     mean, scale = n.real("mean", 0.0), n.real("scale", 1.0)
-    return n.builder.random_normal(_key(n), shape=shape, mean=mean, scale=scale, dtype=dtype)
+    return n.builder.random_normal(random_key(n), shape=shape, mean=mean, scale=scale, dtype=dtype)
 
 
 @converts("Bernoulli")
 def bernoulli(n: Node) -> Value:
     b, chance = n.builder, n[0]
-    numbers = b.random_uniform(_key(n), shape=chance.shape, dtype=chance.dtype)
+    numbers = b.random_uniform(random_key(n), shape=chance.shape, dtype=chance.dtype)
     return b.cast(b.less(numbers, chance), dtype=n.dtype("dtype", chance.dtype))
 
 
@@ -65,7 +66,7 @@ def multinomial(n: Node) -> Value:
     rows, classes = scores.shape
     shape: list[Any] = [rows, n.integer("sample_size", 1), classes]
     least = float(np.finfo(np.float32).tiny)
-    uniform = b.random_uniform(_key(n), shape=shape, low=least, high=1.0, dtype="float32")
+    uniform = b.random_uniform(random_key(n), shape=shape, low=least, high=1.0, dtype="float32")
     noise = b.neg(b.log(b.neg(b.log(uniform))))
     wide = b.unsqueeze(b.cast(scores, dtype="float32"), axes=[1])
     return b.cast(b.argmax(b.add(wide, noise), axis=2), dtype=n.dtype("dtype", 6))

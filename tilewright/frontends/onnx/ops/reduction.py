@@ -32,7 +32,8 @@ def reduction(n: Node) -> Value:
         axes = []
     elif not axes:
         axes = None
-    op = (_OF_BOOL if n[0].dtype.is_bool else _REDUCTIONS)[n.op]
+    op = _OF_BOOL.get(n.op, "") if n[0].dtype.is_bool else ""
+    op = op or _REDUCTIONS[n.op]
     return n.builder.emit(op, n[0], axes=axes, keepdims=n.flag("keepdims", True))
 
 

@@ -64,7 +64,7 @@ def split_to_sequence(n: Node) -> Value:
 def sequence_map(n: Node) -> list[Value]:
     """The body for each element of the first sequence, and of those beside it."""
     body, items = n.body("body"), n.all
-    if not isinstance(items[0].type, SequenceType):
+    if not isinstance(n[0].type, SequenceType):
         raise UserError(f"{items[0]} is no sequence")
 
     def element(i: Value, *collected: Value) -> Any:

@@ -155,10 +155,18 @@ def slice_by_operands(n: Node) -> Value:
     return n.builder.slice(
         n[0],
         starts=n.dims(1),
-        ends=n.dims(2),
+        ends=[_end(d) for d in n.dims(2)],
         axes=n.numbers(3) if n.get(3) is not None else None,
         steps=n.numbers(4) if n.get(4) is not None else None,
     )
+
+
+def _end(dim: Dim) -> Dim:
+    """Exporters write numbers from a billion on for the end, whatever it is."""
+    return _TO_THE_END if isinstance(dim, int) and dim >= 10**9 else dim
+
+
+_TO_THE_END: Final = 2**63 - 1
 
 
 @converts("Concat")
@@ -186,6 +194,8 @@ def _split_sizes(n: Node, axis: int) -> list[Dim]:
     count = n.integer("num_outputs", n.output_count)
     if not 0 < count <= _MAX_PARTS:
         raise UserError(f"a split into {count} parts")
+    if not -n[0].ndim <= axis < n[0].ndim:
+        raise UserError(f"{n[0]} has no axis {axis}")
     extent = n[0].shape[axis]
     return [extent // count] * count if n.version < 18 else equal_parts(extent, count)
 

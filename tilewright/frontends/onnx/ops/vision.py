@@ -5,7 +5,8 @@ from __future__ import annotations
 from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.table import converts
 from tilewright.frontends.onnx.windows import kernel_of_weight, read_window
-from tilewright.graph import Value
+from tilewright.graph import Dim, Value
+from tilewright.support.errors import UserError
 
 
 @converts("RoiAlign")
@@ -72,3 +73,35 @@ def col2im(n: Node) -> Value:
 @converts("ImageDecoder")
 def image_decoder(n: Node) -> Value:
     return n.builder.decode_image(n[0], channels=n.text("pixel_format", "RGB").lower())
+
+
+@converts("AffineGrid")
+def affine_grid(n: Node) -> Value:
+    """The places that an affine map takes the pixels of an image to: N×H×W×2, or one rank more."""
+    b, theta, sizes = n.builder, n[0], n.dims(1)
+    rank = len(sizes) - 2
+    if rank not in (2, 3) or theta.ndim != 3:
+        raise UserError(f"an affine grid of {rank} dimensions by {theta}")
+    spatial = sizes[2:]
+    axes = [_coordinates(n, k + 2, spatial[k]) for k in range(rank)]
+    # The last dimension is the first coordinate.
+    planes = [
+        b.expand(b.unsqueeze(axis, axes=[d for d in range(rank) if d != k]), shape=spatial)
+        for k, axis in reversed(list(enumerate(axes)))
+    ]
+    ones = b.full(n.scalar(1.0, theta), shape=spatial)
+    places = b.concat(*(b.reshape(p, shape=[-1, 1]) for p in (*planes, ones)), axis=1)
+    moved = b.matmul(places, theta, transpose_b=True)
+    return b.reshape(moved, shape=[theta.shape[0], *spatial, rank])
+
+
+def _coordinates(n: Node, index: int, extent: Dim) -> Value:
+    """Places from -1 to 1: of the first and the last pixel, or of their outer edges."""
+    b, theta = n.builder, n[0]
+    count = b.cast(b.gather(n[1], n.constant(index, "int64"), axis=0), dtype=theta.dtype)
+    zero, one, two = (n.scalar(v, theta) for v in (0.0, 1.0, 2.0))
+    steps = b.ramp(zero, one, size=extent)
+    if n.flag("align_corners"):
+        between = b.maximum(b.sub(count, one), one)
+        return b.sub(b.div(b.mul(steps, two), between), one)
+    return b.sub(b.div(b.add(b.mul(steps, two), one), count), one)
