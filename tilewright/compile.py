@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tilewright.ir import Function
 from tilewright.module import Module
-from tilewright.runtime import request_amx
+from tilewright.runtime import RunnableModel, request_amx
 from tilewright.schedule import Schedule
 from tilewright.support.errors import UserError
 from tilewright.target import Target
@@ -27,7 +27,7 @@ def compile(
     shapes: Mapping[str, Sequence[Any]] | None = None,
     threads: int | None = None,
     opt_level: int | None = None,
-) -> Model:
+) -> RunnableModel:
     """Compile a model: a graph module, or an ONNX model by path, as bytes or as a ModelProto.
 
     `shapes` gives inputs other shapes, numbers or names of symbolic dimensions. `opt_level` goes
@@ -38,11 +38,17 @@ def compile(
     from tilewright.graph import Module as GraphModule
     from tilewright.graph import PassContext
 
-    graph = model if isinstance(model, GraphModule) else _imported(model, shapes)
     context = PassContext.current()
     level = context.opt_level if opt_level is None else opt_level
-    with replace(context, opt_level=level, _tokens=[]):
-        return _compile_graph(graph, Target.of(target), threads)
+    context = replace(context, opt_level=level, _tokens=[])
+
+    def compiled(graph: Graph) -> RunnableModel:
+        with context:
+            return _compile_graph(graph, Target.of(target), threads)
+
+    if isinstance(model, GraphModule):
+        return compiled(model)
+    return _compile_onnx(model, shapes or {}, compiled)
 
 
 def build(
@@ -109,15 +115,28 @@ def graph_passes() -> list[Step]:
 
 def _compile_graph(
     module: Graph, target: Target, threads: int | None, *, checked: bool = False
-) -> Model:
-    from tilewright.graph import KernelTable, kernel_bindings, lower_program, run_passes
+) -> RunnableModel:
+    from tilewright.graph import passes, run_passes
+
+    fused = run_passes(module, graph_passes())
+
+    def native(part: Graph) -> Model:
+        return _compile_native(part, _as_permitted(target), threads, checked)
+
+    if passes.is_native(fused.main):
+        return native(fused)
+    from tilewright.hosted import HostedModel
+
+    return HostedModel(fused, native)
+
+
+def _compile_native(fused: Graph, target: Target, threads: int | None, checked: bool) -> Model:
+    from tilewright.graph import KernelTable, kernel_bindings, lower_program
     from tilewright.kernels import Options, compile_kernels
     from tilewright.lower import lower_host
     from tilewright.model import Model
     from tilewright.prepare import prepare_calls
 
-    target = _as_permitted(target)
-    fused = run_passes(module, graph_passes())
     table = KernelTable()
     calls = {b: table(b) for b in kernel_bindings(fused.main)}
     made = compile_kernels(list(table.functions.values()), target, Options(checked=checked))
@@ -139,10 +158,23 @@ def _graph_of(value: Any) -> Graph:
     )
 
 
-def _imported(model: Any, shapes: Mapping[str, Sequence[Any]] | None) -> Graph:
-    from tilewright.frontends import from_onnx  # type: ignore[import-not-found]
+def _compile_onnx(
+    model: Any,
+    shapes: Mapping[str, Sequence[Any]],
+    compiled: Callable[[Graph], RunnableModel],
+) -> RunnableModel:
+    from tilewright.frontends import UnspecialisedError, from_onnx, input_names
 
-    return from_onnx(model, shapes=shapes)
+    try:
+        graph = from_onnx(model, shapes=shapes)
+    except UnspecialisedError as error:
+        from tilewright.specialised import SpecialisedModel
+
+        def build(values: Mapping[str, Any], sizes: Mapping[str, Sequence[int]]) -> Graph:
+            return from_onnx(model, shapes={**shapes, **sizes}, values=values)
+
+        return SpecialisedModel(input_names(model), error, build, compiled)
+    return compiled(graph)
 
 
 def _as_permitted(target: Target) -> Target:
@@ -155,7 +187,7 @@ def _as_permitted(target: Target) -> Target:
 class _CallableModule(ModuleType):
     """`tilewright.compile` is this module and, to users, the function in it."""
 
-    def __call__(self, *args: Any, **options: Any) -> Model:
+    def __call__(self, *args: Any, **options: Any) -> RunnableModel:
         return compile(*args, **options)
 
 

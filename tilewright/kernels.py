@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright import __version__
 from tilewright.ir import (
     Binary,
+    Buffer,
     Const,
     Expr,
     Function,
@@ -146,8 +147,12 @@ def compile_function(function: Function, target: Target, options: Options) -> by
 
 def _compiled_preparation(split: Prepared, target: Target, options: Options) -> Preparation:
     kernel, code = _object_code(split.prepare, target, options)
-    made = tuple((b.dtype.name, tuple(int(d.value) for d in b.shape)) for b in split.made)  # type: ignore[attr-defined]
+    made = tuple((b.dtype.name, _static_shape(b)) for b in split.made)
     return Preparation(kernel.name, code, kernel.messages, split.taken, split.dropped, made)
+
+
+def _static_shape(buffer: Buffer) -> tuple[int, ...]:
+    return tuple(int(d.value) for d in buffer.shape if isinstance(d, Const))
 
 
 def _object_code(function: Function, target: Target, options: Options) -> tuple[Kernel, bytes]:

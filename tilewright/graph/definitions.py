@@ -162,7 +162,7 @@ def _reads_own(load: Load, op: te.Compute) -> bool:
     return True
 
 
-def _own_axis(index: Expr) -> Expr | None:
+def _own_axis(index: Expr) -> Var | None:
     # What may turn out to be broadcast is read through a choice between 0 and the index.
     if isinstance(index, Select) and index.a is const(0):
         index = index.b

@@ -1,9 +1,10 @@
 """The runtime: arrays in, native code, arrays out."""
 
 from tilewright.runtime.amx import request_amx
-from tilewright.runtime.binding import TensorSpec
+from tilewright.runtime.binding import TensorSpec, ValueSpec, bind_inputs, in_order
 from tilewright.runtime.executor import CompiledModel, Program
 from tilewright.runtime.function import NativeFunction
+from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.runtime.signature import ArrayParam, Dim, ScalarParam, Signature
 from tilewright.runtime.threads import install, is_installed
 
@@ -11,11 +12,16 @@ __all__ = [
     "ArrayParam",
     "CompiledModel",
     "Dim",
+    "Inputs",
     "NativeFunction",
     "Program",
+    "RunnableModel",
     "ScalarParam",
     "Signature",
     "TensorSpec",
+    "ValueSpec",
+    "bind_inputs",
+    "in_order",
     "install",
     "is_installed",
     "request_amx",

@@ -46,7 +46,21 @@ class TensorSpec:
         return [0 if d is None else d for d in found]
 
 
-def in_order(inputs: Any, specs: Sequence[TensorSpec]) -> Sequence[Any]:
+@dataclass(frozen=True)
+class ValueSpec:
+    """An input or output that is no tensor: a sequence, an optional value."""
+
+    name: str
+    type: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}"
+
+
+Spec = TensorSpec | ValueSpec
+
+
+def in_order(inputs: Any, specs: Sequence[Spec]) -> Sequence[Any]:
     """The inputs in the order of the model's, given by name or in order."""
     if isinstance(inputs, Mapping):
         return _by_name(cast("Mapping[str, Any]", inputs), specs)
@@ -61,7 +75,7 @@ def in_order(inputs: Any, specs: Sequence[TensorSpec]) -> Sequence[Any]:
     return given
 
 
-def _by_name(inputs: Mapping[str, Any], specs: Sequence[TensorSpec]) -> Sequence[Any]:
+def _by_name(inputs: Mapping[str, Any], specs: Sequence[Spec]) -> Sequence[Any]:
     names = [s.name for s in specs]
     for name in inputs:
         if name not in names:
@@ -73,7 +87,7 @@ def _by_name(inputs: Mapping[str, Any], specs: Sequence[TensorSpec]) -> Sequence
     return [inputs[n] for n in names]
 
 
-def _wanted(specs: Sequence[TensorSpec]) -> str:
+def _wanted(specs: Sequence[Spec]) -> str:
     return f"the model takes {', '.join(map(str, specs)) or 'none'}"
 
 

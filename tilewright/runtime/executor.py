@@ -13,14 +13,14 @@ import numpy as np
 from tilewright.runtime.binding import Array, TensorSpec, bind_inputs, bind_outputs, in_order
 from tilewright.runtime.function import Scratch, take_scratch
 from tilewright.runtime.jit import LoadedCode
+from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.runtime.threads import Pool, pool_for, symbols
-from tilewright.support.errors import UserError, nearest
+from tilewright.support.errors import UserError
 from tilewright.support.timing import Timing, measure
 
 _ALIGNMENT = 64
 #: Constants that are not aligned are copied up to so many bytes; large models keep theirs.
 _COPY_LIMIT = 512 << 20
-Inputs = Mapping[str, Any] | Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class Program:
     messages: tuple[str, ...]
 
 
-class CompiledModel:
+class CompiledModel(RunnableModel):
     """A model as native code.
 
-    Several threads may run it at once: each call has memory of its own. `set_input`, `run()` and
-    `get_output` keep their arrays in the model and are for one thread.
+    Several threads may run it at once: each call has memory of its own.
     """
 
     def __init__(
         self, program: Program, constants: Sequence[Array], threads: int | None = None
     ) -> None:
+        super().__init__()
         self._program = program
         self._constants = _aligned_all(constants)
         self._table = np.array([a.ctypes.data for a in self._constants], np.uint64)
@@ -58,24 +58,18 @@ class CompiledModel:
         self._workspace_size = self._function("workspace", ctypes.c_int64)
         self._record_size = 1 + sum(1 + len(s.shape) for s in program.outputs)
         self._spare: list[Scratch] = []
-        self._given: dict[str, Any] = {}
-        self._results: list[Array] = []
         self.set_threads(threads)
 
     def _function(self, name: str, result: Any) -> Any:
         address = self._code.address(f"{self._program.name}.{name}")
         return ctypes.CFUNCTYPE(result, ctypes.c_void_p)(address)
 
-    # ---- what it takes and gives ----------------------------------------------------------------
-
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """The inputs in order: name, element type, shape."""
         return self._program.inputs
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """The outputs in order: name, element type, shape."""
         return self._program.outputs
 
     def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
@@ -84,44 +78,13 @@ class CompiledModel:
 
     # ---- running --------------------------------------------------------------------------------
 
-    def run(self, inputs: Inputs | None = None, *, out: Inputs = ()) -> list[Array]:
-        """The outputs for these inputs, given by name or in order.
-
-        Without inputs: for those of `set_input`. `out` are arrays of the caller's for outputs whose
-        shapes follow from those of the inputs, by name or in order.
-        """
-        given = self._given if inputs is None else inputs
-        bound = self._bind(in_order(given, self.inputs), out)
+    def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
+        bound = self._bind(in_order(inputs, self.inputs), out)
         try:
             self._run(bound)
-            results = bound.results()
+            return bound.results()
         finally:
             self._spare.append(bound.scratch)
-        if inputs is None:
-            self._results = results
-        return results
-
-    def __call__(self, *inputs: Any) -> Any:
-        """The output for these inputs in order; a tuple where there are several."""
-        results = self.run(inputs)
-        return results[0] if len(results) == 1 else tuple(results)
-
-    def set_input(self, name: str, value: Any) -> None:
-        """Keep an input for `run()`."""
-        names = [s.name for s in self.inputs]
-        if name not in names:
-            raise UserError(f"the model has no input {name}", remedy=nearest(name, names))
-        self._given[name] = value
-
-    def get_output(self, output: int | str = 0) -> Array:
-        """An output of the last `run()`, by number or by name."""
-        names = [s.name for s in self.outputs]
-        number = names.index(output) if output in names else output
-        if not isinstance(number, int) or not -len(names) <= number < len(names):
-            raise UserError(f"the model has no output {output}", remedy=nearest(str(output), names))
-        if not self._results:
-            raise UserError("there are no outputs yet", remedy="call run() first")
-        return self._results[number]
 
     def time(
         self, inputs: Inputs, repeat: int = 20, min_repeat_ms: float = 50.0, warmup: int = 2
@@ -156,10 +119,6 @@ class CompiledModel:
         reason = self._program.messages[code - 1].format(*map(int, error[1:]))
         error[0] = 0
         raise UserError(f"{self._program.name} stopped", reason=reason)
-
-    def __repr__(self) -> str:
-        inputs, outputs = (", ".join(map(str, s)) for s in (self.inputs, self.outputs))
-        return f"<CompiledModel {self._program.name}({inputs}) -> ({outputs})>"
 
 
 class _Call:

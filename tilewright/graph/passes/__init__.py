@@ -6,5 +6,6 @@ from tilewright.graph.passes.constant_folding import constant_folding
 from tilewright.graph.passes.dead_code import dead_code
 from tilewright.graph.passes.fuse import fuse
 from tilewright.graph.passes.legalize import legalize
+from tilewright.graph.passes.outline import NATIVE_PREFIX, foreign_bindings, is_native, outline
 from tilewright.graph.passes.shape_arithmetic import shape_arithmetic
 from tilewright.graph.passes.simplify_inference import simplify_inference

@@ -1,0 +1,206 @@
+"""Takes what can be native out of a program that cannot be so as a whole.
+
+    a = conv2d(x, w)                         def native_0(x, w):
+    b = relu(a)                                  a = conv2d(x, w)
+    s = sequence(b, x)           -->             b = relu(a)
+                                                 return b
+                                             …
+                                             b = call(native_0, x, w)
+                                             s = sequence(b, x)
+
+Bindings that follow each other become one function. Symbolic dimensions that its parameters do not
+show are passed as a tensor and read again inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tilewright.graph.ir import (
+    Binding,
+    Call,
+    CallFunction,
+    Function,
+    Fused,
+    Graph,
+    If,
+    Loop,
+    Module,
+    Read,
+    Value,
+    all_graphs,
+)
+from tilewright.graph.op import find_op
+from tilewright.graph.rewrite import attribute_dims
+from tilewright.graph.types import STRING, TensorType, Type, dims_of
+from tilewright.ir import Var
+
+_NATIVE: Final = ("compute", "kernel")
+NATIVE_PREFIX: Final = "native_"
+
+
+def outline(module: Module) -> Module:
+    """The module whose native parts are functions of their own, called `native_…`."""
+    functions: list[Function] = []
+    main = _outlined(module.main, functions)
+    rest = [f for f in module.functions.values() if f.name != "main"]
+    assert isinstance(main, Function)
+    return Module([main, *rest, *functions], module.data_types.values())
+
+
+# ---- what is native -----------------------------------------------------------------------------
+
+
+def is_native(graph: Graph) -> bool:
+    """Whether all of a graph can be compiled."""
+    values = (*graph.params, *graph.results)
+    return all(_is_tensor(v.type) for v in values) and all(map(_is_native, graph.body))
+
+
+def _is_native(binding: Binding) -> bool:
+    expr = binding.expr
+    values = (*binding.outputs, *(a for a in expr.args if a is not None))
+    if not all(_is_tensor(v.type) for v in values):
+        return False
+    if isinstance(expr, Call):
+        return expr.op.how in _NATIVE
+    return isinstance(expr, Read | Fused) or (
+        isinstance(expr, If | Loop) and all(map(is_native, expr.graphs))
+    )
+
+
+def _is_tensor(type_: Type) -> bool:
+    return isinstance(type_, TensorType) and type_.dtype is not STRING
+
+
+def foreign_bindings(graph: Graph) -> list[Binding]:
+    """The bindings that cannot be compiled, without those that only hold some."""
+    return [
+        b
+        for g in all_graphs(graph)
+        for b in g.body
+        if not _is_native(b) and not isinstance(b.expr, If | Loop)
+    ]
+
+
+# ---- outlining ----------------------------------------------------------------------------------
+
+
+def _outlined(graph: Graph, functions: list[Function]) -> Graph:
+    body: list[Binding] = []
+    run: list[Binding] = []
+    needed = _needed_after(graph)
+    for index, binding in enumerate(graph.body):
+        # Dimensions that are read are the host's to know.
+        if _is_native(binding) and not isinstance(binding.expr, Read):
+            run.append(binding)
+            continue
+        body += _called(run, needed[index - 1] if index else set(), functions)
+        body.append(_with_inner(binding, functions))
+        run = []
+    body += _called(run, set(graph.results), functions)
+    return graph.with_(body)
+
+
+def _with_inner(binding: Binding, functions: list[Function]) -> Binding:
+    expr = binding.expr
+    if not isinstance(expr, If | Loop):
+        return binding
+    graphs = [_outlined(g, functions) for g in expr.graphs]
+    return Binding(binding.outputs, expr.with_graphs(graphs), binding.origin)
+
+
+def _needed_after(graph: Graph) -> list[set[Value]]:
+    """For each binding, the values that are used after it."""
+    needed: list[set[Value]] = []
+    current = set(graph.results)
+    for binding in reversed(graph.body):
+        needed.append(set(current))
+        current.update(_used(binding))
+    return needed[::-1]
+
+
+def _called(run: Sequence[Binding], needed: set[Value], functions: list[Function]) -> list[Binding]:
+    """A call of a new function with these bindings; themselves if none is a kernel."""
+    if not run:
+        return []
+    made = [v for b in run for v in b.outputs]
+    own = set(made)
+    params = list(dict.fromkeys(v for b in run for v in _used(b) if v not in own))
+    params = [v for v in params if not v.is_constant and v not in _inner_values(run)]
+    results = [v for v in made if v in needed]
+    inner = {v: Value(v.name, v.type) for v in (*params, *results)}
+    loose = _loose_dims(run, params)
+    before, extra, reads = _passed(loose)
+    body = [*reads, *(_renamed(b, inner) for b in run)]
+    name = f"{NATIVE_PREFIX}{len(functions)}"
+    given = [*(inner[v] for v in params), *extra]
+    functions.append(Function(name, given, body, [inner[v] for v in results]))
+    operands = [*params, *(v for b in before for v in b.outputs)]
+    return [*before, Binding(results, CallFunction(name, operands))]
+
+
+def _used(binding: Binding) -> Iterable[Value]:
+    yield from (a for a in binding.expr.args if a is not None)
+    for inner in binding.expr.graphs:
+        for graph in all_graphs(inner):
+            yield from graph.results
+            for b in graph.body:
+                yield from (a for a in b.expr.args if a is not None)
+
+
+def _inner_values(run: Sequence[Binding]) -> set[Value]:
+    """What is defined by graphs inside these bindings."""
+    found: set[Value] = set()
+    for binding in run:
+        for inner in binding.expr.graphs:
+            for graph in all_graphs(inner):
+                found.update(graph.params)
+                found.update(v for b in graph.body for v in b.outputs)
+    return found
+
+
+def _loose_dims(run: Sequence[Binding], params: Sequence[Value]) -> list[Var]:
+    """Dimensions that the bindings use and that no parameter shows bare, nor they define."""
+    shown = {d for v in params if isinstance(v.type, TensorType) for d in v.shape}
+    used: dict[Var, None] = {}
+    for binding in run:
+        graphs = [g for inner in binding.expr.graphs for g in all_graphs(inner)]
+        every = [binding, *(b for g in graphs for b in g.body)]
+        for b in every:
+            used.update(dict.fromkeys(attribute_dims(b.expr)))
+            used.update(dict.fromkeys(d for v in b.outputs for d in dims_of(v.type)))
+            shown.update(b.expr.dims if isinstance(b.expr, Read) else ())
+            if isinstance(b.expr, If | Loop):
+                shown.update(d for v in b.outputs for d in v.shape)
+        shown.update(d for g in graphs for p in g.params for d in p.shape)
+    used.update(dict.fromkeys(d for v in params for d in dims_of(v.type)))
+    return [d for d in used if not any(d is s for s in shown)]
+
+
+def _passed(dims: Sequence[Var]) -> tuple[list[Binding], list[Value], list[Binding]]:
+    """How dimensions get into a function: a tensor outside, a parameter, and reading it inside."""
+    if not dims:
+        return [], [], []
+    op = find_op("dims")
+    attrs = {"elements": list(dims), "shape": [len(dims)], "dtype": "int64"}
+    type_ = TensorType("int64", [len(dims)])
+    outside, inside = Value("sizes", type_), Value("sizes", type_)
+    made = Binding([outside], Call(op, (), op.bind((), attrs)[1]))
+    return [made], [inside], [Binding((), Read(inside, dims))]
+
+
+def _renamed(binding: Binding, inner: dict[Value, Value]) -> Binding:
+    """The binding on the function's own values, in graphs inside it too."""
+    expr = binding.expr
+    args = [None if a is None else inner.get(a, a) for a in expr.args]
+    if expr.graphs:
+        expr = expr.with_graphs([_renamed_graph(g, inner) for g in expr.graphs])
+    outputs = [inner.get(v, v) for v in binding.outputs]
+    return Binding(outputs, expr.with_args(args), binding.origin)
+
+
+def _renamed_graph(graph: Graph, inner: dict[Value, Value]) -> Graph:
+    body = [_renamed(b, inner) for b in graph.body]
+    return Graph(graph.params, body, [inner.get(r, r) for r in graph.results])

@@ -1,0 +1,154 @@
+"""Models that are not native as a whole: strings, sequences and kin stay with Python.
+
+The graph is run by the evaluator; what can be native in it is compiled, and called from there.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.graph import (
+    Binding,
+    Call,
+    CallFunction,
+    Function,
+    Graph,
+    Module,
+    OpDef,
+    TensorType,
+    Value,
+    evaluate,
+    passes,
+)
+from tilewright.module import dim_of, unique_names
+from tilewright.runtime import (
+    CompiledModel,
+    Inputs,
+    RunnableModel,
+    TensorSpec,
+    ValueSpec,
+    bind_inputs,
+    in_order,
+)
+
+#: Compiles a module whose `main` is native.
+CompileNative = Callable[[Module], CompiledModel]
+
+
+class HostedModel(RunnableModel):
+    """A graph that Python runs, with native parts."""
+
+    def __init__(self, module: Module, compile_native: CompileNative) -> None:
+        super().__init__()
+        self._specs = [_spec(v, v.name) for v in module.main.params]
+        main = module.main
+        self._out = [_spec(v, n) for v, n in zip(main.results, main.outputs, strict=True)]
+        self.hosted = _names(module)
+        _say(self.hosted)
+        self._module = _linked(passes.outline(module), compile_native)
+
+    @property
+    def inputs(self) -> tuple[TensorSpec | ValueSpec, ...]:
+        return tuple(self._specs)
+
+    @property
+    def outputs(self) -> tuple[TensorSpec | ValueSpec, ...]:
+        return tuple(self._out)
+
+    @property
+    def graph(self) -> Module:
+        """The graph as it is run."""
+        return self._module
+
+    def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
+        del out
+        given = list(in_order(inputs, self._specs))
+        tensors = [k for k, s in enumerate(self._specs) if isinstance(s, TensorSpec)]
+        specs = [s for s in self._specs if isinstance(s, TensorSpec)]
+        arrays, _ = bind_inputs([given[k] for k in tensors], specs)
+        for k, array in zip(tensors, arrays, strict=True):
+            given[k] = array
+        return evaluate(self._module, given)
+
+
+def _spec(value: Value, name: str) -> TensorSpec | ValueSpec:
+    type_ = value.type
+    if not isinstance(type_, TensorType):
+        return ValueSpec(name, str(type_))
+    from tilewright.ir import free_vars
+
+    dims = dict.fromkeys(v for d in type_.shape for v in free_vars(d))
+    names = unique_names(list(dims))
+    return TensorSpec(name, type_.dtype, tuple(dim_of(d, names) for d in type_.shape))
+
+
+def _names(module: Module) -> dict[str, int]:
+    """The operators that stay with Python, and how often each occurs."""
+    found = passes.foreign_bindings(module.main)
+    kinds = [b.expr.op.name if isinstance(b.expr, Call) else type(b.expr).__name__ for b in found]
+    return dict(Counter(kinds))
+
+
+def _say(hosted: dict[str, int]) -> None:
+    listed = ", ".join(f"{name} ({count})" for name, count in sorted(hosted.items()))
+    warnings.warn(
+        f"parts of the model run on the host, not natively: {listed or 'its inputs or outputs'}",
+        stacklevel=5,
+    )
+
+
+# ---- linking ------------------------------------------------------------------------------------
+
+
+def _linked(module: Module, compile_native: CompileNative) -> Module:
+    """The module in which calls of native functions run compiled code."""
+    native = {
+        name: _as_operator(name, compile_native(_alone(function)))
+        for name, function in module.functions.items()
+        if name.startswith(passes.NATIVE_PREFIX)
+    }
+    functions = [f for name, f in module.functions.items() if name not in native]
+    changed = [_with_operators(f, native) for f in functions]
+    return Module([f for f in changed if isinstance(f, Function)], module.data_types.values())
+
+
+def _alone(function: Function) -> Module:
+    names = [f"p{k}" for k in range(len(function.params))]
+    for value, name in zip(function.params, names, strict=True):
+        value.name = name
+    return Module([Function("main", function.params, function.body, function.results)])
+
+
+def _as_operator(name: str, model: CompiledModel) -> OpDef:
+    """An operator whose reference is the compiled code."""
+
+    def rule(*xs: Value) -> Any:
+        del xs
+        return ()
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        return tuple(model.run(list(arrays)))
+
+    rule.__name__ = name
+    made = OpDef(rule, pure=False, host=True)
+    made.reference(run)
+    return made
+
+
+def _with_operators(graph: Graph, native: dict[str, OpDef]) -> Graph:
+    return graph.with_([_with_operator(b, native) for b in graph.body])
+
+
+def _with_operator(binding: Binding, native: dict[str, OpDef]) -> Binding:
+    expr = binding.expr
+    if isinstance(expr, CallFunction) and isinstance(expr.callee, str) and expr.callee in native:
+        return Binding(
+            binding.outputs, Call(native[expr.callee], expr.operands, {}), binding.origin
+        )
+    if not expr.graphs:
+        return binding
+    graphs: Sequence[Graph] = [_with_operators(g, native) for g in expr.graphs]
+    return Binding(binding.outputs, expr.with_graphs(graphs), binding.origin)

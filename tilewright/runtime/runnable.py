@@ -1,0 +1,73 @@
+"""What all compiled models offer: inputs by name or in order, outputs, one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.runtime.binding import TensorSpec, ValueSpec
+from tilewright.support.errors import UserError, nearest
+
+Inputs = Mapping[str, Any] | Sequence[Any]
+
+
+class RunnableModel:
+    """A model that can be run; how is for those that derive from it to say.
+
+    `set_input`, `run()` and `get_output` keep their arrays in the model and are for one thread.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[str, Any] = {}
+        self._results: list[Any] = []
+
+    @property
+    def inputs(self) -> tuple[TensorSpec | ValueSpec, ...]:
+        """The inputs in order: name, element type, shape."""
+        raise NotImplementedError
+
+    @property
+    def outputs(self) -> tuple[TensorSpec | ValueSpec, ...]:
+        """The outputs in order: name, element type, shape."""
+        raise NotImplementedError
+
+    def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
+        """The outputs for inputs by name or in order, in arrays of the caller's where given."""
+        raise NotImplementedError
+
+    def run(self, inputs: Inputs | None = None, *, out: Inputs = ()) -> list[Any]:
+        """The outputs for these inputs, given by name or in order.
+
+        Without inputs: for those of `set_input`. `out` are arrays of the caller's for outputs whose
+        shapes follow from those of the inputs, by name or in order.
+        """
+        results = self.outputs_for(self._given if inputs is None else inputs, out)
+        if inputs is None:
+            self._results = results
+        return results
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The output for these inputs in order; a tuple where there are several."""
+        results = self.run(inputs)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def set_input(self, name: str, value: Any) -> None:
+        """Keep an input for `run()`."""
+        names = [s.name for s in self.inputs]
+        if name not in names:
+            raise UserError(f"the model has no input {name}", remedy=nearest(name, names))
+        self._given[name] = value
+
+    def get_output(self, output: int | str = 0) -> Any:
+        """An output of the last `run()`, by number or by name."""
+        names = [s.name for s in self.outputs]
+        number = names.index(output) if output in names else output
+        if not isinstance(number, int) or not -len(names) <= number < len(names):
+            raise UserError(f"the model has no output {output}", remedy=nearest(str(output), names))
+        if not self._results:
+            raise UserError("there are no outputs yet", remedy="call run() first")
+        return self._results[number]
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(str, s)) for s in (self.inputs, self.outputs))
+        return f"<{type(self).__name__} ({inputs}) -> ({outputs})>"
