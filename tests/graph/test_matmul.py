@@ -93,7 +93,7 @@ def test_what_is_refused() -> None:
     b = Builder()
     x, y = b.input("x", "f32", (3, 4)), b.input("y", "f32", (5, 6))
     with pytest.raises(UserError, match="rows of 4 elements cannot be multiplied by columns of 5"):
-        x @ y
+        b.output(x @ y)
     with pytest.raises(UserError, match="vectors and matrices, not scalars"):
         b.matmul(x, 1.0)
     with pytest.raises(UserError, match="a bias of 5 elements"):

@@ -13,7 +13,7 @@ from tilewright.graph import Builder
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(9)
-LOOSE = {"rtol": 1e-4, "atol": 1e-5}
+LOOSE: Any = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def normal(*shape: int, dtype: Any = "f4") -> Any:

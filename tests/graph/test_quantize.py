@@ -90,6 +90,12 @@ def test_matmul_integer(types: tuple[str, str]) -> None:
     check("matmul_integer", [a, b, zero_a, zero_b], symbolic=False)
 
 
+def test_matmul_integer_by_instructions() -> None:
+    """Large enough for dot-product instructions, where the machine has them."""
+    a, b = bytes_("uint8", 33, 70), bytes_("int8", 70, 40)
+    check("matmul_integer", [a, b, np.uint8(7), np.int8(3)], symbolic=False)
+
+
 def test_qlinear_matmul() -> None:
     scales = [np.array(s, "f4") for s in (0.02, 0.01, 0.05)]
     a, b = bytes_("uint8", 3, 9), bytes_("int8", 9, 5)
@@ -103,7 +109,7 @@ def test_qlinear_matmul() -> None:
 
 def test_integer_convolutions() -> None:
     x, w = bytes_("uint8", 1, 4, 6, 7), bytes_("int8", 6, 4, 3, 3)
-    window = {"pads": [1, 0, 1, 2], "strides": [2, 1]}
+    window: dict[str, Any] = {"pads": [1, 0, 1, 2], "strides": [2, 1]}
     check_definition("conv_integer", [x, w], **window)
     check_definition("conv_integer", [x, w, np.uint8(9)], **window)
     check_definition("conv_integer", [x, w, np.uint8(9), bytes_("int8", 6)], **window)
@@ -115,6 +121,8 @@ def test_integer_convolutions() -> None:
     inputs = [x, scale, np.uint8(128), w, scales, zeros, np.array(0.5, "f4"), np.uint8(3), bias]
     check("qlinear_conv", inputs, symbolic=False, **window)
     check_definition("qlinear_conv", inputs[:-1], **window)
+    inputs[5] = None
+    check_definition("qlinear_conv", inputs, **window)
 
 
 def test_what_is_refused() -> None:

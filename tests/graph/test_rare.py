@@ -14,7 +14,7 @@ from tilewright.graph.evaluate import by_reference
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(14)
-LOOSE = {"rtol": 1e-4, "atol": 1e-4}
+LOOSE: Any = {"rtol": 1e-4, "atol": 1e-4}
 
 
 def normal(*shape: int, dtype: Any = "f4") -> Any:

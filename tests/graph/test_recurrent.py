@@ -13,7 +13,7 @@ from tilewright.graph import Builder
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(12)
-LOOSE = {"rtol": 1e-4, "atol": 1e-5}
+LOOSE: Any = {"rtol": 1e-4, "atol": 1e-5}
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 T, B, I, H = 5, 3, 4, 2  # noqa: E741
 

@@ -117,7 +117,7 @@ def qlinear_conv(
     x_zero: Value,
     weight: Value,
     weight_scale: Value,
-    weight_zero: Value,
+    weight_zero: Value | None,
     y_scale: Value,
     y_zero: Value,
     bias: Value | None = None,
@@ -128,7 +128,7 @@ def qlinear_conv(
     groups: int = 1,
 ) -> Type:
     """The quantized convolution of a quantized image; the int32 bias has the scale x · weight.
-    The weights have one scale, or one for each output channel."""
+    The weights have one scale, or one for each output channel; None is faster than zeros."""
     require_kind("integer", x, weight)
     require_zeros(x, x_zero)
     require_zeros(weight, weight_zero)
@@ -143,7 +143,7 @@ def qlinear_conv_reference(
     x_zero: Array,
     weight: Array,
     weight_scale: Array,
-    weight_zero: Array,
+    weight_zero: Array | None,
     y_scale: Array,
     y_zero: Array,
     bias: Array | None,
@@ -163,7 +163,7 @@ def qlinear_conv_compute(
     x_zero: te.Tensor,
     weight: te.Tensor,
     weight_scale: te.Tensor,
-    weight_zero: te.Tensor,
+    weight_zero: te.Tensor | None,
     y_scale: te.Tensor,
     y_zero: te.Tensor,
     bias: te.Tensor | None,

@@ -77,6 +77,11 @@ def is_injective(block: Block) -> bool:
     return block.init is None and all(it.kind == "spatial" for it in block.iters)
 
 
+def is_stepwise(block: Block) -> bool:
+    """Whether all instances of one step of a scan are independent and each writes one element."""
+    return block.init is None and {it.kind for it in block.iters} == {"spatial", "ordered"}
+
+
 def is_reduction(block: Block) -> bool:
     return block.init is not None and any(it.kind == "reduce" for it in block.iters)
 

@@ -14,11 +14,12 @@ from tilewright.schedule.rules.analysis import (
     is_conditional,
     is_injective,
     is_reduction,
+    is_stepwise,
 )
 from tilewright.schedule.rules.columns import is_skinny, schedule_columns, vector_variable
 from tilewright.schedule.rules.contraction import plan_contraction, schedule_contraction
 from tilewright.schedule.rules.dot import plan_dot, schedule_dot
-from tilewright.schedule.rules.elementwise import schedule_elementwise
+from tilewright.schedule.rules.elementwise import schedule_elementwise, vectorize_innermost
 from tilewright.schedule.rules.rows import schedule_rows
 from tilewright.schedule.rules.shift import shift_operands
 from tilewright.schedule.rules.transpose import as_turn, can_transpose, schedule_transpose
@@ -36,8 +37,12 @@ def schedule_by_rules(function: Function, target: Target) -> Function:
     s = _schedule_dots(s, target)
     s = _schedule_reductions(s, target)
     for block in s.blocks():
-        if is_injective(s.block_of(block)) and not _is_scheduled(s, block.name):
+        if _is_scheduled(s, block.name):
+            continue
+        if is_injective(s.block_of(block)):
             s = _schedule_independent(s, block.name, target)
+        elif is_stepwise(s.block_of(block)):
+            s = attempt(s, vectorize_innermost, block.name, target) or s
     return s.function
 
 
@@ -45,14 +50,16 @@ def _schedule_dots(s: Schedule, target: Target) -> Schedule:
     """Products for which the target has an instruction."""
     prepared = widen_operands(shift_operands(s.function, target), target)
     s = s if prepared is s.function else Schedule(prepared)
-    for block in s.blocks():
+    for name in [b.name for b in s.blocks()]:
+        if all(b.name != name for b in s.blocks()):
+            continue  # it went into the product before it
         done = None
-        tiles = plan_amx(s.block_of(block), target)
+        tiles = plan_amx(s.block_of(name), target)
         if tiles is not None:
-            done = attempt(s, schedule_amx, block.name, tiles, target)
-        plan = plan_dot(s.block_of(block), target)
+            done = attempt(s, schedule_amx, name, tiles, target)
+        plan = plan_dot(s.block_of(name), target)
         if done is None and plan is not None:
-            done = attempt(s, schedule_dot, block.name, plan, target)
+            done = attempt(s, schedule_dot, name, plan, target)
         s = done or s
     return s
 

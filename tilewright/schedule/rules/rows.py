@@ -6,7 +6,7 @@ for row (parallel):
 
 from __future__ import annotations
 
-from tilewright.ir import Block, Const, Load, Var, all_exprs, free_vars
+from tilewright.ir import Block, Const, Load, Var, all_exprs, const, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Access,
@@ -80,6 +80,7 @@ def _share_rows(s: Schedule, last: str) -> list[Loop] | None:
     block = s.block_of(last)
     spatial = [loop for loop in s.loops(last) if _feeds_space(block, loop)]
     rows = spatial if is_reduction(block) else spatial[:-1]
+    rows = rows[: _telling(s, last, others, rows)]
     if not rows:
         return rows if not others else None
     for name in reversed(others):
@@ -87,6 +88,28 @@ def _share_rows(s: Schedule, last: str) -> list[Loop] | None:
             return None
         s.compute_at(name, rows[-1])
     return rows
+
+
+def _telling(s: Schedule, last: str, others: list[str], rows: list[Loop]) -> int:
+    """How many row loops tell the results apart that `last` reads; further in, all are repeated.
+
+    for n: for c: for y: for x: Y[n, c, y, x] = X[n, c, y, x] - mean[n, c]        2: n and c
+    """
+    made = {w.buffer for name in others for w in s.block_of(name).writes}
+    block = s.block_of(last)
+    loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer in made]
+    used = [frozenset[Var]().union(*map(free_vars, e.indices)) for e in loads]
+    for count, loop in enumerate(rows):
+        own = _variables(block, loop)
+        if s.loop_of(loop).extent is not const(1) and any(not own & read for read in used):
+            return count
+    return len(rows)
+
+
+def _variables(block: Block, loop: Loop) -> frozenset[Var]:
+    """The variables of a block that a loop feeds."""
+    pairs = zip(block.iters, block.bindings, strict=True)
+    return frozenset(it.var for it, binding in pairs if loop.var in free_vars(binding))
 
 
 def keep_partial_vectors(s: Schedule, name: str, target: Target) -> None:

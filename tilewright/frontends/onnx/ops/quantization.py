@@ -77,7 +77,10 @@ def qlinear_conv(n: Node) -> Value:
 
 def qlinear_conv_of(n: Node, x: Value) -> Value:
     """The quantized convolution that a node describes, of `x`."""
-    rest = (n.get(k) for k in range(1, 9))
+    rest = [n.get(k) for k in range(1, 9)]
+    # Weights are nearly always stored around zero, and then need not be moved.
+    if rest[4] is not None and rest[4].constant is not None and not rest[4].constant.any():
+        rest[4] = None
     return n.builder.qlinear_conv(x, *rest, **_window(n, x, n[3]))
 
 

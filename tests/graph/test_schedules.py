@@ -1,0 +1,46 @@
+"""What the default rules make of operators: nothing is repeated, and steps of scans are vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.graph.harness import operands
+from tilewright.graph import find_op
+from tilewright.ir import Function, function_text
+from tilewright.schedule import Schedule, schedule_by_rules
+from tilewright.target import Target
+from tilewright.tensor import te
+
+
+def scheduled(name: str, shapes: list[tuple[int, ...]], **attrs: Any) -> Function:
+    op = find_op(name)
+    values, _ = operands([np.zeros(s, "f4") for s in shapes], symbolic=False)
+    bound, full = op.bind(values, attrs)
+    tensors = [None if v is None else te.placeholder(v.shape, v.dtype, v.name) for v in bound]
+    outs = op.define(tensors, full, op.infer(bound, full))
+    function = te.function([t for t in tensors if t is not None], list(outs), name=name)
+    return schedule_by_rules(function, Target.of("llvm -mtriple=x86_64-unknown-linux-gnu"))
+
+
+def test_moments_are_computed_once_for_each_channel() -> None:
+    s = Schedule(scheduled("instance_norm", [(2, 3, 8, 16), (3,), (3,)]))
+    shared = [set(s.loops(b)) & set(s.loops("instance_norm")) for b in s.blocks()]
+    sums = [len(n) for n, b in zip(shared, s.blocks(), strict=True) if "_sum" in b.name]
+    assert sums
+    assert max(sums) <= 2
+
+
+def test_rows_of_a_softmax_share_their_loop() -> None:
+    s = Schedule(scheduled("softmax", [(6, 40)]))
+    last = s.blocks()[-1]
+    assert all(set(s.loops(b)) & set(s.loops(last)) for b in s.blocks())
+
+
+def test_steps_of_a_scan_are_vectors() -> None:
+    function = scheduled("lstm_scan", [(5, 1, 64), (1, 16, 64)])
+    s = Schedule(function)
+    for name in ("moved", "c", "h"):
+        kinds = [s.loop_of(loop).kind for loop in s.loops(name)]
+        assert kinds[-1] == "vectorized", function_text(function)
