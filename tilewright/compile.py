@@ -36,7 +36,7 @@ def compile(
     from dataclasses import replace
 
     from tilewright.graph import Module as GraphModule
-    from tilewright.graph import PassContext
+    from tilewright.graph import PassContext, passes
 
     context = PassContext.current()
     level = context.opt_level if opt_level is None else opt_level
@@ -47,7 +47,7 @@ def compile(
             return _compile_graph(graph, Target.of(target), threads)
 
     if isinstance(model, GraphModule):
-        return compiled(model)
+        return compiled(passes.bind_shapes(model, shapes or {}))
     return _compile_onnx(model, shapes or {}, compiled)
 
 
@@ -99,6 +99,7 @@ def graph_passes() -> list[Step]:
     from tilewright.graph import Step, passes
 
     return [
+        Step(passes.inline_functions, 0),
         Step(passes.simplify_inference, 1),
         Step(passes.constant_folding, 1),
         Step(passes.legalize, 0),

@@ -1,10 +1,12 @@
 """Passes over graphs: plain functions `Module -> Module`, one a file."""
 
 # pyright: reportUnusedImport=false
+from tilewright.graph.passes.bind_shapes import bind_shapes
 from tilewright.graph.passes.common_subexpressions import common_subexpressions
 from tilewright.graph.passes.constant_folding import constant_folding
 from tilewright.graph.passes.dead_code import dead_code
 from tilewright.graph.passes.fuse import fuse
+from tilewright.graph.passes.inline_functions import inline_functions
 from tilewright.graph.passes.legalize import legalize
 from tilewright.graph.passes.outline import NATIVE_PREFIX, foreign_bindings, is_native, outline
 from tilewright.graph.passes.shape_arithmetic import shape_arithmetic

@@ -1,0 +1,69 @@
+"""Gives inputs other shapes: numbers or other names for their symbolic dimensions.
+
+bind_shapes(module, {"x": (8, 3, "side", "side")})
+
+def main(x: f32[n, 3, h, w])       -->     def main(x: f32[8, 3, side, side])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.graph.ir import Function, Module, Value
+from tilewright.graph.rewrite import Rewriter
+from tilewright.graph.types import as_dim, known_dim
+from tilewright.ir import Expr, Var
+from tilewright.support.errors import UserError, nearest
+
+
+def bind_shapes(module: Module, shapes: Mapping[str, Sequence[Any]]) -> Module:
+    """The module for inputs of these shapes; None leaves a dimension as it is."""
+    main = module.main
+    rewriter = Rewriter()
+    rewriter.dims = _dims(main, shapes)
+    if not rewriter.dims:
+        return module
+    return module.map(lambda f: rewriter.graph(f) if f is main else f)
+
+
+def _dims(main: Function, shapes: Mapping[str, Sequence[Any]]) -> dict[Var, Expr]:
+    inputs = {p.name: p for p in main.params}
+    named: dict[str, Var] = {}
+    found: dict[Var, Expr] = {}
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise UserError(f"the model has no input {name}", remedy=nearest(name, inputs))
+        value = inputs[name]
+        if len(shape) != value.ndim:
+            raise _refusal(value, shape, f"it has {value.ndim} dimensions")
+        for own, wanted in zip(value.shape, shape, strict=True):
+            _bind(value, shape, own, _dim(wanted, named), found)
+    return found
+
+
+def _dim(wanted: Any, named: dict[str, Var]) -> Expr | None:
+    if isinstance(wanted, str):
+        return named.setdefault(wanted, Var(wanted))
+    return None if wanted is None else as_dim(wanted)
+
+
+def _bind(
+    value: Value, shape: Sequence[Any], own: Expr, wanted: Expr | None, found: dict[Var, Expr]
+) -> None:
+    if wanted is None or (known_dim(own) is not None and known_dim(own) == known_dim(wanted)):
+        return
+    if not isinstance(own, Var):
+        raise _refusal(value, shape, f"its dimension {own} is fixed")
+    before = found.setdefault(own, wanted)
+    if before is not wanted:
+        raise _refusal(value, shape, f"{own} is {before} already")
+
+
+def _refusal(value: Value, shape: Sequence[Any], reason: str) -> UserError:
+    given = ", ".join(map(str, shape))
+    return UserError(
+        f"input {value} cannot have the shape [{given}]",
+        reason=reason,
+        remedy="give numbers or names for its symbolic dimensions",
+    )
