@@ -106,7 +106,7 @@ _DECIDE: dict[str, Callable[[_Difference], bool | None]] = {
 # ---- writing ------------------------------------------------------------------------------------
 
 
-def _ordered(e: Binary, _r: Ranges) -> Expr | None:
+def _ordered(e: Binary, ranges: Ranges) -> Expr | None:
     """a <= b as p < n + c: terms positive on both sides, their common factor divided out"""
     if not is_index(e.a.dtype) or e.a.dtype.is_vector:
         return None
@@ -119,7 +119,23 @@ def _ordered(e: Binary, _r: Ranges) -> Expr | None:
     if g == 0:
         return const(limit > 0)
     # g*t < limit is t < ceil(limit / g)
-    return _changed(e, _write_less(terms.shifted(-terms.constant).divided(g), -(-limit // g)))
+    terms, limit = _without_rest(terms.shifted(-terms.constant).divided(g), -(-limit // g), ranges)
+    return _changed(e, _write_less(terms, limit))
+
+
+def _without_rest(terms: Linear, limit: int, ranges: Ranges) -> tuple[Linear, int]:
+    """g*t + r < limit is t < limit // g (or one more), where 0 <= r < g makes no difference"""
+    for g in sorted({abs(k) for k in terms.terms.values()} - {1}):
+        rest, whole = terms.split(lambda _, k, g=g: k % g != 0)
+        if rest.is_constant or whole.is_constant:
+            continue
+        low, high = bounds(rest.expr(), ranges)
+        if low is None or high is None or low < 0 or high >= g:
+            continue
+        quotient, left = divmod(limit, g)
+        if left <= low or high < left:
+            return whole.divided(g), quotient + (high < left)
+    return terms, limit
 
 
 def _of_quotient(e: Binary, _r: Ranges) -> Expr | None:
