@@ -35,8 +35,8 @@ def max_pool(
 ) -> Type | tuple[Type, ...]:
     """The greatest element in every window; padding never wins.
 
-    `return_indices` gives where it is too, in the whole tensor laid out row by row, or with the
-    spatial axes `column_major`.
+    `return_indices` gives where it is too (of equals the first in the window), in the whole tensor
+    laid out row by row, or with the spatial axes `column_major`.
     """
     require_kind("number", x)
     result = TensorType(x.dtype, _shape(x, kernel, strides, pads, dilations, ceil_mode))
@@ -61,12 +61,11 @@ def max_pool_reference(
     image = window.with_padding(x, least, places)
     at = window.with_padding(_positions(x.shape, column_major), -1, places)
     best = np.full((*x.shape[:2], *places), least, x.dtype)
-    where = np.full(best.shape, np.iinfo(np.int64).max, np.int64)
+    where = np.full(best.shape, -1, np.int64)
     under = zip(window.patches(image, places), window.patches(at, places), strict=True)
     for (_, values), (_, indices) in under:
         wins = (values > best) | (np.isnan(values) & ~np.isnan(best))
-        ties = (values == best) & (indices < where)
-        takes = (wins | ties) & (indices >= 0)
+        takes = (wins | (where < 0)) & (indices >= 0)
         best, where = np.where(takes, values, best), np.where(takes, indices, where)
     return (best, where) if return_indices else best
 
@@ -99,7 +98,7 @@ def max_pool_compute(
     names = ["n", "c", *window.names]
     stays = window.stays_inside(ceil_mode)
     if return_indices:
-        return _with_indices(x, window, rk, out[0].shape, column_major, names)
+        return _with_indices(x, window, rk, out[0].shape, column_major, stays)
 
     def element(*i: Expr) -> Any:
         value, inside = window.inside(x, i, rk)
@@ -114,23 +113,42 @@ def _with_indices(
     rk: Sequence[te.ReduceAxis],
     shape: Sequence[Expr],
     column_major: bool,
-    names: list[str],
+    stays: bool,
 ) -> tuple[te.Tensor, te.Tensor]:
-    def element(*i: Expr) -> Any:
-        value, inside = window.inside(x, i, rk)
-        flat = _flat(value.indices, x.shape, column_major)
-        return te.argmax(value, axis=rk, index=flat, where=inside, with_value=True)
+    """The greatest elements, and where they are: in the window first, as a small number."""
+    names = ["n", "c", *window.names]
 
-    at, best = te.compute(shape, element, name="max_pool", axis_names=names)
-    return best, at
+    def place(*i: Expr) -> Any:
+        value, inside = window.inside(x, i, rk)
+        at = te.cast(_flat([k.var for k in rk], [k.extent for k in rk], False), "int32")
+        where = None if stays else inside
+        return te.argmax(value, axis=rk, index=at, where=where, with_value=True)
+
+    at, best = te.compute(shape, place, name="max_pool", axis_names=names)
+
+    def element(*i: Expr) -> Expr:
+        k = _unflat(te.cast(at[i], "int64"), [as_expr(n) for n in window.kernel])
+        spatial = zip(window.at(i[2:], k), window.before, strict=True)
+        index = [*i[:2], *(place - before for place, before in spatial)]
+        return _flat(index, x.shape, column_major)
+
+    return best, te.compute(shape, element, name="max_pool_indices", axis_names=names)
+
+
+def _unflat(position: Expr, shape: Sequence[Expr]) -> list[Expr]:
+    indices: list[Expr] = []
+    for extent in reversed(shape):
+        indices.append(te.floormod(position, extent))
+        position = te.floordiv(position, extent)
+    return indices[::-1]
 
 
 def _flat(indices: Sequence[Expr], shape: Sequence[Expr], column_major: bool) -> Expr:
     order = list(range(len(shape)))
     if column_major:
         order = [0, 1, *reversed(order[2:])]
-    position: Expr = te.const(0)
-    for axis in order:
+    position: Expr = indices[order[0]]
+    for axis in order[1:]:
         position = position * shape[axis] + indices[axis]
     return position
 
