@@ -12,6 +12,13 @@ from tilewright.frontends.onnx.table import find_converter
 from tilewright.support.errors import UserError
 
 _SHOWN: Final = 4
+#: What can be done about operators that will not be supported soon.
+_HINTS: Final = {
+    "CastMap": "dictionaries are not supported; pass tensors",
+    "DictVectorizer": "dictionaries are not supported; pass tensors",
+    "Gradient": "differentiate before exporting",
+    "ZipMap": "export with the option zipmap=False",
+}
 
 
 def require_converters(model: LoadedModel, functions: FunctionTable) -> None:
@@ -58,4 +65,5 @@ def _all_nodes(
 def _line(domain: str, name: str, version: int, nodes: list[str]) -> str:
     shown = ", ".join(nodes[:_SHOWN]) + (", …" if len(nodes) > _SHOWN else "")
     full = f"{domain}.{name}" if domain else name
-    return f"    {len(nodes)} × {full} (version {version}): {shown}"
+    hint = f"; {_HINTS[name]}" if name in _HINTS else ""
+    return f"    {len(nodes)} × {full} (version {version}): {shown}{hint}"
