@@ -21,15 +21,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from tilewright.ir import Expr, Function, child_exprs, function_text, walk
+from tilewright.ir import Block, Function, function_text, walk
 from tilewright.kernels import Options, compile_function, compile_text
 from tilewright.support.config import config
 from tilewright.target import Target
 
 #: Fewer kernels than this are compiled before another interpreter would have started.
 _WORTH_A_WORKER = 4
-#: A function with more nodes than this is not sent: text has no way to share what is used twice.
-_MOST_TEXT = 50_000
 
 
 def compile_side_by_side(
@@ -64,51 +62,26 @@ class _Work:
     def __init__(self, functions: Sequence[Function], target: Target, options: Options) -> None:
         self.functions, self.target, self.options = functions, target, options
         self.done: dict[int, bytes] = {}
-        sizes = [text_size(f) for f in functions] if len(functions) >= _WORTH_A_WORKER else []
-        # Long ones first, so that the last to end does not end much later than the others.
-        order = sorted(range(len(functions)), key=lambda k: -sizes[k] if sizes else k)
-        too_long = [k for k in order if sizes and sizes[k] > _MOST_TEXT]
-        self.waiting = deque(k for k in order if k not in too_long)
-        self._only_here = deque(too_long)
+        # Large ones first, so that the last to end does not end much later than the others.
+        order = sorted(range(len(functions)), key=lambda k: -_size(functions[k]))
+        self.waiting = deque(order)
 
     def take(self) -> int | None:
-        """The next one for a worker."""
-        return _first(self.waiting)
+        try:
+            return self.waiting.popleft()
+        except IndexError:
+            return None
 
     def compile_here(self) -> None:
         """Compile what waits, in this process."""
-        while (k := _first(self._only_here)) is not None or (k := self.take()) is not None:
+        while (k := self.take()) is not None:
             self.done[k] = compile_function(self.functions[k], self.target, self.options)
 
 
-def _first(numbers: deque[int]) -> int | None:
-    try:
-        return numbers.popleft()
-    except IndexError:
-        return None
-
-
-def text_size(function: Function) -> int:
-    """How many nodes the text would spell; it repeats expressions that the IR shares."""
-    sizes: dict[Expr, int] = {}
-    total = 0
-    for stmt in walk(function.body):
-        for root in child_exprs(stmt):
-            _measure(root, sizes)
-            total += sizes[root]
-    return total
-
-
-def _measure(root: Expr, sizes: dict[Expr, int]) -> None:
-    pending = [root]
-    while pending:
-        e = pending[-1]
-        missing = [o for o in e.operands if o not in sizes]
-        if missing:
-            pending.extend(missing)
-            continue
-        pending.pop()
-        sizes[e] = 1 + sum(sizes[o] for o in e.operands)
+def _size(function: Function) -> int:
+    """How long a function may take to compile, compared to others: reductions are cut finely."""
+    blocks = [s for s in walk(function.body) if isinstance(s, Block)]
+    return sum(1 + 8 * (b.init is not None) for b in blocks)
 
 
 # ---- this side ----------------------------------------------------------------------------------

@@ -1,0 +1,161 @@
+"""The arena of host programs: what is live at the same time lies apart."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.ir import (
+    Alloc,
+    Buffer,
+    Call,
+    Const,
+    DType,
+    Evaluate,
+    Expr,
+    Function,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    While,
+    address_of,
+    all_exprs,
+    const,
+    evaluate,
+    seq,
+    verify,
+    walk,
+)
+from tilewright.lower.arena import plan_arena
+
+n = Var("n")
+FLAG = Buffer("flag", "int64", (1,))
+
+
+def kernel(*buffers: Buffer) -> Stmt:
+    args = tuple(address_of(Load(b, (const(0),) * b.ndim)) for b in buffers)
+    return Evaluate(Call("kernel.f", (*args, Const(0, "uint64")), DType.of("int32")))
+
+
+def program(body: Stmt, *buffers: Buffer, params: tuple[Buffer, ...] = ()) -> Function:
+    return Function("main", (FLAG, *params), Alloc(buffers, body) if buffers else body)
+
+
+def offsets(function: Function, dims: dict[Var, int] | None = None) -> list[list[int]]:
+    """For each call, where in the arena its operands lie."""
+    found: list[list[int]] = []
+    for stmt in walk(function.body):
+        if isinstance(stmt, Evaluate):
+            assert isinstance(stmt.call, Call)
+            found.append([int(evaluate(_offset(a), dims or {})) for a in stmt.call.args[:-1]])
+    return found
+
+
+def _offset(address: Expr) -> Expr:
+    assert isinstance(address, Call) and isinstance(address.args[0], Load)
+    assert address.args[0].buffer.name == "arena"
+    return address.args[0].indices[0]
+
+
+def size(function: Function, dims: dict[Var, int] | None = None) -> int:
+    assert isinstance(function.body, Alloc)
+    return int(evaluate(function.body.buffers[0].shape[0], dims or {}))
+
+
+def chain(length: int, *shape: object) -> tuple[Function, list[Buffer]]:
+    buffers = [Buffer(f"b{k}", "float32", shape) for k in range(length)]
+    calls = [kernel(a, b) for a, b in pairwise(buffers)]
+    return program(seq(*calls), *buffers), buffers
+
+
+def test_a_chain_takes_two_buffers() -> None:
+    planned = plan_arena(chain(10, 100)[0])
+    verify(planned)
+    assert size(planned) == 2 * 448
+    assert all(len(set(pair)) == 2 for pair in offsets(planned))
+
+
+def test_a_symbolic_chain_takes_two_slots() -> None:
+    x = Buffer("x", "float32", (n,))
+    function, _ = chain(10, n, 4)
+    planned = plan_arena(Function("main", (*function.params, x), function.body))
+    assert size(planned, {n: 10}) == 2 * 192
+    assert all(len(set(pair)) == 2 for pair in offsets(planned, {n: 10}))
+
+
+def test_a_slot_is_as_large_as_its_largest_buffer() -> None:
+    x = Buffer("x", "float32", (n,))
+    a, b, c = (Buffer(k, "float32", (n, e)) for k, e in (("a", 4), ("b", 1), ("c", 16)))
+    function = program(seq(kernel(a, b), kernel(b, c)), a, b, c, params=(x,))
+    assert size(plan_arena(function), {n: 16}) == 64 + 16 * 64
+
+
+def test_what_a_loop_needs_from_outside_lives_through_it() -> None:
+    a, b, c = (Buffer(k, "float32", (16,)) for k in "abc")
+    inside = While(FLAG[0] > 0, Alloc((b, c), seq(kernel(a, b), kernel(b, c))))
+    planned = plan_arena(program(seq(kernel(a), inside), a))
+    (first,), (again, second), (_, third) = offsets(planned)
+    assert first == again and len({first, second, third}) == 3
+
+
+def test_what_is_made_anew_in_each_trip_does_not() -> None:
+    a, b = (Buffer(k, "float32", (16,)) for k in "ab")
+    inside = While(FLAG[0] > 0, Alloc((a, b), seq(kernel(a), kernel(b))))
+    assert size(plan_arena(program(inside))) == 64
+
+
+def test_numbers_that_the_program_reads_keep_their_own_memory() -> None:
+    a, b = Buffer("a", "int64", (1,)), Buffer("b", "int64", (1,))
+    body = seq(kernel(a), Store(FLAG, (const(0),), a[0]), kernel(b))
+    planned = plan_arena(program(body, a, b))
+    loads = [e for e in all_exprs(planned.body) if isinstance(e, Load) and e.buffer is a]
+    assert loads and size(planned) == 64
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 200), st.integers(0, 30), st.integers(0, 12)), max_size=40)
+)
+def test_live_buffers_never_overlap(spans: list[tuple[int, int, int]]) -> None:
+    buffers = [Buffer(f"b{k}", "uint8", (s,)) for k, (s, _, _) in enumerate(spans)]
+    steps = [
+        [
+            b
+            for b, (_, first, extent) in zip(buffers, spans, strict=True)
+            if first <= t <= first + extent
+        ]
+        for t in range(43)
+    ]
+    # Each step touches all that is live at it.
+    function = program(seq(*(kernel(*s) for s in steps if s)), *buffers) if spans else None
+    if function is None:
+        return
+    planned = plan_arena(function)
+    total = size(planned)
+    for live, places in zip((s for s in steps if s), offsets(planned), strict=True):
+        taken = np.zeros(total, bool)
+        for buffer, start in zip(live, places, strict=True):
+            end = start + int(evaluate(buffer.shape[0], {}))
+            assert start % 64 == 0 and end <= total
+            assert not taken[start:end].any()
+            taken[start:end] = True
+    assert total <= sum(-(-s // 64) * 64 for s, _, _ in spans)
+
+
+@pytest.mark.parametrize("extent", [100, n])
+def test_planning_is_near_linear(extent: object) -> None:
+    def seconds(length: int) -> float:
+        x = Buffer("x", "float32", (n,))
+        function, _ = chain(length, extent)
+        start = time.process_time()
+        plan_arena(Function("main", (*function.params, x), function.body))
+        return time.process_time() - start
+
+    seconds(100)
+    assert seconds(4000) < 12 * seconds(1000) + 0.05

@@ -1,0 +1,198 @@
+"""Kernels as object code: kept on disk, compiled side by side, prepared once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import kernels, te, workers
+from tilewright.graph import Builder, Module, evaluate
+from tilewright.kernels import CompiledKernel, Options, compile_function, compile_kernels
+from tilewright.target import Target
+
+HOST = Target.of("llvm")
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "1")
+    return tmp_path
+
+
+def function(factor: float, name: str = "scale") -> tw.Function:
+    x = te.placeholder((100,), name="X")
+    return te.function([x], [te.compute((100,), lambda i: x[i] * factor, name="Y")], name=name)
+
+
+def refuse(*_: Any) -> bytes:
+    raise AssertionError("this was compiled already")
+
+
+def test_a_kernel_is_compiled_once(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (first,) = compile_kernels([function(2.0)], HOST, Options())
+    monkeypatch.setattr(workers, "compile_function", refuse)
+    (again,) = compile_kernels([function(2.0)], HOST, Options())
+    assert first == again
+    for other in ((function(3.0), HOST, Options()), (function(2.0), HOST, Options(checked=True))):
+        with pytest.raises(AssertionError, match="compiled already"):
+            compile_kernels([other[0]], other[1], other[2])
+
+
+def test_another_version_of_the_tool_compiles_anew(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_kernels([function(2.0)], HOST, Options())
+    monkeypatch.setattr(kernels, "tool_version", lambda: "other")
+    monkeypatch.setattr(workers, "compile_function", refuse)
+    with pytest.raises(AssertionError, match="compiled already"):
+        compile_kernels([function(2.0)], HOST, Options())
+
+
+def test_a_damaged_entry_is_compiled_anew(own_cache: Path) -> None:
+    (first,) = compile_kernels([function(2.0)], HOST, Options())
+    for path in own_cache.rglob("*.bin"):
+        path.write_bytes(path.read_bytes()[:-7])
+    assert compile_kernels([function(2.0)], HOST, Options()) == [first]
+
+
+def test_packing_keeps_everything() -> None:
+    kernel = CompiledKernel("k", ("a {}", "b"), ["mul", 4, ["number", 1]], b"code")
+    assert CompiledKernel.unpacked(kernel.packed()) == kernel
+    n, m = te.var("n"), te.var("m")
+    assert str(kernel.workspace_for([n, m])) == "4 * m"
+
+
+def test_workers_give_what_this_process_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_COMPILE_JOBS", "3")
+    functions = [function(float(k), f"scale_{k}") for k in range(12)]
+    here = [compile_function(f, HOST, Options()) for f in functions]
+    done_here: list[str] = []
+
+    def slow(f: tw.Function, *rest: Any) -> bytes:
+        time.sleep(0.3)
+        done_here.append(f.name)
+        return compile_function(f, *rest)
+
+    monkeypatch.setattr(workers, "compile_function", slow)
+    assert workers.compile_side_by_side(functions, HOST, Options()) == here
+    assert len(done_here) < len(functions), "no worker did anything"
+
+
+def test_workers_that_die_are_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_COMPILE_JOBS", "2")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    functions = [function(float(k), f"scale_{k}") for k in range(5)]
+    made = workers.compile_side_by_side(functions, HOST, Options())
+    assert [CompiledKernel.unpacked(m).name for m in made] == [f.name for f in functions]
+
+
+SCRIPT = """
+import sys, time
+import numpy as np, tilewright as tw
+from tilewright.graph import Builder
+print("begins", flush=True)
+b = Builder()
+x = b.input("x", "f32", (8, 8))
+for k in range(8):
+    x = b.softmax(b.matmul(x, np.full((8, 8), k, "f4")) if k % 2 else b.exp(x), axis=k % 2)
+    x = b.transpose(x) if k % 3 == 0 else x
+b.output(x)
+tw.compile(b.build())
+print("done", flush=True)
+"""
+
+
+def _script(tmp_path: Path) -> subprocess.Popen[str]:
+    path = tmp_path / "program.py"
+    path.write_text(SCRIPT)
+    root = str(Path(tw.__file__).parent.parent)
+    env = {
+        **os.environ,
+        "TILEWRIGHT_CACHE": "0",
+        "TILEWRIGHT_COMPILE_JOBS": "3",
+        "PYTHONPATH": root,
+    }
+    return subprocess.Popen(
+        [sys.executable, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_workers_do_not_run_the_users_program(tmp_path: Path) -> None:
+    out, _ = _script(tmp_path).communicate(timeout=120)
+    assert out.split() == ["begins", "done"]
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
+def test_an_interrupt_ends_the_workers_too(tmp_path: Path) -> None:
+    process = _script(tmp_path)
+    assert process.stdout is not None
+    process.stdout.readline()
+    workers_seen: set[int] = set()
+    deadline = time.time() + 60
+    while not workers_seen and time.time() < deadline and process.poll() is None:
+        workers_seen = _children(process.pid)
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    process.wait(timeout=60)
+    assert workers_seen and process.returncode != 0
+    assert not [pid for pid in workers_seen if _is_alive(pid)]
+
+
+def _children(parent: int) -> set[int]:
+    found: set[int] = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == parent:
+            found.add(int(path.parent.name))
+    return found
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+# ---- work on constants --------------------------------------------------------------------------
+
+
+def product(batch: Any, depth: int = 64, width: int = 48) -> Module:
+    rng = np.random.default_rng(0)
+    b = Builder()
+    x = b.input("x", "f32", (batch, depth))
+    w = rng.standard_normal((depth, width)).astype(np.float32)
+    b.output(b.relu(b.matmul(x, w)), b.matmul(x, w + np.float32(1)))
+    return b.build()
+
+
+def test_weights_are_packed_before_the_first_run() -> None:
+    module = product(40)
+    model = tw.compile(module)
+    kernel = next(k for k in model.kernels if k.startswith("matmul"))
+    assert "constants" in model.ir(kernel).attrs
+    # The host program passes the packed weights after the other operands, and no others.
+    calls = [line for line in str(model.ir()).splitlines() if "kernel.matmul" in line]
+    assert all(line.count("constants[") == 1 for line in calls)
+    x = np.random.default_rng(1).standard_normal((40, 64)).astype(np.float32)
+    for got, want in zip(model.run([x]), evaluate(module, [x]), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
