@@ -164,10 +164,10 @@ class _Digests:
 
     def alloc(self, s: Alloc) -> bytes:
         """Allocations within one another are one, as the text form has it."""
-        buffers, body = list(s.buffers), s.body
+        buffers, body = list(s.buffers), _only(s.body)
         while isinstance(body, Alloc):
-            buffers += body.buffers
-            body = body.body
+            buffers.extend(body.buffers)
+            body = _only(body.body)
         return _mix("alloc", *(self.buffer(b) for b in buffers), self.stmt(body))
 
     def if_(self, s: If) -> bytes:
@@ -190,6 +190,12 @@ class _Digests:
     def seq(self, s: Seq) -> bytes:
         parts = _flat(s)
         return self.stmt(parts[0]) if len(parts) == 1 else _mix("seq", *map(self.stmt, parts))
+
+
+def _only(stmt: Stmt) -> Stmt:
+    """The one statement of a row of one; any other statement itself."""
+    parts = _flat(stmt) if isinstance(stmt, Seq) else [stmt]
+    return parts[0] if len(parts) == 1 else stmt
 
 
 def _flat(s: Seq) -> list[Stmt]:

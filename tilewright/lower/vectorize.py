@@ -45,6 +45,7 @@ from tilewright.ir import (
     renew,
     seq,
 )
+from tilewright.lower.conjuncts import conjuncts
 
 #: Intrinsics that take or give something else than one value per lane.
 _LANELESS = {"address_of", "all_lanes", "lane", "prefetch"}
@@ -139,6 +140,14 @@ class _Lanes:
         return replace(stmt, indices=indices, value=broadcast(value, self.lanes), mask=merged)
 
     def branch(self, stmt: If, mask: Expr | None) -> Stmt:
+        parts = conjuncts(stmt.condition)
+        shared = [c for c in parts if free_vars(c).isdisjoint(self.varying)]
+        rest = [c for c in parts if not free_vars(c).isdisjoint(self.varying)]
+        if shared and rest:
+            # What all lanes share stays a branch: loads below may rely on it without a mask.
+            otherwise = None if stmt.otherwise is None else renew(stmt.otherwise)
+            inner = replace(stmt, condition=all_of(*rest))
+            return self.branch(If(all_of(*shared), inner, otherwise, stmt.span), mask)
         condition = self.expr(stmt.condition)
         if not condition.dtype.is_vector:
             then = self.stmt(stmt.then, mask)
