@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# The same examples in every run, so that a red run is about the change; `HYPOTHESIS_PROFILE=explore`
+# looks for new ones.
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("explore", deadline=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 GOLDEN = Path(__file__).parent / "golden"
 Golden = Callable[[str, str], None]
