@@ -9,8 +9,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-# The same examples in every run, so that a red run is about the change; `HYPOTHESIS_PROFILE=explore`
-# looks for new ones.
+# The same examples in every run, so that a red run is about the change;
+# `HYPOTHESIS_PROFILE=explore` looks for new ones.
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
