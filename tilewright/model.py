@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
+from tilewright.codegen import Kernel, emit_object, generate, optimize, parse, target_machine
 from tilewright.graph import HostProgram, TensorType, Value
 from tilewright.graph import Module as GraphModule
 from tilewright.ir import Expr, Function, Var
 from tilewright.kernels import CompiledKernel
-from tilewright.module import dim_of, install_threadpool, machine_for, unique_names
+from tilewright.module import dim_of, install_threadpool, unique_names
 from tilewright.runtime import CompiledModel, Program, TensorSpec
 from tilewright.support.errors import UserError, nearest
 from tilewright.target import Target
+
+#: Host programs whose text is longer than this are not optimized to the last.
+_LONG: Final = 200_000
 
 
 class Model(CompiledModel):
@@ -61,12 +66,8 @@ def _program(
     kernels: Sequence[CompiledKernel],
     target: Target,
 ) -> Program:
-    from tilewright.codegen import emit_object, generate, optimize, parse
-
     made = generate(lowered, target)
-    module = parse(made.llvm)
-    optimize(module, machine_for(target))
-    code = emit_object(module, machine_for(target))
+    code = _object_code(made, target)
     main = graph.main
     names = unique_names(_dims([*main.params, *main.results], host.function.dims))
     return Program(
@@ -79,6 +80,16 @@ def _program(
         records=dict(host.records),
         messages=made.messages,
     )
+
+
+def _object_code(program: Kernel, target: Target) -> bytes:
+    # LLVM's instruction selection takes more than linear time on long stretches of calls, in which
+    # it finds nothing to gain either.
+    level = 3 if len(program.llvm) < _LONG else 0
+    machine = target_machine(target.triple, target.llvm_cpu, target.llvm_features, opt=level)
+    module = parse(program.llvm)
+    optimize(module, machine)
+    return emit_object(module, machine)
 
 
 def _spec(value: Value, name: str, names: Mapping[Var, str]) -> TensorSpec:
