@@ -379,11 +379,12 @@ def test_a_kernel_that_fails_stops_the_program() -> None:
     b = Builder()
     x, i = b.input("x", "f32", (5, 2)), b.input("i", "i64", ("k",))
     y = b.softmax(x)
+    b.origin = "the second layer"
     b.output(b.gather(y, i), b.exp(b.gather(y * 2.0, i, axis=1)))
     model = check(b.build(), [random(5, 2), np.array([1, 0])])
-    with pytest.raises(tw.UserError, match=r"main stopped: index 7 .*5"):
+    with pytest.raises(tw.UserError, match=r"main stopped at the second layer: index 7 .*5"):
         model.run([random(5, 2), np.array([0, 7])])
-    with pytest.raises(tw.UserError, match=r"main stopped: index 3 .*2"):
+    with pytest.raises(tw.UserError, match=r"main stopped at the second layer: index 3 .*2"):
         model.run([random(5, 2), np.array([3])])
 
 

@@ -79,6 +79,7 @@ def _program(
         direct=tuple(host.direct),
         records=dict(host.records),
         messages=made.messages,
+        origins=tuple(host.origins),
     )
 
 

@@ -38,6 +38,8 @@ class Program:
     #: The others: where in the record the address of each stands, before its dimensions.
     records: Mapping[int, int]
     messages: tuple[str, ...]
+    #: Where in the model each call of a kernel comes from, in order.
+    origins: tuple[str, ...] = ()
 
 
 class CompiledModel(RunnableModel):
@@ -115,10 +117,13 @@ class CompiledModel(RunnableModel):
         code: int = self._entry(call.words)
         if not code:
             return
-        error = call.scratch.error
-        reason = self._program.messages[code - 1].format(*map(int, error[1:]))
-        error[0] = 0
-        raise UserError(f"{self._program.name} stopped", reason=reason)
+        error, origins = call.scratch.error, self._program.origins
+        reason = self._program.messages[code - 1].format(*map(int, error[1:5]))
+        number = int(error[5])
+        error[:] = 0
+        origin = origins[number - 1] if 0 < number <= len(origins) else ""
+        where = f" at {origin}" if origin else ""
+        raise UserError(f"{self._program.name} stopped{where}", reason=reason)
 
 
 class _Call:

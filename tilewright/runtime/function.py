@@ -14,7 +14,7 @@ from tilewright.runtime.threads import Pool, pool_for, symbols
 from tilewright.support.errors import UserError
 
 _ALIGNMENT = 64
-_ERROR_WORDS = 5
+_ERROR_WORDS = 6
 
 
 class NativeFunction:

@@ -2,8 +2,9 @@
 
 A kernel's signature is `i32 NAME(buffers and scalars in order, symbolic dimensions, env)`; `env`
 points to three words of eight bytes: the thread pool, the workspace for intermediate buffers, and
-the error record. The record holds the number of the message and up to four integers for it. The
-kernel returns that number; 0 means success.
+the error record. The record holds the number of the message, up to four integers for it, and the
+number of the call that failed, counted from 1, where the kernel calls others. The kernel returns
+the number of the message; 0 means success.
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ class Frame:
         self._known = frozenset(cx.variables)
         self._streams = False
         self._kernel_env: LLValue | None = None
+        #: Calls of kernels so far.
+        self.calls = 0
         #: Where the messages of each kernel that can fail begin in the table.
         self.first_messages: dict[str, int] = {}
         self._status = self.stack_slot(i32, llvm.Constant(i32, 0)) if is_host else None
@@ -228,13 +231,15 @@ class Frame:
             builder.store(builder.trunc(code, i32), self._status)
             builder.branch(self.leave)
 
-    def leave_if_kernel_failed(self, code: LLValue, first: int) -> None:
+    def leave_if_kernel_failed(self, code: LLValue, first: int, call: int) -> None:
         """After a kernel: its messages begin at number `first` of this function's."""
         builder = self.cx.builder
         failed = builder.icmp_signed("!=", code, llvm.Constant(i32, 0))
         with builder.if_then(failed, likely=False):
             number = builder.add(code, llvm.Constant(i32, first))
-            builder.store(builder.zext(number, i64), self._word(_ERROR))
+            record = self._word(_ERROR)
+            builder.store(builder.zext(number, i64), record)
+            builder.store(llvm.Constant(i64, call), self.env_word(record, 1 + MAX_MESSAGE_VALUES))
             builder.store(number, self._status)
             builder.branch(self.leave)
 

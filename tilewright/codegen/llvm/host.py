@@ -27,9 +27,10 @@ def emit_kernel_call(frame: Frame, node: Call) -> None:
         cx.builder.store(workspace, frame.env_word(env, 1))
     args.append(env)
     code = cx.builder.call(cx.declare(name, i32, [a.type for a in args]), args)
+    frame.calls += 1
     first = frame.first_messages.get(name)
     if first is not None:
-        frame.leave_if_kernel_failed(code, first)
+        frame.leave_if_kernel_failed(code, first, frame.calls)
 
 
 def _operand(cx: Context, expr: Expr) -> LLValue:

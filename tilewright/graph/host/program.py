@@ -39,6 +39,8 @@ class HostProgram:
     direct: list[int]
     #: For each output that is handed over: where its address and then its dimensions stand.
     records: dict[int, int]
+    #: Where in the model each call of a kernel comes from, in the order of the calls.
+    origins: list[str]
 
 
 def lower_program(
@@ -58,6 +60,7 @@ class _Lowering:
         self._graph, self._calls, self._kernels = graph, calls, kernels
         dims = dict.fromkeys(d for p in graph.params for d in dims_of(p.type))
         self._memory = Memory(dims)
+        self._origins: list[str] = []
 
     def program(self) -> HostProgram:
         m, graph = self._memory, self._graph
@@ -82,7 +85,7 @@ class _Lowering:
         params = (*inputs, *results.values(), table, record)
         messages = {name: list(info.messages) for name, info in sorted(self._kernels.items())}
         function = LoopFunction(graph.name, params, body, {"kernels": messages})
-        return HostProgram(function, constants, direct, records)
+        return HostProgram(function, constants, direct, records, self._origins)
 
     def _hand_over(self, record: Buffer, outputs: Sequence[int]) -> dict[int, int]:
         """Give blocks to the caller, with their shapes."""
@@ -147,6 +150,7 @@ class _Lowering:
             store_dims(m, binding.outputs[0], expr)
         else:
             kernel = self._calls[binding]
+            self._origins.append(binding.origin)
             call_kernel(m, kernel, self._kernels[kernel.function.name])
 
 
