@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
-from tilewright.arith import simplify
+from tilewright.graph.naturals import simplify_size
 from tilewright.graph.types import dtype_of
 from tilewright.ir import Const, Expr
 from tilewright.support.errors import UserError, nearest
@@ -122,7 +122,7 @@ def _str(value: Any) -> str:
 def _dim(value: Any) -> Dim:
     if not isinstance(value, Expr):
         return _int(value)
-    simple = simplify(value)
+    simple = simplify_size(value)
     return int(simple.value) if isinstance(simple, Const) else simple
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tilewright.arith import Ranges, simplify
+from tilewright.arith import simplify
 from tilewright.graph.attributes import Dim
+from tilewright.graph.naturals import naturals as known_about
 from tilewright.graph.types import known_dim
 from tilewright.ir import Expr, Var, as_expr, maximum, minimum
 from tilewright.support.errors import UserError
@@ -31,10 +32,12 @@ def axes_of(axes: Iterable[int] | None, rank: int) -> tuple[int, ...]:
 
 def tidy(extent: Dim, *naturals: Expr) -> Expr:
     """An extent, simplified; those of `naturals` that are variables are not negative."""
-    ranges = Ranges()
+    extent = as_expr(extent)
+    ranges = known_about(extent)
     for dim in dict.fromkeys(d for d in naturals if isinstance(d, Var)):
-        ranges = ranges.with_bounds(dim, 0, None)
-    return simplify(as_expr(extent), ranges)
+        if dim not in ranges.variables:
+            ranges = ranges.with_bounds(dim, 0, None)
+    return simplify(extent, ranges)
 
 
 def is_number(dim: Any) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.arith import prove_equal, simplify
+from tilewright.arith import prove_equal
 from tilewright.graph.ir import Value
+from tilewright.graph.naturals import naturals, simplify_size
 from tilewright.graph.types import known_dim
 from tilewright.ir import Expr, any_of, const, maximum, minimum, select
 from tilewright.support.errors import UserError
@@ -43,7 +44,7 @@ def broadcast_checks(*values: Value | None, **_attrs: Any) -> list[tuple[Expr, s
     for n in range(1, rank + 1):
         dims = list(dict.fromkeys(v.shape[-n] for v in given if v.ndim >= n))
         dims = [d for d in dims if known_dim(d) != 1]
-        checks += [_check(dims[0], d, rank - n) for d in dims[1:] if not prove_equal(dims[0], d)]
+        checks += [_check(dims[0], d, rank - n) for d in dims[1:] if not _are_equal(dims[0], d)]
     return checks
 
 
@@ -67,15 +68,19 @@ def _meet(a: Expr, b: Expr, shapes: Sequence[Sequence[Expr]]) -> Expr:
         )
     if x is not None or y is not None:
         return a if x is not None else b
-    if prove_equal(a, b):
+    if _are_equal(a, b):
         return a
     # Equal, or one of them is 1: the greater one, but 0 against 1 is 0.
-    return simplify(maximum(a, b) * minimum(minimum(a, b), 1))
+    return simplify_size(maximum(a, b) * minimum(minimum(a, b), 1))
+
+
+def _are_equal(a: Expr, b: Expr) -> bool:
+    return prove_equal(a, b, naturals(a, b))
 
 
 def _index(dim: Expr, out: Expr, index: Any) -> Any:
     if known_dim(dim) == 1:
         return const(0)
-    if dim is out or known_dim(dim) is not None or prove_equal(dim, out):
+    if dim is out or known_dim(dim) is not None or _are_equal(dim, out):
         return index
     return select(dim == const(1), const(0), index)

@@ -19,6 +19,7 @@ import numpy as np
 
 from tilewright.graph.control import ControlFlow
 from tilewright.graph.ir import Array, Binding, Call, Function, Graph, Module, Node, Read, Value
+from tilewright.graph.naturals import mark_signed
 from tilewright.graph.op import OpDef, find_op
 from tilewright.graph.types import TensorType, Type, dims_of, dtype_of
 from tilewright.ir import DType, Expr, Var
@@ -121,6 +122,7 @@ class Builder(ControlFlow):
 
     def bind_read(self, value: Value, dims: Sequence[Var]) -> None:
         """Bind these dimensions to the elements of `value`."""
+        mark_signed(dims)
         self.bind(Read(value, dims), (), ())
         self._blocks[-1].define(dims)
         self._blocks[-1].read.append(value)

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tilewright.arith import simplify
+from tilewright.graph.naturals import simplify_size
 from tilewright.ir import Const, DType, Expr, Var, as_expr, as_extent, const, free_vars, substitute
 from tilewright.support.errors import UserError
 
@@ -232,7 +232,7 @@ def as_dim(value: Any) -> Expr:
     if isinstance(value, Var):
         return value
     extent = as_extent(value, "a tensor type")
-    return extent if isinstance(extent, Const) else simplify(extent)
+    return extent if isinstance(extent, Const) else simplify_size(extent)
 
 
 def known_dim(dim: Dim) -> int | None:
@@ -252,7 +252,7 @@ def product(dims: Iterable[Any]) -> Expr:
     result: Expr = const(1)
     for dim in dims:
         result = result * as_expr(dim)
-    return simplify(result)
+    return simplify_size(result)
 
 
 def dims_of(type_: Type) -> list[Var]:

@@ -25,6 +25,7 @@ from tilewright.graph.ir import (
     Value,
     all_graphs,
 )
+from tilewright.graph.naturals import renewed
 from tilewright.graph.rewrite import Rewriter, defined_dims
 from tilewright.graph.types import TensorType, Type, dims_of, substitute_type
 from tilewright.ir import Expr, Var, substitute
@@ -161,7 +162,7 @@ class _Copy:
         """A dimension that is defined inside gets a new one for each copy."""
         if dim in self._visible:
             return dim
-        found = self._dims.setdefault(dim, Var(dim.name))
+        found = self._dims.setdefault(dim, renewed(dim))
         return found if isinstance(found, Var) else dim
 
 
