@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tilewright.codegen import Kernel, emit_object, generate, optimize, parse, target_machine
-from tilewright.graph import HostProgram, TensorType, Value
+from tilewright.graph import HostProgram, TensorType, Value, all_graphs
 from tilewright.graph import Module as GraphModule
 from tilewright.ir import Expr, Function, Var
 from tilewright.kernels import CompiledKernel
@@ -15,6 +15,8 @@ from tilewright.runtime import CompiledModel, Program, TensorSpec
 from tilewright.support.errors import UserError, nearest
 from tilewright.target import Target
 
+#: Graphs with more bytes of constants are not kept.
+_KEPT_CONSTANTS: Final = 256 << 20
 #: Host programs whose text is longer than this are not optimized to the last.
 _LONG: Final = 200_000
 
@@ -33,7 +35,9 @@ class Model(CompiledModel):
         threads: int | None,
     ) -> None:
         self.target = target
-        self._graph, self._host, self._functions = graph, host.function, functions
+        self._host, self._functions = host.function, functions
+        # Its constants are there once more, packed: those of large models are let go.
+        self._graph = graph if _constant_bytes(graph) <= _KEPT_CONSTANTS else None
         install_threadpool(target)
         program = _program(graph, host, lowered, list(kernels.values()), target)
         super().__init__(program, host.constants, threads)
@@ -43,6 +47,12 @@ class Model(CompiledModel):
     @property
     def graph(self) -> GraphModule:
         """The graph after all passes, with the groups that became kernels."""
+        if self._graph is None:
+            raise UserError(
+                "the graph was not kept",
+                reason="its constants take too much memory",
+                remedy="look at it in a PassContext with a PassPrinter",
+            )
         return self._graph
 
     @property
@@ -81,6 +91,12 @@ def _program(
         messages=made.messages,
         origins=tuple(host.origins),
     )
+
+
+def _constant_bytes(graph: GraphModule) -> int:
+    values = (a for g in all_graphs(graph.main) for b in g.body for a in b.expr.args)
+    arrays = {id(v.constant): v.constant for v in values if v is not None and v.is_constant}
+    return sum(a.nbytes for a in arrays.values() if a is not None)
 
 
 def _object_code(program: Kernel, target: Target) -> bytes:

@@ -10,7 +10,7 @@ from tilewright.graph import Array, Binding, KernelCall, TensorType, Value
 from tilewright.ir import DType
 from tilewright.kernels import CompiledKernel, Preparation
 from tilewright.module import install_threadpool
-from tilewright.runtime import ArrayParam, NativeFunction, Signature
+from tilewright.runtime import ArrayParam, NativeFunction, Signature, aligned_empty
 from tilewright.target import Target
 
 
@@ -61,7 +61,7 @@ class _Store:
     def _run(
         self, once: Preparation, constants: Sequence[Value], arrays: Sequence[Array]
     ) -> list[Array]:
-        outputs = [np.empty(shape, DType.of(dtype).numpy) for dtype, shape in once.made]
+        outputs = [aligned_empty(shape, DType.of(dtype).numpy) for dtype, shape in once.made]
         if once.name not in self._loaded:
             params = [
                 *(

@@ -1,6 +1,7 @@
 """The runtime: arrays in, native code, arrays out."""
 
 from tilewright.runtime.amx import request_amx
+from tilewright.runtime.arrays import aligned_empty
 from tilewright.runtime.binding import TensorSpec, ValueSpec, bind_inputs, in_order
 from tilewright.runtime.executor import CompiledModel, Program
 from tilewright.runtime.function import NativeFunction
@@ -20,6 +21,7 @@ __all__ = [
     "Signature",
     "TensorSpec",
     "ValueSpec",
+    "aligned_empty",
     "bind_inputs",
     "in_order",
     "install",

@@ -13,10 +13,9 @@ from typing import Any, cast
 import numpy as np
 
 from tilewright.ir.dtype import DType
+from tilewright.runtime.arrays import Array
 from tilewright.runtime.signature import Dim, as_array, dim_text, dim_value, learn
 from tilewright.support.errors import UserError, nearest
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.runtime.binding import Array, TensorSpec, bind_inputs, bind_outputs, in_order
+from tilewright.runtime.arrays import Array, address_of, aligned_all
+from tilewright.runtime.binding import TensorSpec, bind_inputs, bind_outputs, in_order
 from tilewright.runtime.function import Scratch, take_scratch
 from tilewright.runtime.jit import LoadedCode
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.runtime.threads import Pool, pool_for, symbols
 from tilewright.support.errors import UserError
 from tilewright.support.timing import Timing, measure
-
-_ALIGNMENT = 64
-#: Constants that are not aligned are copied up to so many bytes; large models keep theirs.
-_COPY_LIMIT = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -53,12 +50,17 @@ class CompiledModel(RunnableModel):
     ) -> None:
         super().__init__()
         self._program = program
-        self._constants = _aligned_all(constants)
-        self._table = np.array([a.ctypes.data for a in self._constants], np.uint64)
+        self._constants = aligned_all(constants)
+        self._table = np.array([address_of(a) for a in self._constants], np.uint64)
+        self._table_address = address_of(self._table)
         self._code = LoadedCode(program.objects, symbols())
         self._entry = self._function("entry", ctypes.c_int32)
         self._workspace_size = self._function("workspace", ctypes.c_int64)
-        self._record_size = 1 + sum(1 + len(s.shape) for s in program.outputs)
+        # What a call without such outputs never writes to, all calls may share.
+        self._record = np.zeros(1 + sum(1 + len(s.shape) for s in program.outputs), np.int64)
+        count = len(program.inputs) + len(program.direct) + len(program.dims) + 5
+        self._words = ctypes.c_uint64 * count
+        self._size = None if program.dims else self._workspace_size(self._words())
         self._spare: list[Scratch] = []
         self.set_threads(threads)
 
@@ -101,16 +103,15 @@ class CompiledModel(RunnableModel):
         program = self._program
         arrays, dims = bind_inputs(inputs, program.inputs)
         own = bind_outputs(out, program.outputs, dims) if out else [None] * len(program.outputs)
-        call = _Call(program, arrays, dims, own, self._record_size)
-        memory = [*arrays, *call.direct, self._table, call.record]
-        numbers = [dims[d] for d in program.dims]
-        words = (ctypes.c_uint64 * (len(memory) + len(numbers) + 3))()
-        words[: len(memory)] = [a.ctypes.data for a in memory]
-        words[len(memory) : -3] = numbers
-        call.scratch = take_scratch(self._spare, self._workspace_size(words))
-        scratch = call.scratch
+        call = _Call(program, arrays, dims, own, self._record)
+        call.words = words = self._words()
+        memory = [address_of(a) for a in (*arrays, *call.direct)]
+        memory += [self._table_address, address_of(call.record)]
+        words[: len(memory)] = memory
+        words[len(memory) : -3] = [dims[d] for d in program.dims]
+        size = self._size if self._size is not None else self._workspace_size(words)
+        call.scratch = scratch = take_scratch(self._spare, size)
         words[-3:] = [self._pool.address, scratch.workspace, scratch.error_address]
-        call.words = words
         return call
 
     def _run(self, call: _Call) -> None:
@@ -138,10 +139,10 @@ class _Call:
         inputs: Sequence[Array],
         dims: dict[str, int],
         own: Sequence[Array | None],
-        record_size: int,
+        record: Array,
     ) -> None:
         self._program = program
-        self.record = np.zeros(record_size, np.int64)
+        self.record = record.copy() if program.records else record
         self.inputs = inputs
         self.direct: list[Array] = []
         for k in program.direct:
@@ -150,6 +151,8 @@ class _Call:
 
     def results(self) -> list[Array]:
         """All outputs in order."""
+        if not self._program.records:
+            return self.direct
         made = dict(zip(self._program.direct, self.direct, strict=True))
         for k, at in self._program.records.items():
             made[k] = self._taken_over(self._program.outputs[k], at)
@@ -167,30 +170,6 @@ class _Call:
 def _empty(spec: TensorSpec, dims: dict[str, int]) -> Array:
     shape = spec.static_shape
     return np.empty(spec.sizes(dims) if shape is None else shape, spec.numpy)
-
-
-def _aligned_all(arrays: Sequence[Array]) -> list[Array]:
-    """The arrays without gaps, and where vectors are loaded best, as far as copies are worth it."""
-    left = _COPY_LIMIT
-    result: list[Array] = []
-    for array in arrays:
-        if not _is_aligned(array) and (array.nbytes <= left or not array.flags.c_contiguous):
-            left -= array.nbytes
-            array = _aligned(array)
-        result.append(array)
-    return result
-
-
-def _is_aligned(array: Array) -> bool:
-    return array.flags.c_contiguous and array.ctypes.data % _ALIGNMENT == 0
-
-
-def _aligned(array: Array) -> Array:
-    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
 
 
 def _free(address: int) -> None:

@@ -1,0 +1,44 @@
+"""Arrays whose memory begins where vectors are loaded best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+ALIGNMENT = 64
+#: Arrays that are not aligned are copied up to so many bytes; large models keep theirs.
+_COPY_LIMIT = 512 << 20
+
+
+def address_of(array: Array) -> int:
+    """Where an array's data begins; several times as fast as by `array.ctypes`."""
+    return array.__array_interface__["data"][0]
+
+
+def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """A new array whose contents are undefined."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -address_of(memory) % ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def aligned_all(arrays: Sequence[Array]) -> list[Array]:
+    """The arrays without gaps and aligned, as far as copies are worth it."""
+    left = _COPY_LIMIT
+    result: list[Array] = []
+    for array in arrays:
+        if not _is_aligned(array) and (array.nbytes <= left or not array.flags.c_contiguous):
+            left -= array.nbytes
+            copy = aligned_empty(array.shape, array.dtype)
+            copy[...] = array
+            array = copy
+        result.append(array)
+    return result
+
+
+def _is_aligned(array: Array) -> bool:
+    return array.flags.c_contiguous and address_of(array) % ALIGNMENT == 0
