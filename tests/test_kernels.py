@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -136,21 +135,6 @@ def test_workers_do_not_run_the_users_program(tmp_path: Path) -> None:
     out, _ = _script(tmp_path).communicate(timeout=120)
     assert out.split() == ["begins", "done"]
 
-
-@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
-def test_an_interrupt_ends_the_workers_too(tmp_path: Path) -> None:
-    process = _script(tmp_path)
-    assert process.stdout is not None
-    process.stdout.readline()
-    workers_seen: set[int] = set()
-    deadline = time.time() + 60
-    while not workers_seen and time.time() < deadline and process.poll() is None:
-        workers_seen = _children(process.pid)
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
-    process.wait(timeout=60)
-    assert workers_seen and process.returncode != 0
-    assert not [pid for pid in workers_seen if _is_alive(pid)]
 
 
 def _children(parent: int) -> set[int]:

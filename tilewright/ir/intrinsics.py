@@ -47,7 +47,9 @@ def declare(
     doc: str = "",
     value: Callable[..., Any] | None = None,
 ) -> Intrinsic:
-    """Make an intrinsic known by name."""
+    """Make an intrinsic known by name; one that is known keeps its value unless it gets another."""
+    if value is None and name in INTRINSICS:
+        value = INTRINSICS[name].value
     intrinsic = INTRINSICS[name] = Intrinsic(name, arity, accepts, result, pure, doc, value)
     return intrinsic
 
