@@ -26,7 +26,7 @@ from tilewright.ir import Var
 
 def dead_code(module: Module) -> Module:
     """The module without what has no effect on its results."""
-    module = module.map(lambda f: _Liveness().graph(f))
+    module = module.map(lambda f: _Liveness(f).graph(f))
     reached = _reached(module)
     if len(reached) == len(module.functions):
         return module
@@ -37,9 +37,22 @@ def dead_code(module: Module) -> Module:
 class _Liveness:
     """Walks bindings backwards with the values and dimensions that are needed below."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: Function) -> None:
         self._values: set[Value] = set()
         self._dims: set[Var] = set()
+        #: The binding that each dimension is defined by; others show it only.
+        self._definers: dict[Var, Binding] = {}
+        self._find_definers(function, {d for p in function.params for d in dims_of(p.type)})
+
+    def _find_definers(self, graph: Graph, known: set[Var]) -> None:
+        for binding in graph.body:
+            for inner in binding.expr.graphs:
+                own = {d for p in inner.params for d in dims_of(p.type)}
+                self._find_definers(inner, known | own)
+            for dim in defined_dims(binding):
+                if dim not in known:
+                    known.add(dim)
+                    self._definers.setdefault(dim, binding)
 
     def graph(self, graph: AnyGraph) -> AnyGraph:
         self._values.update(graph.results)
@@ -59,7 +72,9 @@ class _Liveness:
     def _is_live(self, binding: Binding) -> bool:
         if _has_effect(binding) or any(v in self._values for v in binding.outputs):
             return True
-        return any(d in self._dims for d in defined_dims(binding))
+        return any(
+            d in self._dims and self._definers.get(d) is binding for d in defined_dims(binding)
+        )
 
     def _keep(self, binding: Binding) -> Binding:
         expr = binding.expr

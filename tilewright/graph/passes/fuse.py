@@ -76,7 +76,7 @@ class _Fuser:
         for index, binding in enumerate(self._body):
             self._place(index, binding)
         groups = sorted((g for g in self._groups if g.members), key=lambda g: g.position)
-        return [self._binding(g) for g in groups]
+        return [b for g in groups for b in self._bindings(g)]
 
     # ---- placing one call -----------------------------------------------------------------------
 
@@ -188,10 +188,10 @@ class _Fuser:
 
     # ---- what comes out -------------------------------------------------------------------------
 
-    def _binding(self, group: _Group) -> Binding:
+    def _bindings(self, group: _Group) -> list[Binding]:
         members = [self._body[k] for k in sorted(group.members)]
         if len(members) == 1:
-            return members[0]
+            return members
         own = set(group.members)
         outputs = [
             v
@@ -199,10 +199,12 @@ class _Fuser:
             for v in b.outputs
             if any(k is None or k not in own for k in self._uses[v])
         ]
+        if not outputs:
+            return []
         inner = {v: Value(v.name, v.type) for v in outputs}
         body = [_renamed(b, inner) for b in members]
         origin = ", ".join(dict.fromkeys(b.origin for b in members if b.origin))
-        return Binding(outputs, Fused(Graph((), body, inner.values())), origin)
+        return [Binding(outputs, Fused(Graph((), body, inner.values())), origin)]
 
 
 _FITS = {

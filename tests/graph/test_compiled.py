@@ -1,0 +1,30 @@
+"""Random graphs with branches, loops, closures and tuples: compiled against evaluated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import tilewright as tw
+from tests.graph.random_graphs import inputs, modules
+from tilewright.graph import Module, evaluate, verify
+
+
+@pytest.mark.parametrize("opt_level", [0, 2])
+def test_compiled_graphs_give_what_the_evaluator_gives(opt_level: int) -> None:
+    @settings(max_examples=25, deadline=None)
+    @given(modules())
+    def check(module: Module) -> None:
+        model = tw.compile(module, opt_level=opt_level)
+        if opt_level:
+            assert isinstance(model, tw.Model), "everything in these graphs can be native"
+            verify(model.graph)
+        for flag in (True, False):
+            given = inputs(3, n=3, flag=flag)
+            with np.errstate(all="ignore"):
+                expected = evaluate(module, given)
+            for got, want in zip(model.run(given), expected, strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+    check()
