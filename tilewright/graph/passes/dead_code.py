@@ -15,6 +15,7 @@ from tilewright.graph.ir import (
     Call,
     CallFunction,
     Function,
+    Graph,
     Module,
     Value,
     all_graphs,
