@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tilewright.frontends.onnx.element_types import onnx_number
@@ -68,7 +68,7 @@ def _with_attributes(node: Node) -> Any:
     return proto
 
 
-@cache
+@lru_cache(maxsize=4096)
 def find_schema(name: str, version: int, domain: str) -> Any:
     """What ONNX declares about a version of an operator, or None."""
     if domain not in NEWEST:
