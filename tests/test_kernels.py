@@ -136,7 +136,6 @@ def test_workers_do_not_run_the_users_program(tmp_path: Path) -> None:
     assert out.split() == ["begins", "done"]
 
 
-
 def _children(parent: int) -> set[int]:
     found: set[int] = set()
     for path in Path("/proc").glob("[0-9]*/stat"):

@@ -12,26 +12,32 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright import __version__
 from tilewright.ir import (
     Binary,
+    Block,
     Buffer,
     Const,
     Expr,
+    For,
     Function,
+    Iter,
     Param,
     Select,
     Unary,
     Var,
+    While,
     binary,
     const,
     parse_function,
     select,
     structural_hash,
     unary,
+    walk,
 )
 from tilewright.support.cache import cache_key, default_cache
 from tilewright.support.errors import InternalError
@@ -41,6 +47,8 @@ if TYPE_CHECKING:
     from tilewright.codegen import Kernel
     from tilewright.lower import Prepared
 
+#: Instances of blocks in a function that keeps its loops as they are written.
+_TINY: Final = 1024
 #: A formula as plain data: a number, ["number", k] or [operation, operand, …].
 Formula = Any
 
@@ -137,12 +145,29 @@ def compile_function(function: Function, target: Target, options: Options) -> by
     from tilewright.lower import split_constant_work
     from tilewright.schedule import schedule_by_rules
 
-    scheduled = schedule_by_rules(function, target)
+    scheduled = function if _is_tiny(function) else schedule_by_rules(function, target)
     split = split_constant_work(scheduled)
     kernel, code = _object_code(split.function if split else scheduled, target, options)
     workspace = _formula(kernel.workspace, numbers_of(function))
     once = _compiled_preparation(split, target, options) if split else None
     return CompiledKernel(kernel.name, kernel.messages, workspace, code, once).packed()
+
+
+def _is_tiny(function: Function) -> bool:
+    """Whether all loops together take so few turns that no schedule is worth being found."""
+    turns = 0
+    for stmt in walk(function.body):
+        if isinstance(stmt, While) or (
+            isinstance(stmt, For) and not isinstance(stmt.extent, Const)
+        ):
+            return False
+        if isinstance(stmt, Block):
+            turns += prod(_extent(it) for it in stmt.iters)
+    return turns <= _TINY
+
+
+def _extent(it: Iter) -> int:
+    return int(it.extent.value) if isinstance(it.extent, Const) else _TINY + 1
 
 
 def _compiled_preparation(split: Prepared, target: Target, options: Options) -> Preparation:
