@@ -1,0 +1,249 @@
+"""Whole models without tuning, beside the runtimes that people use, in one run.
+
+    python benchmarks/models.py [--models A,B] [--threads 1,2] [--batch 1,8] [--runtimes A,B]
+                                [--rounds N] [--seconds S] [--picture FILE.svg] [--json FILE]
+
+Every runtime has a process of its own and they take turns, so that noise falls on all alike; the
+others sleep meanwhile. Answers are compared first. `ratio` is the time of the fastest peer over
+ours: above 1 we are faster. Runtimes that are not installed, or do not take a model, are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from whole_models.picture import ratio_picture
+from whole_models.recipes import RECIPES, model_path
+
+PARTS = Path(__file__).parent / "whole_models"
+
+OURS = "tilewright"
+PEERS = ["onnxruntime", "openvino", "torch.compile", "tvm"]
+#: Those that are run with larger batches as well.
+BATCHED = ["resnet50", "mobilenetv2_100", "bert_base"]
+#: Of the range of the answers.
+TOLERANCE = 1e-3
+
+
+@dataclass
+class Runner:
+    """A runtime's process and what it has told."""
+
+    runtime: str
+    process: subprocess.Popen[str]
+    answers: Path
+    load: float = math.nan
+    times: list[float] = field(default_factory=list)
+    resident: int = 0
+
+    @staticmethod
+    def start(runtime: str, model: Path, threads: int, folder: Path) -> Runner:
+        answers = folder / f"{runtime}.npz"
+        command = [sys.executable, "-P", str(PARTS / "runner.py")]
+        process = subprocess.Popen(
+            [*command, runtime, str(model), str(threads), str(answers)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        return Runner(runtime, process, answers)
+
+    def wait_loaded(self) -> bool:
+        heard = self._hear()
+        if heard is not None:
+            self.load = heard["load"]
+        return heard is not None
+
+    def run(self, seconds: float) -> None:
+        assert self.process.stdin is not None
+        print(seconds, file=self.process.stdin, flush=True)
+        heard = self._hear()
+        if heard is not None:
+            self.times += heard["times"]
+            self.resident = heard["resident"]
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def outputs(self) -> list[Any]:
+        with np.load(self.answers) as saved:
+            return [saved[name] for name in saved.files]
+
+    def _hear(self) -> dict[str, Any] | None:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else None
+
+
+@dataclass
+class Row:
+    """What one model took in each runtime."""
+
+    model: str
+    threads: int
+    batch: int
+    runners: dict[str, Runner]
+    error: float
+
+    def median(self, runtime: str) -> float:
+        return statistics.median(self.runners[runtime].times)
+
+    @property
+    def best_peer(self) -> str | None:
+        peers = [r for r in self.runners if r != OURS and self.runners[r].times]
+        return min(peers, key=self.median, default=None)
+
+    @property
+    def ratio(self) -> float:
+        best = self.best_peer
+        if best is None or OURS not in self.runners:
+            return math.nan
+        return self.median(best) / self.median(OURS)
+
+
+def measure(
+    name: str, threads: int, batch: int, runtimes: Sequence[str], rounds: int, seconds: float
+) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        runners: dict[str, Runner] = {}
+        try:
+            for runtime in runtimes:
+                runner = Runner.start(runtime, model_path(name, batch), threads, Path(folder))
+                runners[runtime] = runner
+                if not runner.wait_loaded():
+                    runner.stop()
+                    del runners[runtime]
+            for _ in range(rounds):
+                for runner in runners.values():
+                    runner.run(seconds)
+            return Row(name, threads, batch, runners, _error(list(runners.values())))
+        finally:
+            for runner in runners.values():
+                runner.stop()
+
+
+def _error(runners: Sequence[Runner]) -> float:
+    """The largest difference between our answers and those of a peer, of their range."""
+    ours = [r for r in runners if r.runtime == OURS]
+    peers = [r for r in runners if r.runtime == "onnxruntime"] or [
+        r for r in runners if r.runtime != OURS
+    ]
+    if not ours or not peers:
+        return math.nan
+    pairs = zip(ours[0].outputs(), peers[0].outputs(), strict=False)
+    return max(float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in pairs)
+
+
+# ---- printing -----------------------------------------------------------------------------------
+
+
+def heading(runtimes: Sequence[str]) -> str:
+    columns = "".join(f"{r:>15}" for r in runtimes)
+    after = f"{'ratio':>7}{'error':>9}{'MB':>6}{'MB ort':>7}"
+    return f"{'model':<30}{'threads':>8}{'batch':>6}{columns}{after}"
+
+
+def line(row: Row, runtimes: Sequence[str]) -> str:
+    def milliseconds(runtime: str) -> str:
+        has = runtime in row.runners and row.runners[runtime].times
+        return f"{row.median(runtime) * 1e3:>15.2f}" if has else f"{'–':>15}"
+
+    def megabytes(runtime: str) -> str:
+        return f"{row.runners[runtime].resident / 1e6:.0f}" if runtime in row.runners else "–"
+
+    columns = "".join(map(milliseconds, runtimes))
+    wrong = " WRONG" if row.error > TOLERANCE else ""
+    return (
+        f"{row.model:<30}{row.threads:>8}{row.batch:>6}{columns}{row.ratio:>7.2f}{row.error:>9.0e}"
+        f"{megabytes(OURS):>6}{megabytes('onnxruntime'):>7}{wrong}"
+    )
+
+
+def summary(rows: Sequence[Row]) -> str:
+    ratios = [r.ratio for r in rows if r.ratio > 0]
+    if not ratios:
+        return "no ratios"
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    below = [f"{r.model} {r.ratio:.2f}" for r in rows if r.ratio < 1]
+    return f"geometric mean {mean:.2f} over {len(ratios)}; below 1: {', '.join(below) or 'none'}"
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    return {
+        "model": row.model,
+        "threads": row.threads,
+        "batch": row.batch,
+        "error": row.error,
+        "runtimes": {
+            name: {
+                "median": statistics.median(r.times),
+                "least": min(r.times),
+                "load": r.load,
+                "resident": r.resident,
+            }
+            for name, r in row.runners.items()
+            if r.times
+        },
+    }
+
+
+# ---- the run ------------------------------------------------------------------------------------
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--models", default=",".join(RECIPES))
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--batch", default="1,8")
+    parser.add_argument("--runtimes", default=",".join([OURS, *PEERS]))
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--picture", type=Path, default=Path("build/models.svg"))
+    parser.add_argument("--json", type=Path, default=Path("build/models.json"))
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = arguments()
+    runtimes = options.runtimes.split(",")
+    print(heading(runtimes), flush=True)
+    rows: list[Row] = []
+    for name in options.models.split(","):
+        for batch in map(int, options.batch.split(",")):
+            if batch != 1 and name not in BATCHED:
+                continue
+            _make(name, batch)
+            for threads in map(int, options.threads.split(",")):
+                row = measure(name, threads, batch, runtimes, options.rounds, options.seconds)
+                rows.append(row)
+                print(line(row, runtimes), flush=True)
+    print(summary(rows))
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps([as_json(r) for r in rows], indent=1))
+    options.picture.parent.mkdir(parents=True, exist_ok=True)
+    options.picture.write_text(ratio_picture([as_json(r) for r in rows]))
+    print(f"{options.picture}, {options.json}")
+
+
+def _make(name: str, batch: int) -> None:
+    # In a process of its own, whose memory is given back.
+    recipes = [sys.executable, "-P", str(PARTS / "recipes.py")]
+    subprocess.run([*recipes, f"--batch={batch}", name], check=True, capture_output=True)
+
+
+if __name__ == "__main__":
+    main()
