@@ -13,8 +13,8 @@ JOBS   ?= auto
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
 
-demo: $(STAMP)/run  ## compile kernels, check their answers, time them beside NumPy
-	$(BIN)/python examples/kernels.py
+demo: $(STAMP)/demo  ## compile a trained model, ask it, time it beside ONNX Runtime
+	$(BIN)/tilewright demo
 
 test: $(STAMP)/test  ## run the test suite
 	$(BIN)/python -m pytest -q -n $(JOBS) --timeout=300 tests

@@ -117,9 +117,16 @@ def graph_passes() -> list[Step]:
 def _compile_graph(
     module: Graph, target: Target, threads: int | None, *, checked: bool = False
 ) -> RunnableModel:
-    from tilewright.graph import passes, run_passes
+    from tilewright.graph import run_passes
 
-    fused = run_passes(module, graph_passes())
+    return compile_fused(run_passes(module, graph_passes()), target, threads, checked=checked)
+
+
+def compile_fused(
+    fused: Graph, target: Target, threads: int | None = None, *, checked: bool = False
+) -> RunnableModel:
+    """Native code for a graph that all passes have been over."""
+    from tilewright.graph import passes
 
     def native(part: Graph) -> Model:
         return _compile_native(part, _as_permitted(target), threads, checked)

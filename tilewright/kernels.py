@@ -143,14 +143,20 @@ def compile_text(text: str, target: Target, options: Options) -> bytes:
 def compile_function(function: Function, target: Target, options: Options) -> bytes:
     """A packed kernel of a loop function under the default schedule."""
     from tilewright.lower import split_constant_work
-    from tilewright.schedule import schedule_by_rules
 
-    scheduled = function if _is_tiny(function) else schedule_by_rules(function, target)
+    scheduled = default_schedule(function, target)
     split = split_constant_work(scheduled)
     kernel, code = _object_code(split.function if split else scheduled, target, options)
     workspace = _formula(kernel.workspace, numbers_of(function))
     once = _compiled_preparation(split, target, options) if split else None
     return CompiledKernel(kernel.name, kernel.messages, workspace, code, once).packed()
+
+
+def default_schedule(function: Function, target: Target) -> Function:
+    """The function under the schedule that its kernel gets."""
+    from tilewright.schedule import schedule_by_rules
+
+    return function if _is_tiny(function) else schedule_by_rules(function, target)
 
 
 def _is_tiny(function: Function) -> bool:

@@ -62,6 +62,37 @@ def plan_arena(function: Function) -> Function:
     return function.with_body(Alloc((arena,), body))
 
 
+@dataclass(frozen=True)
+class Place:
+    """A buffer's place in the arena, and the steps of the program between which it is live."""
+
+    name: str
+    offset: int
+    size: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class ArenaPlan:
+    """Where everything is, in bytes; symbolic dimensions count as a usual size."""
+
+    size: int
+    places: tuple[Place, ...]
+
+
+def arena_plan(function: Function) -> ArenaPlan:
+    """The plan that `plan_arena` follows."""
+    uses = _Uses(function)
+    spans = {b: span for b, span in uses.spans.items() if b not in uses.touched}
+    offsets, size = _layout(spans)
+    places = [
+        Place(b.name, _usual(offsets[b]), _usual(_size(b)), span.first, span.last)
+        for b, span in spans.items()
+    ]
+    return ArenaPlan(_usual(size), tuple(places))
+
+
 @dataclass(slots=True)
 class _Span:
     """When a buffer is live."""

@@ -1,0 +1,141 @@
+"""The parser, and what happens around a command: errors, interruption, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tilewright import __version__
+from tilewright.cli import (
+    bench,
+    cache,
+    compare,
+    compile,
+    completion,
+    demo,
+    doctor,
+    inspect,
+    run,
+)
+from tilewright.cli.command import Command, Exit
+from tilewright.support.errors import InternalError, UserError
+
+if TYPE_CHECKING:
+    from tilewright.cli.console import Console
+
+#: All commands, in the order in which help lists them.
+COMMANDS: tuple[Command, ...] = (
+    compile.COMMAND,
+    run.COMMAND,
+    bench.COMMAND,
+    inspect.COMMAND,
+    compare.COMMAND,
+    doctor.COMMAND,
+    demo.COMMAND,
+    cache.COMMAND,
+    completion.COMMAND,
+)
+
+_EPILOG = """\
+exit codes:
+  0  done                         3  a model, artifact, target or file cannot be used
+  1  compared, and different      4  a fault of Tilewright's own
+  2  wrong command line         130  interrupted
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        return int(_run(build_parser().parse_args(argv)))
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else Exit.USAGE
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands; shell completion is generated from it too."""
+    parser = argparse.ArgumentParser(
+        prog="tilewright",
+        description="Compile deep-learning models into native code, run them, look inside.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"tilewright {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        _add(commands, command)
+    return parser
+
+
+def _add(commands: argparse._SubParsersAction[argparse.ArgumentParser], command: Command) -> None:  # pyright: ignore[reportPrivateUsage]
+    lines = [f"  tilewright {example}" for example in command.examples]
+    parser = commands.add_parser(
+        command.name,
+        help=command.summary,
+        description=command.summary[0].upper() + command.summary[1:] + ".",
+        epilog="\n".join(["examples:", *lines]) if lines else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.configure(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead")
+    parser.set_defaults(_command=command)
+
+
+def _run(args: argparse.Namespace) -> Exit:
+    from tilewright.cli.console import Console
+
+    console = Console(as_json=args.json)
+    command: Command = args._command
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _shown_by(console)
+            code = command.run(args, console)
+        console.close()
+        return code
+    except KeyboardInterrupt:
+        return console.failed(Exit.INTERRUPTED, "interrupted")
+    except BrokenPipeError:
+        _forget_stdout()
+        return Exit.DONE
+    except UserError as error:
+        return console.failed(Exit.REFUSED, str(error))
+    except OSError as error:
+        return console.failed(Exit.REFUSED, _file_message(error))
+    except MemoryError:
+        return console.failed(Exit.REFUSED, "there is not enough memory for this")
+    except InternalError as error:
+        return _internal(console, str(error))
+    except Exception as error:
+        return _internal(console, f"{type(error).__name__}: {error}")
+
+
+def _shown_by(console: Console) -> Callable[..., None]:
+    def show(message: object, *_: object, **__: object) -> None:
+        console.note(str(message))
+
+    return show
+
+
+def _file_message(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def _internal(console: Console, message: str) -> Exit:
+    import traceback
+
+    if os.environ.get("TILEWRIGHT_TRACEBACK"):
+        traceback.print_exc()
+    hint = "set TILEWRIGHT_TRACEBACK=1 to see where, and please report it"
+    return console.failed(Exit.INTERNAL, f"internal error: {message}\n  {hint}")
+
+
+def _forget_stdout() -> None:
+    """The reader has gone: let the interpreter not stumble over it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

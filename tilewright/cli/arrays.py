@@ -1,0 +1,129 @@
+"""Arrays of the command line: read from .npz files, made up, written, summed up."""
+
+from __future__ import annotations
+
+import argparse
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tilewright.cli.loading import require_file
+from tilewright.support.errors import UserError, nearest
+from tilewright.support.files import replacing
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tilewright.runtime import TensorSpec, ValueSpec
+
+    Array = np.ndarray[Any, Any]
+
+#: What a symbolic dimension is where nobody says: the first of an input, and any other.
+_BATCH: Final = 1
+_LENGTH: Final = 16
+
+
+def inputs_for(
+    specs: Sequence[TensorSpec | ValueSpec], args: argparse.Namespace
+) -> dict[str, Array]:
+    """An array for every input: from the file, or made up as the command line asks."""
+    given = read_arrays(args.inputs) if args.inputs else {}
+    names = [s.name for s in specs]
+    for name in given:
+        if name not in names:
+            raise UserError(
+                f"{args.inputs} holds {name}, which is no input of the model",
+                remedy=nearest(name, names),
+            )
+    missing = [s for s in specs if s.name not in given]
+    if missing and given and args.fill is None:
+        raise UserError(
+            f"{args.inputs} lacks {', '.join(s.name for s in missing)}",
+            remedy="add the arrays, or let --fill random make them up",
+        )
+    known = dims_of(specs, given) | dict(args.dim)
+    return {**given, **made_up(missing, known, args.fill or "random", args.seed)}
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of an .npz file by name."""
+    import numpy as np
+
+    require_file(path)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, zipfile.BadZipFile, EOFError, AttributeError, TypeError, KeyError):
+        raise UserError(
+            f"{path} is no .npz file of arrays", remedy="write it with np.savez(path, NAME=array)"
+        ) from None
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    import numpy as np
+
+    with replacing(path) as file:
+        np.savez(file, **{k: np.asarray(v) for k, v in arrays.items()})  # pyright: ignore[reportArgumentType]
+
+
+# ---- made up ------------------------------------------------------------------------------------
+
+
+def dims_of(specs: Sequence[TensorSpec | ValueSpec], given: Mapping[str, Array]) -> dict[str, int]:
+    """The symbolic dimensions that arrays show."""
+    found: dict[str, int] = {}
+    for spec in specs:
+        shape: Any = getattr(spec, "shape", ())
+        if spec.name in given and len(shape) == given[spec.name].ndim:
+            pairs = zip(shape, given[spec.name].shape, strict=True)
+            found.update({d: size for d, size in pairs if isinstance(d, str)})
+    return found
+
+
+def made_up(
+    specs: Sequence[TensorSpec | ValueSpec], dims: Mapping[str, int], fill: str, seed: int
+) -> dict[str, Array]:
+    """Arrays for inputs; dimensions that are not known get usual sizes."""
+    import numpy as np
+
+    sizes = dict(dims)
+    rng = np.random.default_rng(seed)
+    made: dict[str, Array] = {}
+    for spec in specs:
+        shape: Any = getattr(spec, "shape", None)
+        if shape is None:
+            raise UserError(
+                f"input {spec.name} cannot be made up",
+                reason=str(spec),
+                remedy="pass it with --inputs, or fix the model's shapes with --shapes",
+            )
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, str):
+                sizes.setdefault(dim, _LENGTH if axis else _BATCH)
+        made[spec.name] = _filled(spec, sizes, fill, rng)
+    return made
+
+
+def _filled(spec: Any, sizes: dict[str, int], fill: str, rng: Any) -> Array:
+    import numpy as np
+
+    shape = spec.sizes(sizes)
+    if fill != "random":
+        return np.full(shape, 0 if fill == "zeros" else 1).astype(spec.numpy)
+    # Whole numbers are often indices or masks: 0 and 1 are in range for both.
+    if spec.dtype.is_float:
+        return rng.standard_normal(shape).astype(spec.numpy)
+    return rng.integers(0, 2, shape).astype(spec.numpy)
+
+
+def summary(array: Any) -> str:
+    """An array in a few words."""
+    import numpy as np
+
+    values = np.asarray(array)
+    head = f"{values.dtype.name}{list(values.shape)}"
+    if values.dtype.kind not in "fiub" or not values.size:
+        return head
+    numbers = values.astype(np.float64)
+    return f"{head}  min {numbers.min():.4g}  mean {numbers.mean():.4g}  max {numbers.max():.4g}"

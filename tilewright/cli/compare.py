@@ -1,0 +1,207 @@
+"""`tilewright compare`: does the model compute what it should, and if not, from which layer on?"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tilewright.cli.arrays import inputs_for
+from tilewright.cli.command import Command, Exit
+from tilewright.cli.loading import compiled, is_artifact
+from tilewright.cli.options import add_compile_options, add_inputs, add_model, one_of
+from tilewright.support.errors import UserError
+
+if TYPE_CHECKING:
+    from tilewright.cli.console import Console
+    from tilewright.graph import Module
+    from tilewright.taps import Layer
+
+_AGAINST = ("reference", "onnxruntime", *(f"opt_level={k}" for k in range(4)))
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    add_model(parser, artifact=False)
+    parser.add_argument(
+        "--against",
+        type=one_of(_AGAINST),
+        default="reference",
+        help="reference (the operators' NumPy definitions; default), onnxruntime, or opt_level=N",
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=1e-3,
+        help="error that is let pass, relative to a tensor's largest value; default 1e-3",
+    )
+    add_inputs(parser)
+    add_compile_options(parser)
+
+
+class Difference(NamedTuple):
+    """How far a tensor is from what it should be."""
+
+    name: str
+    origin: str
+    error: float
+    detail: str
+
+    def __str__(self) -> str:
+        where = f" ({self.origin})" if self.origin else ""
+        return f"{self.name}{where}: {self.detail}"
+
+
+def _run(args: argparse.Namespace, console: Console) -> Exit:
+    if is_artifact(args.model):
+        raise UserError("compare needs the model itself", remedy="pass the .onnx file")
+    model = compiled(args, console)
+    inputs = inputs_for(model.inputs, args)
+    names = [s.name for s in model.outputs]
+    ours = dict(zip(names, model.run(inputs), strict=True))
+    with console.working(f"running {args.against}"):
+        theirs = _peer_outputs(args, names, inputs)
+    found = [_difference(n, "", ours[n], theirs[n], args.tolerance) for n in names]
+    wrong = [d for d in found if d.error > args.tolerance]
+    console.result(against=args.against, tolerance=args.tolerance)
+    console.result(outputs=[d._asdict() for d in found])
+    for d in found:
+        console.text(f"{'DIFFERS' if d in wrong else 'agrees '}  {d}")
+    if not wrong:
+        return Exit.DONE
+    return _blame(args, inputs, console)
+
+
+def _peer_outputs(args: argparse.Namespace, names: Sequence[str], inputs: Any) -> dict[str, Any]:
+    if args.against == "onnxruntime":
+        from tilewright.cli.peers import onnxruntime
+
+        return dict(zip(names, onnxruntime(args.model)(inputs), strict=True))
+    import tilewright as tw
+
+    if args.against == "reference":
+        values = tw.graph.evaluate(_graph(args), inputs)
+    else:
+        level = int(args.against[-1])
+        shapes = dict(args.shapes)
+        values = tw.compile(str(args.model), shapes=shapes, opt_level=level).run(inputs)
+    return dict(zip(names, values, strict=True))
+
+
+def _graph(args: argparse.Namespace) -> Module:
+    from tilewright.frontends import from_onnx
+
+    return from_onnx(str(args.model), shapes=dict(args.shapes))
+
+
+# ---- the first layer ----------------------------------------------------------------------------
+
+
+def _blame(args: argparse.Namespace, inputs: Any, console: Console) -> Exit:
+    from tilewright.graph import PassContext
+    from tilewright.taps import compiled_layers
+    from tilewright.target import Target
+
+    level = PassContext().opt_level if args.opt_level is None else args.opt_level
+    with console.working("looking for the layer"):
+        target = Target.of(args.target or "llvm")
+        ours = compiled_layers(_graph(args), inputs, target, level)
+        theirs = _peer_layers(args, inputs, [layer.name for layer in ours])
+    first, count = first_difference(ours, theirs, args.tolerance)
+    console.result(compared=count, first=first._asdict() if first else None)
+    if first is None:
+        console.text(f"all {count} layers that can be compared agree: the last one is at fault")
+    else:
+        console.text(f"first layer that differs: {first}")
+    return Exit.DIFFERENT
+
+
+def _peer_layers(args: argparse.Namespace, inputs: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
+    if args.against == "onnxruntime":
+        return _onnxruntime_layers(args, inputs, set(wanted))
+    from tilewright.taps import compiled_layers, reference_layers
+    from tilewright.target import Target
+
+    if args.against == "reference":
+        layers = reference_layers(_graph(args), inputs)
+    else:
+        level = int(args.against[-1])
+        layers = compiled_layers(_graph(args), inputs, Target.of("llvm"), level)
+    return {layer.name: layer.value for layer in layers}
+
+
+def _onnxruntime_layers(
+    args: argparse.Namespace, inputs: Any, wanted: set[str]
+) -> Mapping[str, Any]:
+    import onnx
+
+    from tilewright.cli.peers import onnxruntime
+
+    model: Any = onnx.load(str(args.model))  # pyright: ignore[reportUnknownMemberType]
+    made = [n for node in model.graph.node for n in node.output if n in wanted]
+    del model.graph.output[:]
+    model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in made)
+    return dict(zip(made, onnxruntime(model.SerializeToString())(inputs), strict=True))
+
+
+def first_difference(
+    ours: Sequence[Layer], theirs: Mapping[str, Any], tolerance: float
+) -> tuple[Difference | None, int]:
+    """The first layer off by more than `tolerance`, and how many could be compared up to it."""
+    count = 0
+    for layer in ours:
+        other = theirs.get(layer.name)
+        if other is None or other.shape != layer.value.shape:
+            continue
+        count += 1
+        found = _difference(layer.name, layer.origin, layer.value, other, tolerance)
+        if found.error > tolerance:
+            return found, count
+    return None, count
+
+
+def _difference(name: str, origin: str, ours: Any, theirs: Any, tolerance: float) -> Difference:
+    import numpy as np
+
+    a, b = np.asarray(ours), np.asarray(theirs)
+    if a.shape != b.shape:
+        detail = f"shape {list(a.shape)} instead of {list(b.shape)}"
+        return Difference(name, origin, float("inf"), detail)
+    if a.dtype.kind in "OUS":
+        same = bool((a == b).all())
+        return Difference(name, origin, 0.0 if same else float("inf"), "equal" if same else "other")
+    error, where = _relative_error(a, b)
+    detail = f"relative error {error:.2e}"
+    if error > tolerance:
+        at = [int(i) for i in np.unravel_index(where, a.shape)]
+        detail += f", worst at {at}: {a.flat[where]} instead of {b.flat[where]}"
+    return Difference(name, origin, error, detail)
+
+
+def _relative_error(a: Any, b: Any) -> tuple[float, int]:
+    """The largest error relative to the largest value, and where it is."""
+    import numpy as np
+
+    if not a.size:
+        return 0.0, 0
+    x, y = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
+    with np.errstate(all="ignore"):
+        off = np.abs(x - y)
+    off[(x == y) | (np.isnan(x) & np.isnan(y))] = 0.0
+    off[np.isnan(off)] = np.inf
+    finite = np.abs(y[np.isfinite(y)])
+    scale = max(float(finite.max()) if finite.size else 1.0, 1e-30)
+    where = int(off.argmax())
+    return float(off[where]) / scale, where
+
+
+COMMAND = Command(
+    "compare",
+    "compare a model's answers with a reference; name the first layer that differs",
+    _configure,
+    _run,
+    (
+        "compare model.onnx",
+        "compare model.onnx --against onnxruntime --inputs in.npz",
+        "compare model.onnx --against opt_level=0 --tolerance 1e-5",
+    ),
+)

@@ -1,0 +1,124 @@
+"""`tilewright doctor`: what this machine has and lacks."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import shutil
+from typing import TYPE_CHECKING, Any, Final
+
+from tilewright.cli.command import Command, Exit
+
+if TYPE_CHECKING:
+    from tilewright.cli.console import Console
+
+#: Packages that matter, and what for.
+_PACKAGES: Final = {
+    "numpy": "needed",
+    "llvmlite": "needed",
+    "ml_dtypes": "needed",
+    "onnx": "to read models: pip install tilewright[onnx]",
+    "rich": "for progress on terminals: pip install tilewright[cli]",
+    "onnxruntime": "a peer for bench and compare",
+    "openvino": "a peer for bench",
+    "torch": "a peer for bench, arrays through DLPack",
+    "apache-tvm-ffi": "loads exported libraries",
+}
+#: Targets that code can always be made for, as a sample.
+_TARGETS: Final = ("llvm -mcpu=sapphirerapids", "llvm -mcpu=znver4", "llvm -mcpu=neoverse-v2")
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+def _run(args: argparse.Namespace, console: Console) -> Exit:
+    del args
+    machine, packages, checks = _machine(), _packages(), _checks()
+    console.result(machine=dict(machine), packages=packages)
+    console.result(checks=[{"what": w, "ok": ok, "detail": d} for w, ok, d in checks])
+    console.facts(machine)
+    console.text()
+    rows = [(n, v or "–", "" if v else _PACKAGES[n]) for n, v in packages.items()]
+    console.table(("package", "version", "if missing"), rows)
+    console.text()
+    console.table(
+        ("check", "", ""), [(w, "ok" if ok else "NO", detail) for w, ok, detail in checks]
+    )
+    return Exit.DONE if all(ok for _, ok, _ in checks) else Exit.DIFFERENT
+
+
+def _machine() -> list[tuple[str, Any]]:
+    import tilewright
+    from tilewright.target import Target
+
+    here = Target.of("llvm")
+    caches = here.caches
+    return [
+        ("tilewright", tilewright.__version__),
+        ("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        ("target", str(here)),
+        ("vectors", f"{here.vector_registers} registers of {here.vector_bits} bits"),
+        ("features", " ".join(sorted(here.features))),
+        ("caches", str(caches)),
+        ("cores", len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else "?"),
+        ("linker", shutil.which("cc") or shutil.which("ld") or "none: .so cannot be exported"),
+        ("other targets", "; ".join(_TARGETS) + "; …"),
+    ]
+
+
+def _packages() -> dict[str, str]:
+    return {name: _version(name) for name in _PACKAGES}
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _checks() -> list[tuple[str, bool, str]]:
+    return [_guarded("compile and run a kernel", _builds), _guarded("cache on disk", _caches)]
+
+
+def _guarded(what: str, check: Any) -> tuple[str, bool, str]:
+    try:
+        return (what, *check())
+    except Exception as error:  # a doctor reports what is broken and goes on
+        return what, False, str(error).partition("\n")[0]
+
+
+def _builds() -> tuple[bool, str]:
+    import numpy as np
+
+    import tilewright as tw
+    from tilewright import te
+
+    a = te.placeholder((64,), "float32", name="a")
+    twice = te.compute((64,), lambda *i: a[i] * 2.0, name="twice")
+    module = tw.build(te.function([a], [twice]))
+    x, y = np.arange(64, dtype=np.float32), np.empty(64, np.float32)
+    module(x, y)
+    return bool((y == 2 * x).all()), "twice an array of 64"
+
+
+def _caches() -> tuple[bool, str]:
+    from tilewright.support.cache import default_cache
+
+    cache = default_cache()
+    if not cache.enabled:
+        return True, "turned off by TILEWRIGHT_CACHE"
+    stored = cache.put("0" * 64, b"doctor") and cache.get("0" * 64) == b"doctor"
+    return stored, str(cache.directory)
+
+
+COMMAND = Command(
+    "doctor",
+    "show what this machine has and lacks, and try a kernel",
+    _configure,
+    _run,
+    ("doctor", "doctor --json"),
+)

@@ -1,0 +1,129 @@
+"""`tilewright inspect`: a model on every level."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from tilewright.cli.command import Command, Exit
+from tilewright.cli.loading import open_model
+from tilewright.cli.options import add_compile_options, add_model
+from tilewright.support.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from tilewright.cli.console import Console
+
+#: The options that ask for a level of kernels, with the field of `Levels` they show.
+_LEVELS = {"loops": "loops", "schedule": "scheduled", "llvm": "llvm", "asm": "asm"}
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    add_compile_options(parser)
+    levels = parser.add_argument_group("levels (KERNEL: a name or its beginning; all if left out)")
+    levels.add_argument("--graph", action="store_true", help="the graph with its fused groups")
+    helps = {
+        "loops": "loops as defined; 'main' is the host program",
+        "schedule": "loops as scheduled",
+        "llvm": "LLVM IR",
+        "asm": "assembly",
+    }
+    for option, text in helps.items():
+        levels.add_argument(f"--{option}", nargs="?", const="", metavar="KERNEL", help=text)
+
+
+def _run(args: argparse.Namespace, console: Console) -> Exit:
+    model = open_model(args, console)
+    asked = {k: getattr(args, k) for k in _LEVELS if getattr(args, k) is not None}
+    if not args.graph and not asked:
+        return _overview(model, console)
+    if args.graph:
+        text = str(native(model, "graph").graph)
+        console.result(graph=text)
+        console.text(text)
+    for option, name in asked.items():
+        shown = {k: _level(model, k, option) for k in _chosen(model, name, option)}
+        console.result(**{option: shown})
+        for kernel, text in shown.items():
+            console.text(f"# {kernel}\n{text}\n")
+    return Exit.DONE
+
+
+def native(model: Any, wanted: str) -> Any:
+    """The model, which must be native as a whole to be looked at."""
+    if not hasattr(model, "kernels"):
+        raise UserError(
+            f"the model has no {wanted} to show",
+            reason=f"it is a {type(model).__name__}, made when it runs",
+            remedy="fix what its structure depends on with --shapes",
+        )
+    return model
+
+
+def _chosen(model: Any, name: str, option: str) -> list[str]:
+    kernels: tuple[str, ...] = native(model, option).kernels
+    if option == "loops" and name == "main":
+        return ["main"]
+    found = [k for k in kernels if k.startswith(name)]
+    if not found:
+        raise UserError(f"no kernel {name}", remedy=nearest(name, kernels))
+    return found
+
+
+def _level(model: Any, kernel: str, option: str) -> str:
+    if option == "loops":
+        return str(model.ir(kernel))
+    from tilewright.levels import kernel_levels
+
+    return str(getattr(kernel_levels(model.ir(kernel), model.target), _LEVELS[option]))
+
+
+# ---- the overview -------------------------------------------------------------------------------
+
+
+def _overview(model: Any, console: Console) -> Exit:
+    inputs, outputs = ([str(s) for s in specs] for specs in (model.inputs, model.outputs))
+    console.result(kind=type(model).__name__, inputs=inputs, outputs=outputs)
+    rows: list[tuple[str, Any]] = [
+        *(("input", s) for s in inputs),
+        *(("output", s) for s in outputs),
+    ]
+    if hasattr(model, "kernels"):
+        target, operators = str(model.target), _operators(model.graph)
+        console.result(target=target, kernels=list(model.kernels), operators=operators)
+        rows += [("target", target), ("kernels", len(model.kernels)), *_memory(model, console)]
+        rows.append(("operators", ", ".join(f"{n} × {k}" for k, n in operators.items())))
+    console.facts(rows)
+    return Exit.DONE
+
+
+def _memory(model: Any, console: Console) -> list[tuple[str, Any]]:
+    from tilewright.lower import arena_plan
+
+    plan = arena_plan(model.ir("main"))
+    total = sum(p.size for p in plan.places)
+    console.result(memory={"arena": plan.size, "unshared": total, "buffers": len(plan.places)})
+    shared = f", which {total / 1e6:.2f} MB of values share" if plan.places else ""
+    return [("memory", f"arena of {plan.size / 1e6:.2f} MB{shared}")]
+
+
+def _operators(module: Any) -> dict[str, int]:
+    from tilewright.graph import Call, all_graphs
+
+    calls = [b.expr for g in all_graphs(module.main) for b in g.body if isinstance(b.expr, Call)]
+    return dict(Counter(c.op.name for c in calls).most_common())
+
+
+COMMAND = Command(
+    "inspect",
+    "show a model's inputs, operators, memory, graph, loops, LLVM IR or assembly",
+    _configure,
+    _run,
+    (
+        "inspect resnet50.twm",
+        "inspect resnet50.onnx --graph",
+        "inspect resnet50.onnx --loops main",
+        "inspect resnet50.onnx --asm conv",
+    ),
+)

@@ -1,0 +1,62 @@
+"""Models and artifacts, opened as the command line asks."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tilewright.cli.options import ARTIFACT
+from tilewright.support.errors import UserError
+
+if TYPE_CHECKING:
+    from tilewright.cli.console import Console
+    from tilewright.runtime import RunnableModel
+
+
+def open_model(args: argparse.Namespace, console: Console) -> RunnableModel:
+    """The compiled model: loaded from an artifact, or compiled from a model."""
+    require_file(args.model)
+    if is_artifact(args.model):
+        return _loaded(args)
+    return compiled(args, console)
+
+
+def is_artifact(path: Path) -> bool:
+    return path.suffix == ARTIFACT
+
+
+def compiled(args: argparse.Namespace, console: Console) -> RunnableModel:
+    """The model, compiled with the options of the command line."""
+    import tilewright as tw
+
+    require_file(args.model)
+    with console.working(f"compiling {args.model.name}"):
+        return tw.compile(
+            str(args.model),
+            args.target or "llvm",
+            shapes=dict(args.shapes),
+            threads=getattr(args, "threads", None),
+            opt_level=args.opt_level,
+        )
+
+
+def require_file(path: Path) -> None:
+    """Refuse what is no file, in words rather than by its number."""
+    if path.is_dir():
+        raise IsADirectoryError(21, "is a directory, not a file", str(path))
+    if not path.exists():
+        raise FileNotFoundError(2, "no such file", str(path))
+
+
+def _loaded(args: argparse.Namespace) -> RunnableModel:
+    for option in ("target", "shapes", "opt_level"):
+        if getattr(args, option, None):
+            raise UserError(
+                f"--{option.replace('_', '-')} has no effect on {args.model}",
+                reason="an artifact is compiled already",
+                remedy="pass the model it was made of",
+            )
+    import tilewright as tw
+
+    return tw.load(args.model, threads=getattr(args, "threads", None))

@@ -1,0 +1,103 @@
+"""Arguments that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+#: What an artifact's name ends with.
+ARTIFACT = ".twm"
+
+Shapes = dict[str, list[int | str]]
+
+
+def add_model(parser: argparse.ArgumentParser, *, artifact: bool = True) -> None:
+    what = f"a model (.onnx) or an artifact ({ARTIFACT})" if artifact else "a model (.onnx)"
+    parser.add_argument("model", metavar="MODEL", type=Path, help=what)
+
+
+def add_compile_options(parser: argparse.ArgumentParser) -> None:
+    """What `compile` takes, for all commands that compile a model when given one."""
+    group = parser.add_argument_group("compiling")
+    group.add_argument("--target", help="what to compile for, such as 'llvm -mcpu=znver4'")
+    group.add_argument(
+        "--shapes",
+        action="append",
+        default=[],
+        type=shape,
+        metavar="INPUT=D,D,…",
+        help="give an input this shape; numbers, or names of symbolic dimensions",
+    )
+    group.add_argument("--opt-level", type=int, choices=range(4), help="0 to 3; default 2")
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--threads", type=positive, help="how many threads; default all cores")
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Where the inputs of a run come from."""
+    parser.add_argument("--inputs", type=Path, metavar="IN.npz", help="inputs by name")
+    parser.add_argument(
+        "--fill", choices=["random", "zeros", "ones"], help="what inputs not given are made of"
+    )
+    parser.add_argument(
+        "--dim",
+        action="append",
+        default=[],
+        type=dimension,
+        metavar="NAME=N",
+        help="the size of a symbolic dimension of inputs that are made up",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="for random inputs; default 0")
+
+
+# ---- values -------------------------------------------------------------------------------------
+
+
+def shape(text: str) -> tuple[str, list[int | str]]:
+    """`x=1,3,n` → ("x", [1, 3, "n"])"""
+    name, found, dims = text.rpartition("=")
+    parts = [d.strip() for d in dims.replace("x", ",").split(",")] if _is_crossed(dims) else None
+    parts = parts or [d.strip() for d in dims.split(",")]
+    if not found or not name or not all(parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form INPUT=D,D,…")
+    return name, [int(d) if d.isdecimal() else d for d in parts]
+
+
+def _is_crossed(dims: str) -> bool:
+    """Whether dimensions are written as 1x3x224x224."""
+    return all(d.isdecimal() for d in dims.split("x"))
+
+
+def dimension(text: str) -> tuple[str, int]:
+    """`n=4` → ("n", 4)"""
+    name, found, size = text.partition("=")
+    if not found or not name or not size.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=N")
+    return name, int(size)
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def listed(item: Callable[[str], object]) -> Callable[[str], list[object]]:
+    """A value of the form `1,2,4`."""
+
+    def read(text: str) -> list[object]:
+        return [item(part.strip()) for part in text.split(",")]
+
+    return read
+
+
+def one_of(choices: Sequence[str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in choices:
+            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(choices)}")
+        return text
+
+    return read

@@ -1,0 +1,48 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from tilewright.support.errors import UserError
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Generator[BinaryIO]:
+    """A file to write to, which takes the place of `path` when the block ends well.
+
+    Whatever else ends the block leaves `path` as it was, and nothing beside it.
+    """
+    place = _place(path)
+    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+        os.replace(temporary, place)
+    except OSError as error:
+        raise _refusal(path, error.strerror or str(error)) from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _place(path: str | os.PathLike[str]) -> Path:
+    """Where the file goes: to what a link points to, and never in the place of a device."""
+    place = Path(os.path.realpath(path))
+    if place.is_dir():
+        raise _refusal(path, "it is a folder", f"name a file in it: {place / 'model.twm'}")
+    if place.exists() and not place.is_file():
+        raise _refusal(path, "it is not a regular file")
+    if not place.parent.is_dir():
+        raise _refusal(path, f"there is no folder {place.parent}", "make the folder first")
+    return place
+
+
+def _refusal(path: str | os.PathLike[str], reason: str, remedy: str = "") -> UserError:
+    return UserError(f"cannot write {os.fspath(path)}", reason=reason, remedy=remedy)
