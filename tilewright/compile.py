@@ -107,6 +107,9 @@ def graph_passes() -> list[Step]:
         Step(passes.simplify_inference, 1),
         Step(passes.constant_folding, 1),
         Step(passes.shape_arithmetic, 1),
+        Step(passes.algebra, 1),
+        # Of what the rules made of constants.
+        Step(passes.constant_folding, 1),
         Step(passes.common_subexpressions, 1),
         Step(passes.dead_code, 0),
         # Needs operators that have loops, and nothing dead that would count as a use.

@@ -26,6 +26,8 @@ from tilewright.ir import (
     Select,
     Var,
     const,
+    free_vars,
+    map_expr,
     walk_expr,
 )
 from tilewright.ir import Call as CallExpr
@@ -48,6 +50,8 @@ class Facts(NamedTuple):
     cost: int = 0
     #: Whether neighbours of the result lie apart in the operand: a transposing copy.
     turns: bool = False
+    #: Whether it is a map whose operands broadcast as in NumPy, and that is the same everywhere.
+    aligned: bool = False
 
 
 OPAQUE = Facts(Kind.OPAQUE)
@@ -123,7 +127,8 @@ def facts_of(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> Facts:
     kind = max((_kind(op) for op in computes), default=Kind.MAP)
     cost = sum(cost_of(v) for op in computes for v in op.values)
     turns = kind is Kind.INJECTIVE and any(_turns(op) for op in computes)
-    return Facts(kind, cost, turns)
+    aligned = kind is Kind.MAP and bool(given) and all(_is_aligned(op) for op in computes)
+    return Facts(kind, cost, turns, aligned)
 
 
 def cost_of(value: Expr) -> int:
@@ -160,6 +165,25 @@ def _reads_own(load: Load, op: te.Compute) -> bool:
             # What is read in another order is turned.
             left = left[left.index(axis) + 1 :]
     return True
+
+
+def _is_aligned(op: te.Compute) -> bool:
+    """Whether elements are read at the last of the own indices, which nothing else depends on."""
+    return all(_reads_last(load, op) for load in _loads(op)) and not any(
+        free_vars(_without_loads(v)) & set(op.axes) for v in op.values
+    )
+
+
+def _reads_last(load: Load, op: te.Compute) -> bool:
+    last = op.axes[len(op.axes) - len(load.indices) :]
+    return len(last) == len(load.indices) and all(
+        index is const(0) or _own_axis(index) is axis
+        for index, axis in zip(load.indices, last, strict=True)
+    )
+
+
+def _without_loads(value: Expr) -> Expr:
+    return map_expr(value, lambda e: const(0, e.dtype) if isinstance(e, Load) else None, {})
 
 
 def _own_axis(index: Expr) -> Var | None:

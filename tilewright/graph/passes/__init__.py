@@ -1,6 +1,7 @@
 """Passes over graphs: plain functions `Module -> Module`, one a file."""
 
 # pyright: reportUnusedImport=false
+from tilewright.graph.passes.algebra import algebra
 from tilewright.graph.passes.bind_shapes import bind_shapes
 from tilewright.graph.passes.common_subexpressions import common_subexpressions
 from tilewright.graph.passes.constant_folding import constant_folding

@@ -1,0 +1,328 @@
+"""The rules of algebra keep the meaning of graphs, and take away what they are for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import tilewright as tw
+from tests.graph.random_graphs import inputs, modules
+from tests.graph.random_shapes import shape_inputs, shape_modules
+from tilewright.graph import (
+    Module,
+    PassContext,
+    PassVerifier,
+    Step,
+    evaluate,
+    module_text,
+    parse_module,
+    run_passes,
+    verify,
+)
+from tilewright.graph.passes import algebra, constant_folding, dead_code
+
+STEPS = [Step(algebra), Step(constant_folding), Step(dead_code)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(shape_modules())
+def test_rules_keep_the_meaning(module: Module) -> None:
+    with np.errstate(all="ignore"):
+        expected = evaluate(module, shape_inputs())
+        with PassContext(instruments=[PassVerifier()]):
+            changed = run_passes(module, STEPS)
+        for a, b in zip(evaluate(changed, shape_inputs()), expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(modules())
+def test_rules_keep_the_meaning_of_control_flow(module: Module) -> None:
+    with np.errstate(all="ignore"):
+        expected = evaluate(module, inputs())
+        with PassContext(instruments=[PassVerifier()]):
+            changed = run_passes(module, STEPS)
+        for a, b in zip(evaluate(changed, inputs()), expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("opt_level", [1, 3])
+def test_compiled(opt_level: int) -> None:
+    @settings(max_examples=6, deadline=None)
+    @given(shape_modules())
+    def check(module: Module) -> None:
+        with np.errstate(all="ignore"):
+            expected = evaluate(module, shape_inputs())
+            got = tw.compile(module, opt_level=opt_level, threads=1).run(shape_inputs())
+        for a, b in zip(got, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+    check()
+
+
+def rewritten(text: str) -> str:
+    """The body of `main` after the rules, once it is known to mean the same."""
+    module = parse_module(text)
+    verify(module)
+    rng = np.random.default_rng(0)
+    given_inputs = [
+        rng.standard_normal([5 if isinstance(d, str) else d for d in _sizes(p)]).astype(
+            p.dtype.numpy
+        )
+        for p in module.main.params
+    ]
+    with PassContext(instruments=[PassVerifier()]):
+        changed = run_passes(module, STEPS)
+    for a, b in zip(evaluate(changed, given_inputs), evaluate(module, given_inputs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    return module_text(changed)
+
+
+def _sizes(param: object) -> list[object]:
+    from tilewright.graph.types import known_dim
+
+    return [known_dim(d) or str(d) for d in param.shape]  # type: ignore[attr-defined]
+
+
+CASES = {
+    "transposes compose": (
+        """
+def main(x: f32[2, 3, n]):
+    a = transpose(x, axes=[1, 2, 0])
+    y = transpose(a, axes=[2, 0, 1])
+    return y
+""",
+        [],
+        ["transpose"],
+    ),
+    "transposes cancel through maps": (
+        """
+def main(x: f32[2, 3, 4, 5]):
+    a = transpose(x, axes=[0, 2, 3, 1])
+    b = mul(a, f32([1.0, 2.0, 3.0]))
+    c = relu(b)
+    y = transpose(c, axes=[0, 3, 1, 2])
+    return y
+""",
+        ["mul(x", "relu"],
+        ["transpose(a", "transpose(c"],
+    ),
+    "a transpose stays where taking it away would need another": (
+        """
+def main(x: f32[2, 3], z: f32[2, 3]):
+    a = transpose(x)
+    b = transpose(z)
+    c = add(a, b)
+    d = exp(a)
+    y = transpose(c)
+    return y, d
+""",
+        ["transpose"],
+        [],
+    ),
+    "a transpose of ones is a view": (
+        """
+def main(x: f32[1, 3, 1, n]):
+    y = transpose(x, axes=[2, 1, 0, 3])
+    z = transpose(x, axes=[1, 0, 2, 3])
+    return y, z
+""",
+        ["reshape"],
+        ["transpose"],
+    ),
+    "transposes meet across axes that are put together": (
+        """
+def main(x: f32[2, 7, 3, 4]):
+    a = transpose(x, axes=[0, 2, 1, 3])
+    b = reshape(a, shape=[6, 7, 4])
+    c = transpose(b, axes=[0, 2, 1])
+    y = reshape(c, shape=[2, 3, 4, 7])
+    return y
+""",
+        ["transpose(x, axes=[0, 2, 3, 1])"],
+        ["reshape"],
+    ),
+    "a product puts its result where a transpose would": (
+        """
+def main(a: f32[2, 3, 4, 5], b: f32[2, 3, 5, 6]):
+    p = matmul(a, b)
+    y = transpose(p, axes=[0, 2, 1, 3])
+    return y
+""",
+        ["einsum"],
+        ["transpose", "matmul"],
+    ),
+    "a product reads a transposed operand": (
+        """
+def main(a: f32[2, 4, 5], b: f32[2, 6, 5]):
+    t = transpose(b, axes=[0, 2, 1])
+    y = matmul(a, t)
+    return y
+""",
+        ["transpose_b=True"],
+        ["transpose(b"],
+    ),
+    "reshapes compose": (
+        """
+def main(x: f32[n, 3, 4]):
+    a = reshape(x, shape=[n, 12])
+    y = reshape(a, shape=[n, 3, 4])
+    z = reshape(a, shape=[n, 4, 3])
+    return y, z
+""",
+        ["reshape(x, shape=[n, 4, 3])"],
+        ["reshape(a"],
+    ),
+    "maps move above reshapes, to the product": (
+        """
+def main(x: f32[6, 4], w: f32[4, 5], r: f32[2, 3, 5]):
+    p = matmul(x, w)
+    a = reshape(p, shape=[2, 3, 5])
+    b = add(a, r)
+    c = mul(b, f32([1.0, 2.0, 3.0, 4.0, 5.0]))
+    y = tanh(c)
+    return y
+""",
+        ["add(p, ", "y: f32[2, 3, 5] = reshape"],
+        ["reshape(p"],
+    ),
+    "slices of slices": (
+        """
+def main(x: f32[10, 8]):
+    a = slice(x, starts=[2], ends=[9], axes=[0])
+    y = slice(a, starts=[1, -3], ends=[4, 8], axes=[0, 1])
+    return y
+""",
+        ["starts=[3, 5], ends=[6, 8]"],
+        ["slice(a"],
+    ),
+    "slices of what is put together": (
+        """
+def main(x: f32[3, n], z: f32[4, n]):
+    a = concat(x, z, axis=0)
+    p = slice(a, starts=[0], ends=[3], axes=[0])
+    q = slice(a, starts=[4], ends=[6], axes=[0])
+    y = concat(p, q, axis=0)
+    return y
+""",
+        ["slice(z, starts=[1], ends=[3]"],
+        ["slice(a"],
+    ),
+    "parts put together again": (
+        """
+def main(x: f32[9, n]):
+    a = slice(x, starts=[0], ends=[4], axes=[0])
+    b = slice(x, starts=[4], ends=[9], axes=[0])
+    y = concat(a, b, axis=0)
+    return y
+""",
+        [],
+        ["slice", "concat"],
+    ),
+    "a slice whose rows are taken apart": (
+        """
+def main(x: f32[2, 12]):
+    a = slice(x, starts=[4], ends=[8], axes=[1])
+    y = reshape(a, shape=[2, 2, 2])
+    return y
+""",
+        ["slice(", "starts=[2], ends=[4]"],
+        ["starts=[4]"],
+    ),
+    "identities": (
+        """
+def main(x: f32[3], k: i32[3]):
+    a = add(x, f32([-0.0, -0.0, -0.0]))
+    b = mul(a, f32(1.0))
+    c = sub(b, f32(0.0))
+    d = div(c, f32([1.0]))
+    e = neg(d)
+    f = neg(e)
+    g = relu(f)
+    h = relu(g)
+    i = pad(h, before=[0], after=[0])
+    j = concat(i, axis=0)
+    l = expand(j, shape=[3])
+    m = add(k, i32(0))
+    n = add(x, f32(0.0))
+    return l, m, n
+""",
+        ["relu(x)", "add(x, f32(0.0))"],
+        ["mul", "sub", "div", "neg", "pad", "concat", "expand", "add(k"],
+    ),
+    "casts that lose nothing": (
+        """
+def main(x: f32[3], k: i32[3]):
+    a = cast(x, dtype=f64)
+    b = cast(a, dtype=f32)
+    c = cast(x, dtype=f16)
+    d = cast(c, dtype=f32)
+    e = cast(k, dtype=f32)
+    f = cast(e, dtype=i32)
+    g = cast(k, dtype=i64)
+    h = cast(g, dtype=i16)
+    return b, d, f, h
+""",
+        ["cast(c, dtype=f32)", "cast(e, dtype=i32)", "cast(k, dtype=i16)"],
+        ["f64", "i64"],
+    ),
+    "reductions": (
+        """
+def main(x: f32[2, 3, 4], z: f32[2, 1, 4]):
+    a = sum(x, axes=[2], keepdims=True)
+    b = sum(a, axes=[1], keepdims=True)
+    c = max(x, axes=[0], keepdims=False)
+    d = max(c, axes=[1], keepdims=False)
+    e = mean(z, axes=[1], keepdims=False)
+    return b, d, e
+""",
+        ["sum(x, axes=[1, 2]", "max(x, axes=[0, 2]", "reshape(z"],
+        ["mean"],
+    ),
+    "what is expanded for a map": (
+        """
+def main(x: f32[1, 4], z: f32[3, 4]):
+    a = expand(x, shape=[3, 4])
+    y = add(a, z)
+    return y
+""",
+        ["add(x, z)"],
+        ["expand"],
+    ),
+    "zeros around an image": (
+        """
+def main(x: f32[1, 2, 5, 5], w: f32[3, 2, 3, 3]):
+    a = pad(x, before=[0, 0, 1, 1], after=[0, 0, 2, 1])
+    y = conv(a, w, pads=[0, 1, 0, 0])
+    return y
+""",
+        ["pads=[1, 2, 2, 1]"],
+        ["pad("],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rule(name: str) -> None:
+    text, there, gone = CASES[name]
+    result = rewritten(text)
+    for part in there:
+        assert part in result, result
+    for part in gone:
+        assert part not in result, result
+
+
+def test_what_is_made_outside_is_not_moved_into_a_loop() -> None:
+    text = """
+def main(x: f32[2, 3], n: i64[()]):
+    a = exp(x)
+    t = reshape(a, shape=[3, 2])
+    def body(i: i64[()], s: f32[3, 2]):
+        u = mul(t, s)
+        return bool(True), u
+    y: f32[3, 2] = loop(n, None, t, body)
+    return y
+"""
+    module = parse_module(text)
+    assert algebra(module) is module

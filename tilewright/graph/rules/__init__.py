@@ -1,0 +1,42 @@
+"""The algebra of tensors: one file per family, one row per rule, indexed by operator.
+
+A rule sees a call whose operands are rewritten already (`Site`), and returns the value to use in
+the place of its result, or None. What it makes on the way is rewritten again, so a rule takes one
+step and trusts the others with the rest. A rule never changes the type of the result.
+"""
+
+# pyright: reportUnusedImport=false
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from tilewright.graph.ir import Value
+from tilewright.graph.rules import casts, identities, reductions, reshapes, slices, transposes
+from tilewright.graph.rules.site import Makers, Site
+
+Rule = Callable[[Site], Value | None]
+Table = Mapping[str, tuple[Rule, ...]]
+
+
+def _merged(*tables: Table) -> dict[str, tuple[Rule, ...]]:
+    merged: dict[str, tuple[Rule, ...]] = {}
+    for table in tables:
+        for name, rules in table.items():
+            merged[name] = merged.get(name, ()) + rules
+    return merged
+
+
+_RULES = _merged(
+    identities.RULES,
+    casts.RULES,
+    reshapes.RULES,
+    transposes.RULES,
+    slices.RULES,
+    reductions.RULES,
+)
+
+
+def rules_for(name: str) -> Iterator[Rule]:
+    """The rules for an operator, then those for all operators of elements."""
+    yield from _RULES.get(name, ())
+    yield from reshapes.MAPS

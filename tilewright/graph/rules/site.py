@@ -1,0 +1,158 @@
+"""What a rule of algebra sees: one call, how its operands were made, and a way to make others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tilewright.graph.builder import Builder
+from tilewright.graph.definitions import Facts, FactTable, Kind
+from tilewright.graph.ir import Binding, Call, Graph, Value, all_graphs
+
+
+class Makers:
+    """How values of a function are made, and how often they are used, while it is rewritten."""
+
+    def __init__(self, function: Graph) -> None:
+        self.facts = FactTable()
+        self._made: dict[Value, Binding] = {}
+        #: The graph in which each value is made: what moves into a loop runs more often.
+        self._home: dict[Value, int] = {}
+        self._open: list[int] = []
+        self._uses = Counter(_all_uses(function))
+
+    def enter(self, graph: Graph) -> None:
+        self._open.append(id(graph))
+
+    def leave(self) -> None:
+        self._open.pop()
+
+    def add(self, binding: Binding) -> None:
+        for value in binding.outputs:
+            self._made[value] = binding
+            self._home[value] = self._open[-1]
+
+    def came(self, binding: Binding) -> None:
+        """Count what a new binding uses."""
+        self._uses.update(_args(binding))
+
+    def went(self, binding: Binding) -> None:
+        """Forget what a binding used, and what only served it."""
+        pending = [binding]
+        while pending:
+            for value in _args(pending.pop()):
+                self._uses[value] -= 1
+                made = self._made.get(value)
+                if not self._uses[value] and made is not None and self.call_of(value):
+                    pending.append(made)
+
+    def hand_over(self, old: Value, new: Value) -> None:
+        """`new` is used wherever `old` was."""
+        self._uses[new] += self._uses.pop(old, 0)
+
+    def call_of(self, value: Value | None) -> Call | None:
+        """The pure call of one result that made a value."""
+        binding = None if value is None else self._made.get(value)
+        if binding is None or not isinstance(binding.expr, Call) or len(binding.outputs) != 1:
+            return None
+        return binding.expr if binding.expr.op.pure else None
+
+    def is_private(self, value: Value) -> bool:
+        """Whether one binding of the current graph alone uses what this graph made."""
+        return self._uses[value] == 1 and self.is_local(value)
+
+    def is_local(self, value: Value) -> bool:
+        """Whether the current graph makes it, and not one around it."""
+        return self._home.get(value) == self._open[-1]
+
+
+class Site:
+    """A call to be rewritten; `emit` makes the calls that take its place."""
+
+    def __init__(self, binding: Binding, call: Call, makers: Makers) -> None:
+        self.binding, self.call, self.makers = binding, call, makers
+        self._builder = Builder()
+        self._builder.origin = binding.origin
+
+    # ---- looking --------------------------------------------------------------------------------
+
+    @property
+    def result(self) -> Value:
+        return self.binding.outputs[0]
+
+    @property
+    def x(self) -> Value:
+        """The first operand."""
+        return self.arg(0)
+
+    def arg(self, number: int) -> Value:
+        value = self.call.args[number]
+        assert value is not None
+        return value
+
+    @property
+    def args(self) -> list[Value]:
+        """The operands that are given."""
+        return [a for a in self.call.args if a is not None]
+
+    def attr(self, name: str) -> Any:
+        return self.call.attrs[name]
+
+    def made_by(self, value: Value | None, *names: str) -> Call | None:
+        """The call that made a value, if its operator is one of these."""
+        call = self.makers.call_of(value)
+        return call if call is not None and call.op.name in names else None
+
+    def private(self, value: Value | None, *names: str) -> Call | None:
+        """The same, if nothing but this call uses the value."""
+        call = self.made_by(value, *names)
+        return call if value is not None and self.makers.is_private(value) else None
+
+    def facts(self, call: Call, result: Value) -> Facts:
+        return self.makers.facts(call, [result.type])
+
+    def is_map(self, call: Call, result: Value) -> bool:
+        """Whether it computes elements from those at the same place, broadcast as in NumPy."""
+        # Axes and shapes speak of places.
+        speaks = any(
+            isinstance(v, int | tuple) and v not in (True, False) for v in call.attrs.values()
+        )
+        return not speaks and self.facts(call, result).aligned
+
+    def is_contraction(self, call: Call, result: Value) -> bool:
+        return self.facts(call, result).kind is Kind.CONTRACTION
+
+    # ---- making ---------------------------------------------------------------------------------
+
+    def emit(self, name: str, *args: Any, **attrs: Any) -> Value:
+        return self._builder.emit(name, *args, **attrs)
+
+    def again(self, call: Call, args: Sequence[Value | None], **attrs: Any) -> Value:
+        """The same operator on other operands."""
+        return self._builder.emit(call.op, *args, **(call.attrs | attrs))
+
+    def constant(self, array: Any, like: Value) -> Value:
+        return self._builder.constant(array, like.dtype, like.name)
+
+    def bindings(self, result: Value) -> list[Binding]:
+        """What was emitted, without what `result` does not need."""
+        function = self._builder.function()
+        needed = {result}
+        kept: list[Binding] = []
+        for binding in reversed(function.body):
+            if needed.intersection(binding.outputs):
+                kept.append(binding)
+                needed.update(_args(binding))
+        return kept[::-1]
+
+
+def _args(binding: Binding) -> list[Value]:
+    return [a for a in binding.expr.args if a is not None]
+
+
+def _all_uses(function: Graph) -> Iterable[Value]:
+    for graph in all_graphs(function):
+        yield from graph.results
+        for binding in graph.body:
+            yield from _args(binding)
