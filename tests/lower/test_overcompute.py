@@ -58,3 +58,46 @@ def test_not_into_parameters(becomes: Any) -> None:
                     B[v] = 1.0
     """
     becomes(text, overcompute, text)
+
+
+def test_what_a_reduction_starts_with_goes_past_the_edge_too(becomes: Any) -> None:
+    start = """
+    def f(B: f32[100]):
+        T = alloc(f32[{size}])
+        for i in range(7):
+            for j in unrolled(16):
+                {guard}T[i * 16 + j] = 0.0
+        for i in range(100):
+            with block("B", v=spatial(100, i)):
+                reads(T[v])
+                writes(B[v])
+                B[v] = T[v]
+    """
+    guard = "if i * 16 + j < 100:\n                    "
+    before, after = start.format(size=100, guard=guard), start.format(size=112, guard="")
+    becomes(before, overcompute, after)
+
+
+def test_a_guard_that_is_needed_keeps_none_of_the_others(becomes: Any) -> None:
+    sums = """
+    def f(A: f32[10], B: f32[10, 10]):
+        T = alloc(f32[10, {size}])
+        for i in range(3):
+            for j in range(3):
+                for ii in unrolled(4):
+                    for jj in unrolled(4):
+                        with block("T", v=spatial(10, i * 4 + ii), w=spatial(10, j * 4 + jj)):
+                            where({where})
+                            reads(A[v])
+                            writes(T[v, w])
+                            T[v, w] = A[v]
+        for i in range(10):
+            for j in range(10):
+                with block("B", v=spatial(10, i), w=spatial(10, j)):
+                    reads(T[v, w])
+                    writes(B[v, w])
+                    B[v, w] = T[v, w]
+    """
+    row, column = "i * 4 + ii < 10", "j * 4 + jj < 10"
+    before = sums.format(size=10, where=f"{row} and {column}")
+    becomes(before, overcompute, sums.format(size=12, where=row))

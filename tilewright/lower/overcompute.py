@@ -24,6 +24,7 @@ from tilewright.ir import (
     Expr,
     For,
     Function,
+    If,
     Load,
     Stmt,
     Store,
@@ -62,26 +63,39 @@ class _Relaxer:
 
     def stmt(self, stmt: Stmt, ranges: Ranges, loops: tuple[Var, ...]) -> Stmt:
         if isinstance(stmt, Block):
-            return self._relax(stmt, ranges, loops)
+            values = {it.var: b for it, b in zip(stmt.iters, stmt.bindings, strict=True)}
+            kept = self._kept(stmt.predicate, stmt.body, values, ranges, loops)
+            return stmt if kept is None else replace(stmt, predicate=all_of(*kept))
+        if isinstance(stmt, If) and isinstance(stmt.then, Store) and stmt.otherwise is None:
+            # What a reduction starts with is under the reduction's own condition.
+            kept = self._kept(stmt.condition, stmt.then, {v: v for v in loops}, ranges, loops)
+            return stmt if kept is None else If(all_of(*kept), stmt.then) if kept else stmt.then
         if isinstance(stmt, For):
             ranges, loops = ranges.with_extent(stmt.var, stmt.extent), (*loops, stmt.var)
         return map_children(stmt, lambda s: self.stmt(s, ranges, loops))
 
-    def _relax(self, block: Block, ranges: Ranges, loops: tuple[Var, ...]) -> Stmt:
-        parts = conjuncts(block.predicate)
-        stores = [s for s in walk(block) if isinstance(s, Store)]
+    def _kept(
+        self, condition: Expr, body: Stmt, values: Values, ranges: Ranges, loops: tuple[Var, ...]
+    ) -> list[Expr] | None:
+        """The parts of a condition on `body` that are needed; None where all are."""
+        parts = conjuncts(condition)
+        stores = [s for s in walk(body) if isinstance(s, Store)]
         if not parts or not stores or not all(self._may_grow(s) for s in stores):
-            return block
-        values = {it.var: b for it, b in zip(block.iters, block.bindings, strict=True)}
-        kept = [c for c in parts if not all(_only_guards(c, s, values, ranges) for s in stores)]
-        if len(kept) == len(parts) or not self._reads_stay_inside(block, values, ranges, kept):
-            return block
-        loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer in self.local]
+            return None
+        kept = list(parts)
+        for part in parts:
+            rest = [c for c in kept if c is not part]
+            guards = all(_only_guards(part, s, values, ranges) for s in stores)
+            if guards and self._reads_stay_inside(body, values, ranges, rest):
+                kept = rest
+        if len(kept) == len(parts):
+            return None
+        loads = [e for e in all_exprs(body) if isinstance(e, Load) and e.buffer in self.local]
         shapes = dict(self.shapes)
         if not all(self._grow(shapes, a, values, ranges, loops) for a in (*stores, *loads)):
-            return block
+            return None
         self.shapes = shapes
-        return replace(block, predicate=all_of(*kept))
+        return kept
 
     def _may_grow(self, store: Store) -> bool:
         return store.buffer in self.local and store.mask is None
@@ -104,11 +118,11 @@ class _Relaxer:
         return True
 
     def _reads_stay_inside(
-        self, block: Block, values: Values, ranges: Ranges, kept: list[Expr]
+        self, body: Stmt, values: Values, ranges: Ranges, kept: list[Expr]
     ) -> bool:
         for condition in kept:
             ranges = ranges.assuming(condition)
-        loads = [e for e in all_exprs(block.body) if isinstance(e, Load)]
+        loads = [e for e in all_exprs(body) if isinstance(e, Load)]
         return all(_is_inside(e, values, ranges) for e in loads if e.buffer not in self.local)
 
 

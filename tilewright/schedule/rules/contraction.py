@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tilewright.ir import TRUE, Block, Buffer, Const, Expr, Iter, Var, free_vars
+from tilewright.ir import TRUE, Block, Buffer, Const, Expr, Iter, Var, const, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import transpose_tile
 from tilewright.schedule.rules.analysis import (
@@ -75,7 +75,8 @@ def plan_contraction(
     if not contiguous and not _can_pack(c.b):
         return None
     free_columns = c.b.buffer in constants and _can_pack(c.b)
-    pack_columns = free_columns or _packs(c.b, depth.var, c.rows) or not contiguous
+    ragged = (extent_of(column) or 0) % target.lanes(c.b.buffer.dtype) != 0
+    pack_columns = free_columns or _packs(c.b, depth.var, c.rows, ragged) or not contiguous
     factors: Factors = "broadcast"
     if pack_rows:
         factors = "rows"
@@ -100,16 +101,20 @@ def _row_of(rows: tuple[Iter, ...]) -> Iter | None:
     return max(rows, key=lambda it: extent_of(it) or _UNKNOWN, default=None)
 
 
-def _packs(access: Access, var: Var, users: tuple[Iter, ...]) -> bool:
-    """Whether neighbours along `var` lie so far apart, and are used so often, that packing pays."""
+def _packs(access: Access, var: Var, users: tuple[Iter, ...], ragged: bool = False) -> bool:
+    """Whether neighbours along `var` lie so far apart, and are used so often, that packing pays.
+
+    It pays as well where the last vector of each row is not whole and would be masked.
+    """
     step = access.step(var)
     far = step is None or abs(step) * access.buffer.dtype.itemsize >= _FAR
-    return far and _count(users) >= _WORTH_PACKING and _can_pack(access)
+    return (far or ragged) and _count(users) >= _WORTH_PACKING and _can_pack(access)
 
 
 def _can_pack(access: Access) -> bool:
     """Whether every index is a variable of its own: a copy then has the same shape."""
-    return all(isinstance(i, Var) for i in access.indices)
+    pairs = zip(access.indices, access.buffer.shape, strict=True)
+    return all(isinstance(i, Var) or d is const(1) for i, d in pairs)
 
 
 def _count(iters: Sequence[Iter]) -> int:
@@ -236,11 +241,12 @@ class _Cut:
         """Rows are packed by the thread that uses them, columns once for all, by all threads."""
         c, row = self.plan.contraction, self.plan.row
         if "rows" in packs and row is not None:
+            loops = self.s.loops(packs["rows"])
             if chunk and c.a.buffer not in constants_of(self.s.function):
-                self.s.compute_at(packs["rows"], chunk[-1])
+                loops = self.s.compute_at(packs["rows"], chunk[-1])
             self._lay_out(packs["rows"], c.a, row.var, self.tile.rows)
             if c.a.step(c.reduced[-1].var) == 1:
-                self._turn(packs["rows"], self.s.loops(packs["rows"])[len(chunk) :])
+                self._turn(packs["rows"], loops)
         if "columns" in packs:
             axis = self._lay_out(packs["columns"], c.b, self.plan.column.var, self.tile.columns)
             self._spread_columns(packs["columns"], axis)
