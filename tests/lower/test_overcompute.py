@@ -81,7 +81,7 @@ def test_what_a_reduction_starts_with_goes_past_the_edge_too(becomes: Any) -> No
 def test_a_guard_that_is_needed_keeps_none_of_the_others(becomes: Any) -> None:
     sums = """
     def f(A: f32[10], B: f32[10, 10]):
-        T = alloc(f32[10, {size}])
+        T = alloc(f32[{size}, {size}])
         for i in range(3):
             for j in range(3):
                 for ii in unrolled(4):
