@@ -108,6 +108,7 @@ def graph_passes() -> list[Step]:
         Step(passes.constant_folding, 1),
         Step(passes.shape_arithmetic, 1),
         Step(passes.algebra, 1),
+        Step(passes.fold_scale, 2),
         # Of what the rules made of constants.
         Step(passes.constant_folding, 1),
         Step(passes.common_subexpressions, 1),

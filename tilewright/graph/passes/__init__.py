@@ -6,6 +6,7 @@ from tilewright.graph.passes.bind_shapes import bind_shapes
 from tilewright.graph.passes.common_subexpressions import common_subexpressions
 from tilewright.graph.passes.constant_folding import constant_folding
 from tilewright.graph.passes.dead_code import dead_code
+from tilewright.graph.passes.fold_scale import fold_scale
 from tilewright.graph.passes.fuse import fuse
 from tilewright.graph.passes.inline_functions import inline_functions
 from tilewright.graph.passes.legalize import legalize

@@ -8,13 +8,19 @@ step and trusts the others with the rest. A rule never changes the type of the r
 # pyright: reportUnusedImport=false
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from tilewright.graph.ir import Value
-from tilewright.graph.rules import casts, identities, reductions, reshapes, slices, transposes
-from tilewright.graph.rules.site import Makers, Site
+from tilewright.graph.rules import (
+    casts,
+    identities,
+    reductions,
+    reshapes,
+    scales,
+    slices,
+    transposes,
+)
+from tilewright.graph.rules.rewriter import Rule, RuleRewriter
 
-Rule = Callable[[Site], Value | None]
 Table = Mapping[str, tuple[Rule, ...]]
 
 
@@ -26,7 +32,7 @@ def _merged(*tables: Table) -> dict[str, tuple[Rule, ...]]:
     return merged
 
 
-_RULES = _merged(
+_ALGEBRA = _merged(
     identities.RULES,
     casts.RULES,
     reshapes.RULES,
@@ -36,7 +42,12 @@ _RULES = _merged(
 )
 
 
-def rules_for(name: str) -> Iterator[Rule]:
-    """The rules for an operator, then those for all operators of elements."""
-    yield from _RULES.get(name, ())
+def algebra_rules(name: str) -> Iterator[Rule]:
+    """What gives the same elements: the rules for an operator, then those for all maps."""
+    yield from _ALGEBRA.get(name, ())
     yield from reshapes.MAPS
+
+
+def scale_rules(name: str) -> Iterable[Rule]:
+    """What moves constant factors and addends, for an operator."""
+    return scales.RULES.get(name, ())

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tilewright.graph.builder import Builder
 from tilewright.graph.definitions import Facts, FactTable, Kind
 from tilewright.graph.ir import Binding, Call, Graph, Value, all_graphs
+from tilewright.ir import Expr
+
+#: Bytes of a constant that may be there twice.
+_SMALL: Final = 1 << 16
 
 
 class Makers:
@@ -21,6 +25,8 @@ class Makers:
         self._home: dict[Value, int] = {}
         self._open: list[int] = []
         self._uses = Counter(_all_uses(function))
+        arrays = (v.constant for v in self._uses if v.constant is not None)
+        self._sharers = Counter(map(id, arrays))
 
     def enter(self, graph: Graph) -> None:
         self._open.append(id(graph))
@@ -62,6 +68,13 @@ class Makers:
         """Whether one binding of the current graph alone uses what this graph made."""
         return self._uses[value] == 1 and self.is_local(value)
 
+    def may_change(self, constant: Value) -> bool:
+        """Whether another constant in its place costs no memory to speak of."""
+        array = constant.constant
+        assert array is not None
+        alone = self._uses[constant] <= 1 and self._sharers[id(array)] <= 1
+        return alone or array.nbytes <= _SMALL
+
     def is_local(self, value: Value) -> bool:
         """Whether the current graph makes it, and not one around it."""
         return self._home.get(value) == self._open[-1]
@@ -96,8 +109,16 @@ class Site:
         """The operands that are given."""
         return [a for a in self.call.args if a is not None]
 
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return self.call.attrs
+
     def attr(self, name: str) -> Any:
         return self.call.attrs[name]
+
+    def channels(self, call: Call, axis: int) -> Expr:
+        """The extent of an axis of a call's result."""
+        return call.op.infer(call.args, call.attrs)[0].shape[axis]  # type: ignore[attr-defined]
 
     def made_by(self, value: Value | None, *names: str) -> Call | None:
         """The call that made a value, if its operator is one of these."""

@@ -1,0 +1,80 @@
+"""Rewrites a function by a table of rules, in one walk from top to bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from tilewright.graph.ir import Binding, Call, Function, Graph, Value
+from tilewright.graph.rewrite import Rewriter
+from tilewright.graph.rules.site import Makers, Site
+from tilewright.graph.types import STRING, TensorType
+from tilewright.support.errors import UserError
+
+Rule = Callable[[Site], Value | None]
+#: Steps that one call may take, one rule after the other.
+_DEEP: Final = 64
+
+
+class RuleRewriter(Rewriter):
+    """What a rule makes is rewritten itself before what follows sees it."""
+
+    def __init__(self, function: Function, rules_for: Callable[[str], Iterable[Rule]]) -> None:
+        super().__init__()
+        self._rules_for = rules_for
+        self._makers = Makers(function)
+        self._depth = 0
+
+    def enter(self, graph: Graph) -> None:
+        self._makers.enter(graph)
+
+    def leave(self, graph: Graph) -> None:
+        del graph
+        self._makers.leave()
+
+    def visit(self, binding: Binding) -> Sequence[Binding]:
+        done = self._rewritten(binding) if self._depth < _DEEP else None
+        if done is not None:
+            return done
+        self._makers.add(binding)
+        return (binding,)
+
+    def _rewritten(self, binding: Binding) -> Sequence[Binding] | None:
+        call = binding.expr
+        if not isinstance(call, Call) or not call.op.pure or not _is_plain(binding):
+            return None
+        for rule in self._rules_for(call.op.name):
+            site = Site(binding, call, self._makers)
+            try:
+                result = rule(site)
+            except UserError:
+                # What it would make cannot be typed.
+                continue
+            if result is not None and result.type == binding.outputs[0].type:
+                return self._replaced(binding, result, site.bindings(result))
+        return None
+
+    def _replaced(
+        self, binding: Binding, result: Value, made: Sequence[Binding]
+    ) -> Sequence[Binding]:
+        old = binding.outputs[0]
+        for new in made:
+            self._makers.came(new)
+        self._makers.went(binding)
+        if made and result in made[-1].outputs:
+            result.name, result.known = old.name, old.known
+        self._depth += 1
+        done = [b for new in made for b in self.visit(self.renewed(new))]
+        self._depth -= 1
+        current = self.current(result)
+        self._makers.hand_over(old, current)
+        self.replace(old, current)
+        return done
+
+
+def _is_plain(binding: Binding) -> bool:
+    """Whether it is about tensors of numbers, with one result."""
+    values = [*binding.outputs, *(a for a in binding.expr.args if a is not None)]
+    return len(binding.outputs) == 1 and all(
+        isinstance(v.type, TensorType) and v.type.dtype is not STRING for v in values
+    )
