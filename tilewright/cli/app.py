@@ -19,6 +19,7 @@ from tilewright.cli import (
     demo,
     doctor,
     inspect,
+    report,
     run,
 )
 from tilewright.cli.command import Command, Exit
@@ -33,6 +34,7 @@ COMMANDS: tuple[Command, ...] = (
     run.COMMAND,
     bench.COMMAND,
     inspect.COMMAND,
+    report.COMMAND,
     compare.COMMAND,
     doctor.COMMAND,
     demo.COMMAND,

@@ -46,6 +46,8 @@ from tilewright.ir import (
 from tilewright.lower.flatten import flat_index
 
 _ALIGNMENT: Final = 64
+#: What the names of calls begin with that run kernels.
+_KERNEL: Final = "kernel."
 #: What a symbolic dimension counts as when buffers are compared.
 _USUAL: Final = 64
 
@@ -79,6 +81,8 @@ class ArenaPlan:
 
     size: int
     places: tuple[Place, ...]
+    #: The kernels that are called, in order, each with its step.
+    calls: tuple[tuple[int, str], ...]
 
 
 def arena_plan(function: Function) -> ArenaPlan:
@@ -90,7 +94,7 @@ def arena_plan(function: Function) -> ArenaPlan:
         Place(b.name, _usual(offsets[b]), _usual(_size(b)), span.first, span.last)
         for b, span in spans.items()
     ]
-    return ArenaPlan(_usual(size), tuple(places))
+    return ArenaPlan(_usual(size), tuple(places), tuple(uses.calls))
 
 
 @dataclass(slots=True)
@@ -111,6 +115,8 @@ class _Uses:
         #: Allocated so far, with the number of loops around the allocation.
         self._depth: dict[Buffer, int] = {}
         self._loops: list[int] = []
+        #: The kernels that are called, each with its time.
+        self.calls: list[tuple[int, str]] = []
         self._time = 0
         self._walk(function.body)
 
@@ -135,6 +141,8 @@ class _Uses:
         for e in walk_expr(root):
             if isinstance(e, Call) and e.name == "address_of":
                 addressed.add(e.args[0])
+            elif isinstance(e, Call) and e.name.startswith(_KERNEL):
+                self.calls.append((self._time, e.name.removeprefix(_KERNEL)))
             if isinstance(e, Load) and e.buffer in self._depth:
                 self._use(e.buffer)
                 if e not in addressed:

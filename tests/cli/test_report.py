@@ -1,0 +1,78 @@
+"""The report: one page that needs nothing, and works in a browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="module")
+def page(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tilewright.cli import main
+
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    assert main(["report", str(model), "-o", str(path)]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(page: Path) -> Any:
+    found = re.search(r'id="data">([^<]*)<', page.read_text(encoding="utf-8"))
+    assert found
+    return json.loads(gzip.decompress(base64.b64decode(found[1])))
+
+
+def test_nothing_is_fetched(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r"""(?:src|href)=["']([^"']+)|url\(([^)]+)\)|(https?://[^"'\s]+)""", text)
+    fetched = {a or b or c for a, b, c in links} - {"http://www.w3.org/2000/svg"}
+    assert fetched <= {"#kernels"}
+
+
+def test_both_graphs_are_there(data: Any) -> None:
+    before, after = ([n["label"] for n in data["graphs"][k]["nodes"]] for k in ("before", "after"))
+    assert before == ["x", "matmul", "add", "relu", "matmul", "y"]
+    assert after == ["x", "matmul + add + relu", "matmul", "y"]
+    origin = data["graphs"]["after"]["nodes"][1]["origin"]
+    assert "first" in origin and "activation" in origin
+
+
+def test_every_kernel_has_all_levels(data: Any) -> None:
+    assert len(data["kernels"]) == 2
+    for kernel in data["kernels"]:
+        assert f"def {kernel['name']}(" in kernel["loops"]
+        assert f"def {kernel['name']}(" in kernel["scheduled"]
+        assert f"@{kernel['name']}(" in kernel["llvm"]
+        assert f"{kernel['name']}:" in kernel["asm"]
+        assert any(n["kernel"] == kernel["name"] for n in data["graphs"]["after"]["nodes"])
+
+
+def test_the_memory_plan_holds_what_lives_between_kernels(data: Any) -> None:
+    memory = data["memory"]
+    hidden = next(p for p in memory["places"] if p["name"] == "hidden")
+    assert (hidden["first"], hidden["last"]) == (0, 1)
+    assert hidden["offset"] + hidden["size"] <= memory["size"]
+
+
+def test_the_page_works_in_a_browser(page: Path, tmp_path: Path) -> None:
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        pytest.skip("no Chromium or Chrome is installed")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+    command = [browser, *flags, "--virtual-time-budget=10000", "--dump-dom"]
+    done = subprocess.run(
+        [*command, f"{page.as_uri()}#selftest"], capture_output=True, text=True, timeout=120
+    )
+    found = re.search(r'<html[^>]*data-status="([^"]*)"', done.stdout)
+    assert found, done.stderr
+    assert found[1] == "ok"

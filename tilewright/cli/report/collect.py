@@ -1,0 +1,88 @@
+"""Everything that the report shows of a model, as plain data."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tilewright
+from tilewright.cli.report.drawing import drawn, kind_of
+from tilewright.graph import Binding, Function, Graph, kernel_bindings
+from tilewright.levels import kernel_levels
+from tilewright.lower import ArenaPlan, arena_plan
+
+
+def collect(model: Any, title: str, profile: Any, advance: Callable[[], None]) -> dict[str, Any]:
+    """What the page shows; `advance` is called after every kernel."""
+    main: Function = model.graph.main
+    plan = arena_plan(model.ir("main"))
+    owner = _owners(main, [name for _, name in plan.calls])
+    report: dict[str, Any] = {
+        "title": title,
+        "version": tilewright.__version__,
+        "target": str(model.target),
+        "inputs": [str(s) for s in model.inputs],
+        "outputs": [str(s) for s in model.outputs],
+        "graphs": {k: drawn(main, owner, fused=k == "after") for k in ("before", "after")},
+        "kernels": [_kernel(model, name, owner, advance) for name in model.kernels],
+        "calls": [{"step": k, "kernel": name} for k, (_, name) in enumerate(plan.calls)],
+        "memory": _memory(plan),
+        "profile": profile,
+    }
+    return report
+
+
+def _owners(main: Graph, called: Sequence[str]) -> dict[Binding, str]:
+    """The kernel of each binding: calls come in the order of the bindings."""
+    bindings = _in_order(main, set(kernel_bindings(main)))
+    if len(bindings) != len(called):
+        return {}
+    return dict(zip(bindings, called, strict=True))
+
+
+def _in_order(graph: Graph, kernels: set[Binding]) -> list[Binding]:
+    found: list[Binding] = []
+    for binding in graph.body:
+        if binding in kernels:
+            found.append(binding)
+            continue
+        for inner in binding.expr.graphs:
+            found.extend(_in_order(inner, kernels))
+    return found
+
+
+def _kernel(
+    model: Any, name: str, owner: Mapping[Binding, str], advance: Callable[[], None]
+) -> dict[str, Any]:
+    levels = kernel_levels(model.ir(name), model.target)
+    own = [b for b, kernel in owner.items() if kernel == name]
+    advance()
+    return {
+        "name": name,
+        "kind": kind_of(own[0]) if own else "other",
+        "calls": max(1, len(own)),
+        "origins": [b.origin for b in own],
+        "loops": levels.loops,
+        "scheduled": levels.scheduled,
+        "llvm": levels.llvm,
+        "asm": levels.asm,
+    }
+
+
+def _memory(plan: ArenaPlan) -> dict[str, Any]:
+    """The plan with calls of kernels as the steps of time."""
+    steps = [step for step, _ in plan.calls]
+    last = max(0, len(steps) - 1)
+    places = [
+        {
+            "name": p.name,
+            "offset": p.offset,
+            "size": p.size,
+            "first": min(last, bisect_left(steps, p.first)),
+            "last": max(0, bisect_right(steps, p.last) - 1),
+        }
+        for p in plan.places
+        if p.size
+    ]
+    return {"size": plan.size, "last": last, "places": places}
