@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from tilewright.graph.rules import (
     casts,
     identities,
+    powers,
     reductions,
     reshapes,
     scales,
@@ -34,6 +35,7 @@ def _merged(*tables: Table) -> dict[str, tuple[Rule, ...]]:
 
 _ALGEBRA = _merged(
     identities.RULES,
+    powers.RULES,
     casts.RULES,
     reshapes.RULES,
     transposes.RULES,

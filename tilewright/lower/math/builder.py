@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +12,8 @@ import numpy as np
 from tilewright.ir import Const, DType, Expr, broadcast, call, reinterpret, select
 from tilewright.lower.math.coefficients import ByType, Coefficients, Ratio
 
-#: Polynomials with more terms than this are evaluated as two halves side by side.
-_LONG = 8
+#: Polynomials with up to so many terms are evaluated one term after the other.
+_SHORT = 5
 
 
 class Pair(NamedTuple):
@@ -64,19 +66,19 @@ class Builder:
         return call("fma", a, b, c) if self.fused else a * b + c
 
     def polynomial(self, coefficients: Sequence[float | Expr], x: Expr) -> Expr:
-        """The constant term first. Long ones split into even and odd terms to shorten the wait."""
-        if len(coefficients) <= _LONG:
-            return self.horner(coefficients, x)
-        square = x * x
-        even, odd = (self.horner(coefficients[k::2], square) for k in (0, 1))
-        return self.fma(odd, x, even)
+        """The constant term first. Long ones by pairs of terms side by side, then pairs of pairs, …
 
-    def horner(self, coefficients: Sequence[float | Expr], x: Expr) -> Expr:
-        *rest, last = coefficients
-        total = last if isinstance(last, Expr) else self.number(last)
-        for c in reversed(rest):
-            total = self.fma(total, x, c)
-        return total
+        Short chains wait less for each other, and sums of variables take no copies of constants
+        where a multiply-add overwrites its addend.
+        """
+        terms = [c if isinstance(c, Expr) else self.number(c) for c in coefficients]
+        if len(terms) <= _SHORT:
+            return reduce(lambda total, c: self.fma(total, x, c), reversed(terms))
+        while len(terms) > 1:
+            pairs = zip_longest(terms[::2], terms[1::2])
+            terms = [a if b is None else self.fma(b, x, a) for a, b in pairs]
+            x = x * x
+        return terms[0]
 
     def line_and_ratio(self, ratio: Ratio, slope: float, x: Expr) -> Expr:
         """slope x + x P(x²) / Q(x²).
@@ -85,7 +87,7 @@ class Builder:
         small and its rounding errors with it. Relies on the last step being fused.
         """
         square = x * x
-        quotient = self.horner(ratio.above, square) / self.horner(ratio.below, square)
+        quotient = self.polynomial(ratio.above, square) / self.polynomial(ratio.below, square)
         return self.fma(x, quotient, x * slope)
 
     def abs(self, x: Expr) -> Expr:

@@ -10,6 +10,8 @@ from tilewright.schedule.rules.analysis import Access, accesses_of, operations, 
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
+#: Operations of all vectors that are computed side by side, at most.
+_SIDE_BY_SIDE = 64
 #: Simple operations that are worth waking another thread for (some microseconds' worth).
 PARALLEL_WORTH = 50_000
 
@@ -53,8 +55,8 @@ def instances(block: Block) -> int:
 def vectorize_innermost(s: Schedule, name: str, target: Target) -> None:
     """Cut the innermost loop into vectors of the widest type, a few of them at a time."""
     inner = s.loops(name)[-1]
-    # Long bodies fill the registers by themselves; side by side they would spill.
-    unroll = max(1, min(4, 32 // max(1, operations(s.block_of(name)))))
+    # Bodies with a function wait for themselves: two side by side. Longer ones would spill.
+    unroll = max(1, min(4, _SIDE_BY_SIDE // max(1, operations(s.block_of(name)))))
     lanes = vector_lanes(s.block_of(name), target)
     extent = s.loop_of(inner).extent
     if lanes < 2 or (isinstance(extent, Const) and extent.value < 2):
