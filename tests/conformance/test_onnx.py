@@ -22,7 +22,7 @@ from tests.conformance.cases import Case, chunk, has_same_type, is_close, load_c
 from tests.conformance.known_failures import KNOWN_FAILURES, RANDOM  # noqa: E402
 from tests.conformance.runners import RUNNERS  # noqa: E402
 
-_RUN = RUNNERS[os.environ.get("TILEWRIGHT_RUNNER", "evaluate")]
+_RUN = RUNNERS[os.environ.get("TILEWRIGHT_RUNNER", "compile")]
 _CHUNKS = {"node": 16, "simple": 1, "pytorch-converted": 2, "pytorch-operator": 1}
 _COUNTS = {"node": 1884, "simple": 23, "pytorch-converted": 82, "pytorch-operator": 35}
 

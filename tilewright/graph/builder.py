@@ -120,6 +120,15 @@ class Builder(ControlFlow):
             self.bind_read(value, dims)
         return list[Expr](dims)
 
+    def name_dims(self, exprs: Sequence[Expr], hint: str = "d") -> tuple[Value, list[Var]]:
+        """Dimensions of their own for expressions that are long: a tensor of them, read again."""
+        value = self.emit("dims", elements=exprs, shape=[len(exprs)], dtype="int64", name=hint)
+        named = [Var(f"{hint}{k}") for k in range(len(exprs))]
+        mark_signed(named)
+        self.bind(Read(value, named), (), ())
+        self._blocks[-1].define(named)
+        return value, named
+
     def bind_read(self, value: Value, dims: Sequence[Var]) -> None:
         """Bind these dimensions to the elements of `value`."""
         mark_signed(dims)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.graph.definitions import call_key, cost_of, define, definitions, placeholder
 from tilewright.graph.ir import Binding, Call, Fused, Graph, Node, Value
+from tilewright.graph.naturals import is_signed
 from tilewright.graph.types import TensorType
 from tilewright.ir import (
     Buffer,
@@ -176,8 +177,8 @@ def _own(tensor: te.Tensor, given: Sequence[te.Tensor]) -> te.Tensor:
 
 
 def _loose(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[Var]:
-    """Symbolic dimensions that the loops use and no parameter shows."""
-    used: set[Var] = set()
+    """Symbolic dimensions that the loops use and no parameter shows to be sizes."""
+    used = {d for d in symbolic_dims(given) if is_signed(d)}
     for op in definitions(outputs, given):
         axes = {*op.axes}
         for tensor in op.outputs:
@@ -186,8 +187,11 @@ def _loose(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[Var
             axes.update(a.var for a in op.reduced_axes)
             used.update(*(free_vars(a.extent) for a in op.reduced_axes))
             used.update(*(free_vars(v) - axes for v in op.values))
-    shown = symbolic_dims([*given, *outputs])
-    return sorted(used - set(shown), key=lambda v: v.serial)
+    tensors = [*given, *outputs]
+    # One that may be negative is a size where a whole extent is just that.
+    extents = {d for t in tensors for d in t.shape}
+    shown = {d for d in symbolic_dims(tensors) if d in extents or not is_signed(d)}
+    return sorted(used - shown, key=lambda v: v.serial)
 
 
 def _numbers(function: Function, values: Sequence[Value]) -> list[Expr]:

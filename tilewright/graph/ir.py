@@ -345,6 +345,11 @@ class Binding:
     def __init__(self, outputs: Iterable[Value], expr: Node, origin: str = "") -> None:
         self.outputs, self.expr, self.origin = tuple(outputs), expr, origin
 
+    @property
+    def is_view(self) -> bool:
+        """Whether the result is the operand's memory."""
+        return isinstance(self.expr, Call) and self.expr.op.view
+
     def __repr__(self) -> str:
         from tilewright.graph.printer import binding_text
 

@@ -21,19 +21,22 @@ def mark_signed(dims: Iterable[Var]) -> None:
     _SIGNED.update(d.serial for d in dims)
 
 
+def is_signed(dim: Var) -> bool:
+    """Whether a dimension may be negative."""
+    return dim.serial in _SIGNED
+
+
 def renewed(dim: Var) -> Var:
     """Another dimension of the same name, about which the same is known."""
     made = Var(dim.name)
-    if dim.serial in _SIGNED:
+    if is_signed(dim):
         mark_signed([made])
     return made
 
 
 def naturals(*exprs: Expr) -> Ranges:
     """What is known about the dimensions in these expressions."""
-    return _not_negative(
-        frozenset(v for e in exprs for v in free_vars(e) if v.serial not in _SIGNED)
-    )
+    return _not_negative(frozenset(v for e in exprs for v in free_vars(e) if not is_signed(v)))
 
 
 @lru_cache(maxsize=256)

@@ -47,7 +47,8 @@ class OpDef:
     """An operator: its signature, type rule, reference, and how it is computed.
 
     `pure` operators give the same result for the same operands. `host` ones are never compiled;
-    `structural` ones have no kernel, but are part of the program that calls kernels.
+    `structural` ones have no kernel, but are part of the program that calls kernels. The result of
+    a `view` is the memory of its operand.
     """
 
     def __init__(
@@ -57,10 +58,11 @@ class OpDef:
         pure: bool = True,
         host: bool = False,
         structural: bool = False,
+        view: bool = False,
     ) -> None:
         self.name = rule.__name__.rstrip("_")
         self.doc = inspect.getdoc(rule) or ""
-        self.pure, self.host, self.structural = pure, host, structural
+        self.pure, self.host, self.structural, self.view = pure, host, structural, view
         self.operands, self.attributes = _signature(self.name, rule)
         self._infer = rule
         self._reference: Callable[..., Any] | None = None
@@ -220,7 +222,7 @@ def op(rule: Callable[..., Any], /) -> OpDef: ...
 
 @overload
 def op(
-    *, pure: bool = True, host: bool = False, structural: bool = False
+    *, pure: bool = True, host: bool = False, structural: bool = False, view: bool = False
 ) -> Callable[[Callable[..., Any]], OpDef]: ...
 
 
@@ -231,11 +233,12 @@ def op(
     pure: bool = True,
     host: bool = False,
     structural: bool = False,
+    view: bool = False,
 ) -> OpDef | Callable[[Callable[..., Any]], OpDef]:
     """Declare an operator by its type rule; underscores at the end of the name are dropped."""
 
     def declare(f: Callable[..., Any]) -> OpDef:
-        made = OpDef(f, pure=pure, host=host, structural=structural)
+        made = OpDef(f, pure=pure, host=host, structural=structural, view=view)
         if made.name in OPS:
             raise InternalError(f"operator {made.name} is declared twice")
         OPS[made.name] = made

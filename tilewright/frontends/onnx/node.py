@@ -129,6 +129,12 @@ class Node:
             self._importer.structure.record_read(value, dims)
         return [_plain(e) for e in dims]
 
+    def named(self, sizes: Sequence[Expr], hint: str) -> list[Expr]:
+        """Sizes whose formulas are long, by names of their own."""
+        value, dims = self.builder.name_dims(sizes, hint)
+        self._importer.structure.record_read(value, dims)
+        return list[Expr](dims)
+
     def is_read(self, dim: Dim) -> bool:
         """Whether a size comes from the values of a tensor, so that it may be anything, even -1."""
         return isinstance(dim, Expr) and self._importer.structure.is_read(dim)

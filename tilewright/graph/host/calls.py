@@ -10,6 +10,7 @@ from tilewright.graph.groups import KernelCall
 from tilewright.graph.host.memory import Memory, is_read
 from tilewright.graph.host.places import BufferPlace
 from tilewright.graph.ir import Binding, Call, Fused, Read, Value
+from tilewright.graph.naturals import is_signed, simplify_size
 from tilewright.graph.types import TensorType
 from tilewright.ir import (
     Assert,
@@ -21,6 +22,7 @@ from tilewright.ir import (
     Store,
     cast,
     const,
+    free_vars,
 )
 from tilewright.ir import Call as CallExpr
 
@@ -91,14 +93,27 @@ def check_dims(m: Memory, binding: Binding) -> None:
     calls = binding.expr.graph.body if isinstance(binding.expr, Fused) else [binding]
     for inner in calls:
         if isinstance(inner.expr, Call):
+            name = inner.expr.op.name
             for condition, message in _conditions(inner.expr):
-                _require(m, condition, f"{inner.expr.op.name}: {message}")
+                _require(m, condition, message if name == "require" else f"{name}: {message}")
+            for value in inner.outputs:
+                _require_sizes(m, value, name)
 
 
 def _conditions(call: Call) -> Iterable[tuple[Any, str]]:
     if not any(_is_symbolic(a) for a in call.args) and not any(map(_depends, call.attrs.values())):
         return ()
     return call.op.conditions(call.args, call.attrs)
+
+
+def _require_sizes(m: Memory, value: Value, name: str) -> None:
+    """Stop where a size that was read from a tensor is negative."""
+    for axis, dim in enumerate(value.shape):
+        if any(map(is_signed, free_vars(dim))) and m.asks(dim):
+            holds = simplify_size(dim >= 0)
+            if not isinstance(holds, Const):
+                message = f"{name}: dimension {axis} of the result would be {{}}"
+                m.emit(Assert(m.expr(holds), message, (m.expr(dim),)))
 
 
 def _require(m: Memory, condition: Expr, message: str) -> None:

@@ -7,11 +7,6 @@ from collections.abc import Iterator, Mapping
 from tilewright.graph.ir import Binding, Call, Fused, Graph, If, Loop, Value, all_graphs
 
 
-def is_view(binding: Binding) -> bool:
-    """Whether the result is the operand's memory under another shape."""
-    return isinstance(binding.expr, Call) and binding.expr.op.name == "reshape"
-
-
 def views_of(graph: Graph) -> dict[Value, Value]:
     """The value whose memory each view of this graph shows."""
     roots: dict[Value, Value] = {}
@@ -23,7 +18,7 @@ def views_of(graph: Graph) -> dict[Value, Value]:
 
 def _shared(binding: Binding) -> Iterator[tuple[Value, Value]]:
     """Results that are memory of other values, with these."""
-    if is_view(binding):
+    if binding.is_view:
         source = binding.expr.args[0]
         assert source is not None
         yield binding.outputs[0], source
@@ -72,6 +67,4 @@ def computed_here(graph: Graph, roots: Mapping[Value, Value]) -> dict[Value, Val
 def _writes(binding: Binding) -> bool:
     if isinstance(binding.expr, Fused | If):
         return True
-    return (
-        isinstance(binding.expr, Call) and not is_view(binding) and binding.expr.op.name != "dims"
-    )
+    return isinstance(binding.expr, Call) and not binding.is_view and binding.expr.op.name != "dims"

@@ -48,6 +48,8 @@ class Scope:
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     #: Blocks that were taken here, by the value that each holds.
     blocks: dict[Value, int] = field(default_factory=dict[Value, int])
+    #: Sizes that are known not to be negative, because that was checked here.
+    sizes: set[Expr] = field(default_factory=set[Expr])
 
 
 class Memory:
@@ -109,6 +111,13 @@ class Memory:
 
     def knows(self, dim: Var) -> bool:
         return dim in self._start or dim in self.dims
+
+    def asks(self, size: Expr) -> bool:
+        """Whether a size is seen for the first time in this scope, or in those around it."""
+        if any(size in s.sizes for s in self._scopes):
+            return False
+        self.scope.sizes.add(size)
+        return True
 
     def bytes_of(self, value: Value) -> Expr:
         return simplify(self.expr(product(value.shape)) * value.dtype.itemsize)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from tilewright.graph.groups import KernelCall
 from tilewright.graph.host.calls import KernelInfo, call_kernel, check_dims, read_dims, store_dims
 from tilewright.graph.host.control import lower_branch, lower_loop
-from tilewright.graph.host.lifetimes import computed_here, is_view, last_uses, views_of
+from tilewright.graph.host.lifetimes import computed_here, last_uses, views_of
 from tilewright.graph.host.memory import Memory
 from tilewright.graph.host.places import BufferPlace, Place
 from tilewright.graph.ir import Array, Binding, Call, Function, Fused, Graph, If, Loop, Read, Value
@@ -142,7 +142,7 @@ class _Lowering:
 
     def _call(self, binding: Binding) -> None:
         m, expr = self._memory, binding.expr
-        if is_view(binding):
+        if binding.is_view:
             source = expr.args[0]
             assert source is not None
             m.alias(binding.outputs[0], source)
@@ -169,4 +169,4 @@ def kernel_bindings(graph: Graph) -> list[Binding]:
 
 
 def _has_loops(binding: Binding, expr: Call) -> bool:
-    return not is_view(binding) and expr.op.name != "dims"
+    return not binding.is_view and expr.op.name != "dims"

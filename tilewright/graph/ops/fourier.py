@@ -94,11 +94,15 @@ def _matrix(number: int, sign: float) -> Array:
 def _matrix_at_run_time(b: Any, x: Value, sign: float, size: Expr) -> Value:
     places = b.ramp(b.constant(0, "i64"), b.constant(1, "i64"), size=size)
     count = b.shape_of(x, start=x.ndim - 2, end=x.ndim - 1)
+    # Half a turn must give zero, which no angle in 32 bits does; and few angles are different.
+    turn = b.div(b.constant(np.asarray(sign * 2 * np.pi), "f64"), b.cast(count, dtype="f64"))
+    angles = b.mul(b.cast(places, dtype="f64"), turn)
     products = b.mul(b.unsqueeze(places, axes=[1]), b.unsqueeze(places, axes=[0]))
-    steps = b.cast(b.mod(products, count), dtype=x.dtype)
-    turn = b.div(b.constant(np.asarray(sign * 2 * np.pi), x.dtype), b.cast(count, dtype=x.dtype))
-    angles = b.mul(steps, turn)
-    cos, sin = b.cos(angles), b.sin(angles)
+    steps = b.mod(products, count)
+    cos, sin = (
+        b.gather(b.cast(part, dtype=x.dtype), steps, axis=0)
+        for part in (b.cos(angles), b.sin(angles))
+    )
     rows = [[cos, b.neg(sin)], [sin, cos]]
     pairs = [b.concat(*(b.unsqueeze(p, axes=[2]) for p in row), axis=2) for row in rows]
     stacked = b.concat(*(b.unsqueeze(p, axes=[1]) for p in pairs), axis=1)

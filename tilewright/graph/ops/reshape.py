@@ -21,7 +21,7 @@ from tilewright.tensor import ops, te
 # ---- reshape ------------------------------------------------------------------------------------
 
 
-@op
+@op(view=True)
 def reshape(x: Value, *, shape: Dims) -> Type:
     """`x` in another shape; one extent may be -1 and takes what is left."""
     wanted = _without_wildcard(x.shape, [d if isinstance(d, Expr) else const(d) for d in shape])

@@ -215,14 +215,9 @@ _FITS = {
 
 
 def _facts_of(binding: Binding, facts: FactTable) -> Facts:
-    if not isinstance(binding.expr, Call) or is_view(binding):
+    if not isinstance(binding.expr, Call) or binding.is_view:
         return Facts(Kind.OPAQUE)
     return facts(binding.expr, [v.type for v in binding.outputs])
-
-
-def is_view(binding: Binding) -> bool:
-    """Whether the result is the operand's memory under another shape."""
-    return isinstance(binding.expr, Call) and binding.expr.op.name == "reshape"
 
 
 def _operands(binding: Binding) -> list[Value]:

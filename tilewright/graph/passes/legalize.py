@@ -1,6 +1,8 @@
 """Expands operators that are defined by other operators, until each left has loops of its own.
 
 y = flatten(x)       -->     y = reshape(x, shape=[n, 12])
+
+What an operator asks of symbolic dimensions is kept (`require`), and its results keep their types.
 """
 
 from __future__ import annotations
@@ -8,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.graph.builder import Builder
-from tilewright.graph.ir import Binding, Call, Function, Module
+from tilewright.graph.ir import Binding, Call, Function, Module, Value
+from tilewright.graph.naturals import simplify_size
+from tilewright.graph.op import find_op
 from tilewright.graph.rewrite import Rewriter
+from tilewright.graph.types import TensorType, substitute_type
+from tilewright.ir import Const, as_expr
 
 
 def legalize(module: Module) -> Module:
@@ -28,7 +34,18 @@ class _Legalizer(Rewriter):
             if not new.is_constant and new not in call.args:
                 new.name = old.name
             self.replace(old, self.current(new))
+            body += self._with_its_type(old, binding.origin)
         return body
+
+    def _with_its_type(self, old: Value, origin: str) -> Sequence[Binding]:
+        """Let what stands for `old` have its type, if the sizes are written in another way."""
+        new = self.current(old)
+        wanted = substitute_type(old.type, self.dims)
+        if not isinstance(wanted, TensorType) or wanted == new.type:
+            return ()
+        made = Value(old.name, wanted)
+        self.values[old] = made
+        return [Binding([made], Call(find_op("reshape"), [new], {"shape": wanted.shape}), origin)]
 
 
 def _expanded(binding: Binding, call: Call) -> Function:
@@ -38,5 +55,17 @@ def _expanded(binding: Binding, call: Call) -> Function:
         if value is not None:
             # Decompositions may use operators on their operands.
             builder.own(value)
-    builder.output(*call.op.expand(builder, call.args, call.attrs))
+    builder.output(*call.op.expand(builder, _required(builder, call), call.attrs))
     return builder.function()
+
+
+def _required(builder: Builder, call: Call) -> Sequence[Value | None]:
+    """The operands; the first only if what the operator asks of dimensions holds."""
+    asked = [(simplify_size(as_expr(c)), m) for c, m in call.op.conditions(call.args, call.attrs)]
+    open_ = [(c, m) for c, m in asked if not (isinstance(c, Const) and c.value)]
+    if not open_:
+        return call.args
+    conditions, messages = zip(*open_, strict=True)
+    named = [f"{call.op.name}: {m}" for m in messages]
+    first = builder.emit("require", call.args[0], conditions=conditions, messages=named)
+    return (first, *call.args[1:])

@@ -29,7 +29,7 @@ def reshape(n: Node) -> Value:
 def _reshaped(n: Node, wanted: Sequence[Dim]) -> Value:
     x, copies = n[0], not n.flag("allowzero")
     if any(n.is_read(d) for d in wanted):
-        return n.builder.reshape(x, shape=_at_run_time(x.shape, wanted, copies))
+        return n.builder.reshape(x, shape=_at_run_time(n, wanted, copies))
     shape = list(wanted)
     for k, dim in enumerate(shape):
         if isinstance(dim, int) and dim == 0 and copies:
@@ -43,16 +43,18 @@ def _copied(x: Value, axis: int) -> Expr:
     return x.shape[axis]
 
 
-def _at_run_time(source: Sequence[Expr], wanted: Sequence[Dim], copies: bool) -> list[Expr]:
+def _at_run_time(n: Node, wanted: Sequence[Dim], copies: bool) -> list[Dim]:
     """Sizes of which any may turn out to be -1 (what is left) or 0 (as before)."""
-    sizes = [as_expr(d) for d in wanted]
+    source, sizes = n[0].shape, [as_expr(d) for d in wanted]
     if copies:
         pairs = zip(sizes, source, strict=False)
         sizes[: len(source)] = [d + old * (1 - _at_most_one(d * d)) for d, old in pairs]
+        sizes = n.named(sizes, "given")
     left_out = [_at_most_one(-d) for d in sizes]
-    others = product(d + 2 * out for d, out in zip(sizes, left_out, strict=True))
-    rest = product(source) // maximum(others, 1)
-    return [d + (rest + 1) * out for d, out in zip(sizes, left_out, strict=True)]
+    others = n.named([d + 2 * out for d, out in zip(sizes, left_out, strict=True)], "other")
+    rest = product(source) // maximum(product(others), 1)
+    named = n.named([d + (rest + 1) * out for d, out in zip(sizes, left_out, strict=True)], "size")
+    return list[Dim](named)
 
 
 def _at_most_one(e: Expr) -> Expr:
@@ -152,13 +154,20 @@ def slice_by_attributes(n: Node) -> Value:
 
 @converts("Slice", since=10)
 def slice_by_operands(n: Node) -> Value:
-    return n.builder.slice(
-        n[0],
-        starts=n.dims(1),
-        ends=[_end(d) for d in n.dims(2)],
-        axes=n.numbers(3) if n.get(3) is not None else None,
-        steps=n.numbers(4) if n.get(4) is not None else None,
-    )
+    starts, ends = n.dims(1), [_end(d) for d in n.dims(2)]
+    axes = n.numbers(3) if n.get(3) is not None else list(range(len(starts)))
+    steps = n.numbers(4) if n.get(4) is not None else None
+    if steps is not None and all(-n[0].ndim <= axis < n[0].ndim for axis in axes):
+        extents = [n[0].shape[axis] for axis in axes]
+        starts = [_start(*bounds) for bounds in zip(starts, extents, steps, strict=True)]
+    return n.builder.slice(n[0], starts=starts, ends=ends, axes=axes, steps=steps)
+
+
+def _start(dim: Dim, extent: Expr, step: int) -> Dim:
+    """Backwards from before the front means from the first element on; NumPy takes nothing."""
+    if step > 0 or (isinstance(dim, int) and dim >= -1):
+        return dim
+    return maximum(as_expr(dim), -extent)
 
 
 def _end(dim: Dim) -> Dim:

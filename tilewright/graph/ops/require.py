@@ -1,0 +1,46 @@
+"""What must hold for symbolic dimensions, kept where no operator is left that asks for it."""
+
+from __future__ import annotations
+
+from tilewright.graph.attributes import Dims, Ints, Strings
+from tilewright.graph.elementwise import mapped
+from tilewright.graph.ir import Array, Value
+from tilewright.graph.op import op
+from tilewright.graph.types import Type
+from tilewright.ir import Expr, as_expr
+from tilewright.support.errors import UserError
+from tilewright.tensor import te
+
+
+@op(view=True)
+def require(x: Value, *, conditions: Dims, messages: Strings) -> Type:
+    """`x`, if all conditions hold; else the program stops with the message of one that fails."""
+    if len(conditions) != len(messages):
+        raise UserError(f"{len(conditions)} conditions have {len(messages)} messages")
+    return x.type
+
+
+@require.reference
+def require_reference(x: Array, *, conditions: Ints, messages: Strings) -> Array:
+    for holds, message in zip(conditions, messages, strict=True):
+        if not holds:
+            raise UserError(message)
+    return x
+
+
+@require.compute
+def require_compute(x: te.Tensor, *, conditions: Dims, messages: Strings) -> te.Tensor:
+    del conditions, messages
+    return mapped(lambda e: e, x, name="require")
+
+
+@require.symbolic
+def require_symbolic(x: Value, *, conditions: Dims, messages: Strings) -> Array | None:
+    del conditions, messages
+    return x.known
+
+
+@require.checks
+def require_checks(x: Value, *, conditions: Dims, messages: Strings) -> list[tuple[Expr, str]]:
+    del x
+    return [(as_expr(c), m) for c, m in zip(conditions, messages, strict=True)]
