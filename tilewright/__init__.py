@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from tilewright import frontends, graph
+    from tilewright.artifact import load, save
     from tilewright.compile import build, compile
     from tilewright.graph import PassContext, PassTimer
     from tilewright.ir import DType, Function
@@ -39,6 +40,8 @@ _HOMES = {
     "compile": "tilewright.compile",
     "frontends": "tilewright.frontends",
     "graph": "tilewright.graph",
+    "load": "tilewright.artifact",
+    "save": "tilewright.artifact",
     "script": "tilewright.tensor",
     "te": "tilewright.tensor",
 }
@@ -58,6 +61,8 @@ __all__ = [
     "compile",
     "frontends",
     "graph",
+    "load",
+    "save",
     "script",
     "te",
 ]

@@ -139,7 +139,7 @@ def compile_fused(
         return native(fused)
     from tilewright.hosted import HostedModel
 
-    return HostedModel(fused, native)
+    return HostedModel.compiled(fused, native, target)
 
 
 def _compile_native(fused: Graph, target: Target, threads: int | None, checked: bool) -> Model:
@@ -153,7 +153,7 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
     calls = {b: table(b) for b in kernel_bindings(fused.main)}
     made = compile_kernels(list(table.functions.values()), target, Options(checked=checked))
     kernels = {kernel.name: kernel for kernel in made}
-    calls = prepare_calls(calls, kernels, target, threads)
+    calls = prepare_calls(calls, kernels, threads)
     host = lower_program(fused.main, calls, kernels)
     lowered = lower_host(host.function)
     return Model(fused, host, lowered, kernels, table.functions, target, threads)

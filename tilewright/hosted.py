@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.graph import (
@@ -21,34 +21,77 @@ from tilewright.graph import (
     TensorType,
     Value,
     evaluate,
+    module_constants,
+    module_text,
+    parse_module,
     passes,
 )
 from tilewright.module import dim_of, unique_names
+from tilewright.native import NativeModel, target_info
 from tilewright.runtime import (
-    CompiledModel,
+    Build,
+    CompiledContents,
+    HostedContents,
     Inputs,
     RunnableModel,
+    TargetInfo,
     TensorSpec,
     ValueSpec,
     bind_inputs,
     in_order,
 )
+from tilewright.target import Target
 
 #: Compiles a module whose `main` is native.
-CompileNative = Callable[[Module], CompiledModel]
+CompileNative = Callable[[Module], NativeModel]
 
 
 class HostedModel(RunnableModel):
     """A graph that Python runs, with native parts."""
 
-    def __init__(self, module: Module, compile_native: CompileNative) -> None:
+    def __init__(
+        self, outlined: Module, native: Mapping[str, NativeModel], target: TargetInfo, pool: bytes
+    ) -> None:
+        """`outlined` is a module whose functions in `native` are run by these models."""
         super().__init__()
-        self._specs = [_spec(v, v.name) for v in module.main.params]
-        main = module.main
+        main = outlined.main
+        self._specs = [_spec(v, v.name) for v in main.params]
         self._out = [_spec(v, n) for v, n in zip(main.results, main.outputs, strict=True)]
-        self.hosted = _names(module)
-        _say(self.hosted)
-        self._module = _linked(passes.outline(module), compile_native)
+        self._outlined, self._native = outlined, native
+        self._target, self._pool = target, pool
+        #: The operators that stay with Python, and how often each occurs.
+        self.hosted = _names(outlined, native)
+        self._module = _linked(outlined, native)
+
+    @staticmethod
+    def compiled(module: Module, compile_native: CompileNative, target: Target) -> HostedModel:
+        """The model of a module, the native parts of which are compiled."""
+        from tilewright.codegen import threadpool_object
+
+        _say(_names(module))
+        outlined = passes.outline(module)
+        native = {
+            name: compile_native(_alone(function))
+            for name, function in outlined.functions.items()
+            if name.startswith(passes.NATIVE_PREFIX)
+        }
+        pool = threadpool_object(target.triple)
+        return HostedModel(outlined, native, target_info(target), pool)
+
+    @staticmethod
+    def loaded(
+        build: Build, contents: HostedContents, native: Mapping[str, NativeModel]
+    ) -> HostedModel:
+        """The model that an artifact holds."""
+        outlined = parse_module(contents.graph, contents.constants)
+        return HostedModel(outlined, native, build.target, build.pool)
+
+    def as_build(self) -> Build:
+        parts = {name: model.as_build().contents for name, model in self._native.items()}
+        native = {n: part for n, part in parts.items() if isinstance(part, CompiledContents)}
+        constants = module_constants(self._outlined)
+        contents = HostedContents(module_text(self._outlined), constants, native)
+        return Build(self._target, self._pool, contents)
 
     @property
     def inputs(self) -> tuple[TensorSpec | ValueSpec, ...]:
@@ -85,10 +128,11 @@ def _spec(value: Value, name: str) -> TensorSpec | ValueSpec:
     return TensorSpec(name, type_.dtype, tuple(dim_of(d, names) for d in type_.shape))
 
 
-def _names(module: Module) -> dict[str, int]:
+def _names(module: Module, native: Mapping[str, NativeModel] | None = None) -> dict[str, int]:
     """The operators that stay with Python, and how often each occurs."""
-    found = passes.foreign_bindings(module.main)
-    kinds = [b.expr.op.name if isinstance(b.expr, Call) else type(b.expr).__name__ for b in found]
+    found = [b.expr for b in passes.foreign_bindings(module.main)]
+    called = [e for e in found if not (isinstance(e, CallFunction) and e.callee in (native or {}))]
+    kinds = [e.op.name if isinstance(e, Call) else type(e).__name__ for e in called]
     return dict(Counter(kinds))
 
 
@@ -103,13 +147,9 @@ def _say(hosted: dict[str, int]) -> None:
 # ---- linking ------------------------------------------------------------------------------------
 
 
-def _linked(module: Module, compile_native: CompileNative) -> Module:
+def _linked(module: Module, models: Mapping[str, NativeModel]) -> Module:
     """The module in which calls of native functions run compiled code."""
-    native = {
-        name: _as_operator(name, compile_native(_alone(function)))
-        for name, function in module.functions.items()
-        if name.startswith(passes.NATIVE_PREFIX)
-    }
+    native = {name: _as_operator(name, model) for name, model in models.items()}
     functions = [f for name, f in module.functions.items() if name not in native]
     changed = [_with_operators(f, native) for f in functions]
     return Module([f for f in changed if isinstance(f, Function)], module.data_types.values())
@@ -122,7 +162,7 @@ def _alone(function: Function) -> Module:
     return Module([Function("main", function.params, function.body, function.results)])
 
 
-def _as_operator(name: str, model: CompiledModel) -> OpDef:
+def _as_operator(name: str, model: NativeModel) -> OpDef:
     """An operator whose reference is the compiled code."""
 
     def rule(*xs: Value) -> Any:

@@ -41,7 +41,7 @@ from tilewright.ir import (
 )
 from tilewright.support.cache import cache_key, default_cache
 from tilewright.support.errors import InternalError
-from tilewright.target import Target
+from tilewright.target import Target, why_not_here
 
 if TYPE_CHECKING:
     from tilewright.codegen import Kernel
@@ -177,9 +177,14 @@ def _extent(it: Iter) -> int:
 
 
 def _compiled_preparation(split: Prepared, target: Target, options: Options) -> Preparation:
-    kernel, code = _object_code(split.prepare, target, options)
+    kernel, code = _object_code(split.prepare, _preparing(target), options)
     made = tuple((b.dtype.name, _static_shape(b)) for b in split.made)
     return Preparation(kernel.name, code, kernel.messages, split.taken, split.dropped, made)
+
+
+def _preparing(target: Target) -> Target:
+    """The machine that prepares constants: this one, where code for the target cannot run here."""
+    return Target.of("llvm") if why_not_here(target.triple, target.features) else target
 
 
 def _static_shape(buffer: Buffer) -> tuple[int, ...]:
@@ -208,7 +213,8 @@ def numbers_of(function: Function) -> list[Var]:
 
 def _key(function: Function, target: Target, options: Options) -> str:
     body = structural_hash(function, with_name=False)
-    return cache_key("kernel", body, function.name, str(target), str(options), tool_version())
+    machines = f"{target} prepared by {_preparing(target)}"
+    return cache_key("kernel", body, function.name, machines, str(options), tool_version())
 
 
 @cache

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from tilewright.codegen import Kernel, emit_object, generate, optimize, parse, target_machine
-from tilewright.graph import HostProgram, TensorType, Value, all_graphs
+from tilewright.codegen import (
+    Kernel,
+    emit_object,
+    generate,
+    optimize,
+    parse,
+    target_machine,
+    threadpool_object,
+)
+from tilewright.graph import HostProgram, TensorType, Value, all_graphs, module_text
 from tilewright.graph import Module as GraphModule
-from tilewright.ir import Expr, Function, Var
+from tilewright.ir import Call, Evaluate, Expr, Function, Var, function_text, walk
 from tilewright.kernels import CompiledKernel
-from tilewright.module import dim_of, install_threadpool, unique_names
-from tilewright.runtime import CompiledModel, Program, TensorSpec
+from tilewright.module import dim_of, unique_names
+from tilewright.native import GRAPH_TEXT, HOST_TEXT, NativeModel, loops_text, target_info
+from tilewright.runtime import Program, TensorSpec
 from tilewright.support.errors import UserError, nearest
 from tilewright.target import Target
 
@@ -21,8 +30,8 @@ _KEPT_CONSTANTS: Final = 256 << 20
 _LONG: Final = 200_000
 
 
-class Model(CompiledModel):
-    """A graph as native code for this machine."""
+class Model(NativeModel):
+    """A graph as native code."""
 
     def __init__(
         self,
@@ -34,13 +43,13 @@ class Model(CompiledModel):
         target: Target,
         threads: int | None,
     ) -> None:
-        self.target = target
         self._host, self._functions = host.function, functions
         # Its constants are there once more, packed: those of large models are let go.
         self._graph = graph if _constant_bytes(graph) <= _KEPT_CONSTANTS else None
-        install_threadpool(target)
+        self._graph_text = module_text(graph) if self._graph is None else ""
         program = _program(graph, host, lowered, list(kernels.values()), target)
-        super().__init__(program, host.constants, threads)
+        pool = threadpool_object(target.triple)
+        super().__init__(program, host.constants, target_info(target), pool, threads)
 
     # ---- looking --------------------------------------------------------------------------------
 
@@ -56,12 +65,16 @@ class Model(CompiledModel):
         return self._graph
 
     @property
+    def texts(self) -> dict[str, str]:
+        graph = self._graph_text or module_text(self.graph)
+        loops = {loops_text(name): function_text(f) for name, f in self._functions.items()}
+        return {GRAPH_TEXT: graph, HOST_TEXT: function_text(self._host), **loops}
+
+    @property
     def kernels(self) -> tuple[str, ...]:
-        """The names of the kernels."""
         return tuple(self._functions)
 
     def ir(self, name: str = "main") -> Function:
-        """The loops of a kernel before they are scheduled, or of the host program."""
         if name == self._host.name:
             return self._host
         if name not in self._functions:
@@ -90,7 +103,17 @@ def _program(
         records=dict(host.records),
         messages=made.messages,
         origins=tuple(host.origins),
+        calls=tuple(_kernels_called(lowered)),
     )
+
+
+def _kernels_called(program: Function) -> Iterator[str]:
+    """The kernel of each call in a host program, in the order in which they are emitted."""
+    for stmt in walk(program.body):
+        if isinstance(stmt, Evaluate) and isinstance(stmt.call, Call):
+            head, _, name = stmt.call.name.partition(".")
+            if head == "kernel":
+                yield name
 
 
 def _constant_bytes(graph: GraphModule) -> int:

@@ -34,7 +34,7 @@ from tilewright.runtime import (
 )
 from tilewright.support.errors import UserError, nearest
 from tilewright.support.timing import Timing, measure
-from tilewright.target import Target
+from tilewright.target import Target, why_not_here
 
 #: The instruction without which no code uses AMX.
 _SETS_TILES_UP = "llvm.x86.ldtilecfg"
@@ -82,11 +82,10 @@ class Module:
     @cached_property
     def native(self) -> NativeFunction:
         """The function, loaded into this process."""
-        here = Target.of("llvm")
-        if self.target.triple != here.triple or self.target.features - here.features:
+        if reason := why_not_here(self.target.triple, self.target.features):
             raise UserError(
                 f"{self.name} cannot run here",
-                reason=f"it is compiled for {self.target}",
+                reason=f"it is compiled for {self.target}; {reason}",
                 remedy="build it for target 'llvm' to run it on this machine",
             )
         if _SETS_TILES_UP in self._kernel.llvm and not request_amx():
@@ -95,7 +94,7 @@ class Module:
                 reason="it uses AMX, which the system does not let this process use",
                 remedy="build it with -mattr=-amx-tile",
             )
-        install_threadpool(here)
+        install_threadpool()
         return NativeFunction(
             self.object_code, self.signature, self._kernel.messages, self._threads
         )
@@ -146,12 +145,12 @@ def machine_for(target: Target) -> Any:
     return target_machine(target.triple, target.llvm_cpu, target.llvm_features)
 
 
-def install_threadpool(target: Target) -> None:
+def install_threadpool() -> None:
     """Load the thread pool that compiled code uses, once in a process."""
     from tilewright.codegen import threadpool_object
 
     if not is_installed():
-        install(threadpool_object(target.triple))
+        install(threadpool_object(Target.of("llvm").triple))
 
 
 # ---- signatures ---------------------------------------------------------------------------------

@@ -11,17 +11,15 @@ from tilewright.ir import DType
 from tilewright.kernels import CompiledKernel, Preparation
 from tilewright.module import install_threadpool
 from tilewright.runtime import ArrayParam, NativeFunction, Signature, aligned_empty
-from tilewright.target import Target
 
 
 def prepare_calls(
     calls: Mapping[Binding, KernelCall],
     kernels: Mapping[str, CompiledKernel],
-    target: Target,
     threads: int | None,
 ) -> dict[Binding, KernelCall]:
     """The calls with constants in the form in which the kernels take them."""
-    install_threadpool(target)
+    install_threadpool()
     store = _Store(threads)
     return {b: _prepared(c, kernels[c.function.name], store) for b, c in calls.items()}
 

@@ -2,23 +2,47 @@
 
 from tilewright.runtime.amx import request_amx
 from tilewright.runtime.arrays import aligned_empty
+from tilewright.runtime.artifact import (
+    Artifact,
+    Build,
+    Candidate,
+    CaseKey,
+    CasesContents,
+    CompiledContents,
+    Contents,
+    HostedContents,
+    save_models,
+)
 from tilewright.runtime.binding import TensorSpec, ValueSpec, bind_inputs, in_order
-from tilewright.runtime.executor import CompiledModel, Program
+from tilewright.runtime.cases import CasesModel, LoadedCases, shape_of
+from tilewright.runtime.executor import CompiledModel
 from tilewright.runtime.function import NativeFunction
+from tilewright.runtime.program import Program, TargetInfo
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.runtime.signature import ArrayParam, Dim, ScalarParam, Signature
 from tilewright.runtime.threads import install, is_installed
 
 __all__ = [
     "ArrayParam",
+    "Artifact",
+    "Build",
+    "Candidate",
+    "CaseKey",
+    "CasesContents",
+    "CasesModel",
+    "CompiledContents",
     "CompiledModel",
+    "Contents",
     "Dim",
+    "HostedContents",
     "Inputs",
+    "LoadedCases",
     "NativeFunction",
     "Program",
     "RunnableModel",
     "ScalarParam",
     "Signature",
+    "TargetInfo",
     "TensorSpec",
     "ValueSpec",
     "aligned_empty",
@@ -27,4 +51,6 @@ __all__ = [
     "install",
     "is_installed",
     "request_amx",
+    "save_models",
+    "shape_of",
 ]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,29 +13,11 @@ from tilewright.runtime.arrays import Array, address_of, aligned_all
 from tilewright.runtime.binding import TensorSpec, bind_inputs, bind_outputs, in_order
 from tilewright.runtime.function import Scratch, take_scratch
 from tilewright.runtime.jit import LoadedCode
+from tilewright.runtime.program import Program
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.runtime.threads import Pool, pool_for, symbols
 from tilewright.support.errors import UserError
 from tilewright.support.timing import Timing, measure
-
-
-@dataclass(frozen=True)
-class Program:
-    """All that is needed to run a model, as plain data."""
-
-    name: str
-    objects: tuple[bytes, ...]
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
-    #: The symbolic dimensions, in the order in which the code takes them.
-    dims: tuple[str, ...]
-    #: The outputs that the code writes to memory of the caller's, by number.
-    direct: tuple[int, ...]
-    #: The others: where in the record the address of each stands, before its dimensions.
-    records: Mapping[int, int]
-    messages: tuple[str, ...]
-    #: Where in the model each call of a kernel comes from, in order.
-    origins: tuple[str, ...] = ()
 
 
 class CompiledModel(RunnableModel):
@@ -46,11 +27,24 @@ class CompiledModel(RunnableModel):
     """
 
     def __init__(
-        self, program: Program, constants: Sequence[Array], threads: int | None = None
+        self,
+        program: Program,
+        constants: Sequence[Array],
+        threads: int | None = None,
+        *,
+        why_not: str = "",
     ) -> None:
+        """`why_not` says why this machine cannot run the code, which is not loaded then."""
         super().__init__()
         self._program = program
         self._constants = aligned_all(constants)
+        self._why_not = why_not
+        if not why_not:
+            self._load()
+            self.set_threads(threads)
+
+    def _load(self) -> None:
+        program = self._program
         self._table = np.array([address_of(a) for a in self._constants], np.uint64)
         self._table_address = address_of(self._table)
         self._code = LoadedCode(program.objects, symbols())
@@ -62,7 +56,6 @@ class CompiledModel(RunnableModel):
         self._words = ctypes.c_uint64 * count
         self._size = None if program.dims else self._workspace_size(self._words())
         self._spare: list[Scratch] = []
-        self.set_threads(threads)
 
     def _function(self, name: str, result: Any) -> Any:
         address = self._code.address(f"{self._program.name}.{name}")
@@ -76,8 +69,14 @@ class CompiledModel(RunnableModel):
     def outputs(self) -> tuple[TensorSpec, ...]:
         return self._program.outputs
 
+    @property
+    def arena_bytes(self) -> int | None:
+        """Memory for intermediate values; None where it is known only to those who run it."""
+        return None if self._why_not else self._size
+
     def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
         """Use `count` threads from now on (None: all cores), on the given processors."""
+        self._require_loaded()
         self._pool: Pool = pool_for(count, affinity)
 
     # ---- running --------------------------------------------------------------------------------
@@ -99,7 +98,16 @@ class CompiledModel(RunnableModel):
             return measure(lambda: self.run(inputs), repeat, min_repeat_ms, warmup)
         return measure(lambda: self._run(bound), repeat, min_repeat_ms, warmup)
 
+    def _require_loaded(self) -> None:
+        if self._why_not:
+            raise UserError(
+                f"{self._program.name} cannot run here",
+                reason=self._why_not,
+                remedy="save it and load it where it can run, or compile it for target 'llvm'",
+            )
+
     def _bind(self, inputs: Sequence[Any], out: Inputs) -> _Call:
+        self._require_loaded()
         program = self._program
         arrays, dims = bind_inputs(inputs, program.inputs)
         own = bind_outputs(out, program.outputs, dims) if out else [None] * len(program.outputs)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+from tilewright.runtime.artifact import Build, save_models
 from tilewright.runtime.binding import TensorSpec, ValueSpec
 from tilewright.support.errors import UserError, nearest
 
@@ -34,6 +36,12 @@ class RunnableModel:
     def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
         """The outputs for inputs by name or in order, in arrays of the caller's where given."""
         raise NotImplementedError
+
+    def as_build(self) -> Build:
+        """The model as an artifact holds it."""
+        raise NotImplementedError
+
+    # ---- running --------------------------------------------------------------------------------
 
     def run(self, inputs: Inputs | None = None, *, out: Inputs = ()) -> list[Any]:
         """The outputs for these inputs, given by name or in order.
@@ -67,6 +75,19 @@ class RunnableModel:
         if not self._results:
             raise UserError("there are no outputs yet", remedy="call run() first")
         return self._results[number]
+
+    # ---- keeping --------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one file, which `tilewright.load` reads on any such machine."""
+        save_models([self], path)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise UserError(
+            f"cannot pickle or copy a {type(self).__name__}",
+            reason="it holds machine code that is loaded into this process",
+            remedy="model.save(path), and tilewright.load(path) where it is needed",
+        )
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, s)) for s in (self.inputs, self.outputs))

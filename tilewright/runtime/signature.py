@@ -18,7 +18,7 @@ from tilewright.support.errors import UserError
 
 Dim = int | str | tuple[str, "Dim", "Dim"]
 
-_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+DIM_OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -37,7 +37,7 @@ def dim_value(dim: Dim, values: dict[str, int]) -> int | None:
     if isinstance(dim, str):
         return values.get(dim)
     a, b = dim_value(dim[1], values), dim_value(dim[2], values)
-    return None if a is None or b is None else _OPERATIONS[dim[0]](a, b)
+    return None if a is None or b is None else DIM_OPERATIONS[dim[0]](a, b)
 
 
 def dim_text(dim: Dim) -> str:

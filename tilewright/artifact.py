@@ -1,0 +1,152 @@
+"""Artifacts: compiled models in files, saved here and loaded there.
+
+Loading needs no compiler: neither graphs nor schedules nor code generation are imported, except by
+models parts of which Python runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.native import LoadedModel, why_not
+from tilewright.runtime import (
+    Artifact,
+    Build,
+    Candidate,
+    CasesContents,
+    CompiledContents,
+    HostedContents,
+    LoadedCases,
+    RunnableModel,
+    save_models,
+)
+from tilewright.support.errors import UserError
+
+Path = str | os.PathLike[str]
+
+
+def save(models: RunnableModel | Sequence[RunnableModel], path: Path) -> None:
+    """Write a model to one file; several are the same model compiled for different targets."""
+    save_models([models] if isinstance(models, RunnableModel) else list(models), path)
+
+
+def load(
+    path: Path, *, target: str | None = None, threads: int | None = None, verify: bool = True
+) -> RunnableModel:
+    """The model in an artifact, as it was made for the best target that this machine can run.
+
+    `target` picks a build by its text or its architecture instead, even one that can only be looked
+    at and exported here. Parameters are mapped, so that processes share them; `verify=False` does
+    not read them for their checksum, which makes loading large models faster.
+    """
+    artifact = Artifact(path, verify=verify)
+    return _opened(_chosen(artifact, target).open(), threads)
+
+
+@dataclass(frozen=True)
+class BuildInfo:
+    """One target of an artifact; `why_not` says why this machine cannot run it, if so."""
+
+    target: str
+    triple: str
+    why_not: str
+    memory: dict[str, int]
+
+
+@dataclass(frozen=True)
+class ArtifactInfo:
+    """What an artifact says of itself."""
+
+    path: str
+    version: int
+    tool: str
+    inputs: list[str]
+    outputs: list[str]
+    builds: list[BuildInfo]
+
+
+def describe(path: Path) -> ArtifactInfo:
+    """What is in an artifact; nothing of it is loaded, so it may be for any machine."""
+    artifact = Artifact(path)
+    fields = artifact.fields
+    memory = [f.fields("memory") for f in fields.all_fields("builds")]
+    builds = [
+        BuildInfo(c.target.text, c.target.triple, why_not(c.target), {k: m.integer(k) for k in m})
+        for c, m in zip(artifact.builds, memory, strict=True)
+    ]
+    return ArtifactInfo(
+        artifact.path,
+        fields.integer("version"),
+        fields.text("tool"),
+        fields.texts("inputs"),
+        fields.texts("outputs"),
+        builds,
+    )
+
+
+# ---- choosing -----------------------------------------------------------------------------------
+
+
+def _chosen(artifact: Artifact, target: str | None) -> Candidate:
+    if target is not None:
+        return _named(artifact, target)
+    reasons = {c.target.text: why_not(c.target) for c in artifact.builds}
+    able = [c for c in artifact.builds if not reasons[c.target.text]]
+    if not able:
+        told = "; ".join(f"{text}: {reason}" for text, reason in reasons.items())
+        raise UserError(
+            f"cannot load {artifact.path} on this machine",
+            reason=told or "there is nothing in it",
+            remedy="compile the model for this machine, or for a lesser one of its kind",
+        )
+    # One that asks for more can do more.
+    return max(able, key=lambda c: len(c.target.features))
+
+
+def _named(artifact: Artifact, target: str) -> Candidate:
+    for candidate in artifact.builds:
+        if target in (candidate.target.text, candidate.target.triple, candidate.target.arch):
+            return candidate
+    held = "; ".join(c.target.text for c in artifact.builds)
+    raise UserError(
+        f"{artifact.path} holds nothing for {target}",
+        reason=f"it holds {held}",
+        remedy="name one of these, or an architecture such as x86_64",
+    )
+
+
+# ---- opening ------------------------------------------------------------------------------------
+
+
+def _opened(build: Build, threads: int | None) -> RunnableModel:
+    return _KINDS[type(build.contents)](build, build.contents, threads)
+
+
+def _compiled(build: Build, contents: CompiledContents, threads: int | None) -> RunnableModel:
+    return LoadedModel(build, contents, threads)
+
+
+def _hosted(build: Build, contents: HostedContents, threads: int | None) -> RunnableModel:
+    from tilewright.hosted import HostedModel
+
+    native = {n: LoadedModel(build, c, threads) for n, c in contents.native.items()}
+    return HostedModel.loaded(build, contents, native)
+
+
+def _cases(build: Build, contents: CasesContents, threads: int | None) -> RunnableModel:
+    del contents
+
+    def opened(part: CompiledContents | HostedContents) -> RunnableModel:
+        return _KINDS[type(part)](build, part, threads)
+
+    return LoadedCases(build, opened)
+
+
+_KINDS: dict[type, Callable[[Build, Any, int | None], RunnableModel]] = {
+    CompiledContents: _compiled,
+    HostedContents: _hosted,
+    CasesContents: _cases,
+}

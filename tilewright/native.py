@@ -1,0 +1,116 @@
+"""What native models offer beyond running: their texts, their target, artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from tilewright.ir import Function, parse_function
+from tilewright.runtime import (
+    Build,
+    CompiledContents,
+    CompiledModel,
+    Program,
+    TargetInfo,
+    install,
+    is_installed,
+    request_amx,
+)
+from tilewright.support.errors import UserError, nearest
+from tilewright.target import Target, why_not_here
+
+#: The texts of a model, as an artifact names them.
+GRAPH_TEXT: Final = "graph.txt"
+HOST_TEXT: Final = "host.txt"
+_LOOPS: Final = "loops/"
+
+
+def loops_text(kernel: str) -> str:
+    """The name of the text with the loops of a kernel."""
+    return f"{_LOOPS}{kernel}.txt"
+
+
+def target_info(target: Target) -> TargetInfo:
+    """A target as artifacts hold it."""
+    return TargetInfo(str(target), target.triple, target.features)
+
+
+def why_not(target: TargetInfo) -> str:
+    """The reason why this process cannot run code for a target; empty where it can."""
+    if reason := why_not_here(target.triple, target.features):
+        return reason
+    if "amx-tile" in target.features and not request_amx():
+        return "it may use AMX, which the system does not let this process use"
+    return ""
+
+
+class NativeModel(CompiledModel):
+    """A model as native code for a target, which may be another machine than this one."""
+
+    def __init__(
+        self,
+        program: Program,
+        constants: Sequence[Any],
+        target: TargetInfo,
+        pool: bytes,
+        threads: int | None = None,
+    ) -> None:
+        self._target, self._pool_code = target, pool
+        reason = why_not(target)
+        if not reason and not is_installed():
+            install(pool)
+        super().__init__(program, constants, threads, why_not=reason)
+
+    @cached_property
+    def target(self) -> Target:
+        """The machine that the code is for."""
+        return Target.of(self._target.text)
+
+    def as_build(self) -> Build:
+        contents = CompiledContents(self._program, tuple(self._constants), self.texts)
+        return Build(self._target, self._pool_code, contents, self.memory)
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes of constants, of code, and of the arena where its size is known beforehand."""
+        sizes = {
+            "constants": sum(c.nbytes for c in self._constants),
+            "code": sum(len(code) for code in self._program.objects),
+        }
+        return sizes if self.arena_bytes is None else {**sizes, "arena": self.arena_bytes}
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """The graph, the host program and the loops of each kernel, by the names of files."""
+        raise NotImplementedError
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of the kernels."""
+        names = [n for n in self.texts if n.startswith(_LOOPS)]
+        return tuple(n.removeprefix(_LOOPS).removesuffix(".txt") for n in names)
+
+    def ir(self, name: str = "main") -> Function:
+        """The loops of a kernel before they are scheduled, or of the host program."""
+        file = HOST_TEXT if name == self._program.name else loops_text(name)
+        if file not in self.texts:
+            raise UserError(f"no kernel {name}", remedy=nearest(name, self.kernels))
+        return parse_function(self.texts[file])
+
+    def __repr__(self) -> str:
+        megabytes = sum(c.nbytes for c in self._constants) / 1e6
+        told = f"{len(self._program.calls)} kernel calls, {megabytes:.3g} MB of constants"
+        return f"{super().__repr__()[:-1]}, {told}, for {self._target.text}>"
+
+
+class LoadedModel(NativeModel):
+    """A native model out of an artifact."""
+
+    def __init__(self, build: Build, contents: CompiledContents, threads: int | None) -> None:
+        self._texts, self._memory = contents.texts, build.memory
+        super().__init__(contents.program, contents.constants, build.target, build.pool, threads)
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        return self._texts

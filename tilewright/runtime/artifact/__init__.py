@@ -1,0 +1,13 @@
+"""Artifacts: compiled models as files. `docs/artifact.md` describes the format."""
+
+# pyright: reportUnusedImport=false
+from tilewright.runtime.artifact.contents import (
+    Build,
+    CaseKey,
+    CasesContents,
+    CompiledContents,
+    Contents,
+    HostedContents,
+)
+from tilewright.runtime.artifact.read import Artifact, Candidate
+from tilewright.runtime.artifact.save import save_models

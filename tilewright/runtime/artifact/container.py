@@ -1,0 +1,179 @@
+"""The container of an artifact: a zip file whose members are stored, aligned and checked.
+
+Members are not compressed, so that what is mapped is what is used. The standard library reads the
+directory; every place in it is then held against the file itself, and every member against its
+checksum, before anybody looks inside.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import BinaryIO, Final
+
+from tilewright.support.errors import UserError
+from tilewright.support.files import replacing
+
+ALIGNMENT: Final = 64
+PARAMS: Final = "params.bin"
+MANIFEST: Final = "manifest.json"
+
+_LOCAL = struct.Struct("<4s5H3I2H")
+_LOCAL_MAGIC: Final = b"PK\x03\x04"
+#: The kind of an extra field that only fills up; other readers skip it.
+_FILLER: Final = 0x7774
+_ZIP64_EXTRA: Final = 20
+_NAME = re.compile(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*")
+_SIZE_LIMITS: Final = {MANIFEST: 1 << 28}
+_CHUNK: Final = 1 << 24
+
+
+class ContainerWriter:
+    """Writes members one after the other; the file appears when the block ends well."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._replacing = replacing(path)
+
+    def __enter__(self) -> ContainerWriter:
+        self._file: BinaryIO = self._replacing.__enter__()
+        self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_STORED)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        if value is None:
+            try:
+                self._zip.close()
+            except OSError as error:
+                kind, value, trace = type(error), error, error.__traceback__
+        else:
+            # Closing writes a directory, which a full disk would refuse once more.
+            self._zip.fp = None
+        return self._replacing.__exit__(kind, value, trace)
+
+    def add(self, name: str, parts: Iterable[bytes | memoryview], size: int) -> None:
+        """Add a member of `size` bytes in all, which begins at a multiple of 64 bytes."""
+        info = zipfile.ZipInfo(name)
+        info.external_attr = 0o644 << 16
+        # From 2 GiB on, the local header gets a field for the true size.
+        is_large = size >= zipfile.ZIP64_LIMIT
+        begin = self._file.tell() + _LOCAL.size + len(name.encode()) + _ZIP64_EXTRA * is_large
+        filling = -(begin + 4) % ALIGNMENT
+        info.extra = struct.pack("<HH", _FILLER, filling) + bytes(filling)
+        with self._zip.open(info, "w", force_zip64=is_large) as member:
+            for part in parts:
+                member.write(part)
+
+
+class Container:
+    """A container that is open for reading: its members lie in mapped memory."""
+
+    def __init__(self, path: str | os.PathLike[str], *, verify: bool = True) -> None:
+        self.path = os.fspath(path)
+        self._map = _mapped(self.path)
+        self._members = self._read_directory()
+        for name in self._members:
+            if verify or name != PARAMS:
+                self._check(name)
+
+    def refusal(self, reason: str, remedy: str = "save the model again") -> UserError:
+        """The error for a file that cannot be used."""
+        return UserError(f"cannot load {self.path}", reason=reason, remedy=remedy)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._members)
+
+    def view(self, name: str) -> memoryview:
+        """The member `name` where it lies."""
+        if name not in self._members:
+            raise self.refusal(f"it has no {name}")
+        begin, size, _ = self._members[name]
+        return memoryview(self._map)[begin : begin + size]
+
+    def bytes(self, name: str) -> bytes:
+        """A copy of the member `name`."""
+        return bytes(self.view(name))
+
+    # ---- checks ---------------------------------------------------------------------------------
+
+    def _read_directory(self) -> dict[str, tuple[int, int, int]]:
+        """Where each member begins, its size and its checksum."""
+        try:
+            with zipfile.ZipFile(self.path) as file:
+                infos = file.infolist()
+        except OSError as error:
+            raise self.refusal(error.strerror or str(error)) from None
+        except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError) as error:
+            raise self.refusal(f"it is no artifact, or damaged: {error}") from None
+        members: dict[str, tuple[int, int, int]] = {}
+        for info in infos:
+            name = info.filename
+            if not _NAME.fullmatch(name) or ".." in name or name in members:
+                raise self.refusal(f"the name {name!r} in it is not allowed")
+            members[name] = (self._begin(info), info.file_size, info.CRC)
+        return members
+
+    def _begin(self, info: zipfile.ZipInfo) -> int:
+        """Where the data of a member begins, by its own header, which must agree."""
+        name, at = info.filename, info.header_offset
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+            raise self.refusal(f"{name} in it is compressed")
+        if info.flag_bits & ~0x800:
+            raise self.refusal(f"{name} in it is encrypted or streamed")
+        if info.file_size > _SIZE_LIMITS.get(name, info.file_size):
+            raise self.refusal(f"{name} in it has {info.file_size} bytes")
+        try:
+            magic, *_, name_size, extra_size = _LOCAL.unpack_from(self._map, at)
+        except struct.error:
+            raise self._damaged(name) from None
+        begin = at + _LOCAL.size + name_size + extra_size
+        own_name = self._map[at + _LOCAL.size : at + _LOCAL.size + name_size]
+        if magic != _LOCAL_MAGIC or own_name != name.encode():
+            raise self._damaged(name)
+        if begin + info.file_size > len(self._map):
+            raise self.refusal(f"it is cut short in {name}")
+        if begin % ALIGNMENT:
+            raise self.refusal(f"{name} in it is not aligned", "do not pack artifacts anew")
+        return begin
+
+    def _check(self, name: str) -> None:
+        checksum, data = 0, self.view(name)
+        for start in range(0, len(data), _CHUNK):
+            checksum = zlib.crc32(data[start : start + _CHUNK], checksum)
+        if checksum != self._members[name][2]:
+            raise self._damaged(name)
+
+    def _damaged(self, name: str) -> UserError:
+        return self.refusal(f"{name} in it is damaged")
+
+
+def _mapped(path: str) -> mmap.mmap:
+    def refuse(reason: str, remedy: str = "") -> UserError:
+        return UserError(f"cannot load {path}", reason=reason, remedy=remedy)
+
+    if os.path.isdir(path):
+        raise refuse("it is a folder", "name an artifact, a file that ends in .twm")
+    try:
+        with open(path, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise refuse("there is no such file") from None
+    except OSError as error:
+        raise refuse(error.strerror or str(error)) from None
+    except ValueError:
+        raise refuse("it is empty") from None
+
+
+#: Makes the error for a file that cannot be used.
+Refusal = Callable[[str], UserError]

@@ -1,0 +1,285 @@
+"""From an artifact to builds of a model, with everything that it claims checked."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, cast
+
+import numpy as np
+
+from tilewright.ir.dtype import DType
+from tilewright.runtime.arrays import Array
+from tilewright.runtime.artifact.container import ALIGNMENT, MANIFEST, PARAMS, Container
+from tilewright.runtime.artifact.contents import (
+    Build,
+    CaseKey,
+    CasesContents,
+    CompiledContents,
+    Contents,
+    HostedContents,
+)
+from tilewright.runtime.artifact.fields import Fields
+from tilewright.runtime.artifact.write import FORMAT, VERSION
+from tilewright.runtime.binding import TensorSpec
+from tilewright.runtime.program import Program, TargetInfo
+from tilewright.runtime.signature import DIM_OPERATIONS, Dim
+from tilewright.support.errors import TilewrightError
+
+_DIM_DEPTH: Final = 64
+_MESSAGE_VALUES: Final = 4
+
+
+class Candidate(NamedTuple):
+    """A build in an artifact that nobody has opened yet."""
+
+    target: TargetInfo
+    open: Callable[[], Build]
+
+
+class Artifact:
+    """An artifact that is open: what it is about, and the builds in it."""
+
+    def __init__(self, path: str | os.PathLike[str], *, verify: bool = True) -> None:
+        self._file = Container(path, verify=verify)
+        self.path = self._file.path
+        fields = Fields.parse(self._file.bytes(MANIFEST), self._file.refusal)
+        self._check_version(fields)
+        self.fields = fields
+        self.builds = [self._candidate(f) for f in fields.all_fields("builds")]
+
+    def _check_version(self, fields: Fields) -> None:
+        if fields.text("format") != FORMAT:
+            raise self._file.refusal("it is no artifact of Tilewright's")
+        version = fields.integer("version")
+        if version > VERSION:
+            raise self._file.refusal(
+                f"it has format version {version}, and this Tilewright reads up to {VERSION}",
+                "update Tilewright, or save the model with this version",
+            )
+
+    def _candidate(self, fields: Fields) -> Candidate:
+        target = fields.fields("target")
+        features = frozenset(target.texts("features"))
+        info = TargetInfo(target.text("text"), target.text("triple"), features)
+        return Candidate(info, lambda: self._build(fields, info))
+
+    def _build(self, fields: Fields, target: TargetInfo) -> Build:
+        reader = _Reader(self._file)
+        memory = fields.fields("memory")
+        sizes = {name: memory.integer(name) for name in memory}
+        contents = reader.model(fields.fields("model"))
+        return Build(target, reader.object(fields, fields.text("pool")), contents, sizes)
+
+
+class _Reader:
+    """Reads models out of a container."""
+
+    def __init__(self, file: Container) -> None:
+        self._file = file
+        self._params = file.view(PARAMS)
+
+    def model(self, fields: Fields) -> Contents:
+        kind = fields.text("kind")
+        if kind not in _KINDS:
+            raise fields.wrong(f"a model of the kind {kind!r} is not known")
+        return _KINDS[kind](self, fields)
+
+    def object(self, fields: Fields, name: str) -> bytes:
+        """Object code, which must be what its name says."""
+        code = self._file.bytes(name)
+        if name != f"objects/{hashlib.sha256(code).hexdigest()}.o":
+            raise fields.wrong(f"{name} holds other code than its name says")
+        return code
+
+    def require(self, name: str) -> None:
+        """Refuse a name that the container does not have."""
+        self._file.view(name)
+
+    def text(self, name: str) -> str:
+        try:
+            return self._file.bytes(name).decode()
+        except UnicodeDecodeError:
+            raise self._file.refusal(f"{name} in it is no text") from None
+
+    # ---- kinds of models ------------------------------------------------------------------------
+
+    def compiled(self, fields: Fields) -> CompiledContents:
+        texts = fields.fields("texts")
+        return CompiledContents(
+            _checked_program(self._program(fields), fields),
+            tuple(self.array(f) for f in fields.all_fields("constants")),
+            _Texts(self, {name: texts.text(name) for name in texts}),
+        )
+
+    def _program(self, fields: Fields) -> Program:
+        pairs = [_pair(p, fields) for p in fields.values("records")]
+        return Program(
+            name=fields.text("name"),
+            objects=tuple(self.object(fields, n) for n in fields.texts("objects")),
+            inputs=tuple(_spec(f) for f in fields.all_fields("inputs")),
+            outputs=tuple(_spec(f) for f in fields.all_fields("outputs")),
+            dims=tuple(fields.texts("dims")),
+            direct=tuple(fields.integers("direct")),
+            records={fields.natural(k): fields.natural(at) for k, at in pairs},
+            messages=tuple(fields.texts("messages")),
+            origins=tuple(fields.texts("origins")),
+            calls=tuple(fields.texts("calls")),
+        )
+
+    def hosted(self, fields: Fields) -> HostedContents:
+        constants, native = fields.fields("constants"), fields.fields("native")
+        return HostedContents(
+            self.text(fields.text("graph")),
+            {name: self.array(constants.fields(name)) for name in constants},
+            {name: self.compiled(native.fields(name)) for name in native},
+        )
+
+    def cases(self, fields: Fields) -> CasesContents:
+        names = tuple(fields.texts("names"))
+        by_value, by_shape = (frozenset(fields.texts(n)) for n in ("by_value", "by_shape"))
+        if not (by_value | by_shape).issubset(names):
+            raise fields.wrong("it depends on inputs that it does not have")
+        found: list[tuple[CaseKey, CompiledContents | HostedContents]] = []
+        for case in fields.all_fields("cases"):
+            model = self.model(case.fields("model"))
+            if isinstance(model, CasesContents):
+                raise fields.wrong("a case of several cases")
+            found.append((_key(case), model))
+        return CasesContents(names, by_value, by_shape, tuple(found))
+
+    # ---- parameters -----------------------------------------------------------------------------
+
+    def array(self, fields: Fields) -> Array:
+        """An array over the mapped file."""
+        shape = tuple(fields.integers("shape"))
+        if fields.text("dtype") == "string":
+            return _strings(fields, shape)
+        dtype = _dtype(fields).numpy
+        offset, count = fields.integer("offset"), math.prod(shape)
+        if offset % ALIGNMENT or offset + count * dtype.itemsize > len(self._params):
+            raise fields.wrong(f"a parameter at {offset} does not lie in {PARAMS}")
+        if not count:
+            return np.empty(shape, dtype)
+        raw = np.frombuffer(self._params, np.uint8, count * dtype.itemsize, offset)
+        return raw.view(dtype).reshape(shape)
+
+
+class _Texts(Mapping[str, str]):
+    """Texts in a container, read when they are asked for."""
+
+    def __init__(self, reader: _Reader, members: Mapping[str, str]) -> None:
+        self._reader, self._members = reader, members
+        for member in members.values():
+            reader.require(member)
+
+    def __getitem__(self, name: str) -> str:
+        return self._reader.text(self._members[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+
+_KINDS: dict[str, Callable[[_Reader, Fields], Contents]] = {
+    "compiled": _Reader.compiled,
+    "hosted": _Reader.hosted,
+    "cases": _Reader.cases,
+}
+
+
+def _strings(fields: Fields, shape: tuple[int, ...]) -> Array:
+    texts = fields.texts("strings")
+    if len(texts) != math.prod(shape):
+        raise fields.wrong(f"{len(texts)} strings for the shape {list(shape)}")
+    return np.array(texts, object).reshape(shape)
+
+
+def _dtype(fields: Fields) -> DType:
+    try:
+        return DType.of(fields.text("dtype"))
+    except TilewrightError as error:
+        raise fields.wrong(str(error)) from None
+
+
+def _spec(fields: Fields) -> TensorSpec:
+    shape = tuple(_dim(d, fields, _DIM_DEPTH) for d in fields.values("shape"))
+    return TensorSpec(fields.text("name"), _dtype(fields), shape)
+
+
+def _dim(value: Any, fields: Fields, depth: int) -> Dim:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    parts = cast("list[Any]", value) if isinstance(value, list) else []
+    if len(parts) != 3 or parts[0] not in DIM_OPERATIONS or not depth:
+        raise fields.wrong(f"{value!r} is no dimension")
+    op, a, b = parts
+    return (op, _dim(a, fields, depth - 1), _dim(b, fields, depth - 1))
+
+
+def _names_in(dim: Dim) -> set[str]:
+    if isinstance(dim, tuple):
+        return _names_in(dim[1]) | _names_in(dim[2])
+    return {dim} if isinstance(dim, str) else set()
+
+
+def _pair(value: Any, fields: Fields) -> tuple[Any, Any]:
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    if len(items) != 2:
+        raise fields.wrong(f"{value!r} is no pair")
+    return items[0], items[1]
+
+
+# ---- what must fit together ---------------------------------------------------------------------
+
+
+def _checked_program(program: Program, fields: Fields) -> Program:
+    outputs = program.outputs
+    if sorted((*program.direct, *program.records)) != list(range(len(outputs))):
+        raise fields.wrong("it says not of every output where it comes from")
+    room = 1 + sum(1 + len(s.shape) for s in outputs)
+    for k, at in program.records.items():
+        if at + 1 + len(outputs[k].shape) > room:
+            raise fields.wrong(f"output {outputs[k].name} is not in the record")
+    known = {n for s in program.inputs for d in s.shape for n in _names_in(d)}
+    asked = {n for k in program.direct for d in outputs[k].shape for n in _names_in(d)}
+    if unknown := sorted((asked | set(program.dims)) - known):
+        raise fields.wrong(f"no input tells the dimension {', '.join(unknown)}")
+    for message in program.messages:
+        _check_message(message, fields)
+    return program
+
+
+def _check_message(message: str, fields: Fields) -> None:
+    try:
+        message.format(*range(_MESSAGE_VALUES))
+    except (ValueError, IndexError, KeyError, AttributeError):
+        raise fields.wrong(f"{message!r} is no message") from None
+
+
+def _key(fields: Fields) -> CaseKey:
+    values = [_pair(p, fields) for p in fields.values("values")]
+    shapes = [_pair(p, fields) for p in fields.values("shapes")]
+    return (
+        tuple((str(name), _value(v, fields)) for name, v in values),
+        tuple((str(name), tuple(map(fields.natural, s))) for name, s in shapes),
+    )
+
+
+def _value(value: Any, fields: Fields) -> Any:
+    if isinstance(value, list):
+        return tuple(_value(v, fields) for v in cast("list[Any]", value))
+    tensor = Fields(value, "value", fields.wrong)
+    shape, dtype = tuple(tensor.integers("shape")), tensor.text("dtype")
+    if "strings" in list(tensor):
+        return (shape, dtype, tuple(tensor.texts("strings")))
+    try:
+        return (shape, dtype, bytes.fromhex(tensor.text("hex")))
+    except ValueError:
+        raise fields.wrong("the value of an input is not written in hex") from None

@@ -1,0 +1,40 @@
+"""Models into an artifact: one build each, which must be of one model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewright import __version__
+from tilewright.runtime.artifact.write import write_artifact
+from tilewright.support.errors import UserError
+
+if TYPE_CHECKING:
+    from tilewright.runtime.runnable import RunnableModel
+
+
+def save_models(models: Sequence[RunnableModel], path: str | os.PathLike[str]) -> None:
+    """Write one artifact with a model as it was compiled for different targets."""
+    if not models:
+        raise UserError(f"cannot write {os.fspath(path)}", reason="there is no model to save")
+    builds = [m.as_build() for m in models]
+    texts = [b.target.text for b in builds]
+    if twice := sorted({t for t in texts if texts.count(t) > 1}):
+        raise UserError("cannot save two models for one target", reason=f"both are for {twice[0]}")
+    interfaces = [_interface(m) for m in models]
+    for text, interface in zip(texts, interfaces, strict=True):
+        if interface != interfaces[0]:
+            raise UserError(
+                "cannot save different models as one",
+                reason=f"for {text} it takes and gives {interface}, and first {interfaces[0]}",
+                remedy="save each to a file of its own",
+            )
+    write_artifact(path, builds, {"tool": __version__, **interfaces[0]})
+
+
+def _interface(model: RunnableModel) -> dict[str, Any]:
+    return {
+        "inputs": [str(s) for s in model.inputs],
+        "outputs": [str(s) for s in model.outputs],
+    }

@@ -1,0 +1,164 @@
+"""Models with a program for each set of values or shapes that some of their inputs had."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+
+from tilewright.runtime.artifact import Build, CaseKey, CasesContents, CompiledContents
+from tilewright.runtime.artifact import HostedContents as Hosted
+from tilewright.runtime.binding import TensorSpec, ValueSpec
+from tilewright.runtime.runnable import Inputs, RunnableModel
+from tilewright.support.errors import UserError
+
+#: Programs that are kept; the one that was not used for longest goes first.
+_KEPT: Final = 32
+
+
+class CasesModel(RunnableModel):
+    """Programs by what they were made for: the contents of some inputs, the shapes of others."""
+
+    def __init__(
+        self, names: Sequence[str], by_value: Iterable[str], by_shape: Iterable[str]
+    ) -> None:
+        super().__init__()
+        self._names = list(names)
+        #: The inputs whose values, and whose shapes, decide on the program.
+        self.by_value, self.by_shape = set(by_value), set(by_shape)
+        self._programs: OrderedDict[CaseKey, RunnableModel] = OrderedDict()
+        self._lock = threading.Lock()
+        self._last: RunnableModel | None = None
+
+    @property
+    def inputs(self) -> tuple[TensorSpec | ValueSpec, ...]:
+        if self._last is not None:
+            return self._last.inputs
+        return tuple(ValueSpec(n, "depends on what the model is run on") for n in self._names)
+
+    @property
+    def outputs(self) -> tuple[TensorSpec | ValueSpec, ...]:
+        return () if self._last is None else self._last.outputs
+
+    @property
+    def cases(self) -> list[tuple[CaseKey, RunnableModel]]:
+        """The programs that can still be asked for, and what each was made for."""
+        wanted = (self._in_order(self.by_value), self._in_order(self.by_shape))
+        return [(k, m) for k, m in self._programs.items() if _names_of(k) == wanted]
+
+    def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
+        return self._program_for(self._named(inputs)).outputs_for(inputs, out)
+
+    def _named(self, inputs: Inputs) -> Mapping[str, Any]:
+        if isinstance(inputs, Mapping):
+            missing = [n for n in self._names if n not in inputs]
+            if missing:
+                raise UserError(f"input {', '.join(missing)} is missing")
+            return inputs
+        if len(inputs) != len(self._names):
+            taken = ", ".join(self._names)
+            raise UserError(f"{len(inputs)} inputs were given", reason=f"the model takes {taken}")
+        return dict(zip(self._names, inputs, strict=True))
+
+    def _program_for(self, inputs: Mapping[str, Any]) -> RunnableModel:
+        with self._lock:
+            while True:
+                key = self._key(inputs)
+                if key in self._programs:
+                    self._programs.move_to_end(key)
+                    self._last = self._programs[key]
+                    return self._last
+                self._unseen(key, inputs)
+
+    def _unseen(self, key: CaseKey, inputs: Mapping[str, Any]) -> None:
+        """Keep a program for inputs that there is none for; or learn what it depends on."""
+        del inputs
+        raise UserError(
+            f"there is no program for {_told(key)}",
+            reason=f"the artifact holds programs for {'; '.join(_told(k) for k in self._programs)}",
+            remedy="compile the model, run it on such inputs, and save it again",
+        )
+
+    def _keep(self, key: CaseKey, model: RunnableModel) -> None:
+        self._programs[key] = model
+        if len(self._programs) > _KEPT:
+            self._programs.popitem(last=False)
+
+    def _key(self, inputs: Mapping[str, Any]) -> CaseKey:
+        values = [(n, _contents(inputs[n])) for n in self._in_order(self.by_value)]
+        shapes = [(n, shape_of(inputs[n])) for n in self._in_order(self.by_shape)]
+        return (tuple(values), tuple(shapes))
+
+    def _in_order(self, names: set[str]) -> list[str]:
+        return [n for n in self._names if n in names]
+
+    # ---- artifacts ------------------------------------------------------------------------------
+
+    def as_build(self) -> Build:
+        builds = [(key, model.as_build()) for key, model in self.cases]
+        if not builds:
+            raise UserError(
+                "cannot save a model that has not been run",
+                reason=f"its programs depend on {', '.join(self._decisive())}",
+                remedy="run it once on each kind of inputs that it will meet, then save it",
+            )
+        kept = [(k, b.contents) for k, b in builds]
+        cases = [(k, c) for k, c in kept if isinstance(c, CompiledContents | Hosted)]
+        contents = CasesContents(
+            tuple(self._names), frozenset(self.by_value), frozenset(self.by_shape), tuple(cases)
+        )
+        first = builds[0][1]
+        return Build(first.target, first.pool, contents, first.memory)
+
+    def _decisive(self) -> list[str]:
+        return self._in_order(self.by_value | self.by_shape)
+
+
+class LoadedCases(CasesModel):
+    """The programs that an artifact holds; there is no compiler to make others."""
+
+    def __init__(self, build: Build, opened: Callable[[Any], RunnableModel]) -> None:
+        contents = cast("CasesContents", build.contents)
+        super().__init__(contents.names, contents.by_value, contents.by_shape)
+        self._build = build
+        for key, part in contents.cases:
+            self._programs[key] = self._last = opened(part)
+
+    def as_build(self) -> Build:
+        return self._build
+
+
+def _names_of(key: CaseKey) -> tuple[list[str], list[str]]:
+    return [n for n, _ in key[0]], [n for n, _ in key[1]]
+
+
+def _told(key: CaseKey) -> str:
+    values = [f"{name} = {_shown(value)}" for name, value in key[0]]
+    return ", ".join([*values, *(f"{name} of shape {list(shape)}" for name, shape in key[1])])
+
+
+def _shown(value: Any) -> str:
+    if len(value) != 3 or not isinstance(value[1], str):
+        return f"[{', '.join(map(_shown, value))}]"
+    shape, dtype, data = value
+    text = str(np.frombuffer(data, dtype).tolist() if isinstance(data, bytes) else list(data))
+    return f"{text[:60]} of shape {list(shape)}"
+
+
+def _contents(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(map(_contents, value))  # pyright: ignore[reportUnknownArgumentType]
+    array = np.asarray(value)
+    data = tuple(array.ravel().tolist()) if array.dtype == object else array.tobytes()
+    return (array.shape, str(array.dtype), data)
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of a tensor, or of the first one in a sequence."""
+    if isinstance(value, list) and value:
+        return shape_of(cast("list[Any]", value)[0])
+    array: np.ndarray[Any, Any] = np.asarray(cast("Any", value))
+    return array.shape

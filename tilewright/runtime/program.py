@@ -1,0 +1,44 @@
+"""What is needed to run a compiled model, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.runtime.binding import TensorSpec
+
+
+@dataclass(frozen=True)
+class Program:
+    """All that is needed to run a model, beside its constants."""
+
+    name: str
+    objects: tuple[bytes, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    #: The symbolic dimensions, in the order in which the code takes them.
+    dims: tuple[str, ...]
+    #: The outputs that the code writes to memory of the caller's, by number.
+    direct: tuple[int, ...]
+    #: The others: where in the record the address of each stands, before its dimensions.
+    records: Mapping[int, int]
+    messages: tuple[str, ...]
+    #: Where in the model each call of a kernel comes from, in order.
+    origins: tuple[str, ...] = ()
+    #: The kernel that each call is of.
+    calls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TargetInfo:
+    """The machine that code is for, as far as loading must know it."""
+
+    #: What makes the target again; for people, and for those who compile further.
+    text: str
+    triple: str
+    #: What the processor must be able to do, by LLVM's names.
+    features: frozenset[str]
+
+    @property
+    def arch(self) -> str:
+        return self.triple.split("-")[0]

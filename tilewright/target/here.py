@@ -1,0 +1,33 @@
+"""Whether this machine can run code that was made for some target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilewright.support.errors import UserError
+from tilewright.target.host import host_cpu, host_triple
+from tilewright.target.triple import arch_of
+
+_WINDOWS, _DARWIN = "windows", ("darwin", "macos")
+
+
+def why_not_here(triple: str, features: Iterable[str]) -> str:
+    """The reason why this machine cannot run code for a target; empty where it can."""
+    here = host_triple()
+    try:
+        arch = arch_of(triple)
+    except UserError:
+        arch = triple
+    if arch != arch_of(here):
+        return f"it is for {arch}, and this machine is {arch_of(here)}"
+    if _system(triple) != _system(here):
+        return f"it is for {triple}, and this machine is {here}"
+    missing = sorted(set(features) - host_cpu().features)
+    return f"this machine lacks {', '.join(missing)}" if missing else ""
+
+
+def _system(triple: str) -> str:
+    """Systems that take each other's code have one name."""
+    if any(name in triple for name in _DARWIN):
+        return "darwin"
+    return _WINDOWS if _WINDOWS in triple else "other"
