@@ -102,7 +102,7 @@ def test_convolutions_with_residuals(batch: Any) -> None:
     runs = [[random(n, 3, 12, 12)] for n in ((2,) if batch == 2 else (1, 3))]
     model = check(convnet(batch), *runs)
     names = [k for k in model.kernels if k.startswith("conv")]
-    assert any(k.startswith("conv_add_add_relu") for k in names), "residuals are epilogues"
+    assert any(k.startswith("conv_blocked_add_relu") for k in names), "residuals are epilogues"
     assert len(names) == 6
 
 

@@ -94,7 +94,7 @@ def _build_loops(
 # ---- graphs -------------------------------------------------------------------------------------
 
 
-def graph_passes() -> list[Step]:
+def graph_passes(target: Target) -> list[Step]:
     """The passes over a graph in order, each with the `opt_level` at which it starts."""
     from tilewright.graph import Step, passes
 
@@ -113,6 +113,9 @@ def graph_passes() -> list[Step]:
         Step(passes.constant_folding, 1),
         Step(passes.common_subexpressions, 1),
         Step(passes.dead_code, 0),
+        # Looks at all uses of a value; weights are then packed by folding.
+        Step(passes.plan_layouts(target), 2),
+        Step(passes.constant_folding, 1),
         # Needs operators that have loops, and nothing dead that would count as a use.
         Step(passes.fuse, 1),
     ]
@@ -123,7 +126,7 @@ def _compile_graph(
 ) -> RunnableModel:
     from tilewright.graph import run_passes
 
-    return compile_fused(run_passes(module, graph_passes()), target, threads, checked=checked)
+    return compile_fused(run_passes(module, graph_passes(target)), target, threads, checked=checked)
 
 
 def compile_fused(

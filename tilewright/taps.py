@@ -38,7 +38,7 @@ def compiled_layers(
     from tilewright.graph import PassContext, run_passes
 
     with PassContext(opt_level=opt_level):
-        fused = run_passes(module, graph_passes())
+        fused = run_passes(module, graph_passes(target))
         taps, tapped = _tapped(fused)
         return _layers(taps, compile_fused(tapped, target).run(inputs))
 

@@ -150,13 +150,23 @@ def first_difference(
     count = 0
     for layer in ours:
         other = theirs.get(layer.name)
-        if other is None or other.shape != layer.value.shape:
+        value = None if other is None else _in_shape(layer.value, other.shape)
+        if value is None:
             continue
         count += 1
-        found = _difference(layer.name, layer.origin, layer.value, other, tolerance)
+        found = _difference(layer.name, layer.origin, value, other, tolerance)
         if found.error > tolerance:
             return found, count
     return None, count
+
+
+def _in_shape(value: Any, shape: tuple[int, ...]) -> Any:
+    """The value in this shape: as it is, or an image with its channels put together again."""
+    if value.ndim == len(shape) + 1 and value.ndim > 3:
+        joined = value.transpose(0, 1, value.ndim - 1, *range(2, value.ndim - 1))
+        whole = joined.reshape(joined.shape[0], -1, *joined.shape[3:])
+        value = whole[:, : shape[1]]
+    return value if value.shape == shape else None
 
 
 def _difference(name: str, origin: str, ours: Any, theirs: Any, tolerance: float) -> Difference:

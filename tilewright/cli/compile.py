@@ -67,8 +67,9 @@ def require_writable(path: Path) -> None:
 
 def _require_passes(names: list[str]) -> None:
     from tilewright.compile import graph_passes
+    from tilewright.target import Target
 
-    known = {"all", *(step.name for step in graph_passes())}
+    known = {"all", *(step.name for step in graph_passes(Target.of("llvm")))}
     for name in names:
         if name not in known:
             raise UserError(f"there is no pass {name}", remedy=nearest(name, known))

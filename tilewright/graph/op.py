@@ -71,6 +71,8 @@ class OpDef:
         self._decompose: Callable[..., Any] | None = None
         self._symbolic: Callable[..., Any] | None = None
         self._checks: Callable[..., Any] | None = None
+        self._layouts: Callable[..., Any] | None = None
+        self._cost: Callable[..., Any] | None = None
 
     # ---- declaring ------------------------------------------------------------------------------
 
@@ -105,6 +107,16 @@ class OpDef:
     def checks(self, rule: Rule) -> Rule:
         """`rule(*values, **attrs)`: what symbolic dimensions must hold: (condition, message)s."""
         self._checks = rule
+        return rule
+
+    def layouts(self, rule: Rule) -> Rule:
+        """`rule(blocking, call, type of the result)`: the forms it has beside the plain one."""
+        self._layouts = rule
+        return rule
+
+    def cost(self, rule: Rule) -> Rule:
+        """`rule(blocking, call, type of the result)`: what the plain form costs beside others."""
+        self._cost = rule
         return rule
 
     # ---- using ----------------------------------------------------------------------------------
@@ -163,6 +175,14 @@ class OpDef:
     def conditions(self, args: Sequence[Value | None], attrs: dict[str, Any]) -> list[Check]:
         """What must hold for the symbolic dimensions when it runs."""
         return [] if self._checks is None else list(self._checks(*args, **attrs))
+
+    def forms(self, blocking: Any, call: Any, out: Type) -> list[Any]:
+        """How it can be computed on images whose channels are blocked; see `graph.layouts`."""
+        return [] if self._layouts is None else list(self._layouts(blocking, call, out))
+
+    def plain_cost(self, blocking: Any, call: Any, out: Type) -> float:
+        """What the plain form costs, where others cost more than nothing."""
+        return 0.0 if self._cost is None else self._cost(blocking, call, out)
 
     def bind(
         self, args: Sequence[Any], attrs: dict[str, Any]

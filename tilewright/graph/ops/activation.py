@@ -17,6 +17,7 @@ import numpy as np
 from tilewright.graph.broadcast import broadcast_checks, broadcast_shapes
 from tilewright.graph.elementwise import mapped, require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
+from tilewright.graph.layouts import elementwise_layouts
 from tilewright.graph.op import OpDef, op
 from tilewright.graph.reduced import accumulator
 from tilewright.graph.types import Type
@@ -211,6 +212,7 @@ def _declare(name: str, row: Activation) -> OpDef:
         return mapped(lambda e: apply_activation(name, e, parameters), x, name=name)
 
     del reference, compute
+    declared.layouts(elementwise_layouts)
     return declared
 
 
@@ -296,3 +298,7 @@ def clip_compute(x: te.Tensor, low: te.Tensor | None, high: te.Tensor | None) ->
         return value if high is None else te.minimum(value, high[(0,) * high.ndim])
 
     return te.compute(x.shape, element, name="clip")
+
+
+for _op in (gelu, prelu, clip):
+    _op.layouts(elementwise_layouts)

@@ -18,6 +18,7 @@ from tilewright.graph.elementwise import (
     require_same_dtype,
 )
 from tilewright.graph.ir import Array, Value
+from tilewright.graph.layouts import elementwise_layouts
 from tilewright.graph.op import OpDef, op
 from tilewright.graph.types import Type
 from tilewright.ir import Expr
@@ -95,6 +96,7 @@ def declare_binary(name: str, row: Binary, result: str | None = None) -> OpDef:
 
     del reference, compute, symbolic
     declared.checks(broadcast_checks)
+    declared.layouts(elementwise_layouts)
     return declared
 
 

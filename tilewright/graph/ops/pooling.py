@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.elementwise import mapped, require_kind
-from tilewright.graph.ir import Array, Value
+from tilewright.graph.ir import Array, Call, Value
+from tilewright.graph.layouts import Blocking, Form, window_layouts
 from tilewright.graph.op import op
 from tilewright.graph.reduced import accumulator
 from tilewright.graph.types import TensorType, Type, known_dim
@@ -105,6 +106,12 @@ def max_pool_compute(
         return te.max(value, axis=rk, where=None if stays else inside)
 
     return te.compute(out.shape, element, name="max_pool", axis_names=names)
+
+
+@max_pool.layouts
+def max_pool_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    if not call.attrs["return_indices"]:
+        yield from window_layouts(blocking, call, out)
 
 
 def _with_indices(
@@ -355,6 +362,8 @@ def _checks(x: Value, **attrs: Any) -> list[tuple[Any, str]]:
 
 for _op in (max_pool, avg_pool, lp_pool):
     _op.checks(_checks)
+for _op in (avg_pool, lp_pool):
+    _op.layouts(window_layouts)
 
 
 # ---- over all of an image -----------------------------------------------------------------------

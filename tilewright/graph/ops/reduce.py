@@ -6,15 +6,17 @@ sums to 0, multiplies to 1, and has no greatest element but minus infinity (or t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tilewright.graph.attributes import Ints
+from tilewright.graph.builder import Builder
 from tilewright.graph.elementwise import mapped, require_kind
-from tilewright.graph.ir import Array, Value
+from tilewright.graph.ir import Array, Call, Value
+from tilewright.graph.layouts import PLAIN, Blocking, Form, channels_of
 from tilewright.graph.op import OpDef, op
 from tilewright.graph.reduced import accumulator, count_of, reduce_over, reduced_shape, sorted_axes
 from tilewright.graph.types import TensorType, Type
@@ -121,6 +123,27 @@ def _reduced(row: Reduction, x: te.Tensor, axes: Ints, keepdims: bool, name: str
     )
 
 
+def _layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    """Reductions over spatial axes; where no others are left, the result is plain."""
+    (x,) = call.args
+    assert x is not None
+    over, keepdims = sorted_axes(call.attrs["axes"], x.ndim), call.attrs["keepdims"]
+    rest = [a for a in range(2, x.ndim) if a not in over]
+    if not over or over[0] < 2 or (rest and not keepdims):
+        return
+
+    def emit(builder: Builder, args: Sequence[Any]) -> Any:
+        reduced = builder.emit(call.op, *args, axes=over, keepdims=True)
+        return reduced if keepdims else builder.emit("reshape", reduced, shape=out.shape)
+
+    zero = np.zeros((1,) * x.ndim, x.dtype.numpy)
+    keeps_zero = not np.any(call.op.evaluate([zero], call.attrs)[0])
+    for block in blocking.blocks(x.type):
+        whole = (channels_of(x.type) or 0) % block == 0
+        if whole or (keepdims and keeps_zero):
+            yield Form((block,), block if keepdims else PLAIN, 0.0, emit)
+
+
 def _declare(name: str, row: Reduction) -> OpDef:
     def infer(x: Value, *, axes: Ints | None = None, keepdims: bool = False) -> Type:
         require_kind("computable" if name in _OF_BOOL else row.kind, x)
@@ -138,6 +161,7 @@ def _declare(name: str, row: Reduction) -> OpDef:
         return _reduced(row, x, sorted_axes(axes, x.ndim), keepdims, name)
 
     del reference, compute
+    declared.layouts(_layouts)
     return declared
 
 
@@ -178,6 +202,9 @@ def mean_compute(x: te.Tensor, *, axes: Ints | None, keepdims: bool) -> te.Tenso
         return te.cast(e / divisor if work.is_float else te.truncdiv(e, divisor), x.dtype)
 
     return mapped(quotient, total, name="mean")
+
+
+mean.layouts(_layouts)
 
 
 @op

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,8 @@ from tilewright.arith import prove_equal
 from tilewright.graph.attributes import Dim, Dims, Ints
 from tilewright.graph.axes import axes_of, axis_of, counted_from_front, tidy
 from tilewright.graph.elementwise import require_same_dtype
-from tilewright.graph.ir import KNOWN_LIMIT, Array, Value
+from tilewright.graph.ir import KNOWN_LIMIT, Array, Call, Value
+from tilewright.graph.layouts import Blocking, Form, channels_of, same_on_blocks
 from tilewright.graph.op import op
 from tilewright.graph.types import TensorType, Type, known_dim
 from tilewright.ir import Expr, const, maximum, minimum
@@ -258,6 +260,16 @@ def concat_checks(*xs: Value, axis: int) -> list[tuple[Expr, str]]:
             if n != axis and not prove_equal(a, b):
                 checks.append((a == b, f"dimension {n} of what is put together is {a} and {b}"))
     return checks
+
+
+@concat.layouts
+def concat_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    """Blocks of channels stay whole."""
+    axis = axis_of(call.attrs["axis"], out.ndim)
+    channels = [channels_of(x.type) for x in call.args if x is not None]
+    for form in same_on_blocks(blocking, call, out, {"axis": axis}):
+        if axis != 1 or all(c is not None and c % form.result == 0 for c in channels):
+            yield form
 
 
 def _join_shape(shape: list[Expr], x: Value, axis: int) -> None:

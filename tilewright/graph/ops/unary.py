@@ -11,6 +11,7 @@ import numpy as np
 
 from tilewright.graph.elementwise import map_known, mapped, require_kind
 from tilewright.graph.ir import Array, Value
+from tilewright.graph.layouts import elementwise_layouts
 from tilewright.graph.op import OpDef, op
 from tilewright.graph.types import Type
 from tilewright.ir import Expr
@@ -108,6 +109,7 @@ def _declare(name: str, row: Unary) -> OpDef:
         return map_known(row.formula, x)
 
     del reference, compute, symbolic
+    declared.layouts(elementwise_layouts)
     return declared
 
 

@@ -11,5 +11,6 @@ from tilewright.graph.passes.fuse import fuse
 from tilewright.graph.passes.inline_functions import inline_functions
 from tilewright.graph.passes.legalize import legalize
 from tilewright.graph.passes.outline import NATIVE_PREFIX, foreign_bindings, is_native, outline
+from tilewright.graph.passes.plan_layouts import plan_layouts
 from tilewright.graph.passes.shape_arithmetic import shape_arithmetic
 from tilewright.graph.passes.simplify_inference import simplify_inference

@@ -1,0 +1,214 @@
+"""Layouts of images: blocked operators, the plan against all plans, and random graphs."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.graph.harness import check
+from tests.graph.random_images import RandomImages
+from tilewright.graph import Builder, Call, Module, PassContext, evaluate, passes, verify
+from tilewright.graph.layouts import Blocking
+from tilewright.graph.passes.layout_plan import Option, Step, cost_of, plan
+
+HERE = tw.Target.of("llvm")
+WIDE = tw.Target.of("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids")
+
+
+def values(*shape: int) -> Any:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("f4")
+
+
+def ops_of(module: Module) -> Counter[str]:
+    return Counter(b.expr.op.name for b in module.main.body if isinstance(b.expr, Call))
+
+
+# ---- operators ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("channels", [8, 6])
+def test_blocking_and_back(channels: int) -> None:
+    x = values(2, channels, 3, 5)
+    (blocked,) = check("to_blocked", [x], symbolic=False, block=4)
+    assert blocked.shape == (2, 2, 3, 5, 4)
+    assert not blocked[:, 1, :, :, channels - 4 :].any()
+    check("from_blocked", [blocked], symbolic=False, channels=channels, expected=x)
+
+
+def test_packed_weights() -> None:
+    w = values(6, 5, 3, 3)
+    (packed,) = check("pack_conv_weights", [w], symbolic=False, in_block=4, out_block=8)
+    assert packed.shape == (1, 2, 3, 3, 4, 8)
+    assert packed[0, 1, 2, 0, 0, 5] == w[5, 4, 2, 0]
+    assert packed.astype(bool).sum() == w.size
+    (plain,) = check("pack_conv_weights", [w], symbolic=False, in_block=0, out_block=4)
+    assert plain.shape == (2, 5, 3, 3, 4)
+    assert plain[1, 3, 1, 2, 1] == w[5, 3, 1, 2]
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_conv_blocked_is_conv(groups: int) -> None:
+    x, w, bias = values(1, 16, 6, 7), values(32, 16 // groups, 3, 3), values(32)
+    attrs = {"strides": [2, 1], "pads": [1, 0, 1, 2], "dilations": [1, 2], "groups": groups}
+    (want,) = tw.graph.find_op("conv").evaluate([x, w, bias], attrs)
+    blocked = np.ascontiguousarray(x.reshape(1, 4, 4, 6, 7).transpose(0, 1, 3, 4, 2))
+    packed = w.reshape(8, 4, 4 // groups, 4, 3, 3).transpose(0, 2, 4, 5, 3, 1)
+    operands = [blocked, np.ascontiguousarray(packed), bias.reshape(8, 4)]
+    (got,) = check("conv_blocked", operands, atol=1e-4, symbolic=False, **attrs)
+    np.testing.assert_array_equal(got.transpose(0, 1, 4, 2, 3).reshape(want.shape), want)
+
+
+# ---- the plan -----------------------------------------------------------------------------------
+
+
+def random_problem(seed: int) -> tuple[list[Step], Any]:
+    rng = np.random.default_rng(seed)
+    changes = rng.integers(1, 9, (8, 3, 3)).astype(float)
+    steps: list[Step] = []
+    for made in range(1, int(rng.integers(3, 8))):
+        takes = rng.integers(0, made, int(rng.integers(1, 3)))
+        options = [
+            Option(
+                tuple((int(v), int(rng.integers(3))) for v in dict.fromkeys(takes.tolist())),
+                int(rng.integers(3)),
+                float(rng.integers(0, 9)),
+            )
+            for _ in range(int(rng.integers(1, 4)))
+        ]
+        steps.append(Step(made, options))
+    steps.append(Step(None, [Option(((made, 0),), 0, 0.0)]))
+    return steps, lambda v, old, new: float(changes[v, old, new])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_plan_is_the_best_of_all(seed: int) -> None:
+    steps, change = random_problem(seed)
+    every = itertools.product(*(range(len(s.options)) for s in steps))
+    best = min(cost_of(steps, chosen, change) for chosen in every)
+    assert cost_of(steps, plan(steps, change, limit=10**6), change) == best
+
+
+@pytest.mark.parametrize("limit", [1, 4])
+def test_plan_within_a_limit_is_no_worse_than_greedy(limit: int) -> None:
+    found = [random_problem(seed) for seed in range(20)]
+    exact = sum(cost_of(s, plan(s, c, limit=10**6), c) for s, c in found)
+    bounded = sum(cost_of(s, plan(s, c, limit=limit), c) for s, c in found)
+    assert exact <= bounded <= 1.6 * exact
+
+
+def test_blocks_come_from_the_machine() -> None:
+    image = tw.graph.TensorType("f32", [1, 24, 8, 8])
+    assert Blocking(HERE).widths[-1] == HERE.lanes("float32")
+    assert Blocking(WIDE).blocks(image) == [16]
+    narrow = tw.Target.of("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3")
+    assert Blocking(narrow).blocks(image) == [8]
+
+
+# ---- whole graphs -------------------------------------------------------------------------------
+
+
+def residual_block() -> Module:
+    b = Builder("main")
+    x = b.input("x", "f32", ("n", 3, "h", "w"))
+    a = b.relu(b.conv(x, values(32, 3, 3, 3), strides=[2, 2], pads=[1] * 4))
+    c = b.relu(b.conv(a, values(16, 32, 1, 1), values(16)))
+    d = b.conv(c, values(32, 16, 3, 3) / 12, pads=[1] * 4)
+    e = b.relu(b.add(d, a))
+    pooled = b.max_pool(e, kernel=[3, 3], strides=[2, 2], pads=[1] * 4)
+    b.output(b.mean(pooled, axes=[2, 3]))
+    return b.build()
+
+
+@pytest.mark.parametrize("target", [HERE, WIDE])
+def test_a_residual_block_changes_no_layouts(target: tw.Target) -> None:
+    planned = passes.constant_folding(passes.plan_layouts(target)(residual_block()))
+    verify(planned)
+    found = ops_of(planned)
+    assert found["conv_into_blocked"] == 1
+    assert found["conv_blocked"] == 2
+    assert not found["to_blocked"] and not found["from_blocked"] and not found["conv"]
+
+
+def test_symbolic_images_are_compiled() -> None:
+    module = residual_block()
+    model = tw.compile(module, opt_level=3)
+    for shape in [(1, 3, 9, 12), (2, 3, 16, 7)]:
+        (want,) = evaluate(module, [values(*shape)])
+        np.testing.assert_allclose(model.run([values(*shape)])[0], want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", [HERE, WIDE])
+@pytest.mark.parametrize("seed", range(20))
+def test_random_graphs_keep_their_results(seed: int, target: tw.Target) -> None:
+    images = RandomImages(seed, spatial=1 + seed % 3)
+    module = images.module(steps=8)
+    planned = passes.plan_layouts(target)(module)
+    verify(planned)
+    shapes = [v.tensor.static_shape for v in images.inputs]
+    arrays = [values(*s) for s in shapes]
+    for got, want in zip(evaluate(planned, arrays), evaluate(module, arrays), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_graphs_with_symbolic_sizes_are_compiled(seed: int) -> None:
+    images = RandomImages(seed + 100, symbolic=True)
+    module = images.module(steps=6)
+    model = tw.compile(module, opt_level=3)
+    x = values(2, images.channels(images.inputs[0]), 9, 6)
+    for got, want in zip(model.run([x]), evaluate(module, [x]), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
+
+
+def test_what_is_not_a_number_stays_where_it_is() -> None:
+    """Channels that only fill blocks meet no infinity of other channels."""
+    b = Builder("main")
+    x = b.input("x", "f32", (1, 6, 4, 4))
+    a = b.conv(x, values(6, 6, 1, 1))
+    b.output(b.conv(b.exp(b.mul(a, b.constant(np.float32(1e4)))), values(32, 6, 3, 3)))
+    module = b.build()
+    planned = passes.plan_layouts(WIDE)(module)
+    array = values(1, 6, 4, 4)
+    with np.errstate(all="ignore"):
+        (got,), (want,) = evaluate(planned, [array]), evaluate(module, [array])
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+
+
+def test_graphs_inside_use_plain_images() -> None:
+    b = Builder("main")
+    x, flag = b.input("x", "f32", (1, 16, 8, 8)), b.input("flag", "bool")
+    a = b.relu(b.conv(x, values(32, 16, 3, 3)))
+    both = b.branch(
+        flag, lambda: b.conv(a, values(16, 32, 3, 3)), lambda: b.conv(a, values(16, 32, 3, 3) * 2)
+    )
+    b.output(both)
+    module = b.build()
+    planned = passes.plan_layouts(HERE)(module)
+    verify(planned)
+    assert ops_of(planned)["from_blocked"] == 1
+    for flag_value in (True, False):
+        inputs = [values(1, 16, 8, 8), np.array(flag_value)]
+        (got,), (want,) = evaluate(planned, inputs), evaluate(module, inputs)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_graphs_without_convolutions_stay_as_they_are() -> None:
+    b = Builder("main")
+    x = b.input("x", "f32", (1, 16, 8, 8))
+    b.output(b.max_pool(b.relu(x), kernel=[2, 2]))
+    module = b.build()
+    assert passes.plan_layouts(HERE)(module) is module
+
+
+def test_a_limit_of_states_is_an_option() -> None:
+    module = RandomImages(7).module(steps=10)
+    with PassContext(options={"layout_states": 1}):
+        planned = passes.plan_layouts(HERE)(module)
+    x = values(*module.main.params[0].tensor.static_shape)
+    for got, want in zip(evaluate(planned, [x]), evaluate(module, [x]), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)

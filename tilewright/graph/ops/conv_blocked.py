@@ -1,0 +1,375 @@
+"""Convolutions of images whose channels are blocked, and how `conv` is computed by them.
+
+    conv_blocked         N×(C/b)×spatial×b by weights (O/c)×(I/b)×kernel×b×c
+    conv_into_blocked    N×C×spatial by weights (O/c)×C×kernel×c: for the first one, of few channels
+    depthwise_blocked    N×(C/b)×spatial×b by weights (C/b)×kernel×b
+
+All give N×(O/c)×spatial×c. A bias has the shape (O/c)×c. The weights are packed at compile time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tilewright.arith import simplify
+from tilewright.graph.attributes import Dims, Ints
+from tilewright.graph.builder import Builder
+from tilewright.graph.elementwise import require_kind, require_same_dtype
+from tilewright.graph.ir import Array, Call, Value
+from tilewright.graph.layouts import PLAIN, Blocking, Emit, Form, channels_of, count
+from tilewright.graph.op import op
+from tilewright.graph.ops.blocked import blocked_array, unblocked_array
+from tilewright.graph.ops.conv import conv, convolved_reference
+from tilewright.graph.reduced import accumulator
+from tilewright.graph.types import TensorType, Type, known_dim
+from tilewright.graph.windows import Window
+from tilewright.ir import DType, Expr
+from tilewright.support.errors import UserError
+from tilewright.tensor import te
+
+#: The share of the machine's multiply-adds that convolutions come to: on blocked channels, on a
+#: plain image into blocked channels, all plain; and those that are bound by memory.
+_BLOCKED, _INTO, _PLAIN, _DEPTHWISE, _DEPTHWISE_PLAIN = 0.85, 0.6, 0.3, 0.15, 0.06
+
+
+# ---- channels in blocks on both sides -----------------------------------------------------------
+
+
+@op
+def conv_blocked(
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    *,
+    strides: Ints = (),
+    pads: Dims = (),
+    dilations: Ints = (),
+    groups: int = 1,
+) -> Type:
+    """The convolution of an image with blocked channels; groups are whole blocks."""
+    _check(x, weight, bias, weight.ndim - 4, x.ndim - 3)
+    blocks, inputs, outputs = (known_dim(d) for d in (x.shape[1], weight.shape[1], weight.shape[0]))
+    if blocks != (inputs or 0) * groups or (outputs or 0) % groups:
+        raise UserError(f"{groups} groups of {blocks} blocks of channels do not fit {weight}")
+    if x.shape[-1] is not weight.shape[-2]:
+        raise UserError(f"{x} and {weight} have different blocks")
+    window = Window.of(weight.shape[2:-2], strides, pads, dilations)
+    return _result(x, window, x.shape[2:-1], weight)
+
+
+@conv_blocked.reference
+def conv_blocked_reference(
+    x: Array,
+    weight: Array,
+    bias: Array | None,
+    *,
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
+    groups: int,
+) -> Array:
+    plain = unblocked_array(unblocked_array(weight, 0), 1)
+    window = Window.of(plain.shape[2:], strides, pads, dilations)
+    return _by_numpy(unblocked_array(x, 1), plain, bias, window, groups, weight.shape[-1])
+
+
+@conv_blocked.compute
+def conv_blocked_compute(
+    x: te.Tensor,
+    weight: te.Tensor,
+    bias: te.Tensor | None,
+    *,
+    strides: Ints,
+    pads: Dims,
+    dilations: Ints,
+    groups: int,
+    out: TensorType,
+) -> te.Tensor:
+    window = Window.of(weight.shape[2:-2], strides, pads, dilations)
+    image, work = window.padded(x), accumulator(x.dtype)
+    ro, ri = (te.reduce_axis(weight.shape[k], name=n) for k, n in ((1, "ro"), (-2, "ri")))
+    rk = window.axes()
+    inputs, outputs = (known_dim(weight.shape[k]) or 1 for k in (1, 0))
+    per_group = outputs // groups
+
+    def product(n: Expr, first: Any, o: Any, i: Sequence[Expr]) -> Any:
+        pixel = image[(n, first, *window.at(i[:-1], rk), ri)]
+        factor = weight[(o, ro, *rk, ri, i[-1])]
+        return te.sum(pixel.astype(work) * factor.astype(work), axis=[ro, *rk, ri])
+
+    names = [*window.names, "oi"]
+    if groups == 1 or (inputs, per_group) == (1, 1):
+
+        def single(n: Expr, o: Expr, *i: Expr) -> Any:
+            return product(n, ro if groups == 1 else o, o, i)
+
+        total = te.compute(out.shape, single, name="conv", axis_names=["n", "o", *names])
+        return _with_bias(total, bias, x.dtype)
+
+    def split(n: Expr, g: Expr, o: Expr, *i: Expr) -> Any:
+        return product(n, g * inputs + ro, g * per_group + o, i)
+
+    shape = (out.shape[0], groups, per_group, *out.shape[2:])
+    parts = te.compute(shape, split, name="grouped", axis_names=["n", "g", "o", *names])
+
+    def joined(n: Expr, o: Expr, *i: Expr) -> Expr:
+        return parts[(n, te.floordiv(o, per_group), te.floormod(o, per_group), *i)]
+
+    total = te.compute(out.shape, joined, name="conv", axis_names=["n", "o", *names])
+    return _with_bias(total, bias, x.dtype)
+
+
+# ---- from a plain image -------------------------------------------------------------------------
+
+
+@op
+def conv_into_blocked(
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    *,
+    strides: Ints = (),
+    pads: Dims = (),
+    dilations: Ints = (),
+) -> Type:
+    """The convolution of a plain image that gives one with blocked channels."""
+    _check(x, weight, bias, weight.ndim - 3, x.ndim - 2)
+    if x.shape[1] is not weight.shape[1]:
+        raise UserError(f"{x} and {weight} have different channels")
+    window = Window.of(weight.shape[2:-1], strides, pads, dilations)
+    return _result(x, window, x.shape[2:], weight)
+
+
+@conv_into_blocked.reference
+def conv_into_blocked_reference(
+    x: Array, weight: Array, bias: Array | None, *, strides: Ints, pads: Ints, dilations: Ints
+) -> Array:
+    plain = unblocked_array(weight, 0)
+    window = Window.of(plain.shape[2:], strides, pads, dilations)
+    return _by_numpy(x, plain, bias, window, 1, weight.shape[-1])
+
+
+@conv_into_blocked.compute
+def conv_into_blocked_compute(
+    x: te.Tensor,
+    weight: te.Tensor,
+    bias: te.Tensor | None,
+    *,
+    strides: Ints,
+    pads: Dims,
+    dilations: Ints,
+    out: TensorType,
+) -> te.Tensor:
+    window = Window.of(weight.shape[2:-1], strides, pads, dilations)
+    image, work = window.padded(x), accumulator(x.dtype)
+    rc, rk = te.reduce_axis(x.shape[1], name="rc"), window.axes()
+
+    def element(n: Expr, o: Expr, *i: Expr) -> Any:
+        pixel = image[(n, rc, *window.at(i[:-1], rk))]
+        factor = weight[(o, rc, *rk, i[-1])]
+        return te.sum(pixel.astype(work) * factor.astype(work), axis=[rc, *rk])
+
+    names = ["n", "o", *window.names, "oi"]
+    return _with_bias(te.compute(out.shape, element, name="conv", axis_names=names), bias, x.dtype)
+
+
+# ---- every channel by itself --------------------------------------------------------------------
+
+
+@op
+def depthwise_blocked(
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    *,
+    strides: Ints = (),
+    pads: Dims = (),
+    dilations: Ints = (),
+) -> Type:
+    """The convolution of every channel by itself."""
+    _check(x, weight, bias, weight.ndim - 2, x.ndim - 3)
+    if x.shape[1] is not weight.shape[0] or x.shape[-1] is not weight.shape[-1]:
+        raise UserError(f"{x} and {weight} have different channels")
+    window = Window.of(weight.shape[1:-1], strides, pads, dilations)
+    return _result(x, window, x.shape[2:-1], weight)
+
+
+@depthwise_blocked.reference
+def depthwise_blocked_reference(
+    x: Array, weight: Array, bias: Array | None, *, strides: Ints, pads: Ints, dilations: Ints
+) -> Array:
+    plain = unblocked_array(weight, 0)[:, None]
+    window = Window.of(plain.shape[2:], strides, pads, dilations)
+    image = unblocked_array(x, 1)
+    return _by_numpy(image, plain, bias, window, image.shape[1], weight.shape[-1])
+
+
+@depthwise_blocked.compute
+def depthwise_blocked_compute(
+    x: te.Tensor,
+    weight: te.Tensor,
+    bias: te.Tensor | None,
+    *,
+    strides: Ints,
+    pads: Dims,
+    dilations: Ints,
+    out: TensorType,
+) -> te.Tensor:
+    window = Window.of(weight.shape[1:-1], strides, pads, dilations)
+    image, work, rk = window.padded(x), accumulator(x.dtype), window.axes()
+
+    def element(n: Expr, o: Expr, *i: Expr) -> Any:
+        pixel = image[(n, o, *window.at(i[:-1], rk), i[-1])]
+        return te.sum(pixel.astype(work) * weight[(o, *rk, i[-1])].astype(work), axis=rk)
+
+    names = ["n", "o", *window.names, "oi"]
+    total = te.compute(out.shape, element, name="depthwise", axis_names=names)
+    return _with_bias(total, bias, x.dtype)
+
+
+# ---- what they share ----------------------------------------------------------------------------
+
+
+def _check(x: Value, weight: Value, bias: Value | None, kernel: int, spatial: int) -> None:
+    require_kind("float", x, weight)
+    require_same_dtype(x, weight, *([] if bias is None else [bias]))
+    if kernel != spatial or spatial < 1:
+        raise UserError(f"the image {x} and the weights {weight} do not fit")
+    if bias is not None and (bias.ndim != 2 or bias.shape[1] is not weight.shape[-1]):
+        raise UserError(f"the bias is {bias}, the weights are {weight}")
+
+
+def _result(x: Value, window: Window, spatial: Sequence[Expr], weight: Value) -> Type:
+    shape = [x.shape[0], weight.shape[0], *window.places(spatial), weight.shape[-1]]
+    return TensorType(x.dtype, shape)
+
+
+def _by_numpy(
+    x: Array, weight: Array, bias: Array | None, window: Window, groups: int, block: int
+) -> Array:
+    total = convolved_reference(x.astype("f8"), weight.astype("f8"), window, groups)
+    if bias is not None:
+        total = total + bias.reshape(-1, *[1] * window.rank)
+    return blocked_array(total.astype(x.dtype), 1, block)
+
+
+def _with_bias(total: te.Tensor, bias: te.Tensor | None, result: DType) -> te.Tensor:
+    if bias is None and total.dtype is result:
+        return total
+
+    def element(*i: Expr) -> Expr:
+        value: Expr = total[i]
+        value = value if bias is None else value + bias[i[1], i[-1]].astype(total.dtype)
+        return te.cast(value, result)
+
+    return te.compute(total.shape, element, name="conv_bias")
+
+
+# ---- how `conv` carries layouts -----------------------------------------------------------------
+
+
+@conv.layouts
+def conv_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    """Convolutions by constant weights, which are packed once."""
+    x, weight, bias = call.args
+    assert x is not None and weight is not None
+    constant = weight.is_constant and (bias is None or bias.is_constant)
+    if not constant or channels_of(x.type) is None or accumulator(x.dtype) is not x.dtype:
+        return
+    groups = int(call.attrs["groups"])
+    if groups == 1:
+        yield from _ungrouped(blocking, call, out)
+    elif known_dim(weight.shape[1]) == 1 and known_dim(weight.shape[0]) == groups:
+        yield from _depthwise(blocking, call, out)
+    else:
+        yield from _grouped(blocking, call, out, groups)
+
+
+@conv.cost
+def conv_cost(blocking: Blocking, call: Call, out: TensorType) -> float:
+    """What the plain form costs."""
+    weight = call.args[1]
+    assert weight is not None
+    share = _DEPTHWISE_PLAIN if known_dim(weight.shape[1]) == 1 else _PLAIN
+    return blocking.products(count(out.shape) * count(weight.shape[1:]), out.dtype, share)
+
+
+def _ungrouped(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    x, weight, _ = call.args
+    assert x is not None and weight is not None
+    kernel = count(weight.shape[2:])
+    for block in blocking.blocks(out):
+        results = count(_padded(out, block).shape) * kernel
+        cost = blocking.products(results * count(x.shape[1:2]), out.dtype, _INTO)
+        yield _packed("conv_into_blocked", call, PLAIN, block, cost)
+        for inner in blocking.blocks(x.type):
+            inputs = -(-int(channels_of(x.type) or 0) // inner) * inner
+            share = _BLOCKED * _width(blocking, inner) * _width(blocking, block)
+            cost = blocking.products(results * inputs, out.dtype, share)
+            yield _packed("conv_blocked", call, inner, block, cost)
+
+
+def _grouped(blocking: Blocking, call: Call, out: TensorType, groups: int) -> Iterator[Form]:
+    x, weight, _ = call.args
+    assert x is not None and weight is not None
+    inputs, outputs = known_dim(weight.shape[1]), known_dim(weight.shape[0])
+    if inputs is None or outputs is None:
+        return
+    products = count(out.shape) * count(weight.shape[1:])
+    for block in blocking.blocks(out):
+        for inner in blocking.blocks(x.type):
+            if inputs % inner or (outputs // groups) % block:
+                continue
+            share = _BLOCKED * _width(blocking, inner) * _width(blocking, block)
+            cost = blocking.products(products, out.dtype, share)
+            yield _packed("conv_blocked", call, inner, block, cost, groups=groups)
+
+
+def _depthwise(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    weight = call.args[1]
+    assert weight is not None
+    for block in blocking.blocks(out):
+        results = count(_padded(out, block).shape) * count(weight.shape[2:])
+        share = _DEPTHWISE * _width(blocking, block)
+        cost = blocking.products(results, out.dtype, share)
+        yield Form((block, PLAIN, PLAIN), block, cost, _depthwise_emit(call, block))
+
+
+def _padded(type_: TensorType, block: int) -> TensorType:
+    channels = int(known_dim(type_.shape[1]) or 0)
+    shape = [type_.shape[0], -(-channels // block) * block, *type_.shape[2:]]
+    return type_.with_shape([simplify(d) if isinstance(d, Expr) else d for d in shape])
+
+
+def _width(blocking: Blocking, block: int) -> float:
+    """Wide blocks are a little better: whole cache lines, fewer pieces."""
+    return 0.85 + 0.15 * block / blocking.widths[0]
+
+
+def _packed(name: str, call: Call, inner: int, block: int, cost: float, **more: Any) -> Form:
+    attrs = {k: call.attrs[k] for k in ("strides", "pads", "dilations")} | more
+
+    def emit(builder: Builder, args: Sequence[Any]) -> Any:
+        x, weight, bias = args
+        packed = builder.emit("pack_conv_weights", weight, in_block=inner, out_block=block)
+        return builder.emit(name, x, packed, _packed_bias(builder, bias, block), **attrs)
+
+    return Form((inner, PLAIN, PLAIN), block, cost, emit)
+
+
+def _depthwise_emit(call: Call, block: int) -> Emit:
+    attrs = {k: call.attrs[k] for k in ("strides", "pads", "dilations")}
+
+    def emit(builder: Builder, args: Sequence[Any]) -> Any:
+        x, weight, bias = args
+        single = builder.emit("reshape", weight, shape=[weight.shape[0], *weight.shape[2:]])
+        packed = builder.emit("pack_channels", single, block=block)
+        operands = (x, packed, _packed_bias(builder, bias, block))
+        return builder.emit("depthwise_blocked", *operands, **attrs)
+
+    return emit
+
+
+def _packed_bias(builder: Builder, bias: Value | None, block: int) -> Value | None:
+    return None if bias is None else builder.emit("pack_channels", bias, block=block)

@@ -1,0 +1,122 @@
+"""The cheapest choice of forms for a line of calls: dynamic programming over layouts at hand.
+
+Calls are taken in order. A state says in which layouts each value that is still needed is at hand,
+as a set of bits; of all ways to a state, the cheapest is kept. A layout that a form wants and that
+is not at hand is made from the nearest one, and is at hand from then on. The plan is the best there
+is as long as the states stay within the limit; beyond it, only the cheapest go on, so that time
+grows with the number of calls alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import nsmallest
+from typing import Final, NamedTuple
+
+#: States that are followed at a time.
+STATES: Final = 128
+
+#: `change(value, old, new)`: what it costs to bring a value into another layout.
+Change = Callable[[int, int, int], float]
+#: For each value that is still needed, the layouts at hand: bit 0 is plain.
+State = tuple[int, ...]
+
+
+class Option(NamedTuple):
+    """A form of a call: (value, layout) pairs that it takes, the layout it gives, its cost."""
+
+    takes: tuple[tuple[int, int], ...]
+    gives: int
+    cost: float
+
+
+class Step(NamedTuple):
+    """A call: the value that it makes, if any is followed, and its forms."""
+
+    made: int | None
+    options: Sequence[Option]
+
+
+class _Way(NamedTuple):
+    """The cheapest way to a state: its cost, the option taken last, and the way before."""
+
+    cost: float
+    option: int
+    before: _Way | None
+
+
+def plan(steps: Sequence[Step], change: Change, limit: int = STATES) -> list[int]:
+    """The number of the option to take for each step; values that no step makes are plain."""
+    last = _last_uses(steps)
+    live: list[int] = []
+    ways: dict[State, _Way] = {(): _Way(0.0, -1, None)}
+    for index, step in enumerate(steps):
+        entering = sorted({v for o in step.options for v, _ in o.takes} - set(live))
+        known = [*live, *entering]
+        after = [v for v in known if last[v] > index]
+        kept = [k for k, v in enumerate(known) if last[v] > index]
+        follow = step.made is not None and last.get(step.made, -1) > index
+        found: dict[State, _Way] = {}
+        for state, way in ways.items():
+            full = (*state, *(1,) * len(entering))
+            for number, option in enumerate(step.options):
+                cost, held = _take(full, known, option, change)
+                rest = tuple(held[k] for k in kept)
+                new = (*rest, 1 << option.gives) if follow else rest
+                total = way.cost + cost
+                if new not in found or total < found[new].cost:
+                    found[new] = _Way(total, number, way)
+        if len(found) > limit:
+            found = dict(nsmallest(limit, found.items(), key=lambda item: item[1].cost))
+        ways = found
+        live = [*after, step.made] if follow and step.made is not None else after
+    return _options(min(ways.values(), key=lambda way: way.cost))
+
+
+def cost_of(steps: Sequence[Step], chosen: Sequence[int], change: Change) -> float:
+    """What a choice of options costs altogether."""
+    held: dict[int, int] = {}
+    total = 0.0
+    for step, number in zip(steps, chosen, strict=True):
+        option = step.options[number]
+        known = list(dict.fromkeys(v for v, _ in option.takes))
+        cost, masks = _take([held.get(v, 1) for v in known], known, option, change)
+        held.update(zip(known, masks, strict=True))
+        total += cost
+        if step.made is not None:
+            held[step.made] = 1 << option.gives
+    return total
+
+
+def nearest_layout(mask: int, value: int, wanted: int, change: Change) -> int:
+    """Of the layouts at hand, the one that is changed into `wanted` at the least cost."""
+    at_hand = [k for k in range(mask.bit_length()) if mask >> k & 1]
+    return min(at_hand, key=lambda old: change(value, old, wanted))
+
+
+def _take(
+    state: Sequence[int], known: Sequence[int], option: Option, change: Change
+) -> tuple[float, list[int]]:
+    """What an option costs in a state, and the layouts at hand afterwards."""
+    held, cost = list(state), option.cost
+    for value, wanted in option.takes:
+        k = known.index(value)
+        if not held[k] >> wanted & 1:
+            cost += change(value, nearest_layout(held[k], value, wanted, change), wanted)
+            held[k] |= 1 << wanted
+    return cost, held
+
+
+def _last_uses(steps: Sequence[Step]) -> dict[int, int]:
+    last: dict[int, int] = {}
+    for index, step in enumerate(steps):
+        last.update((v, index) for option in step.options for v, _ in option.takes)
+    return last
+
+
+def _options(way: _Way) -> list[int]:
+    found: list[int] = []
+    while way.before is not None:
+        found.append(way.option)
+        way = way.before
+    return found[::-1]

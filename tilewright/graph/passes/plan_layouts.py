@@ -1,0 +1,235 @@
+"""Chooses layouts for the images of a whole graph, and writes down the changes between them.
+
+    a = conv(x, w, strides=[2, 2])           a = conv_into_blocked(x, packed w, strides=[2, 2])
+    b = relu(a)                              b = relu(a)
+    c = conv(b, v)                   -->     c = conv_blocked(b, packed v)
+    y = mean(c, axes=[2, 3])                 m = mean(c, axes=[2, 3], keepdims=True)
+                                             y = reshape(m)
+
+Operators declare in which layouts they can be computed and at what cost (`graph.layouts`); the plan
+with the least cost over all of the graph is taken (`passes.layout_plan`). What a graph takes, gives
+and what graphs inside it use stays plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar, cast
+
+from tilewright.graph.builder import Builder
+from tilewright.graph.context import Pass, PassContext
+from tilewright.graph.ir import Binding, Call, Graph, Module, Value, all_graphs
+from tilewright.graph.layouts import (
+    PLAIN,
+    Blocking,
+    Form,
+    blocked_type,
+    change_layout,
+)
+from tilewright.graph.passes.layout_plan import STATES, Option, Step, plan
+from tilewright.graph.types import TensorType
+from tilewright.support.errors import InternalError
+from tilewright.target import Target
+
+AnyGraph = TypeVar("AnyGraph", bound=Graph)
+
+
+def plan_layouts(target: Target) -> Pass:
+    """The pass for a machine."""
+    blocking = Blocking(target)
+
+    def plan_layouts(module: Module) -> Module:
+        """The module with images in the layouts that suit the whole of it."""
+        return module.map(lambda f: _planned(f, blocking))
+
+    return plan_layouts
+
+
+def _planned(graph: AnyGraph, blocking: Blocking) -> AnyGraph:
+    body = [_with_inner(b, blocking) for b in graph.body]
+    problem = _Problem(graph, body, blocking)
+    if not problem.is_worth_it:
+        same = all(a is b for a, b in zip(body, graph.body, strict=True))
+        return graph if same else cast("AnyGraph", graph.with_(body))
+    limit = int(PassContext.current().option("layout_states", STATES))
+    chosen = problem.solve(limit)
+    return cast("AnyGraph", graph.with_(_Writer(body, graph.results, chosen, blocking).body()))
+
+
+def _with_inner(binding: Binding, blocking: Blocking) -> Binding:
+    expr = binding.expr
+    if not expr.graphs:
+        return binding
+    graphs = [_planned(g, blocking) for g in expr.graphs]
+    return Binding(binding.outputs, expr.with_graphs(graphs), binding.origin)
+
+
+def used_values(binding: Binding) -> list[Value]:
+    """Operands, and what the graphs inside use."""
+    found = [a for a in binding.expr.args if a is not None]
+    for inner in binding.expr.graphs:
+        for graph in all_graphs(inner):
+            found += graph.results
+            found += [a for b in graph.body for a in b.expr.args if a is not None]
+    return list(dict.fromkeys(found))
+
+
+class _Problem:
+    """The graph as numbered values and the forms of its calls."""
+
+    def __init__(self, graph: Graph, body: Sequence[Binding], blocking: Blocking) -> None:
+        self._blocking, self._body = blocking, body
+        self._forms = [_forms(b, blocking) for b in body]
+        self._layouts = [PLAIN, *blocking.widths]
+        self._numbers: dict[Value, int] = {}
+        self._values: list[Value] = []
+        self._changes: dict[tuple[int, int, int], float] = {}
+        self._results = graph.results
+        #: Whether some call is worth another layout than the plain one.
+        self.is_worth_it = any(len(f) > 1 and f[0].cost > 0 for f in self._forms)
+
+    def solve(self, limit: int) -> list[Form | None]:
+        """The form for each binding; None where it stays as it is."""
+        chosen: list[Form | None] = [None] * len(self._body)
+        steps: list[Step] = []
+        taken: list[int] = []
+        made: set[Value] = set()
+        for index, (binding, forms) in enumerate(zip(self._body, self._forms, strict=True)):
+            if forms:
+                made.update(binding.outputs)
+            elif not made.intersection(used_values(binding)):
+                continue
+            steps.append(self._step(binding, forms, made))
+            taken.append(index)
+        steps.append(self._end(made))
+        numbers = plan(steps, self._change, limit)
+        for index, number in zip(taken, numbers, strict=False):
+            if number:
+                chosen[index] = self._forms[index][number]
+        return chosen
+
+    def _step(self, binding: Binding, forms: Sequence[Form], made: set[Value]) -> Step:
+        if not forms:
+            used = [v for v in used_values(binding) if v in made]
+            return Step(None, [Option(tuple((self._number(v), 0) for v in used), 0, 0.0)])
+        options = [self._option(binding, form) for form in forms]
+        return Step(self._number(binding.outputs[0]), options)
+
+    def _option(self, binding: Binding, form: Form) -> Option:
+        pairs = zip(binding.expr.args, form.operands, strict=True)
+        takes = [
+            (self._number(v), self._layouts.index(layout))
+            for v, layout in pairs
+            if v is not None and not v.is_constant
+        ]
+        return Option(tuple(takes), self._layouts.index(form.result), form.cost)
+
+    def _end(self, made: set[Value]) -> Step:
+        results = [v for v in dict.fromkeys(self._results) if v in made]
+        return Step(None, [Option(tuple((self._number(v), 0) for v in results), 0, 0.0)])
+
+    def _number(self, value: Value) -> int:
+        if value not in self._numbers:
+            self._numbers[value] = len(self._values)
+            self._values.append(value)
+        return self._numbers[value]
+
+    def _change(self, value: int, old: int, new: int) -> float:
+        key = (value, old, new)
+        if key not in self._changes:
+            type_, layouts = self._values[value].type, self._layouts
+            assert isinstance(type_, TensorType)
+            self._changes[key] = self._blocking.change(type_, layouts[old], layouts[new])
+        return self._changes[key]
+
+
+def _forms(binding: Binding, blocking: Blocking) -> list[Form]:
+    """The forms of a call, the plain one first; none for what is plain at any rate."""
+    call = binding.expr
+    if not isinstance(call, Call) or len(binding.outputs) != 1 or call.op.how != "compute":
+        return []
+    out = binding.outputs[0].type
+    others: list[Form] = call.op.forms(blocking, call, out)
+    if not others:
+        return []
+    cost = call.op.plain_cost(blocking, call, out)
+    plain = Form((PLAIN,) * len(call.args), PLAIN, cost, _as_it_is)
+    return [plain, *others]
+
+
+def _as_it_is(builder: Builder, args: Sequence[Value | None]) -> Value:
+    raise InternalError("the plain form of a call stays as it is written")
+
+
+class _Writer:
+    """Writes the calls down in the forms that were chosen."""
+
+    def __init__(
+        self,
+        body: Sequence[Binding],
+        results: Sequence[Value],
+        chosen: Sequence[Form | None],
+        blocking: Blocking,
+    ) -> None:
+        self._old, self._results, self._chosen = body, results, chosen
+        self._blocking = blocking
+        self._made: list[Binding] = []
+        #: Where values lie in layouts; plain ones are the values themselves.
+        self._at: dict[Value, dict[int, Value]] = {}
+
+    def body(self) -> list[Binding]:
+        for binding, form in zip(self._old, self._chosen, strict=True):
+            if form is None:
+                for value in used_values(binding):
+                    self._in_layout(value, PLAIN, binding.origin)
+                self._made.append(binding)
+            else:
+                self._write(binding, form)
+        for value in self._results:
+            self._in_layout(value, PLAIN, "")
+        return self._made
+
+    def _write(self, binding: Binding, form: Form) -> None:
+        pairs = zip(binding.expr.args, form.operands, strict=True)
+        args = [None if a is None else self._in_layout(a, k, binding.origin) for a, k in pairs]
+        builder = _builder(binding.origin, args)
+        value = binding.outputs[0]
+        made = form.emit(builder, args)
+        wanted = blocked_type(value.tensor, form.result)
+        if made.type != wanted:
+            raise InternalError(f"{made} is not {wanted}, the blocked form of {value}")
+        made = self._taken(builder, made, value if form.result == PLAIN else None)
+        made.name = value.name
+        self._at[value] = {form.result: made}
+
+    def _in_layout(self, value: Value, wanted: int, origin: str) -> Value:
+        """The value in a layout, changed into it where it is not at hand."""
+        if not isinstance(value.type, TensorType):
+            return value
+        held = self._at.setdefault(value, {PLAIN: value})
+        if wanted not in held:
+            old = min(held, key=lambda k: self._blocking.change(value.tensor, k, wanted))
+            builder = _builder(origin, [held[old]])
+            made = change_layout(builder, held[old], value.tensor, old, wanted)
+            held[wanted] = self._taken(builder, made, value if wanted == PLAIN else None)
+        return held[wanted]
+
+    def _taken(self, builder: Builder, made: Value, plain: Value | None) -> Value:
+        """The bindings of a builder; their result becomes the value `plain`, where it is given."""
+        builder.output(made)
+        body = builder.function().body
+        if plain is not None:
+            *rest, last = body
+            assert last.outputs == (made,)
+            body = [*rest, Binding((plain,), last.expr, last.origin)]
+        self._made += body
+        return made if plain is None else plain
+
+
+def _builder(origin: str, values: Sequence[Value | None]) -> Builder:
+    builder = Builder()
+    builder.origin = origin
+    for value in values:
+        if value is not None:
+            builder.own(value)
+    return builder
