@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tilewright.graph.ir import Binding, Call, Fused, Graph, If, Loop, Value, all_graphs
+from tilewright.graph.ir import Binding, Graph, Loop, Value, all_graphs
+from tilewright.graph.sharing import is_shared, whole_views, writes
 
 
 def views_of(graph: Graph) -> dict[Value, Value]:
@@ -18,7 +19,7 @@ def views_of(graph: Graph) -> dict[Value, Value]:
 
 def _shared(binding: Binding) -> Iterator[tuple[Value, Value]]:
     """Results that are memory of other values, with these."""
-    if binding.is_view:
+    if is_shared(binding):
         source = binding.expr.args[0]
         assert source is not None
         yield binding.outputs[0], source
@@ -57,14 +58,9 @@ def values_used(binding: Binding) -> Iterator[Value]:
                 yield from (a for a in b.expr.args if a is not None)
 
 
-def computed_here(graph: Graph, roots: Mapping[Value, Value]) -> dict[Value, Value]:
+def computed_here(graph: Graph) -> dict[Value, Value]:
     """For each result that is (a view of) what this graph writes to fresh memory, that value."""
-    made = {v for b in graph.body if _writes(b) for v in b.outputs}
+    made = {v for b in graph.body if writes(b) for v in b.outputs}
+    roots = whole_views(graph)
     found = ((v, roots.get(v, v)) for v in graph.results)
     return {v: root for v, root in found if root in made}
-
-
-def _writes(binding: Binding) -> bool:
-    if isinstance(binding.expr, Fused | If):
-        return True
-    return isinstance(binding.expr, Call) and not binding.is_view and binding.expr.op.name != "dims"

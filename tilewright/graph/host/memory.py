@@ -162,12 +162,21 @@ class Memory:
         number, _ = self._arrays.setdefault(id(value.constant), (len(self._arrays), value.constant))
         return AddressPlace(Load(self._table, (const(number),)))
 
+    def has_place(self, value: Value) -> bool:
+        return value in self._places
+
     def put(self, value: Value, place: Place) -> None:
         self._places[value] = place
 
     def alias(self, value: Value, source: Value) -> None:
         """Let `value` be the memory of `source`."""
         self._places[value] = self.place(source)
+        self.roots[value] = self.roots.get(source, source)
+
+    def alias_part(self, value: Value, source: Value, offset: Expr) -> None:
+        """Let `value` be the memory of `source` from an element on."""
+        start = simplify(self.expr(offset) * value.dtype.itemsize)
+        self._places[value] = part_of(self.place(source), start)
         self.roots[value] = self.roots.get(source, source)
 
     def is_late(self, value: Value) -> bool:
@@ -229,6 +238,11 @@ class Memory:
         self.run("copy_memory", sink.address, self.place(value).address, self.bytes_of(value))
 
 
+def part_of(place: Place, start: Expr) -> Place:
+    """The place from some byte on."""
+    return place if start is const(0) else place.part(start)
+
+
 def is_read(e: Expr) -> bool:
     """Whether a number is read from memory, and so not known from the start."""
     return bool(loads_in(e))
@@ -237,6 +251,8 @@ def is_read(e: Expr) -> bool:
 def _is_plain(place: BufferPlace, value: Value, count: int) -> bool:
     shape = place.buffer.shape[len(place.at) :]
     extents = [int(d.value) for d in shape if isinstance(d, Const)]
+    if place.start is not const(0):
+        return False
     if place.buffer.dtype is not value.dtype or len(extents) != len(shape):
         return False
     size = 1

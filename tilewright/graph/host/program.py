@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from tilewright.graph.groups import KernelCall
 from tilewright.graph.host.calls import KernelInfo, call_kernel, check_dims, read_dims, store_dims
 from tilewright.graph.host.control import lower_branch, lower_loop
+from tilewright.graph.host.joins import copy_parts, place_parts
 from tilewright.graph.host.lifetimes import computed_here, last_uses, views_of
 from tilewright.graph.host.memory import Memory
 from tilewright.graph.host.places import BufferPlace, Place
 from tilewright.graph.ir import Array, Binding, Call, Function, Fused, Graph, If, Loop, Read, Value
+from tilewright.graph.sharing import Joins, is_join, is_shared, part_offset
 from tilewright.graph.types import dims_of
 from tilewright.ir import Buffer, Store, call, cast, const
 from tilewright.ir import Function as LoopFunction
@@ -109,8 +111,13 @@ class _Lowering:
         m.roots.update(views_of(graph))
         ends, before = last_uses(graph, m.roots), m.sinks
         m.sinks = {**before, **self._direct(graph, sinks)}
+        joins = Joins(graph)
+        m.sinks |= place_parts(m, joins)
         for index, binding in enumerate(graph.body):
-            self._binding(binding)
+            if is_join(binding):
+                copy_parts(m, binding, joins)
+            else:
+                self._binding(binding)
             m.release(ends.get(index, ()))
         m.sinks = before
         for value, sink in zip(graph.results, sinks, strict=True):
@@ -120,7 +127,7 @@ class _Lowering:
     def _direct(self, graph: Graph, sinks: Sequence[Place | None]) -> dict[Value, Place]:
         """Values that can be computed right where they must end up."""
         found: dict[Value, Place] = {}
-        roots = computed_here(graph, self._memory.roots)
+        roots = computed_here(graph)
         for value, sink in zip(graph.results, sinks, strict=True):
             if sink is not None and value in roots:
                 found.setdefault(roots[value], sink)
@@ -142,10 +149,11 @@ class _Lowering:
 
     def _call(self, binding: Binding) -> None:
         m, expr = self._memory, binding.expr
-        if binding.is_view:
+        offset = part_offset(binding)
+        if binding.is_view or offset is not None:
             source = expr.args[0]
             assert source is not None
-            m.alias(binding.outputs[0], source)
+            m.alias_part(binding.outputs[0], source, const(0) if offset is None else offset)
         elif isinstance(expr, Call) and expr.op.name == "dims":
             store_dims(m, binding.outputs[0], expr)
         else:
@@ -169,4 +177,4 @@ def kernel_bindings(graph: Graph) -> list[Binding]:
 
 
 def _has_loops(binding: Binding, expr: Call) -> bool:
-    return not binding.is_view and expr.op.name != "dims"
+    return not is_shared(binding) and not is_join(binding) and expr.op.name != "dims"

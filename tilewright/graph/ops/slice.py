@@ -38,7 +38,7 @@ def slice_(
     x: Value, *, starts: Dims, ends: Dims, axes: Ints | None = None, steps: Ints | None = None
 ) -> Type:
     """`x[start:end:step]` along each of the axes; negative starts and ends count from the end."""
-    spans = _spans(x, starts, ends, axes, steps)
+    spans = spans_of(x, starts, ends, axes, steps)
     return x.tensor.with_shape(spans[n].size if n in spans else d for n, d in enumerate(x.shape))
 
 
@@ -64,7 +64,7 @@ def slice_compute(
     steps: Ints | None,
     out: TensorType,
 ) -> te.Tensor:
-    spans = _spans(x, starts, ends, axes, steps)
+    spans = spans_of(x, starts, ends, axes, steps)
 
     def element(*i: Expr) -> Expr:
         return x[tuple(_within(spans.get(n), index) for n, index in enumerate(i))]
@@ -93,9 +93,10 @@ def _within(span: Span | None, index: Expr) -> Any:
     return scaled if known_dim(span.start) == 0 else scaled + span.start
 
 
-def _spans(
+def spans_of(
     x: Value | te.Tensor, starts: Dims, ends: Dims, axes: Ints | None, steps: Ints | None
 ) -> dict[int, Span]:
+    """What a slice takes along each of its axes."""
     steps = (1,) * len(starts) if steps is None else steps
     given = axes_of(axes, len(starts) if axes is None else x.ndim)
     if not len(starts) == len(ends) == len(steps) == len(given) <= x.ndim:

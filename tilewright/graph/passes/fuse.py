@@ -21,6 +21,7 @@ from typing import Final, TypeVar, cast
 from tilewright.graph.context import PassContext
 from tilewright.graph.definitions import Facts, FactTable, Kind
 from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Value, all_graphs
+from tilewright.graph.sharing import Joins, is_shared
 
 AnyGraph = TypeVar("AnyGraph", bound=Graph)
 #: Calls in one group, at most, and what an element of its result may cost: large groups take long
@@ -66,7 +67,8 @@ class _Group:
 class _Fuser:
     def __init__(self, graph: Graph, body: Sequence[Binding], facts: FactTable, limit: int) -> None:
         self._graph, self._body, self._limit = graph, body, limit
-        self._facts = [_facts_of(b, facts) for b in body]
+        joins = Joins(graph)
+        self._facts = [_facts_of(b, facts, joins) for b in body]
         self._uses = _uses(graph, body)
         self._owner: dict[Value, _Group] = {}
         self._position: dict[Value, int] = {}
@@ -146,8 +148,9 @@ class _Fuser:
         return all(v.shape == value.shape for v in self._body[index].outputs)
 
     def injective_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
-        """A rearrangement takes in maps that nothing else reads."""
-        return group.kind is Kind.MAP and self._is_private(value) and len(binding.expr.args) == 1
+        """A rearrangement takes in maps and rearrangements that nothing else reads."""
+        alone = self._is_private(value) and len(binding.expr.args) == 1
+        return alone and group.kind <= Kind.INJECTIVE
 
     def reduction_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
         """A reduction takes in cheap maps that nothing else reads."""
@@ -214,8 +217,9 @@ _FITS = {
 }
 
 
-def _facts_of(binding: Binding, facts: FactTable) -> Facts:
-    if not isinstance(binding.expr, Call) or binding.is_view:
+def _facts_of(binding: Binding, facts: FactTable, joins: Joins) -> Facts:
+    # What costs nothing by itself needs no kernel to be part of.
+    if not isinstance(binding.expr, Call) or is_shared(binding) or joins.is_free(binding):
         return Facts(Kind.OPAQUE)
     return facts(binding.expr, [v.type for v in binding.outputs])
 
