@@ -122,6 +122,10 @@ def test_a_function_tells_of_its_dimensions() -> None:
         (i * 4 + 3 < m, Ranges().with_extent(i, m // 4)),
         (s32 + 1 > s32, Ranges().with_bounds(s32, 0, 100)),
         (Cast(DType.of("int64"), s32) < n, Ranges().with_extent(s32, 8).assuming(n >= 8)),
+        (i // n < 8, KNOWN.with_extent(i, n * 8)),
+        (i // n < m, KNOWN.with_extent(i, n * m)),
+        (n >= 1, Ranges().with_extent(i, (n + 3) // 4)),
+        (x * 5 + y < 128, Ranges().assuming(x * 20 + y * 4 < 512)),
     ],
     ids=str,
 )
@@ -140,6 +144,8 @@ def test_is_proven(condition: Expr, ranges: Ranges) -> None:
         (s32 + 1 > s32, Ranges()),
         ((x * y) // y <= x, Ranges().with_bounds(x, 0, None)),
         (binary("eq", x, y), Ranges().assuming(x <= y)),
+        (i // n < 7, KNOWN.with_extent(i, n * 8)),
+        (x * 5 + y < 127, Ranges().assuming(x * 20 + y * 4 < 512)),
     ],
     ids=str,
 )

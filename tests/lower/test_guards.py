@@ -38,6 +38,27 @@ def test_whole_tiles_have_no_guards(becomes: Any) -> None:
     )
 
 
+def test_what_has_no_guards_has_one_version(becomes: Any) -> None:
+    text = """
+    def f(A: f32[n], C: f32[n]):
+        for io in range((n + 3) // 4):
+            T = alloc(f32[4], scope="local")
+            for ii in unrolled(4):
+                T[ii] = 2.0
+            {rest}
+    """
+    inner = "for ii in unrolled(4):\n{0}    {guard}C[io * 4 + ii] = T[ii]"
+    whole = inner.replace("{guard}", "").replace("{0}", " " * 16)
+    slow = inner.replace("{guard}", "if io * 4 + ii < n:\n                        ")
+    split = (
+        f"if io * 4 + 3 < n:\n                {whole}\n"
+        f"            else:\n                {slow.replace('{0}', ' ' * 16)}"
+    )
+    guarded = inner.replace("{guard}", "if io * 4 + ii < n:\n                    ")
+    before = text.replace("{rest}", guarded.replace("{0}", " " * 12))
+    becomes(before, hoist_guards, text.replace("{rest}", split))
+
+
 def test_meaning(keeps_meaning: Any) -> None:
     for n in (0, 3, 4, 10):
         a = np.arange(6 * n, dtype=np.float32).reshape(n, 6)

@@ -43,8 +43,16 @@ def test_the_guard_goes_and_the_buffer_grows(
     becomes(tiles(n, count), overcompute, after)
 
 
-def test_not_where_parameters_would_be_read_outside(becomes: Any) -> None:
-    becomes(tiles(value="A[v]"), overcompute, tiles(value="A[v]"))
+def test_unrolled_tiles_read_the_last_row_instead_of_what_lies_outside(becomes: Any) -> None:
+    after = tiles("n", "(n + 15) // 16", where=False, value="A[min(v, n - 1)]")
+    after = after.replace("alloc(f32[n])", "alloc(f32[(n + 15) // 16 * 16])")
+    becomes(tiles("n", "(n + 15) // 16", value="A[v]"), overcompute, after)
+
+
+@pytest.mark.parametrize("kind", ["range", "vectorized"])
+def test_not_where_parameters_would_be_read_outside(kind: str, becomes: Any) -> None:
+    text = tiles(value="A[v]").replace("unrolled", kind)
+    becomes(text, overcompute, text)
 
 
 def test_not_into_parameters(becomes: Any) -> None:
@@ -84,7 +92,7 @@ def test_a_guard_that_is_needed_keeps_none_of_the_others(becomes: Any) -> None:
         T = alloc(f32[{size}, {size}])
         for i in range(3):
             for j in range(3):
-                for ii in unrolled(4):
+                for ii in range(4):
                     for jj in unrolled(4):
                         with block("T", v=spatial(10, i * 4 + ii), w=spatial(10, j * 4 + jj)):
                             where({where})

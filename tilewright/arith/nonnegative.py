@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilewright.arith.bounds import bounds, exact_linear, linear_bounds
-from tilewright.arith.interval import Interval
+from tilewright.arith.interval import Interval, is_index
 from tilewright.arith.linear import Linear, factors, number, product
 from tilewright.arith.ranges import Ranges
 from tilewright.ir import Binary, Cast, Expr, Select, Var
@@ -150,7 +150,12 @@ def _cancel(total: Linear, fact: Linear) -> Iterator[Goals]:
     for atom, coefficient in total.terms.items():
         known = fact.terms.get(atom, 0)
         if known * coefficient > 0:
-            yield (total.scaled(abs(known)).plus(fact, -abs(coefficient)),)
+            yield (_multiple(total, abs(known)).plus(fact, -abs(coefficient)),)
+
+
+def _multiple(total: Linear, c: int) -> Linear:
+    """What is not negative just where `total`, a whole number, is not: c * total + c - 1."""
+    return total.scaled(c).shifted(c - 1)
 
 
 # ---- opening atoms ------------------------------------------------------------------------------
@@ -189,9 +194,22 @@ def _both_sides(a: Expr, b: Expr, k: int, rest: Linear, ranges: Ranges) -> Itera
 def _open_floordiv(atom: Binary, k: int, rest: Linear, ranges: Ranges) -> Iterator[Goals]:
     """c * (x // c) is between x - c + 1 and x, for c > 0."""
     c, x = number(atom.b), exact_linear(atom.a, ranges)
-    if c is None or c <= 0 or x is None:
+    if x is None or (c is not None and c <= 0):
+        return
+    if c is None:
+        yield from _open_quotient_by_symbol(atom, x, k, rest, ranges)
         return
     yield (rest.scaled(c).plus(x.shifted(1 - c) if k > 0 else x, k),)
+
+
+def _open_quotient_by_symbol(
+    atom: Binary, x: Linear, k: int, rest: Linear, ranges: Ranges
+) -> Iterator[Goals]:
+    """x // d <= r where x < (r + 1) * d, and x // d >= -r where x + r * d >= 0, for d > 0."""
+    d = exact_linear(atom.b, ranges)
+    if d is None or not is_index(d.dtype) or abs(k) != 1 or not _is_above_zero(d, ranges):
+        return
+    yield (rest.shifted(1).times(d).minus(x).shifted(-1) if k < 0 else rest.times(d).plus(x),)
 
 
 def _open_floormod(atom: Binary, k: int, rest: Linear, ranges: Ranges) -> Iterator[Goals]:

@@ -155,6 +155,7 @@ class Ranges:
         self.limits[atom] = self.limit(atom).intersect(Interval(low, high))
         if low is not None and low > 0:
             self._learn_positive_factors(atom)
+            self._learn_dividend(atom, low)
 
     def _learn_positive_factors(self, atom: Expr) -> None:
         """x*y >= 1 with x, y >= 0 tells that both are."""
@@ -163,6 +164,14 @@ class Ranges:
             for factor in parts:
                 if self.limit(factor).low == 0:
                     self.limits[factor] = self.limit(factor).intersect(Interval(1, None))
+
+    def _learn_dividend(self, atom: Expr, low: int) -> None:
+        """x // c >= low tells that x >= c * low, for c > 0."""
+        by = number(atom.b) if isinstance(atom, Binary) and atom.op == "floordiv" else None
+        if isinstance(atom, Binary) and by is not None and by > 0:
+            x = self._exact(atom.a)
+            if x is not None:
+                self._learn_not_negative(x.shifted(-by * low))
 
     def _is_natural(self, atom: Expr) -> bool:
         low = self.limit(atom).low

@@ -12,11 +12,13 @@ loops between; it is tested where the variables that are left are known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tilewright.arith import Ranges, prove, simplify, symbolic_bounds
 from tilewright.ir import (
     TRUE,
+    Alloc,
     Binary,
     Expr,
     For,
@@ -24,6 +26,7 @@ from tilewright.ir import (
     If,
     Let,
     Load,
+    Seq,
     Stmt,
     Var,
     all_of,
@@ -35,6 +38,8 @@ from tilewright.ir import (
     map_children,
     map_expr,
     renew,
+    seq,
+    walk,
 )
 from tilewright.lower.conjuncts import conjuncts
 
@@ -72,12 +77,38 @@ class _Hoister:
         if _deeper_loop_decides(loop.body, scope):
             return self.stmt(loop.body, ranges, scope)
         whole = simplify(all_of(*dict.fromkeys(here.values())), ranges)
-        fast = renew(_without(loop.body, set(here)))
+        return self._versions(loop.body, set(here), whole, ranges, scope)
+
+    def _versions(
+        self, body: Stmt, guards: set[Expr], whole: Expr, ranges: Ranges, scope: frozenset[Var]
+    ) -> Stmt:
+        """`body` with, in place of what the guards stand in, one version with and one without."""
+        if isinstance(body, Alloc):
+            return replace(body, body=self._versions(body.body, guards, whole, ranges, scope))
+        if isinstance(body, Seq):
+            before, middle, after = _around(body, guards)
+            rest = [self.stmt(s, ranges, scope) for s in (*before, *after)]
+            if rest:
+                inside = self._versions(middle, guards, whole, ranges, scope)
+                return seq(*rest[: len(before)], inside, *rest[len(before) :])
+        fast = renew(_without(body, guards))
         fast = self.stmt(fast, ranges.assuming(whole), scope)
         if prove(whole, ranges):
             return fast
-        slow = _Hoister(self.settled | set(here)).stmt(loop.body, ranges, scope)
+        slow = _Hoister(self.settled | guards).stmt(body, ranges, scope)
         return If(whole, fast, slow)
+
+
+def _around(body: Seq, guards: set[Expr]) -> tuple[Sequence[Stmt], Stmt, Sequence[Stmt]]:
+    """What comes before the first of the guards, what they stand in, what comes after the last."""
+    held = [k for k, s in enumerate(body.statements) if _holds(s, guards)]
+    first, end = held[0], held[-1] + 1
+    statements = body.statements
+    return statements[:first], seq(*statements[first:end]), statements[end:]
+
+
+def _holds(stmt: Stmt, guards: set[Expr]) -> bool:
+    return any(c in guards for s in walk(stmt) for c in _conditions(s))
 
 
 def _deeper_loop_decides(body: Stmt, scope: frozenset[Var]) -> bool:

@@ -8,14 +8,17 @@
 
 A conjunct of a block's predicate that only says "the element written is inside its buffer" is
 dropped when the buffer is intermediate: it grows by what lies outside, and nobody reads that. What
-the block reads from the function's parameters must be inside them without the condition too.
+the block reads from the function's parameters must be inside them without the condition too; rows
+of an unrolled tile that lie outside read the last row instead:
+
+    for i in range((n + 3) // 4): for j in unrolled(4): T[i * 4 + j] = X[min(i * 4 + j, n - 1)] * …
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.arith import Ranges, prove, prove_equal, simplify, symbolic_bounds
+from tilewright.arith import Ranges, prove, simplify, symbolic_bounds
 from tilewright.ir import (
     Alloc,
     Binary,
@@ -31,10 +34,14 @@ from tilewright.ir import (
     Var,
     all_exprs,
     all_of,
+    const,
     free_vars,
     loads_in,
     map_children,
+    map_expr,
+    map_stmt,
     maximum,
+    minimum,
     replace_buffers,
     substitute,
     walk,
@@ -42,6 +49,7 @@ from tilewright.ir import (
 from tilewright.lower.conjuncts import conjuncts
 
 Values = dict[Var, Expr]
+Loads = dict[Load, Load]
 
 
 def overcompute(function: Function) -> Function:
@@ -61,41 +69,51 @@ class _Relaxer:
         self.local = frozenset(b for s in allocs for b in s.buffers if b.is_compact)
         self.shapes: dict[Buffer, tuple[Expr, ...]] = {}
 
-    def stmt(self, stmt: Stmt, ranges: Ranges, loops: tuple[Var, ...]) -> Stmt:
+    def stmt(self, stmt: Stmt, ranges: Ranges, loops: tuple[For, ...]) -> Stmt:
         if isinstance(stmt, Block):
             values = {it.var: b for it, b in zip(stmt.iters, stmt.bindings, strict=True)}
-            kept = self._kept(stmt.predicate, stmt.body, values, ranges, loops)
-            return stmt if kept is None else replace(stmt, predicate=all_of(*kept))
+            found = self._relaxed(stmt.predicate, stmt.body, values, ranges, loops)
+            if found is None:
+                return stmt
+            kept, changes = found
+            return _with_loads(replace(stmt, predicate=all_of(*kept)), changes)
         if isinstance(stmt, If) and isinstance(stmt.then, Store) and stmt.otherwise is None:
             # What a reduction starts with is under the reduction's own condition.
-            kept = self._kept(stmt.condition, stmt.then, {v: v for v in loops}, ranges, loops)
-            return stmt if kept is None else If(all_of(*kept), stmt.then) if kept else stmt.then
+            values = {loop.var: loop.var for loop in loops}
+            found = self._relaxed(stmt.condition, stmt.then, values, ranges, loops)
+            if found is None:
+                return stmt
+            kept, changes = found
+            return _with_loads(If(all_of(*kept), stmt.then) if kept else stmt.then, changes)
         if isinstance(stmt, For):
-            ranges, loops = ranges.with_extent(stmt.var, stmt.extent), (*loops, stmt.var)
+            ranges, loops = ranges.with_extent(stmt.var, stmt.extent), (*loops, stmt)
         return map_children(stmt, lambda s: self.stmt(s, ranges, loops))
 
-    def _kept(
-        self, condition: Expr, body: Stmt, values: Values, ranges: Ranges, loops: tuple[Var, ...]
-    ) -> list[Expr] | None:
-        """The parts of a condition on `body` that are needed; None where all are."""
+    def _relaxed(
+        self, condition: Expr, body: Stmt, values: Values, ranges: Ranges, loops: tuple[For, ...]
+    ) -> tuple[list[Expr], Loads] | None:
+        """The parts of a condition on `body` that are needed, and loads to be replaced if the
+        others go; None where all are needed."""
         parts = conjuncts(condition)
         stores = [s for s in walk(body) if isinstance(s, Store)]
         if not parts or not stores or not all(self._may_grow(s) for s in stores):
             return None
-        kept = list(parts)
+        kept, changes = list(parts), Loads()
         for part in parts:
             rest = [c for c in kept if c is not part]
-            guards = all(_only_guards(part, s, values, ranges) for s in stores)
-            if guards and self._reads_stay_inside(body, values, ranges, rest):
-                kept = rest
+            if not all(_only_guards(part, s, values, ranges) for s in stores):
+                continue
+            inside = self._reads_inside(body, values, ranges, rest, loops)
+            if inside is not None:
+                kept, changes = rest, inside
         if len(kept) == len(parts):
             return None
         loads = [e for e in all_exprs(body) if isinstance(e, Load) and e.buffer in self.local]
-        shapes = dict(self.shapes)
-        if not all(self._grow(shapes, a, values, ranges, loops) for a in (*stores, *loads)):
+        shapes, over = dict(self.shapes), tuple(loop.var for loop in loops)
+        if not all(self._grow(shapes, a, values, ranges, over) for a in (*stores, *loads)):
             return None
         self.shapes = shapes
-        return kept
+        return kept, changes
 
     def _may_grow(self, store: Store) -> bool:
         return store.buffer in self.local and store.mask is None
@@ -117,13 +135,26 @@ class _Relaxer:
         shapes[access.buffer] = tuple(simplify(maximum(a, b), ranges) for a, b in pairs)
         return True
 
-    def _reads_stay_inside(
-        self, body: Stmt, values: Values, ranges: Ranges, kept: list[Expr]
-    ) -> bool:
+    def _reads_inside(
+        self,
+        body: Stmt,
+        values: Values,
+        ranges: Ranges,
+        kept: list[Expr],
+        loops: tuple[For, ...],
+    ) -> Loads | None:
+        """Loads that must be replaced to stay inside the parameters; None if that is not enough."""
         for condition in kept:
             ranges = ranges.assuming(condition)
-        loads = [e for e in all_exprs(body) if isinstance(e, Load)]
-        return all(_is_inside(e, values, ranges) for e in loads if e.buffer not in self.local)
+        changes = Loads()
+        for e in all_exprs(body):
+            if not isinstance(e, Load) or e.buffer in self.local or _is_inside(e, values, ranges):
+                continue
+            clamped = _clamped(e, values, ranges, loops)
+            if clamped is None:
+                return None
+            changes[e] = clamped
+        return changes
 
 
 def _reach(index: Expr, ranges: Ranges, loops: tuple[Var, ...]) -> Expr | None:
@@ -133,19 +164,50 @@ def _reach(index: Expr, ranges: Ranges, loops: tuple[Var, ...]) -> Expr | None:
 
 
 def _only_guards(condition: Expr, store: Store, values: Values, ranges: Ranges) -> bool:
-    """Whether `condition` says just that an index of `store` is below its extent."""
-    if not isinstance(condition, Binary) or condition.op != "lt":
+    """Whether `condition` says no more than that an index of `store` is below its extent."""
+    if not isinstance(condition, Binary) or condition.op != "lt" or loads_in(condition):
         return False
-    distance = simplify(condition.b - condition.a, ranges)
     return any(
-        prove_equal(distance, extent - substitute(index, values), ranges)
+        prove(condition, ranges.assuming(substitute(index, values) < extent))
         for index, extent in zip(store.indices, store.buffer.shape, strict=True)
-        if free_vars(index) <= values.keys()
+        if not loads_in(index)
     )
 
 
 def _is_inside(load: Load, values: Values, ranges: Ranges) -> bool:
-    return all(
-        free_vars(index) <= values.keys() and prove(substitute(index, values) < extent, ranges)
-        for index, extent in zip(load.indices, load.buffer.shape, strict=True)
-    )
+    pairs = zip(load.indices, load.buffer.shape, strict=True)
+    return all(_is_below(index, extent, values, ranges) for index, extent in pairs)
+
+
+def _is_below(index: Expr, extent: Expr, values: Values, ranges: Ranges) -> bool:
+    return free_vars(index) <= values.keys() and prove(substitute(index, values) < extent, ranges)
+
+
+def _clamped(load: Load, values: Values, ranges: Ranges, loops: tuple[For, ...]) -> Load | None:
+    """The load with indices that unrolled loops carry past the edge held at it."""
+    unrolled: Values = {loop.var: const(0) for loop in loops if loop.kind == "unrolled"}
+    lanes = {loop.var for loop in loops if loop.kind == "vectorized"}
+    indices: list[Expr] = []
+    for index, extent in zip(load.indices, load.buffer.shape, strict=True):
+        if _is_below(index, extent, values, ranges):
+            indices.append(index)
+            continue
+        whole = substitute(index, values)
+        first = substitute(whole, unrolled)
+        if loads_in(whole) or free_vars(whole) & lanes or not prove(first < extent, ranges):
+            return None
+        if not prove(extent >= 1, ranges):
+            return None
+        indices.append(minimum(index, extent - 1))
+    return Load(load.buffer, tuple(indices), load.mask)
+
+
+def _with_loads(stmt: Stmt, changes: Loads) -> Stmt:
+    if not changes:
+        return stmt
+    memo: dict[Expr, Expr] = {}
+
+    def on_node(node: Expr) -> Expr | None:
+        return changes.get(node) if isinstance(node, Load) else None
+
+    return map_stmt(stmt, lambda _: None, lambda e: map_expr(e, on_node, memo))

@@ -22,6 +22,7 @@ from tilewright.ir import (
     Seq,
     Stmt,
     Store,
+    Var,
     all_exprs,
     seq,
     walk,
@@ -47,7 +48,7 @@ def split_constant_work(function: Function) -> Prepared | None:
     numbers = [int(k) for k in function.attrs.get("constants", ())]
     constants = {p for k in numbers if isinstance(p := function.params[k], Buffer)}
     own, statements = _opened(function.body)
-    once, rest = _sorted(statements, constants, own)
+    once, rest = _sorted(statements, constants, own, frozenset(function.dims))
     if not once:
         return None
     inside, outside = _touched(once), _touched(rest)
@@ -81,7 +82,10 @@ def _closed(buffers: Sequence[Buffer], statements: Sequence[Stmt]) -> Stmt:
 
 
 def _sorted(
-    statements: Iterable[Stmt], constants: set[Buffer], own: Sequence[Buffer]
+    statements: Iterable[Stmt],
+    constants: set[Buffer],
+    own: Sequence[Buffer],
+    dims: frozenset[Var],
 ) -> tuple[list[Stmt], list[Stmt]]:
     """Statements that can run once, and all others."""
     once: list[Stmt] = []
@@ -90,7 +94,7 @@ def _sorted(
     for stmt in statements:
         written = {s.buffer for s in walk(stmt) if isinstance(s, Store)}
         others = _touched([stmt]) - written
-        if _is_plain(stmt) and written <= fixed and others <= known:
+        if _is_plain(stmt, dims) and written <= fixed and others <= known:
             once.append(stmt)
             known |= written
         else:
@@ -106,9 +110,12 @@ def _without_shared(once: list[Stmt], rest: list[Stmt]) -> tuple[list[Stmt], lis
     return once, rest
 
 
-def _is_plain(stmt: Stmt) -> bool:
-    """Whether all that the statement touches can be seen: it calls nothing for its effect."""
-    return not any(isinstance(s, Evaluate) for s in walk(stmt))
+def _is_plain(stmt: Stmt, dims: frozenset[Var]) -> bool:
+    """Whether all that the statement depends on can be seen: it calls nothing for its effect, and
+    does the same for all sizes."""
+    if any(isinstance(s, Evaluate) for s in walk(stmt)):
+        return False
+    return not any(e in dims for e in all_exprs(stmt) if isinstance(e, Var))
 
 
 def _touched(statements: Iterable[Stmt]) -> set[Buffer]:

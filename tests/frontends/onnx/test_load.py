@@ -111,6 +111,11 @@ def test_shapes_refine_inputs() -> None:
     assert str(main.results[0].type) == "f32[batch]"
 
 
+def test_a_name_frees_a_dimension_that_the_file_fixes() -> None:
+    model = make([node("Relu", ["x"])], [info("x", shape=[1, 3])], ["y"])
+    assert str(from_onnx(model, shapes={"x": ("n", None)}).main.results[0].type) == "f32[n, 3]"
+
+
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [

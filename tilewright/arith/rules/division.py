@@ -92,8 +92,11 @@ def _remainder_by_constant(e: Binary, ranges: Ranges) -> Expr | None:
     if not is_exact(total, ranges):
         period = _period(bounds(e.a, ranges), c)
         return None if period is None else total.shifted(-period * c).expr()
-    result = _split_remainder(total, c, ranges)
-    return _coarser_remainder(total, c, ranges) if result is None else result
+    for rule in (_split_remainder, _coarser_remainder, _quotient_as_remainder):
+        result = rule(total, c, ranges)
+        if result is not None:
+            return result
+    return None
 
 
 def _split_remainder(total: Linear, c: int, ranges: Ranges) -> Expr | None:
@@ -133,6 +136,15 @@ def _coarser_remainder(total: Linear, c: int, ranges: Ranges) -> Expr | None:
             inner = Linear.of_atom(_floormod(outer.expr(), c // g))
             return inner.scaled(g).plus(rest).expr()
     return None
+
+
+def _quotient_as_remainder(total: Linear, c: int, ranges: Ranges) -> Expr | None:
+    """x // d % c = x // d for 0 <= x < c*d"""
+    by_symbol = any(
+        isinstance(a, Binary) and a.op == "floordiv" and number(a.b) is None for a in total.terms
+    )
+    period = Linear({}, c, total.dtype)
+    return total.expr() if by_symbol and _is_remainder(total, period, ranges) else None
 
 
 def _by_steps(total: Linear, c: int) -> Iterator[tuple[int, Linear, Linear]]:

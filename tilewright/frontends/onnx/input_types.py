@@ -85,9 +85,8 @@ def _merged(name: str, declared: list[GivenDim] | None, given: Shape | None) -> 
                 f"shapes gives input {name} the shape {list(given)}",
                 reason=f"the model declares {declared}",
             )
-    return [
-        d if g is None or isinstance(d, int) else g for d, g in zip(declared, given, strict=True)
-    ]
+    # A name in place of a number frees a dimension that the exporter has fixed.
+    return [d if g is None else g for d, g in zip(declared, given, strict=True)]
 
 
 def _dim(name: str, axis: int, dim: GivenDim, builder: Builder) -> Expr | int:

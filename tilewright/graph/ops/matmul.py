@@ -79,7 +79,7 @@ def product(
     result = DType.of(a.dtype if dtype is None else dtype)
     work = accumulator(result)
     shape = find_product_shape(a.shape, b.shape, transpose_a, transpose_b)
-    k = te.reduce_axis(_depth(a.shape, transpose_a, first=False), name="k")
+    k = te.reduce_axis(_summed(a.shape, b.shape, transpose_a, transpose_b), name="k")
     batch = shape[: len(shape) - (a.ndim > 1) - (b.ndim > 1)]
 
     def element(*i: Expr) -> Any:
@@ -108,6 +108,12 @@ def _swapped(pair: Sequence[Any], swap: bool) -> tuple[Any, ...]:
 def _depth(shape: Sequence[Expr], swap: bool, first: bool) -> Expr:
     """The extent that is summed over."""
     return shape[0] if len(shape) == 1 else _swapped(shape[-2:], swap)[0 if first else 1]
+
+
+def _summed(a: Sequence[Expr], b: Sequence[Expr], swap_a: bool, swap_b: bool) -> Expr:
+    """The extent that both operands are summed over: a number, if one of them tells it."""
+    left, right = _depth(a, swap_a, first=False), _depth(b, swap_b, first=True)
+    return left if known_dim(right) is None else right
 
 
 def find_product_shape(

@@ -38,6 +38,10 @@ _FAR = 1024
 _WORTH_PACKING = 32
 #: Multiply-adds that are worth waking another thread for.
 _PARALLEL_WORTH = 100_000
+#: Up to so many rows the weights are read once for, which takes longer than the arithmetic.
+_FEW_ROWS = 16
+#: Rows of a tile where their number is not known: few, so that little is computed past the edge.
+_ANY_ROWS = 4
 #: What an extent that is not known counts as.
 _UNKNOWN = 256
 
@@ -70,7 +74,7 @@ def plan_contraction(
     blocks = next((it for it in reversed(c.columns) if it is not column), None)
     # Constants are packed once and for all, which costs nothing when it counts.
     free_rows = c.a.buffer in constants and _can_pack(c.a)
-    pack_rows = row is not None and (free_rows or _packs(c.a, row.var, c.columns))
+    pack_rows = row is not None and (free_rows or _packs_rows(c, row))
     contiguous = c.b.step(column.var) == 1
     if not contiguous and not _can_pack(c.b):
         return None
@@ -85,7 +89,7 @@ def plan_contraction(
     tile = choose_tile(
         target,
         c.out.buffer.dtype,
-        1 if row is None else extent_of(row),
+        1 if row is None else extent_of(row) or _ANY_ROWS,
         _count(c.columns) if blocks is not None else extent_of(column),
         factors,
         None if blocks is None else extent_of(column),
@@ -99,6 +103,12 @@ def _row_of(rows: tuple[Iter, ...]) -> Iter | None:
     if long:
         return long[-1]
     return max(rows, key=lambda it: extent_of(it) or _UNKNOWN, default=None)
+
+
+def _packs_rows(c: Contraction, row: Iter) -> bool:
+    """Whether rows are packed when the kernel runs: not where there may be just a few of them."""
+    many = (extent_of(row) or 0) > _FEW_ROWS
+    return many and _packs(c.a, row.var, c.columns)
 
 
 def _packs(access: Access, var: Var, users: tuple[Iter, ...], ragged: bool = False) -> bool:

@@ -73,7 +73,9 @@ def _schedule_reductions(s: Schedule, target: Target) -> Schedule:
             return by_rows
     for block in s.blocks():
         plan = plans.get(block.name)
-        if plan is not None and not is_skinny(plan.contraction):
+        # Constants are packed in the order in which tiles read them: that streams just as well.
+        packed = plan is not None and plan.contraction.b.buffer in constants
+        if plan is not None and (packed or not is_skinny(plan.contraction)):
             s = attempt(s, schedule_contraction, block.name, plan, target) or s
         elif vector_variable(s.block_of(block)) is not None:
             s = attempt(s, schedule_columns, block.name, target) or s
