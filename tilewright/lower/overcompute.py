@@ -79,8 +79,8 @@ class _Relaxer:
             return _with_loads(replace(stmt, predicate=all_of(*kept)), changes)
         if isinstance(stmt, If) and isinstance(stmt.then, Store) and stmt.otherwise is None:
             # What a reduction starts with is under the reduction's own condition.
-            values = {loop.var: loop.var for loop in loops}
-            found = self._relaxed(stmt.condition, stmt.then, values, ranges, loops)
+            same: Values = {loop.var: loop.var for loop in loops}
+            found = self._relaxed(stmt.condition, stmt.then, same, ranges, loops)
             if found is None:
                 return stmt
             kept, changes = found
