@@ -31,8 +31,8 @@ format: $(STAMP)/lint  ## rewrite the sources in house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(STAMP)/docs  ## build the API pages into build/docs
-	$(BIN)/pdoc --output-directory build/docs tilewright
+docs: $(STAMP)/docs  ## build the documentation into build/docs
+	$(BIN)/python docs/build.py build/docs
 
 clean:  ## remove all that the other targets made
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

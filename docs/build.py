@@ -1,0 +1,96 @@
+"""Builds the documentation: Markdown pages and the reference, into one folder of plain HTML.
+
+python docs/build.py build/docs
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pdoc
+from markdown_it import MarkdownIt
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+
+DOCS = Path(__file__).parent
+#: The pages in the order in which the menu lists them, by heading.
+MENU = {
+    "Start": ["index.md", "command_line.md", "coming_from_tvm.md"],
+    "Lessons": [f"lessons/{p.name}" for p in sorted((DOCS / "lessons").glob("*.md"))],
+    "Details": ["errors.md", "artifact.md"],
+}
+_TEMPLATE = (DOCS / "page.html").read_text(encoding="utf-8")
+
+
+def main(output: Path) -> None:
+    shutil.rmtree(output, ignore_errors=True)
+    pages = [name for names in MENU.values() for name in names if (DOCS / name).exists()]
+    for name in pages:
+        target = output / Path(name).with_suffix(".html")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(_page(name, pages), encoding="utf-8")
+    shutil.copytree(DOCS / "pictures", output / "pictures", ignore=shutil.ignore_patterns("*.py"))
+    pdoc.pdoc("tilewright", output_directory=output / "reference")
+    print(f"{len(pages)} pages and the reference in {output}")
+
+
+def _page(name: str, pages: list[str]) -> str:
+    text = (DOCS / name).read_text(encoding="utf-8")
+    up = "../" * name.count("/")
+    parts = {
+        "__TITLE__": html.escape(_title(text)),
+        "__UP__": up,
+        "__MENU__": _menu(name, pages, up),
+        "__CODE_STYLE__": HtmlFormatter(style="friendly").get_style_defs(".code"),
+        "__BODY__": _linked(_markdown().render(text)),
+    }
+    made = _TEMPLATE
+    for mark, content in parts.items():
+        made = made.replace(mark, content)
+    return made
+
+
+def _markdown() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"highlight": _coloured}).enable("table")
+
+
+def _coloured(code: str, language: str, _attributes: str) -> str:
+    if not language:
+        return f"<pre>{html.escape(code)}</pre>"
+    lexer = get_lexer_by_name(language)
+    # Whole <pre> elements are left alone by markdown-it.
+    return (
+        highlight(code, lexer, HtmlFormatter(nowrap=False, cssclass="code"))
+        .replace('<div class="code"><pre>', '<pre class="code">')
+        .replace("</pre></div>", "</pre>")
+    )
+
+
+def _linked(text: str) -> str:
+    """Links between pages lead to their HTML."""
+    return re.sub(r'href="([^":]+)\.md(#[^"]*)?"', r'href="\1.html\2"', text)
+
+
+def _title(text: str) -> str:
+    return text.partition("\n")[0].removeprefix("# ").strip()
+
+
+def _menu(current: str, pages: list[str], up: str) -> str:
+    lines: list[str] = []
+    for heading, names in MENU.items():
+        lines.append(f"<h2>{heading}</h2>")
+        for name in (n for n in names if n in pages):
+            title = html.escape(_title((DOCS / name).read_text(encoding="utf-8")))
+            chosen = ' class="on"' if name == current else ""
+            lines.append(f'<a{chosen} href="{up}{Path(name).with_suffix(".html")}">{title}</a>')
+    lines.append(f'<h2>Reference</h2><a href="{up}reference/tilewright.html">tilewright</a>')
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "build/docs"))
