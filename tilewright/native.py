@@ -91,6 +91,11 @@ class NativeModel(CompiledModel):
         names = [n for n in self.texts if n.startswith(_LOOPS)]
         return tuple(n.removeprefix(_LOOPS).removesuffix(".txt") for n in names)
 
+    @property
+    def calls(self) -> tuple[tuple[str, str], ...]:
+        """The kernel of each call, and where in the model it comes from, in order."""
+        return tuple(zip(self._program.calls, self._program.origins, strict=True))
+
     def ir(self, name: str = "main") -> Function:
         """The loops of a kernel before they are scheduled, or of the host program."""
         file = HOST_TEXT if name == self._program.name else loops_text(name)

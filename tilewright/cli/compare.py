@@ -54,7 +54,7 @@ class Difference(NamedTuple):
 def _run(args: argparse.Namespace, console: Console) -> Exit:
     if is_artifact(args.model):
         raise UserError("compare needs the model itself", remedy="pass the .onnx file")
-    model = compiled(args, console)
+    model = compiled(args, console, args.target or "llvm")
     inputs = inputs_for(model.inputs, args)
     names = [s.name for s in model.outputs]
     ours = dict(zip(names, model.run(inputs), strict=True))

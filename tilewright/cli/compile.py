@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.cli.command import Command, Exit
 from tilewright.cli.loading import compiled
-from tilewright.cli.options import ARTIFACT, add_compile_options, add_model, add_threads
+from tilewright.cli.options import ARTIFACT, add_compile_options, add_model
 from tilewright.support.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar=f"FILE{ARTIFACT}", help="default: MODEL's name"
     )
-    add_compile_options(parser)
-    add_threads(parser)
+    add_compile_options(parser, several=True)
     looking = parser.add_argument_group("looking")
     looking.add_argument(
         "--print-ir-after",
@@ -38,6 +37,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> Exit:
+    import tilewright as tw
     from tilewright.graph import PassContext
 
     output = args.output or args.model.with_suffix(ARTIFACT)
@@ -45,9 +45,10 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     _require_passes(args.print_ir_after)
     start = time.perf_counter()
     with PassContext(instruments=_instruments(args)):
-        model = compiled(args, console)
+        models = [compiled(args, console, target) for target in args.target or ["llvm"]]
     spent = time.perf_counter() - start
-    model.save(output)
+    tw.save(models, output)
+    model = models[0]
     size = output.stat().st_size
     console.result(output=str(output), bytes=size, seconds=spent, inputs=_specs(model.inputs))
     console.result(outputs=_specs(model.outputs))
@@ -118,7 +119,7 @@ COMMAND = Command(
     (
         "compile resnet50.onnx -o resnet50.twm",
         "compile bert.onnx --shapes input_ids=1,128 --opt-level 3",
-        "compile model.onnx --target 'llvm -mcpu=sapphirerapids'",
+        "compile model.onnx --target 'llvm -mcpu=znver4' --target 'llvm -mcpu=neoverse-n1'",
         "compile model.onnx --print-ir-after fuse",
     ),
 )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.cli.command import Command, Exit
-from tilewright.cli.loading import open_model
+from tilewright.cli.loading import graph_of, is_artifact, native, open_model
 from tilewright.cli.options import add_compile_options, add_model
 from tilewright.support.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from tilewright.cli.console import Console
+    from tilewright.native import NativeModel
 
 #: The options that ask for a level of kernels, with the field of `Levels` they show.
 _LEVELS = {"loops": "loops", "schedule": "scheduled", "llvm": "llvm", "asm": "asm"}
@@ -37,9 +40,11 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     model = open_model(args, console)
     asked = {k: getattr(args, k) for k in _LEVELS if getattr(args, k) is not None}
     if not args.graph and not asked:
+        if is_artifact(args.model):
+            _builds(args.model, console)
         return _overview(model, console)
     if args.graph:
-        text = str(native(model, "graph").graph)
+        text = str(graph_of(native(model, "graph")))
         console.result(graph=text)
         console.text(text)
     for option, name in asked.items():
@@ -48,17 +53,6 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
         for kernel, text in shown.items():
             console.text(f"# {kernel}\n{text}\n")
     return Exit.DONE
-
-
-def native(model: Any, wanted: str) -> Any:
-    """The model, which must be native as a whole to be looked at."""
-    if not hasattr(model, "kernels"):
-        raise UserError(
-            f"the model has no {wanted} to show",
-            reason=f"it is a {type(model).__name__}, made when it runs",
-            remedy="fix what its structure depends on with --shapes",
-        )
-    return model
 
 
 def _chosen(model: Any, name: str, option: str) -> list[str]:
@@ -83,14 +77,16 @@ def _level(model: Any, kernel: str, option: str) -> str:
 
 
 def _overview(model: Any, console: Console) -> Exit:
+    from tilewright.native import NativeModel
+
     inputs, outputs = ([str(s) for s in specs] for specs in (model.inputs, model.outputs))
     console.result(kind=type(model).__name__, inputs=inputs, outputs=outputs)
     rows: list[tuple[str, Any]] = [
         *(("input", s) for s in inputs),
         *(("output", s) for s in outputs),
     ]
-    if hasattr(model, "kernels"):
-        target, operators = str(model.target), _operators(model.graph)
+    if isinstance(model, NativeModel):
+        target, operators = str(model.target), _operators(graph_of(model))
         console.result(target=target, kernels=list(model.kernels), operators=operators)
         rows += [("target", target), ("kernels", len(model.kernels)), *_memory(model, console)]
         rows.append(("operators", ", ".join(f"{n} × {k}" for k, n in operators.items())))
@@ -98,14 +94,27 @@ def _overview(model: Any, console: Console) -> Exit:
     return Exit.DONE
 
 
-def _memory(model: Any, console: Console) -> list[tuple[str, Any]]:
+def _memory(model: NativeModel, console: Console) -> list[tuple[str, Any]]:
     from tilewright.lower import arena_plan
 
     plan = arena_plan(model.ir("main"))
     total = sum(p.size for p in plan.places)
-    console.result(memory={"arena": plan.size, "unshared": total, "buffers": len(plan.places)})
-    shared = f", which {total / 1e6:.2f} MB of values share" if plan.places else ""
-    return [("memory", f"arena of {plan.size / 1e6:.2f} MB{shared}")]
+    memory = {**model.memory, "unshared": total, "values": len(plan.places)}
+    console.result(memory=memory)
+    shared = f"{len(plan.places)} values of {total / 1e6:.2f} MB share {plan.size / 1e6:.2f} MB"
+    known = [f"{name} {size / 1e6:.2f} MB" for name, size in model.memory.items()]
+    return [("memory", ", ".join(known)), ("arena", shared)]
+
+
+def _builds(path: Path, console: Console) -> None:
+    """The targets that an artifact holds code for."""
+    from tilewright.artifact import describe
+
+    info = describe(path)
+    console.result(tool=info.tool, version=info.version, builds=[asdict(b) for b in info.builds])
+    for build in info.builds:
+        usable = f"not here: {build.why_not}" if build.why_not else "runs here"
+        console.text(f"build   {build.target} ({usable})")
 
 
 def _operators(module: Any) -> dict[str, int]:

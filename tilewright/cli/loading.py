@@ -11,6 +11,8 @@ from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:
     from tilewright.cli.console import Console
+    from tilewright.graph import Module
+    from tilewright.native import NativeModel
     from tilewright.runtime import RunnableModel
 
 
@@ -19,14 +21,14 @@ def open_model(args: argparse.Namespace, console: Console) -> RunnableModel:
     require_file(args.model)
     if is_artifact(args.model):
         return _loaded(args)
-    return compiled(args, console)
+    return compiled(args, console, args.target or "llvm")
 
 
 def is_artifact(path: Path) -> bool:
     return path.suffix == ARTIFACT
 
 
-def compiled(args: argparse.Namespace, console: Console) -> RunnableModel:
+def compiled(args: argparse.Namespace, console: Console, target: str) -> RunnableModel:
     """The model, compiled with the options of the command line."""
     import tilewright as tw
 
@@ -34,11 +36,36 @@ def compiled(args: argparse.Namespace, console: Console) -> RunnableModel:
     with console.working(f"compiling {args.model.name}"):
         return tw.compile(
             str(args.model),
-            args.target or "llvm",
+            target,
             shapes=dict(args.shapes),
             threads=getattr(args, "threads", None),
             opt_level=args.opt_level,
         )
+
+
+def native(model: RunnableModel, wanted: str) -> NativeModel:
+    """The model, which must be native as a whole to be looked at."""
+    from tilewright.native import NativeModel
+
+    if isinstance(model, NativeModel):
+        return model
+    raise UserError(
+        f"the model has no {wanted} to show",
+        reason=f"it is a {type(model).__name__}: parts of it are made or run by Python",
+        remedy="fix what its structure depends on with --shapes",
+    )
+
+
+def graph_of(model: NativeModel) -> Module:
+    """The graph after all passes; that of an artifact has zeros for large constants."""
+    from tilewright.graph import parse_module
+    from tilewright.native import GRAPH_TEXT
+
+    try:
+        kept: Module | None = getattr(model, "graph", None)
+    except UserError:
+        kept = None
+    return kept or parse_module(model.texts[GRAPH_TEXT], blank=True)
 
 
 def require_file(path: Path) -> None:

@@ -17,10 +17,13 @@ def add_model(parser: argparse.ArgumentParser, *, artifact: bool = True) -> None
     parser.add_argument("model", metavar="MODEL", type=Path, help=what)
 
 
-def add_compile_options(parser: argparse.ArgumentParser) -> None:
+def add_compile_options(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     """What `compile` takes, for all commands that compile a model when given one."""
     group = parser.add_argument_group("compiling")
-    group.add_argument("--target", help="what to compile for, such as 'llvm -mcpu=znver4'")
+    text = "what to compile for, such as 'llvm -mcpu=znver4'; default this machine"
+    if several:
+        text += "; may be repeated, for several in one file"
+    group.add_argument("--target", action="append" if several else "store", help=text)
     group.add_argument(
         "--shapes",
         action="append",

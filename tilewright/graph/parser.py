@@ -36,15 +36,22 @@ _CONST = re.compile(r"(:\s*)const (?=\w)")
 
 
 def parse_module(
-    text: str, constants: Mapping[str, Array] | None = None, file: str = "<text>"
+    text: str,
+    constants: Mapping[str, Array] | None = None,
+    file: str = "<text>",
+    *,
+    blank: bool = False,
 ) -> Module:
-    """The module that `text` writes, with its constants from a table."""
+    """The module that `text` writes, with its constants from a table.
+
+    With `blank`, those that the table lacks are zeros that take no memory: enough to look at it.
+    """
     # Same length, so that places in messages stay right.
     lines = [_CONST.sub(r"\1const_", s) if "def " in s else s for s in text.splitlines()]
     source = Source("\n".join(lines), file)
     tree = source.parse()
     try:
-        return _ModuleReader(source, constants or {}).module(tree)
+        return _ModuleReader(source, constants or {}, blank).module(tree)
     except RecursionError:
         raise source.too_deep() from None
 
@@ -52,9 +59,9 @@ def parse_module(
 class _ModuleReader(TypeReader):
     """Reads one module; builds with a `Builder`, which infers and checks types."""
 
-    def __init__(self, source: Source, constants: Mapping[str, Array]) -> None:
+    def __init__(self, source: Source, constants: Mapping[str, Array], blank: bool) -> None:
         super().__init__(source)
-        self._table = constants
+        self._table, self._blank = constants, blank
         self._constants: dict[str, Value] = {}
         self._functions: set[str] = set()
         self._data: dict[str, DataDef] = {}
@@ -128,10 +135,13 @@ class _ModuleReader(TypeReader):
         known = self._constants.get(arg.arg)
         if known is not None:
             return known
-        if arg.arg not in self._table:
+        if arg.arg in self._table:
+            array = np.asarray(self._table[arg.arg])
+        elif self._blank and isinstance(type_, TensorType) and type_.is_static:
+            array = np.broadcast_to(np.zeros((), type_.dtype.numpy), type_.static_shape)
+        else:
             remedy = nearest(arg.arg, self._table)
             raise self.error(arg, f"the table has no constant {arg.arg}", remedy=remedy)
-        array = np.asarray(self._table[arg.arg])
         value = Value(arg.arg, type_, array)
         self._constants[arg.arg] = value
         if TensorType(value.dtype, array.shape) != type_:

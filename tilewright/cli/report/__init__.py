@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilewright.cli.command import Command, Exit
 from tilewright.cli.compile import require_writable
-from tilewright.cli.inspect import native
-from tilewright.cli.loading import open_model
+from tilewright.cli.loading import native, open_model
 from tilewright.cli.options import add_compile_options, add_inputs, add_model, add_threads
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
 
     output: Path = args.output or args.model.with_suffix(".html")
     require_writable(output)
-    model: Any = native(open_model(args, console), "levels")
+    model = native(open_model(args, console), "levels")
     with console.counting("kernels", len(model.kernels)) as advance:
         report = collect(model, args.model.stem, None, advance)
     text = page(report).encode()

@@ -7,17 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tilewright
+from tilewright.cli.loading import graph_of
 from tilewright.cli.report.drawing import drawn, kind_of
-from tilewright.graph import Binding, Function, Graph, kernel_bindings
+from tilewright.graph import Binding, Graph, kernel_bindings
 from tilewright.levels import kernel_levels
 from tilewright.lower import ArenaPlan, arena_plan
+from tilewright.native import NativeModel
 
 
-def collect(model: Any, title: str, profile: Any, advance: Callable[[], None]) -> dict[str, Any]:
+def collect(
+    model: NativeModel, title: str, profile: Any, advance: Callable[[], None]
+) -> dict[str, Any]:
     """What the page shows; `advance` is called after every kernel."""
-    main: Function = model.graph.main
+    main = graph_of(model).main
     plan = arena_plan(model.ir("main"))
-    owner = _owners(main, [name for _, name in plan.calls])
+    owner = _owners(main, model.calls)
     report: dict[str, Any] = {
         "title": title,
         "version": tilewright.__version__,
@@ -28,17 +32,21 @@ def collect(model: Any, title: str, profile: Any, advance: Callable[[], None]) -
         "kernels": [_kernel(model, name, owner, advance) for name in model.kernels],
         "calls": [{"step": k, "kernel": name} for k, (_, name) in enumerate(plan.calls)],
         "memory": _memory(plan),
+        "constants": model.memory["constants"],
         "profile": profile,
     }
     return report
 
 
-def _owners(main: Graph, called: Sequence[str]) -> dict[Binding, str]:
+def _owners(main: Graph, calls: Sequence[tuple[str, str]]) -> dict[Binding, str]:
     """The kernel of each binding: calls come in the order of the bindings."""
     bindings = _in_order(main, set(kernel_bindings(main)))
-    if len(bindings) != len(called):
+    if len(bindings) != len(calls):
         return {}
-    return dict(zip(bindings, called, strict=True))
+    for binding, (_, origin) in zip(bindings, calls, strict=True):
+        # What was read from text has lost it.
+        binding.origin = binding.origin or origin
+    return {b: kernel for b, (kernel, _) in zip(bindings, calls, strict=True)}
 
 
 def _in_order(graph: Graph, kernels: set[Binding]) -> list[Binding]:
@@ -53,7 +61,7 @@ def _in_order(graph: Graph, kernels: set[Binding]) -> list[Binding]:
 
 
 def _kernel(
-    model: Any, name: str, owner: Mapping[Binding, str], advance: Callable[[], None]
+    model: NativeModel, name: str, owner: Mapping[Binding, str], advance: Callable[[], None]
 ) -> dict[str, Any]:
     levels = kernel_levels(model.ir(name), model.target)
     own = [b for b, kernel in owner.items() if kernel == name]
