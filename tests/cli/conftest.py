@@ -36,7 +36,8 @@ def tilewright(capsys: pytest.CaptureFixture[str]) -> Tilewright:
 
     def run(*words: object) -> Outcome:
         code = main([str(w) for w in words])
-        return Outcome(code, *capsys.readouterr())
+        printed = capsys.readouterr()
+        return Outcome(code, printed.out, printed.err)
 
     return run
 

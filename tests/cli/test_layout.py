@@ -13,8 +13,8 @@ from tilewright.cli.report.layout import layout
 def _random_graph(seed: int, count: int) -> list[tuple[int, int]]:
     rng = random.Random(seed)
     near = [(max(0, k - rng.randint(1, 4)), k) for k in range(1, count)]
-    far = [tuple(sorted(rng.sample(range(count), 2))) for _ in range(count // 6)]
-    return sorted({*near, *far})
+    pairs = [sorted(rng.sample(range(count), 2)) for _ in range(count // 6)]
+    return sorted({*near, *((a, b) for a, b in pairs)})
 
 
 @pytest.mark.parametrize("seed", range(8))
