@@ -32,6 +32,31 @@ def test_a_guard_bounds_its_loop(becomes: Any) -> None:
     )
 
 
+def test_a_guard_that_all_share_bounds_the_loop_around(becomes: Any) -> None:
+    becomes(
+        """
+        def f(A: f32[n], B: f32[n]):
+            for k in range((n + 63) // 64):
+                for i in range(64):
+                    T = alloc(f32[1])
+                    if k * 64 + i < n:
+                        T[0] = A[k * 64 + i]
+                    if k * 64 + i < n and i < k:
+                        B[k * 64 + i] = T[0]
+        """,
+        tighten_loops,
+        """
+        def f(A: f32[n], B: f32[n]):
+            for k in range((n + 63) // 64):
+                for i in range(min(n - k * 64, 64)):
+                    T = alloc(f32[1])
+                    T[0] = A[k * 64 + i]
+                    if i < k:
+                        B[k * 64 + i] = T[0]
+        """,
+    )
+
+
 def test_meaning(keeps_meaning: Any) -> None:
     for n in (0, 1, 64, 100):
         a = np.arange(n, dtype=np.float32)

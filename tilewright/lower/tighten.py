@@ -14,11 +14,13 @@ from dataclasses import replace
 
 from tilewright.arith import Ranges, linear, simplify
 from tilewright.ir import (
+    Alloc,
     Binary,
     Expr,
     For,
     Function,
     If,
+    Seq,
     Stmt,
     Var,
     all_of,
@@ -37,11 +39,39 @@ def tighten_loops(function: Function) -> Function:
 
 def _visit(stmt: Stmt, ranges: Ranges) -> Stmt:
     if not isinstance(stmt, For):
-        return map_children(stmt, lambda s: _visit(s, ranges))
+        return _raised(map_children(stmt, lambda s: _visit(s, ranges)))
     body = _visit(stmt.body, ranges.with_extent(stmt.var, stmt.extent))
     if not isinstance(body, If) or body.otherwise is not None:
         return stmt if body is stmt.body else replace(stmt, body=body)
     return _apply(stmt, body, ranges)
+
+
+def _raised(stmt: Stmt) -> Stmt:
+    """Conditions of all that a row of statements or an allocation holds go around it.
+
+    if c: a; if c: b  -->  if c: (a; b)
+    """
+    if not isinstance(stmt, Seq | Alloc):
+        return stmt
+    inner = stmt.statements if isinstance(stmt, Seq) else (stmt.body,)
+    first, *others = [_guards(s) for s in inner]
+    shared = {c: None for c in first if all(c in guards for guards in others)}
+    if not shared:
+        return stmt
+    return If(all_of(*shared), map_children(stmt, lambda s: _without(s, shared)))
+
+
+def _guards(stmt: Stmt) -> dict[Expr, None]:
+    """What must hold for `stmt` to do anything, whatever memory holds."""
+    if not isinstance(stmt, If) or stmt.otherwise is not None:
+        return {}
+    return {c: None for c in conjuncts(stmt.condition) if not loads_in(c)}
+
+
+def _without(guarded: Stmt, known: dict[Expr, None]) -> Stmt:
+    assert isinstance(guarded, If)
+    left = [c for c in conjuncts(guarded.condition) if c not in known]
+    return replace(guarded, condition=all_of(*left)) if left else guarded.then
 
 
 def _apply(loop: For, guarded: If, ranges: Ranges) -> Stmt:

@@ -27,7 +27,7 @@ from tilewright.schedule.rules.analysis import (
     constants_of,
     extent_of,
 )
-from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile
+from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile, packing_pays
 from tilewright.schedule.rules.transpose import turn_tiles
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -81,19 +81,25 @@ def plan_contraction(
     free_columns = c.b.buffer in constants and _can_pack(c.b)
     ragged = (extent_of(column) or 0) % target.lanes(c.b.buffer.dtype) != 0
     pack_columns = free_columns or _packs(c.b, depth.var, c.rows, ragged) or not contiguous
-    factors: Factors = "broadcast"
-    if pack_rows:
-        factors = "rows"
-    elif c.a.step(depth.var) == 1 and (extent_of(depth) or 0) % target.lanes("float32") == 0:
-        factors = "depth"
-    tile = choose_tile(
-        target,
-        c.out.buffer.dtype,
-        1 if row is None else extent_of(row) or _ANY_ROWS,
-        _count(c.columns) if blocks is not None else extent_of(column),
-        factors,
-        None if blocks is None else extent_of(column),
-    )
+    plain: Factors = "broadcast"
+    if c.a.step(depth.var) == 1 and (extent_of(depth) or 0) % target.lanes("float32") == 0:
+        plain = "depth"
+
+    def best(factors: Factors) -> Tile:
+        return choose_tile(
+            target,
+            c.out.buffer.dtype,
+            1 if row is None else extent_of(row) or _ANY_ROWS,
+            _count(c.columns) if blocks is not None else extent_of(column),
+            factors,
+            None if blocks is None else extent_of(column),
+        )
+
+    tile = best("rows" if pack_rows else plain)
+    if pack_rows and not free_rows:
+        spread = best(plain)
+        pack_rows = packing_pays(target, tile, spread, _count(c.rows), _count(c.columns))
+        tile = tile if pack_rows else spread
     return Plan(c, row, column, blocks, tile, pack_rows, pack_columns)
 
 

@@ -23,6 +23,9 @@ _LOAD_PORTS = 2
 #: Cycles that a load costs on average beyond its port (it may come from further away than L1), and
 #: that one turn of the reduction loop costs.
 _LOAD_COST, _LOOP_COST = 0.15, 1.0
+#: Cycles that a load of a row takes longer where rows lie far apart, and that packing takes for
+#: each element of a row.
+_FAR_COST, _PACKING_COST = 0.12, 1.0
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,13 @@ def choose_tile(
     return max(even or single, key=lambda t: _score(t, target, rows, columns))
 
 
+def packing_pays(target: Target, packed: Tile, spread: Tile, rows: int, columns: int) -> bool:
+    """Whether tiles of packed rows are faster, packing included, than those of rows far apart."""
+    busy = columns / (target.fma_ports * packed.lanes)
+    gained = _score(packed, target, rows, columns) * busy / (busy + _PACKING_COST)
+    return gained >= _score(spread, target, rows, columns, _FAR_COST)
+
+
 def packed_columns(target: Target, dtype: DType | str) -> int:
     """How many columns of the right operand of a product are best packed side by side."""
     return choose_tile(target, DType.of(dtype), None, None, "rows").columns
@@ -82,13 +92,16 @@ def _registers(rows: int, vectors: int, lanes: int, factors: Factors) -> int:
     return rows * vectors + vectors + held
 
 
-def _score(tile: Tile, target: Target, rows: int | None, columns: int | None) -> float:
-    """Useful multiply-adds for each cycle."""
+def _score(
+    tile: Tile, target: Target, rows: int | None, columns: int | None, far: float = 0.0
+) -> float:
+    """Useful multiply-adds for each cycle; loads of rows take `far` cycles longer."""
     work = tile.rows * tile.vectors
-    loads = tile.vectors + (tile.rows if tile.factors == "broadcast" else tile.rows / tile.lanes)
+    scalars = tile.rows if tile.factors == "broadcast" else tile.rows / tile.lanes
+    loads = tile.vectors + scalars
     chain = target.fma_ports * target.fma_latency
     cycles = max(work / target.fma_ports, loads / _LOAD_PORTS, chain / target.fma_ports)
-    cycles += _LOAD_COST * loads + _LOOP_COST
+    cycles += _LOAD_COST * loads + far * scalars + _LOOP_COST
     uneven = tile.factors == "rows" and tile.rows % tile.lanes
     useful = _used(rows, tile.rows) * _used(columns, tile.columns) * (0.8 if uneven else 1.0)
     return work / cycles * useful
