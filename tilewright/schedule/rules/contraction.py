@@ -42,6 +42,8 @@ _PARALLEL_WORTH = 100_000
 _FEW_ROWS = 16
 #: Rows of a tile where their number is not known: few, so that little is computed past the edge.
 _ANY_ROWS = 4
+#: What every further pass over the columns costs, as a part of all there is to do.
+_CHUNK_COST = 0.01
 #: What an extent that is not known counts as.
 _UNKNOWN = 256
 
@@ -189,15 +191,18 @@ class _Cut:
         return [chunk], [tiles], [inner]
 
     def _tiles_per_chunk(self) -> int:
-        """Rows that are packed together: as many as fit half of L2, spread over the cores."""
-        c, rows = self.plan.contraction, self.plan.row
+        """Tiles of rows that are packed together: what fits L2 beside the columns, evenly cut."""
+        c, rows, cores = self.plan.contraction, self.plan.row, self.target.cores
         assert rows is not None
         depth = _count(c.reduced) * c.a.buffer.dtype.itemsize
         tiles = -(-(extent_of(rows) or 4096) // self.tile.rows)
-        fit = max(1, self.target.caches.l2 // 2 // max(1, depth * self.tile.rows))
-        cores = self.target.cores
-        chunks = -(-max(-(-tiles // fit), cores) // cores) * cores
-        return max(1, -(-tiles // chunks))
+        fit = max(1, self.target.caches.l2 * 3 // 4 // max(1, depth * self.tile.rows))
+
+        def cost(size: int) -> float:
+            chunks = -(-tiles // (size * cores)) * cores
+            return chunks * size * (1 + _CHUNK_COST * chunks)
+
+        return min(range(1, min(fit, -(-tiles // cores)) + 1), key=cost)
 
     def _cut_columns(self, loops: dict[str, Loop]) -> tuple[list[Loop], list[Loop]]:
         """Loops over tiles of columns, and within a tile: blocks, vectors, lanes."""
