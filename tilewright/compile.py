@@ -107,6 +107,8 @@ def graph_passes(target: Target) -> list[Step]:
         Step(passes.simplify_inference, 1),
         Step(passes.constant_folding, 1),
         Step(passes.shape_arithmetic, 1),
+        # Weights are constants by now; the slices it makes are the rules' to move.
+        Step(passes.combine_parallel, 2),
         Step(passes.algebra, 1),
         Step(passes.fold_scale, 2),
         # Of what the rules made of constants.
