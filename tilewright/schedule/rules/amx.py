@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tilewright.ir import Block, Expr
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import TileProduct, tile_product_for
-from tilewright.schedule.rules.contraction import vectorize_tile
+from tilewright.schedule.rules.epilogue import vectorize_tile
 from tilewright.schedule.rules.packing import Layout
 from tilewright.schedule.rules.product import Product, ProductCut, as_product, used
 from tilewright.schedule.schedule import Schedule

@@ -22,12 +22,13 @@ from tilewright.schedule.rules.analysis import (
     operations,
     stores_of,
 )
-from tilewright.schedule.rules.contraction import vectorize_tile
 from tilewright.schedule.rules.elementwise import (
     instances,
     parallelize_outer,
     vector_lanes,
 )
+from tilewright.schedule.rules.epilogue import place_epilogue, take_on
+from tilewright.schedule.rules.padding import padding_before, place_padding, strip_of
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -150,8 +151,8 @@ def _schedule_tiles(
 ) -> None:
     block = s.block_of(name)
     lanes = vector_lanes(block, target)
-    out = stores_of(block)[0].buffer
-    copy = s.cache_write(name, 0, "local") if out in s.function.buffers else None
+    epilogue = take_on(s, name)
+    pads = padding_before(s, name)
     width = extent_of(column)
     vectors = 4 if width is None else max(1, min(4, width // lanes))
     lanes = lanes if width is None else min(lanes, 1 << (max(1, width).bit_length() - 1))
@@ -164,16 +165,38 @@ def _schedule_tiles(
         row_outer, row_inner = [first], [second]
     tiled = {it.var for it in (column, row) if it is not None}
     inner = [loops[it.var] for it in reduced]
-    others = [loops[it.var] for it in block.iters if it.var not in tiled and it.kind == "spatial"]
-    outer = [*others, *row_outer, outer_column]
+    others = [it for it in block.iters if it.var not in tiled and it.kind == "spatial"]
+    shared, apart = _cut_strips(s, name, pads, others, loops, target)
+    outer = [*shared, *apart, *row_outer, outer_column]
     s.reorder(*outer, *inner, *row_inner, middle, vector)
     for loop in (*row_inner, middle):
         s.unroll(loop)
     s.vectorize(vector)
     _unroll_short(s, inner)
-    if copy is not None:
-        vectorize_tile(s, s.reverse_compute_at(copy, outer[-1]), lanes)
-    parallelize_outer(s, name, target, work, within=outer)
+    place_epilogue(s, epilogue, outer[-1], lanes)
+    if shared:
+        place_padding(s, pads, shared[-1], target)
+    parallelize_outer(s, name, target, work, within=shared if pads and shared else outer)
+
+
+def _cut_strips(
+    s: Schedule,
+    name: str,
+    pads: list[str],
+    others: list[Iter],
+    loops: dict[Var, Loop],
+    target: Target,
+) -> tuple[list[Loop], list[Loop]]:
+    """Loops down to one over strips of padded rows, and the loop over the rows of a strip."""
+    own = [loops[it.var] for it in others]
+    last = others[-1] if others else None
+    if not pads or last is None:
+        return own, []
+    rows = strip_of(s, name, pads, last, target)
+    if rows is None:
+        return own, []
+    strip, within = s.split(own[-1], None, rows)
+    return [*own[:-1], strip], [within]
 
 
 def _unroll_short(s: Schedule, loops: list[Loop]) -> None:

@@ -27,6 +27,7 @@ from tilewright.schedule.rules.analysis import (
     constants_of,
     extent_of,
 )
+from tilewright.schedule.rules.epilogue import place_epilogue, take_on
 from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile, packing_pays
 from tilewright.schedule.rules.transpose import turn_tiles
 from tilewright.schedule.schedule import Schedule
@@ -157,7 +158,7 @@ class _Cut:
 
     def apply(self) -> None:
         s, plan = self.s, self.plan
-        epilogue = self._epilogue()
+        epilogue = take_on(s, self.name)
         packs = self._packs()
         iters = s.block_of(self.name).iters
         loops = {it.var.name: loop for it, loop in zip(iters, s.loops(self.name), strict=True)}
@@ -173,7 +174,8 @@ class _Cut:
         for loop in (*unrolled, *row_inner, *column_inner[:-1]):
             s.unroll(loop)
         s.vectorize(column_inner[-1])
-        self._place_epilogue(epilogue, outer[-1] if outer else None)
+        if outer:
+            place_epilogue(s, epilogue, outer[-1], self.tile.lanes)
         self._place_packs(packs, chunk)
         self._parallelize(others, chunk, column_outer, row_outer)
 
@@ -227,25 +229,6 @@ class _Cut:
             return reduced, []
         outer, inner = self.s.split(reduced[-1], None, self.tile.lanes)
         return [*reduced[:-1], outer], [inner]
-
-    # ---- what comes after -----------------------------------------------------------------------
-
-    def _epilogue(self) -> list[str]:
-        """The blocks that take the accumulators on, in order; a plain copy if there is none."""
-        s, out = self.s, self.plan.contraction.out.buffer
-        if out in s.function.buffers:
-            return [s.cache_write(self.name, 0, "local").name]
-        s.set_scope(self.name, out, "local")
-        return [b.name for b in s.consumers(self.name)]
-
-    def _place_epilogue(self, names: list[str], loop: Loop | None) -> None:
-        if loop is None:
-            return
-        for name in names:
-            if not self.s.can("reverse_compute_at", name, loop):
-                continue
-            loops = self.s.reverse_compute_at(name, loop)
-            vectorize_tile(self.s, loops, self.tile.lanes)
 
     # ---- what comes before ----------------------------------------------------------------------
 
@@ -324,17 +307,3 @@ class _Cut:
                 break
         fused = self.s.fuse(*chosen) if len(chosen) > 1 else chosen[0]
         self.s.parallel(fused)
-
-
-def vectorize_tile(s: Schedule, loops: Sequence[Loop], lanes: int) -> None:
-    """Vectorize the innermost loop of a small nest and unroll the rest."""
-    if not loops:
-        return
-    *outer, inner = loops
-    extent = s.loop_of(inner).extent
-    if isinstance(extent, Const) and extent.value > lanes:
-        middle, inner = s.split(inner, None, lanes)
-        outer.append(middle)
-    s.vectorize(inner)
-    for loop in outer:
-        s.unroll(loop)

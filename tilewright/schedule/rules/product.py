@@ -18,7 +18,7 @@ from math import prod
 from tilewright.ir import Block, Const, DType, Iter, Var
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import Access, Contraction, as_contraction, extent_of
-from tilewright.schedule.rules.contraction import vectorize_tile
+from tilewright.schedule.rules.epilogue import vectorize_tile
 from tilewright.schedule.rules.packing import Layout, Packed, pack_operand, schedule_packing
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target

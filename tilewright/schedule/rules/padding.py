@@ -1,0 +1,105 @@
+"""Padding before a window slides over an image: strip by strip, where it is needed, in the cache.
+
+for y: X_pad[y] = …                   for strip of rows (parallel):
+for y: for window: Y[y] += …    -->       X_pad[rows of the strip] = …
+                                          for y in strip: for window: Y[y] += …
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tilewright.arith import linear
+from tilewright.ir import (
+    Alloc,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    Iter,
+    Load,
+    Var,
+    all_exprs,
+    free_vars,
+    walk,
+)
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import extent_of, is_conditional, is_injective
+from tilewright.schedule.rules.elementwise import vectorize_innermost
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Rows that two strips share are padded twice: a strip has so many times more rows of its own.
+_WORTH = 4
+
+
+def padding_before(s: Schedule, name: str) -> list[str]:
+    """The blocks that choose between an image and what surrounds it, for the block `name` alone."""
+    found: list[str] = []
+    for ref in s.producers(name):
+        block = s.block_of(ref)
+        private = [c.name for c in s.consumers(ref)] == [name]
+        chooses = is_injective(block) and is_conditional(block)
+        if private and chooses and _is_intermediate(s, block.writes[0].buffer):
+            found.append(ref.name)
+    return found
+
+
+def _is_intermediate(s: Schedule, buffer: Buffer) -> bool:
+    return any(isinstance(a, Alloc) and buffer in a.buffers for a in walk(s.function.body))
+
+
+def strip_of(s: Schedule, name: str, pads: list[str], row: Iter, target: Target) -> int | None:
+    """How many steps of `row` make a strip whose padded rows fit the nearest caches."""
+    block = s.block_of(name)
+    buffers = [s.block_of(p).writes[0].buffer for p in pads]
+    loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer in buffers]
+    extent = extent_of(row)
+    if extent is None or not loads:
+        return None
+    size = sum(_row_bytes(load, block, row.var) for load in loads)
+    step, reach = _motion(loads[0], block, row.var)
+    fit = max(1, target.caches.l2 // 4 // max(1, size))
+    steps = max(1, (fit - reach) // step + 1, _WORTH * (reach - step) // step)
+    strips = -(-extent // min(extent, steps))
+    return -(-extent // strips)
+
+
+def _row_bytes(load: Load, block: Block, row: Var) -> int:
+    """The bytes of one row of what is loaded: all that does not lie along a single place."""
+    sizes = [
+        int(d.value)
+        for d, i in zip(load.buffer.shape, load.indices, strict=True)
+        if isinstance(d, Const) and row not in free_vars(i) and not _is_outer(i, block, row)
+    ]
+    return prod(sizes) * load.buffer.dtype.itemsize
+
+
+def _is_outer(index: Expr, block: Block, row: Var) -> bool:
+    """Whether an index is a variable of a loop around that over rows."""
+    order = [it.var for it in block.iters]
+    used = free_vars(index) & set(order)
+    reduced = {it.var for it in block.iters if it.kind == "reduce"}
+    return all(v not in reduced and order.index(v) < order.index(row) for v in used)
+
+
+def _motion(load: Load, block: Block, row: Var) -> tuple[int, int]:
+    """How far a step of `row` moves the window, and how many rows the window spans."""
+    index = next((i for i in load.indices if row in free_vars(i)), None)
+    if index is None:
+        return 1, 1
+    terms = linear(index).terms
+    spans = [
+        abs(terms.get(it.var, 0)) * ((extent_of(it) or 1) - 1)
+        for it in block.iters
+        if it.kind == "reduce"
+    ]
+    return max(1, abs(terms.get(row, 1))), sum(spans) + 1
+
+
+def place_padding(s: Schedule, pads: list[str], loop: Loop, target: Target) -> None:
+    """Pad in `loop` what it needs, by vectors."""
+    for name in pads:
+        if s.can("compute_at", name, loop):
+            s.compute_at(name, loop)
+            vectorize_innermost(s, name, target)
