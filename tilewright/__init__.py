@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tilewright import frontends, graph
     from tilewright.artifact import load, save
     from tilewright.compile import build, compile
-    from tilewright.graph import PassContext, PassTimer
+    from tilewright.graph import PassContext, PassPrinter, PassTimer, PassVerifier
     from tilewright.ir import DType, Function
     from tilewright.model import Model
     from tilewright.module import Module
@@ -32,7 +32,9 @@ _HOMES = {
     "Model": "tilewright.model",
     "Module": "tilewright.module",
     "PassContext": "tilewright.graph",
+    "PassPrinter": "tilewright.graph",
     "PassTimer": "tilewright.graph",
+    "PassVerifier": "tilewright.graph",
     "Schedule": "tilewright.schedule",
     "Target": "tilewright.target",
     "UserError": "tilewright.support.errors",
@@ -53,7 +55,9 @@ __all__ = [
     "Model",
     "Module",
     "PassContext",
+    "PassPrinter",
     "PassTimer",
+    "PassVerifier",
     "Schedule",
     "Target",
     "UserError",

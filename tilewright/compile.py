@@ -96,28 +96,30 @@ def _build_loops(
 
 def graph_passes(target: Target) -> list[Step]:
     """The passes over a graph in order, each with the `opt_level` at which it starts."""
+    from tilewright.folding import fold_natively
     from tilewright.graph import Step, passes
 
+    folding = passes.folding_by(fold_natively)
     return [
         Step(passes.inline_functions, 0),
         Step(passes.simplify_inference, 1),
-        Step(passes.constant_folding, 1),
+        Step(folding, 1),
         Step(passes.legalize, 0),
         # Decompositions bring operators on constants, and shapes, that were not there before.
         Step(passes.simplify_inference, 1),
-        Step(passes.constant_folding, 1),
+        Step(folding, 1),
         Step(passes.shape_arithmetic, 1),
         # Weights are constants by now; the slices it makes are the rules' to move.
         Step(passes.combine_parallel, 2),
         Step(passes.algebra, 1),
         Step(passes.fold_scale, 2),
         # Of what the rules made of constants.
-        Step(passes.constant_folding, 1),
+        Step(folding, 1),
         Step(passes.common_subexpressions, 1),
         Step(passes.dead_code, 0),
         # Looks at all uses of a value; weights are then packed by folding.
         Step(passes.plan_layouts(target), 2),
-        Step(passes.constant_folding, 1),
+        Step(folding, 1),
         # Needs operators that have loops, and nothing dead that would count as a use.
         Step(passes.fuse, 1),
     ]

@@ -152,6 +152,48 @@ def test_constant_folding_is_bounded_in_memory() -> None:
     assert not constant_folding(module).main.body
 
 
+def test_folded_results_are_bounded_all_together() -> None:
+    b = Builder("main")
+    row = b.constant(np.ones((1, 1024), "f4"))
+    b.output(*(b.expand(row * float(k), shape=[256, 1024]) for k in range(8)))
+    with PassContext(options={"fold_total": 3 << 20}):
+        left = constant_folding(b.build()).main.body
+    assert len(left) == 5
+
+
+def test_constant_folding_is_bounded_in_time() -> None:
+    b = Builder("main")
+    large = b.constant(np.ones((64, 64), "f4"))
+    small = b.constant(np.ones(4, "f4"))
+    b.output(large + large, small + small)
+    with PassContext(options={"fold_seconds": 0}):
+        left = constant_folding(b.build()).main.body
+    assert len(left) == 1
+
+
+def test_long_sums_are_folded_by_native_code() -> None:
+    from tilewright.folding import fold_natively
+    from tilewright.graph.passes import folding_by
+
+    called: list[str] = []
+
+    def counted(call: Any, outputs: Any) -> Any:
+        called.append(call.op.name)
+        return fold_natively(call, outputs)
+
+    b = Builder("main")
+    rng = np.random.default_rng(0)
+    image = b.constant(rng.standard_normal((1, 16, 96, 96)).astype("f4"))
+    kernel = b.constant(rng.standard_normal((128, 16, 3, 3)).astype("f4"))
+    b.output(b.conv(image, kernel, pads=[1, 1, 1, 1]) + 1.0)
+    module = b.build()
+    folded = folding_by(counted)(module)
+    assert called == ["conv"] and not folded.main.body
+    np.testing.assert_allclose(
+        evaluate(folded, [])[0], evaluate(module, [])[0], rtol=1e-4, atol=1e-3
+    )
+
+
 def test_what_fails_when_folded_is_left_for_later() -> None:
     text = """
 def main(c: bool[()]):
@@ -254,3 +296,34 @@ def test_the_printer_prints_around_passes() -> None:
         run_passes(two_steps(), [Step(dead_code), Step(constant_folding)])
     assert out.getvalue().count("def main") == 2
     assert "# before dead_code" in out.getvalue()
+
+
+def test_the_context_of_a_build() -> None:
+    import tilewright as tw
+
+    b = Builder("main")
+    x = b.input("x", "f32", (2, 3))
+    b.output(b.matmul(x, np.ones((3, 4), "f4")) * 2.0)
+    module, timer = b.build(), tw.PassTimer()
+    given_x = np.arange(6, dtype="f4").reshape(2, 3)
+    with tw.PassContext(opt_level=3, disabled_passes={"fold_scale"}, instruments=[timer]):
+        m = tw.build(module, target="llvm")
+    m.set_input("x", given_x)
+    m.run()
+    np.testing.assert_allclose(m.get_output(0), evaluate(module, [given_x])[0])
+    assert "fuse" in timer.seconds and "fold_scale" not in timer.seconds
+    assert set(m.memory) == {"constants", "arena", "code"}
+    with (
+        tw.PassContext(disabled_passes={"fold_scales"}),
+        pytest.raises(UserError, match="did you mean fold_scale"),
+    ):
+        tw.build(module)
+
+
+def test_printers_and_verifiers_watch_a_build() -> None:
+    import tilewright as tw
+
+    stream = io.StringIO()
+    with tw.PassContext(instruments=[tw.PassVerifier(), tw.PassPrinter(["fuse"], stream=stream)]):
+        tw.build(two_steps())
+    assert stream.getvalue().startswith("# after fuse\ndef main")

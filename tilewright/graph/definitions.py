@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
+from math import prod
 from typing import Any, NamedTuple
 
 from tilewright.graph.attributes import attribute_key
@@ -129,6 +130,20 @@ def facts_of(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> Facts:
     turns = kind is Kind.INJECTIVE and any(_turns(op) for op in computes)
     aligned = kind is Kind.MAP and bool(given) and all(_is_aligned(op) for op in computes)
     return Facts(kind, cost, turns, aligned)
+
+
+def work_of(call: Call, types: Sequence[Type]) -> int:
+    """How many elements a call of known shapes adds up; 0 where it adds up none."""
+    static = all(isinstance(t, TensorType) and t.is_static for t in types)
+    if call.op.how != "compute" or not static or not _on_tensors(call, types):
+        return 0
+    ops = definitions(*_defined(call, types))
+    return sum(_turns_taken(op) for op in ops if isinstance(op, te.Compute) and op.reduced_axes)
+
+
+def _turns_taken(op: te.Compute) -> int:
+    extents = [*op.shape, *(a.extent for a in op.reduced_axes)]
+    return prod(int(e.value) if isinstance(e, Const) else 1 for e in extents)
 
 
 def cost_of(value: Expr) -> int:

@@ -5,7 +5,7 @@ from tilewright.graph.passes.algebra import algebra
 from tilewright.graph.passes.bind_shapes import bind_shapes
 from tilewright.graph.passes.combine_parallel import combine_parallel
 from tilewright.graph.passes.common_subexpressions import common_subexpressions
-from tilewright.graph.passes.constant_folding import constant_folding
+from tilewright.graph.passes.constant_folding import constant_folding, folding_by
 from tilewright.graph.passes.dead_code import dead_code
 from tilewright.graph.passes.fold_scale import fold_scale
 from tilewright.graph.passes.fuse import fuse

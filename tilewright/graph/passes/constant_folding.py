@@ -4,37 +4,97 @@
     y = reshape(x, shape=[3])        -->     …
     z = branch(bool(True), then, …)          (the bindings of `then`)
 
-Results that would take much more memory than their operands stay as they are.
+Bounded in memory: results that would take much more of it than their operands stay as they are.
+Bounded in time: long sums are computed by native code, where `folding_by` is given a way, and once
+a pass has taken too long, only what is small is folded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright.graph.attributes import attribute_parts
-from tilewright.graph.context import PassContext
-from tilewright.graph.ir import Array, Binding, Call, Graph, If, Module, Read, Value
+from tilewright.graph.context import Pass, PassContext
+from tilewright.graph.definitions import work_of
+from tilewright.graph.ir import KNOWN_LIMIT, Array, Binding, Call, Graph, If, Module, Read, Value
 from tilewright.graph.rewrite import Rewriter
 from tilewright.graph.types import STRING, TensorType
 from tilewright.ir import Const, Expr, const
 
-#: Bytes that a folded result may take beyond its operands; the option `fold_limit` sets another.
+#: Bytes that a folded result may take beyond its operands, and all of them together; the options
+#: `fold_limit` and `fold_total` set others.
 FOLD_LIMIT: Final = 16 << 20
+FOLD_TOTAL: Final = 128 << 20
+#: Seconds after which a pass folds only what is small; the option `fold_seconds`.
+FOLD_SECONDS: Final = 20.0
+#: Additions in sums from which on it is worth compiling a call in order to fold it.
+_LONG: Final = 1 << 27
+
+#: Computes a call on its constants.
+Apply = Callable[[Call, Sequence[Value]], Sequence[Array]]
+
+
+def by_reference(call: Call, outputs: Sequence[Value]) -> Sequence[Any]:
+    """The results of a call on constants by its NumPy reference."""
+    del outputs
+    return call.op.evaluate([None if a is None else a.constant for a in call.args], call.attrs)
 
 
 def constant_folding(module: Module) -> Module:
     """The module with what is known computed."""
-    limit = int(PassContext.current().option("fold_limit", FOLD_LIMIT))
-    return module.map(lambda f: _Folder(limit).graph(f))
+    return _folded(module, by_reference)
+
+
+def folding_by(native: Apply) -> Pass:
+    """The pass with another way for calls that take long."""
+
+    def constant_folding(module: Module) -> Module:
+        return _folded(module, native)
+
+    return constant_folding
+
+
+def _folded(module: Module, native: Apply) -> Module:
+    context = PassContext.current()
+    limits = _Limits(
+        int(context.option("fold_limit", FOLD_LIMIT)),
+        int(context.option("fold_total", FOLD_TOTAL)),
+        float(context.option("fold_seconds", FOLD_SECONDS)),
+    )
+    return module.map(lambda f: _Folder(limits, native).graph(f))
+
+
+class _Limits:
+    """What folding may still take."""
+
+    def __init__(self, each: int, total: int, seconds: float) -> None:
+        self._each, self._left = each, total
+        self._end = time.monotonic() + seconds
+
+    def allow(self, call: Call, outputs: Sequence[Value]) -> bool:
+        """Whether there is memory and time for a call on constants."""
+        sizes = [_bytes(v) for v in outputs]
+        if any(s is None for s in sizes):
+            return False
+        made = sum(s for s in sizes if s is not None)
+        held = sum(a.constant.nbytes for a in call.args if a is not None and a.constant is not None)
+        if made <= KNOWN_LIMIT:
+            return True
+        return made - held <= min(self._each, self._left) and time.monotonic() < self._end
+
+    def take(self, call: Call, arrays: Sequence[Array]) -> None:
+        held = sum(a.constant.nbytes for a in call.args if a is not None and a.constant is not None)
+        self._left -= max(0, sum(a.nbytes for a in arrays) - held)
 
 
 class _Folder(Rewriter):
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limits: _Limits, native: Apply) -> None:
         super().__init__()
-        self._limit = limit
+        self._limits, self._native = limits, native
 
     def visit(self, binding: Binding) -> Sequence[Binding]:
         expr = binding.expr
@@ -69,14 +129,23 @@ class _Folder(Rewriter):
         if found and len(found) == len(known):
             return found
         args = [a for a in call.args if a is not None]
-        if any(a.constant is None for a in args) or not self._is_small(binding, args):
+        if any(a.constant is None for a in args) or not self._limits.allow(call, binding.outputs):
             return None
-        return _evaluated(call)
+        arrays = self._evaluated(call, binding.outputs)
+        if arrays is not None:
+            self._limits.take(call, arrays)
+        return arrays
 
-    def _is_small(self, binding: Binding, args: Sequence[Value]) -> bool:
-        sizes = [_bytes(v) for v in binding.outputs]
-        given = sum(a.constant.nbytes for a in args if a.constant is not None)
-        return all(s is not None for s in sizes) and sum(filter(None, sizes)) <= given + self._limit
+    def _evaluated(self, call: Call, outputs: Sequence[Value]) -> Sequence[Array] | None:
+        if any(_is_symbolic(v) for v in call.attrs.values()):
+            return None
+        is_long = work_of(call, [v.type for v in outputs]) >= _LONG
+        try:
+            results = (self._native if is_long else by_reference)(call, outputs)
+        except Exception:
+            # Whatever is wrong is so only if the call is reached, and is told then.
+            return None
+        return [np.asarray(r) for r in results] if all(map(_is_array, results)) else None
 
 
 def _bytes(value: Value) -> int | None:
@@ -92,18 +161,6 @@ def _known_array(value: Value) -> Array | None:
     if known is None or not all(isinstance(e, Const) for e in known.ravel()):
         return None
     return np.array([e.value for e in known.ravel()], value.dtype.numpy).reshape(known.shape)
-
-
-def _evaluated(call: Call) -> Sequence[Array] | None:
-    if any(_is_symbolic(v) for v in call.attrs.values()):
-        return None
-    args: list[Any] = [None if a is None else a.constant for a in call.args]
-    try:
-        results = call.op.evaluate(args, call.attrs)
-    except Exception:
-        # Whatever is wrong is so only if the call is reached, and is told then.
-        return None
-    return [np.asarray(r) for r in results] if all(map(_is_array, results)) else None
 
 
 def _is_array(result: Any) -> bool:
