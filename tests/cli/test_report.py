@@ -43,6 +43,8 @@ def test_both_graphs_are_there(data: Any) -> None:
     before, after = ([n["label"] for n in data["graphs"][k]["nodes"]] for k in ("before", "after"))
     assert before == ["x", "matmul", "add", "relu", "matmul", "y"]
     assert after == ["x", "matmul + add + relu", "matmul", "y"]
+    edges = [(e["from"], e["to"]) for e in data["graphs"]["before"]["edges"]]
+    assert edges == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
     origin = data["graphs"]["after"]["nodes"][1]["origin"]
     assert "first" in origin and "activation" in origin
 

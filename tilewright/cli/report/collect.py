@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tilewright
 from tilewright.cli.loading import graph_of
@@ -14,11 +14,18 @@ from tilewright.levels import kernel_levels
 from tilewright.lower import ArenaPlan, arena_plan
 from tilewright.native import NativeModel
 
+if TYPE_CHECKING:
+    from tilewright.cli.report.timeline import Timeline
+
 
 def collect(
-    model: NativeModel, title: str, profile: Any, advance: Callable[[], None]
+    model: NativeModel,
+    title: str,
+    profile: Timeline | None = None,
+    advance: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """What the page shows; `advance` is called after every kernel."""
+    measured = profile.kernels if profile else {}
     main = graph_of(model).main
     plan = arena_plan(model.ir("main"))
     owner = _owners(main, model.calls)
@@ -29,11 +36,14 @@ def collect(
         "inputs": [str(s) for s in model.inputs],
         "outputs": [str(s) for s in model.outputs],
         "graphs": {k: drawn(main, owner, fused=k == "after") for k in ("before", "after")},
-        "kernels": [_kernel(model, name, owner, advance) for name in model.kernels],
+        "kernels": [
+            {**_kernel(model, name, owner, advance), **measured.get(name, {})}
+            for name in model.kernels
+        ],
         "calls": [{"step": k, "kernel": name} for k, (_, name) in enumerate(plan.calls)],
         "memory": _memory(plan),
         "constants": model.memory["constants"],
-        "profile": profile,
+        "profile": profile.run if profile else None,
     }
     return report
 

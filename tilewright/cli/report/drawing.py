@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,18 +30,20 @@ class Node:
 
 def drawn(main: Function, kernels: Mapping[Binding, str], *, fused: bool) -> dict[str, Any]:
     """The graph with its groups as nodes (`fused`), or with the operators inside them."""
-    body = main.body if fused else list(_opened(main.body))
     nodes = [Node(p.name, "input", str(p.type), str(p)) for p in main.params]
     made: dict[Value, int] = {p: k for k, p in enumerate(main.params)}
     edges: dict[tuple[int, int], str] = {}
-    owner = kernels if fused else _owners(main.body, kernels)
-    for binding in body:
-        number = len(nodes)
-        nodes.append(_node(binding, owner.get(binding, "")))
-        for value in _used(binding):
-            if value in made:
-                edges.setdefault((made[value], number), str(value.type))
-        made.update(dict.fromkeys(binding.outputs, number))
+    for outer in main.body:
+        kernel = kernels.get(outer, "")
+        for binding in [outer] if fused else _opened(outer):
+            for value in _used(binding):
+                if value in made:
+                    edges.setdefault((made[value], len(nodes)), str(value.type))
+            made.update(dict.fromkeys(binding.outputs, len(nodes)))
+            nodes.append(_node(binding, kernel))
+        if isinstance(outer.expr, Fused) and not fused:
+            inner = [made[r] for r in outer.expr.graph.results]
+            made.update(zip(outer.outputs, inner, strict=True))
     for result, name in zip(main.results, main.outputs, strict=True):
         if result in made:
             edges.setdefault((made[result], len(nodes)), str(result.type))
@@ -65,17 +67,8 @@ def _placed(nodes: Sequence[Node], edges: Mapping[tuple[int, int], str]) -> dict
     }
 
 
-def _opened(body: Iterable[Binding]) -> Iterable[Binding]:
-    for binding in body:
-        yield from binding.expr.graph.body if isinstance(binding.expr, Fused) else [binding]
-
-
-def _owners(body: Iterable[Binding], kernels: Mapping[Binding, str]) -> dict[Binding, str]:
-    found = dict(kernels)
-    for binding in body:
-        if isinstance(binding.expr, Fused) and binding in kernels:
-            found.update(dict.fromkeys(binding.expr.graph.body, kernels[binding]))
-    return found
+def _opened(binding: Binding) -> Sequence[Binding]:
+    return binding.expr.graph.body if isinstance(binding.expr, Fused) else [binding]
 
 
 def _used(binding: Binding) -> list[Value]:
