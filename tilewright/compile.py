@@ -101,9 +101,13 @@ def graph_passes(target: Target) -> list[Step]:
 
     folding = passes.folding_by(fold_natively)
     return [
+        # What is a loop need not be left alone when functions are inlined.
+        Step(passes.tail_recursion, 0),
         Step(passes.inline_functions, 0),
         Step(passes.simplify_inference, 1),
         Step(folding, 1),
+        # Numbers of trips are known by now; what follows from them is folded below.
+        Step(passes.unroll_loops, 2),
         Step(passes.legalize, 0),
         # Decompositions bring operators on constants, and shapes, that were not there before.
         Step(passes.simplify_inference, 1),

@@ -153,6 +153,12 @@ class Builder(ControlFlow):
         self._blocks[-1].body.append(Binding(outputs, expr, self.origin))
         return outputs
 
+    def bind_made(self, binding: Binding) -> None:
+        """Add a binding that was made elsewhere."""
+        for value in binding.outputs:
+            self.own(value)
+        self._blocks[-1].body.append(binding)
+
     def own(self, value: Value) -> Value:
         """Let operators on `value` go to this builder until it is finished."""
         value.builder = self

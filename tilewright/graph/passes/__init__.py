@@ -15,3 +15,5 @@ from tilewright.graph.passes.outline import NATIVE_PREFIX, foreign_bindings, is_
 from tilewright.graph.passes.plan_layouts import plan_layouts
 from tilewright.graph.passes.shape_arithmetic import shape_arithmetic
 from tilewright.graph.passes.simplify_inference import simplify_inference
+from tilewright.graph.passes.tail_recursion import tail_recursion
+from tilewright.graph.passes.unroll_loops import unroll_loops
