@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 
+import numpy as np
 import pytest
 
 import tilewright as tw
 from tests.codegen.assembly import functions_of, hottest_loop
+from tilewright.graph import Builder, KernelTable, passes
+from tilewright.graph.layouts import Blocking
 from tilewright.schedule import Schedule
+from tilewright.schedule.rules.analysis import constants_of
 from tilewright.schedule.rules.contraction import plan_contraction
 from tilewright.schedule.rules.dot import plan_dot
 from tilewright.tensor import ops, te
@@ -54,6 +59,53 @@ def test_dot_products_keep_their_tile_in_registers(cpu: str, name: str) -> None:
     count = sum(i.name == name for i in loop.instructions)
     assert count == plan.rows * plan.columns // plan.dot.lanes
     assert not function.on_stack(loop)
+
+
+# ---- convolutions on blocked channels -----------------------------------------------------------
+
+
+def _conv_kernel(target: tw.Target, size: int, kernel: int) -> tw.Function:
+    """A convolution with a bias and an activation, as it is compiled in a graph."""
+    width = Blocking(target).widths[0]
+    b = Builder()
+    x = b.input("x", "f32", (1, 64 // width, size, size, width))
+    weight = np.ones((64 // width, 64 // width, kernel, kernel, width, width), "f4")
+    bias = np.ones((64 // width, width), "f4")
+    b.output(b.relu(b.conv_blocked(x, weight, bias, pads=[kernel // 2] * 4)))
+    (binding,) = passes.fuse(b.build()).main.body
+    return KernelTable()(binding).function
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("cpu", ["neoverse-n1", "x86-64-v3", "sapphirerapids"])
+def test_blocked_convolutions_keep_their_tile_in_registers(cpu: str, kernel: int) -> None:
+    target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")
+    conv = _conv_kernel(target, 28, kernel)
+    block = Schedule(conv).block_of("conv")
+    plan = plan_contraction(block, target, constants_of(conv))
+    assert plan is not None
+    tile, built = plan.tile, tw.build(conv, target)
+    function, loop = hottest_loop(built.asm)
+    steps = tile.lanes if tile.factors == "depth" else 1
+    accumulators = {fma.accumulator for fma in loop.fmas}
+    assert len(accumulators) == tile.rows * tile.vectors <= target.vector_registers
+    assert len(loop.fmas) == tile.rows * tile.vectors * steps
+    assert not function.on_stack(loop)
+    assert len(loop.instructions) - len(loop.fmas) <= (tile.vectors + tile.rows + 8) * steps
+
+
+@pytest.mark.parametrize("cpu", ["neoverse-n1", "x86-64-v3", "sapphirerapids"])
+def test_epilogues_are_done_in_the_tile(cpu: str) -> None:
+    target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")
+    scheduled = Schedule(tw.build(_conv_kernel(target, 28, 3), target).ir("scheduled"))
+    shared = set(scheduled.loops("conv")) & set(scheduled.loops("relu"))
+    inner = [
+        scheduled.loop_of(loop).extent for loop in scheduled.loops("relu") if loop not in shared
+    ]
+    lanes = target.lanes("float32")
+    assert len(shared) >= 2, "the activation runs over an image of its own"
+    assert all(scheduled.loop_of(k).kind != "serial" for k in loops[-2:])
+    assert math.prod(int(e.value) for e in inner) <= target.vector_registers * lanes
 
 
 # ---- the reader itself --------------------------------------------------------------------------

@@ -192,7 +192,9 @@ def _cut_strips(
     last = others[-1] if others else None
     if not pads or last is None:
         return own, []
-    rows = strip_of(s, name, pads, last, target)
+    made = {s.block_of(p).writes[0].buffer for p in pads}
+    image = next(a for a in accesses_of(s.block_of(name)) if a.buffer in made)
+    rows = strip_of(s, name, image, last, target)
     if rows is None:
         return own, []
     strip, within = s.split(own[-1], None, rows)

@@ -28,6 +28,7 @@ from tilewright.schedule.rules.analysis import (
     extent_of,
 )
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
+from tilewright.schedule.rules.padding import padding_before, place_padding, strip_of
 from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile, packing_pays
 from tilewright.schedule.rules.transpose import turn_tiles
 from tilewright.schedule.schedule import Schedule
@@ -154,6 +155,8 @@ class _Cut:
     def __init__(self, s: Schedule, name: str, plan: Plan, target: Target) -> None:
         self.s, self.name, self.plan, self.target = s, name, plan, target
         self.tile = plan.tile
+        #: How many loops there are down to that over strips of rows; 0 where there are no strips.
+        self._strips = 0
         self.work = prod(extent_of(it) or _UNKNOWN for it in s.block_of(name).iters)
 
     def apply(self) -> None:
@@ -166,10 +169,10 @@ class _Cut:
         column_outer, column_inner = self._cut_columns(loops)
         reduced, unrolled = self._cut_depth([loops[it.var.name] for it in plan.contraction.reduced])
         tiled = {it.var.name for it in (plan.row, plan.column, plan.blocks) if it is not None}
-        others = [
-            loops[it.var.name] for it in iters if it.var.name not in tiled and it.kind == "spatial"
-        ]
-        outer = [*others, *chunk, *column_outer, *row_outer]
+        others = [it for it in iters if it.var.name not in tiled and it.kind == "spatial"]
+        pads = padding_before(s, self.name)
+        around, strip = self._cut_strips(others, pads, loops)
+        outer = [*around, *chunk, *column_outer, *strip, *row_outer]
         s.reorder(*outer, *reduced, *unrolled, *row_inner, *column_inner)
         for loop in (*unrolled, *row_inner, *column_inner[:-1]):
             s.unroll(loop)
@@ -177,9 +180,42 @@ class _Cut:
         if outer:
             place_epilogue(s, epilogue, outer[-1], self.tile.lanes)
         self._place_packs(packs, chunk)
-        self._parallelize(others, chunk, column_outer, row_outer)
+        if self._strips:
+            place_padding(s, pads, around[self._strips - 1], self.target)
+            self._parallelize(around[: self._strips], [])
+        else:
+            self._parallelize(around, [*chunk, *column_outer, *strip])
 
     # ---- cutting --------------------------------------------------------------------------------
+
+    def _cut_strips(
+        self, others: list[Iter], pads: list[str], loops: dict[str, Loop]
+    ) -> tuple[list[Loop], list[Loop]]:
+        """The other loops: those around the columns, and those within.
+
+        Rows that come in several dimensions (an image) are taken by strips that fit L2: columns
+        are then read once for each strip. Few columns are read again for each row instead.
+        """
+        own = [loops[it.var.name] for it in others]
+        rows = {it.var.name for it in self.plan.contraction.rows}
+        if not others or others[-1].var.name not in rows or self.plan.pack_rows:
+            return own, []
+        near = self._columns_are_near()
+        size = strip_of(self.s, self.name, self.plan.contraction.a, others[-1], self.target)
+        extent = extent_of(others[-1])
+        if size is None or extent is None or (near and not pads):
+            return own, []
+        if size >= extent:
+            return (own, []) if near else (own[:-1], own[-1:])
+        self._strips = len(own)
+        strip, within = self.s.split(own[-1], None, size)
+        return ([*own[:-1], strip, within], []) if near else ([*own[:-1], strip], [within])
+
+    def _columns_are_near(self) -> bool:
+        """Whether all columns stay in the caches while rows pass by."""
+        b = self.plan.contraction.b.buffer
+        size = b.static_size()
+        return size is not None and size * b.dtype.itemsize <= self.target.caches.l2 // 4
 
     def _cut_rows(self, loops: dict[str, Loop]) -> tuple[list[Loop], list[Loop], list[Loop]]:
         """Loops over chunks of tiles of rows, over the tiles of a chunk, and within a tile."""
@@ -292,18 +328,17 @@ class _Cut:
 
     # ---- threads --------------------------------------------------------------------------------
 
-    def _parallelize(
-        self, others: list[Loop], chunk: list[Loop], columns: list[Loop], rows: list[Loop]
-    ) -> None:
+    def _parallelize(self, first: list[Loop], then: list[Loop]) -> None:
+        """Fuse loops, all of `first` and as many more as it takes to have work for every core."""
         if self.work < _PARALLEL_WORTH or self.target.cores < 2:
             return
         chosen: list[Loop] = []
         count = 1
-        for loop in (*others, *chunk, *columns, *rows):
+        for loop in (*first, *then):
             extent = self.s.loop_of(loop).extent
             chosen.append(loop)
             count *= int(extent.value) if isinstance(extent, Const) else self.target.cores
-            if count >= self.target.cores and loop not in others[:-1]:
+            if count >= self.target.cores and loop not in first[:-1]:
                 break
         fused = self.s.fuse(*chosen) if len(chosen) > 1 else chosen[0]
         self.s.parallel(fused)

@@ -17,14 +17,12 @@ from tilewright.ir import (
     Const,
     Expr,
     Iter,
-    Load,
     Var,
-    all_exprs,
     free_vars,
     walk,
 )
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.rules.analysis import extent_of, is_conditional, is_injective
+from tilewright.schedule.rules.analysis import Access, extent_of, is_conditional, is_injective
 from tilewright.schedule.rules.elementwise import vectorize_innermost
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -49,23 +47,26 @@ def _is_intermediate(s: Schedule, buffer: Buffer) -> bool:
     return any(isinstance(a, Alloc) and buffer in a.buffers for a in walk(s.function.body))
 
 
-def strip_of(s: Schedule, name: str, pads: list[str], row: Iter, target: Target) -> int | None:
-    """How many steps of `row` make a strip whose padded rows fit the nearest caches."""
-    block = s.block_of(name)
-    buffers = [s.block_of(p).writes[0].buffer for p in pads]
-    loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer in buffers]
-    extent = extent_of(row)
-    if extent is None or not loads:
+def strip_of(s: Schedule, name: str, image: Access, row: Iter, target: Target) -> int | None:
+    """How many steps of `row` make a strip of the image that fits L2, and work for every core.
+
+    All of them, where the whole image fits; None where sizes are not known.
+    """
+    block, extent = s.block_of(name), extent_of(row)
+    if extent is None:
         return None
-    size = sum(_row_bytes(load, block, row.var) for load in loads)
-    step, reach = _motion(loads[0], block, row.var)
-    fit = max(1, target.caches.l2 // 4 // max(1, size))
+    size = _row_bytes(image, block, row.var)
+    step, reach = _motion(image, block, row.var)
+    fit = target.caches.l2 // 4 // max(1, size)
+    if fit >= (extent - 1) * step + reach:
+        return extent
     steps = max(1, (fit - reach) // step + 1, _WORTH * (reach - step) // step)
     strips = -(-extent // min(extent, steps))
+    strips = -(-strips // target.cores) * target.cores
     return -(-extent // strips)
 
 
-def _row_bytes(load: Load, block: Block, row: Var) -> int:
+def _row_bytes(load: Access, block: Block, row: Var) -> int:
     """The bytes of one row of what is loaded: all that does not lie along a single place."""
     sizes = [
         int(d.value)
@@ -83,7 +84,7 @@ def _is_outer(index: Expr, block: Block, row: Var) -> bool:
     return all(v not in reduced and order.index(v) < order.index(row) for v in used)
 
 
-def _motion(load: Load, block: Block, row: Var) -> tuple[int, int]:
+def _motion(load: Access, block: Block, row: Var) -> tuple[int, int]:
     """How far a step of `row` moves the window, and how many rows the window spans."""
     index = next((i for i in load.indices if row in free_vars(i)), None)
     if index is None:
