@@ -98,10 +98,9 @@ def test_blocked_convolutions_keep_their_tile_in_registers(cpu: str, kernel: int
 def test_epilogues_are_done_in_the_tile(cpu: str) -> None:
     target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")
     scheduled = Schedule(tw.build(_conv_kernel(target, 28, 3), target).ir("scheduled"))
-    shared = set(scheduled.loops("conv")) & set(scheduled.loops("relu"))
-    inner = [
-        scheduled.loop_of(loop).extent for loop in scheduled.loops("relu") if loop not in shared
-    ]
+    loops = scheduled.loops("relu")
+    shared = set(scheduled.loops("conv")) & set(loops)
+    inner = [scheduled.loop_of(loop).extent for loop in loops if loop not in shared]
     lanes = target.lanes("float32")
     assert len(shared) >= 2, "the activation runs over an image of its own"
     assert all(scheduled.loop_of(k).kind != "serial" for k in loops[-2:])
