@@ -199,7 +199,7 @@ def _open_floordiv(atom: Binary, k: int, rest: Linear, ranges: Ranges) -> Iterat
     if c is None:
         yield from _open_quotient_by_symbol(atom, x, k, rest, ranges)
         return
-    yield (rest.scaled(c).plus(x.shifted(1 - c) if k > 0 else x, k),)
+    yield (_multiple(rest, c).plus(x.shifted(1 - c) if k > 0 else x, k),)
 
 
 def _open_quotient_by_symbol(

@@ -11,9 +11,12 @@ read.
 
 from __future__ import annotations
 
+from math import prod
+
 from tilewright.arith import divisor, linear
 from tilewright.ir import (
     Broadcast,
+    Buffer,
     Expr,
     Function,
     Load,
@@ -44,8 +47,7 @@ def _from_lane(node: Expr, target: Target) -> Expr | None:
     load = node.a
     (index,) = load.indices
     group = target.lanes(load.dtype)
-    size = load.buffer.static_size()
-    if not load.dtype.is_float or load.mask is not None or size is None or size % group:
+    if not load.dtype.is_float or load.mask is not None or _multiple_of(load.buffer) % group:
         return None
     lane = linear(index).constant % group
     start = index - lane if lane else index
@@ -53,3 +55,8 @@ def _from_lane(node: Expr, target: Target) -> Expr | None:
         return None
     vector = Load(load.buffer, (Ramp(linear(start).expr(), const(1), group),))
     return Broadcast(call("lane", vector, const(lane)), node.dtype.lanes)
+
+
+def _multiple_of(buffer: Buffer) -> int:
+    """A number that divides how many elements the buffer has."""
+    return prod(divisor(d) for d in buffer.shape)

@@ -42,8 +42,9 @@ _WORTH_PACKING = 32
 _PARALLEL_WORTH = 100_000
 #: Up to so many rows the weights are read once for, which takes longer than the arithmetic.
 _FEW_ROWS = 16
-#: Rows of a tile where their number is not known: few, so that little is computed past the edge.
-_ANY_ROWS = 4
+#: Rows and vectors of a tile where it is not known how many there are: few, so that little is
+#: computed past the edge, but enough to keep the multipliers busy.
+_ANY_ROWS, _ANY_VECTORS = 4, 2
 #: What every further pass over the columns costs, as a part of all there is to do.
 _CHUNK_COST = 0.01
 #: What an extent that is not known counts as.
@@ -85,6 +86,7 @@ def plan_contraction(
     free_columns = c.b.buffer in constants and _can_pack(c.b)
     ragged = (extent_of(column) or 0) % target.lanes(c.b.buffer.dtype) != 0
     pack_columns = free_columns or _packs(c.b, depth.var, c.rows, ragged) or not contiguous
+    lanes = target.lanes(c.out.buffer.dtype)
     plain: Factors = "broadcast"
     if c.a.step(depth.var) == 1 and (extent_of(depth) or 0) % target.lanes("float32") == 0:
         plain = "depth"
@@ -94,7 +96,7 @@ def plan_contraction(
             target,
             c.out.buffer.dtype,
             1 if row is None else extent_of(row) or _ANY_ROWS,
-            _count(c.columns) if blocks is not None else extent_of(column),
+            _count(c.columns) if blocks is not None else extent_of(column) or _ANY_VECTORS * lanes,
             factors,
             None if blocks is None else extent_of(column),
         )
