@@ -44,3 +44,11 @@ def test_steps_of_a_scan_are_vectors() -> None:
     for name in ("moved", "c", "h"):
         kinds = [s.loop_of(loop).kind for loop in s.loops(name)]
         assert kinds[-1] == "vectorized", function_text(function)
+
+
+def test_the_product_in_a_step_keeps_its_sums_in_registers() -> None:
+    s = Schedule(scheduled("lstm_scan", [(5, 1, 512), (1, 128, 512)]))
+    time = s.loops("moved")[0]
+    assert s.loops("moved_local")[0] == time, "each step has its own sums"
+    assert [b.name for b in s.blocks()][0] == "weight_global", "weights are packed before all steps"
+    assert s.loop_of(s.loops("moved")[-1]).kind == "vectorized"

@@ -14,6 +14,7 @@ from tilewright.ir import (
     For,
     Load,
     Stmt,
+    Var,
     all_exprs,
     free_vars,
     is_const,
@@ -70,17 +71,30 @@ def reduces_along(block: Block, loops: Iterable[For]) -> bool:
     return any(it.kind != "spatial" and free_vars(v) & running for it, v in pairs)
 
 
-def writes_tell_iterators(block: Block) -> bool:
-    """Different instances write different elements, but for those of one reduction."""
+def is_unfinished_along(block: Block, loops: Iterable[For]) -> bool:
+    """Whether what an iteration of the loops leaves behind may still change in a later one.
+
+    A step of a scan that writes elements of its own is finished when it ends.
+    """
+    running = {loop.var for loop in loops}
+    pairs = zip(block.iters, block.bindings, strict=True)
+    moved = [it for it, v in pairs if it.kind != "spatial" and free_vars(v) & running]
+    return any(it.kind == "reduce" or not _writes_tell(block, it.var) for it in moved)
+
+
+def _writes_tell(block: Block, var: Var) -> bool:
+    """Whether instances that differ in an iterator never write the same element."""
     ranges = Ranges()
     for it in block.iters:
         ranges = ranges.with_extent(it.var, it.extent)
     own = {it.var for it in block.iters}
+    return all(determine(tells(region.ranges, var, own, ranges)) for region in block.writes)
+
+
+def writes_tell_iterators(block: Block) -> bool:
+    """Different instances write different elements, but for those of one reduction."""
     telling = [it.var for it in block.iters if it.kind == "spatial" and not is_const(it.extent, 1)]
-    for region in block.writes:
-        if not all(determine(tells(region.ranges, v, own, ranges)) for v in telling):
-            return False
-    return True
+    return all(_writes_tell(block, var) for var in telling)
 
 
 def instances_have_elements_of_their_own(block: Block) -> Fault | None:

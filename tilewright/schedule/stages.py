@@ -38,7 +38,7 @@ from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import fresh_name
 from tilewright.schedule.error import Fault
 from tilewright.schedule.flow import (
-    reduces_along,
+    is_unfinished_along,
 )
 from tilewright.schedule.place import (
     comes_before,
@@ -96,7 +96,7 @@ def site_after(tree: Tree, block: Block, buffer: Buffer) -> Site | Fault:
 def _unfinished(tree: Tree, block: Block, site: Site) -> Fault | None:
     """Why not all that was written is final, or more than that would be copied."""
     inside = site.inside
-    if inside is not None and reduces_along(block, [*tree.loops_above(inside), inside]):
+    if inside is not None and is_unfinished_along(block, [*tree.loops_above(inside), inside]):
         reason = f"block {block.name} is read before its reduction along the loops has ended"
         return Fault(reason, "", block)
     instances = Access(block, block.writes[0].buffer, _instances(block), True)

@@ -48,9 +48,9 @@ from tilewright.schedule.error import Fault, require
 from tilewright.schedule.flow import (
     inputs_are_ready,
     instances_have_elements_of_their_own,
+    is_unfinished_along,
     loops_at_once,
     parallel_loops_stay_parallel,
-    reduces_along,
     writes_tell_iterators,
 )
 from tilewright.schedule.handles import Loop
@@ -146,8 +146,8 @@ def _is_complete_after(tree: Tree, block: Block, loop: For, buffer: Buffer) -> F
         return Fault(reason, "", outside)
     around = [*tree.loops_above(loop), loop]
     for writer in writers:
-        if reduces_along(writer, around):
-            names = ", ".join(f.var.name for f in around if reduces_along(writer, [f]))
+        if is_unfinished_along(writer, around):
+            names = ", ".join(f.var.name for f in around if is_unfinished_along(writer, [f]))
             return Fault(
                 f"block {writer.name} has not finished reducing {buffer.name} after an iteration "
                 f"of loop {loop.var.name}: loop {names} reduces",

@@ -54,7 +54,10 @@ class Access(NamedTuple):
 
 
 class Contraction(NamedTuple):
-    """C[…] += A[…] * B[…]: which variables run through which operand."""
+    """C[…] += A[…] * B[…]: which variables run through which operand.
+
+    A step of a scan may be one; the variables that run in order stay outside of all others.
+    """
 
     out: Access
     a: Access
@@ -163,8 +166,6 @@ def _sorted_variables(block: Block, out: Access, a: Access, b: Access) -> Contra
     in_a, in_b = (frozenset[Var]().union(*map(free_vars, x.indices)) for x in (a, b))
     spatial = [it for it in block.iters if it.kind == "spatial" and it.extent is not const(1)]
     reduced = tuple(it for it in block.iters if it.kind == "reduce")
-    if len(spatial) + len(reduced) + _ones(block) != len(block.iters):
-        return None
     if not all(it.var in in_a and it.var in in_b for it in reduced if it.extent is not const(1)):
         return None
     batch = tuple(it for it in spatial if it.var in in_a and it.var in in_b)
@@ -175,10 +176,6 @@ def _sorted_variables(block: Block, out: Access, a: Access, b: Access) -> Contra
     if _holds_innermost(out, only_a) and not _holds_innermost(out, only_b):
         a, b, only_a, only_b = b, a, only_b, only_a
     return Contraction(out, a, b, batch, only_a, only_b, reduced)
-
-
-def _ones(block: Block) -> int:
-    return sum(1 for it in block.iters if it.kind == "spatial" and it.extent is const(1))
 
 
 def _holds_innermost(out: Access, iters: tuple[Iter, ...]) -> bool:

@@ -287,7 +287,8 @@ class _Cut:
             if chunk and c.a.buffer not in constants_of(self.s.function):
                 loops = self.s.compute_at(packs["rows"], chunk[-1])
             self._lay_out(packs["rows"], c.a, row.var, self.tile.rows)
-            if c.a.step(c.reduced[-1].var) == 1:
+            wanted = (row.var, c.reduced[-1].var)
+            if all(i is v for i, v in zip(c.a.indices[-2:], wanted, strict=True)):
                 self._turn(packs["rows"], loops)
         if "columns" in packs:
             axis = self._lay_out(packs["columns"], c.b, self.plan.column.var, self.tile.columns)

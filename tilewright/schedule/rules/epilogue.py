@@ -16,7 +16,9 @@ def take_on(s: Schedule, name: str) -> list[str]:
     The results themselves stay in the tile.
     """
     out = stores_of(s.block_of(name))[0].buffer
-    if out in s.function.buffers:
+    # What follows in a step of a scan may ask for all results of the step at once.
+    is_step = any(it.kind == "ordered" for it in s.block_of(name).iters)
+    if is_step or out in s.function.buffers:
         return [s.cache_write(name, 0, "local").name]
     s.set_scope(name, out, "local")
     return [b.name for b in s.consumers(name)]
