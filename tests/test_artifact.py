@@ -35,9 +35,17 @@ FOREIGN = {"x86_64": "aarch64", "aarch64": "x86_64"}.get(Target.of("llvm").arch,
 FOREIGN_TARGET = f"llvm -mtriple={FOREIGN}-unknown-linux-gnu"
 
 
+def load(path: Path, **options: Any) -> Any:
+    return tw.load(path, **options)
+
+
+def compiled(source: Any, **options: Any) -> Any:
+    return tw.compile(source, **options)
+
+
 @pytest.fixture(scope="module")
 def model() -> tw.Model:
-    return tw.compile(mlp())
+    return compiled(mlp())
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +65,14 @@ def same(a: list[Any], b: list[Any]) -> None:
 
 
 def test_a_loaded_model_runs_as_the_saved_one_did(model: tw.Model, saved: Path) -> None:
-    loaded = tw.load(saved)
+    loaded = load(saved)
     assert loaded.inputs == model.inputs and loaded.outputs == model.outputs
     for rows in (1, 5):
         same(loaded.run([X[:rows]]), model.run([X[:rows]]))
 
 
 def test_what_can_be_looked_at(model: tw.Model, saved: Path) -> None:
-    loaded = tw.load(saved)
+    loaded = load(saved)
     assert loaded.kernels == model.kernels and loaded.target == model.target
     for name in ("main", *model.kernels):
         assert str(loaded.ir(name)) == str(model.ir(name))
@@ -75,18 +83,18 @@ def test_what_can_be_looked_at(model: tw.Model, saved: Path) -> None:
 
 
 def test_a_loaded_model_is_saved_as_it_came(saved: Path, tmp_path: Path) -> None:
-    tw.load(saved).save(tmp_path / "again.twm")
+    load(saved).save(tmp_path / "again.twm")
     assert (tmp_path / "again.twm").read_bytes() == saved.read_bytes()
 
 
 def test_outputs_of_sizes_that_only_the_data_tell(tmp_path: Path) -> None:
-    tw.compile(positive()).save(tmp_path / "m.twm")
-    (got,) = tw.load(tmp_path / "m.twm").run([np.array([1, -1, 2], np.float32)])
+    compiled(positive()).save(tmp_path / "m.twm")
+    (got,) = load(tmp_path / "m.twm").run([np.array([1, -1, 2], np.float32)])
     np.testing.assert_array_equal(got, [1, 2])
 
 
 def test_parameters_are_mapped_and_aligned(saved: Path) -> None:
-    arrays = tw.load(saved)._constants
+    arrays = load(saved)._constants
     assert all(a.ctypes.data % 64 == 0 and not a.flags.writeable for a in arrays)
     with zipfile.ZipFile(saved) as file:
         assert all(i.compress_type == zipfile.ZIP_STORED for i in file.infolist())
@@ -96,7 +104,7 @@ def test_parameters_are_mapped_and_aligned(saved: Path) -> None:
 def test_the_file_may_go_while_the_model_runs(model: tw.Model, saved: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.twm"
     shutil.copy(saved, path)
-    loaded = tw.load(path)
+    loaded = load(path)
     model.save(path)
     path.unlink()
     same(loaded.run([X]), model.run([X]))
@@ -135,12 +143,12 @@ def test_programs_for_values_are_kept_as_far_as_they_were_seen(tmp_path: Path) -
         [info("x", shape=["n", 4]), info("axes", "int64", [1])],
         ["y"],
     )
-    model, x = tw.compile(proto), random(3, 4)
+    model, x = compiled(proto), random(3, 4)
     with pytest.raises(UserError, match="has not been run: its programs depend on axes"):
         model.save(tmp_path / "m.twm")
     wanted = {axis: model.run([x, np.array([axis])])[0] for axis in (0, 1)}
     model.save(tmp_path / "m.twm")
-    loaded = tw.load(tmp_path / "m.twm")
+    loaded = load(tmp_path / "m.twm")
     for axis, want in wanted.items():
         np.testing.assert_array_equal(loaded.run([x, np.array([axis])])[0], want)
     with pytest.raises(UserError, match=r"no program for axes = \[-1\] of shape \[1\]") as caught:
@@ -162,10 +170,10 @@ def test_parts_that_python_runs_are_kept_as_a_graph(tmp_path: Path) -> None:
         opset=20,
     )
     with pytest.warns(UserWarning, match="run on the host"):
-        model = tw.compile(proto)
+        model = compiled(proto)
     inputs = [random(3), words]
     model.save(tmp_path / "m.twm")
-    loaded = tw.load(tmp_path / "m.twm")
+    loaded = load(tmp_path / "m.twm")
     assert loaded.hosted == model.hosted == {"string_concat": 1}
     same(loaded.run(inputs), model.run(inputs))
     loaded.save(tmp_path / "again.twm")
@@ -182,28 +190,28 @@ def test_models_are_not_pickled(model: tw.Model) -> None:
 
 def test_the_best_target_that_runs_here_is_taken(model: tw.Model, tmp_path: Path) -> None:
     here = Target.of("llvm")
-    least = tw.compile(mlp(), target=f"llvm -mtriple={here.triple}")
-    foreign = tw.compile(mlp(), target=FOREIGN_TARGET)
+    least = compiled(mlp(), target=f"llvm -mtriple={here.triple}")
+    foreign = compiled(mlp(), target=FOREIGN_TARGET)
     path = tmp_path / "m.twm"
     tw.save([foreign, least, model], path)
-    assert tw.load(path).target == model.target
-    assert tw.load(path, target=str(least.target)).target == least.target
-    same(tw.load(path, target=str(least.target)).run([X[:1]]), least.run([X[:1]]))
+    assert load(path).target == model.target
+    assert load(path, target=str(least.target)).target == least.target
+    same(load(path, target=str(least.target)).run([X[:1]]), least.run([X[:1]]))
     told = [b.why_not for b in describe(path).builds]
     assert told[0].startswith(f"it is for {FOREIGN}") and told[1:] == ["", ""]
 
 
 def test_code_for_another_machine_can_be_made_and_kept(tmp_path: Path) -> None:
-    foreign = tw.compile(mlp(), target=FOREIGN_TARGET)
+    foreign = compiled(mlp(), target=FOREIGN_TARGET)
     foreign.save(tmp_path / "m.twm")
     for attempt in (lambda: foreign.run([X]), lambda: foreign.set_threads(1)):
         with pytest.raises(UserError, match="main cannot run here: it is for"):
             attempt()
     with pytest.raises(UserError, match=r"on this machine: llvm .*: it is for"):
-        tw.load(tmp_path / "m.twm")
+        load(tmp_path / "m.twm")
     with pytest.raises(UserError, match="holds nothing for riscv64"):
-        tw.load(tmp_path / "m.twm", target="riscv64")
-    looked_at = tw.load(tmp_path / "m.twm", target=FOREIGN)
+        load(tmp_path / "m.twm", target="riscv64")
+    looked_at = load(tmp_path / "m.twm", target=FOREIGN)
     assert looked_at.target == foreign.target and looked_at.kernels == foreign.kernels
 
 
@@ -220,7 +228,7 @@ def test_only_one_model_goes_into_a_file(model: tw.Model, tmp_path: Path) -> Non
     with pytest.raises(UserError, match="two models for one target"):
         tw.save([model, model], tmp_path / "m.twm")
     with pytest.raises(UserError, match="different models as one"):
-        tw.save([model, tw.compile(positive(), target=FOREIGN_TARGET)], tmp_path / "m.twm")
+        tw.save([model, compiled(positive(), target=FOREIGN_TARGET)], tmp_path / "m.twm")
     with pytest.raises(UserError, match="no model to save"):
         tw.save([], tmp_path / "m.twm")
     assert not list(tmp_path.iterdir())
@@ -290,20 +298,20 @@ def test_a_link_stays_a_link(model: tw.Model, tmp_path: Path) -> None:
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no such file"):
-        tw.load(tmp_path / "none.twm")
+        load(tmp_path / "none.twm")
     with pytest.raises(UserError, match="it is a folder"):
-        tw.load(tmp_path)
+        load(tmp_path)
     for content, reason in ((b"", "it is empty"), (b"\x89PNG" * 99, "it is no artifact")):
         (tmp_path / "m.twm").write_bytes(content)
         with pytest.raises(UserError, match=reason):
-            tw.load(tmp_path / "m.twm")
+            load(tmp_path / "m.twm")
 
 
 def test_a_zip_file_of_other_things(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "m.twm", "w") as file:
         file.writestr("hello.txt", "hello")
     with pytest.raises(UserError, match=r"not aligned|has no manifest\.json"):
-        tw.load(tmp_path / "m.twm")
+        load(tmp_path / "m.twm")
 
 
 # ---- damage -------------------------------------------------------------------------------------
@@ -312,7 +320,7 @@ def test_a_zip_file_of_other_things(tmp_path: Path) -> None:
 def refused_or_right(path: Path, want: list[Any]) -> bool:
     """Whether a file is refused; if it is not, it must run as it should."""
     try:
-        loaded = tw.load(path)
+        loaded = load(path)
     except UserError:
         return True
     same(loaded.run([X]), want)
@@ -353,7 +361,7 @@ def test_bytes_of_code_and_parameters_that_change(saved: Path, tmp_path: Path) -
         changed[at] ^= 1 << pick.randrange(8)
         (tmp_path / "m.twm").write_bytes(changed)
         with pytest.raises(UserError, match="is damaged"):
-            tw.load(tmp_path / "m.twm")
+            load(tmp_path / "m.twm")
 
 
 def test_files_that_are_cut_short(model: tw.Model, saved: Path, tmp_path: Path) -> None:
@@ -413,7 +421,7 @@ def test_manifests_that_claim_what_is_not_so(
 ) -> None:
     _edited(saved, tmp_path / "m.twm", edit)
     with pytest.raises(UserError, match=message):
-        tw.load(tmp_path / "m.twm")
+        load(tmp_path / "m.twm")
 
 
 @pytest.mark.parametrize("name", ["../up", "/root", "a//b", "a\\b", ""])
@@ -421,4 +429,4 @@ def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
     with container.ContainerWriter(tmp_path / "m.twm") as file:
         file.add(name, [b"x"], 1)
     with pytest.raises(UserError, match="is not allowed"):
-        tw.load(tmp_path / "m.twm")
+        load(tmp_path / "m.twm")

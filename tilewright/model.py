@@ -90,7 +90,7 @@ def _program(
     target: Target,
 ) -> Program:
     made = generate(lowered, target)
-    code = _object_code(made, target)
+    code = host_object(made, target)
     main = graph.main
     names = unique_names(_dims([*main.params, *main.results], host.function.dims))
     return Program(
@@ -122,7 +122,8 @@ def _constant_bytes(graph: GraphModule) -> int:
     return sum(a.nbytes for a in arrays.values() if a is not None)
 
 
-def _object_code(program: Kernel, target: Target) -> bytes:
+def host_object(program: Kernel, target: Target) -> bytes:
+    """Object code of a host program."""
     # LLVM's instruction selection takes more than linear time on long stretches of calls, in which
     # it finds nothing to gain either.
     level = 3 if len(program.llvm) < _LONG else 0

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.ir import Function, parse_function
 from tilewright.runtime import (
     Build,
     CompiledContents,
     CompiledModel,
+    Inputs,
     Program,
     TargetInfo,
     install,
@@ -18,7 +20,11 @@ from tilewright.runtime import (
     request_amx,
 )
 from tilewright.support.errors import UserError, nearest
+from tilewright.support.profile import Profile
 from tilewright.target import Target, why_not_here
+
+if TYPE_CHECKING:
+    from tilewright.profiling import Profiled
 
 #: The texts of a model, as an artifact names them.
 GRAPH_TEXT: Final = "graph.txt"
@@ -57,6 +63,8 @@ class NativeModel(CompiledModel):
         threads: int | None = None,
     ) -> None:
         self._target, self._pool_code = target, pool
+        self._profiled: Profiled | None = None
+        self._profiling = threading.Lock()
         reason = why_not(target)
         if not reason and not is_installed():
             install(pool)
@@ -81,13 +89,7 @@ class NativeModel(CompiledModel):
         return sizes if self.arena_bytes is None else {**sizes, "arena": self.arena_bytes}
 
     @property
-    def texts(self) -> Mapping[str, str]:
-        """The graph, the host program and the loops of each kernel, by the names of files."""
-        raise NotImplementedError
-
-    @property
     def kernels(self) -> tuple[str, ...]:
-        """The names of the kernels."""
         names = [n for n in self.texts if n.startswith(_LOOPS)]
         return tuple(n.removeprefix(_LOOPS).removesuffix(".txt") for n in names)
 
@@ -102,6 +104,20 @@ class NativeModel(CompiledModel):
         if file not in self.texts:
             raise UserError(f"no kernel {name}", remedy=nearest(name, self.kernels))
         return parse_function(self.texts[file])
+
+    def profile(self, inputs: Inputs, *, runs: int = 10, warmup: int = 2) -> Profile:
+        """Where the time goes: the calls of all kernels in `runs` runs on these inputs.
+
+        The first call compiles the host program once more, with a recorder in it; `run` is none
+        the slower for it.
+        """
+        self._require_loaded()
+        with self._profiling:
+            if self._profiled is None:
+                from tilewright.profiling import Profiled
+
+                self._profiled = Profiled(self, self._program)
+            return self._profiled.profile(inputs, runs, warmup)
 
     def __repr__(self) -> str:
         megabytes = sum(c.nbytes for c in self._constants) / 1e6

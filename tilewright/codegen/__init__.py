@@ -1,6 +1,7 @@
 """Code generation: object code and assembly from lowered functions."""
 
 from tilewright.codegen.llvm import (
+    EVENT_WORDS,
     Kernel,
     emit_assembly,
     emit_object,
@@ -12,6 +13,7 @@ from tilewright.codegen.llvm import (
 )
 
 __all__ = [
+    "EVENT_WORDS",
     "Kernel",
     "emit_assembly",
     "emit_object",

@@ -15,7 +15,7 @@ from tilewright.runtime.artifact import (
 )
 from tilewright.runtime.binding import TensorSpec, ValueSpec, bind_inputs, in_order
 from tilewright.runtime.cases import CasesModel, LoadedCases, shape_of
-from tilewright.runtime.executor import CompiledModel
+from tilewright.runtime.executor import BoundModel, CompiledModel
 from tilewright.runtime.function import NativeFunction
 from tilewright.runtime.program import Program, TargetInfo
 from tilewright.runtime.runnable import Inputs, RunnableModel
@@ -25,6 +25,7 @@ from tilewright.runtime.threads import install, is_installed
 __all__ = [
     "ArrayParam",
     "Artifact",
+    "BoundModel",
     "Build",
     "Candidate",
     "CaseKey",

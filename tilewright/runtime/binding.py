@@ -14,7 +14,8 @@ import numpy as np
 
 from tilewright.ir.dtype import DType
 from tilewright.runtime.arrays import Array
-from tilewright.runtime.signature import Dim, as_array, dim_text, dim_value, learn
+from tilewright.runtime.dlpack import as_array
+from tilewright.runtime.signature import Dim, dim_text, dim_value, learn
 from tilewright.support.errors import UserError, nearest
 
 
@@ -160,10 +161,9 @@ def bind_outputs(
 
 def _own_output(spec: TensorSpec, given: Any, dims: dict[str, int]) -> Array:
     wanted = spec.sizes(dims)
-    array = cast("Array", given) if isinstance(given, np.ndarray) else np.empty(0, np.void)
-    if array.dtype != spec.numpy or list(array.shape) != wanted:
-        is_array = isinstance(given, np.ndarray)
-        found = f"{array.dtype}{list(array.shape)}" if is_array else f"{given!r}"
+    array = as_array(given)
+    if array is None or array.dtype != spec.numpy or list(array.shape) != wanted:
+        found = f"{given!r}" if array is None else f"{array.dtype}{list(array.shape)}"
         raise UserError(
             f"output {spec.name} must be an array {spec.dtype.name}{wanted}", reason=f"got {found}"
         )

@@ -12,8 +12,10 @@ import numpy as np
 from tilewright.runtime.artifact import Build, CaseKey, CasesContents, CompiledContents
 from tilewright.runtime.artifact import HostedContents as Hosted
 from tilewright.runtime.binding import TensorSpec, ValueSpec
+from tilewright.runtime.executor import BoundModel
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.support.errors import UserError
+from tilewright.support.profile import Profile
 
 #: Programs that are kept; the one that was not used for longest goes first.
 _KEPT: Final = 32
@@ -51,6 +53,16 @@ class CasesModel(RunnableModel):
 
     def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
         return self._program_for(self._named(inputs)).outputs_for(inputs, out)
+
+    def bind(self, inputs: Inputs, out: Inputs = ()) -> BoundModel:
+        return self._program_for(self._named(inputs)).bind(inputs, out)
+
+    def profile(self, inputs: Inputs, *, runs: int = 10, warmup: int = 2) -> Profile:
+        return self._program_for(self._named(inputs)).profile(inputs, runs=runs, warmup=warmup)
+
+    def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
+        for _, model in self.cases:
+            model.set_threads(count, affinity)
 
     def _named(self, inputs: Inputs) -> Mapping[str, Any]:
         if isinstance(inputs, Mapping):

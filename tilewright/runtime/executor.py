@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tilewright.runtime.arrays import Array, address_of, aligned_all
 from tilewright.runtime.binding import TensorSpec, bind_inputs, bind_outputs, in_order
+from tilewright.runtime.dlpack import as_array
 from tilewright.runtime.function import Scratch, take_scratch
 from tilewright.runtime.jit import LoadedCode
 from tilewright.runtime.program import Program
@@ -79,6 +80,18 @@ class CompiledModel(RunnableModel):
         self._require_loaded()
         self._pool: Pool = pool_for(count, affinity)
 
+    def with_program(self, program: Program) -> CompiledModel:
+        """The same model with other code: it shares constants and threads."""
+        self._require_loaded()
+        other = CompiledModel(program, self._constants)
+        other._pool = self._pool
+        return other
+
+    def address(self, name: str) -> int:
+        """Where a variable or function of the loaded code lies."""
+        self._require_loaded()
+        return self._code.address(name)
+
     # ---- running --------------------------------------------------------------------------------
 
     def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
@@ -88,6 +101,18 @@ class CompiledModel(RunnableModel):
             return bound.results()
         finally:
             self._spare.append(bound.scratch)
+
+    def bind(self, inputs: Inputs, out: Inputs = ()) -> BoundModel:
+        if self._program.records:
+            names = ", ".join(self.outputs[k].name for k in self._program.records)
+            raise UserError(
+                "cannot bind the model to arrays",
+                reason=f"how large {names} gets is known only when it has run",
+                remedy="use run",
+            )
+        given = in_order(inputs, self.inputs)
+        arrays = [_in_place(spec, value) for spec, value in zip(self.inputs, given, strict=True)]
+        return BoundModel(self._bind(arrays, out), self._run)
 
     def time(
         self, inputs: Inputs, repeat: int = 20, min_repeat_ms: float = 50.0, warmup: int = 2
@@ -133,6 +158,33 @@ class CompiledModel(RunnableModel):
         origin = origins[number - 1] if 0 < number <= len(origins) else ""
         where = f" at {origin}" if origin else ""
         raise UserError(f"{self._program.name} stopped{where}", reason=reason)
+
+
+class BoundModel:
+    """A model tied to arrays: a call runs it on what `inputs` hold, and fills `outputs`.
+
+    It is for one thread at a time; bind the model again for another.
+    """
+
+    def __init__(self, call: _Call, run: Callable[[_Call], None]) -> None:
+        self._call, self._run = call, run
+        self.inputs: list[Array] = list(call.inputs)
+        self.outputs: list[Array] = call.results()
+
+    def __call__(self) -> list[Array]:
+        self._run(self._call)
+        return self.outputs
+
+
+def _in_place(spec: TensorSpec, value: Any) -> Array:
+    array = as_array(value)
+    if array is None or not (array.flags.c_contiguous and array.flags.aligned):
+        raise UserError(
+            f"input {spec.name} cannot be bound",
+            reason="it is no array without gaps, so that what it holds later would not be seen",
+            remedy="pass np.ascontiguousarray of it, and write to that",
+        )
+    return array
 
 
 class _Call:

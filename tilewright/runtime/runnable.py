@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tilewright.runtime.artifact import Build, save_models
 from tilewright.runtime.binding import TensorSpec, ValueSpec
 from tilewright.support.errors import UserError, nearest
+from tilewright.support.profile import Profile
+from tilewright.support.timing import Latencies, latencies
+
+if TYPE_CHECKING:
+    from tilewright.runtime.executor import BoundModel
 
 Inputs = Mapping[str, Any] | Sequence[Any]
 
@@ -75,6 +80,46 @@ class RunnableModel:
         if not self._results:
             raise UserError("there are no outputs yet", remedy="call run() first")
         return self._results[number]
+
+    # ---- more ways to run -----------------------------------------------------------------------
+
+    def bind(self, inputs: Inputs, out: Inputs = ()) -> BoundModel:
+        """Tie the model to arrays, and run it on what they hold whenever the result is called.
+
+        Nothing is checked, copied or allocated per call; results are in the arrays `out`, or in
+        new ones that all calls share.
+        """
+        raise self._not_offered("be bound to arrays")
+
+    def benchmark(self, inputs: Inputs, *, seconds: float = 1.0, warmup: int = 3) -> Latencies:
+        """How long single runs on these inputs take: percentiles."""
+        return latencies(lambda: self.run(inputs), seconds, warmup)
+
+    def profile(self, inputs: Inputs, *, runs: int = 10, warmup: int = 2) -> Profile:
+        """Where the time goes: the calls of all kernels in `runs` runs on these inputs."""
+        raise self._not_offered("be profiled")
+
+    def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
+        """Use `count` threads from now on (None: all cores), on the given processors."""
+        raise self._not_offered("be given threads")
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """The graph, the host program and the loops of each kernel, by the names of files."""
+        return {}
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of the kernels, where the model is native as a whole."""
+        return ()
+
+    def _not_offered(self, what: str) -> UserError:
+        return UserError(
+            f"this {type(self).__name__} cannot {what}",
+            reason="it is not one native program",
+            remedy="compile a model whose structure does not depend on values of its inputs, and"
+            " that has only tensors of numbers",
+        )
 
     # ---- keeping --------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from tilewright.ir.dtype import DType
+from tilewright.runtime.dlpack import as_array
 from tilewright.support.errors import UserError
 
 Dim = int | str | tuple[str, "Dim", "Dim"]
@@ -132,22 +133,6 @@ def _bind_one(signature: Signature, param: Param, arg: Any, values: dict[str, in
         reason = f"its data is not aligned to {bytes_} bytes"
         raise _refusal(signature, param, reason, "pass a copy")
     return array
-
-
-def as_array(value: Any) -> np.ndarray[Any, Any] | None:
-    """`value` as an array over the same memory; None if it is no array."""
-    if isinstance(value, np.ndarray):
-        return cast("np.ndarray[Any, Any]", value)
-    if not hasattr(value, "__dlpack__"):
-        return None
-    try:
-        return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise UserError(
-            f"cannot take a {type(value).__name__} through DLPack",
-            reason=str(error),
-            remedy="pass a NumPy array",
-        ) from None
 
 
 def learn(dim: Dim, extent: int, values: dict[str, int]) -> None:

@@ -42,6 +42,50 @@ class Timing:
         return f"Timing({format_seconds(self.median)}, {bounds}, spread {self.spread:.1%}, {runs})"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Latencies:
+    """Seconds of single calls, in the order in which they were made."""
+
+    samples: tuple[float, ...]
+
+    def percentile(self, percent: float) -> float:
+        """The time that `percent` per cent of the calls did not exceed."""
+        ranked = sorted(self.samples)
+        at = (len(ranked) - 1) * percent / 100
+        low, high = ranked[math.floor(at)], ranked[math.ceil(at)]
+        return low + (high - low) * (at - math.floor(at))
+
+    @property
+    def median(self) -> float:
+        return self.percentile(50)
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.samples)
+
+    @property
+    def per_second(self) -> float:
+        """Calls in a second, one after the other."""
+        return 1 / self.mean if self.mean else 0.0
+
+    def __repr__(self) -> str:
+        points = (f"p{p} {format_seconds(self.percentile(p))}" for p in (50, 90, 99))
+        return f"Latencies({', '.join(points)}, {len(self.samples)} calls)"
+
+
+def latencies(
+    function: Callable[[], object], seconds: float, warmup: int = 3, at_least: int = 10
+) -> Latencies:
+    """Time single calls of `function` for so many seconds, after some that do not count."""
+    for _ in range(warmup):
+        function()
+    samples: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(samples) < at_least or time.perf_counter() < end:
+        samples.append(_seconds(function, 1))
+    return Latencies(tuple(samples))
+
+
 def measure(
     function: Callable[[], object],
     repeat: int = 10,

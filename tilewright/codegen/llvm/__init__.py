@@ -8,9 +8,11 @@ from tilewright.codegen.llvm.machine import (
     parse,
     target_machine,
 )
+from tilewright.codegen.llvm.profile import EVENT_WORDS
 from tilewright.codegen.llvm.threadpool import threadpool_object
 
 __all__ = [
+    "EVENT_WORDS",
     "Kernel",
     "emit_assembly",
     "emit_object",

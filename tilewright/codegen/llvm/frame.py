@@ -16,6 +16,7 @@ from typing import Any, Final
 from tilewright.arith import simplify
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
+from tilewright.codegen.llvm.profile import Recorder
 from tilewright.codegen.llvm.types import (
     LLValue,
     i8,
@@ -102,6 +103,8 @@ class Frame:
         self._kernel_env: LLValue | None = None
         #: Calls of kernels so far.
         self.calls = 0
+        #: Writes down when kernels begin and end, in programs that are profiled.
+        self.recorder: Recorder | None = None
         #: Where the messages of each kernel that can fail begin in the table.
         self.first_messages: dict[str, int] = {}
         self._status = self.stack_slot(i32, llvm.Constant(i32, 0)) if is_host else None

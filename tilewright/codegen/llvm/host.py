@@ -26,7 +26,10 @@ def emit_kernel_call(frame: Frame, node: Call) -> None:
     if not isinstance(workspace, llvm.Constant):
         cx.builder.store(workspace, frame.env_word(env, 1))
     args.append(env)
+    start = frame.recorder.now() if frame.recorder else None
     code = cx.builder.call(cx.declare(name, i32, [a.type for a in args]), args)
+    if frame.recorder:
+        frame.recorder.record(frame.calls, start, [a for a in args if a.type != pointer])
     frame.calls += 1
     first = frame.first_messages.get(name)
     if first is not None:

@@ -17,6 +17,7 @@ from typing import Any
 from tilewright.codegen.llvm.context import AliasScopes, Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.frame import Frame, Workspace
+from tilewright.codegen.llvm.profile import Recorder
 from tilewright.codegen.llvm.stmt import emit_stmt
 from tilewright.codegen.llvm.types import (
     LLType,
@@ -41,12 +42,12 @@ class Kernel:
     workspace: Expr
 
 
-def generate(function: Function, target: Target) -> Kernel:
-    """LLVM IR for a lowered function."""
+def generate(function: Function, target: Target, *, profiled: bool = False) -> Kernel:
+    """LLVM IR for a lowered function; a profiled one records its calls (`codegen.llvm.profile`)."""
     module = llvm.Module(function.name)
     module.triple = target.triple
     messages: list[str] = []
-    workspace = _emit_kernel(module, function, target, messages)
+    workspace = _emit_kernel(module, function, target, messages, profiled)
     _emit_entry(module, function)
     _emit_workspace(module, function, target, workspace)
     return Kernel(function.name, str(module), tuple(messages), workspace.size)
@@ -61,7 +62,9 @@ def _parameter_type(param: Param) -> LLType:
     return pointer if isinstance(param, Buffer) else register_type(param.dtype)
 
 
-def _emit_kernel(module: Any, function: Function, target: Target, messages: list[str]) -> Workspace:
+def _emit_kernel(
+    module: Any, function: Function, target: Target, messages: list[str], profiled: bool
+) -> Workspace:
     params = parameters(function)
     signature = llvm.FunctionType(i32, [*(_parameter_type(p) for p in params), pointer])
     kernel = llvm.Function(module, signature, function.name)
@@ -73,6 +76,7 @@ def _emit_kernel(module: Any, function: Function, target: Target, messages: list
         _bind(cx, param, argument)
     workspace = Workspace(_numbers(function))
     frame = Frame(cx, kernel.args[-1], workspace, messages, emit_stmt, is_host=True)
+    frame.recorder = Recorder(cx, function.name) if profiled else None
     frame.first_messages = _adopt_messages(function, messages)
     emit_stmt(frame, function.body)
     frame.finish()

@@ -91,7 +91,7 @@ class Library:
     """A module under construction and what it may call."""
 
     def __init__(self, name: str, triple: str) -> None:
-        self.platform = _platform_of(triple)
+        self.platform = platform_of(triple)
         self.architecture = triple.split("-")[0]
         self.module: Any = ir.Module(name)
         self.module.triple = triple
@@ -238,7 +238,7 @@ def _alignment(kind: Type) -> int:
     return 4 if kind == I32 else 8
 
 
-def _platform_of(triple: str) -> Platform:
+def platform_of(triple: str) -> Platform:
     if "linux" in triple:
         return _LINUX
     if "darwin" in triple or "macos" in triple:

@@ -1,0 +1,79 @@
+"""Host programs that write down when each of their kernels began and ended.
+
+The module of a profiled program `f` has a variable `f.profile` of three words: the address of an
+array of events, how many fit there, and how many there were. An event is `EVENT_WORDS` words: the
+number of the call, counted from 0; when it began and ended, in nanoseconds; and the numbers that
+the kernel was called with. Programs that are not profiled have none of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.threadpool.pthreads import platform_of
+from tilewright.codegen.llvm.types import LLValue, i8, i32, i64, llvm, pointer
+
+#: Numbers of a call that an event has room for.
+EVENT_NUMBERS: Final = 13
+EVENT_WORDS: Final = 3 + EVENT_NUMBERS
+_EVENTS, _CAPACITY, _COUNT = range(3)
+
+
+class Recorder:
+    """Writes events from within the function that is being filled."""
+
+    def __init__(self, cx: Context, name: str) -> None:
+        self._cx = cx
+        kind = llvm.ArrayType(i64, 3)
+        self._state = llvm.GlobalVariable(cx.module, kind, f"{name}.profile")
+        self._state.initializer = llvm.Constant(kind, None)
+        self._state.type = pointer  # llvmlite still gives it the type that it points to
+        self._clock = _clock_function(cx, f"{name}.clock")
+
+    def now(self) -> LLValue:
+        """The time, in nanoseconds."""
+        return self._cx.builder.call(self._clock, [])
+
+    def record(self, call: int, start: LLValue, numbers: Sequence[LLValue]) -> None:
+        """Note that the call of this number began at `start` and has ended now."""
+        builder, end = self._cx.builder, self.now()
+        count = builder.load(self._word(self._state, _COUNT), typ=i64)
+        room = builder.load(self._word(self._state, _CAPACITY), typ=i64)
+        with builder.if_then(builder.icmp_signed("<", count, room)):
+            events = builder.load(self._word(self._state, _EVENTS), typ=pointer)
+            offset = builder.mul(count, llvm.Constant(i64, 8 * EVENT_WORDS))
+            event = builder.gep(events, [offset], source_etype=i8)
+            words = [llvm.Constant(i64, call), start, end, *map(self._as_word, numbers)]
+            for k, word in enumerate(words[:EVENT_WORDS]):
+                builder.store(word, self._word(event, k))
+        following = builder.add(count, llvm.Constant(i64, 1))
+        builder.store(following, self._word(self._state, _COUNT))
+
+    def _word(self, base: LLValue, number: int) -> LLValue:
+        return self._cx.builder.gep(base, [llvm.Constant(i64, number)], source_etype=i64)
+
+    def _as_word(self, value: LLValue) -> LLValue:
+        """Whole numbers as they are; others, which no loop depends on, as zero."""
+        if not isinstance(value.type, llvm.IntType):
+            return llvm.Constant(i64, 0)
+        return value if value.type == i64 else self._cx.builder.sext(value, i64)
+
+
+def _clock_function(cx: Context, name: str) -> LLValue:
+    function = llvm.Function(cx.module, llvm.FunctionType(i64, []), name)
+    function.linkage = "internal"
+    builder = llvm.IRBuilder(function.append_basic_block("entry"))
+    time = builder.alloca(llvm.ArrayType(i64, 2))
+    time.type = pointer
+    clock = llvm.Constant(i32, platform_of(cx.target.triple).clock_monotonic)
+    builder.call(cx.declare("clock_gettime", i32, [i32, pointer]), [clock, time])
+
+    def word(k: int) -> LLValue:
+        at = builder.gep(time, [llvm.Constant(i64, k)], source_etype=i64)
+        return builder.load(at, typ=i64)
+
+    seconds = builder.mul(word(0), llvm.Constant(i64, 10**9))
+    builder.ret(builder.add(seconds, word(1)))
+    return function

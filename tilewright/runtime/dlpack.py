@@ -1,0 +1,98 @@
+"""Arrays of other libraries, over the same memory, through DLPack.
+
+NumPy reads most of them itself; element types that it does not know (bfloat16, float8) are read
+here from the structure that DLPack describes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final, cast
+
+import numpy as np
+
+from tilewright.ir.dtype import DType
+from tilewright.runtime.arrays import Array
+from tilewright.support.errors import UserError
+
+_CPU: Final = 1
+#: Codes of element types that NumPy lacks, with their bits.
+_DTYPES: Final = {
+    (4, 16): "bfloat16",
+    (10, 8): "float8_e4m3fn",
+    (11, 8): "float8_e4m3fnuz",
+    (12, 8): "float8_e5m2",
+    (13, 8): "float8_e5m2fnuz",
+    (14, 8): "float8_e8m0fnu",
+}
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor, with which every DLManagedTensor begins."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+def as_array(value: Any) -> Array | None:
+    """`value` as an array over the same memory; None if it is no array."""
+    if isinstance(value, np.ndarray):
+        return cast("Array", value)
+    if not hasattr(value, "__dlpack__"):
+        return None
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        array = _of_other_type(value)
+        if array is None:
+            raise _refusal(value, str(error)) from None
+        return array
+
+
+def _of_other_type(value: Any) -> Array | None:
+    """An array of a type that NumPy lacks; None where that is not what ails it."""
+    try:
+        capsule = value.__dlpack__()
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        return None
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    tensor = _Tensor.from_address(get(capsule, b"dltensor"))
+    name = _DTYPES.get((tensor.code, tensor.bits))
+    if name is None or tensor.device_type != _CPU or tensor.lanes != 1:
+        return None
+    return np.asarray(_Memory(tensor, capsule)).view(DType.of(name).numpy)
+
+
+class _Memory:
+    """Memory of a tensor as NumPy takes it; the capsule gives it back when nobody holds it."""
+
+    def __init__(self, tensor: _Tensor, capsule: object) -> None:
+        size = tensor.bits // 8
+        strides = [tensor.strides[k] * size for k in range(tensor.ndim)] if tensor.strides else None
+        self._capsule = capsule
+        self.__array_interface__ = {
+            "data": ((tensor.data or 0) + tensor.byte_offset, False),
+            "shape": tuple(tensor.shape[k] for k in range(tensor.ndim)),
+            "strides": None if strides is None else tuple(strides),
+            "typestr": f"<u{size}",
+            "version": 3,
+        }
+
+
+def _refusal(value: Any, reason: str) -> UserError:
+    return UserError(
+        f"cannot take a {type(value).__name__} through DLPack",
+        reason=reason,
+        remedy="pass a NumPy array, or a tensor in the CPU's memory that needs no gradient",
+    )
