@@ -80,3 +80,11 @@ def test_vectorized_loops_keep_their_length_and_memory_its_guards(becomes: Any) 
                 A[i] = 4.0
     """
     becomes(text, tighten_loops, text)
+
+
+def test_nothing_stays_nothing(becomes: Any) -> None:
+    text = """
+    def f(A: f32[n]):
+        pass
+    """
+    becomes(text, tighten_loops, text)

@@ -54,8 +54,8 @@ def _raised(stmt: Stmt) -> Stmt:
     if not isinstance(stmt, Seq | Alloc):
         return stmt
     inner = stmt.statements if isinstance(stmt, Seq) else (stmt.body,)
-    first, *others = [_guards(s) for s in inner]
-    shared = {c: None for c in first if all(c in guards for guards in others)}
+    found = [_guards(s) for s in inner]
+    shared = {c: None for c in found[0] if all(c in g for g in found)} if found else {}
     if not shared:
         return stmt
     return If(all_of(*shared), map_children(stmt, lambda s: _without(s, shared)))

@@ -262,7 +262,7 @@ def _softmax(scores: te.Tensor) -> te.Tensor:
     total = reduce_over(te.sum, powers, (3,), True, name="total")
 
     def share(e: Expr, t: Expr) -> Expr:
-        return te.select(t == zero, zero, e / t)
+        return e * te.select(t == zero, zero, 1 / t)
 
     return mapped(share, powers, total, name="shares")
 

@@ -19,8 +19,8 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tensor_intrin import TensorIntrin
 from tilewright.target import Target
 
-#: Tiles that are done together in each direction, so that cache lines are used up at once.
-_TOGETHER = 16
+#: Elements of a row of the source that are turned together: long runs are read ahead.
+_RUN = 256
 
 
 class Turn(NamedTuple):
@@ -67,10 +67,12 @@ def schedule_transpose(s: Schedule, name: str, turn: Turn, target: Target) -> No
     s.reorder(across, along)
     across = _whole_tiles(s, across, lanes)
     done, rows, columns = turn_tiles(s, across, along, transpose_tile(dtype, lanes), lanes)
-    rows, some_rows = s.split(rows, None, _TOGETHER)
-    columns, some_columns = s.split(columns, None, _TOGETHER)
+    rows, some_rows = s.split(rows, None, max(1, _RUN // lanes))
+    # Whole cache lines of the result are written at once.
+    line = max(1, target.caches.line // (dtype.itemsize * lanes))
+    columns, some_columns = s.split(columns, None, line)
     s.reorder(rows, columns, some_rows, some_columns)
-    parallelize_outer(s, done, target, instances(block) * 4, within=[*others, rows])
+    parallelize_outer(s, done, target, instances(block) * 4, within=[*others, rows, columns])
 
 
 def turn_tiles(

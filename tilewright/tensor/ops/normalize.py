@@ -47,7 +47,8 @@ def _shifted_exp(x: Expr, shift: Expr) -> Expr:
 
 
 def _quotient(a: Expr, b: Expr) -> Expr:
-    return a / b
+    # A row shares its sum: one division for all.
+    return a * (1 / b)
 
 
 def _squared_distance(a: Expr, b: Expr) -> Expr:
