@@ -35,20 +35,21 @@ def test_products_with_bias_and_activation(turned: bool) -> None:
         b.relu(b.matmul(x, array(n, 6) if turned else array(6, n), transpose_b=turned) + array(n))
         for n in (4, 5, 1)
     ]
-    b.output(*parts)
+    b.output(*map(b.exp, parts[:2]), b.tanh(parts[2]))
     found = operators(b.build(), array(2, 3, 6))
-    assert found == ["matmul", "add", "relu", "slice", "slice", "slice"]
+    assert found == ["matmul", "add", "relu", *["slice"] * 3, "exp", "exp", "tanh"]
 
 
 def test_missing_biases_are_zeros() -> None:
     b = Builder()
     x = b.input("x", "f32", (3, 6))
-    b.output(b.dense(x, array(4, 6), array(4)), b.dense(x, array(5, 6)))
-    assert operators(b.build(), array(3, 6)) == ["dense", "slice", "slice"]
+    b.output(b.exp(b.dense(x, array(4, 6), array(4))), b.tanh(b.dense(x, array(5, 6))))
+    assert operators(b.build(), array(3, 6)) == ["dense", "slice", "slice", "exp", "tanh"]
     b = Builder()
     x = b.input("x", "f32", (3, 6))
-    b.output(b.gemm(x, array(6, 4), array(1), alpha=0.5), b.gemm(x, array(6, 5), alpha=0.5))
-    assert operators(b.build(), array(3, 6)) == ["gemm", "slice", "slice"]
+    one, two = b.gemm(x, array(6, 4), array(1), alpha=0.5), b.gemm(x, array(6, 5), alpha=0.5)
+    b.output(b.exp(one), b.tanh(two))
+    assert operators(b.build(), array(3, 6)) == ["gemm", "slice", "slice", "exp", "tanh"]
 
 
 def test_what_differs_stays_apart() -> None:
@@ -64,7 +65,7 @@ def test_maps_that_differ_come_after_the_slices() -> None:
     b = Builder()
     x = b.input("x", "f32", (3, 6))
     p, q = b.matmul(x, array(6, 4)) * array(4), b.matmul(x, array(6, 4)) * 2.0
-    b.output(b.relu(p), b.tanh(q), q)
+    b.output(b.relu(p), b.tanh(q))
     found = operators(b.build(), array(3, 6))
     assert found == ["matmul", "mul", "slice", "slice", "relu", "tanh"]
 
@@ -72,11 +73,20 @@ def test_maps_that_differ_come_after_the_slices() -> None:
 def test_large_products_stay_apart() -> None:
     b = Builder()
     x = b.input("x", "f32", (64, 64))
-    b.output(b.matmul(x, array(64, 64)), b.matmul(x, array(64, 64)))
+    b.output(b.exp(b.matmul(x, array(64, 64))), b.tanh(b.matmul(x, array(64, 64))))
     module = b.build()
     assert combine_parallel(module) is module
     with PassContext(options={"combine_limit": 1 << 20}):
         assert combine_parallel(module) is not module
+
+
+def test_parts_that_would_be_copied_stay_apart() -> None:
+    b = Builder()
+    x = b.input("x", "f32", (3, 6))
+    p, q, r = (b.matmul(x, array(6, 4)) for _ in range(3))
+    b.output(b.softmax(p, axis=1), b.concat(q, r, axis=0), b.exp(r))
+    module = b.build()
+    assert combine_parallel(module) is module
 
 
 @pytest.mark.parametrize("opt_level", [0, 1, 2, 3])

@@ -137,6 +137,53 @@ def test_parts_in_loops_and_branches() -> None:
         compared(module, 0.1 * weights(2, 3), np.array(value))
 
 
+def test_maps_are_computed_over_what_nothing_else_needs() -> None:
+    b = Builder()
+    x = b.input("x", "f32", (64, 33))
+    h = b.softmax(x, axis=1)
+    for _ in range(4):
+        h = b.tanh(h * b.sum(h, axes=[1], keepdims=True))
+    b.output(b.mean(h, axes=[0]))
+    model = compared(b.build(), weights(64, 33), opt_level=0)
+    assert str(model.ir()).count("alloc(f32[64, 33])") == 1
+
+
+@pytest.mark.parametrize("n", [1, 37])
+def test_maps_over_symbolic_sizes(n: int) -> None:
+    b = Builder()
+    x = b.input("x", "f32", ("n", 5))
+    h = b.cumsum(x, axis=0)
+    b.output(b.sum(b.neg(b.exp(h)), axes=[1]))
+    model = compared(b.build(), weights(n, 5), opt_level=0)
+    assert str(model.ir()).count("alloc(f32[n, 5])") == 1
+
+
+def test_what_is_still_needed_is_not_overwritten() -> None:
+    b = Builder()
+    x = b.input("x", "f32", (4, 6))
+    h = b.softmax(x, axis=1)
+    # Used later; by a view; by the same map in another order; by a loop again and again.
+    a = b.exp(h)
+    flat = b.reshape(h, shape=[24])
+    turned = b.softmax(b.matmul(x, weights(6, 4)), axis=1)
+    both = turned + b.transpose(turned)
+    k = b.softmax(h, axis=0)
+    state = b.loop(3, [x], lambda _i, s: [b.tanh(k) + s])
+    b.output(a + h, b.relu(flat), both, state)
+    module = b.build()
+    for opt_level in (0, 3):
+        compared(module, weights(4, 6), opt_level=opt_level)
+
+
+def test_views_of_what_is_overwritten() -> None:
+    b = Builder()
+    x = b.input("x", "f32", (4, 6))
+    h = b.softmax(x, axis=1)
+    row = b.slice(h, starts=[1], ends=[2], axes=[0])
+    b.output(b.mean(h * row, axes=[0]))
+    compared(b.build(), weights(4, 6), opt_level=0)
+
+
 # ---- random programs ----------------------------------------------------------------------------
 
 

@@ -90,7 +90,11 @@ def _marked(function: Function, operands: Sequence[Value]) -> Function:
     buffers = [k for k, p in enumerate(function.params) if isinstance(p, Buffer)]
     pairs = zip(buffers, operands, strict=False)
     constants = [k for k, v in pairs if v.constant is not None and v.constant.size > 1]
-    return function.with_attrs(constants=constants) if constants else function
+    if not constants:
+        return function
+    # What is packed changes the numbers of parameters.
+    left = {k: v for k, v in function.attrs.items() if k != "in_place"}
+    return replace(function, attrs=left).with_attrs(constants=constants)
 
 
 class _Group(NamedTuple):
@@ -154,7 +158,23 @@ def _loops(group: _Group) -> Function:
     for binding in group.calls:
         _define(binding, tensors)
     outputs = _inlined([_own(tensors[v], given) for v in group.outputs], given)
-    return te.function([*given, *_loose(outputs, given)], outputs, name="kernel")
+    function = te.function([*given, *_loose(outputs, given)], outputs, name="kernel")
+    over = _written_over(outputs, given)
+    return function.with_attrs(in_place=over) if over else function
+
+
+def _written_over(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[int]:
+    """The operands, by number, that the result may be written over: a map reads each of their
+    elements only for the element of the result that takes its place."""
+    ops = definitions(outputs, given)
+    if len(ops) != 1 or len(outputs) != 1 or not isinstance(ops[0], te.Compute):
+        return []
+    op, out = ops[0], outputs[0]
+    loads = [e for value in op.values for e in walk_expr(value) if isinstance(e, Load)]
+    elsewhere = {e.buffer for e in loads if e.indices != op.axes}
+    same = [t.dtype is out.dtype and t.shape == out.shape for t in given]
+    found = [k for k, t in enumerate(given) if same[k] and t not in elsewhere]
+    return [] if op.reduction is not None else found
 
 
 def _define(binding: Binding, tensors: dict[Value, te.Tensor]) -> None:

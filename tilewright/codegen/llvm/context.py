@@ -27,19 +27,25 @@ class AliasScopes:
         self._own: dict[Buffer, Any] = {}
         self._others: dict[Buffer, Any] = {}
 
-    def know(self, buffers: Iterable[Buffer]) -> None:
-        """All buffers of a function, told once before the first access is marked."""
+    def know(self, buffers: Iterable[Buffer], together: Sequence[Buffer] = ()) -> None:
+        """All buffers of a function, told once before the first access is marked.
+
+        Those in `together` may be the same memory.
+        """
         for buffer in buffers:
             label = llvm.MetaDataString(self._module, f"{buffer.name}.{len(self._scopes)}")
             self._scopes[buffer] = self._module.add_metadata([label, self._domain])
+        for buffer in together[1:]:
+            self._scopes[buffer] = self._scopes[together[0]]
 
     def mark(self, access: Any, buffer: Buffer) -> None:
         """Attach what is known of `buffer` to a load or store of it."""
         if len(self._scopes) < 2:
             return
         if buffer not in self._own:
-            rest = [s for b, s in self._scopes.items() if b is not buffer]
-            self._own[buffer] = self._module.add_metadata([self._scopes[buffer]])
+            own = self._scopes[buffer]
+            rest = list(dict.fromkeys(s for s in self._scopes.values() if s is not own))
+            self._own[buffer] = self._module.add_metadata([own])
             self._others[buffer] = self._module.add_metadata(rest)
         access.set_metadata("alias.scope", self._own[buffer])
         access.set_metadata("noalias", self._others[buffer])

@@ -70,10 +70,11 @@ def _emit_kernel(
     kernel = llvm.Function(module, signature, function.name)
     builder = llvm.IRBuilder(kernel.append_basic_block("entry"))
     aliases = AliasScopes(module, function.name)
-    aliases.know(_buffers_of(function))
+    together = _in_place(function)
+    aliases.know(_buffers_of(function), together)
     cx = Context(module, target, builder, aliases)
     for param, argument in zip(params, kernel.args, strict=False):
-        _bind(cx, param, argument)
+        _bind(cx, param, argument, param not in together)
     workspace = Workspace(_numbers(function))
     frame = Frame(cx, kernel.args[-1], workspace, messages, emit_stmt, is_host=True)
     frame.recorder = Recorder(cx, function.name) if profiled else None
@@ -98,11 +99,19 @@ def _adopt_messages(function: Function, messages: list[str]) -> dict[str, int]:
     return first
 
 
-def _bind(cx: Context, param: Param, argument: Any) -> None:
+def _in_place(function: Function) -> list[Buffer]:
+    """The operands that may be written over, and the result."""
+    numbers = function.attrs.get("in_place", ())
+    buffers = function.buffers
+    return [*(buffers[k] for k in numbers), buffers[-1]] if numbers else []
+
+
+def _bind(cx: Context, param: Param, argument: Any, alone: bool) -> None:
     if isinstance(param, Var):
         cx.variables[param] = argument
         return
-    argument.add_attribute("noalias")
+    if alone:
+        argument.add_attribute("noalias")
     argument.attributes.align = param.alignment
     cx.addresses[param] = argument
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from tilewright.arith import simplify
@@ -39,10 +39,14 @@ class KernelInfo(Protocol):
     def workspace_for(self, numbers: Sequence[Expr]) -> Expr: ...
 
 
-def call_kernel(m: Memory, kernel: KernelCall, info: KernelInfo) -> None:
-    """Call a kernel on the places of its values."""
-    for value in kernel.outputs:
-        m.allocate(value)
+def call_kernel(m: Memory, kernel: KernelCall, info: KernelInfo, ending: Collection[Value]) -> None:
+    """Call a kernel on the places of its values, of which some are used for the last time."""
+    old = _overwritten(m, kernel, ending)
+    if old is not None:
+        m.take_over(kernel.outputs[0], old)
+    else:
+        for value in kernel.outputs:
+            m.allocate(value)
     given = kernel.arguments()
     args = [m.place(a).address if isinstance(a, Value) else m.expr(a) for a in given]
     size = info.workspace_for([m.expr(n) for n in kernel.numbers])
@@ -51,6 +55,17 @@ def call_kernel(m: Memory, kernel: KernelCall, info: KernelInfo) -> None:
     m.emit(Evaluate(CallExpr(name, (*args, workspace), _INT32)))
     if block is not None:
         m.run("heap_release", const(block))
+
+
+def _overwritten(m: Memory, kernel: KernelCall, ending: Collection[Value]) -> Value | None:
+    """The operand that the only result may be written over."""
+    numbers: Sequence[int] = kernel.function.attrs.get("in_place", ())
+    for number in numbers:
+        value = kernel.inputs[number]
+        sharers = [v for v in kernel.inputs if m.roots.get(v, v) is value]
+        if value in ending and len(sharers) == 1 and m.may_take_over(kernel.outputs[0], value):
+            return value
+    return None
 
 
 def _workspace(m: Memory, size: Expr) -> tuple[Expr, int | None]:

@@ -48,6 +48,8 @@ class Scope:
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     #: Blocks that were taken here, by the value that each holds.
     blocks: dict[Value, int] = field(default_factory=dict[Value, int])
+    #: Values in buffers that nothing else is in.
+    owned: set[Value] = field(default_factory=set[Value])
     #: Sizes that are known not to be negative, because that was checked here.
     sizes: set[Expr] = field(default_factory=set[Expr])
 
@@ -189,10 +191,22 @@ class Memory:
         if place is None:
             late = self.is_late(value)
             place = self.block(value) if late else BufferPlace(self.buffer(value))
+            self.scope.owned.add(value)
         if place.block is not None:
             self.run("heap_take", const(place.block), self.bytes_of(value))
         self._places[value] = place
         return place
+
+    def take_over(self, value: Value, old: Value) -> None:
+        """Let a value be computed over another that nothing needs any more."""
+        self._places[value] = self.place(old)
+        self.scope.owned.discard(old)
+        self.scope.owned.add(value)
+
+    def may_take_over(self, value: Value, old: Value) -> bool:
+        """Whether `old` has memory of its own in this graph, and `value` is to be nowhere else."""
+        owned = old in self.scope.owned and isinstance(self.place(old), BufferPlace)
+        return owned and value not in self.sinks
 
     def buffer(self, value: Value, *leading: int) -> Buffer:
         """A buffer for a value in the current scope, or for so many of them."""

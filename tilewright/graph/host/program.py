@@ -117,7 +117,7 @@ class _Lowering:
             if is_join(binding):
                 copy_parts(m, binding, joins)
             else:
-                self._binding(binding)
+                self._binding(binding, ends.get(index, ()))
             m.release(ends.get(index, ()))
         m.sinks = before
         for value, sink in zip(graph.results, sinks, strict=True):
@@ -133,11 +133,11 @@ class _Lowering:
                 found.setdefault(roots[value], sink)
         return found
 
-    def _binding(self, binding: Binding) -> None:
+    def _binding(self, binding: Binding, ending: Sequence[Value]) -> None:
         m, expr = self._memory, binding.expr
         if isinstance(expr, Call | Fused):
             check_dims(m, binding)
-            self._call(binding)
+            self._call(binding, ending)
         elif isinstance(expr, Read):
             read_dims(m, expr)
         elif isinstance(expr, If):
@@ -147,7 +147,7 @@ class _Lowering:
         else:
             raise UserError(f"{type(expr).__name__} cannot be compiled", listing=f"    {binding}")
 
-    def _call(self, binding: Binding) -> None:
+    def _call(self, binding: Binding, ending: Sequence[Value]) -> None:
         m, expr = self._memory, binding.expr
         offset = part_offset(binding)
         if binding.is_view or offset is not None:
@@ -159,7 +159,7 @@ class _Lowering:
         else:
             kernel = self._calls[binding]
             self._origins.append(binding.origin)
-            call_kernel(m, kernel, self._kernels[kernel.function.name])
+            call_kernel(m, kernel, self._kernels[kernel.function.name], ending)
 
 
 def kernel_bindings(graph: Graph) -> list[Binding]:

@@ -6,8 +6,8 @@
                                                  v = slice(j, 128, 192)
 
 Maps that follow all of them alike, such as the addition of a bias, are joined too. Products that
-fill a kernel by themselves stay apart: what they would share is less than what the slices cost. The
-option `combine_limit` sets how many multiplications that takes.
+fill a kernel by themselves stay apart, as do those whose slices would have to be copied: what they
+share is less than that costs. The option `combine_limit` sets how many multiplications are small.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ import numpy as np
 
 from tilewright.graph.builder import Builder
 from tilewright.graph.context import PassContext
-from tilewright.graph.definitions import FactTable, call_key
+from tilewright.graph.definitions import FactTable, Kind, call_key
 from tilewright.graph.ir import Array, Binding, Call, Graph, Module, Value, all_graphs
 from tilewright.graph.rewrite import Rewriter
 from tilewright.graph.types import known_dim, product
 
 #: Multiplications of a product that is small.
 COMBINE_LIMIT: Final = 1 << 15
+#: Views that are followed to what reads them.
+_VIEWS: Final = 3
 #: Operators of (x, weight, bias).
 _PRODUCTS: Final = ("matmul", "gemm", "dense")
 
@@ -64,21 +66,27 @@ class _Combiner(Rewriter):
         if self._gone.intersection(binding.outputs):
             return ()
         group = self._groups.get(binding.outputs[0]) if binding.outputs else None
-        return (binding,) if group is None else self._joined(binding, group)
+        if group is None:
+            return (binding,)
+        stages = self._stages([m.outputs[0] for m in group])
+        last = [m.outputs[0] for m in group] if not stages else [r.outputs[0] for r in stages[-1]]
+        if not all(map(self._is_read_in_place, last)):
+            return (binding,)
+        return self._joined(binding, group, stages)
 
-    def _joined(self, first: Binding, group: Sequence[Binding]) -> Sequence[Binding]:
+    def _joined(
+        self, first: Binding, group: Sequence[Binding], stages: Sequence[Sequence[Binding]]
+    ) -> Sequence[Binding]:
         b = Builder()
         b.origin = ", ".join(dict.fromkeys(m.origin for m in group if m.origin))
         heads = [m.outputs[0] for m in group]
         sizes = [known_dim(h.shape[-1]) or 0 for h in heads]
         joined = _product(b, first, group)
-        self._gone.update(heads)
-        rows = self._followers(heads)
-        while rows is not None:
+        for rows in stages:
+            self._gone.update(heads)
             joined = _mapped(b, joined, rows, heads, sizes)
             heads = [r.outputs[0] for r in rows]
-            self._gone.update(heads)
-            rows = self._followers(heads)
+        self._gone.update(heads)
         self._hand_out(b, joined, heads, sizes)
         return b.function().body
 
@@ -92,6 +100,27 @@ class _Combiner(Rewriter):
             start += size
 
     # ---- what follows alike ---------------------------------------------------------------------
+
+    def _stages(self, heads: Sequence[Value]) -> list[list[Binding]]:
+        """What follows all values alike, one map after the other."""
+        stages: list[list[Binding]] = []
+        rows = self._followers(heads)
+        while rows is not None:
+            stages.append(rows)
+            rows = self._followers([r.outputs[0] for r in rows])
+        return stages
+
+    def _is_read_in_place(self, value: Value, depth: int = 0) -> bool:
+        """Whether all that reads a part can read it where it is, inside of the whole."""
+        return all(self._reads_in_place(u, depth) for u in self._users[-1].get(value, ()))
+
+    def _reads_in_place(self, user: Binding | None, depth: int) -> bool:
+        call = None if user is None else user.expr
+        if user is None or not isinstance(call, Call) or call.op.name == "concat":
+            return False
+        if user.is_view:
+            return depth < _VIEWS and self._is_read_in_place(user.outputs[0], depth + 1)
+        return self._facts(call, [v.type for v in user.outputs]).kind <= Kind.INJECTIVE
 
     def _followers(self, heads: Sequence[Value]) -> list[Binding] | None:
         """The maps that read each of the values, if they are the same but for constants."""
