@@ -19,6 +19,7 @@ OPENING = {
     "compile": ["-o", "out.twm"],
     "run": [],
     "bench": ["--seconds", "0.01"],
+    "profile": ["--trace", "trace.json"],
     "inspect": [],
     "report": ["-o", "out.html"],
     "compare": [],
@@ -81,7 +82,7 @@ class TestModels:
         }
 
 
-@pytest.mark.parametrize("command", ["run", "inspect", "bench", "report"])
+@pytest.mark.parametrize("command", ["run", "inspect", "bench", "profile", "report"])
 def test_damaged_artifacts(tilewright, command: str, tmp_path: Path) -> None:
     (tmp_path / "bad.twm").write_bytes(b"PK\x03\x04 not an artifact")
     _refused(tilewright(command, "bad.twm"), "bad.twm")
@@ -117,6 +118,7 @@ def test_pickled_arrays_are_not_opened(tilewright, model: Path, tmp_path: Path) 
 WRITING = {
     "compile": lambda path: ["-o", path],
     "run": lambda path: ["--outputs", path],
+    "profile": lambda path: ["--trace", path],
     "report": lambda path: ["-o", path],
 }
 

@@ -19,6 +19,7 @@ from tilewright.cli import (
     demo,
     doctor,
     inspect,
+    profile,
     report,
     run,
 )
@@ -33,6 +34,7 @@ COMMANDS: tuple[Command, ...] = (
     compile.COMMAND,
     run.COMMAND,
     bench.COMMAND,
+    profile.COMMAND,
     inspect.COMMAND,
     report.COMMAND,
     compare.COMMAND,

@@ -16,10 +16,14 @@ class MissingPeerError(UserError):
     """A peer that is not installed, or that cannot take the model."""
 
 
-def onnxruntime(model: Path | bytes, threads: int | None = None) -> Runner:
+def onnxruntime(
+    model: Path | bytes, threads: int | None = None, *, optimized: bool = True
+) -> Runner:
     ort = _imported("onnxruntime")
     options = ort.SessionOptions()
     options.log_severity_level = 4
+    if not optimized:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     if threads:
         options.intra_op_num_threads = threads
     source = model if isinstance(model, bytes) else str(model)

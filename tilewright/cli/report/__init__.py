@@ -10,6 +10,7 @@ from tilewright.cli.command import Command, Exit
 from tilewright.cli.compile import require_writable
 from tilewright.cli.loading import native, open_model
 from tilewright.cli.options import add_compile_options, add_inputs, add_model, add_threads
+from tilewright.cli.profile import measured
 
 if TYPE_CHECKING:
     from tilewright.cli.console import Console
@@ -30,14 +31,16 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace, console: Console) -> Exit:
     from tilewright.cli.report.collect import collect
+    from tilewright.cli.report.timeline import timeline
     from tilewright.cli.report.write import page
     from tilewright.support.files import replacing
 
     output: Path = args.output or args.model.with_suffix(".html")
     require_writable(output)
     model = native(open_model(args, console), "levels")
+    profile = None if args.no_profile else timeline(*measured(model, args, console))
     with console.counting("kernels", len(model.kernels)) as advance:
-        report = collect(model, args.model.stem, None, advance)
+        report = collect(model, args.model.stem, profile, advance)
     text = page(report).encode()
     with replacing(output) as file:
         file.write(text)

@@ -122,8 +122,6 @@ def _place(rows: Sequence[Sequence[int]], cells: Sequence[_Cell]) -> None:
             _settle(row, cells, [_wish(cells, c, cells[c].above) for c in row])
         for row in reversed(rows):
             _settle(row, cells, [_wish(cells, c, cells[c].below) for c in row])
-    for row in rows:
-        _settle(row, cells, [_wish(cells, c, [*cells[c].above, *cells[c].below]) for c in row])
 
 
 def _wish(cells: Sequence[_Cell], cell: int, near: Sequence[int]) -> float:

@@ -30,7 +30,7 @@ function scaled(value, units, step) {
   return `${+value.toFixed(digits)} ${units[k]}`;
 }
 const bytes = (n) => scaled(n, ["B", "KB", "MB", "GB"], 1000);
-const seconds = (s) => scaled(s * 1e9, ["ns", "µs", "ms", "s"], 1000);
+const seconds = (s) => s === 0 ? "0" : scaled(s * 1e9, ["ns", "µs", "ms", "s"], 1000);
 const rate = (n, unit) => scaled(n, ["", "K", "M", "G", "T"].map((p) => p + unit), 1000);
 const percent = (f) => `${(100 * f).toFixed(f < 0.1 ? 1 : 0)}%`;
 

@@ -185,7 +185,7 @@ class RooflineView {
     const r = this.report;
     if (!r.profile?.roof) { host.append(unmeasured()); return; }
     host.append(el("div", { class: "page" }, panel("Roofline",
-      `What limits each kernel. The roof is what this machine was measured to do: ${rate(r.profile.roof.flops, "FLOP/s")}, ${rate(r.profile.roof.bandwidth, "B/s")}. A point's area is its share of the run.`,
+      `What limits each kernel. The roof is what this machine was measured to do: ${rate(r.profile.roof.flops, "FLOP/s")}, ${rate(r.profile.roof.bandwidth, "B/s")} from memory, ${rate(r.profile.roof.cached, "B/s")} from the caches (dashed). A point's area is its share of the run.`,
       this.picture(r))));
   }
 
@@ -200,8 +200,12 @@ class RooflineView {
     for (let e = x0; e <= x1; e++) g.append(svg("line", { x1: X(10 ** e), x2: X(10 ** e), y1: 20, y2: 540, class: "axis" }), text(X(10 ** e), 558, String(+(10 ** e).toPrecision(1)), "middle"));
     for (let e = y0; e <= y1; e++) g.append(svg("line", { x1: 80, x2: 1170, y1: Y(10 ** e), y2: Y(10 ** e), class: "axis" }), text(72, Y(10 ** e) + 4, rate(10 ** e, "FLOP/s"), "end"));
     g.append(text(625, 582, "FLOP per byte", "middle"));
-    const left = Math.max(10 ** x0, 10 ** y0 / bandwidth);
-    g.append(svg("path", { d: `M${X(left)} ${Y(left * bandwidth)}L${X(knee)} ${Y(flops)}L${X(10 ** x1)} ${Y(flops)}`, fill: "none", stroke: "var(--ink)", "stroke-width": 2 }));
+    const slope = (rate_) => {
+      const left = Math.max(10 ** x0, 10 ** y0 / rate_), end = Math.max(left, flops / rate_);
+      return `M${X(left)} ${Y(Math.min(flops, left * rate_))}L${X(end)} ${Y(flops)}`;
+    };
+    g.append(svg("path", { d: slope(r.profile.roof.cached), fill: "none", stroke: "var(--soft)", "stroke-width": 1.5, "stroke-dasharray": "5 5" }),
+      svg("path", { d: `${slope(bandwidth)}L${X(10 ** x1)} ${Y(flops)}`, fill: "none", stroke: "var(--ink)", "stroke-width": 2 }));
     for (const { k, x, y } of points.sort((a, b) => b.k.share - a.k.share)) {
       const dot = svg("circle", { cx: X(x), cy: Y(y), r: 4 + 34 * Math.sqrt(k.share), fill: colour(k.kind), "fill-opacity": 0.65, class: "hit", style: "cursor:pointer" });
       dot.addEventListener("click", () => app.open("kernels", k.name));
