@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -96,3 +97,17 @@ def test_options_of_compiling_have_no_effect_on_artifacts(tilewright, artifact: 
     outcome = tilewright("run", artifact, "--opt-level", 3)
     assert outcome.code == 3
     assert "--opt-level has no effect" in outcome.err
+
+
+def test_profile_names_kernels_and_nodes(tilewright, artifact: Path, tmp_path: Path) -> None:
+    words = ["--runs", 2, "--threads", 1, "--dim", "n=4"]
+    found = tilewright("profile", artifact, *words, "--json").json["kernels"]
+    assert sorted(k["calls"] for k in found) == [1, 1]
+    fused = next(k for k in found if k["name"].startswith("matmul_add_relu"))
+    # Products, additions of the bias and of what the maximum compares: 4 rows of 16.
+    assert fused["flops"] >= 4 * 16 * (2 * 8 + 1)
+    assert "first" in fused["nodes"][0] and fused["floor"] > 0
+    table = tilewright("profile", artifact, *words, "--trace", tmp_path / "trace.json").out
+    assert "their floors add up to" in table
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert len(events) == 4

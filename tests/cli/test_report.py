@@ -78,3 +78,20 @@ def test_the_page_works_in_a_browser(page: Path, tmp_path: Path) -> None:
     found = re.search(r'<html[^>]*data-status="([^"]*)"', done.stdout)
     assert found, done.stderr
     assert found[1] == "ok"
+
+
+def test_a_run_is_measured(data: Any) -> None:
+    run = data["profile"]
+    assert [e["kernel"] for e in run["events"]] == [c["kernel"] for c in data["calls"]]
+    assert all(e["start"] + e["seconds"] <= run["total"] * 1.001 for e in run["events"])
+    assert all(k["flops"] > 0 and k["seconds"] > 0 for k in data["kernels"])
+    assert run["roof"]["flops"] > 0
+
+
+def test_nothing_is_run_where_nobody_wants_it(
+    tilewright, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tilewright.native import NativeModel
+
+    monkeypatch.setattr(NativeModel, "profile", None)
+    assert tilewright("report", model, "-o", tmp_path / "r.html", "--no-profile").code == 0

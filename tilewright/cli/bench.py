@@ -25,6 +25,7 @@ from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:
     from tilewright.cli.console import Console
+    from tilewright.support.timing import Latencies
 
 _PEER_NAMES = ("onnxruntime", "openvino", "torch")
 
@@ -156,8 +157,10 @@ def _add_peer(
 # ---- measuring ----------------------------------------------------------------------------------
 
 
-def interleaved(runs: dict[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:
-    """Seconds of single runs, each engine in turn until the time is up."""
+def interleaved(runs: dict[str, Callable[[], Any]], seconds: float) -> dict[str, Latencies]:
+    """Times of single runs, each engine in turn until the time is up."""
+    from tilewright.support.timing import Latencies
+
     samples: dict[str, list[float]] = {name: [] for name in runs}
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(next(iter(samples.values()))) < 3:
@@ -165,26 +168,20 @@ def interleaved(runs: dict[str, Callable[[], Any]], seconds: float) -> dict[str,
             start = time.perf_counter()
             run()
             samples[name].append(time.perf_counter() - start)
-    return samples
+    return {name: Latencies(tuple(taken)) for name, taken in samples.items()}
 
 
 def _measured(
     engine: str,
     threads: int | None,
     batch: int | None,
-    samples: list[float],
+    taken: Latencies,
     size: int,
     memory: int | None,
 ) -> Measured:
-    p50, p90, p99 = (percentile(samples, p) for p in (50, 90, 99))
-    least, count = min(samples), len(samples)
+    p50, p90, p99 = (taken.percentile(p) for p in (50, 90, 99))
+    least, count = min(taken.samples), len(taken.samples)
     return Measured(engine, threads, batch, count, p50, p90, p99, least, size / p50, memory)
-
-
-def percentile(samples: list[float], percent: float) -> float:
-    """The least sample that `percent` of all do not exceed."""
-    ordered = sorted(samples)
-    return ordered[max(0, -(-len(ordered) * percent // 100).__int__() - 1)]
 
 
 def _rows(inputs: dict[str, Any]) -> int:

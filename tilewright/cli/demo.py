@@ -101,7 +101,7 @@ def _recognise(
 def _race(path: Path, model: Any, x: Any, args: argparse.Namespace, console: Console) -> bool:
     import numpy as np
 
-    from tilewright.cli.bench import interleaved, percentile
+    from tilewright.cli.bench import interleaved
     from tilewright.cli.peers import MissingPeerError, onnxruntime
     from tilewright.support.timing import format_seconds
 
@@ -116,11 +116,11 @@ def _race(path: Path, model: Any, x: Any, args: argparse.Namespace, console: Con
         console.note(f"without ONNX Runtime: {missing}")
     samples = interleaved(runs, args.seconds)
     rows = [
-        (name, *(format_seconds(percentile(taken, p)) for p in (50, 90)))
+        (name, *(format_seconds(taken.percentile(p)) for p in (50, 90)))
         for name, taken in samples.items()
     ]
     console.table(("latency, in turn", "p50", "p90"), rows)
-    console.result(latency={n: percentile(t, 50) for n, t in samples.items()}, error=error)
+    console.result(latency={n: t.median for n, t in samples.items()}, error=error)
     if "onnxruntime" in runs:
         console.text(f"\nlargest difference between the two answers: {error:.1e}")
     return error < 1e-4
