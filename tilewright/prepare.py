@@ -10,7 +10,7 @@ from tilewright.graph import Array, Binding, KernelCall, TensorType, Value
 from tilewright.ir import DType
 from tilewright.kernels import CompiledKernel, Preparation
 from tilewright.module import install_threadpool
-from tilewright.runtime import ArrayParam, NativeFunction, Signature, aligned_empty
+from tilewright.runtime import ArrayParam, NativeFunction, Signature, aligned_empty, let_go
 
 
 def prepare_calls(
@@ -73,6 +73,9 @@ class _Store:
                 once.object_code, signature, once.messages, self._threads
             )
         self._loaded[once.name](*arrays, *outputs)
+        for array in arrays:
+            # Weights in files would otherwise be in memory twice, as they are and packed.
+            let_go(array)
         return outputs
 
 

@@ -1,7 +1,7 @@
 """The runtime: arrays in, native code, arrays out."""
 
 from tilewright.runtime.amx import request_amx
-from tilewright.runtime.arrays import aligned_empty
+from tilewright.runtime.arrays import aligned_empty, let_go
 from tilewright.runtime.artifact import (
     Artifact,
     Build,
@@ -51,6 +51,7 @@ __all__ = [
     "in_order",
     "install",
     "is_installed",
+    "let_go",
     "request_amx",
     "save_models",
     "shape_of",

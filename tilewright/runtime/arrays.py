@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,6 +39,32 @@ def aligned_all(arrays: Sequence[Array]) -> list[Array]:
             array = copy
         result.append(array)
     return result
+
+
+def let_go(array: Array) -> None:
+    """Tell the system that an array in a mapped file is not needed for now.
+
+    Its pages leave memory; whoever looks at it again has them read from the file.
+    """
+    file = _file_of(array)
+    if file is None or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    whole = np.frombuffer(file, np.uint8)
+    start = address_of(array) - address_of(whole)
+    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    size = (start + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
+    if size > 0:
+        file.madvise(mmap.MADV_DONTNEED, first, size)
+
+
+def _file_of(array: Array) -> mmap.mmap | None:
+    """The mapped file that an array without gaps is part of."""
+    owner: Any = array if array.flags.c_contiguous else None
+    while isinstance(owner, np.ndarray | memoryview):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    # What is written to a private mapping exists nowhere else.
+    is_file = isinstance(owner, mmap.mmap) and not array.flags.writeable
+    return owner if is_file else None
 
 
 def _is_aligned(array: Array) -> bool:
