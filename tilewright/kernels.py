@@ -154,9 +154,9 @@ def compile_function(function: Function, target: Target, options: Options) -> by
 
 def default_schedule(function: Function, target: Target) -> Function:
     """The function under the schedule that its kernel gets."""
-    from tilewright.schedule import schedule_by_rules
+    from tilewright.schedule import merge_rows, schedule_by_rules
 
-    return function if _is_tiny(function) else schedule_by_rules(function, target)
+    return function if _is_tiny(function) else schedule_by_rules(merge_rows(function), target)
 
 
 def _is_tiny(function: Function) -> bool:

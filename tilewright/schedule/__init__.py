@@ -2,6 +2,7 @@
 
 from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.handles import BlockRef, Loop
+from tilewright.schedule.merge_rows import merge_rows
 from tilewright.schedule.rules import packed_columns, schedule_by_rules
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tensor_intrin import (
@@ -20,6 +21,7 @@ __all__ = [
     "TensorIntrin",
     "Trace",
     "find_intrin",
+    "merge_rows",
     "packed_columns",
     "register_intrin",
     "require_features",

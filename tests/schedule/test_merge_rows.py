@@ -1,0 +1,46 @@
+"""Rows of products in several dimensions become rows of one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright import te
+from tilewright.ir import Expr, Function, Var, function_text, interpret, verify
+from tilewright.schedule import merge_rows
+
+
+def product(*, transposed: bool = False, with_index: bool = False) -> Function:
+    """An n×s×4 tensor times 4×6, then added to another one."""
+    n, s = Var("n"), Var("s")
+    a, b = te.placeholder((n, s, 4), name="A"), te.placeholder((4, 6), name="B")
+    shape = (s, n, 6) if transposed else (n, s, 6)
+    c = te.placeholder(shape, name="C")
+    r = te.reduce_axis(4, name="r")
+    y = te.compute((n, s, 6), lambda i, j, k: te.sum(a[i, j, r] * b[r, k], axis=r), name="Y")
+
+    def element(i: Expr, j: Expr, k: Expr) -> Expr:
+        other = c[j, i, k] if transposed else c[i, j, k]
+        return y[i, j, k] + other + (te.cast(j, "float32") if with_index else 0.0)
+
+    z = te.compute((n, s, 6), element, name="Z")
+    return te.function([a, b, c], [z], name="f")
+
+
+def test_all_that_shares_the_rows_is_merged() -> None:
+    function = product()
+    merged = merge_rows(function)
+    verify(merged)
+    text = function_text(merged)
+    assert "A: f32[n * s, 4], B: f32[4, 6], C: f32[n * s, 6], Z: f32[n * s, 6]" in text
+    assert text.count("range(n * s)") == 2
+    assert merged.dims == function.dims
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.standard_normal(d).astype("f4") for d in ((3, 5, 4), (4, 6), (3, 5, 6)))
+    z = np.empty((15, 6), "f4")
+    interpret(merged, a.reshape(15, 4), b, c.reshape(15, 6), z, n=3, s=5)
+    np.testing.assert_allclose(z.reshape(3, 5, 6), a @ b + c, rtol=1e-5)
+
+
+def test_not_where_something_tells_the_dimensions_apart() -> None:
+    for function in (product(transposed=True), product(with_index=True)):
+        assert merge_rows(function) is function

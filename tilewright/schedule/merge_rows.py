@@ -1,0 +1,255 @@
+"""Makes one dimension of two that always go together, where they are the rows of a product.
+
+    for i in n: for j in s: for k: for r:          for i_j in n * s: for k: for r:
+        C[i, j, k] += A[i, j, r] * B[r, k]   -->       C[i_j, k] += A[i_j, r] * B[r, k]
+
+Tiles of rows then run across the border between the two, and what is left over is left over once.
+Parameters keep their memory and get another shape: this is for callers that pass addresses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from tilewright.ir import (
+    Alloc,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Function,
+    Iter,
+    Load,
+    Range,
+    Region,
+    Stmt,
+    Store,
+    Var,
+    all_exprs,
+    const,
+    free_vars,
+    map_expr,
+    map_stmt,
+    walk,
+)
+from tilewright.schedule.rules.analysis import as_contraction
+
+#: Two variables of a block that go together.
+Pair = tuple[Iter, Iter]
+
+
+def merge_rows(function: Function) -> Function:
+    """The function whose products have as few dimensions of rows as possible."""
+    while True:
+        merged = _merged_once(function)
+        # The numbers that a caller passes are the dimensions in the order in which they appear.
+        if merged is None or merged.dims != function.dims:
+            return function
+        function = merged
+
+
+def _merged_once(function: Function) -> Function | None:
+    nests = _nests(function.body)
+    for block in nests:
+        c = as_contraction(block)
+        rows = () if c is None else c.rows
+        for pair in pairwise(rows):
+            merge = _Merge(function, nests)
+            if merge.add(block, pair):
+                return merge.apply()
+    return None
+
+
+class _Merge:
+    """The pairs of variables, and of dimensions of buffers, that must become one together."""
+
+    def __init__(self, function: Function, nests: dict[Block, list[For]]) -> None:
+        self._function, self._nests = function, nests
+        self._pairs: dict[Block, Pair] = {}
+        self._axes: dict[Buffer, int] = {}
+
+    def add(self, block: Block, pair: Pair) -> bool:
+        """Merge a pair, and all that this asks for; False where that cannot be."""
+        if block in self._pairs:
+            return self._pairs[block] == pair
+        if not _loops_fit(block, pair, self._nests[block]):
+            return False
+        self._pairs[block] = pair
+        return all(self._add_access(a, pair) for a in _accesses(block))
+
+    def _add_access(self, access: Load | Store, pair: Pair) -> bool:
+        used = [k for k, i in enumerate(access.indices) if _speaks_of(i, pair)]
+        if not used:
+            return True
+        axis = used[0]
+        if used != [axis, axis + 1] or not _is_pair(access, axis, pair):
+            return False
+        return self._add_buffer(access.buffer, axis)
+
+    def _add_buffer(self, buffer: Buffer, axis: int) -> bool:
+        if buffer in self._axes:
+            return self._axes[buffer] == axis
+        if buffer.strides is not None:
+            return False
+        self._axes[buffer] = axis
+        for block in self._nests:
+            for access in _accesses(block):
+                if access.buffer is not buffer:
+                    continue
+                pair = _pair_at(block, access, axis)
+                if pair is None or not self.add(block, pair):
+                    return False
+        return True
+
+    # ---- rewriting ------------------------------------------------------------------------------
+
+    def apply(self) -> Function | None:
+        """The function with all pairs merged; None where a variable is used in other ways too."""
+        self._new = {b: b.with_(shape=self._joined(b.shape, k)) for b, k in self._axes.items()}
+        self._vars = {a.var: Var(f"{a.var.name}_{b.var.name}") for a, b in self._pairs.values()}
+        self._blocks = {block.name: pair for block, pair in self._pairs.items()}
+        loops = {b: self._nests[b] for b in self._pairs}
+        self._loops = {_loop_of(b, self._pairs[b][0], loops[b]).var: b.name for b in loops}
+        memo: dict[Expr, Expr] = {}
+        body = map_stmt(self._function.body, self._on_stmt, lambda e: map_expr(e, self._load, memo))
+        gone = {it.var for pair in self._pairs.values() for it in pair}
+        if any(e in gone for e in all_exprs(body) if isinstance(e, Var)):
+            return None
+        params = [
+            self._new.get(p, p) if isinstance(p, Buffer) else p for p in self._function.params
+        ]
+        return replace(self._function, params=tuple(params), body=body)
+
+    def _joined(self, shape: tuple[Expr, ...], axis: int) -> tuple[Expr, ...]:
+        return (*shape[:axis], _times(shape[axis], shape[axis + 1]), *shape[axis + 2 :])
+
+    def _load(self, e: Expr) -> Expr | None:
+        if isinstance(e, Load) and e.buffer in self._new:
+            return Load(self._new[e.buffer], self._indices(e.buffer, e.indices), e.mask)
+        return None
+
+    def _indices(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        axis = self._axes[buffer]
+        first = indices[axis]
+        assert isinstance(first, Var)
+        return (*indices[:axis], self._vars[first], *indices[axis + 2 :])
+
+    def _on_stmt(self, stmt: Stmt) -> Stmt | None:
+        if isinstance(stmt, Store) and stmt.buffer in self._new:
+            indices = self._indices(stmt.buffer, stmt.indices)
+            return replace(stmt, buffer=self._new[stmt.buffer], indices=indices)
+        if isinstance(stmt, Alloc):
+            return replace(stmt, buffers=tuple(self._new.get(b, b) for b in stmt.buffers))
+        if isinstance(stmt, Block) and stmt.name in self._blocks:
+            return self._block(stmt, self._blocks[stmt.name])
+        if isinstance(stmt, For) and stmt.var in self._loops:
+            inner = stmt.body
+            assert isinstance(inner, For)
+            var = self._vars[self._blocks[self._loops[stmt.var]][0].var]
+            loop = Var(f"{stmt.var.name}_{inner.var.name}", stmt.var.dtype)
+            body = _rebound(inner.body, var, loop)
+            return replace(stmt, var=loop, extent=_times(stmt.extent, inner.extent), body=body)
+        return None
+
+    def _block(self, block: Block, pair: Pair) -> Block:
+        """The block with one variable for two; its loop binds it later."""
+        at = next(k for k, it in enumerate(block.iters) if it.var is pair[0].var)
+        var = self._vars[pair[0].var]
+        merged = Iter(var, _times(pair[0].extent, pair[1].extent), "spatial")
+        return replace(
+            block,
+            iters=(*block.iters[:at], merged, *block.iters[at + 2 :]),
+            bindings=(*block.bindings[:at], var, *block.bindings[at + 2 :]),
+            reads=tuple(map(self._region, block.reads)),
+            writes=tuple(map(self._region, block.writes)),
+        )
+
+    def _region(self, region: Region) -> Region:
+        if region.buffer not in self._new:
+            return region
+        axis = self._axes[region.buffer]
+        start = self._indices(region.buffer, tuple(r.start for r in region.ranges))[axis]
+        ranges = (*region.ranges[:axis], Range(start, const(1)), *region.ranges[axis + 2 :])
+        return Region(self._new[region.buffer], ranges)
+
+
+# ---- what goes together -------------------------------------------------------------------------
+
+
+def _nests(body: Stmt) -> dict[Block, list[For]]:
+    """The blocks that stand alone in a nest of serial loops, with these."""
+    found: dict[Block, list[For]] = {}
+    for top in walk(body):
+        loops: list[For] = []
+        stmt = top
+        while isinstance(stmt, For) and stmt.kind == "serial":
+            loops.append(stmt)
+            stmt = stmt.body
+        if isinstance(stmt, Block) and len(loops) > len(found.get(stmt, [])):
+            found[stmt] = loops
+    return found
+
+
+def _loops_fit(block: Block, pair: Pair, loops: list[For]) -> bool:
+    """Both are spatial, neighbours, and driven by loops that stand directly one in the other."""
+    names = [it.var for it in block.iters]
+    at = next(k for k, v in enumerate(names) if v is pair[0].var)
+    if at + 1 == len(names) or names[at + 1] is not pair[1].var:
+        return False
+    if any(it.kind != "spatial" for it in pair):
+        return False
+    outer, inner = block.bindings[at : at + 2]
+    for first, second in pairwise(loops):
+        if first.var is outer and second.var is inner:
+            uses = [b for b in block.bindings if free_vars(b) & {outer, inner}]
+            return len(uses) == 2
+    return False
+
+
+def _loop_of(block: Block, it: Iter, loops: list[For]) -> For:
+    at = next(k for k, other in enumerate(block.iters) if other.var is it.var)
+    return next(loop for loop in loops if loop.var is block.bindings[at])
+
+
+def _accesses(block: Block) -> list[Load | Store]:
+    loads = [e for e in all_exprs(block) if isinstance(e, Load)]
+    return [*loads, *(s for s in walk(block) if isinstance(s, Store))]
+
+
+def _speaks_of(index: Expr, pair: Pair) -> bool:
+    return bool(free_vars(index) & {it.var for it in pair})
+
+
+def _is_pair(access: Load | Store, axis: int, pair: Pair) -> bool:
+    """Whether two dimensions are walked from end to end by the two variables."""
+    walked = zip(access.indices[axis:], access.buffer.shape[axis:], pair, strict=False)
+    return all(index is it.var and extent is it.extent for index, extent, it in walked)
+
+
+def _pair_at(block: Block, access: Load | Store, axis: int) -> Pair | None:
+    own = {it.var: it for it in block.iters}
+    first, second = access.indices[axis : axis + 2]
+    if not isinstance(first, Var) or not isinstance(second, Var):
+        return None
+    if first not in own or second not in own:
+        return None
+    return own[first], own[second]
+
+
+def _times(a: Expr, b: Expr) -> Expr:
+    if isinstance(a, Const) and isinstance(b, Const):
+        return const(int(a.value) * int(b.value))
+    return a * b
+
+
+def _rebound(body: Stmt, var: Var, loop: Var) -> Stmt:
+    """`body` whose block takes `var` from `loop`."""
+
+    def rule(stmt: Stmt) -> Stmt | None:
+        if not isinstance(stmt, Block):
+            return None
+        return replace(stmt, bindings=tuple(loop if b is var else b for b in stmt.bindings))
+
+    return map_stmt(body, rule)
