@@ -1,11 +1,13 @@
 """What this machine can do at most, measured: the roof over every kernel.
 
 Peaks out of data sheets hold for clocks and memory that nobody has; these are reached by code of
-our own in the same process, a moment before or after what they are compared with.
+our own, on one thread by its processor time, so that a busy machine does not lower the roof. What
+cores do not share is multiplied by their number.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -21,6 +23,9 @@ from tilewright.tensor import te
 _SIZE: Final = 192
 #: Bytes that no cache holds.
 _LARGE: Final = 64 << 20
+_SAMPLES: Final = 8
+#: What a sample takes at least, in seconds.
+_SAMPLE: Final = 2e-3
 
 
 @dataclass(frozen=True)
@@ -44,28 +49,52 @@ def measure_roof(threads: int | None = None) -> Roof:
     """The roof of this machine for so many threads; it takes about half a second."""
     target = Target.of("llvm")
     cores = threads or target.cores
-    near = target.caches.l2 * cores
-    return Roof(_product(threads, cores), _copy(_LARGE, threads), _copy(near // 4, threads), near)
+    near = _copy_rate(target.caches.l2 // 4)
+    far = _copy_rate(_LARGE)
+    if cores > 1:
+        # Memory is shared: only all cores together tell.
+        far = max(far, _together(_LARGE, cores))
+    return Roof(_product_rate() * cores, far, near * cores, target.caches.l2 * cores)
 
 
-def _product(threads: int | None, cores: int) -> float:
-    """A batch of products, one for each core, of single precision."""
-    shape = (cores, _SIZE, _SIZE)
+def _product_rate() -> float:
+    """The operations per second of a product of matrices in single precision."""
+    shape = (_SIZE, _SIZE)
     a, b = te.placeholder(shape, name="a"), te.placeholder(shape, name="b")
     k = te.reduce_axis(_SIZE, name="k")
-    c = te.compute(shape, lambda *i: te.sum(a[i[0], i[1], k] * b[i[0], k, i[2]], axis=k), name="c")
-    module = build(te.function([a, b], [c], name="product"), threads=threads)
-    return 2 * cores * _SIZE**3 / _seconds(module, shape, 3)
+    c = te.compute(shape, lambda *i: te.sum(a[i[0], k] * b[k, i[1]], axis=k), name="c")
+    module = build(te.function([a, b], [c], name="product"), threads=1)
+    return 2 * _SIZE**3 / _seconds(module, shape, 3)
 
 
-def _copy(size: int, threads: int | None) -> float:
+def _copy_rate(size: int) -> float:
+    """The bytes per second of reading so many and writing as many."""
+    return 2 * size / _seconds(_doubling(size, 1), (size // 4,), 2)
+
+
+def _together(size: int, threads: int) -> float:
+    arrays = [np.ones(size // 4, np.float32) for _ in range(2)]
+    timing = _doubling(size, threads).time(*arrays, repeat=_SAMPLES, min_repeat_ms=2.0)
+    return 2 * size / timing.min
+
+
+def _doubling(size: int, threads: int) -> Module:
     shape = (size // 4,)
     a = te.placeholder(shape, name="a")
     twice = te.compute(shape, lambda *i: a[i] * 2.0, name="twice")
-    module = build(te.function([a], [twice], name="copy"), threads=threads)
-    return 2 * size / _seconds(module, shape, 2)
+    return build(te.function([a], [twice], name="double"), threads=threads)
 
 
-def _seconds(module: Module, shape: tuple[int, ...], arrays: int) -> float:
-    made = [np.ones(shape, np.float32) for _ in range(arrays)]
-    return module.time(*made, repeat=8, min_repeat_ms=5.0, warmup=2).min
+def _seconds(module: Module, shape: tuple[int, ...], count: int) -> float:
+    """The least processor time of a call on so many arrays."""
+    run = module.native.prepared(*(np.ones(shape, np.float32) for _ in range(count)))
+    start = time.thread_time()
+    run()
+    calls = 1 + int(_SAMPLE / max(time.thread_time() - start, 1e-6))
+    least = float("inf")
+    for _ in range(_SAMPLES):
+        start = time.thread_time()
+        for _ in range(calls):
+            run()
+        least = min(least, (time.thread_time() - start) / calls)
+    return least

@@ -21,7 +21,7 @@ class Overview {
     const r = this.report, cards = [];
     if (r.profile) cards.push(card(seconds(r.profile.total), "one run"));
     cards.push(card(String(r.kernels.length), "kernels"), card(String(r.calls.length), "kernel calls"),
-      card(`${r.graphs.before.nodes.length} → ${r.graphs.after.nodes.length}`, "nodes, before → after fusion"),
+      card(`${r.graphs.before.nodes.length} → ${r.graphs.after.nodes.length}`, "nodes, before → after"),
       card(bytes(r.memory.size), "arena"));
     if (r.constants) cards.push(card(bytes(r.constants), "constants"));
     if (r.profile?.flops) cards.push(card(rate(r.profile.flops / r.profile.total, "FLOP/s"), "over the whole run"));

@@ -23,18 +23,26 @@ class GraphView {
     const tools = el("div", { class: "tools" },
       segment([["after", "After fusion"], ["before", "Before"]], this.which, (k) => this.choose(k)),
       segment([["operator", "Operators"], ["time", "Time"]].slice(0, this.report.profile ? 2 : 1), this.paint,
-        (k) => { this.paint = k; this.draw(); }),
+        (k) => { this.paint = k; this.fillLegend(); this.draw(); }),
       search,
       segment([["in", "+"], ["out", "−"], ["fit", "Fit"]], "", (k) => this.step(k)));
-    const families = [...new Set(this.graph.nodes.map((n) => familyOf(n.kind)))];
-    const legend = el("div", { class: "legend" }, ...families.map(([name, tint]) =>
-      el("span", {}, el("span", { class: "dot", style: `background:${name.startsWith("inputs") ? ink() : tint}` }), name)));
+    this.legend = el("div", { class: "legend" });
+    this.fillLegend();
     this.map = el("canvas", { class: "map", on: { pointerdown: (e) => this.jump(e), pointermove: (e) => this.jump(e) } });
-    const stage = el("div", { class: "stage" }, this.canvas, tools, legend, this.map);
+    const stage = el("div", { class: "stage" }, this.canvas, tools, this.legend, this.map);
     host.append(el("div", { class: "fill" }, stage, this.details));
     this.listen(stage);
     this.resize();
     this.tell();
+  }
+
+  fillLegend() {
+    const families = [...new Set(this.graph.nodes.map((n) => familyOf(n.kind)))];
+    const entries = this.paint === "time"
+      ? [0, 0.05, 0.25, 1].map((f) => [`${percent(f * this.report.hottest)} of the run`, heat(f)])
+      : families.map(([name, tint]) => [name, name.startsWith("inputs") ? ink() : tint]);
+    this.legend.replaceChildren(...entries.map(([name, tint]) =>
+      el("span", {}, el("span", { class: "dot", style: `background:${tint}` }), name)));
   }
 
   listen(stage) {
@@ -227,8 +235,10 @@ class GraphView {
       c.fillStyle = plain ? tint : panel;
       c.fill();
       if (plain) { c.globalAlpha = 1; return; }
-      c.fillStyle = tint + (tint.startsWith("#") ? "1f" : "");
-      if (tint.startsWith("#")) c.fill();
+      c.globalAlpha *= this.paint === "time" ? 0.3 : 0.12;
+      c.fillStyle = tint;
+      c.fill();
+      c.globalAlpha = faded ? 0.25 : 1;
       c.strokeStyle = k === this.chosen ? accent : tint;
       c.lineWidth = k === this.chosen ? 3 : 1.4;
       c.stroke();
@@ -237,9 +247,14 @@ class GraphView {
       c.fillText(n.label, n.x, n.y - 1, n.w - 14);
       c.fillStyle = soft;
       c.font = "10.5px ui-monospace, monospace";
-      c.fillText(n.type, n.x, n.y + 13, n.w - 14);
+      c.fillText(this.subtitle(n), n.x, n.y + 13, n.w - 14);
       c.globalAlpha = 1;
     });
+  }
+
+  subtitle(n) {
+    const k = this.paint === "time" && this.report.byName.get(n.kernel);
+    return k ? `${seconds(k.seconds / k.calls)}, ${percent(k.share / k.calls)}` : n.type;
   }
 
   tint(n) {

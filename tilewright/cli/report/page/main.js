@@ -69,6 +69,7 @@ function selfTest() {
     check("a chosen node tells nothing", view.details.textContent.includes(view.graph.nodes[node].kernel));
     check("search finds nothing", view.search(view.graph.nodes[node].label) > 0);
     view.next();
+    for (const b of $("main").querySelectorAll(".tools button")) b.click();
     view.choose("before");
     view.step("fit");
     const n = view.graph.nodes[0], v = view.view;
