@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -136,24 +137,57 @@ def test_workers_do_not_run_the_users_program(tmp_path: Path) -> None:
     assert out.split() == ["begins", "done"]
 
 
-def _children(parent: int) -> set[int]:
-    found: set[int] = set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == parent:
-            found.add(int(path.parent.name))
-    return found
+#: Compiles with workers that take the first function and never answer. They write their numbers
+#: to a pipe once they hold work, so that the interrupt finds them busy.
+INTERRUPTED = """
+import sys, time
+import tilewright as tw
+from tilewright import te, workers
+from tilewright.kernels import Options
+
+code = "import os, sys, time; sys.stdin.buffer.read(8); "
+code += f"os.write({sys.argv[1]}, str(os.getpid()).encode() + bytes([10])); time.sleep(60)"
+start = workers.subprocess.Popen
+
+def started(command, **options):
+    return start([command[0], "-c", code], pass_fds=[int(sys.argv[1])], **options)
+
+def busy(*_):
+    time.sleep(60)
+
+workers.subprocess.Popen = started
+workers.compile_function = busy
+x = te.placeholder((8,), name="X")
+functions = [te.function([x], [te.compute((8,), lambda i: x[i] * k, name="Y")]) for k in range(8)]
+workers.compile_side_by_side(functions, tw.Target.of("llvm"), Options())
+"""
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+@pytest.mark.skipif(os.name != "posix", reason="sends signals")
+def test_an_interrupt_ends_the_workers_too() -> None:
+    heard, told = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(told)],
+        stderr=subprocess.PIPE,
+        pass_fds=[told],
+        env={
+            **os.environ,
+            "TILEWRIGHT_COMPILE_JOBS": "3",
+            "PYTHONPATH": str(Path(tw.__file__).parent.parent),
+        },
+        start_new_session=True,
+    )
+    os.close(told)
+    with os.fdopen(heard) as lines:
+        pids = [int(lines.readline()) for _ in range(2)]
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        # The pipe is at its end once the last process that could write to it has ended; reading
+        # would block as long as there is one.
+        os.set_blocking(heard, False)
+        assert os.read(heard, 1) == b""
+    assert process.returncode != 0 and b"KeyboardInterrupt" in errors
+    assert len(set(pids)) == 2 and process.pid not in pids
 
 
 # ---- work on constants --------------------------------------------------------------------------

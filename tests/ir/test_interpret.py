@@ -48,6 +48,32 @@ def test_a_reduction_starts_from_its_init() -> None:
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
 
 
+SPLIT = """
+def f(A: f32[m, n], S: f32[m]):
+    for o in range((n + 3) // 4):
+        for i in range((m + 3) // 4):
+            for p in unrolled(4):
+                for ii in unrolled(4):
+                    with block("S", v=spatial(m, i * 4 + ii), r=reduce(n, o * 4 + p)):
+                        where(i * 4 + ii < m and o * 4 + p < n)
+                        reads(A[v, r])
+                        writes(S[v])
+                        with init():
+                            S[v] = 1.0
+                        S[v] = S[v] + A[v, r]
+"""
+
+
+def test_a_reduction_over_nothing_is_its_init() -> None:
+    c = np.full((5, 6), np.nan, "f4")
+    run(MATMUL, np.zeros((5, 0), "f4"), np.zeros((0, 6), "f4"), C=c)
+    np.testing.assert_array_equal(c, np.zeros((5, 6)))
+    for n in (0, 3, 5):
+        s = np.full(6, np.nan, "f4")
+        run(SPLIT, np.ones((6, n), "f4"), s)
+        np.testing.assert_array_equal(s, np.full(6, n + 1))
+
+
 def test_predicates_bound_split_loops() -> None:
     a = np.zeros(10, "i8")
     run(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tilewright.arith.interval import Interval, is_index
 from tilewright.arith.linear import Linear, factors, number
 from tilewright.arith.linearize import linear
-from tilewright.ir import Binary, Expr, Function, Unary, Var, as_expr
+from tilewright.ir import TRUE, Binary, Expr, Function, Unary, Var, as_expr
 
 
 class Bounds(NamedTuple):
@@ -207,17 +207,18 @@ _LEARN: dict[str, Callable[[Ranges, Binary], None]] = {
 }
 
 
-def conjuncts(condition: Expr) -> Iterator[Expr]:
-    """The parts that must all hold."""
-    pending = [condition]
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The parts that must all hold, in order; none for a condition that is true."""
+    pending, found = [condition], list[Expr]()
     while pending:
         part = pending.pop()
         if isinstance(part, Binary) and part.op == "and":
             pending += [part.b, part.a]
         elif isinstance(part, Unary) and isinstance(part.a, Binary) and part.a.op == "or":
             pending += [Unary("not", part.a.b), Unary("not", part.a.a)]
-        else:
-            yield part
+        elif part is not TRUE:
+            found.append(part)
+    return found
 
 
 def _where_positive(extent: Expr) -> Expr:

@@ -17,6 +17,7 @@ from tilewright.ir.dtype import DType
 from tilewright.ir.expr import Call, Expr, Var
 from tilewright.ir.interpret_expr import Array, ExprCompiler, Thunk, checked, lanes_at, plain
 from tilewright.ir.printer import listing
+from tilewright.ir.starts import starts_of
 from tilewright.ir.stmt import (
     Alloc,
     Assert,
@@ -63,9 +64,14 @@ class _Machine(ExprCompiler):
 
     def for_(self, s: For) -> Run:
         env, var, extent, body = self.env, s.var, self.expr(s.extent), self.stmt(s.body)
+        without_turns = starts_of(s)
+        start = _nothing if without_turns is None else self.stmt(without_turns)
 
         def run() -> None:
-            for i in range(extent()):
+            turns = extent()
+            if turns <= 0:
+                start()
+            for i in range(turns):
                 env[var] = i
                 body()
 

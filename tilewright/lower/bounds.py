@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tilewright.arith import Ranges, prove, simplify
+from tilewright.arith import Ranges, conjuncts, prove, simplify
 from tilewright.ir import (
     Assert,
     Binary,
@@ -41,7 +41,6 @@ from tilewright.ir import (
     seq,
     walk,
 )
-from tilewright.lower.conjuncts import conjuncts
 
 
 def check_bounds(function: Function, *, checked: bool = False) -> Function:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tilewright.arith import Ranges, linear, prove, simplify, symbolic_bounds
+from tilewright.arith import Ranges, conjuncts, linear, prove, simplify, symbolic_bounds
 from tilewright.ir import (
     Alloc,
     Block,
@@ -42,7 +42,6 @@ from tilewright.ir import (
     seq,
     substitute,
 )
-from tilewright.lower.conjuncts import conjuncts
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tilewright.arith import Ranges, prove, simplify, symbolic_bounds
+from tilewright.arith import Ranges, conjuncts, prove, simplify, symbolic_bounds
 from tilewright.ir import (
     TRUE,
     Alloc,
@@ -41,7 +41,6 @@ from tilewright.ir import (
     seq,
     walk,
 )
-from tilewright.lower.conjuncts import conjuncts
 
 
 def hoist_guards(function: Function) -> Function:

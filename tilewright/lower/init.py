@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilewright.arith import conjuncts
 from tilewright.ir import (
     Binary,
     Block,
@@ -29,7 +30,6 @@ from tilewright.ir import (
     substitute,
     substitute_stmt,
 )
-from tilewright.lower.conjuncts import conjuncts
 
 
 def place_init(function: Function) -> Function:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.arith import Ranges, prove, simplify, symbolic_bounds
+from tilewright.arith import Ranges, conjuncts, prove, simplify, symbolic_bounds
 from tilewright.ir import (
     Alloc,
     Binary,
@@ -46,7 +46,6 @@ from tilewright.ir import (
     substitute,
     walk,
 )
-from tilewright.lower.conjuncts import conjuncts
 
 Values = dict[Var, Expr]
 Loads = dict[Load, Load]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.arith import Ranges, linear, simplify
+from tilewright.arith import Ranges, conjuncts, linear, simplify
 from tilewright.ir import (
     Alloc,
     Binary,
@@ -29,7 +29,6 @@ from tilewright.ir import (
     map_children,
     minimum,
 )
-from tilewright.lower.conjuncts import conjuncts
 
 
 def tighten_loops(function: Function) -> Function:

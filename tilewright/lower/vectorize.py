@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tilewright.arith import simplify
+from tilewright.arith import conjuncts, simplify
 from tilewright.ir import (
     Alloc,
     Assert,
@@ -45,7 +45,6 @@ from tilewright.ir import (
     renew,
     seq,
 )
-from tilewright.lower.conjuncts import conjuncts
 
 #: Intrinsics that take or give something else than one value per lane.
 _LANELESS = {"address_of", "all_lanes", "lane", "prefetch"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.arith import Ranges, detect_bindings, prove
+from tilewright.arith import Ranges, conjuncts, detect_bindings, prove
 from tilewright.ir import (
     TRUE,
     Alloc,
@@ -36,7 +36,6 @@ from tilewright.ir import (
     walk_expr,
 )
 from tilewright.schedule.cursor import Tree, buffers_touched
-from tilewright.schedule.edit import conjuncts
 from tilewright.schedule.error import Fault
 from tilewright.schedule.place import comes_before, outermost
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.arith import Ranges, prove, symbolic_bounds
+from tilewright.arith import Ranges, conjuncts, prove, symbolic_bounds
 from tilewright.ir import (
     TRUE,
     Alloc,
@@ -28,7 +28,6 @@ from tilewright.ir import (
 )
 from tilewright.schedule.access import Access, accesses_in, determine, inner_vars, tells
 from tilewright.schedule.cursor import Tree, with_loops_in
-from tilewright.schedule.edit import conjuncts
 from tilewright.schedule.error import Fault
 from tilewright.schedule.legality import names
 

@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from tilewright.arith import Ranges, prove, simplify
+from tilewright.arith import Ranges, conjuncts, prove, simplify
 from tilewright.ir import (
     TRUE,
     Alloc,
-    Binary,
     Block,
     Buffer,
     Expr,
@@ -46,15 +45,6 @@ class Edit(NamedTuple):
 
 
 # ---- conditions ---------------------------------------------------------------------------------
-
-
-def conjuncts(condition: Expr) -> list[Expr]:
-    """The parts that must all hold; none for a condition that is true."""
-    if condition is TRUE:
-        return []
-    if isinstance(condition, Binary) and condition.op == "and":
-        return [*conjuncts(condition.a), *conjuncts(condition.b)]
-    return [condition]
 
 
 def needed(conditions: Iterable[Expr], ranges: Ranges) -> Expr:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tilewright.arith import Ranges
+from tilewright.arith import Ranges, conjuncts
 from tilewright.ir import (
     Binary,
     Block,
@@ -31,7 +31,7 @@ from tilewright.ir import (
     renew,
     substitute,
 )
-from tilewright.schedule.edit import conjuncts, fresh_loops, needed, nest
+from tilewright.schedule.edit import fresh_loops, needed, nest
 from tilewright.schedule.error import Fault
 
 _COMBINERS: Final = frozenset("add mul min max and or".split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tilewright.arith import Ranges, bounds, divisor, linear, simplify, symbolic_bounds
+from tilewright.arith import Ranges, bounds, conjuncts, divisor, linear, simplify, symbolic_bounds
 from tilewright.ir import (
     Binary,
     Block,
@@ -23,7 +23,7 @@ from tilewright.ir import (
 )
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.dependence import ranges_below
-from tilewright.schedule.edit import Edit, conjuncts, fresh_name
+from tilewright.schedule.edit import Edit, fresh_name
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.handles import BlockRef
 from tilewright.schedule.legality import one_block_stands_alone

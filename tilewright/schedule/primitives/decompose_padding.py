@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.arith import Ranges, prove
+from tilewright.arith import Ranges, conjuncts, prove
 from tilewright.ir import (
     Block,
     Expr,
@@ -20,7 +20,7 @@ from tilewright.schedule.block_facts import (
     block_is_spatial,
 )
 from tilewright.schedule.cursor import Tree
-from tilewright.schedule.edit import Edit, conjuncts, fresh_loops, fresh_name, needed, nest
+from tilewright.schedule.edit import Edit, fresh_loops, fresh_name, needed, nest
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.handles import BlockRef
 from tilewright.schedule.writing import Written, stores_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tilewright.arith import Ranges, prove, simplify
+from tilewright.arith import Ranges, conjuncts, prove, simplify
 from tilewright.ir import (
     Binary,
     Block,
@@ -34,7 +34,7 @@ from tilewright.schedule.block_facts import (
     readers_come_after,
 )
 from tilewright.schedule.cursor import Tree, buffers_touched
-from tilewright.schedule.edit import Edit, conjuncts, needed
+from tilewright.schedule.edit import Edit, needed
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.flow import (
     inputs_are_ready,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.arith import Ranges
+from tilewright.arith import Ranges, conjuncts
 from tilewright.ir import (
     Block,
     Buffer,
@@ -28,7 +28,6 @@ from tilewright.ir import (
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import (
     Edit,
-    conjuncts,
     fresh_loops,
     fresh_name,
     nest,
