@@ -41,6 +41,8 @@ class _String(DType):
 
 
 STRING: Final = _String()
+#: NumPy's arrays have no more.
+MOST_DIMENSIONS: Final = 64
 #: A dimension that may differ between the elements of one sequence.
 ANY: Final = Var("_")
 
@@ -95,6 +97,11 @@ class TensorType(Type):
     def __init__(self, dtype: object, shape: Iterable[Any] = ()) -> None:
         self.dtype = dtype_of(dtype)
         self.shape = tuple(as_dim(d) for d in shape)
+        if len(self.shape) > MOST_DIMENSIONS:
+            raise UserError(
+                f"a tensor of {len(self.shape)} dimensions",
+                reason=f"arrays have {MOST_DIMENSIONS} at most",
+            )
 
     @property
     def key(self) -> tuple[Any, ...]:

@@ -48,7 +48,8 @@ def split_constant_work(function: Function) -> Prepared | None:
     numbers = [int(k) for k in function.attrs.get("constants", ())]
     constants = {p for k in numbers if isinstance(p := function.params[k], Buffer)}
     own, statements = _opened(function.body)
-    once, rest = _sorted(statements, constants, own, frozenset(function.dims))
+    scalars = (p for p in function.params if isinstance(p, Var))
+    once, rest = _sorted(statements, constants, own, frozenset([*function.dims, *scalars]))
     if not once:
         return None
     inside, outside = _touched(once), _touched(rest)

@@ -228,8 +228,15 @@ class _Call:
 
 
 def _empty(spec: TensorSpec, dims: dict[str, int]) -> Array:
-    shape = spec.static_shape
-    return np.empty(spec.sizes(dims) if shape is None else shape, spec.numpy)
+    shape = spec.sizes(dims) if spec.static_shape is None else spec.static_shape
+    try:
+        return np.empty(shape, spec.numpy)
+    except (MemoryError, ValueError):
+        size = math.prod(shape) * spec.numpy.itemsize
+        raise UserError(
+            f"there is no memory for output {spec.name}",
+            reason=f"{spec.dtype.name}{list(shape)} takes {size} bytes",
+        ) from None
 
 
 def _free(address: int) -> None:

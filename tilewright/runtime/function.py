@@ -111,7 +111,7 @@ class Scratch:
             return
         try:
             self._memory = np.empty(size + _ALIGNMENT, np.uint8)
-        except MemoryError:
+        except (MemoryError, ValueError):
             raise UserError(f"out of memory: {size} bytes of workspace are needed") from None
         self.workspace = -(-self._memory.ctypes.data // _ALIGNMENT) * _ALIGNMENT
 

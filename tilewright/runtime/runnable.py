@@ -54,7 +54,10 @@ class RunnableModel:
         Without inputs: for those of `set_input`. `out` are arrays of the caller's for outputs whose
         shapes follow from those of the inputs, by name or in order.
         """
-        results = self.outputs_for(self._given if inputs is None else inputs, out)
+        try:
+            results = self.outputs_for(self._given if inputs is None else inputs, out)
+        except MemoryError as error:
+            raise UserError("there is not enough memory", reason=str(error)) from error
         if inputs is None:
             self._results = results
         return results

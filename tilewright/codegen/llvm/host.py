@@ -12,6 +12,7 @@ from collections.abc import Callable
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.frame import Frame
+from tilewright.codegen.llvm.sizes import saturated
 from tilewright.codegen.llvm.types import LLValue, i1, i32, i64, llvm, pointer, void
 from tilewright.ir import Call, Const, Expr
 
@@ -80,7 +81,7 @@ def _keep(frame: Frame, slot: LLValue, taken: LLValue, size: LLValue) -> None:
 def _size(frame: Frame, expr: Expr) -> LLValue:
     """Bytes as libc counts them; never 0, for which it may give nothing."""
     cx, builder = frame.cx, frame.cx.builder
-    size, one = emit(cx, expr), llvm.Constant(i64, 1)
+    size, one = emit(cx, saturated(expr)), llvm.Constant(i64, 1)
     size = builder.select(builder.icmp_signed("<", size, one), one, size)
     word = llvm.IntType(cx.target.pointer_bits)
     return size if word == i64 else builder.trunc(size, word)

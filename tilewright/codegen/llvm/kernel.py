@@ -18,6 +18,7 @@ from tilewright.codegen.llvm.context import AliasScopes, Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.frame import Frame, Workspace
 from tilewright.codegen.llvm.profile import Recorder
+from tilewright.codegen.llvm.sizes import saturated
 from tilewright.codegen.llvm.stmt import emit_stmt
 from tilewright.codegen.llvm.types import (
     LLType,
@@ -141,7 +142,7 @@ def _emit_workspace(module: Any, function: Function, target: Target, workspace: 
     for k, param in enumerate(parameters(function)):
         if isinstance(param, Var):
             cx.variables[param] = _load_word(builder, size.args[0], k, _parameter_type(param))
-    builder.ret(emit(cx, workspace.size))
+    builder.ret(emit(cx, saturated(workspace.size)))
 
 
 def _load_word(builder: Any, words: Any, number: int, kind: LLType) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from tilewright.arith import simplify
+from tilewright.arith import divisor, simplify
 from tilewright.graph.groups import KernelCall
 from tilewright.graph.host.memory import Memory, is_read
 from tilewright.graph.host.places import BufferPlace
@@ -25,9 +26,11 @@ from tilewright.ir import (
     free_vars,
 )
 from tilewright.ir import Call as CallExpr
+from tilewright.support.errors import UserError
 
 _INT32: Final = DType.of("int32")
 _NOWHERE: Final = Const(0, "uint64")
+_TOO_MANY: Final = 1 << 60
 
 
 class KernelInfo(Protocol):
@@ -122,7 +125,11 @@ def _conditions(call: Call) -> Iterable[tuple[Any, str]]:
 
 
 def _require_sizes(m: Memory, value: Value, name: str) -> None:
-    """Stop where a size that was read from a tensor is negative."""
+    """Stop where a size that was read from a tensor is negative; refuse what no memory holds."""
+    # What is not empty has as many elements as the constants in its sizes say, or more.
+    least = math.prod(map(divisor, value.shape))
+    if least * value.dtype.itemsize > _TOO_MANY:
+        raise UserError(f"no memory can hold {value}", reason=f"it has {least} elements or more")
     for axis, dim in enumerate(value.shape):
         if any(map(is_signed, free_vars(dim))) and m.asks(dim):
             holds = simplify_size(dim >= 0)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.graph.broadcast import broadcast_index, broadcast_shapes
+from tilewright.graph.broadcast import broadcast_checks, broadcast_index, broadcast_shapes
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
@@ -41,6 +41,13 @@ def einsum(*xs: Value, equation: str) -> Type:
     parsed = parse(equation, [x.ndim for x in xs])
     extents = _extents(parsed, [x.shape for x in xs])
     return TensorType(xs[0].dtype, [extents[n] for n in parsed.output])
+
+
+@einsum.checks
+def einsum_checks(*xs: Value, equation: str) -> list[tuple[Any, str]]:
+    dims = _dims(parse(equation, [x.ndim for x in xs]), [x.shape for x in xs])
+    extents = [[Value(str(k), TensorType("bool", [d])) for d in each] for k, each in dims.items()]
+    return [check for each in extents for check in broadcast_checks(*each)]
 
 
 @einsum.reference
@@ -111,11 +118,16 @@ def _implicit(inputs: Sequence[Labels], dots: int) -> Labels:
 
 
 def _extents(equation: Equation, shapes: Sequence[Sequence[Expr]]) -> dict[Label, Expr]:
+    return {k: _extent(k, dims) for k, dims in _dims(equation, shapes).items()}
+
+
+def _dims(equation: Equation, shapes: Sequence[Sequence[Expr]]) -> dict[Label, list[Expr]]:
+    """The dimensions of the operands that each label stands for."""
     found: dict[Label, list[Expr]] = {}
     for labels, shape in zip(equation.inputs, shapes, strict=True):
         for label, dim in zip(labels, shape, strict=True):
             found.setdefault(label, []).append(dim)
-    return {k: _extent(k, dims) for k, dims in found.items()}
+    return found
 
 
 def _extent(label: Label, dims: Sequence[Expr]) -> Expr:

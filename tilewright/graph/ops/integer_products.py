@@ -18,7 +18,12 @@ from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.ops.conv import conv_shape, convolved, convolved_reference
-from tilewright.graph.ops.matmul import find_product_shape, product, product_reference
+from tilewright.graph.ops.matmul import (
+    find_product_shape,
+    product,
+    product_checks,
+    product_reference,
+)
 from tilewright.graph.ops.quantize import is_single
 from tilewright.graph.types import TensorType, Type, known_dim
 from tilewright.graph.windows import Window
@@ -41,6 +46,14 @@ def matmul_integer(
     require_zeros(a, a_zero)
     require_zeros(b, b_zero)
     return TensorType(_INT32, find_product_shape(a.shape, b.shape))
+
+
+@matmul_integer.checks
+def matmul_integer_checks(
+    a: Value, b: Value, a_zero: Value | None, b_zero: Value | None
+) -> list[tuple[Any, str]]:
+    del a_zero, b_zero
+    return product_checks(a, b)
 
 
 @matmul_integer.reference

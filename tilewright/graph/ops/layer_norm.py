@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tilewright.graph.axes import axis_of
-from tilewright.graph.broadcast import broadcast_shapes
+from tilewright.graph.broadcast import broadcast_checks, broadcast_shapes
 from tilewright.graph.elementwise import mapped, require_kind
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.normalized import moments, moments_reference, scaled
@@ -144,6 +146,15 @@ def rms_norm_compute(
 
 def _square(e: Expr) -> Expr:
     return e * e
+
+
+def _fitting_checks(x: Value, *parameters: Value | None, **_attrs: Any) -> list[tuple[Expr, str]]:
+    """Parameters are broadcast to x, each by itself."""
+    return [c for p in parameters if p is not None for c in broadcast_checks(x, p)]
+
+
+for _op in (layer_norm, rms_norm):
+    _op.checks(_fitting_checks)
 
 
 # ---- p-norms ------------------------------------------------------------------------------------

@@ -46,6 +46,13 @@ def matmul_compute(
 def matmul_checks(
     a: Value, b: Value, *, transpose_a: bool, transpose_b: bool
 ) -> list[tuple[Any, str]]:
+    return product_checks(a, b, transpose_a, transpose_b)
+
+
+def product_checks(
+    a: Value, b: Value, transpose_a: bool = False, transpose_b: bool = False
+) -> list[tuple[Any, str]]:
+    """What must hold for the symbolic dimensions of factors."""
     left = _depth(a.shape, transpose_a, first=False)
     right = _depth(b.shape, transpose_b, first=True)
     outer = [Value(v.name, TensorType(v.dtype, v.shape[:-2])) for v in (a, b)]
@@ -159,6 +166,15 @@ def gemm(
     return TensorType(a.dtype, shape)
 
 
+@gemm.checks
+def gemm_checks(
+    a: Value, b: Value, c: Value | None, *, transpose_a: bool, transpose_b: bool, **_attrs: Any
+) -> list[tuple[Any, str]]:
+    shape = find_product_shape(a.shape, b.shape, transpose_a, transpose_b)
+    added = broadcast_checks(Value("product", TensorType(a.dtype, shape)), c)
+    return [*product_checks(a, b, transpose_a, transpose_b), *added]
+
+
 @gemm.reference
 def gemm_reference(
     a: Array,
@@ -233,6 +249,12 @@ def dense(x: Value, weight: Value, bias: Value | None = None) -> Type:
 def _fitting(dim: Expr) -> tuple[int | None, ...]:
     """What another dimension may be known to be, if it has to equal this one."""
     return (None, known_dim(dim))
+
+
+@dense.checks
+def dense_checks(x: Value, weight: Value, bias: Value | None) -> list[tuple[Any, str]]:
+    columns = Value("weight", TensorType(weight.dtype, weight.shape[:1]))
+    return [*product_checks(x, weight, False, True), *broadcast_checks(columns, bias)]
 
 
 @dense.reference

@@ -19,7 +19,7 @@ from tilewright.graph.ops.integer_products import (
     matmul_integer_reference,
     require_zeros,
 )
-from tilewright.graph.ops.matmul import find_product_shape
+from tilewright.graph.ops.matmul import find_product_shape, product_checks
 from tilewright.graph.ops.quantize import is_single, to_integer
 from tilewright.graph.types import TensorType, Type, known_dim
 from tilewright.graph.windows import Window
@@ -43,6 +43,11 @@ def qlinear_matmul(
     require_zeros(a, a_zero)
     require_zeros(b, b_zero)
     return TensorType(y_zero.dtype, find_product_shape(a.shape, b.shape))
+
+
+@qlinear_matmul.checks
+def qlinear_matmul_checks(a: Value, *operands: Value) -> list[tuple[Any, str]]:
+    return product_checks(a, operands[2])
 
 
 @qlinear_matmul.reference

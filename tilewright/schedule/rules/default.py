@@ -83,9 +83,10 @@ def _schedule_reductions(s: Schedule, target: Target) -> Schedule:
 
 
 def _schedule_independent(s: Schedule, name: str, target: Target) -> Schedule:
-    turn = as_turn(s.block_of(name))
-    done = None
-    if turn is not None and can_transpose(s.block_of(name), turn, target):
+    block, done = s.block_of(name), None
+    # Blocks that other rules made may share loops between their variables.
+    turn = as_turn(block) if len(s.loops(name)) == len(block.iters) else None
+    if turn is not None and can_transpose(block, turn, target):
         done = attempt(s, schedule_transpose, name, turn, target)
     return done or attempt(s, schedule_elementwise, name, target) or s
 
