@@ -10,12 +10,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
-
-import pdoc
-from markdown_it import MarkdownIt
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexers import get_lexer_by_name
+from typing import Any
 
 DOCS = Path(__file__).parent
 #: The pages in the order in which the menu lists them, by heading.
@@ -28,6 +23,8 @@ _TEMPLATE = (DOCS / "page.html").read_text(encoding="utf-8")
 
 
 def main(output: Path) -> None:
+    import pdoc
+
     shutil.rmtree(output, ignore_errors=True)
     pages = [name for names in MENU.values() for name in names if (DOCS / name).exists()]
     for name in pages:
@@ -40,6 +37,8 @@ def main(output: Path) -> None:
 
 
 def _page(name: str, pages: list[str]) -> str:
+    from pygments.formatters import HtmlFormatter
+
     text = (DOCS / name).read_text(encoding="utf-8")
     up = "../" * name.count("/")
     parts = {
@@ -55,20 +54,22 @@ def _page(name: str, pages: list[str]) -> str:
     return made
 
 
-def _markdown() -> MarkdownIt:
+def _markdown() -> Any:
+    from markdown_it import MarkdownIt
+
     return MarkdownIt("commonmark", {"highlight": _coloured}).enable("table")
 
 
 def _coloured(code: str, language: str, _attributes: str) -> str:
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import get_lexer_by_name
+
     if not language:
         return f"<pre>{html.escape(code)}</pre>"
-    lexer = get_lexer_by_name(language)
-    # Whole <pre> elements are left alone by markdown-it.
-    return (
-        highlight(code, lexer, HtmlFormatter(nowrap=False, cssclass="code"))
-        .replace('<div class="code"><pre>', '<pre class="code">')
-        .replace("</pre></div>", "</pre>")
-    )
+    # markdown-it leaves what begins with <pre> as it is.
+    inner = highlight(code, get_lexer_by_name(language), HtmlFormatter(nowrap=True))
+    return f'<pre class="code">{inner}</pre>'
 
 
 def _linked(text: str) -> str:

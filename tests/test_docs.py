@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -39,3 +40,13 @@ def test_pages_show_python() -> None:
     assert len(lessons) >= 8
     for page in (ROOT / "README.md", *lessons):
         assert "```python\n" in page.read_text(encoding="utf-8"), f"{page.name} shows no Python"
+
+
+def test_the_menu_lists_every_page() -> None:
+    spec = importlib.util.spec_from_file_location("build_docs", ROOT / "docs" / "build.py")
+    assert spec and spec.loader
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    listed = {name for names in build.MENU.values() for name in names}
+    docs = ROOT / "docs"
+    assert {str(p.relative_to(docs)) for p in docs.rglob("*.md")} <= listed
