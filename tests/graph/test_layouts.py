@@ -212,3 +212,24 @@ def test_a_limit_of_states_is_an_option() -> None:
     x = values(*module.main.params[0].tensor.static_shape)
     for got, want in zip(evaluate(planned, [x]), evaluate(module, [x]), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
+
+
+# ---- sizes --------------------------------------------------------------------------------------
+
+
+def test_halved_images_share_kernels_over_their_own_sizes() -> None:
+    b = Builder("main")
+    x = b.input("x", "f32", ("n", 16, "h", "w"))
+    weight = values(16, 16, 3, 3) / 12
+    for _ in range(3):
+        x = b.relu(b.conv(x, weight, strides=[2, 2], pads=[1] * 4))
+        x = b.relu(b.conv(x, weight, pads=[1] * 4))
+    b.output(x)
+    module = b.build()
+    model = tw.compile(module, opt_level=3)
+    kernels = [k for k in model.kernels if k.startswith("conv")]
+    assert len(kernels) < 6, "sizes that were divided make kernels of their own"
+    assert not any(k.startswith("relu") for k in model.kernels), "activations are epilogues"
+    array = values(2, 16, 21, 18)
+    (want,) = evaluate(module, [array])
+    np.testing.assert_allclose(model.run([array])[0], want, rtol=1e-4, atol=1e-4)

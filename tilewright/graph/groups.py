@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.graph.definitions import call_key, cost_of, define, definitions, placeholder
 from tilewright.graph.ir import Binding, Call, Fused, Graph, Node, Value
 from tilewright.graph.naturals import is_signed
+from tilewright.graph.own_sizes import with_own_sizes
 from tilewright.graph.types import TensorType
 from tilewright.ir import (
     Buffer,
@@ -73,7 +74,7 @@ class KernelTable:
         group = _group_of(binding)
         key = _key(group)
         if key not in self._by_key:
-            own = _marked(_loops(group), _operands(group))
+            own = _marked(_loops(_generic(group)), _operands(group))
             # Groups with one key have the same dimensions; those that share loops need not.
             numbers = tuple(_numbers(own, [*_operands(group), *group.outputs]))
             self._by_key[key] = self._shared(own, _hint(group)), numbers
@@ -112,6 +113,23 @@ def _group_of(binding: Binding) -> _Group:
     made = {v for b in graph.body for v in b.outputs}
     used = dict.fromkeys(a for b in graph.body for a in b.expr.args if a is not None)
     return _Group(tuple(graph.body), tuple(v for v in used if v not in made), graph.results)
+
+
+def _generic(group: _Group) -> _Group:
+    """The group over sizes of its own, where that makes it simpler."""
+    own = None if _has_own_loops(group.calls[0].expr) else with_own_sizes(group.calls, group.inputs)
+    if own is None:
+        return group
+    calls = [
+        Binding(
+            [own[v] for v in b.outputs],
+            b.expr.with_args([None if a is None else own[a] for a in b.expr.args]),
+            b.origin,
+        )
+        for b in group.calls
+    ]
+    inputs, outputs = (tuple(own[v] for v in vs) for vs in (group.inputs, group.outputs))
+    return _Group(tuple(calls), inputs, outputs)
 
 
 def _operands(group: _Group) -> tuple[Value, ...]:

@@ -14,7 +14,7 @@ and what graphs inside it use stays plain.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from tilewright.graph.builder import Builder
 from tilewright.graph.context import Pass, PassContext
@@ -25,6 +25,7 @@ from tilewright.graph.layouts import (
     Form,
     blocked_type,
     change_layout,
+    count,
 )
 from tilewright.graph.passes.layout_plan import STATES, Option, Step, plan
 from tilewright.graph.types import TensorType
@@ -32,6 +33,7 @@ from tilewright.support.errors import InternalError
 from tilewright.target import Target
 
 AnyGraph = TypeVar("AnyGraph", bound=Graph)
+_SLIGHT: Final = 1e-3
 
 
 def plan_layouts(target: Target) -> Pass:
@@ -86,7 +88,7 @@ class _Problem:
         self._changes: dict[tuple[int, int, int], float] = {}
         self._results = graph.results
         #: Whether some call is worth another layout than the plain one.
-        self.is_worth_it = any(len(f) > 1 and f[0].cost > 0 for f in self._forms)
+        self.is_worth_it = any(form.cost > 0 for forms in self._forms for form in forms[1:])
 
     def solve(self, limit: int) -> list[Form | None]:
         """The form for each binding; None where it stays as it is."""
@@ -152,7 +154,10 @@ def _forms(binding: Binding, blocking: Blocking) -> list[Form]:
     others: list[Form] = call.op.forms(blocking, call, out)
     if not others:
         return []
-    cost = call.op.plain_cost(blocking, call, out)
+    # All else equal, what can be done in blocks is: it goes with the convolution before it.
+    cost = call.op.plain_cost(blocking, call, out) or _SLIGHT * blocking.copy(
+        count(binding.outputs[0].shape), binding.outputs[0].dtype
+    )
     plain = Form((PLAIN,) * len(call.args), PLAIN, cost, _as_it_is)
     return [plain, *others]
 
