@@ -121,6 +121,17 @@ def main(x: f32[2, 3], z: f32[2, 3]):
         ["transpose"],
         [],
     ),
+    "what speaks of axes is no map": (
+        """
+def main(x: f32[3, 4]):
+    a = transpose(x)
+    b = quantize(a, f32([0.5, 1.0, 2.0]), u8([3, 4, 5]), axis=1)
+    y = transpose(b)
+    return y
+""",
+        ["transpose(x)", "quantize(a"],
+        [],
+    ),
     "a transpose of ones is a view": (
         """
 def main(x: f32[1, 3, 1, n]):

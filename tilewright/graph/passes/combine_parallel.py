@@ -22,6 +22,7 @@ from tilewright.graph.context import PassContext
 from tilewright.graph.definitions import FactTable, Kind, call_key
 from tilewright.graph.ir import Array, Binding, Call, Graph, Module, Value, all_graphs
 from tilewright.graph.rewrite import Rewriter
+from tilewright.graph.rules import speaks_of_places
 from tilewright.graph.types import known_dim, product
 
 #: Multiplications of a product that is small.
@@ -143,7 +144,7 @@ class _Combiner(Rewriter):
 
 def _is_along_channels(row: Binding, call: Call, head: Value) -> bool:
     """Whether a map reads `head` and constants for its last axis, and keeps its shape."""
-    if row.outputs[0].shape != head.shape or any(isinstance(a, int) for a in call.attrs.values()):
+    if row.outputs[0].shape != head.shape or speaks_of_places(call):
         return False
     channels = known_dim(head.shape[-1])
     return all(_is_vector(a, channels) for a in call.args if a is not head)

@@ -62,7 +62,8 @@ class RuleRewriter(Rewriter):
             self._makers.came(new)
         self._makers.went(binding)
         if made and result in made[-1].outputs:
-            result.name, result.known = old.name, old.known
+            result.name = old.name
+            result.known = result.known if old.known is None else old.known
         self._depth += 1
         done = [b for new in made for b in self.visit(self.renewed(new))]
         self._depth -= 1

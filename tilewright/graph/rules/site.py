@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from tilewright.graph.builder import Builder
-from tilewright.graph.definitions import Facts, FactTable, Kind
+from tilewright.graph.definitions import Facts, FactTable
 from tilewright.graph.ir import Binding, Call, Graph, Value, all_graphs
 from tilewright.ir import Expr
 
@@ -135,14 +135,7 @@ class Site:
 
     def is_map(self, call: Call, result: Value) -> bool:
         """Whether it computes elements from those at the same place, broadcast as in NumPy."""
-        # Axes and shapes speak of places.
-        speaks = any(
-            isinstance(v, int | tuple) and v not in (True, False) for v in call.attrs.values()
-        )
-        return not speaks and self.facts(call, result).aligned
-
-    def is_contraction(self, call: Call, result: Value) -> bool:
-        return self.facts(call, result).kind is Kind.CONTRACTION
+        return not speaks_of_places(call) and self.facts(call, result).aligned
 
     # ---- making ---------------------------------------------------------------------------------
 
@@ -166,6 +159,12 @@ class Site:
                 kept.append(binding)
                 needed.update(_args(binding))
         return kept[::-1]
+
+
+def speaks_of_places(call: Call) -> bool:
+    """Whether attributes name axes, shapes or the like, which mean something else elsewhere."""
+    given = (v for v in call.attrs.values() if not isinstance(v, bool))
+    return any(isinstance(v, int | tuple | Expr) for v in given)
 
 
 def _args(binding: Binding) -> list[Value]:
