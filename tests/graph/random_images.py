@@ -91,6 +91,24 @@ class RandomImages:
         kind, rank = self.one(["max_pool", "avg_pool"]), self.spatial
         return self.b.emit(kind, x, kernel=[3] * rank, pads=[1] * (2 * rank))
 
+    def pad(self, x: Value) -> Any:
+        """Around the image, and off again."""
+        sides = [0, 0, *[1] * self.spatial]
+        wide = self.b.pad(x, self.one([None, np.float32(2)]), before=sides, after=sides)
+        axes = range(2, 2 + self.spatial)
+        return self.b.slice(wide, starts=[1] * self.spatial, ends=[-1] * self.spatial, axes=axes)
+
+    def part(self, x: Value) -> Any:
+        """Some of the channels."""
+        count = self.channels(x)
+        start = count // 2 if count % 2 == 0 else 0
+        return self.b.slice(x, starts=[start], ends=[count], axes=[1])
+
+    def twice(self, x: Value) -> Any:
+        """Every pixel twice along an axis, and every other one of those."""
+        more = self.b.repeat_elements(x, repeats=2, axis=-1)
+        return self.b.slice(more, starts=[0], ends=[2**31], axes=[-1], steps=[2])
+
     def other(self, x: Value) -> Any:
         """Something that takes plain images alone."""
         return self.b.softmax(x, axis=1)
@@ -99,5 +117,5 @@ class RandomImages:
 KINDS = [
     *["conv"] * 4,
     *["depthwise", "grouped", "map", "clip", "by_channel", "scalar", "spread", "gate", "same"],
-    *["concat", "pool", "other"],
+    *["concat", "pool", "pad", "part", "twice", "other"],
 ]

@@ -221,3 +221,10 @@ def same_on_blocks(
     for block in blocking.blocks(out):
         wanted = tuple(block if a in images else PLAIN for a in call.args)
         yield Form(wanted, block, 0.0, emit)
+
+
+def along_axis_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    """An operator along one axis of its first operand, if that is not the channels'."""
+    axis = int(call.attrs["axis"]) % out.ndim
+    if axis != 1:
+        yield from same_on_blocks(blocking, call, out, {**call.attrs, "axis": axis})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from tilewright.graph.attributes import Dim, Dims, Ints
 from tilewright.graph.axes import axes_of, tidy
 from tilewright.graph.elementwise import require_same_dtype
-from tilewright.graph.ir import Array, Value
+from tilewright.graph.ir import Array, Call, Value
+from tilewright.graph.layouts import Blocking, Form, channels_of, same_on_blocks
 from tilewright.graph.op import op
 from tilewright.graph.types import TensorType, Type, known_dim
 from tilewright.ir import Expr, as_expr, maximum
@@ -61,6 +62,20 @@ def pad_reference(x: Array, value: Array | None, *, before: Ints, after: Ints, m
     out = np.full(shape, fill, x.dtype)
     out[tuple(slice(b, b + n) for (b, _), n in zip(widths, inner.shape, strict=True))] = inner
     return out
+
+
+@pad.layouts
+def pad_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    """Around spatial axes; what fills the last block must not be padded with other than zero."""
+    before, after = (*call.attrs["before"], 0), (*call.attrs["after"], 0)
+    if any(known_dim(p) != 0 for p in (*before[:2], *after[:2])):
+        return
+    value = call.args[1]
+    zero = value is None or (value.constant is not None and not value.constant.any())
+    attrs = {**call.attrs, "before": before, "after": after}
+    for form in same_on_blocks(blocking, call, out, attrs):
+        if zero or (channels_of(out) or 0) % form.result == 0:
+            yield form
 
 
 @pad.compute

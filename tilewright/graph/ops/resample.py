@@ -14,6 +14,7 @@ from tilewright.graph.attributes import Dim, Ints
 from tilewright.graph.axes import axis_of, tidy
 from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
+from tilewright.graph.layouts import along_axis_layouts
 from tilewright.graph.op import op
 from tilewright.graph.types import TensorType, Type, known_dim
 from tilewright.ir import Expr, as_expr, maximum
@@ -402,3 +403,7 @@ def fill_outside_compute(
         return te.select(outside, te.cast(te.const(value, "float32"), x.dtype), x[i])
 
     return te.compute(x.shape, element, name="fill_outside")
+
+
+for _op in (nearest_gather, repeat_elements, weighted_gather):
+    _op.layouts(along_axis_layouts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,6 +70,44 @@ def slice_compute(
         return x[tuple(_within(spans.get(n), index) for n, index in enumerate(i))]
 
     return te.compute(out.shape, element, name="slice")
+
+
+@slice_.layouts
+def slice_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    """Channels are taken by whole blocks, other axes as they are."""
+    (x,) = call.args
+    assert x is not None
+    attrs = dict(call.attrs)
+    axes = axes_of(attrs["axes"], len(attrs["starts"]) if attrs["axes"] is None else x.ndim)
+    attrs["axes"] = axes
+    if 1 not in axes:
+        yield from same_on_blocks(blocking, call, out, attrs)
+        return
+    span = spans_of(x, **call.attrs)[1]
+    start, size, count = known_dim(span.start), known_dim(span.size), channels_of(x.type)
+    if start is None or size is None or count is None or span.step != 1:
+        return
+    for form in same_on_blocks(blocking, call, out, attrs):
+        block = form.result
+        if start % block == 0 and size % block == 0 and count % block == 0:
+            ends = (start // block, (start + size) // block)
+            yield from _block_slices(blocking, call, out, attrs, axes, ends, block)
+
+
+def _block_slices(
+    blocking: Blocking,
+    call: Call,
+    out: TensorType,
+    attrs: dict[str, Any],
+    axes: Sequence[int],
+    ends: tuple[int, int],
+    block: int,
+) -> Iterator[Form]:
+    at = list(axes).index(1)
+    own = dict(attrs)
+    for name, end in zip(("starts", "ends"), ends, strict=True):
+        own[name] = tuple(end if n == at else d for n, d in enumerate(attrs[name]))
+    yield from (f for f in same_on_blocks(blocking, call, out, own) if f.result == block)
 
 
 @slice_.symbolic
