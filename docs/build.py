@@ -17,7 +17,7 @@ DOCS = Path(__file__).parent
 MENU = {
     "Start": ["index.md", "command_line.md", "coming_from_tvm.md"],
     "Lessons": [f"lessons/{p.name}" for p in sorted((DOCS / "lessons").glob("*.md"))],
-    "Details": ["errors.md", "artifact.md"],
+    "Details": ["python.md", "errors.md", "artifact.md"],
 }
 _TEMPLATE = (DOCS / "page.html").read_text(encoding="utf-8")
 

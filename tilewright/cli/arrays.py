@@ -15,6 +15,7 @@ from tilewright.support.files import replacing
 if TYPE_CHECKING:
     import numpy as np
 
+    from tilewright.cli.console import Console
     from tilewright.runtime import TensorSpec, ValueSpec
 
     Array = np.ndarray[Any, Any]
@@ -25,7 +26,7 @@ _LENGTH: Final = 16
 
 
 def inputs_for(
-    specs: Sequence[TensorSpec | ValueSpec], args: argparse.Namespace
+    specs: Sequence[TensorSpec | ValueSpec], args: argparse.Namespace, console: Console
 ) -> dict[str, Array]:
     """An array for every input: from the file, or made up as the command line asks."""
     given = read_arrays(args.inputs) if args.inputs else {}
@@ -42,8 +43,12 @@ def inputs_for(
             f"{args.inputs} lacks {', '.join(s.name for s in missing)}",
             remedy="add the arrays, or let --fill random make them up",
         )
-    known = dims_of(specs, given) | dict(args.dim)
-    return {**given, **made_up(missing, known, args.fill or "random", args.seed)}
+    sizes = _usual(missing) | dims_of(specs, given) | dict(args.dim)
+    guessed = sizes.keys() - dims_of(specs, given).keys() - dict(args.dim).keys()
+    if guessed:
+        told = ", ".join(f"{name} = {sizes[name]}" for name in sorted(guessed))
+        console.remark(f"made up: {told}; --dim NAME=N sets another size")
+    return {**given, **made_up(missing, sizes, args.fill or "random", args.seed)}
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
@@ -84,10 +89,9 @@ def dims_of(specs: Sequence[TensorSpec | ValueSpec], given: Mapping[str, Array])
 def made_up(
     specs: Sequence[TensorSpec | ValueSpec], dims: Mapping[str, int], fill: str, seed: int
 ) -> dict[str, Array]:
-    """Arrays for inputs; dimensions that are not known get usual sizes."""
+    """Arrays for inputs whose dimensions have these sizes."""
     import numpy as np
 
-    sizes = dict(dims)
     rng = np.random.default_rng(seed)
     made: dict[str, Array] = {}
     for spec in specs:
@@ -98,11 +102,19 @@ def made_up(
                 reason=str(spec),
                 remedy="pass it with --inputs, or fix the model's shapes with --shapes",
             )
+        made[spec.name] = _filled(spec, dict(dims), fill, rng)
+    return made
+
+
+def _usual(specs: Sequence[TensorSpec | ValueSpec]) -> dict[str, int]:
+    """Sizes for symbolic dimensions of which nobody says anything."""
+    sizes: dict[str, int] = {}
+    for spec in specs:
+        shape: Any = getattr(spec, "shape", ())
         for axis, dim in enumerate(shape):
             if isinstance(dim, str):
                 sizes.setdefault(dim, _LENGTH if axis else _BATCH)
-        made[spec.name] = _filled(spec, sizes, fill, rng)
-    return made
+    return sizes
 
 
 def _filled(spec: Any, sizes: dict[str, int], fill: str, rng: Any) -> Array:

@@ -97,7 +97,7 @@ def _setting(
         own.shapes = _batched(args, batch)
     before = _resident()
     model = open_model(own, console)
-    inputs = inputs_for(model.inputs, own)
+    inputs = inputs_for(model.inputs, own, console)
     runs: dict[str, Callable[[], Any]] = {"tilewright": lambda: model.run(inputs)}
     runs["tilewright"]()
     memory = {"tilewright": _grown(before)}

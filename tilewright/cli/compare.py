@@ -55,7 +55,7 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     if is_artifact(args.model):
         raise UserError("compare needs the model itself", remedy="pass the .onnx file")
     model = compiled(args, console, args.target or "llvm")
-    inputs = inputs_for(model.inputs, args)
+    inputs = inputs_for(model.inputs, args, console)
     names = [s.name for s in model.outputs]
     ours = dict(zip(names, model.run(inputs), strict=True))
     with console.working(f"running {args.against}"):

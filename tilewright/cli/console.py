@@ -66,6 +66,11 @@ class Console:
         """A remark that is no result."""
         print(self._styled(text, "dim", sys.stderr), file=sys.stderr)
 
+    def remark(self, text: str) -> None:
+        """What only somebody who watches wants to know."""
+        if sys.stderr.isatty() and not self.as_json:
+            self.note(text)
+
     def failed(self, code: Exit, message: str) -> Exit:
         """Say what went wrong."""
         word = "interrupted" if code is Exit.INTERRUPTED else f"error: {message}"
@@ -86,8 +91,7 @@ class Console:
         start = time.perf_counter()
         with self._spinner(what):
             yield
-        if sys.stderr.isatty() and not self.as_json:
-            self.note(f"{what}: {time.perf_counter() - start:.1f} s")
+        self.remark(f"{what}: {time.perf_counter() - start:.1f} s")
 
     @contextlib.contextmanager
     def counting(self, what: str, total: int) -> Generator[Callable[[], None]]:

@@ -70,7 +70,7 @@ def measured(
     """A profile on the inputs of the command line, and what the machine can do at most."""
     from tilewright.roof import measure_roof
 
-    inputs = inputs_for(model.inputs, args)
+    inputs = inputs_for(model.inputs, args, console)
     with console.working("measuring"):
         return model.profile(inputs, runs=getattr(args, "runs", 10)), measure_roof(args.threads)
 

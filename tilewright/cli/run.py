@@ -39,7 +39,7 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     if args.outputs:
         require_writable(args.outputs)
     model = open_model(args, console)
-    inputs = inputs_for(model.inputs, args)
+    inputs = inputs_for(model.inputs, args, console)
     outputs, seconds = _repeated(model, inputs, args.repeat)
     named = dict(zip([s.name for s in model.outputs], outputs, strict=True))
     if args.outputs:
