@@ -34,6 +34,10 @@ count, reads it with `builder.read` and hands it to operators that take it as an
 symbolic dimensions when it runs. `@op(pure=False)` is for random numbers, `@op(host=True)` for
 strings, `@op(structural=True)` for what the calling program does itself (sequences, optionals).
 
+`@f.layouts` says how it carries blocked channels of images, where it can: see `graph.layouts`, the
+rules of which (`elementwise_layouts`, `window_layouts`, `along_axis_layouts`) fit most operators;
+`@f.cost` says what the plain form costs beside those.
+
 A reference that gives one list (a sequence) returns it in a tuple: a bare list is several results.
 
 Test each operator with `tests/graph/harness.py`, which holds its native form against the reference.
