@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.runtime.artifact import Build, CaseKey, CasesContents, CompiledContents
 from tilewright.runtime.artifact import HostedContents as Hosted
-from tilewright.runtime.binding import TensorSpec, ValueSpec
+from tilewright.runtime.binding import TensorSpec, ValueSpec, in_order
 from tilewright.runtime.executor import BoundModel
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.support.errors import UserError
@@ -65,15 +65,8 @@ class CasesModel(RunnableModel):
             model.set_threads(count, affinity)
 
     def _named(self, inputs: Inputs) -> Mapping[str, Any]:
-        if isinstance(inputs, Mapping):
-            missing = [n for n in self._names if n not in inputs]
-            if missing:
-                raise UserError(f"input {', '.join(missing)} is missing")
-            return inputs
-        if len(inputs) != len(self._names):
-            taken = ", ".join(self._names)
-            raise UserError(f"{len(inputs)} inputs were given", reason=f"the model takes {taken}")
-        return dict(zip(self._names, inputs, strict=True))
+        given = in_order(inputs, [ValueSpec(n, "as the program needs it") for n in self._names])
+        return dict(zip(self._names, given, strict=True))
 
     def _program_for(self, inputs: Mapping[str, Any]) -> RunnableModel:
         with self._lock:
