@@ -1,0 +1,94 @@
+"""Trained models as people use them: compiled at every level, beside ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.models.wheels import model_bytes
+
+ort: Any = pytest.importorskip("onnxruntime")
+ort.set_default_logger_severity(4)
+
+Arrays = dict[str, Any]
+F32 = np.float32
+
+
+class Case(NamedTuple):
+    package: str
+    path: str
+    inputs: Callable[[np.random.Generator], Arrays]
+    levels: tuple[int, ...] = (0, 1, 2, 3)
+
+    def __str__(self) -> str:
+        return self.path.rpartition("/")[2].removesuffix(".onnx")
+
+
+def sound(rng: np.random.Generator, *shape: int) -> Any:
+    return (rng.standard_normal(shape) * 0.1).astype(F32)
+
+
+def file_contents(rng: np.random.Generator) -> Arrays:
+    return {"bytes": rng.integers(0, 257, (2, 2048)).astype(np.int32)}
+
+
+def speech(rng: np.random.Generator) -> Arrays:
+    state = sound(rng, 2, 1, 128)
+    return {"input": sound(rng, 1, 576), "state": state, "sr": np.array(16000)}
+
+
+def speech_in_windows(rng: np.random.Generator) -> Arrays:
+    h, c = sound(rng, 1, 1, 128), sound(rng, 1, 1, 128)
+    return {"input": sound(rng, 3, 576), "h": h, "c": c}
+
+
+def waves(rng: np.random.Generator) -> Arrays:
+    return {"waveforms": sound(rng, 2, 4000), "waveforms_lens": np.array([4000, 3000])}
+
+
+def line_of_text(rng: np.random.Generator) -> Arrays:
+    return {"x": rng.standard_normal((1, 3, 48, 96)).astype(F32)}
+
+
+CASES = [
+    Case("magika", "magika/models/standard_v3_3/model.onnx", file_contents),
+    Case("silero_vad", "silero_vad/data/silero_vad.onnx", speech),
+    Case("silero_vad", "silero_vad/data/silero_vad_16k_sequence.onnx", speech_in_windows),
+    Case("onnx_asr", "onnx_asr/preprocessors/data/kaldi.onnx", waves),
+    Case("onnx_asr", "onnx_asr/preprocessors/data/nemo80.onnx", waves),
+    Case("onnx_asr", "onnx_asr/preprocessors/data/resample_8_16.onnx", waves),
+    Case(
+        "rapidocr_onnxruntime",
+        "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
+        line_of_text,
+        (0, 3),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_levels_agree_with_the_peer(case: Case) -> None:
+    data = model_bytes(case.package, case.path)
+    inputs = case.inputs(np.random.default_rng(0))
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    wanted = session.run(None, inputs)
+    for level in case.levels:
+        results = tw.compile(data, threads=1, opt_level=level).run(inputs)
+        for got, want in zip(results, wanted, strict=True):
+            assert_near(np.asarray(got), want, f"level {level}")
+
+
+def assert_near(got: Any, want: Any, what: str) -> None:
+    """Within a ten-thousandth of the range of the result."""
+    assert got.shape == want.shape and got.dtype == want.dtype, what
+    if want.dtype.kind in "iub":
+        np.testing.assert_array_equal(got, want, err_msg=what)
+        return
+    span = float(np.ptp(want)) if want.size > 1 else float(np.abs(want).max())
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-4 * max(span, 1e-6), err_msg=what)
