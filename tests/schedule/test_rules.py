@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.ir import For, walk
+from tilewright.ir import Block, Expr, For, Select, all_exprs, binary, const, walk
 from tilewright.schedule import schedule_by_rules
 from tilewright.tensor import ops
 
@@ -140,3 +140,31 @@ def test_default_schedule_uses_vectors(name: str, cpu: str) -> None:
     kinds = {s.kind for s in walk(scheduled.body) if isinstance(s, For)}
     turned = "transpose" in name and "thin" not in name
     assert turned or "vectorized" in kinds
+
+
+@pytest.mark.parametrize("comparison", ["lt", "le", "gt", "ge"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_rows_are_cut_where_elements_come_from_elsewhere(comparison: str, turned: bool) -> None:
+    compare = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+    x, y = tensor(9, 37), tensor(9, 37, name="Y")
+
+    def element(i: Expr, j: Expr) -> Expr:
+        a, b = (const(21), j) if turned else (j, const(21))
+        return te.select(binary(comparison, a, b), x[i, j], y[i, j])
+
+    function = te.function([x, y], [te.compute((9, 37), element, name="Z")], name="f")
+    module = tw.build(function)
+    assert not any(isinstance(e, Select) for e in all_exprs(module.ir("lowered").body))
+    given = [np.random.default_rng(k).standard_normal((9, 37)).astype(np.float32) for k in range(2)]
+    out = np.empty((9, 37), np.float32)
+    module(*given, out)
+    j = np.arange(37)
+    picks = compare[comparison](21, j) if turned else compare[comparison](j, 21)
+    np.testing.assert_array_equal(out, np.where(picks, *given))
+
+
+def test_rows_stay_whole_where_seams_lie_between_vectors() -> None:
+    x, y = tensor(9, 64), tensor(9, 64, name="Y")
+    z = te.compute((9, 64), lambda i, j: te.select(j < 32, x[i, j], y[i, j]), name="Z")
+    function = schedule_by_rules(te.function([x, y], [z], name="f"), tw.Target.of("llvm"))
+    assert sum(isinstance(s, Block) for s in walk(function.body)) == 1

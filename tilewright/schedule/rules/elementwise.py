@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.ir import Block, Const, Expr, Var, const
+from tilewright.arith import conjuncts, linear
+from tilewright.ir import Binary, Block, Const, Expr, Select, Var, all_exprs, const
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import Access, accesses_of, operations, stores_of
 from tilewright.schedule.schedule import Schedule
@@ -12,6 +13,10 @@ from tilewright.target import Target
 
 #: Operations of all vectors that are computed side by side, at most.
 _SIDE_BY_SIDE = 64
+#: More parts than this of a row are not worth loops of their own.
+_MOST_SEAMS = 4
+#: How far behind the number it compares with a comparison changes.
+_AFTER = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
 #: Simple operations that are worth waking another thread for (some microseconds' worth).
 PARALLEL_WORTH = 50_000
 
@@ -22,10 +27,50 @@ def schedule_elementwise(s: Schedule, name: str, target: Target) -> None:
     loops = s.loops(name)
     if not loops:
         return
-    if is_uniform(block) and len(loops) > 1:
-        loops = (s.fuse(*loops),)
-    vectorize_innermost(s, name, target)
-    parallelize_outer(s, name, target, work=instances(block) * max(1, operations(block)))
+    inner = loops[-1]
+    # A loop over several dimensions at once would have seams all along.
+    plain = bool(block.bindings) and block.bindings[-1] is inner.var
+    seams = seams_of(block, target) if plain else []
+    if is_uniform(block) and len(loops) > 1 and not seams:
+        inner = s.fuse(*loops)
+    parts = s.loop_partition(inner, *seams) if seams else [inner]
+    made = [b.name for b in s.blocks() if s.loops(b) and s.loops(b)[-1] in parts]
+    for part in made:
+        vectorize_innermost(s, part, target)
+    for part in made if len(loops) == 1 else [name]:
+        parallelize_outer(s, part, target, work=instances(block) * max(1, operations(block)))
+
+
+def seams_of(block: Block, target: Target) -> list[int]:
+    """Where along the innermost dimension elements begin to come from elsewhere.
+
+    Y[i, j] = A[i, j] if j < 5 else B[i, j - 5]         [5]
+
+    Vectors that lie across would choose lane by lane. None where all seams lie between vectors.
+    """
+    it, lanes = block.iters[-1], vector_lanes(block, target)
+    chosen = [e.condition for e in all_exprs(block.body) if isinstance(e, Select)]
+    found = {_seam(c, it.var) for condition in chosen for c in conjuncts(condition)}
+    extent = int(it.extent.value) if isinstance(it.extent, Const) else 0
+    inside = sorted(p for p in found if p is not None and 0 < p < extent)
+    if len(inside) > _MOST_SEAMS or all(p % lanes == 0 for p in inside):
+        return []
+    return inside
+
+
+def _seam(condition: Expr, var: Var) -> int | None:
+    """The first value of `var` from which on a comparison with a number holds, or holds no more."""
+    if not isinstance(condition, Binary) or condition.op not in _AFTER:
+        return None
+    if not condition.a.dtype.is_integer:
+        return None
+    distance = linear(condition.a - condition.b)
+    step = distance.terms.get(var)
+    if set(distance.terms) != {var} or step not in (1, -1):
+        return None
+    # step * (var - zero) is compared with 0; `<` and `>=` change at 0, the others behind it.
+    zero = -distance.constant * step
+    return zero + (_AFTER[condition.op] if step == 1 else 1 - _AFTER[condition.op])
 
 
 def is_uniform(block: Block) -> bool:
