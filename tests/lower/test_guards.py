@@ -59,6 +59,32 @@ def test_what_has_no_guards_has_one_version(becomes: Any) -> None:
     becomes(before, hoist_guards, text.replace("{rest}", split))
 
 
+def test_what_asks_less_of_a_tile_is_decided_by_itself(becomes: Any) -> None:
+    text = """
+    def f(A: f32[n], B: f32[n], C: f32[n]):
+        for io in range((n + 3) // 4):
+            {0}
+            {1}
+    """
+    whole = "if io * 4 + {last} < n:\n                for ii in unrolled(4):\n                    "
+    slow = "\n            else:\n                for ii in unrolled(4):\n                    "
+
+    def loop(name: str, row: str) -> str:
+        return (
+            "for ii in unrolled(4):\n                "
+            f"if io * 4 + {row} < n:\n                    {name}[io * 4 + ii] = A[io * 4 + ii]"
+        )
+
+    def split(name: str, row: str, last: int) -> str:
+        store = f"{name}[io * 4 + ii] = A[io * 4 + ii]"
+        guard = f"if io * 4 + {row} < n:\n                        "
+        return whole.replace("{last}", str(last)) + store + slow + guard + store
+
+    rows = [("B", "ii // 2 * 2", 2), ("C", "ii", 3)]
+    before = text.format(*(loop(n, r) for n, r, _ in rows))
+    becomes(before, hoist_guards, text.format(*(split(*r) for r in rows)))
+
+
 def test_meaning(keeps_meaning: Any) -> None:
     for n in (0, 3, 4, 10):
         a = np.arange(6 * n, dtype=np.float32).reshape(n, 6)

@@ -12,7 +12,7 @@ loops between; it is tested where the variables that are left are known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tilewright.arith import Ranges, conjuncts, prove, simplify, symbolic_bounds
@@ -41,6 +41,9 @@ from tilewright.ir import (
     seq,
     walk,
 )
+
+#: Conditions, each with what makes it true for a whole tile.
+Guards = dict[Expr, Expr]
 
 
 def hoist_guards(function: Function) -> Function:
@@ -75,35 +78,37 @@ class _Hoister:
             return self.stmt(loop.body, ranges, scope)
         if _deeper_loop_decides(loop.body, scope):
             return self.stmt(loop.body, ranges, scope)
-        whole = simplify(all_of(*dict.fromkeys(here.values())), ranges)
-        return self._versions(loop.body, set(here), whole, ranges, scope)
+        return self._versions(loop.body, here, ranges, scope)
 
-    def _versions(
-        self, body: Stmt, guards: set[Expr], whole: Expr, ranges: Ranges, scope: frozenset[Var]
-    ) -> Stmt:
+    def _versions(self, body: Stmt, guards: Guards, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
         """`body` with, in place of what the guards stand in, one version with and one without."""
         if isinstance(body, Alloc):
-            return replace(body, body=self._versions(body.body, guards, whole, ranges, scope))
-        if isinstance(body, Seq):
-            before, middle, after = _around(body, guards)
-            rest = [self.stmt(s, ranges, scope) for s in (*before, *after)]
-            if rest:
-                inside = self._versions(middle, guards, whole, ranges, scope)
-                return seq(*rest[: len(before)], inside, *rest[len(before) :])
-        fast = renew(_without(body, guards))
+            return replace(body, body=self._versions(body.body, guards, ranges, scope))
+        runs = _runs(body, guards) if isinstance(body, Seq) else [body]
+        if len(runs) > 1:
+            return seq(*(self._versions(run, guards, ranges, scope) for run in runs))
+        here = {g: w for g, w in guards.items() if _holds(body, {g})}
+        if not here:
+            return self.stmt(body, ranges, scope)
+        whole = simplify(all_of(*dict.fromkeys(here.values())), ranges)
+        fast = renew(_without(body, set(here)))
         fast = self.stmt(fast, ranges.assuming(whole), scope)
         if prove(whole, ranges):
             return fast
-        slow = _Hoister(self.settled | guards).stmt(body, ranges, scope)
+        slow = _Hoister(self.settled | set(guards)).stmt(body, ranges, scope)
         return If(whole, fast, slow)
 
 
-def _around(body: Seq, guards: set[Expr]) -> tuple[Sequence[Stmt], Stmt, Sequence[Stmt]]:
-    """What comes before the first of the guards, what they stand in, what comes after the last."""
-    held = [k for k, s in enumerate(body.statements) if _holds(s, guards)]
-    first, end = held[0], held[-1] + 1
-    statements = body.statements
-    return statements[:first], seq(*statements[first:end]), statements[end:]
+def _runs(body: Seq, guards: Guards) -> list[Stmt]:
+    """Statements in a row that ask the same of whole tiles, together."""
+    runs: list[tuple[set[Expr], list[Stmt]]] = []
+    for stmt in body.statements:
+        wanted = {whole for g, whole in guards.items() if _holds(stmt, {g})}
+        if runs and runs[-1][0] == wanted:
+            runs[-1][1].append(stmt)
+        else:
+            runs.append((wanted, [stmt]))
+    return [seq(*statements) for _, statements in runs]
 
 
 def _holds(stmt: Stmt, guards: set[Expr]) -> bool:

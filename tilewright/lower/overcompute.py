@@ -24,6 +24,7 @@ from tilewright.ir import (
     Binary,
     Block,
     Buffer,
+    Const,
     Expr,
     For,
     Function,
@@ -97,15 +98,18 @@ class _Relaxer:
         stores = [s for s in walk(body) if isinstance(s, Store)]
         if not parts or not stores or not all(self._may_grow(s) for s in stores):
             return None
-        kept, changes = list(parts), Loads()
+        kept, changes, is_changed = list(parts), Loads(), False
         for part in parts:
             rest = [c for c in kept if c is not part]
             if not all(_only_guards(part, s, values, ranges) for s in stores):
                 continue
             inside = self._reads_inside(body, values, ranges, rest, loops)
             if inside is not None:
-                kept, changes = rest, inside
-        if len(kept) == len(parts):
+                # Rows that lie outside cost something: no more than one is computed.
+                pairs = _by_pairs(part, loops) if len(inside) > len(changes) else None
+                kept, changes = ([*rest, pairs] if pairs is not None else rest), inside
+                is_changed = True
+        if not is_changed:
             return None
         loads = [e for e in all_exprs(body) if isinstance(e, Load) and e.buffer in self.local]
         shapes, over = dict(self.shapes), tuple(loop.var for loop in loops)
@@ -199,6 +203,15 @@ def _clamped(load: Load, values: Values, ranges: Ranges, loops: tuple[For, ...])
             return None
         indices.append(minimum(index, extent - 1))
     return Load(load.buffer, tuple(indices), load.mask)
+
+
+def _by_pairs(condition: Expr, loops: tuple[For, ...]) -> Expr | None:
+    """A condition on the rows of a tile as one on pairs of rows: the first of each decides."""
+    rows = [loop for loop in loops if loop.kind == "unrolled" and loop.var in free_vars(condition)]
+    if len(rows) != 1 or not isinstance(rows[0].extent, Const) or rows[0].extent.value <= 2:
+        return None
+    row = rows[0].var
+    return substitute(condition, {row: row // 2 * 2})
 
 
 def _with_loads(stmt: Stmt, changes: Loads) -> Stmt:

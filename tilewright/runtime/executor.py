@@ -53,6 +53,7 @@ class CompiledModel(RunnableModel):
         self._workspace_size = self._function("workspace", ctypes.c_int64)
         # What a call without such outputs never writes to, all calls may share.
         self._record = np.zeros(1 + sum(1 + len(s.shape) for s in program.outputs), np.int64)
+        self._record_address = 0 if program.records else address_of(self._record)
         count = len(program.inputs) + len(program.direct) + len(program.dims) + 5
         self._words = ctypes.c_uint64 * count
         self._size = None if program.dims else self._workspace_size(self._words())
@@ -139,7 +140,7 @@ class CompiledModel(RunnableModel):
         call = _Call(program, arrays, dims, own, self._record)
         call.words = words = self._words()
         memory = [address_of(a) for a in (*arrays, *call.direct)]
-        memory += [self._table_address, address_of(call.record)]
+        memory += [self._table_address, self._record_address or address_of(call.record)]
         words[: len(memory)] = memory
         words[len(memory) : -3] = [dims[d] for d in program.dims]
         size = self._size if self._size is not None else self._workspace_size(words)
