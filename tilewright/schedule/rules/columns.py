@@ -197,7 +197,10 @@ def _cut_strips(
     rows = strip_of(s, name, image, last, target)
     if rows is None:
         return own, []
-    strip, within = s.split(own[-1], None, rows)
+    # Few channels are cut into more strips, so that every core has some.
+    apart = prod(extent_of(it) or target.cores for it in others[:-1])
+    strips = max(-(-(extent_of(last) or 1) // rows), -(-2 * target.cores // apart))
+    strip, within = s.split(own[-1], None, max(1, -(-(extent_of(last) or 1) // strips)))
     return [*own[:-1], strip], [within]
 
 
