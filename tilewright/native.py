@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -118,6 +119,19 @@ class NativeModel(CompiledModel):
 
                 self._profiled = Profiled(self, self._program)
             return self._profiled.profile(inputs, runs, warmup)
+
+    def export_library(
+        self,
+        path: str | os.PathLike[str],
+        header: str | os.PathLike[str] | None = None,
+        *,
+        name: str | None = None,
+    ) -> None:
+        from tilewright.export import export_library
+
+        export_library(
+            self._program, self._constants, self._pool_code, self._target, path, header, name
+        )
 
     def __repr__(self) -> str:
         megabytes = sum(c.nbytes for c in self._constants) / 1e6

@@ -1,11 +1,16 @@
 """Code generation: object code and assembly from lowered functions."""
 
+from tilewright.codegen.link import Data, archive, merge
 from tilewright.codegen.llvm import (
     EVENT_WORDS,
+    PARAMS,
+    Interface,
     Kernel,
+    Tensor,
     emit_assembly,
     emit_object,
     generate,
+    library_object,
     optimize,
     parse,
     target_machine,
@@ -14,10 +19,17 @@ from tilewright.codegen.llvm import (
 
 __all__ = [
     "EVENT_WORDS",
+    "PARAMS",
+    "Data",
+    "Interface",
     "Kernel",
+    "Tensor",
+    "archive",
     "emit_assembly",
     "emit_object",
     "generate",
+    "library_object",
+    "merge",
     "optimize",
     "parse",
     "target_machine",

@@ -130,6 +130,20 @@ class RunnableModel:
         """Write the model to one file, which `tilewright.load` reads on any such machine."""
         save_models([self], path)
 
+    def export_library(
+        self,
+        path: str | os.PathLike[str],
+        header: str | os.PathLike[str] | None = None,
+        *,
+        name: str | None = None,
+    ) -> None:
+        """Write a library for C, as the name of the file says: `.o`, `.a` or `.so`.
+
+        `header` is where its declarations go; `name` begins the names of its functions, and is that
+        of the file unless given. Only `.so` needs a linker on this machine.
+        """
+        raise self._not_offered("be exported as a library")
+
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise UserError(
             f"cannot pickle or copy a {type(self).__name__}",

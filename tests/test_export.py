@@ -1,0 +1,273 @@
+"""Exported libraries: C programs get what Python gets, bit for bit."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.frontends.onnx.models import info, make, node
+from tests.networks import mlp, positive, random
+from tilewright.runtime.objectfile import names_of
+from tilewright.support.errors import UserError
+from tilewright.target import Target
+
+EXAMPLES = Path(__file__).parent.parent / "examples" / "c"
+X = random(5, 24, seed=7)
+POINTER = ctypes.c_void_p
+
+needs_cc = pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler")
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return tw.compile(mlp())
+
+
+@pytest.fixture(scope="module")
+def library(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    if not shutil.which("cc"):
+        pytest.skip("there is no C compiler")
+    path = tmp_path_factory.mktemp("export") / "net.so"
+    model.export_library(path)
+    loaded = ctypes.CDLL(str(path))
+    loaded.net_error.restype = ctypes.c_char_p
+    return loaded
+
+
+def addresses(*arrays: Any) -> Any:
+    return (POINTER * len(arrays))(*(a.ctypes.data for a in arrays))
+
+
+def sizes(*values: int) -> Any:
+    return (ctypes.c_int64 * max(1, len(values)))(*values)
+
+
+# ---- C and C++ programs -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    folder = tmp_path_factory.mktemp("c")
+    spec = importlib.util.spec_from_file_location("export", EXAMPLES / "export.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main(folder)
+    return folder, tw.compile(module.classifier())
+
+
+def run_c(folder: Path, compiler: str, *options: str) -> str:
+    program = folder / f"classify_{compiler.replace('+', 'p')}"
+    subprocess.run([compiler, *options, "-o", str(program), "-lpthread"], check=True)
+    return subprocess.run([program, "6"], capture_output=True, text=True, check=True).stdout
+
+
+@needs_cc
+@pytest.mark.parametrize(("compiler", "source"), [("cc", "classify.c"), ("c++", "classify.cpp")])
+def test_programs_get_what_python_gets(
+    example: tuple[Path, Any], compiler: str, source: str
+) -> None:
+    folder, model = example
+    if not shutil.which(compiler):
+        pytest.skip(f"there is no {compiler}")
+    strict = ["-Wall", "-Wextra", "-Werror", f"-I{folder}"]
+    printed = run_c(folder, compiler, *strict, str(EXAMPLES / source), f"{folder}/classifier.a")
+    x = (np.arange(6 * 24) % 7).astype(np.float32) / np.float32(7) - np.float32(0.4)
+    (want,) = model.run([x.reshape(6, 24)])
+    assert [float.fromhex(v) for v in printed.split()] == want.ravel().tolist()
+
+
+@needs_cc
+def test_an_object_file_needs_nothing_but_libc(example: tuple[Path, Any], tmp_path: Path) -> None:
+    _, model = example
+    model.export_library(tmp_path / "classifier.o", tmp_path / "classifier.h")
+    names = names_of((tmp_path / "classifier.o").read_bytes())
+    assert names.defined == {
+        *(f"classifier_{n}" for n in ("run", "run_dlpack", "init", "free", "error")),
+        "__tvm_ffi_classifier_run",
+    }
+    assert not {n for n in names.needed if n.startswith("tw_")}
+    run_c(tmp_path, "cc", f"-I{tmp_path}", str(EXAMPLES / "classify.c"), f"{tmp_path}/classifier.o")
+
+
+# ---- the library --------------------------------------------------------------------------------
+
+
+def test_a_shared_library_runs_on_pointers(model: Any, library: Any) -> None:
+    for rows in (1, 5):
+        y, hidden = np.empty((rows, 10), np.float32), np.empty((rows, 40), np.float32)
+        x = X[:rows].copy()
+        for threads in (1, 2, 0):
+            library.net_init(threads)
+            assert library.net_run(addresses(x), addresses(y, hidden), sizes(rows)) == 0
+            want = model.run([x])
+            np.testing.assert_array_equal(y, want[0])
+            np.testing.assert_array_equal(hidden, want[1])
+    library.net_free()
+    assert library.net_run(addresses(x), addresses(y, hidden), sizes(5)) == 0
+
+
+@needs_cc
+def test_outputs_that_the_run_makes(tmp_path: Path) -> None:
+    tw.compile(positive()).export_library(tmp_path / "pos.so", tmp_path / "pos.h")
+    library = ctypes.CDLL(str(tmp_path / "pos.so"))
+    x, shape, outputs = np.array([1, -1, 2], np.float32), sizes(0), (POINTER * 1)()
+    assert library.pos_run(addresses(x), outputs, sizes(3), shape) == 0
+    assert shape[0] == 2
+    got = np.ctypeslib.as_array(ctypes.cast(outputs[0] or 0, ctypes.POINTER(ctypes.c_float)), (2,))
+    np.testing.assert_array_equal(got, [1, 2])
+    free = ctypes.CDLL(None).free
+    free.argtypes = [POINTER]
+    free(outputs[0])
+    assert "int64_t *shapes" in (tmp_path / "pos.h").read_text()
+    assert not hasattr(library, "pos_run_dlpack")
+
+
+@needs_cc
+def test_programs_that_stop_say_why(tmp_path: Path) -> None:
+    proto = make(
+        [node("Reshape", ["x", "shape"], name="100% odd")],
+        [info("x", shape=["n"])],
+        ["y"],
+        {"shape": np.array([-1, 3])},
+    )
+    model = tw.compile(proto)
+    model.export_library(tmp_path / "r.so")
+    library = ctypes.CDLL(str(tmp_path / "r.so"))
+    library.r_error.restype = ctypes.c_char_p
+    x, y = random(4), random(6)
+    with pytest.raises(UserError) as caught:
+        model.run([x])
+    assert library.r_run(addresses(x), addresses(y), sizes(4)) != 0
+    assert library.r_error().decode() == f"r stopped: {caught.value.reason}"
+    assert library.r_run(addresses(y), addresses(random(6)), sizes(6)) == 0
+
+
+# ---- DLPack -------------------------------------------------------------------------------------
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", POINTER),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+def tensor(array: Any, **changes: Any) -> Tensor:
+    steps = sizes(*(s // array.itemsize for s in array.strides))
+    made = Tensor(array.ctypes.data, 1, 0, array.ndim, 2, 32, 1, sizes(*array.shape), steps, 0)
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def pointers(*tensors: Tensor) -> Any:
+    return (ctypes.POINTER(Tensor) * len(tensors))(*(ctypes.pointer(t) for t in tensors))
+
+
+def test_dlpack_tensors(model: Any, library: Any) -> None:
+    y, hidden = np.empty((4, 10), np.float32), np.empty((4, 40), np.float32)
+    x = tensor(X[:4], byte_offset=4 * 24)
+    x.data = X.ctypes.data
+    outputs = pointers(tensor(y), tensor(hidden, strides=None))
+    assert library.net_run_dlpack(pointers(x), outputs) == 0
+    np.testing.assert_array_equal(y, model.run([X[1:]])[0])
+
+
+@pytest.mark.parametrize(
+    ("x", "changes", "message"),
+    [
+        (X, {"device_type": 2}, "input x: the tensor is not in the CPU's memory"),
+        (X, {"ndim": 1}, "input x: the tensor has another number of dimensions"),
+        (X, {"bits": 64}, "input x: the tensor has another element type"),
+        (X, {"code": 0}, "input x: the tensor has another element type"),
+        (np.asfortranarray(X), {}, "input x: the tensor has gaps"),
+        (X[:, :23].copy(), {}, "input x: dimension 1 is 23, not 24"),
+        (X[:4], {}, "output softmax: dimension 0 is 5, not 4"),
+    ],
+)
+def test_tensors_that_do_not_fit(library: Any, x: Any, changes: Any, message: str) -> None:
+    y, hidden = np.empty((5, 10), np.float32), np.empty((5, 40), np.float32)
+    inputs, outputs = pointers(tensor(x, **changes)), pointers(tensor(y), tensor(hidden))
+    assert library.net_run_dlpack(inputs, outputs) == -2
+    assert library.net_error().decode() == message
+
+
+@needs_cc
+def test_dimensions_that_follow_from_others(tmp_path: Path) -> None:
+    b = tw.graph.Builder()
+    x = b.input("x", "f32", ("n", 6))
+    b.output(b.reshape(x, shape=[-1, 2]))
+    tw.compile(b.build()).export_library(tmp_path / "d.so")
+    library = ctypes.CDLL(str(tmp_path / "d.so"))
+    given, y = random(3, 6), np.empty((9, 2), np.float32)
+    assert library.d_run_dlpack(pointers(tensor(given)), pointers(tensor(y))) == 0
+    np.testing.assert_array_equal(y, given.reshape(9, 2))
+    assert library.d_run_dlpack(pointers(tensor(given[:2])), pointers(tensor(y))) == -2
+
+
+def test_tvm_ffi_takes_tensors_of_torch(model: Any, tmp_path: Path) -> None:
+    tvm_ffi = pytest.importorskip("tvm_ffi")
+    torch = pytest.importorskip("torch")
+    model.export_library(tmp_path / "net.so")
+    module = tvm_ffi.load_module(str(tmp_path / "net.so"))
+    x, y, hidden = torch.from_numpy(X), torch.empty(5, 10), torch.empty(5, 40)
+    module.net_run(x, y, hidden)
+    np.testing.assert_array_equal(y.numpy(), model.run([X])[0])
+    with pytest.raises(ValueError, match="dimension 1 is 40, not 10"):
+        module.net_run(x, hidden, y)
+    with pytest.raises(ValueError, match="it takes 3 tensors: x, softmax, relu"):
+        module.net_run(x)
+    with pytest.raises(ValueError, match="an argument is no tensor"):
+        module.net_run(x, y, 3)
+
+
+# ---- refusals -----------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_exported(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match=r"remedy: end its name in \.o, \.a, \.so"):
+        model.export_library(tmp_path / "net.dll")
+    with pytest.raises(UserError, match="cannot begin the names of C functions"):
+        model.export_library(tmp_path / "net.o", name="1-2")
+    with pytest.raises(UserError, match="there is no folder"):
+        model.export_library(tmp_path / "none" / "net.o")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(UserError, match=r"none of cc, gcc.* is here\n  remedy: install a C"):
+        model.export_library(tmp_path / "net.so")
+    assert not list(tmp_path.iterdir())
+
+
+@needs_cc
+def test_linkers_that_fail_say_why(tmp_path: Path) -> None:
+    other = "x86_64" if Target.of("llvm").arch == "aarch64" else "aarch64"
+    foreign = tw.compile(mlp(), target=f"llvm -mtriple={other}-unknown-linux-gnu")
+    with pytest.raises(UserError, match="failed"):
+        foreign.export_library(tmp_path / "net.so")
+    foreign.export_library(tmp_path / "net.o")
+    assert names_of((tmp_path / "net.o").read_bytes()).architecture == other
+
+
+def test_libraries_from_artifacts(model: Any, tmp_path: Path) -> None:
+    model.save(tmp_path / "net.twm")
+    tw.load(tmp_path / "net.twm").export_library(tmp_path / "loaded.o", name="net")
+    model.export_library(tmp_path / "compiled.o", name="net")
+    assert (tmp_path / "loaded.o").read_bytes() == (tmp_path / "compiled.o").read_bytes()

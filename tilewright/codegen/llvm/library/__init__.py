@@ -1,0 +1,27 @@
+"""Exported libraries: C functions around a compiled model, as generated code."""
+
+from __future__ import annotations
+
+from tilewright.codegen.llvm.library.dlpack import emit_dlpack
+from tilewright.codegen.llvm.library.interface import Interface, Tensor
+from tilewright.codegen.llvm.library.run import PARAMS, emit_run
+from tilewright.codegen.llvm.library.state import emit_state
+from tilewright.codegen.llvm.machine import emit_object, target_machine
+from tilewright.codegen.llvm.threadpool.pthreads import Library
+
+__all__ = ["PARAMS", "Interface", "Tensor", "library_object"]
+
+
+def library_object(model: Interface, triple: str) -> bytes:
+    """Object code of the functions that `model.exported` names.
+
+    It calls the program's own functions and the thread pool's, and refers to the parameters by the
+    name `PARAMS`; all these come from other objects.
+    """
+    library = Library(f"tilewright.library.{model.prefix}", triple)
+    # Callees come before their callers.
+    emit_state(library)
+    emit_run(library, model)
+    if model.takes_dlpack:
+        emit_dlpack(library, model)
+    return emit_object(str(library.module), target_machine(triple, "", ""))

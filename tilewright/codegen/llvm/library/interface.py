@@ -1,0 +1,51 @@
+"""What an exported library must know of the model that it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.ir import DType
+
+#: A number, the name of a symbolic dimension, or an operation over two of these.
+Dim = int | str | tuple[str, "Dim", "Dim"]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A model from outside. `prefix` begins the names of all functions of the library."""
+
+    prefix: str
+    #: The name of the program whose `entry` and `workspace` are called.
+    program: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    dims: tuple[str, ...]
+    direct: tuple[int, ...]
+    records: Mapping[int, int]
+    messages: tuple[str, ...]
+    origins: tuple[str, ...]
+    #: Where each constant lies in the parameters.
+    constants: tuple[int, ...]
+
+    @property
+    def takes_dlpack(self) -> bool:
+        """Tensors must exist before the run: outputs of sizes that it tells cannot."""
+        return not self.records
+
+    @property
+    def exported(self) -> list[str]:
+        """The functions that a library offers."""
+        names = [f"{self.prefix}_{n}" for n in ("run", "init", "free", "error")]
+        if not self.takes_dlpack:
+            return names
+        return [*names, f"{self.prefix}_run_dlpack", f"__tvm_ffi_{self.prefix}_run"]

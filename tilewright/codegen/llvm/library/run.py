@@ -1,0 +1,214 @@
+"""The functions of an exported library on plain pointers: run, init, free, error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tilewright.codegen.llvm.library.interface import Interface
+from tilewright.codegen.llvm.library.state import (
+    ERROR,
+    ERROR_BYTES,
+    POOL,
+    SPARE,
+    swap,
+    variable,
+    workspace_of,
+)
+from tilewright.codegen.llvm.threadpool.pthreads import (
+    I8,
+    I32,
+    I64,
+    PTR,
+    VOID,
+    Body,
+    Field,
+    Library,
+    Value,
+    ir,
+)
+
+PARAMS: Final = "tw_params"
+#: What `run` returns where there is no memory for a workspace; other codes are of messages.
+_NO_MEMORY: Final = -1
+_ERROR_WORDS: Final = 6
+_PLACEHOLDER = re.compile(r"\{(\d*)\}|\{\{|\}\}|%")
+
+
+def emit_run(library: Library, model: Interface) -> None:
+    """Adds the functions to `library`."""
+    library.declare(f"{model.program}.entry", I32, [PTR])
+    library.declare(f"{model.program}.workspace", I64, [PTR])
+    printing = ir.FunctionType(I32, [PTR, I64, PTR], var_arg=True)
+    ir.Function(library.module, printing, "snprintf")
+    _emit_tables(library, model)
+    for emit in (_emit_say, _run, _init, _free, _error):
+        emit(library, model)
+
+
+def _emit_tables(library: Library, model: Interface) -> None:
+    """The addresses of constants, the texts of messages and origins."""
+    params = ir.GlobalVariable(library.module, I8, PARAMS)
+    params.global_constant = True
+    places = [f"getelementptr (i8, ptr @{PARAMS}, i64 {at})" for at in model.constants]
+    _table(library, "tw_constants", places)
+    _texts(library, "tw_messages", [_as_format(m) for m in model.messages])
+    _texts(library, "tw_origins", model.origins)
+
+
+def _texts(library: Library, name: str, texts: Sequence[str]) -> None:
+    shared: dict[str, str] = {}
+    for text in texts:
+        if text not in shared:
+            shared[text] = f"{name}.{len(shared)}"
+            library.text(shared[text], text)
+    _table(library, name, [f"@{shared[t]}" for t in texts])
+
+
+def _table(library: Library, name: str, elements: Sequence[str]) -> None:
+    kind = ir.ArrayType(PTR, max(1, len(elements)))
+    made = ir.GlobalVariable(library.module, kind, name)
+    made.linkage, made.global_constant = "internal", True
+    values = [f"ptr {e}" for e in elements] or ["ptr null"]
+    made.initializer = ir.FormattedConstant(kind, f"[{', '.join(values)}]")
+    made.type = PTR
+
+
+def _as_format(message: str) -> str:
+    """A message with Python's placeholders as C's printf wants it."""
+
+    def spelled(match: re.Match[str]) -> str:
+        text = match[0]
+        if text == "%":
+            return "%%"
+        if text in ("{{", "}}"):
+            return text[0]
+        return f"%{int(match[1]) + 1}$lld" if match[1] else "%lld"
+
+    return _PLACEHOLDER.sub(spelled, message)
+
+
+# ---- errors -------------------------------------------------------------------------------------
+
+
+def say(f: Body, text: str, *values: Value) -> Value:
+    """Keep a text for `error` to give; its length."""
+    known: dict[str, Any] = f.library.module.globals
+    name = f"tw_text.{sum(k.startswith('tw_text.') for k in known)}"
+    place = variable(f.library, ERROR)
+    format_ = f.library.text(name, text)
+    return f.b.call(known["snprintf"], [place, I64(ERROR_BYTES), _as_pointer(f, format_), *values])
+
+
+def _as_pointer(f: Body, value: Value) -> Value:
+    return f.b.bitcast(value, PTR)
+
+
+def _emit_say(library: Library, model: Interface) -> None:
+    """What a program wrote to its error record, as a text."""
+    f = library.define("tw_explain", VOID, [I32, PTR])
+    code, record = f.args
+    call = f.get(record, Field(8 * (_ERROR_WORDS - 1), I64))
+    length = f.b.sext(say(f, f"{model.prefix} stopped: "), I64)
+    last = I64(len(model.origins))
+    in_range = f.b.and_(f.b.icmp_signed(">", call, I64(0)), f.b.icmp_signed("<=", call, last))
+    slot = f.scratch(8)
+    f.put(length, slot, Field(0, I64))
+    with f.when(in_range):
+        origin = _element(f, "tw_origins", f.b.sub(call, I64(1)))
+        told = say(f, f"{model.prefix} stopped at %s: ", origin)
+        f.put(f.smaller(f.b.sext(told, I64), I64(ERROR_BYTES - 1)), slot, Field(0, I64))
+    length = f.get(slot, Field(0, I64))
+    message = _element(f, "tw_messages", f.b.sub(f.b.sext(code, I64), I64(1)))
+    place = f.at(variable(library, ERROR), Field(0), length, 1)
+    values = [f.get(record, Field(8 * k, I64)) for k in range(1, _ERROR_WORDS - 1)]
+    room = f.b.sub(I64(ERROR_BYTES), length)
+    f.b.call(library.module.globals["snprintf"], [place, room, message, *values])
+    f.ret()
+
+
+def _element(f: Body, table: str, index: Value) -> Value:
+    return f.b.load(f.at(variable(f.library, table), Field(0), index, 8), typ=PTR)
+
+
+# ---- running ------------------------------------------------------------------------------------
+
+
+def run_parameters(model: Interface) -> list[Any]:
+    """Inputs, outputs, then dimensions and shapes where there are such."""
+    return [PTR] * (2 + bool(model.dims) + bool(model.records))
+
+
+def _run(library: Library, model: Interface) -> None:
+    f = library.define(f"{model.prefix}_run", I32, run_parameters(model), exported=True)
+    inputs, outputs, *others = f.args
+    words = _Words(f, len(model.inputs) + len(model.direct) + len(model.dims) + 5)
+    for k in range(len(model.inputs)):
+        words.add(f.get(inputs, Field(8 * k, I64)))
+    for k in model.direct:
+        words.add(f.get(outputs, Field(8 * k, I64)))
+    record = f.scratch(8 * (1 + sum(1 + len(t.shape) for t in model.outputs)))
+    words.add(f.b.ptrtoint(variable(library, "tw_constants"), I64))
+    words.add(f.b.ptrtoint(record, I64))
+    for k in range(len(model.dims)):
+        words.add(f.get(others[0], Field(8 * k, I64)))
+    size = f.call(f"{model.program}.workspace", words.memory)
+    block = f.call("tw_take_workspace", size)
+    with f.when(f.is_null(block)):
+        say(f, f"{model.prefix} stopped: out of memory, %lld bytes are needed", size)
+        f.ret(I32(_NO_MEMORY))
+    error = f.scratch(8 * _ERROR_WORDS)
+    words.add(f.b.ptrtoint(f.call("tw_the_pool"), I64))
+    words.add(f.b.ptrtoint(workspace_of(f, block), I64))
+    words.add(f.b.ptrtoint(error, I64))
+    code = f.call(f"{model.program}.entry", words.memory)
+    f.call("tw_return_workspace", block)
+    with f.when(f.b.icmp_signed("!=", code, I32(0))):
+        f.call("tw_explain", code, error)
+        f.ret(code)
+    _hand_over(f, model, record, outputs, others)
+    f.ret(I32(0))
+
+
+class _Words:
+    """The words that a program takes, filled one after the other."""
+
+    def __init__(self, f: Body, count: int) -> None:
+        self._f, self._used = f, 0
+        self.memory = f.scratch(8 * count)
+
+    def add(self, word: Value) -> None:
+        self._f.put(word, self.memory, Field(8 * self._used, I64))
+        self._used += 1
+
+
+def _hand_over(
+    f: Body, model: Interface, record: Value, outputs: Value, others: Sequence[Value]
+) -> None:
+    """Outputs of sizes that the run told: their memory, and their shapes one after the other."""
+    at = 0
+    for k, place in model.records.items():
+        f.put(f.get(record, Field(8 * place, I64)), outputs, Field(8 * k, I64))
+        for axis in range(len(model.outputs[k].shape)):
+            extent = f.get(record, Field(8 * (place + 1 + axis), I64))
+            f.put(extent, others[-1], Field(8 * at, I64))
+            at += 1
+
+
+def _init(library: Library, model: Interface) -> None:
+    f = library.define(f"{model.prefix}_init", VOID, [I32], exported=True)
+    f.call("tw_pool_destroy", swap(f, POOL, f.call("tw_make_pool", f.args[0])))
+    f.ret()
+
+
+def _free(library: Library, model: Interface) -> None:
+    f = library.define(f"{model.prefix}_free", VOID, [], exported=True)
+    f.call("tw_pool_destroy", swap(f, POOL, PTR(None)))
+    f.call("free", swap(f, SPARE, PTR(None)))
+    f.ret()
+
+
+def _error(library: Library, model: Interface) -> None:
+    f = library.define(f"{model.prefix}_error", PTR, [], exported=True)
+    f.ret(f.at(variable(library, ERROR), Field(0)))

@@ -1,0 +1,130 @@
+"""What a library keeps between runs: its threads, a spare workspace, the last error's text."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tilewright.codegen.llvm.threadpool.pthreads import (
+    I8,
+    I32,
+    I64,
+    PTR,
+    VOID,
+    Body,
+    Field,
+    Library,
+    Value,
+    ir,
+)
+
+ERROR_BYTES: Final = 512
+_ALIGNMENT: Final = 64
+_CPU_SET_BYTES: Final = 128
+#: Before the workspace itself: how large it is.
+_SIZE = Field(0, I64)
+
+POOL, SPARE, ERROR = "tw_pool", "tw_spare", "tw_error"
+
+
+def emit_state(library: Library) -> None:
+    """Adds variables, and functions over them that the library calls itself."""
+    for name in (POOL, SPARE):
+        _variable(library, name, PTR)
+    error = _variable(library, ERROR, ir.ArrayType(I8, ERROR_BYTES))
+    error.storage_class = "thread_local"
+    library.declare("tw_pool_create", PTR, [I32, PTR, I32])
+    library.declare("tw_pool_destroy", VOID, [PTR])
+    library.declare("tw_pool_set_spin", VOID, [PTR, I64])
+    library.declare("sched_getaffinity", I32, [I32, I64, PTR])
+    library.declare("llvm.ctpop.i64", I64, [I64])
+    for emit in (_processors, _make_pool, _the_pool, _take_workspace, _return_workspace):
+        emit(library)
+
+
+def variable(library: Library, name: str) -> Value:
+    return library.module.globals[name]
+
+
+def _variable(library: Library, name: str, kind: Value) -> Value:
+    made = ir.GlobalVariable(library.module, kind, name)
+    made.linkage, made.initializer = "internal", ir.Constant(kind, None)
+    made.type = PTR
+    return made
+
+
+def swap(f: Body, name: str, value: Value) -> Value:
+    """Atomically put `value` into a variable; what it held before."""
+    address = f.b.ptrtoint(value, I64)
+    before = f.b.atomic_rmw("xchg", variable(f.library, name), address, "acq_rel")
+    return f.b.inttoptr(before, PTR)
+
+
+def _processors(library: Library) -> None:
+    """How many processors this process may use; at least one."""
+    f = library.define("tw_processors", I32, [])
+    mask = f.scratch(_CPU_SET_BYTES)
+    f.call("sched_getaffinity", I32(0), I64(_CPU_SET_BYTES), mask)
+    total: Value = I64(0)
+    for k in range(_CPU_SET_BYTES // 8):
+        total = f.b.add(total, f.call("llvm.ctpop.i64", f.get(mask, Field(8 * k, I64))))
+    is_none = f.b.icmp_signed("<", total, I64(1))
+    f.ret(f.b.trunc(f.b.select(is_none, I64(1), total), I32))
+
+
+def _make_pool(library: Library) -> None:
+    """A pool of so many threads, or one for each processor; those that are too many do not spin."""
+    f = library.define("tw_make_pool", PTR, [I32])
+    (asked,) = f.args
+    processors = f.call("tw_processors")
+    threads = f.b.select(f.b.icmp_signed("<", asked, I32(1)), processors, asked)
+    pool = f.call("tw_pool_create", threads, PTR(None), I32(0))
+    with f.when(f.b.icmp_signed(">", threads, processors)):
+        f.call("tw_pool_set_spin", pool, I64(0))
+    f.ret(pool)
+
+
+def _the_pool(library: Library) -> None:
+    """The library's pool, made at the first call; without memory null, which is one thread."""
+    f = library.define("tw_the_pool", PTR, [])
+    place = variable(library, POOL)
+    found = f.b.load_atomic(place, "acquire", 8, typ=PTR)
+    with f.when(f.b.not_(f.is_null(found))):
+        f.ret(found)
+    made = f.call("tw_make_pool", I32(0))
+    numbers = [f.b.ptrtoint(p, I64) for p in (PTR(None), made)]
+    pair = f.b.cmpxchg(place, *numbers, "acq_rel", "acquire")
+    with f.when(f.b.extract_value(pair, 1)):
+        f.ret(made)
+    # Another thread was faster.
+    f.call("tw_pool_destroy", made)
+    f.ret(f.b.load_atomic(place, "acquire", 8, typ=PTR))
+
+
+def _take_workspace(library: Library) -> None:
+    """Memory of at least so many bytes: the spare one where it is large enough; null for none."""
+    f = library.define("tw_take_workspace", PTR, [I64])
+    (size,) = f.args
+    spare = swap(f, SPARE, PTR(None))
+    with f.when(f.b.not_(f.is_null(spare))):
+        with f.when(f.b.icmp_signed(">=", f.get(spare, _SIZE), size)):
+            f.ret(spare)
+        f.call("free", spare)
+    place = f.scratch(8)
+    total = f.b.add(size, I64(_ALIGNMENT))
+    failed = f.call("posix_memalign", place, I64(_ALIGNMENT), total)
+    with f.when(f.b.icmp_signed("!=", failed, I32(0))):
+        f.ret(PTR(None))
+    block = f.get(place, Field(0, PTR))
+    f.put(size, block, _SIZE)
+    f.ret(block)
+
+
+def _return_workspace(library: Library) -> None:
+    f = library.define("tw_return_workspace", VOID, [PTR])
+    f.call("free", swap(f, SPARE, f.args[0]))
+    f.ret()
+
+
+def workspace_of(f: Body, block: Value) -> Value:
+    """Where in a block the workspace begins."""
+    return f.at(block, Field(_ALIGNMENT))
