@@ -430,3 +430,22 @@ def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
         file.add(name, [b"x"], 1)
     with pytest.raises(UserError, match="is not allowed"):
         load(tmp_path / "m.twm")
+
+
+# ---- files of the past --------------------------------------------------------------------------
+
+
+def test_files_of_version_1_stay_loadable() -> None:
+    """`tests/golden/make_artifact.py` wrote the file, once."""
+    path = Path(__file__).parent / "golden" / "v1.twm"
+    builds = describe(path).builds
+    assert [b.triple.split("-")[0] for b in builds] == ["x86_64", "aarch64"]
+    x = (np.arange(18, dtype=np.float32) - 9).reshape(3, 6)
+    w = (np.arange(24, dtype=np.float32) - 12).reshape(6, 4)
+    want = np.maximum(x @ w + np.float32(0.5), 0)
+    for build in builds:
+        assert load(path, target=build.target).texts["graph.txt"]
+        if not build.why_not:
+            np.testing.assert_array_equal(load(path, target=build.target).run([x])[0], want)
+    if any(not b.why_not for b in builds):
+        np.testing.assert_array_equal(load(path).run([x])[0], want)

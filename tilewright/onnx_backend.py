@@ -1,0 +1,116 @@
+"""Tilewright behind ONNX's own interface for back ends, `onnx.backend.base`.
+
+import tilewright.onnx_backend as backend
+
+prepared = backend.prepare(onnx.load("model.onnx"))
+outputs = prepared.run([x])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import onnx
+from onnx import helper
+from onnx.backend.base import Backend, BackendRep, namedtupledict
+
+from tilewright.compile import compile as compile_model
+from tilewright.runtime import RunnableModel
+from tilewright.support.errors import UserError
+
+#: Names that ONNX's base class gives to untyped arguments.
+Options = Any
+
+
+class TilewrightRep(BackendRep):
+    """A model that is compiled and can be run."""
+
+    def __init__(self, model: RunnableModel, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        self.model = model
+        self._inputs, self._outputs = list(inputs), list(outputs)
+
+    def run(self, inputs: Any, **kwargs: Options) -> tuple[Any, ...]:
+        """The outputs for inputs in order, by name, or alone where the model takes one."""
+        del kwargs
+        if not isinstance(inputs, Mapping | list | tuple):
+            inputs = [inputs]
+        given = cast("Any", inputs)
+        results = self.model.run(given if isinstance(given, Mapping) else list(given))
+        return namedtupledict("Outputs", self._outputs)(*results)
+
+
+class TilewrightBackend(Backend):
+    """Compiles models for the CPU of this machine."""
+
+    @classmethod
+    def prepare(
+        cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Options
+    ) -> TilewrightRep:
+        """The compiled model; options are those of `tilewright.compile`."""
+        if not cls.supports_device(device):
+            raise UserError(f"cannot run on the device {device}", remedy="ask for CPU")
+        constants = {t.name for t in model.graph.initializer}
+        inputs = [v.name for v in model.graph.input if v.name not in constants]
+        outputs = [v.name for v in model.graph.output]
+        return TilewrightRep(compile_model(model, **kwargs), inputs, outputs)
+
+    @classmethod
+    def run_model(
+        cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Options
+    ) -> tuple[Any, ...]:
+        """The outputs of a model that is compiled for this one run."""
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Any = None,
+        **kwargs: Options,
+    ) -> tuple[Any, ...]:
+        """The outputs of one operator; `opset_version` is the newest unless given."""
+        del outputs_info
+        arrays = _in_order(node, inputs)
+        version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
+        infos = [_info(name, array) for name, array in arrays.items()]
+        outputs = [helper.make_value_info(n, onnx.TypeProto()) for n in node.output if n]
+        graph = helper.make_graph([node], "node", infos, outputs)
+        imports = [helper.make_opsetid(node.domain, version)]
+        model = helper.make_model(graph, opset_imports=imports)
+        return cls.run_model(model, arrays, device, **kwargs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Only the CPU, the first and only one."""
+        kind, _, number = device.partition(":")
+        return kind == "CPU" and number in ("", "0")
+
+
+def _in_order(node: onnx.NodeProto, inputs: Any) -> dict[str, Any]:
+    names = list(dict.fromkeys(n for n in node.input if n))
+    if isinstance(inputs, Mapping):
+        return {n: cast("Any", inputs)[n] for n in names}
+    given = cast("list[Any]", list(inputs) if isinstance(inputs, list | tuple) else [inputs])
+    if len(given) != len(names):
+        raise UserError(
+            f"{len(given)} inputs were given", reason=f"the node takes {', '.join(names)}"
+        )
+    return dict(zip(names, given, strict=True))
+
+
+def _info(name: str, array: Any) -> Any:
+    import numpy as np
+
+    value: Any = np.asarray(array)
+    is_text = value.dtype.kind in "OUS"
+    kind = onnx.TensorProto.STRING if is_text else helper.np_dtype_to_tensor_dtype(value.dtype)
+    return helper.make_tensor_value_info(name, kind, value.shape)
+
+
+prepare = TilewrightBackend.prepare
+run_model = TilewrightBackend.run_model
+run_node = TilewrightBackend.run_node
+supports_device = TilewrightBackend.supports_device
