@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tilewright.support.errors import UserError
-from tilewright.target.host import host_cpu, host_triple
+from tilewright.target.target import Target
 from tilewright.target.triple import arch_of
 
 _WINDOWS, _DARWIN = "windows", ("darwin", "macos")
@@ -13,16 +13,16 @@ _WINDOWS, _DARWIN = "windows", ("darwin", "macos")
 
 def why_not_here(triple: str, features: Iterable[str]) -> str:
     """The reason why this machine cannot run code for a target; empty where it can."""
-    here = host_triple()
+    here = Target.of("llvm")
     try:
         arch = arch_of(triple)
     except UserError:
         arch = triple
-    if arch != arch_of(here):
-        return f"it is for {arch}, and this machine is {arch_of(here)}"
-    if _system(triple) != _system(here):
-        return f"it is for {triple}, and this machine is {here}"
-    missing = sorted(set(features) - host_cpu().features)
+    if arch != here.arch:
+        return f"it is for {arch}, and this machine is {here.arch}"
+    if _system(triple) != _system(here.triple):
+        return f"it is for {triple}, and this machine is {here.triple}"
+    missing = sorted(set(features) - here.features)
     return f"this machine lacks {', '.join(missing)}" if missing else ""
 
 
