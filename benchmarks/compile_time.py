@@ -157,14 +157,24 @@ def chain(nodes: int) -> Module:
 def report_chains(lengths: list[int]) -> None:
     print(f"\n{'chain of nodes':>16}{'passes s':>10}{'all s':>10}{'peak MB':>10}{'µs a node':>12}")
     tw.compile(chain(10))
+    timers: dict[int, PassTimer] = {}
     for nodes in lengths:
-        timer = PassTimer()
+        timer = timers[nodes] = PassTimer()
         module = chain(nodes)
         with PassContext(instruments=[timer]):
             taken = seconds(lambda m=module: tw.compile(m))
         passes = sum(timer.seconds.values())
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"{nodes:16}{passes:10.2f}{taken:10.2f}{peak:10.0f}{1e6 * passes / nodes:12.0f}")
+    report_passes(timers)
+
+
+def report_passes(timers: dict[int, PassTimer]) -> None:
+    """Microseconds a node of every pass: a row that grows is a pass that is not linear."""
+    print(f"\n{'µs a node':28}" + "".join(f"{nodes:>10}" for nodes in timers))
+    for name in dict.fromkeys(n for timer in timers.values() for n in timer.seconds):
+        times = [1e6 * t.seconds.get(name, 0.0) / nodes for nodes, t in timers.items()]
+        print(f"{name:28}" + "".join(f"{time:10.0f}" for time in times))
 
 
 if __name__ == "__main__":
