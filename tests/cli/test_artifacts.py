@@ -111,3 +111,14 @@ def test_profile_names_kernels_and_nodes(tilewright, artifact: Path, tmp_path: P
     assert "their floors add up to" in table
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert len(events) == 4
+
+
+def test_libraries_are_exported(tilewright, artifact: Path, tmp_path: Path) -> None:
+    for kind, written in (("o", ["m.h", "m.o"]), ("a", ["m.a", "m.h"]), ("c-header", ["m.h"])):
+        folder = tmp_path / kind
+        folder.mkdir()
+        end = "h" if kind == "c-header" else kind
+        outcome = tilewright("export", artifact, "--format", kind, "-o", folder / f"m.{end}")
+        assert outcome.code == 0
+        assert sorted(p.name for p in folder.iterdir()) == written
+        assert "m_run(" in (folder / "m.h").read_text()

@@ -24,6 +24,7 @@ OPENING = {
     "inspect": [],
     "report": ["-o", "out.html"],
     "compare": [],
+    "export": ["--format", "a", "-o", "out.a"],
 }
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -83,7 +84,7 @@ class TestModels:
         }
 
 
-@pytest.mark.parametrize("command", ["run", "inspect", "bench", "profile", "report"])
+@pytest.mark.parametrize("command", ["run", "inspect", "bench", "profile", "report", "export"])
 def test_damaged_artifacts(tilewright, command: str, tmp_path: Path) -> None:
     (tmp_path / "bad.twm").write_bytes(b"PK\x03\x04 not an artifact")
     _refused(tilewright(command, "bad.twm"), "bad.twm")
@@ -121,6 +122,7 @@ WRITING = {
     "run": lambda path: ["--outputs", path],
     "profile": lambda path: ["--trace", path],
     "report": lambda path: ["--no-profile", "-o", path],
+    "export": lambda path: ["--format", "a", "-o", path if path == "." else f"{path}.a"],
 }
 
 

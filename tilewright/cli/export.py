@@ -1,0 +1,68 @@
+"""`tilewright export`: a model as a library for C, which needs neither Python nor a runtime."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright.cli.command import Command, Exit
+from tilewright.cli.compile import require_writable
+from tilewright.cli.loading import open_model
+from tilewright.cli.options import add_compile_options, add_model
+
+if TYPE_CHECKING:
+    from tilewright.cli.console import Console
+
+_HEADER = "c-header"
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument(
+        "--format",
+        choices=["so", "a", "o", _HEADER],
+        default="so",
+        help="what to write; a header comes with each; only so needs a linker; default so",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: MODEL's name")
+    parser.add_argument("--name", help="what the functions' names begin with; default the file's")
+    add_compile_options(parser)
+
+
+def _run(args: argparse.Namespace, console: Console) -> Exit:
+    suffix = ".h" if args.format == _HEADER else f".{args.format}"
+    output: Path = args.output or args.model.with_suffix(suffix)
+    require_writable(output)
+    header = output if args.format == _HEADER else output.with_suffix(".h")
+    require_writable(header)
+    model = open_model(args, console)
+    with console.working("exporting"):
+        _write(model, output, header, args)
+    written = list(dict.fromkeys([output, header]))
+    console.result(files={str(p): p.stat().st_size for p in written})
+    for path in written:
+        console.text(f"{path}: {path.stat().st_size / 1e3:.1f} KB")
+    return Exit.DONE
+
+
+def _write(model: Any, output: Path, header: Path, args: argparse.Namespace) -> None:
+    if args.format != _HEADER:
+        model.export_library(output, header, name=args.name)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        model.export_library(Path(folder) / f"{output.stem}.o", header, name=args.name)
+
+
+COMMAND = Command(
+    "export",
+    "write a library and a header for C",
+    _configure,
+    _run,
+    (
+        "export resnet50.twm --format so",
+        "export resnet50.twm --format a -o lib/resnet50.a --name resnet",
+        "export resnet50.onnx --format o --target 'llvm -mcpu=znver4'",
+    ),
+)
