@@ -64,6 +64,7 @@ def test_the_memory_plan_holds_what_lives_between_kernels(data: Any) -> None:
     hidden = next(p for p in memory["places"] if p["name"] == "hidden")
     assert (hidden["first"], hidden["last"]) == (0, 1)
     assert hidden["offset"] + hidden["size"] <= memory["size"]
+    assert memory["usual"], "n is symbolic"
 
 
 def test_the_page_works_in_a_browser(page: Path, tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ def collect(
     """What the page shows; `advance` is called after every kernel."""
     measured = profile.kernels if profile else {}
     main = graph_of(model).main
-    plan = arena_plan(model.ir("main"))
+    host = model.ir("main")
+    plan = arena_plan(host)
     owner = _owners(main, model.calls)
     report: dict[str, Any] = {
         "title": title,
@@ -41,7 +42,8 @@ def collect(
             for name in model.kernels
         ],
         "calls": [{"step": k, "kernel": name} for k, (_, name) in enumerate(plan.calls)],
-        "memory": _memory(plan),
+        # Sizes over symbolic dimensions are those of a usual one.
+        "memory": {**_memory(plan), "usual": bool(host.dims)},
         "constants": model.memory["constants"],
         "profile": profile.run if profile else None,
     }
