@@ -105,7 +105,7 @@ def test_models_that_are_built_for_their_inputs() -> None:
     )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     model = tw.compile(made, threads=1)
-    x = np.ones((2, 3), F32)
+    x: Any = np.ones((2, 3), F32)
     np.testing.assert_array_equal(model.run({"x": x, "axis": np.array([0])})[0], [2, 2, 2])
     np.testing.assert_array_equal(model.run({"x": x, "axis": np.array([1])})[0], [3, 3])
     with pytest.raises(UserError, match="input axis is missing"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import onnx
@@ -158,7 +158,7 @@ def types() -> Iterator[Any]:
             model = make_model()
             for n in model.graph.node:
                 for a in n.attribute:
-                    a.type = kind
+                    a.type = cast("Any", kind)
             yield model
 
 
