@@ -143,7 +143,7 @@ class LoadedModel(NativeModel):
     """A native model out of an artifact."""
 
     def __init__(self, build: Build, contents: CompiledContents, threads: int | None) -> None:
-        self._texts, self._memory = contents.texts, build.memory
+        self._texts = contents.texts
         super().__init__(contents.program, contents.constants, build.target, build.pool, threads)
 
     @property

@@ -33,10 +33,8 @@ class TilewrightRep(BackendRep):
     def run(self, inputs: Any, **kwargs: Options) -> tuple[Any, ...]:
         """The outputs for inputs in order, by name, or alone where the model takes one."""
         del kwargs
-        if not isinstance(inputs, Mapping | list | tuple):
-            inputs = [inputs]
-        given = cast("Any", inputs)
-        results = self.model.run(given if isinstance(given, Mapping) else list(given))
+        by_name = isinstance(inputs, Mapping)
+        results = self.model.run(cast("Any", inputs) if by_name else _listed(inputs))
         return namedtupledict("Outputs", self._outputs)(*results)
 
 
@@ -93,12 +91,17 @@ def _in_order(node: onnx.NodeProto, inputs: Any) -> dict[str, Any]:
     names = list(dict.fromkeys(n for n in node.input if n))
     if isinstance(inputs, Mapping):
         return {n: cast("Any", inputs)[n] for n in names}
-    given = cast("list[Any]", list(inputs) if isinstance(inputs, list | tuple) else [inputs])
+    given = _listed(inputs)
     if len(given) != len(names):
         raise UserError(
             f"{len(given)} inputs were given", reason=f"the node takes {', '.join(names)}"
         )
     return dict(zip(names, given, strict=True))
+
+
+def _listed(inputs: Any) -> list[Any]:
+    """The inputs in order; one may come alone."""
+    return list(cast("list[Any]", inputs)) if isinstance(inputs, list | tuple) else [inputs]
 
 
 def _info(name: str, array: Any) -> Any:

@@ -13,7 +13,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
 from typing import BinaryIO, Final
 
@@ -173,7 +173,3 @@ def _mapped(path: str) -> mmap.mmap:
         raise refuse(error.strerror or str(error)) from None
     except ValueError:
         raise refuse("it is empty") from None
-
-
-#: Makes the error for a file that cannot be used.
-Refusal = Callable[[str], UserError]
