@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from whole_models.picture import ratio_picture
 from whole_models.recipes import RECIPES, model_path
 

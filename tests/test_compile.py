@@ -30,6 +30,7 @@ def check(
 ) -> tw.Model:
     """Compile, run on each list of inputs twice, and compare with the evaluator."""
     model = tw.compile(module, opt_level=opt_level)
+    assert isinstance(model, tw.Model)
     for inputs in runs:
         expected = evaluate(module, list(inputs))
         model.run(list(inputs))
@@ -123,7 +124,9 @@ def test_fused_graph_evaluates_and_parses() -> None:
     from tilewright.graph import module_constants, parse_module, verify
 
     module = mlp(3)
-    fused = tw.compile(module).graph
+    model = tw.compile(module)
+    assert isinstance(model, tw.Model)
+    fused = model.graph
     verify(fused)
     x = random(3, 24)
     np.testing.assert_allclose(evaluate(fused, [x])[0], evaluate(module, [x])[0], rtol=1e-5)
@@ -306,7 +309,9 @@ def test_many_trips_run_natively() -> None:
 
 @pytest.fixture(scope="module")
 def model() -> tw.Model:
-    return tw.compile(mlp("n"))
+    made = tw.compile(mlp("n"))
+    assert isinstance(made, tw.Model)
+    return made
 
 
 def test_what_a_model_takes_and_gives(model: tw.Model) -> None:

@@ -205,6 +205,7 @@ def product(batch: Any, depth: int = 64, width: int = 48) -> Module:
 def test_weights_are_packed_before_the_first_run() -> None:
     module = product(40)
     model = tw.compile(module)
+    assert isinstance(model, tw.Model)
     kernel = next(k for k in model.kernels if k.startswith("matmul"))
     assert "constants" in model.ir(kernel).attrs
     # The host program passes the packed weights after the other operands, and no others.

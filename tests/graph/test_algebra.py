@@ -21,6 +21,7 @@ from tilewright.graph import (
     verify,
 )
 from tilewright.graph.passes import algebra, constant_folding, dead_code
+from tilewright.graph.types import known_dim
 
 STEPS = [Step(algebra), Step(constant_folding), Step(dead_code)]
 
@@ -67,9 +68,7 @@ def rewritten(text: str) -> str:
     verify(module)
     rng = np.random.default_rng(0)
     given_inputs = [
-        rng.standard_normal([5 if isinstance(d, str) else d for d in _sizes(p)]).astype(
-            p.dtype.numpy
-        )
+        rng.standard_normal([known_dim(d) or 5 for d in p.shape]).astype(p.dtype.numpy)
         for p in module.main.params
     ]
     with PassContext(instruments=[PassVerifier()]):
@@ -77,12 +76,6 @@ def rewritten(text: str) -> str:
     for a, b in zip(evaluate(changed, given_inputs), evaluate(module, given_inputs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
     return module_text(changed)
-
-
-def _sizes(param: object) -> list[object]:
-    from tilewright.graph.types import known_dim
-
-    return [known_dim(d) or str(d) for d in param.shape]  # type: ignore[attr-defined]
 
 
 CASES = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -31,11 +33,11 @@ def test_shifts_by_any_count(dtype: str) -> None:
         ("bool", "uint8"),
     ],
 )
-def test_bits_seen_as_another_type(source: object, target: object) -> None:
+def test_bits_seen_as_another_type(source: Any, target: Any) -> None:
     raw = np.random.default_rng(1).integers(0, 2, 64, np.uint8)
     x = raw.view(np.bool_) if source == "bool" else (raw * 91).view(source)
     want = (x.view(np.uint8) if source == "bool" else x).view(target)
-    got = check("bitcast", [x], dtype=np.dtype(target), symbolic=False)  # type: ignore[arg-type]
+    got = check("bitcast", [x], dtype=np.dtype(target), symbolic=False)
     np.testing.assert_array_equal(got[0].view(np.uint8), want.view(np.uint8))
 
 

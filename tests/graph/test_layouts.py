@@ -54,7 +54,12 @@ def test_packed_weights() -> None:
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_conv_blocked_is_conv(groups: int) -> None:
     x, w, bias = values(1, 16, 6, 7), values(32, 16 // groups, 3, 3), values(32)
-    attrs = {"strides": [2, 1], "pads": [1, 0, 1, 2], "dilations": [1, 2], "groups": groups}
+    attrs: dict[str, Any] = {
+        "strides": [2, 1],
+        "pads": [1, 0, 1, 2],
+        "dilations": [1, 2],
+        "groups": groups,
+    }
     (want,) = tw.graph.find_op("conv").evaluate([x, w, bias], attrs)
     blocked = np.ascontiguousarray(x.reshape(1, 4, 4, 6, 7).transpose(0, 1, 3, 4, 2))
     packed = w.reshape(8, 4, 4 // groups, 4, 3, 3).transpose(0, 2, 4, 5, 3, 1)
@@ -70,7 +75,8 @@ def random_problem(seed: int) -> tuple[list[Step], Any]:
     rng = np.random.default_rng(seed)
     changes = rng.integers(1, 9, (8, 3, 3)).astype(float)
     steps: list[Step] = []
-    for made in range(1, int(rng.integers(3, 8))):
+    last = int(rng.integers(3, 8)) - 1
+    for made in range(1, last + 1):
         takes = rng.integers(0, made, int(rng.integers(1, 3)))
         options = [
             Option(
@@ -81,7 +87,7 @@ def random_problem(seed: int) -> tuple[list[Step], Any]:
             for _ in range(int(rng.integers(1, 4)))
         ]
         steps.append(Step(made, options))
-    steps.append(Step(None, [Option(((made, 0),), 0, 0.0)]))
+    steps.append(Step(None, [Option(((last, 0),), 0, 0.0)]))
     return steps, lambda v, old, new: float(changes[v, old, new])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.ir import Block, Expr, For, Select, all_exprs, binary, const, walk
+from tilewright.ir import Block, Const, Expr, For, Select, all_exprs, binary, const, walk
 from tilewright.schedule import schedule_by_rules
 from tilewright.tensor import ops
 
@@ -108,7 +108,7 @@ def arrays_for(function: tw.Function) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     found = []
     for buffer in function.buffers:
-        shape = [int(d.value) for d in buffer.shape]
+        shape = [int(d.value) for d in buffer.shape if isinstance(d, Const)]
         dtype = buffer.dtype.numpy
         values = rng.integers(-9, 9, shape) if dtype.kind == "i" else rng.standard_normal(shape)
         found.append(values.astype(dtype))
