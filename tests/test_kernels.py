@@ -176,6 +176,8 @@ def test_an_interrupt_ends_the_workers_too() -> None:
             "PYTHONPATH": str(Path(tw.__file__).parent.parent),
         },
         start_new_session=True,
+        # Processes in the background of a shell ignore the signal, and so do their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     os.close(told)
     with os.fdopen(heard) as lines:

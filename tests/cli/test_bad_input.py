@@ -187,6 +187,8 @@ def test_ctrl_c_while_it_compiles(model: Path, tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "TILEWRIGHT_CACHE": "0", "PYTHONUNBUFFERED": "1"},
+        # Processes in the background of a shell ignore the signal, and so do their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     # The first pass has run, kernels have not been compiled yet.

@@ -20,8 +20,11 @@ from typing import Final, TypeVar, cast
 
 from tilewright.graph.context import PassContext
 from tilewright.graph.definitions import Facts, FactTable, Kind
-from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Value, all_graphs
+from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Read, Value, all_graphs
+from tilewright.graph.rewrite import attribute_dims
 from tilewright.graph.sharing import Joins, is_shared
+from tilewright.graph.types import dims_of
+from tilewright.ir import Var
 
 AnyGraph = TypeVar("AnyGraph", bound=Graph)
 #: Calls in one group, at most, and what an element of its result may cost: large groups take long
@@ -71,12 +74,15 @@ class _Fuser:
         self._facts = [_facts_of(b, facts, joins) for b in body]
         self._uses = _uses(graph, body)
         self._owner: dict[Value, _Group] = {}
-        self._position: dict[Value, int] = {}
+        #: The binding that shows a dimension first; those of the parameters are there before.
+        self._shown = dict.fromkeys((d for p in graph.params for d in dims_of(p.type)), -1)
         self._groups: list[_Group] = []
 
     def run(self) -> list[Binding]:
         for index, binding in enumerate(self._body):
             self._place(index, binding)
+            for dim in _shown_by(binding):
+                self._shown.setdefault(dim, index)
         groups = sorted((g for g in self._groups if g.members), key=lambda g: g.position)
         return [b for g in groups for b in self._bindings(g)]
 
@@ -88,7 +94,7 @@ class _Fuser:
         if group is None:
             group = _Group(facts.kind, index)
             self._groups.append(group)
-        elif any(self._when(v, group) >= group.position for v in _operands(binding)):
+        elif not self._is_there(group, binding):
             group.position = index
         self._add(group, [index], facts)
         self._absorb(index, binding, group)
@@ -132,8 +138,14 @@ class _Fuser:
 
     def _is_ready(self, group: _Group, binding: Binding) -> bool:
         """Whether all operands are there when the group runs, or it can wait for them."""
-        late = any(self._when(v, group) >= group.position for v in _operands(binding))
-        return not late or not group.is_read
+        return self._is_there(group, binding) or not group.is_read
+
+    def _is_there(self, group: _Group, binding: Binding, joining: _Group | None = None) -> bool:
+        """Whether operands and dimensions of a binding are there when a group runs."""
+        operands = [v for v in _operands(binding) if self._owner.get(v) not in (None, joining)]
+        if any(self._when(v, group) >= group.position for v in operands):
+            return False
+        return all(self._shown.get(d, -1) < group.position for d in _dims_of(binding))
 
     def map_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
         """A map goes with what makes an operand of its own shape, if only maps read that."""
@@ -183,8 +195,7 @@ class _Fuser:
         inside = {v for k in other.members for v in self._body[k].outputs}
         if any(v is not value and not self._stays_inside(v, other) for v in inside):
             return False
-        needed = [v for k in other.members for v in _operands(self._body[k]) if v not in inside]
-        return all(self._when(v, group) < group.position for v in needed)
+        return all(self._is_there(group, self._body[k], other) for k in other.members)
 
     def _stays_inside(self, value: Value, group: _Group) -> bool:
         return all(k in group.members for k in self._uses[value])
@@ -226,6 +237,19 @@ def _facts_of(binding: Binding, facts: FactTable, joins: Joins) -> Facts:
 
 def _operands(binding: Binding) -> list[Value]:
     return [a for a in dict.fromkeys(binding.expr.args) if a is not None]
+
+
+def _dims_of(binding: Binding) -> set[Var]:
+    """The dimensions that a call and its results speak of."""
+    return attribute_dims(binding.expr).union(*(dims_of(v.type) for v in binding.outputs))
+
+
+def _shown_by(binding: Binding) -> Iterable[Var]:
+    """The dimensions that may be seen here for the first time."""
+    if isinstance(binding.expr, Call):
+        return ()
+    read = binding.expr.dims if isinstance(binding.expr, Read) else ()
+    return (*read, *(d for v in binding.outputs for d in dims_of(v.type)))
 
 
 def _all_used(binding: Binding) -> Iterator[Value]:

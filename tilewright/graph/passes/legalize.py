@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.graph.builder import Builder
+from tilewright.graph.conditions import open_conditions
 from tilewright.graph.ir import Binding, Call, Function, Module, Value
-from tilewright.graph.naturals import simplify_size
 from tilewright.graph.op import find_op
 from tilewright.graph.rewrite import Rewriter
 from tilewright.graph.types import TensorType, substitute_type
-from tilewright.ir import Const, as_expr
 
 
 def legalize(module: Module) -> Module:
@@ -61,11 +60,10 @@ def _expanded(binding: Binding, call: Call) -> Function:
 
 def _required(builder: Builder, call: Call) -> Sequence[Value | None]:
     """The operands; the first only if what the operator asks of dimensions holds."""
-    asked = [(simplify_size(as_expr(c)), m) for c, m in call.op.conditions(call.args, call.attrs)]
-    open_ = [(c, m) for c, m in asked if not (isinstance(c, Const) and c.value)]
-    if not open_:
+    asked = open_conditions(call)
+    if not asked:
         return call.args
-    conditions, messages = zip(*open_, strict=True)
+    conditions, messages = zip(*asked, strict=True)
     named = [f"{call.op.name}: {m}" for m in messages]
     first = builder.emit("require", call.args[0], conditions=conditions, messages=named)
     return (first, *call.args[1:])

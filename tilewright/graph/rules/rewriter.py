@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from tilewright.graph.conditions import open_conditions
 from tilewright.graph.ir import Binding, Call, Function, Graph, Value
 from tilewright.graph.rewrite import Rewriter
 from tilewright.graph.rules.site import Makers, Site
@@ -50,9 +51,21 @@ class RuleRewriter(Rewriter):
             except UserError:
                 # What it would make cannot be typed.
                 continue
-            if result is not None and result.type == binding.outputs[0].type:
-                return self._replaced(binding, result, site.bindings(result))
+            if result is None or result.type != binding.outputs[0].type:
+                continue
+            made = site.bindings(result)
+            if not self._loses_conditions(call, made):
+                return self._replaced(binding, result, made)
         return None
+
+    def _loses_conditions(self, call: Call, made: Sequence[Binding]) -> bool:
+        """Whether something that a call or the makers of its operands ask would not be asked."""
+        makers = (self._makers.call_of(a) for a in call.args)
+        asked = {c for k in (call, *makers) if k is not None for c, _ in open_conditions(k)}
+        if not asked:
+            return False
+        calls = [b.expr for b in made if isinstance(b.expr, Call)]
+        return not asked <= {c for k in calls for c, _ in open_conditions(k)}
 
     def _replaced(
         self, binding: Binding, result: Value, made: Sequence[Binding]
