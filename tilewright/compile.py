@@ -124,6 +124,8 @@ def graph_passes(target: Target) -> list[Step]:
         # Looks at all uses of a value; weights are then packed by folding.
         Step(passes.plan_layouts(target), 2),
         Step(folding, 1),
+        # Looks at the layouts that were chosen, and at weights.
+        Step(passes.winograd(target), 3),
         # Needs operators that have loops, and nothing dead that would count as a use.
         Step(passes.fuse, 1),
     ]

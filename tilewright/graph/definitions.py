@@ -2,7 +2,7 @@
 
 map           an element of the result needs the same element of each operand (or broadcasts it)
 injective     it needs one other element of an operand, or chooses between some
-reduction     it combines many
+reduction     it combines many, in a loop or written out
 contraction   it sums products of two operands
 opaque        statements of its own, a recurrence, or no definition at all
 """
@@ -160,7 +160,21 @@ def _cost(e: Expr) -> int:
 def _kind(op: te.Compute) -> Kind:
     if op.reduction is not None:
         return Kind.CONTRACTION if _is_product(op.values) else Kind.REDUCTION
-    return Kind.MAP if all(_reads_own(load, op) for load in _loads(op)) else Kind.INJECTIVE
+    if all(_reads_own(load, op) for load in _loads(op)):
+        return Kind.MAP
+    return Kind.REDUCTION if sums_by_place(op) else Kind.INJECTIVE
+
+
+def sums_by_place(op: te.Compute) -> bool:
+    """Whether elements are sums, each place its own: the product with a matrix of numbers."""
+    return op.reduction is None and any(_is_chosen_sum(v) for v in op.values)
+
+
+def _is_chosen_sum(value: Expr) -> bool:
+    if not isinstance(value, Select) or not isinstance(value.condition, Binary):
+        return False
+    is_sum = isinstance(value.a, Binary) and value.a.op == "add"
+    return is_sum and value.condition.op == "eq"
 
 
 def _loads(op: te.Compute) -> Iterator[Load]:

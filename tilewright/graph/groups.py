@@ -12,7 +12,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tilewright.graph.definitions import call_key, cost_of, define, definitions, placeholder
+from tilewright.graph.definitions import (
+    call_key,
+    cost_of,
+    define,
+    definitions,
+    placeholder,
+    sums_by_place,
+)
 from tilewright.graph.ir import Binding, Call, Fused, Graph, Node, Value
 from tilewright.graph.naturals import is_signed
 from tilewright.graph.own_sizes import with_own_sizes
@@ -303,12 +310,16 @@ def _readers(ops: Sequence[te.Definition]) -> dict[te.Definition, list[te.Comput
 
 def _dissolves(op: te.Compute, readers: Sequence[te.Compute]) -> bool:
     """Whether those that read it had better compute it themselves."""
-    if op.reduction is not None or len(op.outputs) != 1:
+    if _combines(op) or len(op.outputs) != 1:
         return False
     conditional = any(isinstance(e, Select) for e in walk_expr(op.values[0]))
-    if conditional and any(r.reduction is not None for r in readers):
+    if conditional and any(map(_combines, readers)):
         return False
     return len(readers) <= 1 or cost_of(op.values[0]) <= _CHEAP
+
+
+def _combines(op: te.Compute) -> bool:
+    return op.reduction is not None or sums_by_place(op)
 
 
 def _renewed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.ir import Alloc, Buffer, Function, walk
+from tilewright.ir import Alloc, Block, Buffer, Function, walk
 from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.rules.amx import plan_amx, schedule_amx
 from tilewright.schedule.rules.analysis import (
@@ -20,6 +20,7 @@ from tilewright.schedule.rules.columns import is_skinny, schedule_columns, vecto
 from tilewright.schedule.rules.contraction import plan_contraction, schedule_contraction
 from tilewright.schedule.rules.dot import plan_dot, schedule_dot
 from tilewright.schedule.rules.elementwise import schedule_elementwise, vectorize_innermost
+from tilewright.schedule.rules.positions import chooses_by_position, schedule_positions
 from tilewright.schedule.rules.rows import schedule_rows
 from tilewright.schedule.rules.shift import shift_operands
 from tilewright.schedule.rules.transpose import as_turn, can_transpose, schedule_transpose
@@ -34,6 +35,8 @@ def schedule_by_rules(function: Function, target: Target) -> Function:
     if not s.blocks():
         return function
     inline_cheap(s)
+    choosing = [b.name for b in s.blocks() if chooses_by_position(s.block_of(b))]
+    s = (attempt(s, schedule_positions, choosing, target) if choosing else None) or s
     s = _schedule_dots(s, target)
     s = _schedule_reductions(s, target)
     for block in s.blocks():
@@ -111,10 +114,17 @@ def inline_cheap(s: Schedule) -> None:
         block = s.block_of(ref)
         if not is_injective(block) or not _is_intermediate(s, block.writes[0].buffer):
             continue
+        if chooses_by_position(block):
+            continue  # it would be chosen once more for each element that is made of it
         uses = [s.block_of(c) for c in s.consumers(ref)]
-        heavy = is_conditional(block) and any(is_reduction(u) for u in uses)
+        heavy = is_conditional(block) and any(map(_reads_often, uses))
         if (len(uses) == 1 or is_cheap(block)) and not heavy and s.can("compute_inline", ref):
             s.compute_inline(ref)
+
+
+def _reads_often(block: Block) -> bool:
+    """Whether an element of an operand is read for many elements of the result."""
+    return is_reduction(block) or chooses_by_position(block)
 
 
 def _is_scheduled(s: Schedule, name: str) -> bool:

@@ -1,0 +1,163 @@
+"""Convolutions by transformed tiles: operators, whole convolutions, and what is left alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.graph.harness import check
+from tilewright.graph import Builder, Call, Module, PassContext, evaluate, find_op, passes, verify
+from tilewright.graph.ops.conv_winograd import TRANSFORMS, winograd_weights
+
+#: What is chosen depends on the machine.
+TARGET = tw.Target.of("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
+
+
+def values(*shape: int) -> Any:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("f4")
+
+
+def ops_of(module: Module) -> Counter[str]:
+    return Counter(b.expr.op.name for b in module.main.body if isinstance(b.expr, Call))
+
+
+def planned(module: Module) -> Module:
+    """The module after the passes that choose how convolutions are computed."""
+    blocked = passes.constant_folding(passes.plan_layouts(TARGET)(module))
+    made = passes.winograd(TARGET)(blocked)
+    verify(made)
+    return made
+
+
+def tiles_of(module: Module) -> list[int]:
+    calls = [b.expr for b in module.main.body if isinstance(b.expr, Call)]
+    return [c.attrs["tile"] for c in calls if c.op.name == "winograd_tiles"]
+
+
+def convolution(
+    size: tuple[Any, ...] = (1, 64, 14, 14), outputs: int = 64, kernel: int = 3, **attrs: Any
+) -> Module:
+    b = Builder("main")
+    x = b.input("x", "f32", size)
+    inputs = size[1] // attrs.get("groups", 1)
+    weight = values(outputs, inputs, kernel, kernel) / np.float32(3 * inputs**0.5)
+    attrs = {"pads": [kernel // 2] * 4} | attrs
+    image = b.conv(b.relu(x), weight, values(outputs), **attrs)
+    b.output(b.relu(b.add(image, image)))
+    return b.build()
+
+
+# ---- operators ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tile", TRANSFORMS)
+def test_transforms_make_a_convolution(tile: int) -> None:
+    """Along one axis: A((G w) · (B x)) is the convolution of x by w."""
+    window, weight, result = map(np.array, TRANSFORMS[tile])
+    x, w = np.random.default_rng(tile).standard_normal((2, tile + 2))
+    made = result @ ((weight @ w[:3]) * (window @ x))
+    np.testing.assert_allclose(made, np.correlate(x, w[:3], "valid"), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("tile", TRANSFORMS)
+@pytest.mark.parametrize("size", [1, 5, 8])
+def test_tiles_and_back(tile: int, size: int) -> None:
+    x, w, bias = values(2, 2, size, size, 8), values(16, 16, 3, 3), values(2, 8)
+    (tiles,) = check("winograd_tiles", [x], symbolic=False, atol=1e-4, pads=[1] * 4, tile=tile)
+    rows = tiles.reshape(*tiles.shape[:2], -1, 16)
+    products = (rows @ winograd_weights(w, tile)).reshape(tiles.shape)
+    extents = {"height": size, "width": size}
+    (got,) = check(
+        "winograd_image", [products, bias], symbolic=False, atol=1e-3, rtol=1e-4, **extents
+    )
+    plain = x.transpose(0, 1, 4, 2, 3).reshape(2, 16, size, size)
+    attrs = {"strides": (), "pads": (1, 1, 1, 1), "dilations": (), "groups": 1}
+    (want,) = find_op("conv").evaluate([plain, w, bias.reshape(-1)], attrs)
+    found = got.transpose(0, 1, 4, 2, 3).reshape(want.shape)
+    np.testing.assert_allclose(found, want, atol=1e-4 * np.abs(want).max())
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "attrs", "message"),
+    [
+        ("winograd_tiles", (1, 1, 8, 8, 4), {"pads": [0] * 4, "tile": 3}, "no tiles of 3 results"),
+        ("winograd_tiles", (1, 4, 8, 8), {"pads": [0] * 4, "tile": 4}, "is no image"),
+        ("winograd_image", (6, 6, 1, 2, 2, 1, 4), {"height": 9, "width": 8}, "9×8 pixels"),
+        ("winograd_image", (6, 4, 1, 2, 2, 1, 4), {"height": 8, "width": 8}, "no transformed"),
+    ],
+)
+def test_refusals(operator: str, shape: tuple[int, ...], attrs: Any, message: str) -> None:
+    b = Builder("main")
+    with pytest.raises(tw.UserError, match=message):
+        b.emit(operator, b.input("x", "f32", shape), **attrs)
+
+
+# ---- whole convolutions -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("size", "outputs", "pads"),
+    [
+        ((1, 64, 1, 1), 64, [1, 1, 1, 1]),
+        ((1, 64, 5, 7), 64, [1, 1, 1, 1]),
+        ((2, 60, 13, 13), 66, [1, 1, 1, 1]),
+        ((1, 64, 14, 14), 128, [0, 1, 2, 0]),
+        ((2, 64, 12, 9), 64, [0, 0, 0, 0]),
+    ],
+)
+def test_results_are_those_of_direct_convolution(
+    size: tuple[int, ...], outputs: int, pads: list[int]
+) -> None:
+    module = convolution(size, outputs, pads=pads)
+    x = values(*size)
+    (want,) = evaluate(module, [x])
+    with PassContext(opt_level=3):
+        (got,) = tw.build(module).run([x])
+    np.testing.assert_allclose(got, want, atol=2e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize(
+    ("size", "tiles"),
+    [((1, 64, 14, 14), [4]), ((1, 64, 5, 16), [4]), ((8, 64, 2, 2), [2]), ((1, 64, 1, 1), [])],
+)
+def test_tiles_fit_the_image(size: tuple[int, ...], tiles: list[int]) -> None:
+    module = convolution(size)
+    made = planned(module)
+    assert tiles_of(made) == tiles
+    (want,) = evaluate(module, [values(*size)])
+    (got,) = evaluate(made, [values(*size)])
+    np.testing.assert_allclose(got, want, atol=2e-5 * np.abs(want).max())
+
+
+def test_what_follows_is_computed_with_the_tiles() -> None:
+    with PassContext(opt_level=3):
+        kernels = list(tw.build(convolution()).kernels)
+    assert any(k.startswith("winograd_image_add_relu") for k in kernels), kernels
+
+
+def test_it_can_be_turned_off() -> None:
+    with PassContext(opt_level=3, disabled_passes={"winograd"}):
+        kernels = list(tw.build(convolution()).kernels)
+    assert not any("winograd" in k for k in kernels), kernels
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        convolution(strides=[2, 2]),
+        convolution(dilations=[2, 2]),
+        convolution(groups=2),
+        convolution(kernel=1),
+        convolution(kernel=5),
+        convolution((1, 8, 32, 32), 8),
+        convolution((1, 64, "h", 8)),
+    ],
+    ids=["strided", "dilated", "grouped", "1x1", "5x5", "few channels", "any height"],
+)
+def test_other_convolutions_stay_as_they_are(module: Module) -> None:
+    found = ops_of(planned(module))
+    assert found["conv_blocked"] == 1 and not found["winograd_image"], found

@@ -1,0 +1,228 @@
+"""Convolutions by 3×3 windows of stride 1 with fewer products (Winograd): tiles are transformed.
+
+    winograd_tiles     N×(C/b)×H×W×b as t×t×N×tiles×(C/b)×b: windows of t×t pixels, transformed
+    winograd_weights   O×C×3×3 as t×t×C×O, in NumPy: once, at compile time
+    winograd_image     t×t×N×tiles×(O/c)×c back to N×(O/c)×H×W×c, with the bias
+
+Between them each of the t×t planes is multiplied by its weights. Windows of t pixels give tiles of
+m = t - 2, so that m×m results cost t×t products a channel in place of 9×m×m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tilewright.graph.attributes import Ints
+from tilewright.graph.elementwise import require_kind, require_same_dtype
+from tilewright.graph.ir import Array, Value
+from tilewright.graph.op import op
+from tilewright.graph.types import TensorType, Type, known_dim
+from tilewright.graph.windows import Window
+from tilewright.ir import Expr
+from tilewright.support.errors import UserError
+from tilewright.tensor import te
+
+
+class Transform(NamedTuple):
+    """The matrices of one size of tiles: for windows, for weights, and for results."""
+
+    window: Sequence[Sequence[float]]
+    weight: Sequence[Sequence[float]]
+    result: Sequence[Sequence[float]]
+
+
+#: By how many results a tile has along an axis. The points are 0, ±1 and, for 4, ±2.
+TRANSFORMS: Final = {
+    2: Transform(
+        window=[[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
+        weight=[[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
+        result=[[1, 1, 1, 0], [0, 1, -1, -1]],
+    ),
+    4: Transform(
+        window=[
+            [4, 0, -5, 0, 1, 0],
+            [0, -4, -4, 1, 1, 0],
+            [0, 4, -4, -1, 1, 0],
+            [0, -2, -1, 2, 1, 0],
+            [0, 2, -1, -2, 1, 0],
+            [0, 4, 0, -5, 0, 1],
+        ],
+        weight=[
+            [1 / 4, 0, 0],
+            [-1 / 6, -1 / 6, -1 / 6],
+            [-1 / 6, 1 / 6, -1 / 6],
+            [1 / 24, 1 / 12, 1 / 6],
+            [1 / 24, -1 / 12, 1 / 6],
+            [0, 0, 1],
+        ],
+        result=[[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
+    ),
+}
+
+
+# ---- windows ------------------------------------------------------------------------------------
+
+
+@op
+def winograd_tiles(x: Value, *, pads: Ints, tile: int) -> Type:
+    """The windows of an image with blocked channels, transformed; `pads` as for `conv`."""
+    require_kind("float", x)
+    _transform(tile)
+    if x.ndim != 5 or len(pads) != 4 or any(known_dim(d) is None for d in x.shape[2:4]):
+        raise UserError(f"{x} is no image of known height and width with blocked channels")
+    window = _window(x.shape[2:4], pads, tile)
+    tiles = [(_number(e) - 2) // tile for e in _extents(x.shape[2:4], window)]
+    batch, blocks, _, _, block = x.shape
+    return TensorType(x.dtype, [tile + 2, tile + 2, batch, *tiles, blocks, block])
+
+
+@winograd_tiles.reference
+def winograd_tiles_reference(x: Array, *, pads: Ints, tile: int) -> Array:
+    window = _window(x.shape[2:4], pads, tile)
+    image = np.pad(x.astype("f8"), [(0, 0), (0, 0), *window.cut, (0, 0)])
+    size = (tile + 2, tile + 2)
+    every = np.lib.stride_tricks.sliding_window_view(image, size, axis=(2, 3))
+    matrix = np.array(TRANSFORMS[tile].window)
+    tiles = every[:, :, ::tile, ::tile]
+    return np.einsum("ir,js,ncyxbrs->ijnyxcb", matrix, matrix, tiles, optimize=True).astype(x.dtype)
+
+
+@winograd_tiles.compute
+def winograd_tiles_compute(x: te.Tensor, *, pads: Ints, tile: int, out: TensorType) -> te.Tensor:
+    image = _window(x.shape[2:4], pads, tile).padded(x)
+    matrix = TRANSFORMS[tile].window
+    size, _, batch, tall, _, blocks, block = out.shape
+    shape = [size, batch, tall, image.shape[3], blocks, block]
+
+    def row(i: Expr, n: Expr, ty: Expr, x: Expr, c: Expr, b: Expr) -> Expr:
+        return _combined(matrix, i, lambda k: image[n, c, ty * tile + k, x, b])
+
+    rows = te.compute(shape, row, name="window_rows")
+
+    def element(i: Expr, j: Expr, n: Expr, ty: Expr, tx: Expr, c: Expr, b: Expr) -> Expr:
+        return _combined(matrix, j, lambda k: rows[i, n, ty, tx * tile + k, c, b])
+
+    return te.compute(out.shape, element, name="window_tiles")
+
+
+def _window(spatial: Sequence[Any], pads: Ints, tile: int) -> Window:
+    """The window over the image with pads after it that fill the last tile."""
+    after: list[int] = []
+    for extent, first, last in zip(map(_number, spatial), pads[:2], pads[2:], strict=True):
+        places = extent + first + last - 2
+        after.append(-(-places // tile) * tile + 2 - extent - first)
+    return Window.of((3, 3), (), (*pads[:2], *after), ())
+
+
+def _extents(spatial: Sequence[Any], window: Window) -> list[int]:
+    """Height and width with the padding."""
+    return [_number(e) + a + b for e, (a, b) in zip(spatial, window.cut, strict=True)]
+
+
+# ---- weights ------------------------------------------------------------------------------------
+
+
+def winograd_weights(weight: Array, tile: int) -> Array:
+    """Weights O×C×3×3, transformed in float64: t×t×C×O."""
+    matrix = np.array(TRANSFORMS[tile].weight)
+    turned = weight.astype("f8").transpose(2, 3, 1, 0).reshape(3, -1)
+    rows = (matrix @ turned).reshape(tile + 2, 3, -1)
+    made = np.matmul(matrix, rows).astype(weight.dtype)
+    return made.reshape(tile + 2, tile + 2, weight.shape[1], weight.shape[0])
+
+
+# ---- results ------------------------------------------------------------------------------------
+
+
+@op
+def winograd_image(x: Value, bias: Value | None = None, *, height: int, width: int) -> Type:
+    """The image of these extents that products of transformed windows and weights make."""
+    require_kind("float", x)
+    require_same_dtype(x, *([] if bias is None else [bias]))
+    if x.ndim != 7 or known_dim(x.shape[0]) != known_dim(x.shape[1]):
+        raise UserError(f"{x} holds no transformed tiles")
+    size, _, batch, tall, wide, blocks, block = x.shape
+    tile = _number(size) - 2
+    _transform(tile)
+    if bias is not None and (bias.shape != (blocks, block)):
+        raise UserError(f"the bias is {bias}, the tiles are {x}")
+    if [known_dim(tall), known_dim(wide)] != [-(-height // tile), -(-width // tile)]:
+        raise UserError(f"{x} does not make an image of {height}×{width} pixels")
+    return TensorType(x.dtype, [batch, blocks, height, width, block])
+
+
+@winograd_image.reference
+def winograd_image_reference(x: Array, bias: Array | None, *, height: int, width: int) -> Array:
+    matrix = np.array(TRANSFORMS[x.shape[0] - 2].result)
+    tiles = np.einsum("ir,js,rsnyxob->noyixjb", matrix, matrix, x.astype("f8"), optimize=True)
+    batch, blocks, tall, tile, wide, _, block = tiles.shape
+    image = tiles.reshape(batch, blocks, tall * tile, wide * tile, block)[:, :, :height, :width]
+    if bias is not None:
+        image = image + bias[:, None, None, :]
+    return np.ascontiguousarray(image.astype(x.dtype))
+
+
+@winograd_image.compute
+def winograd_image_compute(
+    x: te.Tensor, bias: te.Tensor | None, *, height: int, width: int, out: TensorType
+) -> te.Tensor:
+    del height, width
+    size, _, batch, tall, wide, blocks, block = x.shape
+    tile = _number(size) - 2
+    matrix = TRANSFORMS[tile].result
+
+    def row(n: Expr, o: Expr, ty: Expr, tx: Expr, i: Expr, s: Expr, b: Expr) -> Expr:
+        return _combined(matrix, i, lambda k: x[k, s, n, ty, tx, o, b])
+
+    shape = [batch, blocks, tall, wide, tile]
+    rows = te.compute([*shape, size, block], row, name="result_rows")
+
+    def both(n: Expr, o: Expr, ty: Expr, tx: Expr, i: Expr, j: Expr, b: Expr) -> Expr:
+        return _combined(matrix, j, lambda k: rows[n, o, ty, tx, i, k, b])
+
+    tiles = te.compute([*shape, tile, block], both, name="result_tiles")
+
+    def pixel(n: Expr, o: Expr, y: Expr, x: Expr, b: Expr) -> Expr:
+        ty, tx, i, j = (f(e, tile) for f in (te.floordiv, te.floormod) for e in (y, x))
+        value: Expr = tiles[n, o, ty, tx, i, j, b]
+        return value if bias is None else value + bias[o, b]
+
+    return te.compute(out.shape, pixel, name="winograd")
+
+
+# ---- what they share ----------------------------------------------------------------------------
+
+
+def _combined(
+    matrix: Sequence[Sequence[float]], position: Expr, read: Callable[[int], Expr]
+) -> Expr:
+    """The row of a matrix at `position` times a vector whose elements `read` gives."""
+    rows = [_row(row, read) for row in matrix]
+    value = rows[-1]
+    for k, other in reversed(list(enumerate(rows[:-1]))):
+        value = te.select(position == k, other, value)
+    return value
+
+
+def _row(factors: Sequence[float], read: Callable[[int], Expr]) -> Expr:
+    terms = [read(k) if f == 1 else read(k) * float(f) for k, f in enumerate(factors) if f]
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def _transform(tile: int) -> Transform:
+    if tile not in TRANSFORMS:
+        raise UserError(f"there are no tiles of {tile} results", remedy="use 2 or 4")
+    return TRANSFORMS[tile]
+
+
+def _number(dim: Any) -> int:
+    number = known_dim(dim)
+    if number is None:
+        raise UserError(f"the size {dim} must be known")
+    return number

@@ -1,0 +1,122 @@
+"""Blocks that choose what to compute by where they are (transforms of tiles by fixed matrices).
+
+    for i in 6: for x: T[i, x] = X[x] + X[x + 2] if i == 0 else X[x + 1] - X[x + 2] if i == 1 …
+    for j in 4: for y: Y[y] = T[y % 4, …] …
+
+The positions are written out, so that nothing is chosen when it runs; all of a tile is computed at
+once, one vector wide, with what lies between such blocks in registers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+from tilewright.ir import Binary, Block, Const, Expr, Iter, Load, Select, Var, all_exprs
+from tilewright.schedule.error import ScheduleError
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import (
+    extent_of,
+    is_cheap,
+    is_injective,
+    operations,
+    stores_of,
+)
+from tilewright.schedule.rules.elementwise import instances, parallelize_outer, vector_lanes
+from tilewright.schedule.rules.epilogue import vectorize_tile
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: More positions than this are not written out.
+_FEW: Final = 8
+
+
+def chooses_by_position(block: Block) -> bool:
+    """Whether some variable of few values says which of several sums is computed."""
+    if not is_injective(block) or is_cheap(block) or not block.iters:
+        return False
+    chosen = _positions(block)
+    return bool(chosen) and block.iters[-1].var not in chosen
+
+
+def schedule_positions(s: Schedule, names: list[str], target: Target) -> None:
+    """Compute the blocks `names`, each of which reads the one before, tile by tile."""
+    for name, user in itertools.pairwise(names):
+        if [c.name for c in s.consumers(name)] != [user]:
+            raise ScheduleError(f"what {name} makes is not for {user} alone")
+    users = s.consumers(names[-1])
+    end = users[0].name if users else names[-1]
+    if len(users) > 1 or not is_injective(s.block_of(end)):
+        raise ScheduleError(f"what {names[-1]} makes is not taken on by one block")
+    work = sum(instances(s.block_of(n)) * operations(s.block_of(n)) for n in names)
+    chosen = _positions(s.block_of(end)).union(*(_handed_on(s, n, end) for n in names))
+    outer = _cut(s, end, chosen, target)
+    for name in reversed([n for n in names if n != end]):
+        s.set_scope(name, 0, "local")
+        vectorize_tile(s, s.compute_at(name, outer[-1]), vector_lanes(s.block_of(name), target))
+    parallelize_outer(s, end, target, work, within=outer)
+
+
+def _handed_on(s: Schedule, name: str, reader: str) -> set[Var]:
+    """The variables of `reader` that say which position of the block `name` it reads."""
+    block, (store,) = s.block_of(name), stores_of(s.block_of(name))
+    chosen = _positions(block)
+    dims = [k for k, index in enumerate(store.indices) if index in chosen]
+    loads = [e for e in all_exprs(s.block_of(reader).body) if isinstance(e, Load)]
+    read = [e.indices[k] for e in loads if e.buffer is store.buffer for k in dims]
+    return {index for index in read if isinstance(index, Var)}
+
+
+def _cut(s: Schedule, name: str, chosen: set[Var], target: Target) -> list[Loop]:
+    """Loops over tiles around the loops of one: positions and parts of tiles, then a vector."""
+    block, lanes = s.block_of(name), vector_lanes(s.block_of(name), target)
+    parts = _parts(block)
+    outer: list[Loop] = []
+    inner: list[Loop] = []
+    *loops, last = zip(block.iters, s.loops(name), strict=True)
+    for it, loop in loops:
+        if it.var in parts:
+            tile, within = s.split(loop, None, parts[it.var])
+            outer.append(tile)
+            inner.append(within)
+        else:
+            (inner if it.var in chosen else outer).append(loop)
+    vectors, vector = s.split(last[1], None, min(lanes, extent_of(last[0]) or lanes))
+    s.reorder(*outer, vectors, *inner, vector)
+    for loop in inner:
+        s.unroll(loop)
+    s.vectorize(vector)
+    return [*outer, vectors]
+
+
+def _positions(block: Block) -> set[Var]:
+    """The variables of few values that a choice compares with numbers."""
+    few = {it.var for it in block.iters if _is_few(it)}
+    chosen = [e.condition for e in all_exprs(block.body) if isinstance(e, Select)]
+    return few.intersection(map(_compared, chosen))
+
+
+def _is_few(it: Iter) -> bool:
+    return 1 < (extent_of(it) or 0) <= _FEW
+
+
+def _compared(condition: Expr) -> Var | None:
+    """The variable that a condition compares with a number for being equal."""
+    if not isinstance(condition, Binary) or condition.op != "eq":
+        return None
+    return condition.a if isinstance(condition.a, Var) and isinstance(condition.b, Const) else None
+
+
+def _parts(block: Block) -> dict[Var, int]:
+    """The variables that are read in parts, y // 4 and y % 4, and the length of a part."""
+    found = {_part(e) for e in all_exprs(block.body)}
+    both = [p for p in found if p and p[0] == "floordiv" and ("floormod", *p[1:]) in found]
+    return {var: length for _, var, length in both}
+
+
+def _part(e: Expr) -> tuple[str, Var, int] | None:
+    if not isinstance(e, Binary) or e.op not in ("floordiv", "floormod"):
+        return None
+    if not isinstance(e.a, Var) or not isinstance(e.b, Const):
+        return None
+    return e.op, e.a, int(e.b.value)
