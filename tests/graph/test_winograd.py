@@ -117,7 +117,7 @@ def test_results_are_those_of_direct_convolution(
     (want,) = evaluate(module, [x])
     with PassContext(opt_level=3):
         (got,) = tw.build(module).run([x])
-    np.testing.assert_allclose(got, want, atol=2e-5 * np.abs(want).max())
+    np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_tiles_fit_the_image(size: tuple[int, ...], tiles: list[int]) -> None:
     assert tiles_of(made) == tiles
     (want,) = evaluate(module, [values(*size)])
     (got,) = evaluate(made, [values(*size)])
-    np.testing.assert_allclose(got, want, atol=2e-5 * np.abs(want).max())
+    np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
 
 
 def test_what_follows_is_computed_with_the_tiles() -> None:

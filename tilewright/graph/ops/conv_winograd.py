@@ -11,6 +11,7 @@ m = t - 2, so that m×m results cost t×t products a channel in place of 9×m×m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -33,34 +34,31 @@ class Transform(NamedTuple):
     weight: Sequence[Sequence[float]]
     result: Sequence[Sequence[float]]
 
+    @staticmethod
+    def at(*points: float) -> Transform:
+        """Polynomials are multiplied by their values at points and at infinity (Toom, Cook)."""
+        others = [[q for q in points if q != p] for p in points]
+        windows = [[*_with_roots(qs), 0.0] for qs in others]
+        weights = [
+            [p**k / prod(p - q for q in qs) for k in range(3)]
+            for p, qs in zip(points, others, strict=True)
+        ]
+        tile = len(points) - 1
+        results = [[*(p**k for p in points), float(k == tile - 1)] for k in range(tile)]
+        return Transform([*windows, _with_roots(points)], [*weights, [0.0, 0.0, 1.0]], results)
 
-#: By how many results a tile has along an axis. The points are 0, ±1 and, for 4, ±2.
-TRANSFORMS: Final = {
-    2: Transform(
-        window=[[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
-        weight=[[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
-        result=[[1, 1, 1, 0], [0, 1, -1, -1]],
-    ),
-    4: Transform(
-        window=[
-            [4, 0, -5, 0, 1, 0],
-            [0, -4, -4, 1, 1, 0],
-            [0, 4, -4, -1, 1, 0],
-            [0, -2, -1, 2, 1, 0],
-            [0, 2, -1, -2, 1, 0],
-            [0, 4, 0, -5, 0, 1],
-        ],
-        weight=[
-            [1 / 4, 0, 0],
-            [-1 / 6, -1 / 6, -1 / 6],
-            [-1 / 6, 1 / 6, -1 / 6],
-            [1 / 24, 1 / 12, 1 / 6],
-            [1 / 24, -1 / 12, 1 / 6],
-            [0, 0, 1],
-        ],
-        result=[[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
-    ),
-}
+
+def _with_roots(roots: Sequence[float]) -> list[float]:
+    """The coefficients of the polynomial with these roots, the lowest first."""
+    made = [1.0]
+    for root in roots:
+        made = [a - root * b for a, b in zip([0.0, *made], [*made, 0.0], strict=True)]
+    return made
+
+
+#: By how many results a tile has along an axis. Of the points whose powers are exact, those are
+#: taken that round least: with 0, ±1 and ±2, errors are four times as large.
+TRANSFORMS: Final = {2: Transform.at(0, 1, -1), 4: Transform.at(0, 0.75, -0.75, 1.5, -1.5)}
 
 
 # ---- windows ------------------------------------------------------------------------------------
