@@ -88,7 +88,7 @@ def test_what_is_refused() -> None:
     b = Builder()
     x, w = b.input("x", "f32", ("n", 3, 8, 8)), b.input("w", "f32", (4, 3, 3, 3))
     refused = {
-        "the image has 3 channels, the weights are for 3 in each of 2 groups": {"groups": 2},
+        "and of the weights, in 2 groups, differ: 3 and 6": {"groups": 2},
         "there are 3 pads for 2 spatial axes, not 4": {"pads": [1, 1, 1]},
         "the window cannot slide": {"strides": [0, 1]},
         "there is no place for the window": {"dilations": [4, 4]},
@@ -97,7 +97,7 @@ def test_what_is_refused() -> None:
     for reason, attrs in refused.items():
         with pytest.raises(UserError, match=reason):
             b.conv(x, w, **attrs)
-    with pytest.raises(UserError, match="there are 4 output channels"):
+    with pytest.raises(UserError, match="the bias and the output channels differ: 3 and 4"):
         b.conv(x, w, b.input("b", "f32", (3,)))
     with pytest.raises(UserError, match="differ in rank"):
         b.conv(x, b.input("v", "f32", (4, 3, 3)))

@@ -119,7 +119,7 @@ def test_col2im() -> None:
     check("col2im", [columns[:1, :4, :9]], image=[5, 5], dilations=[2, 2], **some)
     check("col2im", [columns[:, :10]], image=[3, 4, 5], block=[1, 1, 5], symbolic=False)
     b = Builder("main")
-    with pytest.raises(UserError, match="12 columns for 15 blocks"):
+    with pytest.raises(UserError, match="columns and blocks differ: 12 and 15"):
         b.col2im(b.input("x", "f32", (1, 4, 12)), image=[4, 6], block=[2, 2])
 
 

@@ -130,7 +130,7 @@ def test_what_is_refused() -> None:
     x = b.input("x", "f32", ("n", 8))
     with pytest.raises(UserError, match="is given a zero point of u8"):
         b.quantize(x, np.float32(1), np.uint8(0), dtype="i8")
-    with pytest.raises(UserError, match="does not fit axis 1"):
+    with pytest.raises(UserError, match="what axis 1 needs differ: 3 and 8"):
         b.quantize(x, np.ones(3, "f4"))
     with pytest.raises(UserError, match="blocks of 4 need a scale of 2 dimensions"):
         b.quantize(x, np.ones(2, "f4"), block=4)

@@ -2,7 +2,7 @@
 
 Two dimensions that are not known to be equal, nor to be 1, meet when the program runs: the result
 is the expression that is right for all sizes NumPy would accept, reading goes through a choice, and
-`broadcast_checks` says what must hold.
+what must hold is asked then.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.arith import prove_equal
-from tilewright.graph.ir import Value
+from tilewright.graph.agreement import ask, is_asked
 from tilewright.graph.naturals import naturals, simplify_size
 from tilewright.graph.types import known_dim
 from tilewright.ir import Expr, any_of, const, maximum, minimum, select
@@ -24,8 +24,27 @@ def broadcast_shapes(*shapes: Sequence[Expr]) -> tuple[Expr, ...]:
     result: list[Expr] = [const(1)] * rank
     for shape in shapes:
         for n, dim in enumerate(shape, rank - len(shape)):
-            result[n] = _meet(result[n], dim, shapes)
+            result[n] = _meet(result[n], dim, n, shapes)
     return tuple(result)
+
+
+def require_broadcast_to(wanted: Sequence[Expr], given: Sequence[Expr], what: str) -> None:
+    """Let a tensor of the shape `given` be read as one of the shape `wanted`."""
+    if len(given) > len(wanted):
+        raise UserError(f"{what} has {len(given)} dimensions, more than {len(wanted)}")
+    for n, dim in enumerate(given, len(wanted) - len(given)):
+        _fit(wanted[n], dim, n, what)
+
+
+def _fit(wanted: Expr, given: Expr, axis: int, what: str) -> None:
+    x, y = known_dim(wanted), known_dim(given)
+    if y == 1 or wanted is given:
+        return
+    text = f"dimension {axis} of {what} is {given}, which cannot be broadcast to {wanted}"
+    if x is not None and y is not None:
+        raise UserError(text)
+    if is_asked():
+        ask(any_of(wanted == given, *_is_one(given)), text)
 
 
 def broadcast_index(
@@ -36,25 +55,7 @@ def broadcast_index(
     return tuple(_index(d, o, i) for d, o, i in zip(shape, out[skip:], indices[skip:], strict=True))
 
 
-def broadcast_checks(*values: Value | None, **_attrs: Any) -> list[tuple[Expr, str]]:
-    """What must hold for the symbolic dimensions of operands that are broadcast."""
-    given = [v for v in values if v is not None]
-    rank = max((v.ndim for v in given), default=0)
-    checks: list[tuple[Expr, str]] = []
-    for n in range(1, rank + 1):
-        dims = list(dict.fromkeys(v.shape[-n] for v in given if v.ndim >= n))
-        dims = [d for d in dims if known_dim(d) != 1]
-        checks += [_check(dims[0], d, rank - n) for d in dims[1:] if not _are_equal(dims[0], d)]
-    return checks
-
-
-def _check(a: Expr, b: Expr, axis: int) -> tuple[Expr, str]:
-    # Numbers other than 1 must be met; only symbolic dimensions may turn out to be 1.
-    ones = [d == const(1) for d in (a, b) if known_dim(d) is None]
-    return any_of(a == b, *ones), f"dimension {axis} is {a} and {b}, which cannot be broadcast"
-
-
-def _meet(a: Expr, b: Expr, shapes: Sequence[Sequence[Expr]]) -> Expr:
+def _meet(a: Expr, b: Expr, axis: int, shapes: Sequence[Sequence[Expr]]) -> Expr:
     x, y = known_dim(a), known_dim(b)
     if x == 1 or a is b:
         return b
@@ -66,12 +67,21 @@ def _meet(a: Expr, b: Expr, shapes: Sequence[Sequence[Expr]]) -> Expr:
             f"shapes {text} cannot be broadcast",
             reason=f"{x} and {y} are neither equal nor 1",
         )
-    if x is not None or y is not None:
-        return a if x is not None else b
-    if _are_equal(a, b):
+    known = x is not None or y is not None
+    if not known and _are_equal(a, b):
         return a
+    if is_asked():
+        text = f"dimension {axis} is {a} and {b}, which cannot be broadcast"
+        ask(any_of(a == b, *_is_one(a), *_is_one(b)), text)
+    if known:
+        return a if x is not None else b
     # Equal, or one of them is 1: the greater one, but 0 against 1 is 0.
     return simplify_size(maximum(a, b) * minimum(minimum(a, b), 1))
+
+
+def _is_one(dim: Expr) -> list[Expr]:
+    """That a dimension turns out to be 1, where it may: numbers other than 1 must be met."""
+    return [dim == const(1)] if known_dim(dim) is None else []
 
 
 def _are_equal(a: Expr, b: Expr) -> bool:

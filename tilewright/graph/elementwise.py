@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -53,9 +53,15 @@ def broadcast_type(dtype: object, *values: Value) -> TensorType:
 Formula = Callable[[Expr], Any] | Callable[[Expr, Expr], Any] | Callable[[Expr, Expr, Expr], Any]
 
 
-def mapped(function: Formula, *tensors: te.Tensor, name: str = "elementwise") -> te.Tensor:
-    """`function` of the elements of all tensors, broadcast against each other."""
-    shape = broadcast_shapes(*(t.shape for t in tensors))
+def mapped(
+    function: Formula,
+    *tensors: te.Tensor,
+    shape: Sequence[Expr] | None = None,
+    name: str = "elementwise",
+) -> te.Tensor:
+    """`function` of the elements of all tensors, broadcast against each other or to `shape`."""
+    if shape is None:
+        shape = broadcast_shapes(*(t.shape for t in tensors))
     apply: Callable[..., Any] = function
 
     def element(*i: Expr) -> Any:

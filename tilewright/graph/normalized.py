@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_equal
 from tilewright.graph.attributes import Ints
 from tilewright.graph.elementwise import mapped
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.reduced import accumulator, count_of, reduce_over
-from tilewright.graph.types import known_dim
 from tilewright.ir import Expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
@@ -45,13 +45,10 @@ def require_channels(x: Value, *parameters: Value) -> None:
     """Refuse parameters that have not one element for each channel of N×C×…"""
     if x.ndim < 2:
         raise UserError(f"{x} has no channels", reason="they are its second dimension")
-    channels = known_dim(x.shape[1])
     for p in parameters:
         if p.ndim != 1:
             raise UserError(f"{p} is not one number for each channel")
-        size = known_dim(p.shape[0])
-        if size is not None and channels is not None and size != channels:
-            raise UserError(f"{p} does not fit the {channels} channels of {x.name}")
+        require_equal(p.shape[0], x.shape[1], f"{p.name} and the channels of {x.name}")
 
 
 def per_channel(x: Array, rank: int) -> Array:

@@ -12,10 +12,11 @@
     def softmax_compute(x: te.Tensor, *, axis: int) -> te.Tensor: ...
 
 The declared function is the type rule: it gets the operands as `Value`s and returns the type of the
-result, or a tuple of types. Its signature declares the rest. Operands are its positional parameters
-(`Value`; `Value | None = None` where it may be missing; `*xs: Value` for any number); attributes
-are its keyword parameters, of the kinds in `attributes.KINDS`. `graph/ops/__init__.py` says how to
-add a family.
+result, or a tuple of types. What it requires of dimensions (`graph.agreement`) is asked when the
+program runs, where they are symbolic. Its signature declares the rest. Operands are its positional
+parameters (`Value`; `Value | None = None` where it may be missing; `*xs: Value` for any number);
+attributes are its keyword parameters, of the kinds in `attributes.KINDS`. `graph/ops/__init__.py`
+says how to add a family.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, overload
 
+from tilewright.graph.agreement import Check, left_open
 from tilewright.graph.attributes import REQUIRED, Attribute, attribute
 from tilewright.graph.ir import Value
-from tilewright.graph.types import Type
+from tilewright.graph.types import TensorType, Type
+from tilewright.ir import Expr
 from tilewright.support.errors import InternalError, UserError, nearest
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
-Check = tuple[Any, str]
 Arity = Literal["one", "optional", "many"]
 
 
@@ -70,7 +72,6 @@ class OpDef:
         self._kernel: Callable[..., Any] | None = None
         self._decompose: Callable[..., Any] | None = None
         self._symbolic: Callable[..., Any] | None = None
-        self._checks: Callable[..., Any] | None = None
         self._layouts: Callable[..., Any] | None = None
         self._cost: Callable[..., Any] | None = None
 
@@ -102,11 +103,6 @@ class OpDef:
     def symbolic(self, rule: Rule) -> Rule:
         """`rule(*values, **attrs)`: the elements of the result as far as `known` tells them."""
         self._symbolic = rule
-        return rule
-
-    def checks(self, rule: Rule) -> Rule:
-        """`rule(*values, **attrs)`: what symbolic dimensions must hold: (condition, message)s."""
-        self._checks = rule
         return rule
 
     def layouts(self, rule: Rule) -> Rule:
@@ -173,8 +169,10 @@ class OpDef:
         return () if found is None else _tuple(found)
 
     def conditions(self, args: Sequence[Value | None], attrs: dict[str, Any]) -> list[Check]:
-        """What must hold for the symbolic dimensions when it runs."""
-        return [] if self._checks is None else list(self._checks(*args, **attrs))
+        """What must hold when it runs: what its type rule leaves open for symbolic dimensions."""
+        if not any(map(_is_symbolic, args)) and not any(map(_depends, attrs.values())):
+            return []
+        return left_open(lambda: self._infer(*args, **attrs))
 
     def forms(self, blocking: Any, call: Any, out: Type) -> list[Any]:
         """How it can be computed on images whose channels are blocked; see `graph.layouts`."""
@@ -281,6 +279,17 @@ def _tuple(results: Any) -> tuple[Any, ...]:
     if isinstance(results, list):
         return tuple(results)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return results if isinstance(results, tuple) else (results,)  # pyright: ignore[reportUnknownVariableType]
+
+
+def _is_symbolic(value: Value | None) -> bool:
+    return value is not None and not (isinstance(value.type, TensorType) and value.type.is_static)
+
+
+def _depends(attribute: Any) -> bool:
+    """Whether an attribute follows from symbolic dimensions."""
+    if isinstance(attribute, tuple):
+        return any(map(_depends, attribute))  # pyright: ignore[reportUnknownArgumentType]
+    return isinstance(attribute, Expr)
 
 
 # ---- reading a declaration ----------------------------------------------------------------------

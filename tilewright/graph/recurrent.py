@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_equal, require_same_shape
 from tilewright.graph.attributes import Floats, Strings
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
-from tilewright.graph.types import known_dim
+from tilewright.graph.types import Dim, TensorType
 from tilewright.ir import Expr
 from tilewright.support.errors import UserError, nearest
 from tilewright.tensor import te
@@ -155,13 +156,46 @@ def check_operands(
         raise UserError(f"inputs and weights have 3 dimensions, not {x}, {w}, {r}")
     if lengths is not None:
         require_kind("integer", lengths)
-    hidden = known_dim(r.shape[2])
-    wanted = {w: (0, DIRECTIONS[direction]), r: (0, DIRECTIONS[direction])}
-    for v, (axis, number) in wanted.items():
-        if known_dim(v.shape[axis]) not in (None, number):
-            raise UserError(f"{v.name} has {v.shape[axis]} directions, not {number}: {direction}")
-    if hidden is not None and known_dim(r.shape[1]) not in (None, gates * hidden):
-        raise UserError(f"{r} are not the weights of {gates} gates of {hidden} elements")
+    count, batch, hidden = DIRECTIONS[direction], x.shape[1], r.shape[2]
+    rows = hidden * gates
+    require_same_shape(w.shape, [count, rows, x.shape[2]], "w and D×(gates·H)×I")
+    require_same_shape(r.shape, [count, rows, hidden], "r and D×(gates·H)×H")
+    if b is not None:
+        require_same_shape(b.shape, [count, rows * 2], "biases and D×(2·gates·H)")
+    check_states(lengths, states, [count, batch, hidden])
+
+
+def check_states(
+    lengths: Value | None, states: Sequence[Value | None], wanted: Sequence[Dim]
+) -> None:
+    """Refuse first states that are not D×B×H, and lengths that are not one for each batch."""
+    if lengths is not None:
+        require_same_shape(lengths.shape, [wanted[1]], "lengths and batches")
+    for state in states:
+        if state is not None:
+            require_same_shape(state.shape, wanted, "a state and D×B×H")
+
+
+def check_scan(
+    products: Value,
+    weight: Value,
+    lengths: Value | None,
+    states: Sequence[Value | None],
+    gates: int,
+    direction: str,
+) -> tuple[Expr, ...]:
+    """Refuse operands of a scan that do not fit; the shape D×B×H of its states."""
+    require_kind("float", products, weight)
+    if products.ndim != 3 or weight.ndim != 3:
+        raise UserError(f"products and weights have 3 dimensions, not {products}, {weight}")
+    count, hidden = DIRECTIONS[direction], weight.shape[1]
+    given = [count, hidden, hidden * gates]
+    require_same_shape(weight.shape, given, "weights and D×H×(gates·H)")
+    columns = hidden * (gates * count)
+    require_equal(products.shape[2], columns, "products and D·gates·H")
+    state = TensorType(products.dtype, [count, products.shape[1], hidden])
+    check_states(lengths, states, state.shape)
+    return state.shape
 
 
 # ---- time ---------------------------------------------------------------------------------------

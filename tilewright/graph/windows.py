@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.arith import simplify
+from tilewright.graph.agreement import ask, is_asked
 from tilewright.graph.attributes import Dim, Dims, Ints
 from tilewright.graph.ir import Array
 from tilewright.graph.types import known_dim
@@ -91,20 +92,13 @@ class Window:
                 "there is no place for the window",
                 reason=f"it spans {self.reach(n)} of {extent} elements plus padding",
             )
+        if room is None and is_asked():
+            ask(slack >= 0, f"there is no place for a window over {extent} elements plus padding")
         if not ceil or step == 1:
             return simplify(te.floordiv(slack, step) + 1)
         # A window that starts in the padding after the image does not count.
         started = te.floordiv(as_expr(extent) + self.before[n] - 1, step) + 1
         return simplify(minimum(te.floordiv(slack + (step - 1), step) + 1, started))
-
-    def checks(self, extents: Sequence[Expr]) -> list[tuple[Any, str]]:
-        """What must hold for symbolic extents."""
-        slacks = [self.slack(n, e) for n, e in enumerate(extents)]
-        return [
-            (slack >= 0, f"there is no place for a window over {extent} elements plus padding")
-            for slack, extent in zip(slacks, extents, strict=True)
-            if known_dim(slack) is None
-        ]
 
     # ---- for compute definitions ----------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Collection, Sequence
+from typing import Final, Protocol
 
 from tilewright.arith import divisor, simplify
 from tilewright.graph.groups import KernelCall
@@ -12,7 +12,6 @@ from tilewright.graph.host.memory import Memory, is_read
 from tilewright.graph.host.places import BufferPlace
 from tilewright.graph.ir import Binding, Call, Fused, Read, Value
 from tilewright.graph.naturals import is_signed, simplify_size
-from tilewright.graph.types import TensorType
 from tilewright.ir import (
     Assert,
     Buffer,
@@ -112,16 +111,10 @@ def check_dims(m: Memory, binding: Binding) -> None:
     for inner in calls:
         if isinstance(inner.expr, Call):
             name = inner.expr.op.name
-            for condition, message in _conditions(inner.expr):
+            for condition, message in inner.expr.op.conditions(inner.expr.args, inner.expr.attrs):
                 _require(m, condition, message if name == "require" else f"{name}: {message}")
             for value in inner.outputs:
                 _require_sizes(m, value, name)
-
-
-def _conditions(call: Call) -> Iterable[tuple[Any, str]]:
-    if not any(_is_symbolic(a) for a in call.args) and not any(map(_depends, call.attrs.values())):
-        return ()
-    return call.op.conditions(call.args, call.attrs)
 
 
 def _require_sizes(m: Memory, value: Value, name: str) -> None:
@@ -143,13 +136,3 @@ def _require(m: Memory, condition: Expr, message: str) -> None:
     if isinstance(holds, Const) and holds.value:
         return
     m.emit(Assert(holds, message.replace("{", "{{").replace("}", "}}")))
-
-
-def _is_symbolic(value: Value | None) -> bool:
-    return value is not None and not (isinstance(value.type, TensorType) and value.type.is_static)
-
-
-def _depends(attribute: Any) -> bool:
-    if isinstance(attribute, tuple):
-        return any(map(_depends, attribute))  # pyright: ignore[reportUnknownArgumentType]
-    return isinstance(attribute, Expr)

@@ -30,9 +30,11 @@ over symbolic dimensions. A front end gets them from a tensor's `known` elements
 Sizes that depend on data: the type rule returns `fresh_dim("count")`; `decompose` computes the
 count, reads it with `builder.read` and hands it to operators that take it as an attribute.
 
-`@f.symbolic` hands known elements on (shape arithmetic); `@f.checks` says what must hold for
-symbolic dimensions when it runs. `@op(pure=False)` is for random numbers, `@op(host=True)` for
-strings, `@op(structural=True)` for what the calling program does itself (sequences, optionals).
+`@f.symbolic` hands known elements on (shape arithmetic). What a type rule requires of dimensions
+(`graph.agreement`: `require_equal` and its kin; `broadcast_shapes`) is asked when the program runs,
+where they are symbolic; so let it compare them by these alone. `@op(pure=False)` is for random
+numbers, `@op(host=True)` for strings, `@op(structural=True)` for what the calling program does
+itself (sequences, optionals).
 
 `@f.layouts` says how it carries blocked channels of images, where it can: see `graph.layouts`, the
 rules of which (`elementwise_layouts`, `window_layouts`, `along_axis_layouts`) fit most operators;

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graph.broadcast import broadcast_checks, broadcast_shapes
+from tilewright.graph.broadcast import require_broadcast_to
 from tilewright.graph.elementwise import mapped, require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.layouts import elementwise_layouts
@@ -251,9 +251,7 @@ def prelu(x: Value, slope: Value) -> Type:
     """x where it is not negative, slope * x elsewhere; the slope is broadcast to x."""
     require_kind("number", x, slope)
     require_same_dtype(x, slope)
-    broadcast_shapes(x.shape, slope.shape)
-    if slope.ndim > x.ndim:
-        raise UserError(f"the slope has {slope.ndim} dimensions, x {x.ndim}")
+    require_broadcast_to(x.shape, slope.shape, "the slope")
     return x.type
 
 
@@ -265,10 +263,7 @@ def prelu_reference(x: Array, slope: Array) -> Array:
 
 @prelu.compute
 def prelu_compute(x: te.Tensor, slope: te.Tensor) -> te.Tensor:
-    return mapped(lambda e, s: te.select(e < 0, e * s, e), x, slope, name="prelu")
-
-
-prelu.checks(broadcast_checks)
+    return mapped(lambda e, s: te.select(e < 0, e * s, e), x, slope, shape=x.shape, name="prelu")
 
 
 @op

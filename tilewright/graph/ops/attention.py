@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_equal, require_multiple, require_same_shape
 from tilewright.graph.attributes import Dim
-from tilewright.graph.broadcast import broadcast_index, broadcast_shapes
+from tilewright.graph.broadcast import broadcast_index, require_broadcast_to
 from tilewright.graph.elementwise import mapped, require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
@@ -59,7 +60,9 @@ def attention(
     seen = TensorType(q.dtype, [*q.shape[:3], k.shape[2]])
     if mask is not None:
         require_kind("bool" if mask.dtype.is_bool else "float", mask)
-        broadcast_shapes(seen.shape, mask.shape)
+        require_broadcast_to(seen.shape, mask.shape, "the mask")
+    if lengths is not None:
+        require_same_shape(lengths.shape, q.shape[:1], "lengths and batches")
     result = TensorType(q.dtype, [*q.shape[:3], v.shape[3]])
     return result if scores == "none" else (result, seen)
 
@@ -67,13 +70,11 @@ def attention(
 def _check_shapes(q: Value, k: Value, v: Value) -> None:
     if not q.ndim == k.ndim == v.ndim == 4:
         raise UserError(f"attention takes tensors of 4 dimensions, not {q}, {k}, {v}")
-    heads, shared = known_dim(q.shape[1]), known_dim(k.shape[1])
-    if heads is not None and shared is not None and (shared < 1 or heads % shared):
-        raise UserError(f"{heads} heads cannot share {shared} heads of keys")
-    for a, b, what in ((q, k, 3), (k, v, 1), (k, v, 2)):
-        x, y = known_dim(a.shape[what]), known_dim(b.shape[what])
-        if x is not None and y is not None and x != y:
-            raise UserError(f"dimension {what} of {a} and of {b} differ")
+    require_multiple(q.shape[1], k.shape[1], "heads that share heads of keys")
+    for n in (0, 3):
+        require_equal(q.shape[n], k.shape[n], f"dimension {n} of q and of k")
+    for n in (0, 1, 2):
+        require_equal(k.shape[n], v.shape[n], f"dimension {n} of k and of v")
 
 
 # ---- reference ----------------------------------------------------------------------------------

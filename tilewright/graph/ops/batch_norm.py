@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.arith import simplify
+from tilewright.graph.agreement import require_multiple
 from tilewright.graph.attributes import Ints
 from tilewright.graph.elementwise import mapped, require_kind
 from tilewright.graph.ir import Array, Value
@@ -19,7 +20,7 @@ from tilewright.graph.normalized import (
 )
 from tilewright.graph.op import op
 from tilewright.graph.reduced import accumulator, sorted_axes
-from tilewright.graph.types import Type, known_dim
+from tilewright.graph.types import Type
 from tilewright.ir import Expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
@@ -181,9 +182,9 @@ def group_norm(x: Value, scale: Value, bias: Value, *, groups: int, epsilon: flo
     bias, of which there is one for each channel."""
     require_kind("float", x, scale, bias)
     require_channels(x, scale, bias)
-    channels = known_dim(x.shape[1])
-    if groups < 1 or (channels is not None and channels % groups):
-        raise UserError(f"{x.shape[1]} channels cannot be split into {groups} groups")
+    if groups < 1:
+        raise UserError(f"there are {groups} groups of channels")
+    require_multiple(x.shape[1], groups, "channels in groups")
     return x.type
 
 

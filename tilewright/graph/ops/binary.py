@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graph.broadcast import broadcast_checks
 from tilewright.graph.elementwise import (
     broadcast_type,
     map_known,
@@ -95,7 +94,6 @@ def declare_binary(name: str, row: Binary, result: str | None = None) -> OpDef:
         return map_known(row.formula, a, b)
 
     del reference, compute, symbolic
-    declared.checks(broadcast_checks)
     declared.layouts(elementwise_layouts)
     return declared
 

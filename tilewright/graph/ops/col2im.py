@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_equal, require_multiple
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.axes import tidy
 from tilewright.graph.elementwise import require_kind
@@ -38,12 +39,9 @@ def col2im(
             raise UserError(f"{name} are {list(values)} for blocks {list(block)}")
     if x.ndim != 3 or len(image) != rank or (pads is not None and len(pads) != 2 * rank):
         raise UserError(f"{x} cannot be put together to images of {rank} dimensions")
-    channels, columns = known_dim(x.shape[1]), known_dim(x.shape[2])
-    if channels is not None and channels % math.prod(block):
-        raise UserError(f"{channels} rows are no whole number of blocks {list(block)}")
-    wanted = known_dim(_product(_counts(image, block, strides, dilations, pads)))
-    if wanted is not None and columns is not None and wanted != columns:
-        raise UserError(f"there are {columns} columns for {wanted} blocks")
+    require_multiple(x.shape[1], math.prod(block), "rows of blocks")
+    wanted = _product(_counts(image, block, strides, dilations, pads))
+    require_equal(x.shape[2], wanted, "columns and blocks")
     return x.tensor.with_shape([x.shape[0], x.shape[1] // math.prod(block), *image])
 
 

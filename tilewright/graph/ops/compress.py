@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_at_most
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.axes import axis_of
 from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
-from tilewright.graph.types import TensorType, Type, fresh_dim, known_dim, product
+from tilewright.graph.types import TensorType, Type, fresh_dim, product
 from tilewright.ir import Expr, Function
 from tilewright.support.errors import UserError
 from tilewright.tensor import boolean, i64, script, te
@@ -27,12 +28,11 @@ def compress(x: Value, condition: Value, *, axis: int | None = None) -> Type:
     require_kind("bool", condition)
     if condition.ndim != 1:
         raise UserError(f"{condition} must have one dimension")
+    extent = product(x.shape) if axis is None else x.shape[axis_of(axis, x.ndim)]
+    require_at_most(condition.shape[0], extent, "the condition and what it chooses from")
     if axis is None:
         return x.tensor.with_shape([fresh_dim("count")])
     axis = axis_of(axis, x.ndim)
-    extent, length = known_dim(x.shape[axis]), known_dim(condition.shape[0])
-    if extent is not None and length is not None and length > extent:
-        raise UserError(f"{condition} is longer than the {extent} elements it chooses from")
     return x.tensor.with_shape([*x.shape[:axis], fresh_dim("count"), *x.shape[axis + 1 :]])
 
 

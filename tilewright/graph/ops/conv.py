@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_equal, require_multiple
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
@@ -70,27 +71,6 @@ def conv_compute(
     return with_bias(total, bias, result, "conv_bias")
 
 
-@conv.checks
-def conv_checks(
-    x: Value,
-    weight: Value,
-    bias: Value | None,
-    *,
-    strides: Ints,
-    pads: Dims,
-    dilations: Ints,
-    groups: int,
-) -> list[tuple[Any, str]]:
-    del bias
-    window = Window.of(weight.shape[2:], strides, pads, dilations)
-    channels, inputs = x.shape[1], weight.shape[1]
-    checks = window.checks(x.shape[2:])
-    if known_dim(channels) is None or known_dim(inputs) is None:
-        text = f"weights for {inputs} channels in {groups} groups meet {channels} channels"
-        checks.append((channels == inputs * groups, text))
-    return checks
-
-
 #: What it is called where the number of spatial axes is to be seen.
 for _rank in (1, 2, 3):
     OPS[f"conv{_rank}d"] = conv
@@ -113,22 +93,20 @@ def conv_shape(
 
 
 def _check_groups(channels: Expr, inputs: Expr, outputs: Expr, groups: int) -> None:
-    c, i, o = known_dim(channels), known_dim(inputs), known_dim(outputs)
-    if c is not None and i is not None and c != i * groups:
-        raise UserError(
-            f"the image has {c} channels, the weights are for {i} in each of {groups} groups"
-        )
-    if groups < 1 or (o is not None and o % groups):
-        raise UserError(f"{outputs} output channels cannot be made in {groups} groups")
+    if groups < 1:
+        raise UserError(f"there are {groups} groups of channels")
+    text = f"the channels of the image and of the weights, in {groups} groups,"
+    require_equal(channels, inputs * groups, text)
+    require_multiple(outputs, groups, "output channels in groups")
 
 
 def require_bias(bias: Value | None, channels: Expr) -> None:
     """Refuse a bias that has not one element for each channel."""
     if bias is None:
         return
-    size, wanted = known_dim(bias.shape[0]) if bias.ndim == 1 else -1, known_dim(channels)
-    if size is not None and size != wanted and (wanted is not None or size < 0):
-        raise UserError(f"the bias is {bias}", reason=f"there are {channels} output channels")
+    if bias.ndim != 1:
+        raise UserError(f"the bias is {bias}", reason="it is not one number for each channel")
+    require_equal(bias.shape[0], channels, "the bias and the output channels")
 
 
 def with_bias(total: te.Tensor, bias: te.Tensor | None, result: DType, name: str) -> te.Tensor:

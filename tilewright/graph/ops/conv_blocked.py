@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tilewright.arith import simplify
+from tilewright.graph.agreement import require_equal
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.builder import Builder
 from tilewright.graph.elementwise import require_kind, require_same_dtype
@@ -238,6 +239,8 @@ def _check(x: Value, weight: Value, bias: Value | None, kernel: int, spatial: in
         raise UserError(f"the image {x} and the weights {weight} do not fit")
     if bias is not None and (bias.ndim != 2 or bias.shape[1] is not weight.shape[-1]):
         raise UserError(f"the bias is {bias}, the weights are {weight}")
+    if bias is not None:
+        require_equal(bias.shape[0], weight.shape[0], "the blocks of the bias and of the weights")
 
 
 def _result(x: Value, window: Window, spatial: Sequence[Expr], weight: Value) -> Type:

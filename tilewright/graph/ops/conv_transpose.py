@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from tilewright.arith import simplify
+from tilewright.graph.agreement import require_equal, require_multiple
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.ops.conv import require_bias, with_bias
 from tilewright.graph.reduced import accumulator
-from tilewright.graph.types import TensorType, Type, known_dim
+from tilewright.graph.types import TensorType, Type
 from tilewright.graph.windows import Window, spatial_rank
 from tilewright.ir import DType, Expr, as_expr
 from tilewright.support.errors import UserError
@@ -44,11 +45,10 @@ def conv_transpose(
     spatial_rank(x.ndim, x.name)
     if weight.ndim != x.ndim:
         raise UserError(f"the image {x} and the weights {weight} differ in rank")
-    channels, inputs = known_dim(x.shape[1]), known_dim(weight.shape[0])
-    if channels is not None and inputs is not None and (channels != inputs or channels % groups):
-        raise UserError(
-            f"{channels} channels, weights for {inputs}, and {groups} groups do not fit"
-        )
+    if groups < 1:
+        raise UserError(f"there are {groups} groups of channels")
+    channels = require_equal(x.shape[1], weight.shape[0], "channels of image and weights")
+    require_multiple(channels, groups, "channels in groups")
     outputs = simplify(weight.shape[1] * groups)
     require_bias(bias, outputs)
     window = Window.of(weight.shape[2:], strides, pads, dilations)

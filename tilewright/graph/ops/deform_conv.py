@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_multiple, require_same_shape
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.ops.conv import conv_shape, require_bias, with_bias
 from tilewright.graph.reduced import accumulator
-from tilewright.graph.types import TensorType, Type, known_dim
+from tilewright.graph.types import TensorType, Type, product
 from tilewright.graph.windows import Window
 from tilewright.ir import DType, Expr, as_expr
 from tilewright.support.errors import UserError
@@ -45,20 +46,16 @@ def deform_conv(
     require_same_dtype(x, weight, offset, *given)
     require_bias(bias, weight.shape[0])
     shape = conv_shape(x, weight, strides, pads, dilations, groups)
-    channels = known_dim(x.shape[1])
-    if offset_groups < 1 or (channels is not None and channels % offset_groups):
-        raise UserError(f"{x.shape[1]} channels cannot share offsets in {offset_groups} groups")
-    size = _kernel_size(weight.shape[2:])
-    rank, count = x.ndim - 2, known_dim(offset.shape[1])
-    if size is not None and count not in (None, offset_groups * size * rank):
-        raise UserError(f"{offset} are not {offset_groups * size * rank} offsets for each place")
+    if offset_groups < 1:
+        raise UserError(f"there are {offset_groups} groups of offsets")
+    require_multiple(x.shape[1], offset_groups, "channels in groups of offsets")
+    count = product(weight.shape[2:]) * offset_groups
+    wanted = [shape[0], count * (x.ndim - 2), *shape[2:]]
+    require_same_shape(offset.shape, wanted, "offsets and N×(groups·kernel·axes)×places")
+    if mask is not None:
+        masked = [shape[0], count, *shape[2:]]
+        require_same_shape(mask.shape, masked, "the mask and N×(groups·kernel)×places")
     return TensorType(x.dtype, shape)
-
-
-def _kernel_size(kernel: Sequence[Any]) -> int | None:
-    numbers = [known_dim(k) for k in kernel]
-    known = [n for n in numbers if n is not None]
-    return int(np.prod(known)) if len(known) == len(numbers) else None
 
 
 # ---- reference ----------------------------------------------------------------------------------

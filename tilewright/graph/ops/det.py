@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_equal
 from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
-from tilewright.graph.types import TensorType, Type, known_dim, product
+from tilewright.graph.types import TensorType, Type, product
 from tilewright.ir import DType, Function
 from tilewright.support.errors import UserError
 from tilewright.tensor import ElementType, alloc, parallel, script
@@ -44,9 +45,7 @@ def det_decompose(b: Any, x: Value) -> Value:
 def _require_square(x: Value) -> None:
     if x.ndim < 2:
         raise UserError(f"{x} is no matrix")
-    rows, columns = known_dim(x.shape[-2]), known_dim(x.shape[-1])
-    if rows is not None and columns is not None and rows != columns:
-        raise UserError(f"{x} is not square")
+    require_equal(x.shape[-2], x.shape[-1], "the sides of a square")
 
 
 @op

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.graph.broadcast import broadcast_checks, broadcast_index, broadcast_shapes
+from tilewright.graph.broadcast import broadcast_index, broadcast_shapes
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
@@ -41,13 +41,6 @@ def einsum(*xs: Value, equation: str) -> Type:
     parsed = parse(equation, [x.ndim for x in xs])
     extents = _extents(parsed, [x.shape for x in xs])
     return TensorType(xs[0].dtype, [extents[n] for n in parsed.output])
-
-
-@einsum.checks
-def einsum_checks(*xs: Value, equation: str) -> list[tuple[Any, str]]:
-    dims = _dims(parse(equation, [x.ndim for x in xs]), [x.shape for x in xs])
-    extents = [[Value(str(k), TensorType("bool", [d])) for d in each] for k, each in dims.items()]
-    return [check for each in extents for check in broadcast_checks(*each)]
 
 
 @einsum.reference

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_at_most, require_same_shape
 from tilewright.graph.axes import axis_of
 from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
@@ -140,7 +141,7 @@ def gather_elements(x: Value, indices: Value, *, axis: int = 0, mode: str = "che
     axis = axis_of(axis, x.ndim)
     if indices.ndim != x.ndim:
         raise UserError(f"indices has {indices.ndim} dimensions, x {x.ndim}")
-    _require_within(indices.shape, x.shape, axis)
+    require_within(indices.shape, x.shape, axis)
     return x.tensor.with_shape(indices.shape)
 
 
@@ -165,11 +166,11 @@ def gather_elements_compute(x: te.Tensor, indices: te.Tensor, *, axis: int, mode
     return te.compute(indices.shape, element, name="gather_elements")
 
 
-def _require_within(inner: Sequence[Expr], outer: Sequence[Expr], axis: int) -> None:
+def require_within(inner: Sequence[Expr], outer: Sequence[Expr], axis: int) -> None:
+    """Let indices along `axis` have places of their own inside x along the other axes."""
     for n, (a, b) in enumerate(zip(inner, outer, strict=True)):
-        small, large = known_dim(a), known_dim(b)
-        if n != axis and small is not None and large is not None and small > large:
-            raise UserError(f"dimension {n} of indices is {small}", reason=f"that of x is {large}")
+        if n != axis:
+            require_at_most(a, b, f"dimension {n} of indices and of x")
 
 
 # ---- gather_nd ----------------------------------------------------------------------------------
@@ -185,6 +186,8 @@ def gather_nd(x: Value, indices: Value, *, batch_dims: int = 0) -> Type:
     depth = index_depth(indices, x.ndim - batch_dims)
     if not 0 <= batch_dims < max(1, min(x.ndim, indices.ndim)):
         raise UserError(f"{batch_dims} dimensions cannot be common to {x} and {indices}")
+    shared = slice(batch_dims)
+    require_same_shape(x.shape[shared], indices.shape[shared], "the batches of x and indices")
     return x.tensor.with_shape([*indices.shape[:-1], *x.shape[batch_dims + depth :]])
 
 

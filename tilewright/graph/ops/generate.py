@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.arith import simplify
+from tilewright.graph.agreement import require_same_shape
 from tilewright.graph.attributes import Dim, Dims, Ints
 from tilewright.graph.axes import tidy
 from tilewright.graph.elementwise import require_kind, require_same_dtype
@@ -217,8 +218,7 @@ def one_hot(indices: Value, values: Value, *, depth: Dim, axis: int = -1) -> Typ
     nowhere.
     """
     require_kind("number", indices)
-    if values.ndim != 1 or known_dim(values.shape[0]) not in (2, None):
-        raise UserError(f"{values} must be two elements: off and on")
+    require_same_shape(values.shape, [2], "values and (off, on)")
     at = _new_axis(axis, indices.ndim)
     return TensorType(values.dtype, [*indices.shape[:at], depth, *indices.shape[at:]])
 

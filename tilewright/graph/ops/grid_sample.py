@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_equal, require_same_shape
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
-from tilewright.graph.types import TensorType, Type, known_dim
+from tilewright.graph.types import TensorType, Type
 from tilewright.ir import Expr, as_expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
@@ -41,11 +42,17 @@ def grid_sample(
     """
     require_kind("float", x, grid)
     rank = x.ndim - 2
-    if rank < 1 or grid.ndim != x.ndim or known_dim(grid.shape[-1]) not in (rank, None):
+    if rank < 1 or grid.ndim != x.ndim:
         raise UserError(f"{x} cannot be sampled by {grid}")
+    _require_places(x, grid)
     if mode not in AROUND or padding not in PADDINGS:
         raise UserError(f"there is no sampling by {mode!r} with {padding!r} around")
     return x.tensor.with_shape([*x.shape[:2], *grid.shape[1:-1]])
+
+
+def _require_places(x: Value, places: Value) -> None:
+    require_equal(x.shape[0], places.shape[0], "the batches of images and of places")
+    require_equal(places.shape[-1], x.ndim - 2, "the coordinates of a place and spatial axes")
 
 
 @grid_sample.reference
@@ -189,6 +196,7 @@ def _reflected(at: Expr, low: Expr, high: Expr) -> Expr:
 @op
 def sample_at(x: Value, places: Value, *, mode: str, padding: str, align_corners: bool) -> Type:
     """Images at places that are given in pixels."""
+    _require_places(x, places)
     return x.tensor.with_shape([*x.shape[:2], *places.shape[1:-1]])
 
 
@@ -288,8 +296,9 @@ def affine_grid(theta: Value, *, size: Dims, align_corners: bool = False) -> Typ
     """A grid over images of `size`, batches and channels apart, moved by each N×k×(k+1) matrix."""
     require_kind("float", theta)
     rank = len(size)
-    if theta.ndim != 3 or known_dim(theta.shape[1]) not in (rank, None):
+    if theta.ndim != 3:
         raise UserError(f"{theta} cannot move places of {rank} dimensions")
+    require_same_shape(theta.shape[1:], [rank, rank + 1], "matrices and what they move")
     return theta.tensor.with_shape([theta.shape[0], *size, rank])
 
 

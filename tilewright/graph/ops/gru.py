@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.graph.attributes import Floats, Strings
-from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.ops.lstm import input_products
@@ -17,6 +16,7 @@ from tilewright.graph.recurrent import (
     activated,
     biases_reference,
     check_operands,
+    check_scan,
     choose,
     clipped,
     initial,
@@ -139,8 +139,8 @@ def gru_scan(
 ) -> tuple[Type, ...]:
     """`gru` whose inputs are multiplied already: T×B×(D·3H), and weights D×H×3H for the states;
     `inner`, D×H, is the bias that the reset gate multiplies."""
-    require_kind("float", products, weight)
-    state = TensorType(products.dtype, [DIRECTIONS[direction], products.shape[1], weight.shape[1]])
+    shape = check_scan(products, weight, lengths, (h0,), 3, direction)
+    state = TensorType(products.dtype, shape)
     return TensorType(products.dtype, [products.shape[0], *state.shape]), state
 
 
@@ -302,8 +302,8 @@ def rnn_scan(
     clip: float = 0.0,
 ) -> tuple[Type, ...]:
     """`rnn` whose inputs are multiplied already: T×B×(D·H), and weights D×H×H for the states."""
-    require_kind("float", products, weight)
-    state = TensorType(products.dtype, [DIRECTIONS[direction], products.shape[1], weight.shape[1]])
+    shape = check_scan(products, weight, lengths, (h0,), 1, direction)
+    state = TensorType(products.dtype, shape)
     return TensorType(products.dtype, [products.shape[0], *state.shape]), state
 
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_equal
 from tilewright.graph.attributes import Dims, Ints
+from tilewright.graph.broadcast import broadcast_shapes
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
@@ -21,14 +23,12 @@ from tilewright.graph.ops.conv import conv_shape, convolved, convolved_reference
 from tilewright.graph.ops.matmul import (
     find_product_shape,
     product,
-    product_checks,
     product_reference,
 )
 from tilewright.graph.ops.quantize import is_single
 from tilewright.graph.types import TensorType, Type, known_dim
 from tilewright.graph.windows import Window
-from tilewright.ir import DType, Expr
-from tilewright.support.errors import UserError
+from tilewright.ir import DType, Expr, const
 from tilewright.tensor import te
 
 _INT32 = DType.of("int32")
@@ -43,17 +43,10 @@ def matmul_integer(
     """(a - a_zero) @ (b - b_zero) in int32; zero points are one number, one for each row of a, or
     one for each column of b."""
     require_kind("integer", a, b)
-    require_zeros(a, a_zero)
-    require_zeros(b, b_zero)
+    rows, columns = rows_and_columns(a, b)
+    require_zeros(a, a_zero, rows)
+    require_zeros(b, b_zero, columns)
     return TensorType(_INT32, find_product_shape(a.shape, b.shape))
-
-
-@matmul_integer.checks
-def matmul_integer_checks(
-    a: Value, b: Value, a_zero: Value | None, b_zero: Value | None
-) -> list[tuple[Any, str]]:
-    del a_zero, b_zero
-    return product_checks(a, b)
 
 
 @matmul_integer.reference
@@ -141,13 +134,29 @@ def _zero_at(zero: te.Tensor, batch: Sequence[Expr], place: Sequence[Expr]) -> E
     return te.cast(zero[tuple(at)], _INT32)
 
 
-def require_zeros(x: Value, zero: Value | None) -> None:
-    """Refuse zero points of another type or of too many dimensions."""
-    if zero is None:
-        return
-    require_same_dtype(x, zero)
-    if zero.ndim > max(1, x.ndim):
-        raise UserError(f"the zero point {zero} does not fit {x}")
+def require_zeros(x: Value, zero: Value | None, wanted: Sequence[Expr]) -> None:
+    """Refuse zero points of another type, or that are not one for each of `wanted`."""
+    if zero is not None:
+        require_same_dtype(x, zero)
+        require_parameters(zero, wanted)
+
+
+def require_parameters(given: Value, wanted: Sequence[Expr]) -> None:
+    """Refuse what is neither one number nor one for each of `wanted`, as a vector or in full."""
+    if given.ndim == 1 and known_dim(given.shape[0]) != 1:
+        wanted = [d for d in wanted[-2:] if known_dim(d) != 1]
+    for n in range(1, given.ndim + 1):
+        if known_dim(given.shape[-n]) != 1:
+            size = wanted[-n] if n <= len(wanted) else 1
+            require_equal(given.shape[-n], size, f"{given.name} and what it has a number for")
+
+
+def rows_and_columns(a: Value, b: Value) -> tuple[list[Expr], list[Expr]]:
+    """Shapes of a number for each row of the first factor, and for each column of the second."""
+    one, batch = const(1), broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    rows = a.shape[-2] if a.ndim > 1 else one
+    columns = b.shape[-1] if b.ndim > 1 else one
+    return [*batch, rows, one], [*batch, one, columns]
 
 
 # ---- convolutions -------------------------------------------------------------------------------
@@ -168,8 +177,8 @@ def conv_integer(
     """The convolution of (x - x_zero) by (weight - weight_zero) in int32; padding counts as zero.
     There is one zero point of the weights, or one for each output channel."""
     require_kind("integer", x, weight)
-    require_zeros(x, x_zero)
-    require_zeros(weight, weight_zero)
+    require_zeros(x, x_zero, ())
+    require_zeros(weight, weight_zero, weight.shape[:1])
     return TensorType(_INT32, conv_shape(x, weight, strides, pads, dilations, groups))
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tilewright.graph.axes import axis_of
-from tilewright.graph.broadcast import broadcast_checks, broadcast_shapes
+from tilewright.graph.broadcast import require_broadcast_to
 from tilewright.graph.elementwise import mapped, require_kind
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.normalized import moments, moments_reference, scaled
@@ -80,7 +78,7 @@ def layer_norm_compute(
         return te.cast(_with(value, scale, bias, given), x.dtype)
 
     affine = [t for t in (scale, bias) if t is not None]
-    y = mapped(element, x, mean, inverse, *affine, name="layer_norm")
+    y = mapped(element, x, mean, inverse, *affine, shape=x.shape, name="layer_norm")
     return (y, mean, inverse) if return_stats else y
 
 
@@ -101,9 +99,7 @@ def _require_fitting(x: Value, *parameters: Value | None) -> None:
         if p is None:
             continue
         require_kind("float", p)
-        if p.ndim > x.ndim:
-            raise UserError(f"{p} has more dimensions than {x}")
-        broadcast_shapes(x.shape, p.shape)
+        require_broadcast_to(x.shape, p.shape, p.name)
 
 
 # ---- root mean square ---------------------------------------------------------------------------
@@ -141,20 +137,11 @@ def rms_norm_compute(
         return te.cast(_with(te.cast(e, work) * r, scale, None, given), x.dtype)
 
     affine = [] if scale is None else [scale]
-    return mapped(element, x, inverse, *affine, name="rms_norm")
+    return mapped(element, x, inverse, *affine, shape=x.shape, name="rms_norm")
 
 
 def _square(e: Expr) -> Expr:
     return e * e
-
-
-def _fitting_checks(x: Value, *parameters: Value | None, **_attrs: Any) -> list[tuple[Expr, str]]:
-    """Parameters are broadcast to x, each by itself."""
-    return [c for p in parameters if p is not None for c in broadcast_checks(x, p)]
-
-
-for _op in (layer_norm, rms_norm):
-    _op.checks(_fitting_checks)
 
 
 # ---- p-norms ------------------------------------------------------------------------------------

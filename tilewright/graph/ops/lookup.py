@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_same_shape
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
@@ -25,9 +26,9 @@ def lookup(x: Value, keys: Value, values: Value, default: Value) -> Type:
     require_kind("computable", x)
     require_same_dtype(x, keys)
     require_same_dtype(values, default)
-    counts = [known_dim(v.shape[0]) if v.ndim == 1 else None for v in (keys, values)]
-    if keys.ndim != 1 or values.ndim != 1 or (None not in counts and counts[0] != counts[1]):
+    if keys.ndim != 1 or values.ndim != 1:
         raise UserError(f"{keys} and {values} are no table")
+    require_same_shape(keys.shape, values.shape, "keys and values")
     if default.tensor.size != 1:
         raise UserError(f"{default} must be one element")
     return TensorType(values.dtype, x.shape)
@@ -92,6 +93,7 @@ def is_in_decompose(b: Any, x: Value, values: Value) -> Value:
 def search(x: Value, keys: Value, places: Value) -> Type:
     """The last place whose key, of keys in order, is the element; -1 where there is none."""
     require_kind("integer", x, keys, places)
+    require_same_shape(keys.shape, places.shape, "keys and places")
     require_same_dtype(x, keys)
     return TensorType("int64", x.shape)
 

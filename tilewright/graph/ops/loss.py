@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_same_shape
 from tilewright.graph.elementwise import mapped, require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
@@ -130,5 +131,8 @@ def _check(x: Value, target: Value, weight: Value | None, reduction: str) -> Non
         require_same_dtype(x, weight)
     if x.ndim < 2 or target.ndim != x.ndim - 1:
         raise UserError(f"classes {target} do not fit scores {x}")
+    require_same_shape(target.shape, [x.shape[0], *x.shape[2:]], "classes and scores")
+    if weight is not None:
+        require_same_shape(weight.shape, x.shape[1:2], "weights and classes")
     if reduction not in REDUCTIONS:
         raise UserError(f"there is no reduction {reduction!r}", remedy="use none, mean or sum")

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_same_shape
 from tilewright.graph.attributes import Floats, Strings
-from tilewright.graph.elementwise import require_kind
+from tilewright.graph.elementwise import require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.recurrent import (
@@ -16,6 +17,7 @@ from tilewright.graph.recurrent import (
     activated,
     biases_reference,
     check_operands,
+    check_scan,
     choose,
     clipped,
     initial,
@@ -54,7 +56,10 @@ def lstm(
     `p`, D×3H, are peepholes of the first three. Activations: of the gates, of the cell, of the
     output, for each direction. `clip` bounds what goes into activations; 0 does not.
     """
-    check_operands(x, w, r, b, lengths, (h0, c0, p), 4, direction)
+    check_operands(x, w, r, b, lengths, (h0, c0), 4, direction)
+    if p is not None:
+        require_same_dtype(x, p)
+        require_same_shape(p.shape, [DIRECTIONS[direction], r.shape[2] * 3], "peepholes and D×3H")
     choose(activations, alphas, betas, _DEFAULT, direction)
     state = TensorType(x.dtype, [DIRECTIONS[direction], x.shape[1], r.shape[2]])
     return TensorType(x.dtype, [x.shape[0], *state.shape]), state, state
@@ -151,8 +156,8 @@ def lstm_scan(
     input_forget: bool = False,
 ) -> tuple[Type, ...]:
     """`lstm` whose inputs are multiplied already: T×B×(D·4H), and weights D×H×4H for the states."""
-    require_kind("float", products, weight)
-    state = TensorType(products.dtype, [DIRECTIONS[direction], products.shape[1], weight.shape[1]])
+    shape = check_scan(products, weight, lengths, (h0, c0), 4, direction)
+    state = TensorType(products.dtype, shape)
     return TensorType(products.dtype, [products.shape[0], *state.shape]), state, state
 
 

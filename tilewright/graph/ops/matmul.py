@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import prove_equal
-from tilewright.graph.broadcast import broadcast_checks, broadcast_index, broadcast_shapes
+from tilewright.graph.agreement import require_equal
+from tilewright.graph.broadcast import broadcast_index, broadcast_shapes, require_broadcast_to
 from tilewright.graph.elementwise import mapped, require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
@@ -40,26 +40,6 @@ def matmul_compute(
     a: te.Tensor, b: te.Tensor, *, transpose_a: bool, transpose_b: bool
 ) -> te.Tensor:
     return product(a, b, transpose_a, transpose_b)
-
-
-@matmul.checks
-def matmul_checks(
-    a: Value, b: Value, *, transpose_a: bool, transpose_b: bool
-) -> list[tuple[Any, str]]:
-    return product_checks(a, b, transpose_a, transpose_b)
-
-
-def product_checks(
-    a: Value, b: Value, transpose_a: bool = False, transpose_b: bool = False
-) -> list[tuple[Any, str]]:
-    """What must hold for the symbolic dimensions of factors."""
-    left = _depth(a.shape, transpose_a, first=False)
-    right = _depth(b.shape, transpose_b, first=True)
-    outer = [Value(v.name, TensorType(v.dtype, v.shape[:-2])) for v in (a, b)]
-    checks: list[tuple[Any, str]] = list(broadcast_checks(*outer))
-    if not prove_equal(left, right):
-        checks.append((left == right, f"rows of {left} elements meet columns of {right}"))
-    return checks
 
 
 def product_reference(
@@ -130,12 +110,7 @@ def find_product_shape(
     if not a or not b:
         raise UserError("matmul takes vectors and matrices, not scalars")
     left, right = _depth(a, transpose_a, first=False), _depth(b, transpose_b, first=True)
-    m, n = known_dim(left), known_dim(right)
-    if m is not None and n is not None and m != n:
-        raise UserError(
-            f"rows of {m} elements cannot be multiplied by columns of {n}",
-            reason=f"the shapes are {list(a)} and {list(b)}",
-        )
+    require_equal(left, right, "the rows and columns that are multiplied")
     rows = [_swapped(a[-2:], transpose_a)[0]] if len(a) > 1 else []
     columns = [_swapped(b[-2:], transpose_b)[1]] if len(b) > 1 else []
     return (*broadcast_shapes(a[:-2], b[:-2]), *rows, *columns)
@@ -161,18 +136,9 @@ def gemm(
     if a.ndim != 2 or b.ndim != 2:
         raise UserError(f"gemm takes matrices, not tensors of {a.ndim} and {b.ndim} dimensions")
     shape = find_product_shape(a.shape, b.shape, transpose_a, transpose_b)
-    if c is not None and len(broadcast_shapes(shape, c.shape)) > 2:
-        raise UserError(f"gemm adds a matrix, not {c}")
+    if c is not None:
+        require_broadcast_to(shape, c.shape, "what gemm adds")
     return TensorType(a.dtype, shape)
-
-
-@gemm.checks
-def gemm_checks(
-    a: Value, b: Value, c: Value | None, *, transpose_a: bool, transpose_b: bool, **_attrs: Any
-) -> list[tuple[Any, str]]:
-    shape = find_product_shape(a.shape, b.shape, transpose_a, transpose_b)
-    added = broadcast_checks(Value("product", TensorType(a.dtype, shape)), c)
-    return [*product_checks(a, b, transpose_a, transpose_b), *added]
 
 
 @gemm.reference
@@ -215,7 +181,8 @@ def gemm_compute(
 
     if c is None and alpha == 1 and total.dtype is result:
         return total
-    return mapped(element, total, *([] if c is None else [c]), name="gemm_result")
+    added = [] if c is None else [c]
+    return mapped(element, total, *added, shape=total.shape, name="gemm_result")
 
 
 def _scaled(e: Expr, factor: float) -> Expr:
@@ -241,20 +208,11 @@ def dense(x: Value, weight: Value, bias: Value | None = None) -> Type:
     if weight.ndim != 2 or x.ndim < 1:
         raise UserError(f"dense takes a matrix of weights, not {weight}")
     shape = find_product_shape(x.shape, weight.shape, False, True)
-    if bias is not None and (bias.ndim != 1 or known_dim(bias.shape[0]) not in _fitting(shape[-1])):
+    if bias is not None and bias.ndim != 1:
         raise UserError(f"dense takes a bias of {shape[-1]} elements, not {bias}")
+    if bias is not None:
+        require_equal(shape[-1], bias.shape[0], "the rows of weights and the bias")
     return TensorType(x.dtype, shape)
-
-
-def _fitting(dim: Expr) -> tuple[int | None, ...]:
-    """What another dimension may be known to be, if it has to equal this one."""
-    return (None, known_dim(dim))
-
-
-@dense.checks
-def dense_checks(x: Value, weight: Value, bias: Value | None) -> list[tuple[Any, str]]:
-    columns = Value("weight", TensorType(weight.dtype, weight.shape[:1]))
-    return [*product_checks(x, weight, False, True), *broadcast_checks(columns, bias)]
 
 
 @dense.reference

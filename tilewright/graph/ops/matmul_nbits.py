@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_equal, require_same_shape
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.ops.matmul import product
 from tilewright.graph.reduced import accumulator
-from tilewright.graph.types import TensorType, Type, known_dim
+from tilewright.graph.types import TensorType, Type
 from tilewright.ir import DType, Expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
@@ -43,9 +44,18 @@ def matmul_nbits(
         raise UserError(f"weights of {bits} bits in blocks of {block}", remedy="use 2, 4 or 8 bits")
     if weight.ndim != 3 or weight.dtype is not _UINT8 or scales.ndim != 2:
         raise UserError(f"{weight} and {scales} are not packed weights and their scales")
-    wanted, width = -(-depth // block), known_dim(x.shape[-1]) if x.ndim else None
-    if known_dim(weight.shape[1]) not in (None, wanted) or width not in (None, depth):
-        raise UserError(f"{depth} elements in blocks of {block} do not fit {x} and {weight}")
+    if not x.ndim:
+        raise UserError(f"{x} has no rows")
+    require_equal(x.shape[-1], depth, "the rows of x and of the weights")
+    rows, blocks = weight.shape[0], -(-depth // block)
+    stored = [rows, blocks, block * bits // 8]
+    require_same_shape(weight.shape, stored, "the weights and N×blocks×bytes")
+    require_same_shape(scales.shape, [rows, blocks], "the scales and N×blocks")
+    if zero_points is not None:
+        width = -(-blocks * bits // 8) if zero_points.dtype is _UINT8 else blocks
+        require_same_shape(zero_points.shape, [rows, width], "the zero points and N×blocks")
+    if bias is not None:
+        require_same_shape(bias.shape, [rows], "the bias and the rows of the weights")
     return TensorType(x.dtype, [*x.shape[:-1], weight.shape[0]])
 
 

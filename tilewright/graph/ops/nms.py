@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_same_shape
 from tilewright.graph.attributes import Dim
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
@@ -35,8 +36,10 @@ def nms(
     and if it overlaps none that is kept by more than `iou_threshold` (default 0); there are up to
     `max_output` (default 0) for each class.
     """
-    if boxes.ndim != 3 or scores.ndim != 3 or known_dim(boxes.shape[2]) not in (4, None):
+    if boxes.ndim != 3 or scores.ndim != 3:
         raise UserError(f"boxes is {boxes.type} and scores {scores.type}")
+    wanted = [scores.shape[0], scores.shape[2], 4]
+    require_same_shape(boxes.shape, wanted, "boxes and batches, scores, coordinates")
     for value in (boxes, scores, iou_threshold, score_threshold):
         if value is not None and value.dtype.name != "float32":
             raise UserError(f"{value} must be float32", remedy="cast it")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import ask
 from tilewright.graph.attributes import Dim, Dims, Ints
 from tilewright.graph.axes import axes_of, tidy
 from tilewright.graph.elementwise import require_same_dtype
@@ -162,6 +163,7 @@ def _check_something_to_repeat(x: Value, before: Dims, after: Dims, mode: str) -
     for extent, b, a in zip(x.shape, before, after, strict=True):
         n, low, high = known_dim(extent), known_dim(b), known_dim(a)
         if n is None or low is None or high is None:
+            _ask_for_enough(extent, as_expr(b), as_expr(a), mode)
             continue
         left = n + min(low, 0) + min(high, 0)
         if left < 0:
@@ -170,20 +172,10 @@ def _check_something_to_repeat(x: Value, before: Dims, after: Dims, mode: str) -
             raise UserError(f"a dimension of {x} has nothing to fill its border with")
 
 
-@pad.checks
-def pad_checks(
-    x: Value, value: Value | None, *, before: Dims, after: Dims, mode: str
-) -> list[tuple[Expr, str]]:
-    del value
-    checks: list[tuple[Expr, str]] = []
-    for extent, b, a in zip(x.shape, before, after, strict=True):
-        if all(known_dim(d) is not None for d in (extent, b, a)):
-            continue
-        low, high = as_expr(b), as_expr(a)
-        least = 0 if mode == "constant" or (_is_zero(b) and _is_zero(a)) else 1
-        left = extent - maximum(-low, 0) - maximum(-high, 0)
-        checks.append((left >= least, f"{extent} elements cannot be padded by {b} and {a}"))
-    return checks
+def _ask_for_enough(extent: Expr, before: Expr, after: Expr, mode: str) -> None:
+    least = 0 if mode == "constant" or (_is_zero(before) and _is_zero(after)) else 1
+    left = extent - maximum(-before, 0) - maximum(-after, 0)
+    ask(left >= least, f"{extent} elements cannot be padded by {before} and {after}")
 
 
 # ---- crop or pad --------------------------------------------------------------------------------

@@ -355,13 +355,6 @@ def _places(window: Window, shape: Sequence[int], ceil_mode: bool) -> list[int]:
     return [int(known_dim(p) or 0) for p in window.places(extents, ceil_mode)]
 
 
-def _checks(x: Value, **attrs: Any) -> list[tuple[Any, str]]:
-    window = Window.of(attrs["kernel"], attrs["strides"], attrs["pads"], attrs["dilations"])
-    return window.checks(x.shape[2:])
-
-
-for _op in (max_pool, avg_pool, lp_pool):
-    _op.checks(_checks)
 for _op in (avg_pool, lp_pool):
     _op.layouts(window_layouts)
 

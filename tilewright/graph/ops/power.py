@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graph.broadcast import broadcast_checks, broadcast_index, broadcast_shapes
+from tilewright.graph.broadcast import broadcast_index, broadcast_shapes
 from tilewright.graph.elementwise import (
     broadcast_type,
     map_known,
@@ -46,9 +46,6 @@ def pow_compute(a: te.Tensor, b: te.Tensor) -> te.Tensor:
     if a.dtype.is_integer and b.dtype.is_integer:
         return _integer_powers(a, b, broadcast_shapes(a.shape, b.shape))
     return mapped(_power, a, b, name="pow")
-
-
-pow_.checks(broadcast_checks)
 
 
 def _is_integer(x: Array) -> bool:
@@ -145,9 +142,6 @@ def mod_compute(a: te.Tensor, b: te.Tensor, *, fmod: bool) -> te.Tensor:
 @mod.symbolic
 def mod_symbolic(a: Value, b: Value, *, fmod: bool) -> Array | None:
     return map_known(_truncated if fmod else _floored, a, b)
-
-
-mod.checks(broadcast_checks)
 
 
 def _truncated(a: Expr, b: Expr) -> Expr:

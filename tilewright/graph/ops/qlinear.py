@@ -17,9 +17,11 @@ from tilewright.graph.ops.integer_products import (
     integer_convolution,
     integer_product,
     matmul_integer_reference,
+    require_parameters,
     require_zeros,
+    rows_and_columns,
 )
-from tilewright.graph.ops.matmul import find_product_shape, product_checks
+from tilewright.graph.ops.matmul import find_product_shape
 from tilewright.graph.ops.quantize import is_single, to_integer
 from tilewright.graph.types import TensorType, Type, known_dim
 from tilewright.graph.windows import Window
@@ -40,14 +42,12 @@ def qlinear_matmul(
 ) -> Type:
     """The quantized product of two quantized tensors; the result has the type of `y_zero`."""
     require_kind("integer", a, b)
-    require_zeros(a, a_zero)
-    require_zeros(b, b_zero)
+    rows, columns = rows_and_columns(a, b)
+    require_zeros(a, a_zero, rows)
+    require_zeros(b, b_zero, columns)
+    for scale, wanted in ((a_scale, rows), (b_scale, columns), (y_scale, ()), (y_zero, ())):
+        require_parameters(scale, wanted)
     return TensorType(y_zero.dtype, find_product_shape(a.shape, b.shape))
-
-
-@qlinear_matmul.checks
-def qlinear_matmul_checks(a: Value, *operands: Value) -> list[tuple[Any, str]]:
-    return product_checks(a, operands[2])
 
 
 @qlinear_matmul.reference
@@ -135,8 +135,11 @@ def qlinear_conv(
     """The quantized convolution of a quantized image; the int32 bias has the scale x · weight.
     The weights have one scale, or one for each output channel; None is faster than zeros."""
     require_kind("integer", x, weight)
-    require_zeros(x, x_zero)
-    require_zeros(weight, weight_zero)
+    outputs = weight.shape[:1]
+    require_zeros(x, x_zero, ())
+    require_zeros(weight, weight_zero, outputs)
+    for scale, wanted in ((x_scale, ()), (weight_scale, outputs), (y_scale, ()), (y_zero, ())):
+        require_parameters(scale, wanted)
     require_bias(bias, weight.shape[0])
     return TensorType(y_zero.dtype, conv_shape(x, weight, strides, pads, dilations, groups))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_same_shape
 from tilewright.graph.axes import axis_of
 from tilewright.graph.elementwise import mapped, require_kind
 from tilewright.graph.ir import Array, Value
@@ -196,6 +197,8 @@ def _require_scales(
 ) -> None:
     if zero_point is not None and zero_point.ndim != scale.ndim:
         raise UserError(f"the zero point {zero_point} has not the shape of the scale {scale}")
+    if zero_point is not None and not is_single(zero_point.shape):
+        require_same_shape(scale.shape, zero_point.shape, "the scale and the zero point")
     if is_single(scale.shape):
         return
     axis = axis_of(axis, x.ndim)
@@ -205,10 +208,10 @@ def _require_scales(
         raise UserError(
             f"the scale is {scale}", reason="it is neither one number nor one for each index"
         )
-    extent, count = known_dim(x.shape[axis]), known_dim(scale.shape[axis if block else 0])
-    wanted = None if extent is None else -(-extent // block) if block else extent
-    if wanted is not None and count is not None and count != wanted:
-        raise UserError(f"the scale {scale} does not fit axis {axis} of {x}, which needs {wanted}")
+    wanted: list[Any] = list(x.shape) if block else [x.shape[axis]]
+    if block:
+        wanted[axis] = (x.shape[axis] + (block - 1)) // block
+    require_same_shape(scale.shape, wanted, f"the scale and what axis {axis} needs")
 
 
 def is_single(shape: Sequence[Any]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.graph.agreement import require_equal
 from tilewright.graph.attributes import Dim, Dims, Ints
 from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
@@ -54,6 +55,7 @@ def random_key_kernel() -> Function:
 def _require_key(key: Value) -> None:
     if key.dtype is not _U32 or key.ndim != 1 or known_dim(key.shape[0]) not in (None, 2):
         raise UserError(f"{key} is no key", remedy="use b.random_key(), or a constant of u32[2]")
+    require_equal(key.shape[0], 2, "the elements of a key and two")
 
 
 # ---- the generator ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_equal
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.axes import axes_of, axis_of
 from tilewright.graph.elementwise import require_kind
@@ -70,6 +71,7 @@ def reverse_sequence(x: Value, lengths: Value, *, batch_axis: int = 1, time_axis
     require_kind("integer", lengths)
     if axis_of(batch_axis, x.ndim) == axis_of(time_axis, x.ndim) or lengths.ndim != 1:
         raise UserError(f"{x} has no sequences of {lengths} along axes {batch_axis}, {time_axis}")
+    require_equal(lengths.shape[0], x.shape[batch_axis], "lengths and batches")
     return x.type
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.graph.attributes import Dims, Ints
-from tilewright.graph.broadcast import broadcast_checks, broadcast_index, broadcast_shapes
+from tilewright.graph.broadcast import broadcast_index, broadcast_shapes
 from tilewright.graph.ir import KNOWN_LIMIT, Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.types import TensorType, Type, as_dim, known_dim
@@ -42,11 +42,6 @@ def expand_symbolic(x: Value, *, shape: Dims) -> Array | None:
         return None
     numbers = [d for d in sizes if d is not None]
     return expand_reference(x.known, shape=tuple(numbers)) if _is_small(numbers) else None
-
-
-@expand.checks
-def expand_checks(x: Value, *, shape: Dims) -> list[tuple[Expr, str]]:
-    return broadcast_checks(x, Value("shape", TensorType(x.dtype, shape)))
 
 
 def _is_small(numbers: list[int]) -> bool:

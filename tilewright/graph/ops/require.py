@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tilewright.graph.agreement import ask
 from tilewright.graph.attributes import Dims, Ints, Strings
 from tilewright.graph.elementwise import mapped
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.types import Type
-from tilewright.ir import Expr, as_expr
+from tilewright.ir import as_expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
@@ -17,6 +18,8 @@ def require(x: Value, *, conditions: Dims, messages: Strings) -> Type:
     """`x`, if all conditions hold; else the program stops with the message of one that fails."""
     if len(conditions) != len(messages):
         raise UserError(f"{len(conditions)} conditions have {len(messages)} messages")
+    for condition, message in zip(conditions, messages, strict=True):
+        ask(as_expr(condition), message)
     return x.type
 
 
@@ -38,9 +41,3 @@ def require_compute(x: te.Tensor, *, conditions: Dims, messages: Strings) -> te.
 def require_symbolic(x: Value, *, conditions: Dims, messages: Strings) -> Array | None:
     del conditions, messages
     return x.known
-
-
-@require.checks
-def require_checks(x: Value, *, conditions: Dims, messages: Strings) -> list[tuple[Expr, str]]:
-    del x
-    return [(as_expr(c), m) for c, m in zip(conditions, messages, strict=True)]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilewright.graph.agreement import require_same_shape
 from tilewright.graph.attributes import Dim, Ints
 from tilewright.graph.axes import axis_of, tidy
 from tilewright.graph.elementwise import require_kind
@@ -342,6 +343,7 @@ def resample_weights_compute(
 def weighted_gather(x: Value, places: Value, weights: Value, *, axis: int) -> Type:
     """Along `axis`, for each row of places, the sum of the elements there times their weights."""
     require_kind("float", x)
+    require_same_shape(places.shape, weights.shape, "places and weights")
     return x.tensor.with_shape([*x.shape[:axis], places.shape[0], *x.shape[axis + 1 :]])
 
 
@@ -379,7 +381,7 @@ def weighted_gather_compute(
 @op
 def fill_outside(x: Value, coordinates: Value, *, axis: int, source: Dim, value: float) -> Type:
     """`value` where the coordinate along `axis` lies beyond the ends of `source` elements."""
-    del coordinates
+    require_same_shape(coordinates.shape, [x.shape[axis]], "coordinates and places")
     return x.type
 
 

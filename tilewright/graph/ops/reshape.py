@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import prove_equal, simplify
+from tilewright.arith import simplify
+from tilewright.graph.agreement import ask, is_asked, require_equal
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.axes import axes_of
 from tilewright.graph.ir import Array, Value
@@ -28,7 +29,11 @@ def reshape(x: Value, *, shape: Dims) -> Type:
     have, want = known_dim(product(x.shape)), known_dim(product(wanted))
     if have is not None and want is not None and have != want:
         raise _wrong_size(x, shape)
-    return x.tensor.with_shape(wanted)
+    result = x.tensor.with_shape(wanted)
+    if is_asked():
+        text = f"{x} cannot have the shape [{', '.join(map(str, result.shape))}]"
+        ask(product(x.shape) == product(result.shape), text)
+    return result
 
 
 @reshape.reference
@@ -54,16 +59,6 @@ def reshape_symbolic(x: Value, *, shape: Dims) -> Array | None:
     if x.known is None or None in sizes:
         return None
     return x.known.reshape([d for d in sizes if d is not None])
-
-
-@reshape.checks
-def reshape_checks(x: Value, *, shape: Dims) -> list[tuple[Expr, str]]:
-    type_ = reshape.infer((x,), {"shape": shape})[0]
-    assert isinstance(type_, TensorType)
-    have, want = product(x.shape), product(type_.shape)
-    if prove_equal(have, want):
-        return []
-    return [(have == want, f"{x} cannot have the shape [{', '.join(map(str, type_.shape))}]")]
 
 
 def _without_wildcard(source: Sequence[Expr], wanted: Sequence[Expr]) -> list[Expr]:
@@ -136,25 +131,12 @@ def squeeze_reference(x: Array, *, axes: Ints | None) -> Array:
     return np.squeeze(x, axes)
 
 
-@squeeze.checks
-def squeeze_checks(x: Value, *, axes: Ints | None) -> list[tuple[Expr, str]]:
-    dims = [x.shape[a] for a in axes_of(axes, x.ndim)] if axes is not None else []
-    return [
-        (d == const(1), f"a dimension of {x} that is left out is {d}, not 1")
-        for d in dims
-        if known_dim(d) is None
-    ]
-
-
 def _squeezed(shape: Sequence[Expr], axes: Ints | None) -> list[Expr]:
     if axes is None:
         return [d for d in shape if known_dim(d) != 1]
     dropped = axes_of(axes, len(shape))
     for axis in dropped:
-        if known_dim(shape[axis]) not in (1, None):
-            raise UserError(
-                f"dimension {axis} cannot be left out", reason=f"it is {shape[axis]}, not 1"
-            )
+        require_equal(shape[axis], 1, f"dimension {axis}, which is left out, and one element")
     return [d for n, d in enumerate(shape) if n not in dropped]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_equal, require_same_shape
 from tilewright.graph.attributes import Ints
 from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
@@ -43,7 +44,13 @@ def roi_align(
     require_kind("integer", batches)
     if x.ndim != 4 or rois.ndim != 2 or len(size) != 2 or mode not in ("avg", "max"):
         raise UserError(f"regions {rois} of {x} cannot be pooled to {list(size)} by {mode!r}")
+    _require_regions(rois, batches)
     return x.tensor.with_shape([rois.shape[0], x.shape[1], *size])
+
+
+def _require_regions(rois: Value, batches: Value) -> None:
+    require_equal(rois.shape[1], 4, "the numbers of a region and (x, y, x, y)")
+    require_same_shape(batches.shape, rois.shape[:1], "batches and regions")
 
 
 @roi_align.reference
@@ -113,6 +120,7 @@ def roi_samples(
     half_pixel: bool,
 ) -> Type:
     """`roi_align` for the types that it is computed in."""
+    _require_regions(rois, batches)
     return x.tensor.with_shape([rois.shape[0], x.shape[1], *size])
 
 
@@ -207,6 +215,7 @@ def max_roi_pool(x: Value, rois: Value, *, size: Ints, spatial_scale: float = 1.
     require_kind("float", x)
     if x.ndim != 4 or rois.ndim != 2 or len(size) != 2:
         raise UserError(f"regions {rois} of {x} cannot be pooled to {list(size)}")
+    require_equal(rois.shape[1], 5, "the numbers of a region and (batch, x, y, x, y)")
     return x.tensor.with_shape([rois.shape[0], x.shape[1], *size])
 
 
@@ -237,6 +246,7 @@ def max_roi_pool_decompose(b: Any, x: Value, rois: Value, **how: Any) -> Value:
 @op
 def roi_maxima(x: Value, rois: Value, *, size: Ints, spatial_scale: float) -> Type:
     """`max_roi_pool` for the types that it is computed in."""
+    require_equal(rois.shape[1], 5, "the numbers of a region and (batch, x, y, x, y)")
     return x.tensor.with_shape([rois.shape[0], x.shape[1], *size])
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_at_most, require_equal, require_same_shape
 from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
@@ -38,12 +39,13 @@ def rotary_embedding(
     wanted = 3 if positions is None else 2
     if cos.ndim != wanted or sin.ndim != wanted:
         raise UserError(f"cos and sin have {wanted} dimensions here, not {cos.ndim}, {sin.ndim}")
+    require_same_shape(cos.shape, sin.shape, "cos and sin")
     if positions is not None:
         require_kind("integer", positions)
-    size, half = known_dim(x.shape[3]), known_dim(cos.shape[-1])
-    turned = rotary_dim or size
-    if turned is not None and (turned % 2 or (half is not None and half * 2 != turned)):
-        raise UserError(f"{turned} elements cannot be turned by {cos.shape[-1]} angles")
+    rows = cos.shape[:2] if positions is None else positions.shape
+    require_same_shape(rows, [x.shape[0], x.shape[2]], "angles and B×L")
+    require_equal(rotary_dim or x.shape[3], cos.shape[-1] * 2, "elements and two for each angle")
+    require_at_most(rotary_dim, x.shape[3], "elements that are turned")
     return x.type
 
 

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.arith import prove_equal
+from tilewright.graph.agreement import require_equal, require_same_shape
 from tilewright.graph.axes import axis_of
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.loops import Indices, in_place, nest
 from tilewright.graph.op import op
-from tilewright.graph.ops.gather import checked_indices, from_front, index_depth
-from tilewright.graph.types import Type, known_dim
+from tilewright.graph.ops.gather import checked_indices, from_front, index_depth, require_within
+from tilewright.graph.types import Type
 from tilewright.ir import Buffer, Expr, Function, Stmt, Store, maximum, minimum
 from tilewright.support.errors import UserError, nearest
 from tilewright.tensor import te
@@ -53,12 +53,13 @@ def scatter_elements(
 ) -> Type:
     """`x` with each update put at its own place but for `axis`, where the index counts."""
     _check(x, indices, updates, reduction)
-    axis_of(axis, x.ndim)
+    axis = axis_of(axis, x.ndim)
     if not x.ndim == indices.ndim == updates.ndim:
         raise UserError(
             f"x, indices and updates have {x.ndim}, {indices.ndim}, {updates.ndim} dimensions"
         )
-    _require_equal(indices.shape, updates.shape)
+    require_same_shape(indices.shape, updates.shape, "indices and updates")
+    require_within(indices.shape, x.shape, axis)
     return x.type
 
 
@@ -101,9 +102,7 @@ def scatter_nd(x: Value, indices: Value, updates: Value, *, reduction: str = "no
     _check(x, indices, updates, reduction)
     depth = index_depth(indices, x.ndim)
     wanted = [*indices.shape[:-1], *x.shape[depth:]]
-    if len(wanted) != updates.ndim:
-        raise UserError(f"updates has {updates.ndim} dimensions, not {len(wanted)}")
-    _require_equal(wanted, updates.shape)
+    require_same_shape(wanted, updates.shape, "what indices name and updates")
     return x.type
 
 
@@ -160,38 +159,6 @@ def _check(x: Value, indices: Value, updates: Value, reduction: str) -> None:
         require_kind("number", x)
 
 
-def _require_equal(wanted: Sequence[Expr], given: Sequence[Expr]) -> None:
-    for n, (a, b) in enumerate(zip(wanted, given, strict=True)):
-        x, y = known_dim(a), known_dim(b)
-        if x is not None and y is not None and x != y:
-            raise UserError(f"dimension {n} of updates is {y}", reason=f"it must be {x}")
-
-
-@scatter_elements.checks
-def scatter_elements_checks(
-    x: Value, indices: Value, updates: Value, *, axis: int, reduction: str
-) -> list[tuple[Expr, str]]:
-    del x, axis, reduction
-    return _equal_checks(indices.shape, updates.shape)
-
-
-@scatter_nd.checks
-def scatter_nd_checks(
-    x: Value, indices: Value, updates: Value, *, reduction: str
-) -> list[tuple[Expr, str]]:
-    del reduction
-    depth = index_depth(indices, x.ndim)
-    return _equal_checks([*indices.shape[:-1], *x.shape[depth:]], updates.shape)
-
-
-def _equal_checks(wanted: Sequence[Expr], given: Sequence[Expr]) -> list[tuple[Expr, str]]:
-    return [
-        (a == b, f"dimension {n} of updates is {b}, not {a}")
-        for n, (a, b) in enumerate(zip(wanted, given, strict=True))
-        if not prove_equal(a, b)
-    ]
-
-
 # ---- tensor_scatter -----------------------------------------------------------------------------
 
 
@@ -211,8 +178,11 @@ def tensor_scatter(
     require_same_dtype(cache, update)
     if update.ndim != cache.ndim or axis_of(axis, cache.ndim) == 0:
         raise UserError(f"{update} cannot be written into {cache} along axis {axis}")
+    for n in set(range(cache.ndim)) - {axis_of(axis, cache.ndim)}:
+        require_equal(cache.shape[n], update.shape[n], f"dimension {n} of the cache and the update")
     if write_indices is not None:
         require_kind("integer", write_indices)
+        require_same_shape(write_indices.shape, cache.shape[:1], "write_indices and batches")
     return cache.type
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.graph.broadcast import broadcast_checks
 from tilewright.graph.elementwise import (
     broadcast_type,
     map_known,
@@ -39,6 +38,3 @@ def where_compute(condition: te.Tensor, a: te.Tensor, b: te.Tensor) -> te.Tensor
 @where.symbolic
 def where_symbolic(condition: Value, a: Value, b: Value) -> Array | None:
     return map_known(te.select, condition, a, b)
-
-
-where.checks(broadcast_checks)

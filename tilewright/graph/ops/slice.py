@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.arith import prove_equal
+from tilewright.graph.agreement import ask, is_asked, require_equal
 from tilewright.graph.attributes import Dim, Dims, Ints
 from tilewright.graph.axes import axes_of, axis_of, counted_from_front, tidy
 from tilewright.graph.elementwise import require_same_dtype
@@ -15,7 +15,7 @@ from tilewright.graph.ir import KNOWN_LIMIT, Array, Call, Value
 from tilewright.graph.layouts import Blocking, Form, channels_of, same_on_blocks
 from tilewright.graph.op import op
 from tilewright.graph.types import TensorType, Type, known_dim
-from tilewright.ir import Expr, const, maximum, minimum
+from tilewright.ir import Expr, as_expr, const, maximum, minimum
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
@@ -198,6 +198,10 @@ def split(x: Value, *, sizes: Dims, axis: int = 0) -> tuple[Type, ...]:
         *parts, extent = (n for n in numbers if n is not None)
         if sum(parts) != extent or min(parts, default=0) < 0:
             raise UserError(f"parts of {parts} do not make up {extent} elements")
+    elif is_asked():
+        total = as_expr(sum(sizes[1:], sizes[0]) if sizes else 0)
+        text = f"parts of {tidy(total)} elements do not make up {x.shape[axis]}"
+        ask(total == x.shape[axis], text)
     return tuple(
         x.tensor.with_shape([*x.shape[:axis], size, *x.shape[axis + 1 :]]) for size in sizes
     )
@@ -225,17 +229,6 @@ def split_symbolic(x: Value, *, sizes: Dims, axis: int) -> list[Array] | None:
     if x.known is None or None in numbers:
         return None
     return split_reference(x.known, sizes=tuple(n for n in numbers if n is not None), axis=axis)
-
-
-@split.checks
-def split_checks(x: Value, *, sizes: Dims, axis: int) -> list[tuple[Expr, str]]:
-    extent = x.shape[axis_of(axis, x.ndim)]
-    total: Expr = const(0)
-    for size in sizes:
-        total = total + size
-    if prove_equal(total, extent):
-        return []
-    return [(total == extent, f"parts of {tidy(total)} elements do not make up {extent}")]
 
 
 @op
@@ -289,18 +282,6 @@ def concat_symbolic(*xs: Value, axis: int) -> Array | None:
     return np.concatenate(arrays, axis)
 
 
-@concat.checks
-def concat_checks(*xs: Value, axis: int) -> list[tuple[Expr, str]]:
-    axis = axis_of(axis, xs[0].ndim)
-    shape = list(xs[0].shape)
-    checks: list[tuple[Expr, str]] = []
-    for x in xs[1:]:
-        for n, (a, b) in enumerate(zip(shape, x.shape, strict=True)):
-            if n != axis and not prove_equal(a, b):
-                checks.append((a == b, f"dimension {n} of what is put together is {a} and {b}"))
-    return checks
-
-
 @concat.layouts
 def concat_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
     """Blocks of channels stay whole."""
@@ -316,10 +297,5 @@ def _join_shape(shape: list[Expr], x: Value, axis: int) -> None:
     if x.ndim != len(shape):
         raise UserError(f"{x} cannot be put beside a tensor of {len(shape)} dimensions")
     for n, dim in enumerate(x.shape):
-        a, b = known_dim(shape[n]), known_dim(dim)
-        if n == axis:
-            continue
-        if a is not None and b is not None and a != b:
-            raise UserError(f"{x} has {b} elements in dimension {n}, where others have {a}")
-        if a is None and b is not None:
-            shape[n] = dim
+        if n != axis:
+            shape[n] = require_equal(shape[n], dim, f"dimension {n} of what is put together")

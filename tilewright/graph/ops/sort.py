@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_at_most
 from tilewright.graph.attributes import Dim
 from tilewright.graph.axes import axis_of
 from tilewright.graph.elementwise import mapped, require_kind
@@ -98,6 +99,7 @@ def top_k(x: Value, *, k: Dim, axis: int = -1, largest: bool = True) -> tuple[Ty
     extent, count = known_dim(x.shape[axis]), known_dim(k)
     if count is not None and (count < 0 or (extent is not None and count > extent)):
         raise UserError(f"{count} elements cannot be taken of {extent}")
+    require_at_most(k, x.shape[axis], "elements that are taken")
     shape = [*x.shape[:axis], k, *x.shape[axis + 1 :]]
     return x.tensor.with_shape(shape), TensorType("int64", shape)
 
@@ -117,15 +119,6 @@ def top_k_decompose(b: Any, x: Value, *, k: Dim, axis: int, largest: bool) -> tu
     else:
         places = b.slice(b.order_rows(keys), starts=[0], ends=[k], axes=[1])
     return _picked(b, x, rows, places, axis)
-
-
-@top_k.checks
-def top_k_checks(x: Value, *, k: Dim, axis: int, largest: bool) -> list[tuple[Expr, str]]:
-    del largest
-    extent = x.shape[axis_of(axis, x.ndim)]
-    if known_dim(extent) is not None and known_dim(k) is not None:
-        return []
-    return [(extent >= k, f"{k} elements cannot be taken of {extent}")]
 
 
 # ---- keys ---------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.graph.attributes import Strings
-from tilewright.graph.broadcast import broadcast_checks
 from tilewright.graph.elementwise import broadcast_type
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
@@ -42,9 +41,6 @@ def string_concat_reference(a: Array, b: Array) -> Array:
     pairs = np.broadcast_arrays(a, b)
     joined = [str(x) + str(y) for x, y in zip(*(p.ravel() for p in pairs), strict=True)]
     return _texts(joined, pairs[0].shape)
-
-
-string_concat.checks(broadcast_checks)
 
 
 @op(host=True)

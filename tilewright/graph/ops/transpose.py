@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_multiple
 from tilewright.graph.attributes import Ints
 from tilewright.graph.axes import axes_of
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
-from tilewright.graph.types import Type, known_dim
+from tilewright.graph.types import Type
 from tilewright.ir import Expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import ops, te
@@ -58,9 +59,7 @@ def depth_to_space(x: Value, *, block: int, mode: str = "DCR") -> Type:
     n, c, h, w = _image(x, block)
     if mode not in _DEPTH_TO_SPACE:
         raise UserError(f"mode is {mode!r}", remedy="use DCR or CRD")
-    channels = known_dim(c)
-    if channels is not None and channels % (block * block):
-        raise UserError(f"{channels} channels cannot become blocks of {block}×{block} pixels")
+    require_multiple(c, block * block, f"channels that become {block}×{block} pixels")
     return x.tensor.with_shape([n, c // (block * block), h * block, w * block])
 
 
@@ -98,9 +97,7 @@ def space_to_depth(x: Value, *, block: int) -> Type:
     """N×C×(b·H)×(b·W) to N×(b·b·C)×H×W: blocks of b×b pixels become channels, pixels first."""
     n, c, h, w = _image(x, block)
     for extent in (h, w):
-        number = known_dim(extent)
-        if number is not None and number % block:
-            raise UserError(f"{number} pixels cannot be divided into blocks of {block}")
+        require_multiple(extent, block, "pixels that become channels")
     return x.tensor.with_shape([n, c * (block * block), h // block, w // block])
 
 
@@ -116,24 +113,6 @@ def space_to_depth_decompose(b: Any, x: Value, *, block: int) -> Value:
     split = b.reshape(x, shape=[n, c, h // block, block, w // block, block])
     turned = b.transpose(split, axes=[0, 3, 5, 1, 2, 4])
     return b.reshape(turned, shape=[n, c * (block * block), h // block, w // block])
-
-
-@space_to_depth.checks
-def space_to_depth_checks(x: Value, *, block: int) -> list[tuple[Expr, str]]:
-    return [
-        (d % block == 0, f"a side of {x} is {d}, which blocks of {block} do not divide")
-        for d in x.shape[2:]
-        if known_dim(d) is None
-    ]
-
-
-@depth_to_space.checks
-def depth_to_space_checks(x: Value, *, block: int, mode: str) -> list[tuple[Expr, str]]:
-    del mode
-    c = x.shape[1]
-    if known_dim(c) is not None:
-        return []
-    return [(c % (block * block) == 0, f"{c} channels cannot become {block}×{block} pixels")]
 
 
 def _image(x: Value, block: int) -> tuple[Expr, Expr, Expr, Expr]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_same_shape
 from tilewright.graph.axes import axis_of
 from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
@@ -122,6 +123,7 @@ def lexicographic_kernel(keys: Value) -> Function:
 def group_rows(keys: Value, order: Value) -> tuple[Type, Type, Type, Type]:
     """Equal rows of a matrix, given their order: where the first of each group is, the group of
     each row, how many rows are in each group, and how many groups there are."""
+    require_same_shape(order.shape, keys.shape[:1], "the order and the rows")
     rows = TensorType("int64", order.shape)
     return rows, rows, rows, TensorType("int64", [1])
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.graph.agreement import require_same_shape
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
@@ -22,8 +23,7 @@ def max_unpool(x: Value, indices: Value, *, shape: Dims) -> Type:
     """Every element of `x` at its index in a tensor of `shape`, which is laid out row by row."""
     require_kind("integer", indices)
     require_kind("computable", x)
-    if x.ndim != indices.ndim:
-        raise UserError(f"the indices {indices} do not fit {x}")
+    require_same_shape(x.shape, indices.shape, "x and indices")
     return TensorType(x.dtype, shape)
 
 
