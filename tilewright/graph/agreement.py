@@ -14,7 +14,7 @@ from typing import Any, Final
 from tilewright.arith import prove
 from tilewright.graph.naturals import naturals
 from tilewright.graph.types import Dim, as_dim, known_dim
-from tilewright.ir import Expr, const, maximum
+from tilewright.ir import Expr, any_of, const, maximum
 from tilewright.support.errors import UserError
 
 #: A condition on symbolic dimensions, and what is wrong where it does not hold.
@@ -67,14 +67,14 @@ def require_same_shape(a: Sequence[Dim], b: Sequence[Dim], what: str) -> None:
         require_equal(x, y, f"dimension {n} of {what}")
 
 
-def require_at_most(a: Dim, b: Dim, what: str) -> None:
-    """Let the first dimension be no greater than the second."""
+def require_at_most(a: Dim, b: Dim, what: str, unless: Sequence[Expr] = ()) -> None:
+    """Let the first dimension be no greater than the second, unless some condition holds."""
     x, y = known_dim(a), known_dim(b)
     if x is not None and y is not None:
         if x > y:
             raise UserError(f"{what}: {x} is more than {y}")
     elif is_asked():
-        ask(as_dim(a) <= as_dim(b), f"{what}: {a} is more than {b}")
+        ask(any_of(as_dim(a) <= as_dim(b), *unless), f"{what}: {a} is more than {b}")
 
 
 def require_multiple(a: Dim, of: Dim, what: str) -> None:

@@ -18,7 +18,7 @@ from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.types import TensorType, Type, known_dim
-from tilewright.ir import Const, Expr
+from tilewright.ir import Const, Expr, const
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
@@ -168,9 +168,13 @@ def gather_elements_compute(x: te.Tensor, indices: te.Tensor, *, axis: int, mode
 
 def require_within(inner: Sequence[Expr], outer: Sequence[Expr], axis: int) -> None:
     """Let indices along `axis` have places of their own inside x along the other axes."""
+    if any(known_dim(d) == 0 for d in inner):
+        return
+    # No indices have no places, be they many along other axes.
+    none = [d == const(0) for d in inner if known_dim(d) is None]
     for n, (a, b) in enumerate(zip(inner, outer, strict=True)):
         if n != axis:
-            require_at_most(a, b, f"dimension {n} of indices and of x")
+            require_at_most(a, b, f"dimension {n} of indices and of x", unless=none)
 
 
 # ---- gather_nd ----------------------------------------------------------------------------------
