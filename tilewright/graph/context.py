@@ -46,7 +46,9 @@ class Instrument(Protocol):
 class PassContext:
     """Settings for the passes that run while it is open."""
 
-    opt_level: int = 2
+    #: 0: every operator by itself; 1: simplified and fused; 2: whole-graph choices; 3: also what
+    #: trades a few units in the last places for speed (Winograd).
+    opt_level: int = MAX_LEVEL
     disabled_passes: Collection[str] = ()
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     instruments: Sequence[Instrument] = ()
