@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright.cli import build_parser, main
 
 #: Every command that opens a model, with what else it needs.
@@ -179,6 +180,16 @@ def test_interruption_while_a_file_is_written(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
+@pytest.mark.parametrize("command", ["run", "bench", "profile"])
+def test_an_artifact_of_another_cpu(tilewright, command: str, model: Path, tmp_path: Path) -> None:
+    here = tw.Target.of("llvm").arch
+    other = "x86_64" if here == "aarch64" else "aarch64"
+    target = f"llvm -mtriple={other}-unknown-linux-gnu"
+    assert tilewright("compile", model, "-o", "other.twm", "--target", target).code == 0
+    _refused(tilewright(command, "other.twm", *OPENING[command]), other)
+    _nothing_left(tmp_path, "other.twm")
+
+
 def test_ctrl_c_while_it_compiles(model: Path, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tilewright", "compile", str(model), "-o", "out.twm"]
     process = subprocess.Popen(
