@@ -14,7 +14,7 @@ COLOURS = {
     "torch.compile": "#f0883e",
     "tvm": "#3fb950",
 }
-_LEFT, _WIDTH, _ROW, _TOP = 190, 620, 26, 64
+_LEFT, _WIDTH, _ROW, _TOP = 250, 600, 26, 64
 
 
 def ratio_picture(rows: Sequence[Mapping[str, Any]]) -> str:
