@@ -199,3 +199,12 @@ def test_models_that_are_not_native_say_what_they_cannot() -> None:
         with pytest.raises(UserError, match="it is not one native program"):
             attempt([])  # type: ignore[arg-type]
     assert model.kernels == () and model.texts == {}
+
+
+def test_more_arrays_than_outputs_are_refused() -> None:
+    b = Builder()
+    x = b.input("x", "f32", (3,))
+    b.output(b.relu(x))
+    spare = np.empty(3, np.float32)
+    with pytest.raises(tw.UserError, match="2 arrays were given for 1 outputs"):
+        tw.compile(b.build()).bind([spare], [spare.copy(), spare.copy()])

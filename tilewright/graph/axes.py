@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from tilewright.arith import simplify
 from tilewright.graph.attributes import Dim
@@ -38,11 +37,6 @@ def tidy(extent: Dim, *naturals: Expr) -> Expr:
         if dim not in ranges.variables:
             ranges = ranges.with_bounds(dim, 0, None)
     return simplify(extent, ranges)
-
-
-def is_number(dim: Any) -> bool:
-    """Whether a dimension is known now."""
-    return known_dim(dim) is not None
 
 
 def counted_from_front(index: Dim, extent: Expr) -> Expr:

@@ -38,7 +38,7 @@ from tilewright.ir import (
     symbolic_dims,
     walk_expr,
 )
-from tilewright.support.errors import InternalError, UserError
+from tilewright.support.errors import InternalError
 from tilewright.tensor import te
 
 #: Up to this cost, an element is computed again for every definition that reads it.
@@ -347,14 +347,3 @@ def _renewed(
         r = op.reduction
         body = te.Reduction(r.name, values, r.axes, r.identities, r.combine, r.hidden)
     return te.Compute(op.name, op.shape, op.axes, body, op.attrs)
-
-
-def require_native(binding: Binding) -> None:
-    """Refuse what has no loops."""
-    call = binding.expr
-    if isinstance(call, Call) and call.op.how not in ("compute", "kernel"):
-        raise UserError(
-            f"{call.op.name} cannot be compiled",
-            reason="the operator has no native form",
-            listing=f"    {binding}",
-        )

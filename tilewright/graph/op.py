@@ -118,11 +118,6 @@ class OpDef:
     # ---- using ----------------------------------------------------------------------------------
 
     @property
-    def is_compiled(self) -> bool:
-        """Whether it has a native form."""
-        return any((self._compute, self._kernel, self._decompose))
-
-    @property
     def how(self) -> str:
         """`compute`, `kernel`, `decompose`, `host` or `structural`; nothing where it is unknown."""
         ways = {

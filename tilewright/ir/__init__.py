@@ -3,7 +3,7 @@
 # pyright: reportUnusedImport=false
 from tilewright.ir.buffer import SCOPES, Buffer, as_extent, symbolic_dims
 from tilewright.ir.dtype import DType
-from tilewright.ir.equal import same_expr, same_function, same_stmt, structural_hash
+from tilewright.ir.equal import same_function, structural_hash
 from tilewright.ir.evaluate import evaluate
 from tilewright.ir.expr import (
     Binary,

@@ -49,16 +49,6 @@ def same_function(f: Function, g: Function, *, with_name: bool = True) -> bool:
     return structural_hash(f, with_name=with_name) == structural_hash(g, with_name=with_name)
 
 
-def same_stmt(a: Stmt, b: Stmt) -> bool:
-    """The same for statements; what they do not define counts by its order of appearance."""
-    return _Digests().stmt(a) == _Digests().stmt(b)
-
-
-def same_expr(a: Expr, b: Expr) -> bool:
-    """The same for expressions, up to a renaming of variables and buffers."""
-    return a is b or _Digests().expr(a) == _Digests().expr(b)
-
-
 def structural_hash(function: Function, *, with_name: bool = True) -> str:
     """A key for caches: equal for functions that are the same, in any process."""
     return _Digests().function(function, with_name).hex()

@@ -153,6 +153,8 @@ def bind_outputs(
                 raise UserError(f"the model has no output {name}", remedy=nearest(name, names))
         given = [outputs.get(n) for n in names]
     else:
+        if len(outputs) > len(specs):
+            raise UserError(f"{len(outputs)} arrays were given for {len(specs)} outputs")
         given = [*outputs, *[None] * (len(specs) - len(outputs))]
     return [
         None if g is None else _own_output(s, g, dims) for s, g in zip(specs, given, strict=True)

@@ -152,15 +152,6 @@ def with_buffers(function: Function, *buffers: Buffer) -> Function:
     return function.with_body(Alloc(tuple(buffers), body))
 
 
-def without_buffers(function: Function, *buffers: Buffer) -> Function:
-    """The function without some buffers of the allocation at its top."""
-    body = function.body
-    if not isinstance(body, Alloc):
-        return function
-    kept = tuple(b for b in body.buffers if b not in buffers)
-    return function.with_body(replace(body, buffers=kept) if kept else body.body)
-
-
 def with_outer_regions(function: Function, before: Tree) -> Function:
     """The function with the regions of blocks around what changed since `before` found anew.
 

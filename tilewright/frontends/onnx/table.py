@@ -66,12 +66,6 @@ def find_converter(domain: str, name: str, version: int) -> Converter | None:
     return next((r.convert for r in rows if r.since <= version < r.until), None)
 
 
-def known_operators() -> list[tuple[str, str]]:
-    """All operators that the table has, by domain and name."""
-    load_converters()
-    return sorted(_ROWS)
-
-
 @cache
 def load_converters() -> None:
     """Import all families, which fill the table."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from tilewright.graph.ir import Value
+from tilewright.graph.rules.rewriter import Rule
 from tilewright.graph.rules.site import Site
-
-Rule = Callable[[Site], Value | None]
 
 
 def _is_all(value: Value, number: float) -> bool:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from tilewright.graph.ir import Value
+from tilewright.graph.rules.rewriter import Rule
 from tilewright.graph.rules.site import Site
 
-Rule = Callable[[Site], Value | None]
 #: Divisors whose reciprocals are far from overflow and underflow.
 _LEAST, _MOST = 2.0**-60, 2.0**60
 

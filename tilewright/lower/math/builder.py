@@ -103,12 +103,6 @@ class Builder:
         total = a + b
         return Pair(total, b - (total - a))
 
-    def two_sum(self, a: Expr, b: Expr) -> Pair:
-        """a + b exactly."""
-        total = a + b
-        part = total - a
-        return Pair(total, (a - (total - part)) + (b - part))
-
     def two_product(self, a: Expr, b: Expr) -> Pair:
         """a * b exactly."""
         product = a * b
