@@ -25,7 +25,7 @@ import pytest
 import tilewright as tw
 from tests.frontends.onnx.models import info, make, node
 from tests.networks import mlp, positive, random
-from tilewright.artifact import describe
+from tilewright.models.artifact import describe
 from tilewright.runtime.artifact import container
 from tilewright.support.errors import UserError
 from tilewright.target import Target, why_not_here

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import kernels, te, workers
+from tilewright import te
 from tilewright.graph import Builder, Module, evaluate
-from tilewright.kernels import CompiledKernel, Options, compile_function, compile_kernels
+from tilewright.kernels import compiled, workers
+from tilewright.kernels.compiled import CompiledKernel, Options, compile_function, compile_kernels
 from tilewright.target import Target
 
 HOST = Target.of("llvm")
@@ -52,7 +53,7 @@ def test_another_version_of_the_tool_compiles_anew(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compile_kernels([function(2.0)], HOST, Options())
-    monkeypatch.setattr(kernels, "tool_version", lambda: "other")
+    monkeypatch.setattr(compiled, "tool_version", lambda: "other")
     monkeypatch.setattr(workers, "compile_function", refuse)
     with pytest.raises(AssertionError, match="compiled already"):
         compile_kernels([function(2.0)], HOST, Options())
@@ -142,8 +143,9 @@ def test_workers_do_not_run_the_users_program(tmp_path: Path) -> None:
 INTERRUPTED = """
 import sys, time
 import tilewright as tw
-from tilewright import te, workers
-from tilewright.kernels import Options
+from tilewright import te
+from tilewright.kernels import workers
+from tilewright.kernels.compiled import Options
 
 code = "import os, sys, time; sys.stdin.buffer.read(8); "
 code += f"os.write({sys.argv[1]}, str(os.getpid()).encode() + bytes([10])); time.sleep(60)"

@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "tilewright"
 
 _BASE = {"support", "ir"}
 _ANALYSIS = _BASE | {"arith", "target"}
+_STAGES = _ANALYSIS | {"tensor", "graph", "schedule", "lower", "codegen", "runtime"}
 
 #: Room -> what it may import. A dotted entry allows that one module of a room.
 #: Modules at the top of the package (`compile.py`, `__init__.py`) see everything.
@@ -32,10 +33,14 @@ ALLOWED: dict[str, set[str]] = {
     "graph": _ANALYSIS | {"tensor"},
     "frontends": _BASE | {"graph"},
     "tune": _ANALYSIS | {"schedule"},
+    "kernels": _STAGES,
+    "models": _STAGES | {"frontends", "kernels"},
+    "insight": {"*"},
     "cli": {"*"},
 }
-#: Modules that may be imported past their room's façade: `support` has none to speak of, and
-#: `runtime` must not load the rest of `ir`.
+#: Rooms whose modules are imported one by one: what loads a model must not load a compiler.
+NO_FACADE = {"support", "kernels", "models", "insight"}
+#: Modules that may be imported past their room's façade: `runtime` must not load the rest of `ir`.
 PAST_FACADE = {"runtime": {"ir.dtype"}}
 
 
@@ -114,7 +119,7 @@ def _is_allowed(found: Import) -> bool:
 
 
 def _goes_through_facade(found: Import) -> bool:
-    if not found.rest or found.room == "support":
+    if not found.rest or found.room in NO_FACADE:
         return True
     return found.module in PAST_FACADE.get(found.importer, set())
 

@@ -17,9 +17,9 @@ import pytest
 import tilewright as tw
 from tests.frontends.onnx.models import info, make, node
 from tests.networks import mlp, positive, random
-from tilewright.cost import cost_of
 from tilewright.graph import Builder
 from tilewright.ir import parse_function
+from tilewright.kernels.cost import cost_of
 from tilewright.support.errors import UserError
 from tilewright.support.timing import Latencies
 

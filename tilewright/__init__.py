@@ -13,12 +13,12 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from tilewright import frontends, graph
-    from tilewright.artifact import load, save
     from tilewright.compile import build, compile
     from tilewright.graph import PassContext, PassPrinter, PassTimer, PassVerifier
     from tilewright.ir import DType, Function
-    from tilewright.model import Model
-    from tilewright.module import Module
+    from tilewright.kernels.module import Module
+    from tilewright.models.artifact import load, save
+    from tilewright.models.model import Model
     from tilewright.schedule import Schedule
     from tilewright.support.errors import InternalError, UserError
     from tilewright.target import Target
@@ -29,8 +29,8 @@ _HOMES = {
     "DType": "tilewright.ir",
     "Function": "tilewright.ir",
     "InternalError": "tilewright.support.errors",
-    "Model": "tilewright.model",
-    "Module": "tilewright.module",
+    "Model": "tilewright.models.model",
+    "Module": "tilewright.kernels.module",
     "PassContext": "tilewright.graph",
     "PassPrinter": "tilewright.graph",
     "PassTimer": "tilewright.graph",
@@ -42,8 +42,8 @@ _HOMES = {
     "compile": "tilewright.compile",
     "frontends": "tilewright.frontends",
     "graph": "tilewright.graph",
-    "load": "tilewright.artifact",
-    "save": "tilewright.artifact",
+    "load": "tilewright.models.artifact",
+    "save": "tilewright.models.artifact",
     "script": "tilewright.tensor",
     "te": "tilewright.tensor",
 }

@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tilewright.ir import Function
-from tilewright.module import Module
-from tilewright.runtime import RunnableModel, request_amx
+from tilewright.kernels.build import as_permitted, build_loops
+from tilewright.runtime import RunnableModel
 from tilewright.schedule import Schedule
 from tilewright.support.errors import UserError
 from tilewright.target import Target
@@ -17,7 +17,7 @@ from tilewright.target import Target
 if TYPE_CHECKING:
     from tilewright.graph import Module as Graph
     from tilewright.graph import Step
-    from tilewright.model import Model
+    from tilewright.models.model import Model
 
 
 def compile(
@@ -65,30 +65,8 @@ def build(
     """
     target = Target.of(target)
     if isinstance(source, Function | Schedule):
-        return _build_loops(source, target, checked, threads)
+        return build_loops(source, target, checked, threads)
     return _compile_graph(_graph_of(source), target, threads, checked=checked)
-
-
-# ---- loop functions -----------------------------------------------------------------------------
-
-
-def _build_loops(
-    source: Function | Schedule, target: Target, checked: bool, threads: int | None
-) -> Module:
-    from tilewright.ir import verify
-    from tilewright.lower import lower
-    from tilewright.schedule import require_features, schedule_by_rules
-
-    target = _as_permitted(target)
-    is_scheduled = isinstance(source, Schedule)
-    given = source.function if isinstance(source, Schedule) else source
-    verify(given)
-    scheduled = given if is_scheduled else schedule_by_rules(given, target)
-    require_features(scheduled, target)
-    stages = {"given": given, "scheduled": scheduled}
-    lowered = lower(scheduled, target, checked=checked, after=stages.__setitem__)
-    stages["lowered"] = lowered
-    return Module(given, lowered, target, stages, threads)
 
 
 # ---- graphs -------------------------------------------------------------------------------------
@@ -96,8 +74,8 @@ def _build_loops(
 
 def graph_passes(target: Target) -> list[Step]:
     """The passes over a graph in order, each with the `opt_level` at which it starts."""
-    from tilewright.folding import fold_natively
     from tilewright.graph import Step, passes
+    from tilewright.kernels.folding import fold_natively
 
     folding = passes.folding_by(fold_natively)
     return [
@@ -146,21 +124,21 @@ def compile_fused(
     from tilewright.graph import passes
 
     def native(part: Graph) -> Model:
-        return _compile_native(part, _as_permitted(target), threads, checked)
+        return _compile_native(part, as_permitted(target), threads, checked)
 
     if passes.is_native(fused.main):
         return native(fused)
-    from tilewright.hosted import HostedModel
+    from tilewright.models.hosted import HostedModel
 
     return HostedModel.compiled(fused, native, target)
 
 
 def _compile_native(fused: Graph, target: Target, threads: int | None, checked: bool) -> Model:
     from tilewright.graph import KernelTable, kernel_bindings, lower_program
-    from tilewright.kernels import Options, compile_kernels
+    from tilewright.kernels.compiled import Options, compile_kernels
+    from tilewright.kernels.prepare import prepare_calls
     from tilewright.lower import lower_host
-    from tilewright.model import Model
-    from tilewright.prepare import prepare_calls
+    from tilewright.models.model import Model
 
     table = KernelTable()
     calls = {b: table(b) for b in kernel_bindings(fused.main)}
@@ -193,20 +171,13 @@ def _compile_onnx(
     try:
         graph = from_onnx(model, shapes=shapes)
     except UnspecialisedError as error:
-        from tilewright.specialised import SpecialisedModel
+        from tilewright.models.specialised import SpecialisedModel
 
         def build(values: Mapping[str, Any], sizes: Mapping[str, Sequence[int]]) -> Graph:
             return from_onnx(model, shapes={**shapes, **sizes}, values=values)
 
         return SpecialisedModel(input_names(model), error, build, compiled)
     return compiled(graph)
-
-
-def _as_permitted(target: Target) -> Target:
-    """This machine without what the system keeps from this process; other targets as they are."""
-    if target.has("amx-tile") and target == Target.of("llvm") and not request_amx():
-        return Target.of(f"{target} -mattr=-amx-tile")
-    return target
 
 
 class _CallableModule(ModuleType):

@@ -92,7 +92,7 @@ def test_a_run_is_measured(data: Any) -> None:
 def test_nothing_is_run_where_nobody_wants_it(
     tilewright, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tilewright.native import NativeModel
+    from tilewright.models.native import NativeModel
 
     monkeypatch.setattr(NativeModel, "profile", None)
     assert tilewright("report", model, "-o", tmp_path / "r.html", "--no-profile").code == 0

@@ -14,8 +14,8 @@ import pytest
 import tilewright as tw
 from tests.codegen.emulation import run_emulated
 from tilewright import compile as pipeline
-from tilewright import module as modules
 from tilewright.ir import interpret
+from tilewright.kernels import module as modules
 from tilewright.tensor import ops, te
 
 Array = np.ndarray[Any, Any]

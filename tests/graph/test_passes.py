@@ -172,8 +172,8 @@ def test_constant_folding_is_bounded_in_time() -> None:
 
 
 def test_long_sums_are_folded_by_native_code() -> None:
-    from tilewright.folding import fold_natively
     from tilewright.graph.passes import folding_by
+    from tilewright.kernels.folding import fold_natively
 
     called: list[str] = []
 

@@ -15,7 +15,7 @@ from tilewright.support.errors import UserError
 if TYPE_CHECKING:
     from tilewright.cli.console import Console
     from tilewright.graph import Module
-    from tilewright.taps import Layer
+    from tilewright.insight.taps import Layer
 
 _AGAINST = ("reference", "onnxruntime", *(f"opt_level={k}" for k in range(4)))
 
@@ -98,7 +98,7 @@ def _graph(args: argparse.Namespace) -> Module:
 
 def _blame(args: argparse.Namespace, inputs: Any, console: Console) -> Exit:
     from tilewright.graph import PassContext
-    from tilewright.taps import compiled_layers
+    from tilewright.insight.taps import compiled_layers
     from tilewright.target import Target
 
     level = PassContext().opt_level if args.opt_level is None else args.opt_level
@@ -118,7 +118,7 @@ def _blame(args: argparse.Namespace, inputs: Any, console: Console) -> Exit:
 def _peer_layers(args: argparse.Namespace, inputs: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
     if args.against == "onnxruntime":
         return _onnxruntime_layers(args, inputs, set(wanted))
-    from tilewright.taps import compiled_layers, reference_layers
+    from tilewright.insight.taps import compiled_layers, reference_layers
     from tilewright.target import Target
 
     if args.against == "reference":

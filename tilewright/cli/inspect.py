@@ -15,7 +15,7 @@ from tilewright.support.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from tilewright.cli.console import Console
-    from tilewright.native import NativeModel
+    from tilewright.models.native import NativeModel
 
 #: The options that ask for a level of kernels, with the field of `Levels` they show.
 _LEVELS = {"loops": "loops", "schedule": "scheduled", "llvm": "llvm", "asm": "asm"}
@@ -68,7 +68,7 @@ def _chosen(model: Any, name: str, option: str) -> list[str]:
 def _level(model: Any, kernel: str, option: str) -> str:
     if option == "loops":
         return str(model.ir(kernel))
-    from tilewright.levels import kernel_levels
+    from tilewright.kernels.levels import kernel_levels
 
     return str(getattr(kernel_levels(model.ir(kernel), model.target), _LEVELS[option]))
 
@@ -77,7 +77,7 @@ def _level(model: Any, kernel: str, option: str) -> str:
 
 
 def _overview(model: Any, console: Console) -> Exit:
-    from tilewright.native import NativeModel
+    from tilewright.models.native import NativeModel
 
     inputs, outputs = ([str(s) for s in specs] for specs in (model.inputs, model.outputs))
     console.result(kind=type(model).__name__, inputs=inputs, outputs=outputs)
@@ -108,7 +108,7 @@ def _memory(model: NativeModel, console: Console) -> list[tuple[str, Any]]:
 
 def _builds(path: Path, console: Console) -> None:
     """The targets that an artifact holds code for."""
-    from tilewright.artifact import describe
+    from tilewright.models.artifact import describe
 
     info = describe(path)
     console.result(tool=info.tool, version=info.version, builds=[asdict(b) for b in info.builds])

@@ -12,7 +12,7 @@ from tilewright.support.errors import UserError
 if TYPE_CHECKING:
     from tilewright.cli.console import Console
     from tilewright.graph import Module
-    from tilewright.native import NativeModel
+    from tilewright.models.native import NativeModel
     from tilewright.runtime import RunnableModel
 
 
@@ -45,7 +45,7 @@ def compiled(args: argparse.Namespace, console: Console, target: str) -> Runnabl
 
 def native(model: RunnableModel, wanted: str) -> NativeModel:
     """The model, which must be native as a whole to be looked at."""
-    from tilewright.native import NativeModel
+    from tilewright.models.native import NativeModel
 
     if isinstance(model, NativeModel):
         return model
@@ -59,7 +59,7 @@ def native(model: RunnableModel, wanted: str) -> NativeModel:
 def graph_of(model: NativeModel) -> Module:
     """The graph after all passes; that of an artifact has zeros for large constants."""
     from tilewright.graph import parse_module
-    from tilewright.native import GRAPH_TEXT
+    from tilewright.models.native import GRAPH_TEXT
 
     try:
         kept: Module | None = getattr(model, "graph", None)

@@ -20,8 +20,8 @@ from tilewright.cli.options import (
 
 if TYPE_CHECKING:
     from tilewright.cli.console import Console
-    from tilewright.native import NativeModel
-    from tilewright.roof import Roof
+    from tilewright.insight.roof import Roof
+    from tilewright.models.native import NativeModel
     from tilewright.support.profile import KernelTime, Profile
 
 
@@ -68,7 +68,7 @@ def measured(
     model: NativeModel, args: argparse.Namespace, console: Console
 ) -> tuple[Profile, Roof]:
     """A profile on the inputs of the command line, and what the machine can do at most."""
-    from tilewright.roof import measure_roof
+    from tilewright.insight.roof import measure_roof
 
     inputs = inputs_for(model.inputs, args, console)
     with console.working("measuring"):

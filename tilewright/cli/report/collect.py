@@ -10,9 +10,9 @@ import tilewright
 from tilewright.cli.loading import graph_of
 from tilewright.cli.report.drawing import drawn, kind_of
 from tilewright.graph import Binding, Graph, kernel_bindings
-from tilewright.levels import kernel_levels
+from tilewright.kernels.levels import kernel_levels
 from tilewright.lower import ArenaPlan, arena_plan
-from tilewright.native import NativeModel
+from tilewright.models.native import NativeModel
 
 if TYPE_CHECKING:
     from tilewright.cli.report.timeline import Timeline

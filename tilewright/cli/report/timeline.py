@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tilewright.roof import Roof
+from tilewright.insight.roof import Roof
 from tilewright.support.profile import Event, Profile
 
 

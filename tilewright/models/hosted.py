@@ -26,8 +26,8 @@ from tilewright.graph import (
     parse_module,
     passes,
 )
-from tilewright.module import dim_of, unique_names
-from tilewright.native import NativeModel, target_info
+from tilewright.kernels.module import dim_of, unique_names
+from tilewright.models.native import NativeModel, target_info
 from tilewright.runtime import (
     Build,
     CompiledContents,

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from tilewright.compile import build
-from tilewright.module import Module
+from tilewright.kernels.module import Module
 from tilewright.target import Target
 from tilewright.tensor import te
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from tilewright.graph import Array, Binding, KernelCall, TensorType, Value
 from tilewright.ir import DType
-from tilewright.kernels import CompiledKernel, Preparation
-from tilewright.module import install_threadpool
+from tilewright.kernels.compiled import CompiledKernel, Preparation
+from tilewright.kernels.module import install_threadpool
 from tilewright.runtime import ArrayParam, NativeFunction, Signature, aligned_empty, let_go
 
 

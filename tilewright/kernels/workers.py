@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tilewright.ir import Block, Function, function_text, walk
-from tilewright.kernels import Options, compile_function, compile_text
+from tilewright.kernels.compiled import Options, compile_function, compile_text
 from tilewright.support.config import config
 from tilewright.target import Target
 
@@ -102,11 +102,11 @@ def _workers(work: _Work, count: int) -> Generator[list[threading.Thread]]:
 
 
 def _start() -> subprocess.Popen[bytes] | None:
-    root = str(Path(__file__).parent.parent)
+    root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         return subprocess.Popen(
-            [sys.executable, "-c", "from tilewright.workers import serve; serve()"],
+            [sys.executable, "-c", "from tilewright.kernels.workers import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.native import LoadedModel, why_not
+from tilewright.models.native import LoadedModel, why_not
 from tilewright.runtime import (
     Artifact,
     Build,
@@ -130,7 +130,7 @@ def _compiled(build: Build, contents: CompiledContents, threads: int | None) -> 
 
 
 def _hosted(build: Build, contents: HostedContents, threads: int | None) -> RunnableModel:
-    from tilewright.hosted import HostedModel
+    from tilewright.models.hosted import HostedModel
 
     native = {n: LoadedModel(build, c, threads) for n, c in contents.native.items()}
     return HostedModel.loaded(build, contents, native)

@@ -25,7 +25,7 @@ from tilewright.support.profile import Profile
 from tilewright.target import Target, why_not_here
 
 if TYPE_CHECKING:
-    from tilewright.profiling import Profiled
+    from tilewright.models.profiling import Profiled
 
 #: The texts of a model, as an artifact names them.
 GRAPH_TEXT: Final = "graph.txt"
@@ -115,7 +115,7 @@ class NativeModel(CompiledModel):
         self._require_loaded()
         with self._profiling:
             if self._profiled is None:
-                from tilewright.profiling import Profiled
+                from tilewright.models.profiling import Profiled
 
                 self._profiled = Profiled(self, self._program)
             return self._profiled.profile(inputs, runs, warmup)
@@ -127,7 +127,7 @@ class NativeModel(CompiledModel):
         *,
         name: str | None = None,
     ) -> None:
-        from tilewright.export import export_library
+        from tilewright.models.export import export_library
 
         export_library(
             self._program, self._constants, self._pool_code, self._target, path, header, name

@@ -23,7 +23,7 @@ from tilewright.ir import (
     free_vars,
     loads_in,
 )
-from tilewright.kernels import numbers_of
+from tilewright.kernels.compiled import numbers_of
 
 
 class Cost(NamedTuple):

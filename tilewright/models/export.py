@@ -22,7 +22,7 @@ from tilewright.codegen import (
     library_object,
     merge,
 )
-from tilewright.header import header
+from tilewright.models.header import header
 from tilewright.runtime import Program, TargetInfo, TensorSpec
 from tilewright.support.errors import UserError
 from tilewright.support.files import replacing

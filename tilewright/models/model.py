@@ -17,9 +17,9 @@ from tilewright.codegen import (
 from tilewright.graph import HostProgram, TensorType, Value, all_graphs, module_text
 from tilewright.graph import Module as GraphModule
 from tilewright.ir import Call, Evaluate, Expr, Function, Var, function_text, walk
-from tilewright.kernels import CompiledKernel
-from tilewright.module import dim_of, unique_names
-from tilewright.native import GRAPH_TEXT, HOST_TEXT, NativeModel, loops_text, target_info
+from tilewright.kernels.compiled import CompiledKernel
+from tilewright.kernels.module import dim_of, unique_names
+from tilewright.models.native import GRAPH_TEXT, HOST_TEXT, NativeModel, loops_text, target_info
 from tilewright.runtime import Program, TensorSpec
 from tilewright.support.errors import UserError, nearest
 from tilewright.target import Target

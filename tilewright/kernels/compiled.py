@@ -122,7 +122,7 @@ def compile_kernels(
     functions: Sequence[Function], target: Target, options: Options
 ) -> list[CompiledKernel]:
     """Object code for all functions: from the cache, or compiled by all cores."""
-    from tilewright.workers import compile_side_by_side
+    from tilewright.kernels.workers import compile_side_by_side
 
     store = default_cache()
     keys = [_key(f, target, options) for f in functions]
@@ -221,7 +221,7 @@ def _key(function: Function, target: Target, options: Options) -> str:
 def tool_version() -> str:
     """The version, and what the package's files look like: code made by others is not taken."""
     digest = hashlib.sha256(__version__.encode())
-    root = Path(__file__).parent
+    root = Path(__file__).parent.parent
     for path in sorted(root.rglob("*.py")):
         stat = path.stat()
         digest.update(f"{path.relative_to(root)} {stat.st_size} {stat.st_mtime_ns}\n".encode())

@@ -22,7 +22,7 @@ class Levels:
 def kernel_levels(function: Function, target: Target) -> Levels:
     """All levels of a kernel, by the steps that `kernels.compile_function` takes."""
     from tilewright.codegen import emit_assembly, generate, optimize, parse, target_machine
-    from tilewright.kernels import default_schedule
+    from tilewright.kernels.compiled import default_schedule
     from tilewright.lower import lower, split_constant_work
 
     scheduled = default_schedule(function, target)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.codegen import EVENT_WORDS, generate
-from tilewright.cost import Cost, cost_of
+from tilewright.kernels.cost import Cost, cost_of
 from tilewright.runtime import CompiledModel, Inputs, Program
 from tilewright.support.errors import UserError
 from tilewright.support.profile import Event, Profile
 
 if TYPE_CHECKING:
-    from tilewright.native import NativeModel
+    from tilewright.models.native import NativeModel
 
 
 class Profiled:
@@ -36,7 +36,7 @@ class Profiled:
 
     def _recording(self) -> CompiledModel:
         from tilewright.lower import lower_host
-        from tilewright.model import host_object
+        from tilewright.models.model import host_object
 
         program, target = self._program, self._model.target
         made = generate(lower_host(self._model.ir(program.name)), target, profiled=True)

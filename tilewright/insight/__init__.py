@@ -1,0 +1,1 @@
+"""What shows compiled models: values between kernels, and the roof over them."""

@@ -1,0 +1,1 @@
+"""Kernels: loop functions as object code, one by one or many at once."""

@@ -1,0 +1,1 @@
+"""Compiled models: what users hold, save, load and export."""
