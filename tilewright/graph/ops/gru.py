@@ -1,4 +1,4 @@
-"""Gated recurrent units and plain recurrent networks: one product for all inputs, then a scan."""
+"""Gated recurrent units: one product for all inputs, then a scan over time."""
 
 from __future__ import annotations
 
@@ -9,30 +9,21 @@ import numpy as np
 from tilewright.graph.attributes import Floats, Strings
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
-from tilewright.graph.ops.lstm import input_products
 from tilewright.graph.recurrent import (
-    DIRECTIONS,
-    Clock,
-    activated,
+    Cells,
+    Scan,
+    as_network,
     biases_reference,
-    check_operands,
-    check_scan,
-    choose,
-    clipped,
-    initial,
-    recurrent_product,
+    input_products,
+    network_types,
     run_reference,
-    state_reference,
+    scan_types,
 )
-from tilewright.graph.reduced import accumulator
 from tilewright.graph.types import TensorType, Type
 from tilewright.ir import Expr
 from tilewright.tensor import te
 
 _DEFAULT = ("sigmoid", "tanh")
-
-
-# ---- gru ----------------------------------------------------------------------------------------
 
 
 @op
@@ -55,10 +46,8 @@ def gru(
 
     With `linear_before_reset`, the reset gate applies to the product with the state instead.
     """
-    check_operands(x, w, r, b, lengths, (h0,), 3, direction)
-    choose(activations, alphas, betas, _DEFAULT, direction)
-    state = TensorType(x.dtype, [DIRECTIONS[direction], x.shape[1], r.shape[2]])
-    return TensorType(x.dtype, [x.shape[0], *state.shape]), state
+    cells = Cells.of(_DEFAULT, direction, activations, alphas, betas, clip)
+    return network_types(cells, x, w, r, b, lengths, (h0,), gates=3)
 
 
 @gru.reference
@@ -70,34 +59,26 @@ def gru_reference(
     lengths: Array | None,
     h0: Array | None,
     *,
-    direction: str,
-    activations: Strings,
-    alphas: Floats,
-    betas: Floats,
-    clip: float,
     linear_before_reset: bool,
+    **attrs: Any,
 ) -> tuple[Array, ...]:
-    chosen = choose(activations, alphas, betas, _DEFAULT, direction)
-    directions, hidden = DIRECTIONS[direction], r.shape[2]
-    own, moved = biases_reference(b, directions, 3 * hidden)
+    cells, hidden = Cells.of(_DEFAULT, **attrs), r.shape[2]
+    own, moved = biases_reference(b, cells.directions, 3 * hidden)
 
     def step(d: int, now: Array, states: list[Array]) -> list[Array]:
         (h,) = states
-        f, g = chosen[d]
         weights = r[d].astype(np.float64)
         given = now @ w[d].T.astype("f8") + own[d]
         of_state = h @ weights.T + moved[d]
-        update = f.value(clipped((given + of_state)[:, :hidden], clip))
-        reset = f.value(clipped((given + of_state)[:, hidden : 2 * hidden], clip))
+        update = cells.value(0, d, (given + of_state)[:, :hidden])
+        reset = cells.value(0, d, (given + of_state)[:, hidden : 2 * hidden])
         last = of_state[:, 2 * hidden :] * reset
         if not linear_before_reset:
             last = (reset * h) @ weights[2 * hidden :].T + moved[d, 2 * hidden :]
-        new = g.value(clipped(given[:, 2 * hidden :] + last, clip))
+        new = cells.value(1, d, given[:, 2 * hidden :] + last)
         return [(1 - update) * new + update * h]
 
-    states = [state_reference(h0, (directions, x.shape[1], hidden))]
-    y, last = run_reference(x.astype(np.float64), direction, lengths, states, step)
-    return y.astype(x.dtype), last[0].astype(x.dtype)
+    return run_reference(cells, x, lengths, (h0,), hidden, step)
 
 
 @gru.decompose
@@ -107,8 +88,7 @@ def gru_decompose(
     w: Value,
     r: Value,
     b: Value | None,
-    lengths: Value | None,
-    h0: Value | None,
+    *others: Value | None,
     **attrs: Any,
 ) -> Any:
     hidden, inner = r.shape[2], None
@@ -118,8 +98,10 @@ def gru_decompose(
         inner = moved[:, hidden * 2 :]
         zero = builder.sub(inner, inner)
         b = builder.concat(own, moved[:, : hidden * 2], zero, axis=1)
-    products, weight = input_products(builder, x, w, r, b)
-    return builder.gru_scan(products, weight, inner, lengths, h0, **attrs)
+    return builder.gru_scan(*input_products(builder, x, w, r, b), inner, *others, **attrs)
+
+
+# ---- the scan -----------------------------------------------------------------------------------
 
 
 @op
@@ -139,25 +121,18 @@ def gru_scan(
 ) -> tuple[Type, ...]:
     """`gru` whose inputs are multiplied already: T×B×(D·3H), and weights D×H×3H for the states;
     `inner`, D×H, is the bias that the reset gate multiplies."""
-    shape = check_scan(products, weight, lengths, (h0,), 3, direction)
-    state = TensorType(products.dtype, shape)
-    return TensorType(products.dtype, [products.shape[0], *state.shape]), state
+    cells = Cells.of(_DEFAULT, direction, activations, alphas, betas, clip)
+    return scan_types(cells, products, weight, lengths, (h0,), gates=3)
 
 
 @gru_scan.reference
 def gru_scan_reference(
-    products: Array,
-    weight: Array,
-    inner: Array | None,
-    lengths: Array | None,
-    h0: Array | None,
-    **attrs: Any,
+    products: Array, weight: Array, inner: Array | None, *others: Array | None, **attrs: Any
 ) -> tuple[Array, ...]:
     directions, hidden, size = weight.shape
-    w = np.eye(directions * size, dtype=products.dtype).reshape(directions, size, -1)
     b = np.zeros((directions, 2 * size), products.dtype)
     b[:, 5 * hidden :] = 0 if inner is None else inner
-    return gru_reference(products, w, weight.swapaxes(1, 2), b, lengths, h0, **attrs)
+    return gru_reference(*as_network(products, weight), b, *others, **attrs)
 
 
 @gru_scan.compute
@@ -168,181 +143,36 @@ def gru_scan_compute(
     lengths: te.Tensor | None,
     h0: te.Tensor | None,
     *,
-    direction: str,
-    activations: Strings,
-    alphas: Floats,
-    betas: Floats,
-    clip: float,
     linear_before_reset: bool,
     out: tuple[TensorType, ...],
+    **attrs: Any,
 ) -> tuple[te.Tensor, ...]:
-    chosen = choose(activations, alphas, betas, _DEFAULT, direction)
-    dtype, work = products.dtype, accumulator(products.dtype)
-    steps, hidden = products.shape[0], weight.shape[1]
-    clock = Clock(direction, steps, lengths)
-    shape = (steps + 1, *out[1].shape)
-    h = te.placeholder(shape, work, "h_state")
+    cells, hidden = Cells.of(_DEFAULT, **attrs), weight.shape[1]
+    scan = Scan(cells, products, weight, lengths, out[1].shape)
+    h = scan.state("h")
     count = weight.shape[2] if linear_before_reset else hidden * 2
-    moved = recurrent_product(h, weight, (None, count), "moved")
-
-    def given(k: int, t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        place = clock.turned(d, b, t - 1)
-        return te.cast(products[place, b, d * weight.shape[2] + (hidden * k + j)], work)
+    moved = scan.moved(h, (None, count), "moved")
 
     def gate(k: int, t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        value = given(k, t, d, b, j) + moved[t, d, b, hidden * k + j]
-        return activated(chosen, 0, d, value, clip)
+        value = scan.given(k, t, d, b, j) + moved[t, d, b, hidden * k + j]
+        return cells.activated(0, d, value)
 
-    if linear_before_reset:
-
-        def reset(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-            value = moved[t, d, b, hidden * 2 + j]
-            value = value if inner is None else value + te.cast(inner[d, j], work)
-            return gate(1, t, d, b, j) * value
-
-        last = te.compute(shape, reset, name="reset")
-    else:
-
-        def kept(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
+    def reset(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
+        """What goes into the new state, behind the reset gate."""
+        if not linear_before_reset:
             return gate(1, t, d, b, j) * h[t - 1, d, b, j]
+        value = moved[t, d, b, hidden * 2 + j]
+        value = value if inner is None else value + te.cast(inner[d, j], scan.work)
+        return gate(1, t, d, b, j) * value
 
-        reset_state = te.compute(shape, kept, name="reset")
-        last = recurrent_product(reset_state, weight, (hidden * 2, hidden), "last", back=0)
+    last = te.compute(scan.shape, reset, name="reset")
+    if not linear_before_reset:
+        last = scan.moved(last, (hidden * 2, hidden), "last", back=0)
 
     def next_state(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
         old = h[t - 1, d, b, j]
         update = gate(0, t, d, b, j)
-        new = activated(chosen, 1, d, given(2, t, d, b, j) + last[t, d, b, j], clip)
-        return clock.kept(b, t - 1, (1 - update) * new + update * old, old)
+        new = cells.activated(1, d, scan.given(2, t, d, b, j) + last[t, d, b, j])
+        return scan.clock.kept(b, t - 1, (1 - update) * new + update * old, old)
 
-    new_h = te.compute(shape, next_state, name="h")
-    states = te.scan(initial(out[1].shape, h0, work, "h_first"), new_h, h, name="gru")
-    return clock.output(states, dtype, "y"), clock.last(states, dtype, "last_h")
-
-
-# ---- rnn ----------------------------------------------------------------------------------------
-
-
-@op
-def rnn(
-    x: Value,
-    w: Value,
-    r: Value,
-    b: Value | None = None,
-    lengths: Value | None = None,
-    h0: Value | None = None,
-    *,
-    direction: str = "forward",
-    activations: Strings = (),
-    alphas: Floats = (),
-    betas: Floats = (),
-    clip: float = 0.0,
-) -> tuple[Type, ...]:
-    """(y: T×D×B×H, last h: D×B×H) of a network with one gate."""
-    check_operands(x, w, r, b, lengths, (h0,), 1, direction)
-    choose(activations, alphas, betas, ("tanh",), direction)
-    state = TensorType(x.dtype, [DIRECTIONS[direction], x.shape[1], r.shape[2]])
-    return TensorType(x.dtype, [x.shape[0], *state.shape]), state
-
-
-@rnn.reference
-def rnn_reference(
-    x: Array,
-    w: Array,
-    r: Array,
-    b: Array | None,
-    lengths: Array | None,
-    h0: Array | None,
-    *,
-    direction: str,
-    activations: Strings,
-    alphas: Floats,
-    betas: Floats,
-    clip: float,
-) -> tuple[Array, ...]:
-    chosen = choose(activations, alphas, betas, ("tanh",), direction)
-    directions, hidden = DIRECTIONS[direction], r.shape[2]
-    own, moved = biases_reference(b, directions, hidden)
-
-    def step(d: int, now: Array, states: list[Array]) -> list[Array]:
-        total = now @ w[d].T.astype("f8") + states[0] @ r[d].T.astype("f8") + own[d] + moved[d]
-        return [chosen[d][0].value(clipped(total, clip))]
-
-    states = [state_reference(h0, (directions, x.shape[1], hidden))]
-    y, last = run_reference(x.astype(np.float64), direction, lengths, states, step)
-    return y.astype(x.dtype), last[0].astype(x.dtype)
-
-
-@rnn.decompose
-def rnn_decompose(
-    builder: Any,
-    x: Value,
-    w: Value,
-    r: Value,
-    b: Value | None,
-    lengths: Value | None,
-    h0: Value | None,
-    **attrs: Any,
-) -> Any:
-    products, weight = input_products(builder, x, w, r, b)
-    return builder.rnn_scan(products, weight, lengths, h0, **attrs)
-
-
-@op
-def rnn_scan(
-    products: Value,
-    weight: Value,
-    lengths: Value | None = None,
-    h0: Value | None = None,
-    *,
-    direction: str = "forward",
-    activations: Strings = (),
-    alphas: Floats = (),
-    betas: Floats = (),
-    clip: float = 0.0,
-) -> tuple[Type, ...]:
-    """`rnn` whose inputs are multiplied already: T×B×(D·H), and weights D×H×H for the states."""
-    shape = check_scan(products, weight, lengths, (h0,), 1, direction)
-    state = TensorType(products.dtype, shape)
-    return TensorType(products.dtype, [products.shape[0], *state.shape]), state
-
-
-@rnn_scan.reference
-def rnn_scan_reference(
-    products: Array, weight: Array, lengths: Array | None, h0: Array | None, **attrs: Any
-) -> tuple[Array, ...]:
-    directions, _, size = weight.shape
-    w = np.eye(directions * size, dtype=products.dtype).reshape(directions, size, -1)
-    return rnn_reference(products, w, weight.swapaxes(1, 2), None, lengths, h0, **attrs)
-
-
-@rnn_scan.compute
-def rnn_scan_compute(
-    products: te.Tensor,
-    weight: te.Tensor,
-    lengths: te.Tensor | None,
-    h0: te.Tensor | None,
-    *,
-    direction: str,
-    activations: Strings,
-    alphas: Floats,
-    betas: Floats,
-    clip: float,
-    out: tuple[TensorType, ...],
-) -> tuple[te.Tensor, ...]:
-    chosen = choose(activations, alphas, betas, ("tanh",), direction)
-    dtype, work = products.dtype, accumulator(products.dtype)
-    clock = Clock(direction, products.shape[0], lengths)
-    shape = (products.shape[0] + 1, *out[1].shape)
-    h = te.placeholder(shape, work, "h_state")
-    moved = recurrent_product(h, weight, (None, weight.shape[2]), "moved")
-
-    def next_state(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        place = clock.turned(d, b, t - 1)
-        given = te.cast(products[place, b, d * weight.shape[2] + j], work)
-        new = activated(chosen, 0, d, given + moved[t, d, b, j], clip)
-        return clock.kept(b, t - 1, new, h[t - 1, d, b, j])
-
-    new_h = te.compute(shape, next_state, name="h")
-    states = te.scan(initial(out[1].shape, h0, work, "h_first"), new_h, h, name="rnn")
-    return clock.output(states, dtype, "y"), clock.last(states, dtype, "last_h")
+    return scan.run("gru", [h0], [te.compute(scan.shape, next_state, name="h")], [h])

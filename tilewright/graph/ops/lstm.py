@@ -12,20 +12,15 @@ from tilewright.graph.elementwise import require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.recurrent import (
-    DIRECTIONS,
-    Clock,
-    activated,
+    Cells,
+    Scan,
+    as_network,
     biases_reference,
-    check_operands,
-    check_scan,
-    choose,
-    clipped,
-    initial,
-    recurrent_product,
+    input_products,
+    network_types,
     run_reference,
-    state_reference,
+    scan_types,
 )
-from tilewright.graph.reduced import accumulator
 from tilewright.graph.types import TensorType, Type
 from tilewright.ir import Expr
 from tilewright.tensor import te
@@ -56,13 +51,12 @@ def lstm(
     `p`, D×3H, are peepholes of the first three. Activations: of the gates, of the cell, of the
     output, for each direction. `clip` bounds what goes into activations; 0 does not.
     """
-    check_operands(x, w, r, b, lengths, (h0, c0), 4, direction)
+    cells = Cells.of(_DEFAULT, direction, activations, alphas, betas, clip)
+    results = network_types(cells, x, w, r, b, lengths, (h0, c0), gates=4)
     if p is not None:
         require_same_dtype(x, p)
-        require_same_shape(p.shape, [DIRECTIONS[direction], r.shape[2] * 3], "peepholes and D×3H")
-    choose(activations, alphas, betas, _DEFAULT, direction)
-    state = TensorType(x.dtype, [DIRECTIONS[direction], x.shape[1], r.shape[2]])
-    return TensorType(x.dtype, [x.shape[0], *state.shape]), state, state
+        require_same_shape(p.shape, [cells.directions, r.shape[2] * 3], "peepholes and D×3H")
+    return results
 
 
 @lstm.reference
@@ -76,33 +70,24 @@ def lstm_reference(
     c0: Array | None,
     p: Array | None,
     *,
-    direction: str,
-    activations: Strings,
-    alphas: Floats,
-    betas: Floats,
-    clip: float,
     input_forget: bool,
+    **attrs: Any,
 ) -> tuple[Array, ...]:
-    chosen = choose(activations, alphas, betas, _DEFAULT, direction)
-    directions, hidden = DIRECTIONS[direction], r.shape[2]
-    bias = sum(biases_reference(b, directions, 4 * hidden))
-    peep = np.zeros((directions, 3 * hidden)) if p is None else p.astype(np.float64)
-    shape = (directions, x.shape[1], hidden)
+    cells, hidden = Cells.of(_DEFAULT, **attrs), r.shape[2]
+    own, moved = biases_reference(b, cells.directions, 4 * hidden)
+    peep = np.zeros((cells.directions, 3 * hidden)) if p is None else p.astype(np.float64)
 
     def step(d: int, now: Array, states: list[Array]) -> list[Array]:
         h, c = states
-        f, g, out = chosen[d]
-        total = now @ w[d].T.astype("f8") + h @ r[d].T.astype("f8") + np.asarray(bias)[d]
+        total = now @ w[d].T.astype("f8") + h @ r[d].T.astype("f8") + own[d] + moved[d]
         i, o, forget, cell = np.split(total, 4, axis=-1)
         pi, po, pf = np.split(peep[d], 3)
-        i = f.value(clipped(i + pi * c, clip))
-        forget = 1 - i if input_forget else f.value(clipped(forget + pf * c, clip))
-        new = forget * c + i * g.value(clipped(cell, clip))
-        return [f.value(clipped(o + po * new, clip)) * out.value(clipped(new, clip)), new]
+        i = cells.value(0, d, i + pi * c)
+        forget = 1 - i if input_forget else cells.value(0, d, forget + pf * c)
+        new = forget * c + i * cells.value(1, d, cell)
+        return [cells.value(0, d, o + po * new) * cells.value(2, d, new), new]
 
-    states = [state_reference(h0, shape), state_reference(c0, shape)]
-    y, last = run_reference(x.astype(np.float64), direction, lengths, states, step)
-    return y.astype(x.dtype), last[0].astype(x.dtype), last[1].astype(x.dtype)
+    return run_reference(cells, x, lengths, (h0, c0), hidden, step)
 
 
 @lstm.decompose
@@ -112,28 +97,10 @@ def lstm_decompose(
     w: Value,
     r: Value,
     b: Value | None,
-    lengths: Value | None,
-    h0: Value | None,
-    c0: Value | None,
-    p: Value | None,
+    *others: Value | None,
     **attrs: Any,
 ) -> Any:
-    products, weight = input_products(builder, x, w, r, b)
-    return builder.lstm_scan(products, weight, lengths, h0, c0, p, **attrs)
-
-
-def input_products(
-    builder: Any, x: Value, w: Value, r: Value, b: Value | None
-) -> tuple[Value, Value]:
-    """T×B×(D·gates·H): the inputs times their weights plus both biases; and the weights of the
-    states as D×H×(gates·H), so that neighbours make neighbouring results."""
-    flat = builder.reshape(w, shape=[w.shape[0] * w.shape[1], w.shape[2]])
-    bias = None
-    if b is not None:
-        size = w.shape[1]
-        both = b[:, :size] + b[:, size:]
-        bias = builder.reshape(both, shape=[w.shape[0] * size])
-    return builder.dense(x, flat, bias), builder.transpose(r, axes=[0, 2, 1])
+    return builder.lstm_scan(*input_products(builder, x, w, r, b), *others, **attrs)
 
 
 # ---- the scan -----------------------------------------------------------------------------------
@@ -156,26 +123,15 @@ def lstm_scan(
     input_forget: bool = False,
 ) -> tuple[Type, ...]:
     """`lstm` whose inputs are multiplied already: T×B×(D·4H), and weights D×H×4H for the states."""
-    shape = check_scan(products, weight, lengths, (h0, c0), 4, direction)
-    state = TensorType(products.dtype, shape)
-    return TensorType(products.dtype, [products.shape[0], *state.shape]), state, state
+    cells = Cells.of(_DEFAULT, direction, activations, alphas, betas, clip)
+    return scan_types(cells, products, weight, lengths, (h0, c0), gates=4)
 
 
 @lstm_scan.reference
 def lstm_scan_reference(
-    products: Array,
-    weight: Array,
-    lengths: Array | None,
-    h0: Array | None,
-    c0: Array | None,
-    p: Array | None,
-    **attrs: Any,
+    products: Array, weight: Array, *others: Array | None, **attrs: Any
 ) -> tuple[Array, ...]:
-    directions, size = weight.shape[0], weight.shape[2]
-    # The products are the inputs of a network whose input weights are the identity.
-    w = np.eye(directions * size, dtype=products.dtype).reshape(directions, size, -1)
-    r = weight.swapaxes(1, 2)
-    return lstm_reference(products, w, r, None, lengths, h0, c0, p, **attrs)
+    return lstm_reference(*as_network(products, weight), None, *others, **attrs)
 
 
 @lstm_scan.compute
@@ -187,49 +143,37 @@ def lstm_scan_compute(
     c0: te.Tensor | None,
     p: te.Tensor | None,
     *,
-    direction: str,
-    activations: Strings,
-    alphas: Floats,
-    betas: Floats,
-    clip: float,
     input_forget: bool,
     out: tuple[TensorType, ...],
+    **attrs: Any,
 ) -> tuple[te.Tensor, ...]:
-    chosen = choose(activations, alphas, betas, _DEFAULT, direction)
-    dtype, work = products.dtype, accumulator(products.dtype)
-    steps, hidden = products.shape[0], weight.shape[1]
-    clock = Clock(direction, steps, lengths)
-    shape = (steps + 1, *out[1].shape)
-    h, c = (te.placeholder(shape, work, f"{n}_state") for n in "hc")
-    moved = recurrent_product(h, weight, (None, weight.shape[2]), "moved")
+    cells, hidden = Cells.of(_DEFAULT, **attrs), weight.shape[1]
+    scan = Scan(cells, products, weight, lengths, out[1].shape)
+    h, c = scan.state("h"), scan.state("c")
+    moved = scan.moved(h, (None, weight.shape[2]), "moved")
 
     def gate(k: int, t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        place = clock.turned(d, b, t - 1)
-        given = products[place, b, d * weight.shape[2] + (hidden * k + j)]
-        return te.cast(given, work) + moved[t, d, b, hidden * k + j]
+        return scan.given(k, t, d, b, j) + moved[t, d, b, hidden * k + j]
 
     def peep(k: int, d: Expr, j: Expr, cell: Expr, e: Expr) -> Expr:
-        return e if p is None else e + te.cast(p[d, hidden * k + j], work) * cell
+        return e if p is None else e + te.cast(p[d, hidden * k + j], scan.work) * cell
 
     def next_cell(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
         old = c[t - 1, d, b, j]
-        i = activated(chosen, 0, d, peep(0, d, j, old, gate(0, t, d, b, j)), clip)
+        i = cells.activated(0, d, peep(0, d, j, old, gate(0, t, d, b, j)))
         forget = 1 - i
         if not input_forget:
-            forget = activated(chosen, 0, d, peep(2, d, j, old, gate(2, t, d, b, j)), clip)
-        cell = activated(chosen, 1, d, gate(3, t, d, b, j), clip)
-        return clock.kept(b, t - 1, forget * old + i * cell, old)
+            forget = cells.activated(0, d, peep(2, d, j, old, gate(2, t, d, b, j)))
+        cell = cells.activated(1, d, gate(3, t, d, b, j))
+        return scan.clock.kept(b, t - 1, forget * old + i * cell, old)
 
-    new_c = te.compute(shape, next_cell, name="c")
+    new_c = te.compute(scan.shape, next_cell, name="c")
 
     def next_state(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
         cell = new_c[t, d, b, j]
-        o = activated(chosen, 0, d, peep(1, d, j, cell, gate(1, t, d, b, j)), clip)
-        value = o * activated(chosen, 2, d, cell, clip)
-        return clock.kept(b, t - 1, value, h[t - 1, d, b, j])
+        o = cells.activated(0, d, peep(1, d, j, cell, gate(1, t, d, b, j)))
+        value = o * cells.activated(2, d, cell)
+        return scan.clock.kept(b, t - 1, value, h[t - 1, d, b, j])
 
-    new_h = te.compute(shape, next_state, name="h")
-    starts = [initial(out[1].shape, s, work, f"{n}_first") for n, s in (("h", h0), ("c", c0))]
-    states, cells = te.scan(starts, [new_h, new_c], [h, c], name="lstm")
-    y = clock.output(states, dtype, "y")
-    return y, clock.last(states, dtype, "last_h"), clock.last(cells, dtype, "last_c")
+    new_h = te.compute(scan.shape, next_state, name="h")
+    return scan.run("lstm", [h0, c0], [new_h, new_c], [h, c])
