@@ -1,33 +1,17 @@
-"""Random sequences of primitives: whatever is not refused keeps the result.
-
-Loops that were made parallel or vectorized are then run backwards too, which shows whether their
-iterations really are independent.
-"""
+"""Random sequences of primitives: whatever is not refused keeps the result."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tilewright.ir import (
-    Const,
-    For,
-    Function,
-    Stmt,
-    child_stmts,
-    interpret,
-    map_function,
-    substitute_stmt,
-    verify,
-)
-from tilewright.schedule import Loop, Schedule, ScheduleError, Trace
+from tests.schedule.equivalence import check, iterations
+from tilewright.schedule import Loop, Schedule, ScheduleError
 
 SIZES: dict[str, dict[str, int]] = {
     "matmul": {"n": 4, "m": 3, "k": 5},
@@ -67,7 +51,7 @@ class _Player:
             assert error.reason or error.remedy, "a refusal says why"
 
     def split(self) -> None:
-        if _iterations(self.s.function) < MOST_ITERATIONS:
+        if iterations(self.s.function) < MOST_ITERATIONS:
             self.s.split(self.loop(), self.factor())
 
     def fuse(self) -> None:
@@ -115,43 +99,6 @@ _MOVES = [
 ]
 
 
-def _iterations(function: Function) -> int:
-    def count(stmt: Stmt) -> int:
-        inside = sum(count(s) for s in child_stmts(stmt)) or 1
-        if not isinstance(stmt, For):
-            return inside
-        return inside * (int(stmt.extent.value) if isinstance(stmt.extent, Const) else 8)
-
-    return count(function.body)
-
-
-def _backwards(function: Function) -> Function:
-    """Loops without an order run from the end."""
-
-    def on_stmt(stmt: Stmt) -> Stmt | None:
-        if not isinstance(stmt, For) or stmt.kind not in ("parallel", "vectorized"):
-            return None
-        last = stmt.extent - 1 - stmt.var
-        return replace(stmt, kind="serial", body=substitute_stmt(stmt.body, {stmt.var: last}))
-
-    return map_function(function, on_stmt)
-
-
-def _run(function: Function, program: Any) -> None:
-    outputs = [np.full(e.shape, 77, e.dtype) for e in program.expected]
-    interpret(function, *program.inputs, *outputs)
-    for output, expected in zip(outputs, program.expected, strict=True):
-        np.testing.assert_array_equal(output, expected)
-
-
-def _check(s: Schedule, program: Any) -> None:
-    verify(s.function)
-    _run(s.function, program)
-    _run(_backwards(s.function), program)
-    again = Trace.from_json(s.trace.to_json()).replay(program.function)
-    assert str(again) == str(s) and again.trace == s.trace
-
-
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -162,7 +109,7 @@ def test_whatever_is_legal_keeps_the_result(program: Any, data: Any) -> None:
     player = _Player(p.schedule(), lambda count: data.draw(st.integers(0, count - 1)))
     for _ in range(data.draw(st.integers(1, 36))):
         player.step()
-    _check(player.s, p)
+    check(player.s, p)
 
 
 @pytest.mark.parametrize("name", sorted(SIZES))
@@ -171,4 +118,4 @@ def test_dozens_of_steps(program: Any, name: str) -> None:
     player = _Player(p.schedule(), random.Random(name).randrange)
     while player.done < 36:
         player.step()
-    _check(player.s, p)
+    check(player.s, p)

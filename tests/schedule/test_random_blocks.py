@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tilewright.ir import (
-    SCOPES,
-    Const,
-    For,
-    Function,
-    Stmt,
-    child_stmts,
-    interpret,
-    map_function,
-    substitute_stmt,
-    verify,
-)
-from tilewright.schedule import BlockRef, Loop, Schedule, Trace
+from tests.schedule.equivalence import check, iterations
+from tilewright.ir import SCOPES, child_stmts
+from tilewright.schedule import BlockRef, Loop, Schedule
 from tilewright.support.errors import UserError
 
 SIZES: dict[str, dict[str, int]] = {
@@ -79,7 +67,7 @@ class Player:
     @property
     def is_small(self) -> bool:
         few = len(self.s.blocks()) < MOST_BLOCKS
-        return few and _iterations(self.s.function) < MOST_ITERATIONS
+        return few and iterations(self.s.function) < MOST_ITERATIONS
 
     # ---- loops ----
 
@@ -199,43 +187,6 @@ MOVES: list[Callable[[Player], None]] = [
 ]
 
 
-def _iterations(function: Function) -> int:
-    def count(stmt: Stmt) -> int:
-        inside = sum(count(s) for s in child_stmts(stmt)) or 1
-        if not isinstance(stmt, For):
-            return inside
-        return inside * (int(stmt.extent.value) if isinstance(stmt.extent, Const) else 8)
-
-    return count(function.body)
-
-
-def _backwards(function: Function) -> Function:
-    """Loops without an order run from the end."""
-
-    def on_stmt(stmt: Stmt) -> Stmt | None:
-        if not isinstance(stmt, For) or stmt.kind not in ("parallel", "vectorized"):
-            return None
-        last = stmt.extent - 1 - stmt.var
-        return replace(stmt, kind="serial", body=substitute_stmt(stmt.body, {stmt.var: last}))
-
-    return map_function(function, on_stmt)
-
-
-def _run(function: Function, program: Any) -> None:
-    outputs = [np.full(e.shape, 77, e.dtype) for e in program.expected]
-    interpret(function, *program.inputs, *outputs)
-    for output, expected in zip(outputs, program.expected, strict=True):
-        np.testing.assert_array_equal(output, expected)
-
-
-def _check(s: Schedule, program: Any) -> None:
-    verify(s.function)
-    _run(s.function, program)
-    _run(_backwards(s.function), program)
-    again = Trace.from_json(s.trace.to_json()).replay(program.function)
-    assert str(again) == str(s) and again.trace == s.trace
-
-
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -246,4 +197,4 @@ def test_whatever_is_legal_keeps_the_result(program: Any, data: Any) -> None:
     player = Player(p.schedule(), lambda count: data.draw(st.integers(0, count - 1)))
     for _ in range(data.draw(st.integers(1, 40))):
         player.step()
-    _check(player.s, p)
+    check(player.s, p)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.ir import For, free_vars
+from tilewright.ir import For
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.dependence import order_does_not_matter
 from tilewright.schedule.edit import Edit, nest
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.legality import (
     chain_of,
+    extents_do_not_depend_on,
     loops_are_distinct,
     loops_form_one_chain,
     names,
@@ -51,15 +52,5 @@ def _placed(chain: Sequence[For], loops: Sequence[For]) -> list[For]:
 
 
 def _extents_are_known(order: Sequence[For]) -> Fault | None:
-    unknown = {loop.var for loop in order}
-    for loop in order:
-        used = free_vars(loop.extent) & unknown
-        if used:
-            name = min(v.name for v in used)
-            return Fault(
-                f"the extent {loop.extent} of loop {loop.var.name} depends on loop {name}",
-                f"keep loop {name} outside of it",
-                loop,
-            )
-        unknown.discard(loop.var)
-    return None
+    faults = (extents_do_not_depend_on([loop], on=order[n:]) for n, loop in enumerate(order))
+    return next(filter(None, faults), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -54,19 +53,10 @@ def _normal(n: Node, shape: Sequence[Dim], dtype: DType) -> Value:
 
 @converts("Bernoulli")
 def bernoulli(n: Node) -> Value:
-    b, chance = n.builder, n[0]
-    numbers = b.random_uniform(random_key(n), shape=chance.shape, dtype=chance.dtype)
-    return b.cast(b.less(numbers, chance), dtype=n.dtype("dtype", chance.dtype))
+    return n.builder.bernoulli(random_key(n), n[0], dtype=n.dtype("dtype", n[0].dtype))
 
 
 @converts("Multinomial")
 def multinomial(n: Node) -> Value:
-    """The greatest of scores plus Gumbel noise is distributed as the scores say."""
-    b, scores = n.builder, n[0]
-    rows, classes = scores.shape
-    shape: list[Any] = [rows, n.integer("sample_size", 1), classes]
-    least = float(np.finfo(np.float32).tiny)
-    uniform = b.random_uniform(random_key(n), shape=shape, low=least, high=1.0, dtype="float32")
-    noise = b.neg(b.log(b.neg(b.log(uniform))))
-    wide = b.unsqueeze(b.cast(scores, dtype="float32"), axes=[1])
-    return b.cast(b.argmax(b.add(wide, noise), axis=2), dtype=n.dtype("dtype", 6))
+    samples, dtype = n.integer("sample_size", 1), n.dtype("dtype", 6)
+    return n.builder.multinomial(random_key(n), n[0], samples=samples, dtype=dtype)
