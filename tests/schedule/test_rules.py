@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
-from tilewright.ir import Block, Const, Expr, For, Select, all_exprs, binary, const, walk
+from tilewright.ir import Block, Const, Expr, For, Select, all_exprs, binary, const, evaluate, walk
 from tilewright.schedule import schedule_by_rules
 from tilewright.tensor import ops
 
@@ -168,3 +168,13 @@ def test_rows_stay_whole_where_seams_lie_between_vectors() -> None:
     z = te.compute((9, 64), lambda i, j: te.select(j < 32, x[i, j], y[i, j]), name="Z")
     function = schedule_by_rules(te.function([x, y], [z], name="f"), tw.Target.of("llvm"))
     assert sum(isinstance(s, Block) for s in walk(function.body)) == 1
+
+
+def test_a_free_dimension_may_be_one_and_leaves_work_for_every_core() -> None:
+    n = te.var("n")
+    x, y = te.placeholder((n, 64, 256), name="A"), te.placeholder((n, 256, 512), name="B")
+    for inputs, output in (([x, y], ops.batch_matmul(x, y)), ([y], ops.softmax(y))):
+        function = te.function(inputs, [output], name="f")
+        scheduled = schedule_by_rules(function, tw.Target.of("llvm -num-cores=4"))
+        loops = [s for s in walk(scheduled.body) if isinstance(s, For) and s.kind == "parallel"]
+        assert max(evaluate(s.extent, {n: 1}) for s in loops) >= 4

@@ -27,6 +27,7 @@ from tilewright.schedule.rules.analysis import (
     constants_of,
     extent_of,
 )
+from tilewright.schedule.rules.elementwise import outermost
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
 from tilewright.schedule.rules.padding import padding_before, place_padding, strip_of
 from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile, packing_pays
@@ -335,13 +336,6 @@ class _Cut:
         """Fuse loops, all of `first` and as many more as it takes to have work for every core."""
         if self.work < _PARALLEL_WORTH or self.target.cores < 2:
             return
-        chosen: list[Loop] = []
-        count = 1
-        for loop in (*first, *then):
-            extent = self.s.loop_of(loop).extent
-            chosen.append(loop)
-            count *= int(extent.value) if isinstance(extent, Const) else self.target.cores
-            if count >= self.target.cores and loop not in first[:-1]:
-                break
+        chosen = outermost(self.s, [*first, *then], self.target.cores, least=len(first))
         fused = self.s.fuse(*chosen) if len(chosen) > 1 else chosen[0]
         self.s.parallel(fused)

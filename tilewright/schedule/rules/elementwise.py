@@ -131,19 +131,29 @@ def parallelize_outer(
     """Run the outermost loops (of those in `within`) on all cores, if there is enough to do."""
     if target.cores < 2 or work < PARALLEL_WORTH:
         return
-    outer = [
-        loop
-        for loop in s.loops(name)
-        if s.loop_of(loop).kind == "serial" and (within is None or loop in within)
-    ]
+    serial = [loop for loop in s.loops(name) if s.loop_of(loop).kind == "serial"]
+    outer = [loop for loop in serial if within is None or loop in within]
+    chosen = outermost(s, outer, target.cores * 8)
+    extents = [s.loop_of(loop).extent for loop in chosen]
+    if all(e is const(1) for e in extents):
+        return
+    is_symbolic = not all(isinstance(e, Const) for e in extents)
+    if is_symbolic and len(chosen) > 1 and chosen[-1] == serial[-1]:
+        chosen.pop()  # a step of the innermost loop is less than finding its place takes
+    s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
+
+
+def outermost(s: Schedule, loops: Sequence[Loop], enough: int, least: int = 0) -> list[Loop]:
+    """The first of `loops`, at least `least`, that have `enough` iterations together.
+
+    A size that is known only when the program runs may well be one.
+    """
     chosen: list[Loop] = []
     count = 1
-    for loop in outer:
+    for loop in loops:
         extent = s.loop_of(loop).extent
         chosen.append(loop)
-        count *= int(extent.value) if isinstance(extent, Const) else target.cores * 8
-        if count >= target.cores * 8:
+        count *= int(extent.value) if isinstance(extent, Const) else 1
+        if count >= enough and len(chosen) >= least:
             break
-    if not chosen or count < 2:
-        return
-    s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
+    return chosen
