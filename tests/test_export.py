@@ -64,10 +64,20 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return folder, tw.compile(module.classifier())
 
 
-def run_c(folder: Path, compiler: str, *options: str) -> str:
+def compile_c(folder: Path, compiler: str, *options: str) -> Path:
     program = folder / f"classify_{compiler.replace('+', 'p')}"
     subprocess.run([compiler, *options, "-o", str(program), "-lpthread"], check=True)
-    return subprocess.run([program, "6"], capture_output=True, text=True, check=True).stdout
+    return program
+
+
+def run_c(*command: str | Path) -> str:
+    return subprocess.run([*command, "6"], capture_output=True, text=True, check=True).stdout
+
+
+def wanted(model: Any) -> Any:
+    """What the C programs print for six rows."""
+    x = (np.arange(6 * 24) % 7).astype(np.float32) / np.float32(7) - np.float32(0.4)
+    return model.run([x.reshape(6, 24)])[0].ravel()
 
 
 @needs_cc
@@ -79,10 +89,27 @@ def test_programs_get_what_python_gets(
     if not shutil.which(compiler):
         pytest.skip(f"there is no {compiler}")
     strict = ["-Wall", "-Wextra", "-Werror", f"-I{folder}"]
-    printed = run_c(folder, compiler, *strict, str(EXAMPLES / source), f"{folder}/classifier.a")
-    x = (np.arange(6 * 24) % 7).astype(np.float32) / np.float32(7) - np.float32(0.4)
-    (want,) = model.run([x.reshape(6, 24)])
-    assert [float.fromhex(v) for v in printed.split()] == want.ravel().tolist()
+    program = compile_c(folder, compiler, *strict, f"{EXAMPLES / source}", f"{folder}/classifier.a")
+    assert [float.fromhex(v) for v in run_c(program).split()] == wanted(model).tolist()
+
+
+@needs_cc
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="there is no valgrind")
+def test_valgrind_finds_nothing_to_say(example: tuple[Path, Any]) -> None:
+    """No byte is read before it is written, nor outside what was allocated, and none is lost.
+
+    Answers are near, not equal: valgrind rounds the product of a vector multiply-add by itself.
+    """
+    folder, model = example
+    source = str(EXAMPLES / "classify.c")
+    program = compile_c(folder, "cc", "-g", f"-I{folder}", source, f"{folder}/classifier.a")
+    check = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full"]
+    done = subprocess.run([*check, program, "6"], capture_output=True, text=True)
+    if "unhandled instruction" in done.stderr:
+        pytest.skip("this valgrind does not know an instruction of this processor")
+    assert (done.returncode, done.stderr) == (0, "")
+    got = np.array([float.fromhex(v) for v in done.stdout.split()])
+    np.testing.assert_allclose(got, wanted(model), rtol=1e-5)
 
 
 @needs_cc
@@ -95,7 +122,8 @@ def test_an_object_file_needs_nothing_but_libc(example: tuple[Path, Any], tmp_pa
         "__tvm_ffi_classifier_run",
     }
     assert not {n for n in names.needed if n.startswith("tw_")}
-    run_c(tmp_path, "cc", f"-I{tmp_path}", str(EXAMPLES / "classify.c"), f"{tmp_path}/classifier.o")
+    source = str(EXAMPLES / "classify.c")
+    run_c(compile_c(tmp_path, "cc", f"-I{tmp_path}", source, f"{tmp_path}/classifier.o"))
 
 
 # ---- the library --------------------------------------------------------------------------------
