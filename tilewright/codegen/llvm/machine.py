@@ -92,19 +92,32 @@ def parse(text: str) -> ModuleRef:
 
 def optimize(module: ModuleRef, machine: TargetMachine) -> None:
     """Cleans `module` up in place: no vectorizing, no unrolling, only `alwaysinline` inlining."""
-    llvm = _llvm()
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
-    options.loop_vectorization = options.slp_vectorization = False
-    options.loop_unrolling = options.loop_interleaving = False
-    builder = llvm.create_pass_builder(machine, options)
-    inliner = llvm.create_new_module_pass_manager()
-    inliner.add_always_inliner_pass()
-    inliner.add_global_dead_code_eliminate_pass()
+    inliner, simplify = _passes(machine)
+    # One for each module: a builder registers its callbacks anew with every run.
+    builder = _pass_builder(machine)
     inliner.run(module, builder)
-    simplify = builder.getFunctionPassManager()
     for function in module.functions:
         if not function.is_declaration:
             simplify.run(function, builder)
+
+
+@cache
+def _passes(machine: TargetMachine) -> tuple[Any, Any]:
+    """What runs on modules, and what runs on functions.
+
+    Made once for each machine: llvmlite never frees a pass manager, nor what its passes hold.
+    """
+    inliner = _llvm().create_new_module_pass_manager()
+    inliner.add_always_inliner_pass()
+    inliner.add_global_dead_code_eliminate_pass()
+    return inliner, _pass_builder(machine).getFunctionPassManager()
+
+
+def _pass_builder(machine: TargetMachine) -> Any:
+    options = _llvm().create_pipeline_tuning_options(speed_level=1)
+    options.loop_vectorization = options.slp_vectorization = False
+    options.loop_unrolling = options.loop_interleaving = False
+    return _llvm().create_pass_builder(machine, options)
 
 
 def emit_object(module: ModuleRef | str, machine: TargetMachine) -> bytes:
