@@ -13,8 +13,8 @@ import pytest
 
 import tilewright as tw
 from tests.codegen.emulation import run_emulated
-from tilewright import compile as pipeline
 from tilewright.ir import interpret
+from tilewright.kernels import build as builds
 from tilewright.kernels import module as modules
 from tilewright.tensor import ops, te
 
@@ -208,7 +208,7 @@ def amx_machine(monkeypatch: Any) -> tw.Target:
         tw.Target, "of", staticmethod(lambda t="llvm": machine if t == "llvm" else real(t))
     )
     monkeypatch.setattr(modules, "request_amx", lambda: False)
-    monkeypatch.setattr(pipeline, "request_amx", lambda: False)
+    monkeypatch.setattr(builds, "request_amx", lambda: False)
     return machine
 
 
