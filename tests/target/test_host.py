@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tilewright.target.cpu import Caches, cpus, kib
-from tilewright.target.host import actual_features, closest_cpu, read_arm_flags, read_caches
+from tilewright.target.flags import are_listed, read_flags
+from tilewright.target.host import actual_features, closest_cpu, read_caches
 
 DEFAULT = kib(32, 512, 4096)
 CPUINFO = """processor\t: 0
@@ -45,12 +46,27 @@ def test_defaults_stand_where_nothing_is_told(tmp_path: Path) -> None:
 def test_linux_complements_llvm_on_arm(tmp_path: Path) -> None:
     path = tmp_path / "cpuinfo"
     path.write_text(CPUINFO)
-    flags = read_arm_flags(path)
+    flags = read_flags(path, "aarch64")
     assert flags["dotprod"] and flags["fullfp16"] and flags["bf16"] and flags["sve"]
     assert flags["sve2"] is False
-    assert read_arm_flags(tmp_path / "none") == {}
+    assert read_flags(tmp_path / "none", "aarch64") == {}
     path.write_text("processor\t: 0\n")
-    assert read_arm_flags(path) == {}
+    assert read_flags(path, "aarch64") == {}
+
+
+@pytest.mark.parametrize(
+    ("features", "listed"),
+    [
+        ({"sse4.2", "crc32", "avx2", "fma", "bmi", "lzcnt", "prefer-256-bit"}, True),
+        ({"avx2", "avx512f"}, False),
+        ({"a feature that has no flag"}, False),
+    ],
+)
+def test_linux_lists_what_code_may_use(tmp_path: Path, features: set[str], listed: bool) -> None:
+    path = tmp_path / "cpuinfo"
+    path.write_text("flags\t\t: sse sse2 pni ssse3 sse4_1 sse4_2 avx avx2 fma bmi1 abm\n")
+    assert are_listed(frozenset(features), path, "x86_64") == listed
+    assert not are_listed(frozenset(features), tmp_path / "none", "x86_64")
 
 
 def test_hidden_features_are_not_used() -> None:

@@ -2,7 +2,6 @@
 
 # pyright: reportUnusedImport=false
 from tilewright.ir.buffer import SCOPES, Buffer, as_extent, symbolic_dims
-from tilewright.ir.dtype import DType
 from tilewright.ir.equal import same_function, structural_hash
 from tilewright.ir.evaluate import evaluate
 from tilewright.ir.expr import (
@@ -95,3 +94,4 @@ from tilewright.ir.visit import (
     walk,
     walk_expr,
 )
+from tilewright.support.dtype import DType

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
-from tilewright.ir.dtype import DType
 from tilewright.ir.expr import Const, Expr, Load, Var, as_expr, const
+from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
 
 #: Where a buffer can live: `global` memory; `local` to one thread (stack or registers); `shared` by

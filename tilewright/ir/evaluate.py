@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtype import DType, float32, float64
 from tilewright.ir.expr import (
     Binary,
     Broadcast,
@@ -29,6 +28,7 @@ from tilewright.ir.expr import (
 )
 from tilewright.ir.intrinsics import INTRINSICS
 from tilewright.ir.rounding import Array, convert, fused_multiply_add
+from tilewright.support.dtype import DType, float32, float64
 from tilewright.support.errors import UserError
 
 #: Answers a load: the buffer, one array per index, and the mask where there is one.

@@ -43,9 +43,9 @@ from typing import cast as cast_type
 
 import numpy as np
 
-from tilewright.ir.dtype import DType, bool_, index
 from tilewright.ir.intern import InternTable
 from tilewright.ir.type_rules import Number, binary_type, fit, require_same, unary_type
+from tilewright.support.dtype import DType, bool_, index
 from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:

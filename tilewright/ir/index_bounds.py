@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tilewright.ir.dtype import DType, index
 from tilewright.ir.expr import (
     Binary,
     Broadcast,
@@ -27,6 +26,7 @@ from tilewright.ir.expr import (
     minimum,
 )
 from tilewright.ir.visit import free_vars, walk_expr
+from tilewright.support.dtype import DType, index
 
 #: Beyond these an index is not worth the time: it counts as unknown.
 _MAX_STEPS = 4096

@@ -13,7 +13,6 @@ from typing import Any, Final, cast
 import numpy as np
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtype import DType
 from tilewright.ir.expr import Call, Expr, Var
 from tilewright.ir.interpret_expr import Array, ExprCompiler, Thunk, checked, lanes_at, plain
 from tilewright.ir.printer import listing
@@ -33,6 +32,7 @@ from tilewright.ir.stmt import (
     While,
 )
 from tilewright.ir.verify import verify
+from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError, nearest
 
 Run = Callable[[], None]

@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtype import DType, float32, float64
 from tilewright.ir.evaluate import evaluate
 from tilewright.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from tilewright.support.dtype import DType, float32, float64
 from tilewright.support.errors import UserError
 
 Value = Any

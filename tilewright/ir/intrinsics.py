@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.ir.dtype import DType, bool_, float32, int8, int32, int64, uint64
 from tilewright.ir.expr import Call, Const, Expr, Load, as_expr, match_types
+from tilewright.support.dtype import DType, bool_, float32, int8, int32, int64, uint64
 from tilewright.support.errors import UserError, nearest
 
 TypeRule = Callable[[tuple[DType, ...]], DType]

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Final
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtype import DType
 from tilewright.ir.expr import Var
 from tilewright.ir.intrinsics import INTRINSICS
+from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
 
 #: The words of the text form, which no variable is called.

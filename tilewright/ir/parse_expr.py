@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtype import DType
 from tilewright.ir.expr import (
     Broadcast,
     Call,
@@ -29,6 +28,7 @@ from tilewright.ir.expr import (
 from tilewright.ir.intrinsics import INTRINSICS, call, find_intrinsic
 from tilewright.ir.names import WORDS, find_dtype
 from tilewright.ir.source import Source
+from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError, nearest
 
 #: What an expression can be while it is read: a bare number still adapts to what it meets. A

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtype import DType
 from tilewright.ir.expr import Expr, Var
 from tilewright.ir.parse_expr import ExprReader, dotted, parts_of, special_float
 from tilewright.ir.stmt import Param
+from tilewright.support.dtype import DType
 
 
 class TypeReader(ExprReader):

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtype import DType
 from tilewright.ir.expr import Binary, Const, Expr, Load, Var, const, is_const
 from tilewright.ir.parse_expr import dotted, parts_of
 from tilewright.ir.parse_types import TypeReader
@@ -39,6 +38,7 @@ from tilewright.ir.stmt import (
     While,
     seq,
 )
+from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
 
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.ir.dtype import DType, bool_, float32, index
 from tilewright.ir.expr import (
     Binary,
     Broadcast,
@@ -25,6 +24,7 @@ from tilewright.ir.expr import (
 )
 from tilewright.ir.intrinsics import find_intrinsic
 from tilewright.ir.names import Namer
+from tilewright.support.dtype import DType, bool_, float32, index
 from tilewright.support.errors import TilewrightError
 
 #: A piece of text, or an operand with the least precedence that needs no parentheses there.

@@ -33,7 +33,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtype import DType, index
 from tilewright.ir.expr import Binary, Const, Expr, Var, is_const
 from tilewright.ir.names import Namer
 from tilewright.ir.print_expr import expr_text as expr_text
@@ -54,6 +53,7 @@ from tilewright.ir.stmt import (
     Store,
     While,
 )
+from tilewright.support.dtype import DType, index
 
 _INDENT = "    "
 

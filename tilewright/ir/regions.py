@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtype import index
 from tilewright.ir.expr import Call, Const, Expr, Load, Var, cast
 from tilewright.ir.index_bounds import Extremes, affine, extent_between, extremes, hull
 from tilewright.ir.intrinsics import is_pure
@@ -34,6 +33,7 @@ from tilewright.ir.stmt import (
     Store,
 )
 from tilewright.ir.visit import child_exprs, child_stmts, substitute, walk_expr
+from tilewright.support.dtype import index
 
 #: The bounds of each dimension; None is the whole of it.
 _Box = tuple[Extremes | None, ...]

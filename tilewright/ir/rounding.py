@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.ir.dtype import DType, float16, float32, float64
+from tilewright.support.dtype import DType, float16, float32, float64
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -36,8 +36,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from tilewright.ir.buffer import Buffer, symbolic_dims
-from tilewright.ir.dtype import bool_
 from tilewright.ir.expr import Const, Expr, Var
+from tilewright.support.dtype import bool_
 
 LoopKind = Literal["serial", "parallel", "vectorized", "unrolled", "thread"]
 IterKind = Literal["spatial", "reduce", "ordered"]

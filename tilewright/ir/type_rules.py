@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tilewright.ir.dtype import DType, bool_
+from tilewright.support.dtype import DType, bool_
 from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:

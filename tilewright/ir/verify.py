@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.dtype import DType, index
 from tilewright.ir.expr import Call, Const, Expr, Load, Var
 from tilewright.ir.printer import listing
 from tilewright.ir.stmt import (
@@ -38,6 +37,7 @@ from tilewright.ir.stmt import (
 )
 from tilewright.ir.verify_expr import access_faults, access_lanes, node_faults
 from tilewright.ir.visit import all_exprs, child_exprs, child_stmts, free_vars, walk, walk_expr
+from tilewright.support.dtype import DType, index
 from tilewright.support.errors import UserError
 
 #: Passes recurse over statements; deeper ones would exhaust Python's stack.

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.ir import Function, parse_function
 from tilewright.runtime import (
     Build,
     CompiledContents,
@@ -21,11 +20,12 @@ from tilewright.runtime import (
     request_amx,
 )
 from tilewright.support.errors import UserError, nearest
-from tilewright.support.profile import Profile
 from tilewright.target import Target, why_not_here
 
 if TYPE_CHECKING:
+    from tilewright.ir import Function
     from tilewright.models.profiling import Profiled
+    from tilewright.support.profile import Profile
 
 #: The texts of a model, as an artifact names them.
 GRAPH_TEXT: Final = "graph.txt"
@@ -101,6 +101,8 @@ class NativeModel(CompiledModel):
 
     def ir(self, name: str = "main") -> Function:
         """The loops of a kernel before they are scheduled, or of the host program."""
+        from tilewright.ir import parse_function
+
         file = HOST_TEXT if name == self._program.name else loops_text(name)
         if file not in self.texts:
             raise UserError(f"no kernel {name}", remedy=nearest(name, self.kernels))

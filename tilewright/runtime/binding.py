@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from tilewright.ir.dtype import DType
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.dlpack import as_array
 from tilewright.runtime.signature import Dim, dim_text, dim_value, learn
+from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError, nearest
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from tilewright.runtime.binding import TensorSpec, ValueSpec, in_order
 from tilewright.runtime.executor import BoundModel
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.support.errors import UserError
-from tilewright.support.profile import Profile
+
+if TYPE_CHECKING:
+    from tilewright.support.profile import Profile
 
 #: Programs that are kept; the one that was not used for longest goes first.
 _KEPT: Final = 32

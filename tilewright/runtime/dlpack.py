@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from tilewright.ir.dtype import DType
 from tilewright.runtime.arrays import Array
+from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
 
 _CPU: Final = 1

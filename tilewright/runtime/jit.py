@@ -1,6 +1,8 @@
 """Loading object code into this process.
 
-LLVM's ORC JIT links it. Two choices are deliberate and measured (`tests/runtime/test_jit.py`):
+ELF files are linked here (`image`): a model loads in milliseconds, and LLVM, which takes 40 MB of
+memory, stays out of processes that only run models. Other files are LLVM's to link. Two choices are
+deliberate and measured there (`tests/runtime/test_jit.py`):
 
 - One JIT for each piece of code. A shared one keeps some 10 KB for every library it ever held, and
   grows slower with each; one apiece costs under a millisecond and gives everything back.
@@ -11,18 +13,25 @@ LLVM's ORC JIT links it. Two choices are deliberate and measured (`tests/runtime
 from __future__ import annotations
 
 import ctypes
+import mmap
+import os
 import platform
+import sys
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
+from tilewright.runtime.image import Image, Part, image_of
 from tilewright.runtime.objectfile import ObjectNames, names_of
 from tilewright.support.errors import InternalError, UserError, nearest
 
 _ARCHITECTURES = {"AMD64": "x86_64", "amd64": "x86_64", "arm64": "aarch64"}
 # Where functions are looked for that the code itself does not define: the process, then these.
 _SYSTEM_LIBRARIES = ("libm.so.6", "libgcc_s.so.1")
+
+#: Gives memory back.
+Unload = Callable[[], object]
 
 
 class LoadedCode:
@@ -38,9 +47,11 @@ class LoadedCode:
         defined = set[str]().union(*(n.defined for n in names))
         needed = set[str]().union(*(n.needed for n in names)) - defined
         imports = _resolve(needed, symbols or {})
-        tracker, jit = _link(objects, imports, defined)
-        self._addresses: dict[str, int] = {name: tracker[name] for name in defined}
-        self._unload = weakref.finalize(self, _unload, tracker, jit)
+        image = image_of(objects, mmap.PAGESIZE) if sys.platform == "linux" else None
+        self._addresses, unload = (
+            _link(objects, imports, defined) if image is None else _put_in_memory(image, imports)
+        )
+        self._unload = weakref.finalize(self, unload)
         # At exit the code stays: a thread that the interpreter does not wait for may be inside it.
         self._unload.atexit = False
 
@@ -105,10 +116,62 @@ def _libraries() -> list[ctypes.CDLL]:
     return libraries
 
 
+# ---- by ourselves -------------------------------------------------------------------------------
+
+
+def _put_in_memory(image: Image, imports: Mapping[str, int]) -> tuple[dict[str, int], Unload]:
+    libc = _libc()
+    rights = mmap.PROT_READ | mmap.PROT_WRITE
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    base: int = libc.mmap(None, image.size, rights, flags, -1, 0)
+    if base == ctypes.c_void_p(-1).value:
+        raise UserError("there is no memory for code", reason=os.strerror(ctypes.get_errno()))
+    unload = partial(libc.munmap, base, image.size)
+    try:
+        content = image.placed(base, imports)
+        ctypes.memmove(base, (ctypes.c_char * image.size).from_buffer(content), image.size)
+        for part in image.parts:
+            _protect(base, part)
+    except BaseException:
+        unload()
+        raise
+    return {name: base + place for name, place in image.symbols.items()}, unload
+
+
+def _protect(base: int, part: Part) -> None:
+    rights = mmap.PROT_READ
+    rights |= mmap.PROT_EXEC if part.is_code else 0
+    rights |= mmap.PROT_WRITE if part.is_written else 0
+    begin, size = base + part.begin, part.end - part.begin
+    if _libc().mprotect(begin, size, rights):
+        raise UserError(
+            "cannot load object code",
+            reason=f"the system lets this process make no code: {os.strerror(ctypes.get_errno())}",
+            remedy="export the model as a library, which is loaded from its file",
+        )
+    clear = _process_address("__clear_cache") if part.is_code else None
+    if clear is not None:
+        # Processors that keep instructions apart from data may hold what was here before.
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(clear)(begin, begin + size)
+
+
+@cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc.mmap.argtypes = [address, size, number, number, number, ctypes.c_long]
+    libc.mmap.restype = address
+    libc.mprotect.argtypes = [address, size, number]
+    libc.munmap.argtypes = [address, size]
+    return libc
+
+
+# ---- by LLVM ------------------------------------------------------------------------------------
+
+
 def _link(
     objects: Sequence[bytes], imports: Mapping[str, int], exports: Iterable[str]
-) -> tuple[Any, Any]:
-    """Returns llvmlite's resource tracker and the JIT that it belongs to."""
+) -> tuple[dict[str, int], Unload]:
     llvm, machine = _host()
     jit = llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
     builder = llvm.JITLibraryBuilder()
@@ -119,9 +182,10 @@ def _link(
     for name in exports:
         builder.export_symbol(name)
     try:
-        return builder.link(jit, "code"), jit
+        tracker = builder.link(jit, "code")
     except RuntimeError as error:
         raise InternalError("cannot link object code", reason=str(error).strip()) from None
+    return {name: tracker[name] for name in exports}, partial(_close, tracker, jit)
 
 
 @cache
@@ -136,6 +200,6 @@ def _host() -> tuple[Any, Any]:
     return llvm, target.create_target_machine(reloc="pic", codemodel="default", jit=True)
 
 
-def _unload(tracker: Any, jit: Any) -> None:
+def _close(tracker: Any, jit: Any) -> None:
     tracker.close()
     jit.close()

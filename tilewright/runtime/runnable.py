@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tilewright.runtime.artifact import Build, save_models
 from tilewright.runtime.binding import TensorSpec, ValueSpec
 from tilewright.support.errors import UserError, nearest
-from tilewright.support.profile import Profile
 from tilewright.support.timing import Latencies, latencies
 
 if TYPE_CHECKING:
     from tilewright.runtime.executor import BoundModel
+    from tilewright.support.profile import Profile
 
 Inputs = Mapping[str, Any] | Sequence[Any]
 

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from tilewright.ir.dtype import DType
 from tilewright.runtime.dlpack import as_array
+from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
 
 Dim = int | str | tuple[str, "Dim", "Dim"]

@@ -8,7 +8,6 @@ the culprit underlined.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -41,6 +40,8 @@ class InternalError(TilewrightError):
 
 def nearest(name: str, candidates: Iterable[str], count: int = 3) -> str:
     """A remedy for a name that was not found: the closest known ones, or all if they are few."""
+    import difflib
+
     known = sorted(set(candidates))
     close = difflib.get_close_matches(name, known, n=count, cutoff=0.5)
     if close:

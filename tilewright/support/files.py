@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ def replacing(path: str | os.PathLike[str]) -> Generator[BinaryIO]:
     Whatever else ends the block leaves `path` as it was, and nothing beside it.
     """
     place = _place(path)
-    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
+    temporary = place.with_name(f".{place.name}.{os.urandom(4).hex()}.tmp")
     try:
         with open(temporary, "xb") as file:
             yield file

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ class Timing:
 
     @property
     def median(self) -> float:
-        return statistics.median(self.samples)
+        return Latencies(self.samples).median
 
     @property
     def min(self) -> float:
@@ -61,7 +60,7 @@ class Latencies:
 
     @property
     def mean(self) -> float:
-        return statistics.fmean(self.samples)
+        return math.fsum(self.samples) / len(self.samples)
 
     @property
     def per_second(self) -> float:

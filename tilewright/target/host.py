@@ -12,44 +12,10 @@ from pathlib import Path
 from tilewright.support.config import parse_size
 from tilewright.target.cpu import Caches, Cpu, cpus, generic
 from tilewright.target.features import Features, disable, enable, reasoned_about
+from tilewright.target.flags import CPUINFO, read_flags
 from tilewright.target.triple import arch_of
 
 _CACHE_DIR = Path("/sys/devices/system/cpu/cpu0/cache")
-_CPUINFO = Path("/proc/cpuinfo")
-
-#: Linux's flag -> LLVM's feature. On AArch64 LLVM reports only a handful by itself.
-_ARM_FLAGS = {
-    "fp": "fp-armv8",
-    "asimd": "neon",
-    "crc32": "crc",
-    "atomics": "lse",
-    "uscat": "lse2",
-    "lrcpc": "rcpc",
-    "ilrcpc": "rcpc-immo",
-    "asimdrdm": "rdm",
-    "asimddp": "dotprod",
-    "asimdhp": "fullfp16",
-    "asimdfhm": "fp16fml",
-    "fcma": "complxnum",
-    "jscvt": "jsconv",
-    "frint": "fptoint",
-    "flagm": "flagm",
-    "flagm2": "altnzcv",
-    "bf16": "bf16",
-    "i8mm": "i8mm",
-    "cssc": "cssc",
-    "mops": "mops",
-    "sve": "sve",
-    "sve2": "sve2",
-    "sve2p1": "sve2p1",
-    "svebitperm": "sve-bitperm",
-    "svef32mm": "f32mm",
-    "svef64mm": "f64mm",
-    "sme": "sme",
-    "sme2": "sme2",
-    "smef64f64": "sme-f64f64",
-    "smei16i64": "sme-i16i64",
-}
 
 
 @cache
@@ -88,22 +54,8 @@ def reported_features(arch: str) -> dict[str, bool]:
     except RuntimeError:  # this LLVM cannot tell here
         reported = {}
     if arch == "aarch64":
-        reported |= read_arm_flags(_CPUINFO)
+        reported |= read_flags(CPUINFO, arch)
     return reported
-
-
-def read_arm_flags(cpuinfo: Path) -> dict[str, bool]:
-    """The features that Linux lists; nothing where there is no such list."""
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:
-        return {}
-    flags = next(
-        (set(x.partition(":")[2].split()) for x in lines if x.startswith("Features")), None
-    )
-    if not flags:
-        return {}
-    return {feature: flag in flags for flag, feature in _ARM_FLAGS.items()}
 
 
 def actual_features(cpu: Cpu, reported: dict[str, bool]) -> Features:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tilewright.ir import DType
 from tilewright.support.config import format_size
+from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
 from tilewright.target.cpu import Caches, Cpu, cpus, find_cpu, generic
 from tilewright.target.features import (

@@ -14,8 +14,9 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterable
+from io import RawIOBase
 from types import TracebackType
-from typing import BinaryIO, Final
+from typing import IO, BinaryIO, Final, cast
 
 from tilewright.support.errors import UserError
 from tilewright.support.files import replacing
@@ -31,7 +32,7 @@ _FILLER: Final = 0x7774
 _ZIP64_EXTRA: Final = 20
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*")
 _SIZE_LIMITS: Final = {MANIFEST: 1 << 28}
-_CHUNK: Final = 1 << 24
+_CHUNK: Final = 1 << 18
 
 
 class ContainerWriter:
@@ -80,15 +81,14 @@ class Container:
 
     def __init__(self, path: str | os.PathLike[str], *, verify: bool = True) -> None:
         self.path = os.fspath(path)
-        self._map = _mapped(self.path)
-        self._members = self._read_directory()
-        for name in self._members:
-            if verify or name != PARAMS:
-                self._check(name)
+        with _opened(self.path) as file:
+            self._map = _mapped(self.path, file)
+            self._members = self._read_directory(file)
+            self._check(file, [n for n in self._members if verify or n != PARAMS])
 
     def refusal(self, reason: str, remedy: str = "save the model again") -> UserError:
         """The error for a file that cannot be used."""
-        return UserError(f"cannot load {self.path}", reason=reason, remedy=remedy)
+        return _refusal(self.path, reason, remedy)
 
     @property
     def names(self) -> list[str]:
@@ -107,10 +107,10 @@ class Container:
 
     # ---- checks ---------------------------------------------------------------------------------
 
-    def _read_directory(self) -> dict[str, tuple[int, int, int]]:
+    def _read_directory(self, source: RawIOBase) -> dict[str, tuple[int, int, int]]:
         """Where each member begins, its size and its checksum."""
         try:
-            with zipfile.ZipFile(self.path) as file:
+            with zipfile.ZipFile(cast(IO[bytes], source)) as file:
                 infos = file.infolist()
         except OSError as error:
             raise self.refusal(error.strerror or str(error)) from None
@@ -147,29 +147,51 @@ class Container:
             raise self.refusal(f"{name} in it is not aligned", "do not pack artifacts anew")
         return begin
 
-    def _check(self, name: str) -> None:
-        checksum, data = 0, self.view(name)
-        for start in range(0, len(data), _CHUNK):
-            checksum = zlib.crc32(data[start : start + _CHUNK], checksum)
-        if checksum != self._members[name][2]:
-            raise self._damaged(name)
+    def _check(self, file: RawIOBase, names: Iterable[str]) -> None:
+        # Read, and not looked at where it is mapped: what a model never uses takes no memory then.
+        chunk = memoryview(bytearray(_CHUNK))
+        for name in names:
+            begin, size, expected = self._members[name]
+            file.seek(begin)
+            if _checksum(file, size, chunk) != expected:
+                raise self._damaged(name)
 
     def _damaged(self, name: str) -> UserError:
         return self.refusal(f"{name} in it is damaged")
 
 
-def _mapped(path: str) -> mmap.mmap:
-    def refuse(reason: str, remedy: str = "") -> UserError:
-        return UserError(f"cannot load {path}", reason=reason, remedy=remedy)
+def _checksum(file: RawIOBase, size: int, chunk: memoryview) -> int:
+    """The checksum of so many bytes from here on."""
+    checksum = 0
+    while size > 0:
+        count = file.readinto(chunk[: min(size, len(chunk))])
+        if not count:
+            break
+        checksum, size = zlib.crc32(chunk[:count], checksum), size - count
+    return checksum
 
-    if os.path.isdir(path):
-        raise refuse("it is a folder", "name an artifact, a file that ends in .twm")
+
+def _opened(path: str) -> RawIOBase:
     try:
-        with open(path, "rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return open(path, "rb", buffering=0)
+    except IsADirectoryError:
+        raise _refusal(
+            path, "it is a folder", "name an artifact, a file that ends in .twm"
+        ) from None
     except FileNotFoundError:
-        raise refuse("there is no such file") from None
+        raise _refusal(path, "there is no such file") from None
     except OSError as error:
-        raise refuse(error.strerror or str(error)) from None
+        raise _refusal(path, error.strerror or str(error)) from None
+
+
+def _mapped(path: str, file: RawIOBase) -> mmap.mmap:
+    try:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise _refusal(path, error.strerror or str(error)) from None
     except ValueError:
-        raise refuse("it is empty") from None
+        raise _refusal(path, "it is empty") from None
+
+
+def _refusal(path: str, reason: str, remedy: str = "") -> UserError:
+    return UserError(f"cannot load {path}", reason=reason, remedy=remedy)

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from tilewright.ir.dtype import DType
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.artifact.container import ALIGNMENT, MANIFEST, PARAMS, Container
 from tilewright.runtime.artifact.contents import (
@@ -26,6 +25,7 @@ from tilewright.runtime.artifact.write import FORMAT, VERSION
 from tilewright.runtime.binding import TensorSpec
 from tilewright.runtime.program import Program, TargetInfo
 from tilewright.runtime.signature import DIM_OPERATIONS, Dim
+from tilewright.support.dtype import DType
 from tilewright.support.errors import TilewrightError
 
 _DIM_DEPTH: Final = 64

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.ir.dtype import DType
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.artifact.container import ALIGNMENT, MANIFEST, PARAMS, ContainerWriter
 from tilewright.runtime.artifact.contents import (
@@ -21,6 +20,7 @@ from tilewright.runtime.artifact.contents import (
     HostedContents,
 )
 from tilewright.runtime.binding import TensorSpec
+from tilewright.support.dtype import DType
 
 FORMAT: Final = "tilewright"
 VERSION: Final = 1

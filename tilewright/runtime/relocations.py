@@ -1,0 +1,119 @@
+"""What the relocations of ELF files ask for, by machine and number.
+
+S is where the symbol lies, A the addend, P the place that is changed, G where the address of S is
+written down. Only what LLVM emits for position-independent code is here; files with other kinds
+are left to LLVM's own linker.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from tilewright.support.errors import InternalError
+
+#: Changes the image at an offset; takes the address aimed at and that of the place.
+Write = Callable[[bytearray, int, int, int], None]
+
+
+class Relocation(NamedTuple):
+    """`aims_at` says what the address is of: the symbol, a jump to it, or its written address."""
+
+    aims_at: str
+    write: Write
+
+
+class Machine(NamedTuple):
+    """How code for a kind of processor is tied together."""
+
+    relocations: dict[int, Relocation]
+    #: Goes to the address that is written after it.
+    jump: bytes
+
+
+def _word(bits: int, distance: bool) -> Write:
+    """A whole number of so many bits: an address, or how far it is."""
+    form = {32: "<i", 64: "<q"}[bits]
+
+    def write(image: bytearray, at: int, target: int, place: int) -> None:
+        value = target - place if distance else target
+        _require(bits == 64 or -(1 << 31) <= value < 1 << 31)
+        struct.pack_into(form, image, at, value)
+
+    return write
+
+
+def _low_bits(shift: int) -> Write:
+    """The last 12 bits of an address, in units of the access, in an instruction of AArch64."""
+
+    def write(image: bytearray, at: int, target: int, place: int) -> None:
+        del place
+        _require(target % (1 << shift) == 0)
+        _set_bits(image, at, 10, 12, (target & 0xFFF) >> shift)
+
+    return write
+
+
+def _page_distance(image: bytearray, at: int, target: int, place: int) -> None:
+    """ADRP: how many pages of 4 KB it is from here."""
+    pages = (target >> 12) - (place >> 12)
+    _require(-(1 << 20) <= pages < 1 << 20)
+    _set_bits(image, at, 29, 2, pages & 3)
+    _set_bits(image, at, 5, 19, pages >> 2)
+
+
+def _branch(image: bytearray, at: int, target: int, place: int) -> None:
+    """B and BL: 26 bits of instructions."""
+    distance = target - place
+    _require(distance % 4 == 0 and -(1 << 27) <= distance < 1 << 27)
+    _set_bits(image, at, 0, 26, distance >> 2)
+
+
+def _set_bits(image: bytearray, at: int, first: int, count: int, value: int) -> None:
+    mask = (1 << count) - 1
+    (word,) = struct.unpack_from("<I", image, at)
+    struct.pack_into("<I", image, at, word & ~(mask << first) | (value & mask) << first)
+
+
+def _require(fits: bool) -> None:
+    if not fits:
+        raise InternalError("cannot link object code", reason="an address is out of reach")
+
+
+_AARCH64 = Machine(
+    {
+        257: Relocation("symbol", _word(64, False)),
+        260: Relocation("symbol", _word(64, True)),
+        261: Relocation("symbol", _word(32, True)),
+        275: Relocation("symbol", _page_distance),
+        277: Relocation("symbol", _low_bits(0)),
+        278: Relocation("symbol", _low_bits(0)),
+        284: Relocation("symbol", _low_bits(1)),
+        285: Relocation("symbol", _low_bits(2)),
+        286: Relocation("symbol", _low_bits(3)),
+        299: Relocation("symbol", _low_bits(4)),
+        282: Relocation("jump", _branch),
+        283: Relocation("jump", _branch),
+        311: Relocation("written", _page_distance),
+        312: Relocation("written", _low_bits(3)),
+    },
+    # ldr x16, #8; br x16
+    jump=bytes.fromhex("50000058 00021fd6"),
+)
+_X86_64 = Machine(
+    {
+        1: Relocation("symbol", _word(64, False)),
+        24: Relocation("symbol", _word(64, True)),
+        2: Relocation("symbol", _word(32, True)),
+        4: Relocation("jump", _word(32, True)),
+        9: Relocation("written", _word(32, True)),
+        41: Relocation("written", _word(32, True)),
+        42: Relocation("written", _word(32, True)),
+    },
+    # jmp [rip + 2]; nop; nop
+    jump=bytes.fromhex("ff2502000000 9090"),
+)
+
+#: By the number that ELF files give a machine.
+MACHINES: Final = {183: _AARCH64, 62: _X86_64}

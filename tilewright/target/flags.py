@@ -1,0 +1,98 @@
+"""What Linux says that the processor can do, by LLVM's names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+CPUINFO: Final = Path("/proc/cpuinfo")
+
+#: Linux's flag -> LLVM's feature. On AArch64 LLVM reports only a handful by itself.
+_ARM_FLAGS = {
+    "fp": "fp-armv8",
+    "asimd": "neon",
+    "crc32": "crc",
+    "atomics": "lse",
+    "uscat": "lse2",
+    "lrcpc": "rcpc",
+    "ilrcpc": "rcpc-immo",
+    "asimdrdm": "rdm",
+    "asimddp": "dotprod",
+    "asimdhp": "fullfp16",
+    "asimdfhm": "fp16fml",
+    "fcma": "complxnum",
+    "jscvt": "jsconv",
+    "frint": "fptoint",
+    "flagm": "flagm",
+    "flagm2": "altnzcv",
+    "bf16": "bf16",
+    "i8mm": "i8mm",
+    "cssc": "cssc",
+    "mops": "mops",
+    "sve": "sve",
+    "sve2": "sve2",
+    "sve2p1": "sve2p1",
+    "svebitperm": "sve-bitperm",
+    "svef32mm": "f32mm",
+    "svef64mm": "f64mm",
+    "sme": "sme",
+    "sme2": "sme2",
+    "smef64f64": "sme-f64f64",
+    "smei16i64": "sme-i16i64",
+}
+_X86_FLAGS = {
+    "pni": "sse3",
+    "sse4_1": "sse4.1",
+    "sse4_2": "sse4.2",
+    "lahf_lm": "sahf",
+    "bmi1": "bmi",
+    "abm": "lzcnt",
+    "3dnowprefetch": "prfchw",
+    "avx_vnni": "avxvnni",
+    "avx_vnni_int8": "avxvnniint8",
+    "avx_vnni_int16": "avxvnniint16",
+    "avx_ifma": "avxifma",
+    "avx_ne_convert": "avxneconvert",
+    "avx512_bf16": "avx512bf16",
+    "avx512_bitalg": "avx512bitalg",
+    "avx512_fp16": "avx512fp16",
+    "avx512_vbmi2": "avx512vbmi2",
+    "avx512_vnni": "avx512vnni",
+    "avx512_vp2intersect": "avx512vp2intersect",
+    "avx512_vpopcntdq": "avx512vpopcntdq",
+    "amx_bf16": "amx-bf16",
+    "amx_complex": "amx-complex",
+    "amx_fp16": "amx-fp16",
+    "amx_int8": "amx-int8",
+    "amx_tile": "amx-tile",
+    **{
+        name: name
+        for name in """sse sse2 ssse3 sse4a cx16 popcnt movbe bmi2 adx rdpid movdiri movdir64b
+        clflushopt clwb cldemote gfni avx avx2 fma f16c avx512f avx512bw avx512cd avx512dq avx512vl
+        avx512ifma avx512vbmi""".split()
+    },
+}
+_FLAGS = {"aarch64": ("Features", _ARM_FLAGS), "x86_64": ("flags", _X86_FLAGS)}
+#: What has no flag of its own, and comes with another feature.
+_ALONG = {"crc32": "sse4.2"}
+#: Which instructions are preferred, where all are there.
+_WISHES: Final = frozenset({"prefer-128-bit", "prefer-256-bit"})
+
+
+def read_flags(cpuinfo: Path, arch: str) -> dict[str, bool]:
+    """The features that Linux may list, and whether it does; nothing where there is no list."""
+    title, names = _FLAGS.get(arch, ("", {}))
+    try:
+        lines = cpuinfo.read_text().splitlines() if names else []
+    except OSError:
+        return {}
+    listed = next((set(x.partition(":")[2].split()) for x in lines if x.startswith(title)), None)
+    if not listed:
+        return {}
+    return {feature: flag in listed for flag, feature in names.items()}
+
+
+def are_listed(features: frozenset[str], cpuinfo: Path, arch: str) -> bool:
+    """Whether Linux lists all features that code asks for."""
+    there = {f for f, listed in read_flags(cpuinfo, arch).items() if listed}
+    return {_ALONG.get(f, f) for f in features - _WISHES} <= there
