@@ -59,6 +59,21 @@ def test_another_version_of_the_tool_compiles_anew(
         compile_kernels([function(2.0)], HOST, Options())
 
 
+def test_the_tool_is_known_by_its_text(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for root, written in ((one, 10**9), (other, 2 * 10**9)):
+        (root / "room").mkdir(parents=True)
+        (root / "room" / "file.py").write_text("x = 1\n")
+        os.utime(root / "room" / "file.py", (written, written))
+    assert compiled.sources_digest(one) == compiled.sources_digest(other)
+    (one / "room" / "file.py").write_text("x = 2\n")
+    os.utime(one / "room" / "file.py", (10**9, 10**9))
+    assert compiled.sources_digest(one) != compiled.sources_digest(other)
+    (other / "room" / "file.py").rename(other / "file.py")
+    (other / "file.py").write_text("x = 2\n")
+    assert compiled.sources_digest(one) != compiled.sources_digest(other)
+
+
 def test_a_damaged_entry_is_compiled_anew(own_cache: Path) -> None:
     (first,) = compile_kernels([function(2.0)], HOST, Options())
     for path in own_cache.rglob("*.bin"):

@@ -14,9 +14,19 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.graph import Builder, Function, Module, TensorType, Value, evaluate, find_op
+from tilewright.graph import (
+    Builder,
+    Function,
+    Module,
+    TensorType,
+    Value,
+    evaluate,
+    find_op,
+    parse_module,
+)
 from tilewright.ir import Var
 from tilewright.ir import evaluate as evaluate_expr
+from tilewright.models.native import HOST_TEXT
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(7)
@@ -227,3 +237,35 @@ def test_compiled_programs_stop_where_dimensions_do_not_agree() -> None:
             given = [*fitting[:number], arrays(case, at), *fitting[number + 1 :]]
             with pytest.raises(UserError, match=rf"{case.op}: "):
                 model.run(_flat(given))
+
+
+_CHECKED_ONCE = """
+def main(x: f32[n], y: f32[m], often: bool[()]):
+    def then():
+        a = mul(x, y)
+        b = softmax(a)
+        return b
+    def otherwise():
+        c = sub(x, y)
+        d = softmax(c)
+        return d
+    s = {first}
+    t = softmax(s)
+    u = branch(often, then, otherwise)
+    v = {second}
+    w = softmax(v)
+    return t, u, w
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "count"),
+    [
+        ("add(x, y)", "maximum(x, y)", 1),
+        # What only one of the branches asks is not known to hold behind them, nor in the other.
+        ("add(x, x)", "minimum(x, y)", 3),
+    ],
+)
+def test_what_holds_is_asked_once(first: str, second: str, count: int) -> None:
+    model = tw.compile(parse_module(_CHECKED_ONCE.format(first=first, second=second)), threads=1)
+    assert model.texts[HOST_TEXT].count("assert m == n or") == count

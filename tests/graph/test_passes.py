@@ -19,6 +19,7 @@ from tilewright.graph import (
     PassVerifier,
     Step,
     evaluate,
+    find_op,
     module_text,
     parse_module,
     run_passes,
@@ -28,6 +29,7 @@ from tilewright.graph.passes import (
     common_subexpressions,
     constant_folding,
     dead_code,
+    folding_by,
     simplify_inference,
 )
 from tilewright.support.errors import InternalError, UserError
@@ -172,7 +174,6 @@ def test_constant_folding_is_bounded_in_time() -> None:
 
 
 def test_long_sums_are_folded_by_native_code() -> None:
-    from tilewright.graph.passes import folding_by
     from tilewright.kernels.folding import fold_natively
 
     called: list[str] = []
@@ -207,6 +208,29 @@ def main(c: bool[()]):
 """
     module = constant_folding(parse_module(text))
     np.testing.assert_array_equal(evaluate(module, [np.array(False)])[0], [1.0])
+
+
+@pytest.mark.parametrize("fault", [InternalError("a rule is missing"), KeyError("name")])
+def test_our_own_faults_are_not_hidden_by_folding(fault: Exception) -> None:
+    def failing(call: Any, outputs: Any) -> Any:
+        raise fault
+
+    b = Builder("main")
+    rows, columns = b.constant(np.ones((512, 1024), "f4")), b.constant(np.ones((1024, 512), "f4"))
+    b.output(b.matmul(rows, columns))
+    with pytest.raises(type(fault)):
+        folding_by(failing)(b.build())
+
+
+def test_faults_of_references_are_not_hidden_by_folding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(x: Any) -> Any:
+        raise TypeError("no such type")
+
+    monkeypatch.setattr(find_op("exp"), "_reference", failing)
+    b = Builder("main")
+    b.output(b.exp(b.constant(np.ones(3, "f4"))))
+    with pytest.raises(TypeError, match="no such type"):
+        constant_folding(b.build())
 
 
 def test_simplify_inference() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -219,12 +220,24 @@ def _key(function: Function, target: Target, options: Options) -> str:
 
 @cache
 def tool_version() -> str:
-    """The version, and what the package's files look like: code made by others is not taken."""
-    digest = hashlib.sha256(__version__.encode())
-    root = Path(__file__).parent.parent
-    for path in sorted(root.rglob("*.py")):
-        stat = path.stat()
-        digest.update(f"{path.relative_to(root)} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    """Whose code it is: the text of this package, and the LLVM below. Others' code is not taken."""
+    import llvmlite
+
+    return cache_key(
+        __version__, llvmlite.__version__, sources_digest(Path(__file__).parent.parent)
+    )
+
+
+def sources_digest(root: Path) -> str:
+    """The digest of all Python files below `root`: what they are called and what they say."""
+    # Reading them all takes no longer than asking for their times, and two copies are the same.
+    paths = (os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names)
+    digest = hashlib.sha256()
+    for path in sorted(p for p in paths if p.endswith(".py")):
+        with open(path, "rb", buffering=0) as file:
+            text = file.read()
+        digest.update(f"{path[len(str(root)) :]} {len(text)}\n".encode())
+        digest.update(text)
     return digest.hexdigest()
 
 

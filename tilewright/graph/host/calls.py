@@ -124,7 +124,7 @@ def _require_sizes(m: Memory, value: Value, name: str) -> None:
     if least * value.dtype.itemsize > _TOO_MANY:
         raise UserError(f"no memory can hold {value}", reason=f"it has {least} elements or more")
     for axis, dim in enumerate(value.shape):
-        if any(map(is_signed, free_vars(dim))) and m.asks(dim):
+        if any(map(is_signed, free_vars(dim))) and m.asks(dim >= 0):
             holds = simplify_size(dim >= 0)
             if not isinstance(holds, Const):
                 message = f"{name}: dimension {axis} of the result would be {{}}"
@@ -132,6 +132,10 @@ def _require_sizes(m: Memory, value: Value, name: str) -> None:
 
 
 def _require(m: Memory, condition: Expr, message: str) -> None:
+    """Stop where a condition does not hold, with the message of the first operator that asks."""
+    condition = simplify(condition)
+    if not m.asks(condition):
+        return
     holds = simplify(m.expr(condition))
     if isinstance(holds, Const) and holds.value:
         return

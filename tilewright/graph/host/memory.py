@@ -50,8 +50,8 @@ class Scope:
     blocks: dict[Value, int] = field(default_factory=dict[Value, int])
     #: Values in buffers that nothing else is in.
     owned: set[Value] = field(default_factory=set[Value])
-    #: Sizes that are known not to be negative, because that was checked here.
-    sizes: set[Expr] = field(default_factory=set[Expr])
+    #: Conditions on dimensions that hold from here on, because they were checked.
+    checked: set[Expr] = field(default_factory=set[Expr])
 
 
 class Memory:
@@ -114,11 +114,11 @@ class Memory:
     def knows(self, dim: Var) -> bool:
         return dim in self._start or dim in self.dims
 
-    def asks(self, size: Expr) -> bool:
-        """Whether a size is seen for the first time in this scope, or in those around it."""
-        if any(size in s.sizes for s in self._scopes):
+    def asks(self, condition: Expr) -> bool:
+        """Whether a condition on dimensions is new to this scope and to those around it."""
+        if any(condition in s.checked for s in self._scopes):
             return False
-        self.scope.sizes.add(size)
+        self.scope.checked.add(condition)
         return True
 
     def bytes_of(self, value: Value) -> Expr:

@@ -24,6 +24,7 @@ from tilewright.graph.ir import KNOWN_LIMIT, Array, Binding, Call, Graph, If, Mo
 from tilewright.graph.rewrite import Rewriter
 from tilewright.graph.types import STRING, TensorType
 from tilewright.ir import Const, Expr, const
+from tilewright.support.errors import UserError
 
 #: Bytes that a folded result may take beyond its operands, and all of them together; the options
 #: `fold_limit` and `fold_total` set others.
@@ -34,6 +35,10 @@ FOLD_SECONDS: Final = 20.0
 #: Additions in sums from which on it is worth compiling a call in order to fold it.
 _LONG: Final = 1 << 27
 
+#: How NumPy refuses elements: an index that is too large, a string that is no number, a size that
+#: is negative. All else that a reference raises is a fault of ours, and is not hidden.
+_REFUSALS: Final = (ValueError, IndexError, ArithmeticError, MemoryError)
+
 #: Computes a call on its constants.
 Apply = Callable[[Call, Sequence[Value]], Sequence[Array]]
 
@@ -41,7 +46,11 @@ Apply = Callable[[Call, Sequence[Value]], Sequence[Array]]
 def by_reference(call: Call, outputs: Sequence[Value]) -> Sequence[Any]:
     """The results of a call on constants by its NumPy reference."""
     del outputs
-    return call.op.evaluate([None if a is None else a.constant for a in call.args], call.attrs)
+    arrays = [None if a is None else a.constant for a in call.args]
+    try:
+        return call.op.evaluate(arrays, call.attrs)
+    except _REFUSALS as error:
+        raise UserError(f"cannot compute {call.op.name}", reason=str(error)) from error
 
 
 def constant_folding(module: Module) -> Module:
@@ -142,8 +151,8 @@ class _Folder(Rewriter):
         is_long = work_of(call, [v.type for v in outputs]) >= _LONG
         try:
             results = (self._native if is_long else by_reference)(call, outputs)
-        except Exception:
-            # Whatever is wrong is so only if the call is reached, and is told then.
+        except UserError:
+            # What is wrong with the data is so only if the call is reached, and is told then.
             return None
         return [np.asarray(r) for r in results] if all(map(_is_array, results)) else None
 
