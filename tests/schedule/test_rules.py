@@ -66,6 +66,7 @@ def layer_norm(*shape: int):
 CASES: dict[str, Definition] = {
     "matmul": lambda: matmul(65, 70, 90),
     "matmul, packed": lambda: matmul(130, 77, 300),
+    "matmul, uneven rows": lambda: matmul(49, 144, 300),
     "matmul, one row": lambda: matmul(1, 700, 90),
     "matmul, few rows": lambda: matmul(5, 600, 100),
     "matmul, one column": lambda: matmul(50, 1, 70),
@@ -178,3 +179,14 @@ def test_a_free_dimension_may_be_one_and_leaves_work_for_every_core() -> None:
         scheduled = schedule_by_rules(function, tw.Target.of("llvm -num-cores=4"))
         loops = [s for s in walk(scheduled.body) if isinstance(s, For) and s.kind == "parallel"]
         assert max(evaluate(s.extent, {n: 1}) for s in loops) >= 4
+
+
+def test_threads_take_columns_where_rows_cannot_be_shared_out_evenly() -> None:
+    target = tw.Target.of("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1 -num-cores=2")
+    for rows, parts in ((49, "j"), (64, "i")):
+        inputs, output = matmul(rows, 144, 300)
+        function = schedule_by_rules(te.function(inputs, [output], name="f"), target)
+        block = next(b for b in walk(function.body) if isinstance(b, Block) and b.init is not None)
+        around = [s for s in walk(function.body) if isinstance(s, For) and block in walk(s.body)]
+        (outer,) = [s for s in around if s.kind == "parallel"]
+        assert outer.var.name.startswith(parts)

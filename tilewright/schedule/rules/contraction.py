@@ -8,7 +8,8 @@
             output = epilogue(accumulators)
 
 Operands that would be read with long strides are packed into the order in which the tiles read
-them.
+them. Where tiles of rows cannot be shared out evenly, all rows are packed first, and each thread
+takes a part of the columns.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tilewright.schedule.rules.elementwise import outermost
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
 from tilewright.schedule.rules.padding import padding_before, place_padding, strip_of
 from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile, packing_pays
-from tilewright.schedule.rules.transpose import turn_tiles
+from tilewright.schedule.rules.transpose import turn_tiles, whole_tiles
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -48,6 +49,10 @@ _FEW_ROWS = 16
 _ANY_ROWS, _ANY_VECTORS = 4, 2
 #: What every further pass over the columns costs, as a part of all there is to do.
 _CHUNK_COST = 0.01
+#: Neighbouring elements of a row that a thread packs.
+_RUN = 128
+#: How much longer the busiest thread may take with chunks of rows than with parts of columns.
+_UNEVEN = 1.03
 #: What an extent that is not known counts as.
 _UNKNOWN = 256
 
@@ -140,6 +145,13 @@ def _can_pack(access: Access) -> bool:
     return all(isinstance(i, Var) or d is const(1) for i, d in pairs)
 
 
+def _can_turn(plan: Plan) -> bool:
+    """Whether packing rows turns a plain matrix."""
+    c = plan.contraction
+    wanted = (None if plan.row is None else plan.row.var, c.reduced[-1].var)
+    return all(i is v for i, v in zip(c.a.indices[-2:], wanted, strict=True))
+
+
 def _count(iters: Sequence[Iter]) -> int:
     return prod(extent_of(it) or _UNKNOWN for it in iters)
 
@@ -161,6 +173,8 @@ class _Cut:
         #: How many loops there are down to that over strips of rows; 0 where there are no strips.
         self._strips = 0
         self.work = prod(extent_of(it) or _UNKNOWN for it in s.block_of(name).iters)
+        #: Whether threads take parts of the columns rather than chunks of rows.
+        self._by_columns = self._columns_are_even()
 
     def apply(self) -> None:
         s, plan = self.s, self.plan
@@ -175,7 +189,8 @@ class _Cut:
         others = [it for it in iters if it.var.name not in tiled and it.kind == "spatial"]
         pads = padding_before(s, self.name)
         around, strip = self._cut_strips(others, pads, loops)
-        outer = [*around, *chunk, *column_outer, *strip, *row_outer]
+        part = self._cut_parts(column_outer)
+        outer = [*around, *part, *chunk, *column_outer, *strip, *row_outer]
         s.reorder(*outer, *reduced, *unrolled, *row_inner, *column_inner)
         for loop in (*unrolled, *row_inner, *column_inner[:-1]):
             s.unroll(loop)
@@ -187,7 +202,7 @@ class _Cut:
             place_padding(s, pads, around[self._strips - 1], self.target)
             self._parallelize(around[: self._strips], [])
         else:
-            self._parallelize(around, [*chunk, *column_outer, *strip])
+            self._parallelize(around, [*part, *chunk, *column_outer, *strip])
 
     # ---- cutting --------------------------------------------------------------------------------
 
@@ -228,15 +243,14 @@ class _Cut:
         if not self.plan.pack_rows:
             outer, inner = self.s.split(loop, None, self.tile.rows)
             return [], [outer], [inner]
-        chunk, tiles, inner = self.s.split(loop, None, self._tiles_per_chunk(), self.tile.rows)
+        size = self._tiles_per_chunk(1 if self._by_columns else self.target.cores)
+        chunk, tiles, inner = self.s.split(loop, None, size, self.tile.rows)
         return [chunk], [tiles], [inner]
 
-    def _tiles_per_chunk(self) -> int:
-        """Tiles of rows that are packed together: what fits L2 beside the columns, evenly cut."""
-        c, rows, cores = self.plan.contraction, self.plan.row, self.target.cores
-        assert rows is not None
+    def _tiles_per_chunk(self, cores: int) -> int:
+        """Tiles of rows that are used together: what fits L2 beside the columns, evenly cut."""
+        c, tiles = self.plan.contraction, self._row_tiles()
         depth = _count(c.reduced) * c.a.buffer.dtype.itemsize
-        tiles = -(-(extent_of(rows) or 4096) // self.tile.rows)
         fit = max(1, self.target.caches.l2 * 3 // 4 // max(1, depth * self.tile.rows))
 
         def cost(size: int) -> float:
@@ -244,6 +258,32 @@ class _Cut:
             return chunks * size * (1 + _CHUNK_COST * chunks)
 
         return min(range(1, min(fit, -(-tiles // cores)) + 1), key=cost)
+
+    def _row_tiles(self) -> int:
+        assert self.plan.row is not None
+        return -(-(extent_of(self.plan.row) or 4096) // self.tile.rows)
+
+    def _columns_are_even(self) -> bool:
+        """Whether parts of the columns share the work out better than chunks of the rows."""
+        plan, c, cores = self.plan, self.plan.contraction, self.target.cores
+        width, depth = extent_of(plan.column), extent_of(c.reduced[-1])
+        plain = not c.batch and len(c.rows) == len(c.columns) == len(c.reduced) == 1
+        if cores < 2 or width is None or depth is None or depth % self.tile.lanes:
+            return False
+        if not plan.pack_rows or not plain or not _can_turn(plan):
+            return False
+        tiles, panels = self._row_tiles(), -(-width // self.tile.columns)
+        size = self._tiles_per_chunk(cores)
+        by_rows = -(-tiles // (size * cores)) * size / tiles
+        by_columns = -(-panels // cores) / panels
+        return by_rows > by_columns * _UNEVEN
+
+    def _cut_parts(self, columns: list[Loop]) -> list[Loop]:
+        """The loop over the threads' parts of the columns; `columns` then runs within a part."""
+        if not self._by_columns:
+            return []
+        part, columns[-1] = self.s.split(columns[-1], self.target.cores, None)
+        return [part]
 
     def _cut_columns(self, loops: dict[str, Loop]) -> tuple[list[Loop], list[Loop]]:
         """Loops over tiles of columns, and within a tile: blocks, vectors, lanes."""
@@ -285,11 +325,13 @@ class _Cut:
         c, row = self.plan.contraction, self.plan.row
         if "rows" in packs and row is not None:
             loops = self.s.loops(packs["rows"])
-            if chunk and c.a.buffer not in constants_of(self.s.function):
+            own = chunk and c.a.buffer not in constants_of(self.s.function)
+            if own and not self._by_columns:
                 loops = self.s.compute_at(packs["rows"], chunk[-1])
             self._lay_out(packs["rows"], c.a, row.var, self.tile.rows)
-            wanted = (row.var, c.reduced[-1].var)
-            if all(i is v for i, v in zip(c.a.indices[-2:], wanted, strict=True)):
+            if self._by_columns:
+                self._turn_all(packs["rows"], loops)
+            elif _can_turn(self.plan):
                 self._turn(packs["rows"], loops)
         if "columns" in packs:
             axis = self._lay_out(packs["columns"], c.b, self.plan.column.var, self.tile.columns)
@@ -315,6 +357,15 @@ class _Cut:
             tile = transpose_tile(dtype, lanes)
             _, depth, rows = turn_tiles(self.s, loops[1], loops[0], tile, lanes)
             self.s.reorder(rows, depth)
+
+    def _turn_all(self, copy: str, loops: Sequence[Loop]) -> None:
+        """Pack all rows, by all threads: whole tiles first, then what is left."""
+        dtype, lanes = self.plan.contraction.a.buffer.dtype, self.tile.lanes
+        rows, depth = whole_tiles(self.s, loops[-2], lanes), loops[-1]
+        _, depth, rows = turn_tiles(self.s, depth, rows, transpose_tile(dtype, lanes), lanes)
+        part, within = self.s.split(depth, None, _RUN // lanes)
+        self.s.reorder(part, rows, within)
+        self.s.parallel(part)
 
     def _spread_columns(self, copy: str, axis: int) -> None:
         loops, along = list(self.s.loops(copy)), self.s.block_of(copy).bindings[axis]

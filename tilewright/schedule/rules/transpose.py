@@ -63,9 +63,9 @@ def schedule_transpose(s: Schedule, name: str, turn: Turn, target: Target) -> No
     others = list(loops.values())
     # Each is cut while it is the outer one, so that whole tiles stay a perfect nest.
     s.reorder(*others, along, across)
-    along = _whole_tiles(s, along, lanes)
+    along = whole_tiles(s, along, lanes)
     s.reorder(across, along)
-    across = _whole_tiles(s, across, lanes)
+    across = whole_tiles(s, across, lanes)
     done, rows, columns = turn_tiles(s, across, along, transpose_tile(dtype, lanes), lanes)
     rows, some_rows = s.split(rows, None, max(1, _RUN // lanes))
     # Whole cache lines of the result are written at once.
@@ -85,7 +85,7 @@ def turn_tiles(
     return s.tensorize(row, tile).name, rows, columns
 
 
-def _whole_tiles(s: Schedule, loop: Loop, lanes: int) -> Loop:
+def whole_tiles(s: Schedule, loop: Loop, lanes: int) -> Loop:
     """The part of a loop that whole tiles cover; the rest becomes a loop of its own."""
     extent = s.loop_of(loop).extent
     assert isinstance(extent, Const)
