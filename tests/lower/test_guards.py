@@ -18,24 +18,65 @@ def f(A: f32[n, 6], C: f32[n]):
 """
 
 
-def test_whole_tiles_have_no_guards(becomes: Any) -> None:
+def test_whole_tiles_have_no_guards_and_others_have_fewer_rows(becomes: Any) -> None:
+    def tile(rows: int) -> str:
+        return f"""
+                    for k in range(6):
+                        for ii in unrolled({rows}):
+                            C[io * 4 + ii] = C[io * 4 + ii] + A[io * 4 + ii, k]"""
+
     becomes(
         TILES,
         hoist_guards,
-        """
+        f"""
         def f(A: f32[n, 6], C: f32[n]):
             for io in range((n + 3) // 4):
-                if io * 4 + 3 < n:
-                    for k in range(6):
-                        for ii in unrolled(4):
-                            C[io * 4 + ii] = C[io * 4 + ii] + A[io * 4 + ii, k]
-                else:
-                    for k in range(6):
-                        for ii in unrolled(4):
-                            if io * 4 + ii < n:
-                                C[io * 4 + ii] = C[io * 4 + ii] + A[io * 4 + ii, k]
+                if io * 4 + 3 < n:{tile(4)}
+                elif io * 4 + 2 < n:{tile(3)}
+                elif io * 4 + 1 < n:{tile(2)}
+                else:{tile(1)}
         """,
     )
+
+
+def test_of_known_rows_there_is_one_number_that_is_left(becomes: Any) -> None:
+    def tile(rows: int) -> str:
+        return f"""
+                    for k in range(6):
+                        for ii in unrolled({rows}):
+                            C[io * 4 + ii] = C[io * 4 + ii] + A[io * 4 + ii, k]"""
+
+    becomes(
+        TILES.replace("(n + 3) // 4", "3").replace("[n", "[10").replace("< n", "< 10"),
+        hoist_guards,
+        f"""
+        def f(A: f32[10, 6], C: f32[10]):
+            for io in range(3):
+                if io < 2:{tile(4)}
+                else:{tile(2)}
+        """,
+    )
+
+
+def test_what_follows_the_sums_of_a_tile_is_in_its_version(keeps_meaning: Any) -> None:
+    text = """
+    def f(A: f32[n, 6], B: f32[n], C: f32[n]):
+        for io in range((n + 3) // 4):
+            T = alloc(f32[4], scope="local")
+            for ii in unrolled(4):
+                T[ii] = 0.0
+            for k in range(6):
+                for ii in unrolled(4):
+                    if io * 4 + ii < n:
+                        T[ii] = T[ii] + A[io * 4 + ii, k]
+            B[io * 4] = 1.0
+            for ij in unrolled(4):
+                if io * 4 + ij < n:
+                    C[io * 4 + ij] = T[ij]
+    """
+    for n in (1, 2, 3, 5, 8, 11):
+        a = np.arange(6 * n, dtype=np.float32).reshape(n, 6)
+        keeps_meaning(text, hoist_guards, a, np.zeros(n, np.float32), np.zeros(n, np.float32))
 
 
 def test_what_has_no_guards_has_one_version(becomes: Any) -> None:

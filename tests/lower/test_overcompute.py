@@ -43,15 +43,7 @@ def test_the_guard_goes_and_the_buffer_grows(
     becomes(tiles(n, count), overcompute, after)
 
 
-def test_unrolled_tiles_read_the_last_row_instead_of_what_lies_outside(becomes: Any) -> None:
-    after = tiles("n", "(n + 15) // 16", value="A[min(v, n - 1)]")
-    # One row past the edge is less than a branch for each; more are not computed.
-    after = after.replace("i * 16 + j < n", "i * 16 + j // 2 * 2 < n")
-    after = after.replace("alloc(f32[n])", "alloc(f32[(n + 15) // 16 * 16])")
-    becomes(tiles("n", "(n + 15) // 16", value="A[v]"), overcompute, after)
-
-
-@pytest.mark.parametrize("kind", ["range", "vectorized"])
+@pytest.mark.parametrize("kind", ["range", "unrolled", "vectorized"])
 def test_not_where_parameters_would_be_read_outside(kind: str, becomes: Any) -> None:
     text = tiles(value="A[v]").replace("unrolled", kind)
     becomes(text, overcompute, text)

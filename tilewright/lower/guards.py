@@ -7,7 +7,8 @@
         else:               for k: for ii in unrolled(4): if io * 4 + ii < n: …
 
 The condition of the whole tile is the guard at the worst values of the unrolled and vectorized
-loops between; it is tested where the variables that are left are known.
+loops between; it is tested where the variables that are left are known. A tile whose rows are
+summed up over a loop has a version for each number of rows instead (`lower.tile_rows`).
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from tilewright.ir import (
     seq,
     walk,
 )
+from tilewright.lower.tile_rows import Rows, parted, rows_of_tile, with_rows
 
 #: Conditions, each with what makes it true for a whole tile.
 Guards = dict[Expr, Expr]
@@ -84,6 +86,10 @@ class _Hoister:
         """`body` with, in place of what the guards stand in, one version with and one without."""
         if isinstance(body, Alloc):
             return replace(body, body=self._versions(body.body, guards, ranges, scope))
+        rows = rows_of_tile(body, guards)
+        if rows is not None:
+            before, tile, after = parted(body, rows.guards)
+            return seq(*before, self._by_rows(tile, rows, ranges, scope), *after)
         runs = _runs(body, guards) if isinstance(body, Seq) else [body]
         if len(runs) > 1:
             return seq(*(self._versions(run, guards, ranges, scope) for run in runs))
@@ -97,6 +103,25 @@ class _Hoister:
             return fast
         slow = _Hoister(self.settled | set(guards)).stmt(body, ranges, scope)
         return If(whole, fast, slow)
+
+    def _by_rows(self, tile: Stmt, rows: Rows, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
+        """A version of the tile for each number of rows that it can have."""
+        made: Stmt | None = None
+        for count in rows.counts():
+            enough = simplify(rows.room >= count, ranges)
+            known = ranges.assuming(enough)
+            if count < rows.most:
+                known = known.assuming(rows.room <= count)
+            version = renew(with_rows(tile, rows, count))
+            guards = {
+                g: whole
+                for g, whole in _guards(version, known, scope, frozenset())
+                if g not in self.settled
+            }
+            done = self._versions(version, guards, known, scope)
+            made = done if prove(enough, ranges) else If(enough, done, made)
+        assert made is not None
+        return made
 
 
 def _runs(body: Seq, guards: Guards) -> list[Stmt]:

@@ -8,10 +8,7 @@
 
 A conjunct of a block's predicate that only says "the element written is inside its buffer" is
 dropped when the buffer is intermediate: it grows by what lies outside, and nobody reads that. What
-the block reads from the function's parameters must be inside them without the condition too; rows
-of an unrolled tile that lie outside read the last row instead:
-
-    for i in range((n + 3) // 4): for j in unrolled(4): T[i * 4 + j] = X[min(i * 4 + j, n - 1)] * …
+the block reads from the function's parameters must be inside them without the condition too.
 """
 
 from __future__ import annotations
@@ -24,7 +21,6 @@ from tilewright.ir import (
     Binary,
     Block,
     Buffer,
-    Const,
     Expr,
     For,
     Function,
@@ -35,21 +31,16 @@ from tilewright.ir import (
     Var,
     all_exprs,
     all_of,
-    const,
     free_vars,
     loads_in,
     map_children,
-    map_expr,
-    map_stmt,
     maximum,
-    minimum,
     replace_buffers,
     substitute,
     walk,
 )
 
 Values = dict[Var, Expr]
-Loads = dict[Load, Load]
 
 
 def overcompute(function: Function) -> Function:
@@ -69,54 +60,45 @@ class _Relaxer:
         self.local = frozenset(b for s in allocs for b in s.buffers if b.is_compact)
         self.shapes: dict[Buffer, tuple[Expr, ...]] = {}
 
-    def stmt(self, stmt: Stmt, ranges: Ranges, loops: tuple[For, ...]) -> Stmt:
+    def stmt(self, stmt: Stmt, ranges: Ranges, loops: tuple[Var, ...]) -> Stmt:
         if isinstance(stmt, Block):
             values = {it.var: b for it, b in zip(stmt.iters, stmt.bindings, strict=True)}
-            found = self._relaxed(stmt.predicate, stmt.body, values, ranges, loops)
-            if found is None:
-                return stmt
-            kept, changes = found
-            return _with_loads(replace(stmt, predicate=all_of(*kept)), changes)
+            kept = self._relaxed(stmt.predicate, stmt.body, values, ranges, loops)
+            return stmt if kept is None else replace(stmt, predicate=all_of(*kept))
         if isinstance(stmt, If) and isinstance(stmt.then, Store) and stmt.otherwise is None:
             # What a reduction starts with is under the reduction's own condition.
-            same: Values = {loop.var: loop.var for loop in loops}
-            found = self._relaxed(stmt.condition, stmt.then, same, ranges, loops)
-            if found is None:
+            same: Values = {var: var for var in loops}
+            kept = self._relaxed(stmt.condition, stmt.then, same, ranges, loops)
+            if kept is None:
                 return stmt
-            kept, changes = found
-            return _with_loads(If(all_of(*kept), stmt.then) if kept else stmt.then, changes)
+            return If(all_of(*kept), stmt.then) if kept else stmt.then
         if isinstance(stmt, For):
-            ranges, loops = ranges.with_extent(stmt.var, stmt.extent), (*loops, stmt)
+            ranges, loops = ranges.with_extent(stmt.var, stmt.extent), (*loops, stmt.var)
         return map_children(stmt, lambda s: self.stmt(s, ranges, loops))
 
     def _relaxed(
-        self, condition: Expr, body: Stmt, values: Values, ranges: Ranges, loops: tuple[For, ...]
-    ) -> tuple[list[Expr], Loads] | None:
-        """The parts of a condition on `body` that are needed, and loads to be replaced if the
-        others go; None where all are needed."""
+        self, condition: Expr, body: Stmt, values: Values, ranges: Ranges, loops: tuple[Var, ...]
+    ) -> list[Expr] | None:
+        """The parts of a condition on `body` that are needed; None where all are."""
         parts = conjuncts(condition)
         stores = [s for s in walk(body) if isinstance(s, Store)]
         if not parts or not stores or not all(self._may_grow(s) for s in stores):
             return None
-        kept, changes, is_changed = list(parts), Loads(), False
+        kept = list(parts)
         for part in parts:
             rest = [c for c in kept if c is not part]
             if not all(_only_guards(part, s, values, ranges) for s in stores):
                 continue
-            inside = self._reads_inside(body, values, ranges, rest, loops)
-            if inside is not None:
-                # Rows that lie outside cost something: no more than one is computed.
-                pairs = _by_pairs(part, loops) if len(inside) > len(changes) else None
-                kept, changes = ([*rest, pairs] if pairs is not None else rest), inside
-                is_changed = True
-        if not is_changed:
+            if self._reads_inside(body, values, ranges, rest):
+                kept = rest
+        if len(kept) == len(parts):
             return None
         loads = [e for e in all_exprs(body) if isinstance(e, Load) and e.buffer in self.local]
-        shapes, over = dict(self.shapes), tuple(loop.var for loop in loops)
-        if not all(self._grow(shapes, a, values, ranges, over) for a in (*stores, *loads)):
+        shapes = dict(self.shapes)
+        if not all(self._grow(shapes, a, values, ranges, loops) for a in (*stores, *loads)):
             return None
         self.shapes = shapes
-        return kept, changes
+        return kept
 
     def _may_grow(self, store: Store) -> bool:
         return store.buffer in self.local and store.mask is None
@@ -138,26 +120,12 @@ class _Relaxer:
         shapes[access.buffer] = tuple(simplify(maximum(a, b), ranges) for a, b in pairs)
         return True
 
-    def _reads_inside(
-        self,
-        body: Stmt,
-        values: Values,
-        ranges: Ranges,
-        kept: list[Expr],
-        loops: tuple[For, ...],
-    ) -> Loads | None:
-        """Loads that must be replaced to stay inside the parameters; None if that is not enough."""
+    def _reads_inside(self, body: Stmt, values: Values, ranges: Ranges, kept: list[Expr]) -> bool:
+        """Whether what is read from parameters lies inside them as long as `kept` holds."""
         for condition in kept:
             ranges = ranges.assuming(condition)
-        changes = Loads()
-        for e in all_exprs(body):
-            if not isinstance(e, Load) or e.buffer in self.local or _is_inside(e, values, ranges):
-                continue
-            clamped = _clamped(e, values, ranges, loops)
-            if clamped is None:
-                return None
-            changes[e] = clamped
-        return changes
+        loads = (e for e in all_exprs(body) if isinstance(e, Load) and e.buffer not in self.local)
+        return all(_is_inside(e, values, ranges) for e in loads)
 
 
 def _reach(index: Expr, ranges: Ranges, loops: tuple[Var, ...]) -> Expr | None:
@@ -184,42 +152,3 @@ def _is_inside(load: Load, values: Values, ranges: Ranges) -> bool:
 
 def _is_below(index: Expr, extent: Expr, values: Values, ranges: Ranges) -> bool:
     return free_vars(index) <= values.keys() and prove(substitute(index, values) < extent, ranges)
-
-
-def _clamped(load: Load, values: Values, ranges: Ranges, loops: tuple[For, ...]) -> Load | None:
-    """The load with indices that unrolled loops carry past the edge held at it."""
-    unrolled: Values = {loop.var: const(0) for loop in loops if loop.kind == "unrolled"}
-    lanes = {loop.var for loop in loops if loop.kind == "vectorized"}
-    indices: list[Expr] = []
-    for index, extent in zip(load.indices, load.buffer.shape, strict=True):
-        if _is_below(index, extent, values, ranges):
-            indices.append(index)
-            continue
-        whole = substitute(index, values)
-        first = substitute(whole, unrolled)
-        if loads_in(whole) or free_vars(whole) & lanes or not prove(first < extent, ranges):
-            return None
-        if not prove(extent >= 1, ranges):
-            return None
-        indices.append(minimum(index, extent - 1))
-    return Load(load.buffer, tuple(indices), load.mask)
-
-
-def _by_pairs(condition: Expr, loops: tuple[For, ...]) -> Expr | None:
-    """A condition on the rows of a tile as one on pairs of rows: the first of each decides."""
-    rows = [loop for loop in loops if loop.kind == "unrolled" and loop.var in free_vars(condition)]
-    if len(rows) != 1 or not isinstance(rows[0].extent, Const) or rows[0].extent.value <= 2:
-        return None
-    row = rows[0].var
-    return substitute(condition, {row: row // 2 * 2})
-
-
-def _with_loads(stmt: Stmt, changes: Loads) -> Stmt:
-    if not changes:
-        return stmt
-    memo: dict[Expr, Expr] = {}
-
-    def on_node(node: Expr) -> Expr | None:
-        return changes.get(node) if isinstance(node, Load) else None
-
-    return map_stmt(stmt, lambda _: None, lambda e: map_expr(e, on_node, memo))

@@ -95,25 +95,36 @@ def bind_inputs(
     inputs: Sequence[Any], specs: Sequence[TensorSpec]
 ) -> tuple[list[Array], dict[str, int]]:
     """The inputs as arrays without gaps, and the dimensions that they tell."""
+    arrays = input_arrays(inputs, specs)
+    return arrays, dims_of(arrays, specs)
+
+
+def input_arrays(inputs: Sequence[Any], specs: Sequence[TensorSpec]) -> list[Array]:
+    """The inputs as arrays without gaps; what dimensions they tell is not looked at."""
+    return [_bound(spec, value) for spec, value in zip(specs, inputs, strict=True)]
+
+
+def dims_of(arrays: Sequence[Array], specs: Sequence[TensorSpec]) -> dict[str, int]:
+    """The dimensions that the shapes of the inputs tell, which must agree on them."""
     dims: dict[str, int] = {}
-    arrays = [_bound(spec, value, dims) for spec, value in zip(specs, inputs, strict=True)]
-    for spec, array in zip(specs, arrays, strict=True):
-        if spec.static_shape is None and spec.sizes(dims) != list(array.shape):
+    free = [(s, a) for s, a in zip(specs, arrays, strict=True) if s.static_shape is None]
+    for spec, array in free:
+        for dim, extent in zip(spec.shape, array.shape, strict=True):
+            learn(dim, extent, dims)
+    for spec, array in free:
+        if spec.sizes(dims) != list(array.shape):
             raise _wrong_shape(spec, array, dims)
-    return arrays, dims
+    return dims
 
 
-def _bound(spec: TensorSpec, value: Any, dims: dict[str, int]) -> Array:
+def _bound(spec: TensorSpec, value: Any) -> Array:
     array = cast("Array", value) if isinstance(value, np.ndarray) else _from_other(spec, value)
     if array.dtype != spec.numpy:
         remedy = f"convert it: .astype({spec.dtype.name!r})"
         raise _refusal(spec, f"got {array.dtype.name}{list(array.shape)}", remedy)
     if array.ndim != len(spec.shape):
         raise _refusal(spec, f"got {array.ndim} dimensions: {list(array.shape)}")
-    if spec.static_shape is None:
-        for dim, extent in zip(spec.shape, array.shape, strict=True):
-            learn(dim, extent, dims)
-    elif array.shape != spec.static_shape:
+    if spec.static_shape is not None and array.shape != spec.static_shape:
         raise _refusal(spec, f"got the shape {list(array.shape)}")
     plain = array.flags.c_contiguous and array.flags.aligned
     return array if plain else np.array(array, order="C")

@@ -5,12 +5,18 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tilewright.runtime.arrays import Array, address_of, aligned_all
-from tilewright.runtime.binding import TensorSpec, bind_inputs, bind_outputs, in_order
+from tilewright.runtime.binding import (
+    TensorSpec,
+    bind_outputs,
+    dims_of,
+    in_order,
+    input_arrays,
+)
 from tilewright.runtime.dlpack import as_array
 from tilewright.runtime.function import Scratch, take_scratch
 from tilewright.runtime.jit import LoadedCode
@@ -19,6 +25,21 @@ from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.runtime.threads import Pool, pool_for, symbols
 from tilewright.support.errors import UserError
 from tilewright.support.timing import Timing, measure
+
+#: Shapes of inputs for which all that follows from them is kept.
+_KEPT: Final = 256
+
+
+class _Sizes(NamedTuple):
+    """What follows from the shapes of the inputs."""
+
+    dims: dict[str, int]
+    #: The dimensions, in the order in which the code takes them.
+    words: list[int]
+    #: Bytes of memory for intermediate values.
+    workspace: int
+    #: The shapes of all outputs, where they are known by now.
+    outputs: list[Sequence[int]]
 
 
 class CompiledModel(RunnableModel):
@@ -57,6 +78,7 @@ class CompiledModel(RunnableModel):
         count = len(program.inputs) + len(program.direct) + len(program.dims) + 5
         self._words = ctypes.c_uint64 * count
         self._size = None if program.dims else self._workspace_size(self._words())
+        self._sizes: dict[tuple[tuple[int, ...], ...], _Sizes] = {}
         self._spare: list[Scratch] = []
 
     def _function(self, name: str, result: Any) -> Any:
@@ -135,18 +157,33 @@ class CompiledModel(RunnableModel):
     def _bind(self, inputs: Sequence[Any], out: Inputs) -> _Call:
         self._require_loaded()
         program = self._program
-        arrays, dims = bind_inputs(inputs, program.inputs)
-        own = bind_outputs(out, program.outputs, dims) if out else [None] * len(program.outputs)
-        call = _Call(program, arrays, dims, own, self._record)
+        arrays = input_arrays(inputs, program.inputs)
+        shapes = tuple([a.shape for a in arrays])
+        sizes = self._sizes.get(shapes) or self._learn(shapes, arrays)
+        own = bind_outputs(out, program.outputs, sizes.dims) if out else ()
+        call = _Call(program, arrays, sizes, own, self._record)
         call.words = words = self._words()
         memory = [address_of(a) for a in (*arrays, *call.direct)]
         memory += [self._table_address, self._record_address or address_of(call.record)]
         words[: len(memory)] = memory
-        words[len(memory) : -3] = [dims[d] for d in program.dims]
-        size = self._size if self._size is not None else self._workspace_size(words)
-        call.scratch = scratch = take_scratch(self._spare, size)
+        words[len(memory) : -3] = sizes.words
+        call.scratch = scratch = take_scratch(self._spare, sizes.workspace)
         words[-3:] = [self._pool.address, scratch.workspace, scratch.error_address]
         return call
+
+    def _learn(self, shapes: tuple[tuple[int, ...], ...], arrays: Sequence[Array]) -> _Sizes:
+        """What follows from shapes that are new."""
+        program = self._program
+        dims = dims_of(arrays, program.inputs)
+        numbers = [dims[d] for d in program.dims]
+        words = self._words()
+        words[len(words) - 3 - len(numbers) : -3] = numbers
+        outputs: list[Sequence[int]] = [s.sizes(dims) for s in program.outputs]
+        found = _Sizes(dims, numbers, self._workspace_size(words), outputs)
+        if len(self._sizes) >= _KEPT:
+            self._sizes.clear()
+        self._sizes[shapes] = found
+        return found
 
     def _run(self, call: _Call) -> None:
         code: int = self._entry(call.words)
@@ -198,7 +235,7 @@ class _Call:
         self,
         program: Program,
         inputs: Sequence[Array],
-        dims: dict[str, int],
+        sizes: _Sizes,
         own: Sequence[Array | None],
         record: Array,
     ) -> None:
@@ -207,8 +244,10 @@ class _Call:
         self.inputs = inputs
         self.direct: list[Array] = []
         for k in program.direct:
-            array = own[k]
-            self.direct.append(_empty(program.outputs[k], dims) if array is None else array)
+            array = own[k] if own else None
+            if array is None:
+                array = _empty(program.outputs[k], sizes.outputs[k])
+            self.direct.append(array)
 
     def results(self) -> list[Array]:
         """All outputs in order."""
@@ -228,8 +267,7 @@ class _Call:
         return array
 
 
-def _empty(spec: TensorSpec, dims: dict[str, int]) -> Array:
-    shape = spec.sizes(dims) if spec.static_shape is None else spec.static_shape
+def _empty(spec: TensorSpec, shape: Sequence[int]) -> Array:
     try:
         return np.empty(shape, spec.numpy)
     except (MemoryError, ValueError):

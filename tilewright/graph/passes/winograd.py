@@ -7,8 +7,9 @@
     y = winograd_image(reshape(m), b, height=56, width=56)
 
 For float32 convolutions by constant 3×3 windows, neither strided nor dilated nor grouped, of images
-with blocked channels and known sizes. Which tiles are taken, if any, says a model of the machine:
-products, transforms, and weights, of which there are 4 times as many for tiles of 4 and 1.8 for 2.
+with blocked channels and known sizes, any number of them. Which tiles are taken, if any, says a
+model of the machine: products, transforms, and weights, of which there are 4 times as many for
+tiles of 4 and 1.8 for 2.
 
 Results differ by rounding. On random data they are within 5e-6 of the range of exact ones for up to
 512 channels, and after 16 layers; direct convolution is within 3e-6 of it.
@@ -83,7 +84,7 @@ def _qualifies(call: Call) -> bool:
         return False
     x, weight, _ = call.args
     assert x is not None and weight is not None
-    known = all(known_dim(d) is not None for d in x.shape)
+    known = all(known_dim(d) is not None for d in x.shape[1:])
     steps = (*call.attrs["strides"], *call.attrs["dilations"])
     plain = all(s == 1 for s in steps) and all(isinstance(p, int) for p in call.attrs["pads"])
     square = weight.ndim == 6 and [known_dim(d) for d in weight.shape[2:4]] == [3, 3]
@@ -93,9 +94,15 @@ def _qualifies(call: Call) -> bool:
 def _sizes(call: Call, out: Value) -> _Sizes:
     x = call.args[0]
     assert x is not None
-    batch, outer, height, width, block = out.tensor.static_shape
-    _, blocks, _, _, inner = x.tensor.static_shape
-    return _Sizes(batch, blocks * inner, outer * block, height, width)
+    outer, height, width, block = _numbers(out)
+    blocks, _, _, inner = _numbers(x)
+    # Of a batch of any size, every image must be worth it.
+    return _Sizes(known_dim(x.shape[0]) or 1, blocks * inner, outer * block, height, width)
+
+
+def _numbers(image: Value) -> list[int]:
+    """The sizes of an image with blocked channels, but for the batch."""
+    return [int(known_dim(d) or 0) for d in image.shape[1:]]
 
 
 def _best_tile(sizes: _Sizes, blocking: Blocking) -> int | None:
@@ -144,7 +151,7 @@ def _written(binding: Binding, call: Call, tile: int) -> Sequence[Binding]:
     product = builder.emit("matmul", rows, factors)
     shape = [*tiles.shape[:5], old.shape[1], old.shape[-1]]
     results = builder.emit("reshape", product, shape=shape)
-    _, _, height, width, _ = old.tensor.static_shape
+    _, height, width, _ = _numbers(old)
     builder.output(builder.emit("winograd_image", results, bias, height=height, width=width))
     *rest, last = builder.function().body
     return [*rest, Binding((old,), last.expr, last.origin)]

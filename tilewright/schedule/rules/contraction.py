@@ -44,9 +44,9 @@ _WORTH_PACKING = 32
 _PARALLEL_WORTH = 100_000
 #: Up to so many rows the weights are read once for, which takes longer than the arithmetic.
 _FEW_ROWS = 16
-#: Rows and vectors of a tile where it is not known how many there are: few, so that little is
-#: computed past the edge, but enough to keep the multipliers busy.
-_ANY_ROWS, _ANY_VECTORS = 4, 2
+#: Rows and vectors of a tile where it is not known how many there are: few, because there is a
+#: version for each number of rows, and little is to be computed past the last column.
+_ANY_ROWS, _ANY_VECTORS = 7, 2
 #: What every further pass over the columns costs, as a part of all there is to do.
 _CHUNK_COST = 0.01
 #: Neighbouring elements of a row that a thread packs.

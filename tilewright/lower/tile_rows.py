@@ -1,0 +1,137 @@
+"""Tiles with fewer rows than others, at the edge: a version for each number of rows.
+
+    for k: for ii in unrolled(3): if io * 3 + ii < n: …
+    -->
+    if n - io * 3 >= 3:    for k: for ii in unrolled(3): …
+    elif n - io * 3 >= 2:  for k: for ii in unrolled(2): …
+    else:                  for k: for ii in unrolled(1): …
+
+Only where the rows are looked at again and again: elsewhere, asking costs little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from tilewright.arith import conjuncts, linear
+from tilewright.ir import (
+    TRUE,
+    Binary,
+    Const,
+    Expr,
+    For,
+    If,
+    Seq,
+    Stmt,
+    Var,
+    all_of,
+    child_stmts,
+    free_vars,
+    map_children,
+    seq,
+    walk,
+)
+
+#: Rows of all versions together; what would have more keeps its conditions.
+_MOST = 36
+
+
+class Rows(NamedTuple):
+    """The rows of a tile: how many there may be, and how many lie inside."""
+
+    most: int
+    room: Expr
+    #: The unrolled loops over them, and the conditions that ask whether a row is inside.
+    loops: frozenset[Var]
+    guards: frozenset[Expr]
+
+    def counts(self) -> Sequence[int]:
+        """The numbers of rows that a tile can have, in ascending order."""
+        room = linear(self.room)
+        if all(c % self.most == 0 for c in room.terms.values()):
+            left = room.constant % self.most
+            return [left, self.most] if left else [self.most]
+        return range(1, self.most + 1)
+
+
+class _Row(NamedTuple):
+    """A condition on a row of a tile."""
+
+    loop: For
+    guard: Expr
+    room: Expr
+    is_repeated: bool
+
+
+def rows_of_tile(body: Stmt, guards: Collection[Expr]) -> Rows | None:
+    """The rows that the loops in `body` sum up and `guards` ask about; None if there are none."""
+    found = [row for row in _rows(body, (), repeated=False) if row.guard in guards]
+    repeated = next((row for row in found if row.is_repeated), None)
+    if repeated is None:
+        return None
+    alike = [r for r in found if r.room is repeated.room and r.loop.extent is repeated.loop.extent]
+    assert isinstance(repeated.loop.extent, Const)
+    rows = Rows(
+        int(repeated.loop.extent.value),
+        repeated.room,
+        frozenset(row.loop.var for row in alike),
+        frozenset(row.guard for row in alike),
+    )
+    return rows if sum(rows.counts()) <= _MOST else None
+
+
+def _rows(stmt: Stmt, tile: tuple[For, ...], *, repeated: bool) -> Iterator[_Row]:
+    if isinstance(stmt, For) and stmt.kind in ("unrolled", "vectorized"):
+        tile = (*tile, stmt)
+    elif isinstance(stmt, For):
+        repeated = True
+    if isinstance(stmt, If) and stmt.otherwise is None:
+        for condition in conjuncts(stmt.condition):
+            found = _room(condition, tile)
+            if found is not None:
+                loop, room = found
+                yield _Row(loop, condition, room, repeated)
+    for child in child_stmts(stmt):
+        yield from _rows(child, tile, repeated=repeated)
+
+
+def _room(condition: Expr, tile: Sequence[For]) -> tuple[For, Expr] | None:
+    """The loop over rows, and for how many of them `condition` holds."""
+    if not isinstance(condition, Binary) or condition.op != "lt":
+        return None
+    loops = [loop for loop in tile if loop.var in free_vars(condition)]
+    if len(loops) != 1 or loops[0].kind != "unrolled" or not condition.a.dtype.is_integer:
+        return None
+    (loop,) = loops
+    left = linear(condition.b - condition.a)
+    if not isinstance(loop.extent, Const) or left.terms.get(loop.var) != -1:
+        return None
+    room = left.without(loop.var)
+    return None if any(loop.var in free_vars(a) for a in room.terms) else (loop, room.expr())
+
+
+def parted(body: Stmt, guards: Collection[Expr]) -> tuple[list[Stmt], Stmt, list[Stmt]]:
+    """The statements before those that ask for `guards`, these together, and those after."""
+    statements = body.statements if isinstance(body, Seq) else (body,)
+    asking = [k for k, s in enumerate(statements) if _asks(s, guards)]
+    first, last = asking[0], asking[-1] + 1
+    return [*statements[:first]], seq(*statements[first:last]), [*statements[last:]]
+
+
+def _asks(stmt: Stmt, guards: Collection[Expr]) -> bool:
+    branches = (s for s in walk(stmt) if isinstance(s, If))
+    return any(c in guards for branch in branches for c in conjuncts(branch.condition))
+
+
+def with_rows(stmt: Stmt, rows: Rows, count: int) -> Stmt:
+    """The tile with just the first `count` rows, which are all inside."""
+    if isinstance(stmt, For) and stmt.var in rows.loops:
+        stmt = replace(stmt, extent=Const(count, stmt.extent.dtype))
+    if isinstance(stmt, If):
+        condition = all_of(*(c for c in conjuncts(stmt.condition) if c not in rows.guards))
+        if condition is TRUE:
+            return with_rows(stmt.then, rows, count)
+        stmt = replace(stmt, condition=condition)
+    return map_children(stmt, lambda s: with_rows(s, rows, count))
