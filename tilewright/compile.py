@@ -27,11 +27,16 @@ def compile(
     shapes: Mapping[str, Sequence[Any]] | None = None,
     threads: int | None = None,
     opt_level: int | None = None,
+    precision: str | None = None,
 ) -> RunnableModel:
     """Compile a model: a graph module, or an ONNX model by path, as bytes or as a ModelProto.
 
     `shapes` gives inputs other shapes, numbers or names of symbolic dimensions. `opt_level` goes
     from 0 (every operator by itself) to 3; that of the open `PassContext` unless given.
+
+    `precision` says in what products are computed: "float32"; "bf16", with sums in float32, where
+    the target is faster at it; or "int8-dynamic", products by constant weights in bytes. Inputs and
+    outputs keep their types.
     """
     from dataclasses import replace
 
@@ -40,7 +45,8 @@ def compile(
 
     context = PassContext.current()
     level = context.opt_level if opt_level is None else opt_level
-    context = replace(context, opt_level=level, _tokens=[])
+    wanted = context.precision if precision is None else precision
+    context = replace(context, opt_level=level, precision=wanted, _tokens=[])
 
     def compiled(graph: Graph) -> RunnableModel:
         with context:
@@ -99,6 +105,8 @@ def graph_passes(target: Target) -> list[Step]:
         Step(folding, 1),
         Step(passes.common_subexpressions, 1),
         Step(passes.dead_code, 0),
+        # Weights have their last values by now, and products are joined.
+        Step(passes.dynamic_int8, 0),
         # Looks at all uses of a value; weights are then packed by folding.
         Step(passes.plan_layouts(target), 2),
         Step(folding, 1),

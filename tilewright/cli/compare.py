@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tilewright.graph import Module
     from tilewright.insight.taps import Layer
 
+#: Errors that are let pass where products are rounded.
+_TOLERANCES = {"bf16": 0.02, "int8-dynamic": 0.1}
 _AGAINST = ("reference", "onnxruntime", *(f"opt_level={k}" for k in range(4)))
 
 
@@ -31,8 +33,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tolerance",
         type=float,
-        default=1e-3,
-        help="error that is let pass, relative to a tensor's largest value; default 1e-3",
+        help="error that is let pass, relative to a tensor's largest value; default 1e-3, for bf16"
+        " 0.02, for int8-dynamic 0.1",
     )
     add_inputs(parser)
     add_compile_options(parser)
@@ -55,6 +57,8 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     if is_artifact(args.model):
         raise UserError("compare needs the model itself", remedy="pass the .onnx file")
     model = compiled(args, console, args.target or "llvm")
+    if args.tolerance is None:
+        args.tolerance = _TOLERANCES.get(args.precision, 1e-3)
     inputs = inputs_for(model.inputs, args, console)
     names = [s.name for s in model.outputs]
     ours = dict(zip(names, model.run(inputs), strict=True))
@@ -62,7 +66,7 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
         theirs = _peer_outputs(args, names, inputs)
     found = [_difference(n, "", ours[n], theirs[n], args.tolerance) for n in names]
     wrong = [d for d in found if d.error > args.tolerance]
-    console.result(against=args.against, tolerance=args.tolerance)
+    console.result(against=args.against, tolerance=args.tolerance, precision=model.precision)
     console.result(outputs=[d._asdict() for d in found])
     for d in found:
         console.text(f"{'DIFFERS' if d in wrong else 'agrees '}  {d}")
@@ -104,7 +108,8 @@ def _blame(args: argparse.Namespace, inputs: Any, console: Console) -> Exit:
     level = PassContext().opt_level if args.opt_level is None else args.opt_level
     with console.working("looking for the layer"):
         target = Target.of(args.target or "llvm")
-        ours = compiled_layers(_graph(args), inputs, target, level)
+        with PassContext(opt_level=level, precision=args.precision or "float32"):
+            ours = compiled_layers(_graph(args), inputs, target)
         theirs = _peer_layers(args, inputs, [layer.name for layer in ours])
     first, count = first_difference(ours, theirs, args.tolerance)
     console.result(compared=count, first=first._asdict() if first else None)
@@ -118,6 +123,7 @@ def _blame(args: argparse.Namespace, inputs: Any, console: Console) -> Exit:
 def _peer_layers(args: argparse.Namespace, inputs: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
     if args.against == "onnxruntime":
         return _onnxruntime_layers(args, inputs, set(wanted))
+    from tilewright.graph import PassContext
     from tilewright.insight.taps import compiled_layers, reference_layers
     from tilewright.target import Target
 
@@ -125,7 +131,8 @@ def _peer_layers(args: argparse.Namespace, inputs: Any, wanted: Sequence[str]) -
         layers = reference_layers(_graph(args), inputs)
     else:
         level = int(args.against[-1])
-        layers = compiled_layers(_graph(args), inputs, Target.of("llvm"), level)
+        with PassContext(opt_level=level):
+            layers = compiled_layers(_graph(args), inputs, Target.of("llvm"))
     return {layer.name: layer.value for layer in layers}
 
 
@@ -215,5 +222,6 @@ COMMAND = Command(
         "compare model.onnx",
         "compare model.onnx --against onnxruntime --inputs in.npz",
         "compare model.onnx --against opt_level=0 --tolerance 1e-5",
+        "compare model.onnx --precision int8-dynamic",
     ),
 )

@@ -51,8 +51,10 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     model = models[0]
     size = output.stat().st_size
     console.result(output=str(output), bytes=size, seconds=spent, inputs=_specs(model.inputs))
-    console.result(outputs=_specs(model.outputs))
+    console.result(outputs=_specs(model.outputs), precision=model.precision)
     console.text(f"{output}: {size / 1e6:.1f} MB, compiled in {spent:.1f} s")
+    if model.precision != "float32":
+        console.text(f"precision: {model.precision}")
     return Exit.DONE
 
 
@@ -120,6 +122,7 @@ COMMAND = Command(
         "compile resnet50.onnx -o resnet50.twm",
         "compile bert.onnx --shapes input_ids=1,128 --opt-level 3",
         "compile model.onnx --target 'llvm -mcpu=znver4' --target 'llvm -mcpu=neoverse-n1'",
+        "compile bert.onnx --precision int8-dynamic",
         "compile model.onnx --print-ir-after fuse",
     ),
 )

@@ -88,7 +88,13 @@ def _overview(model: Any, console: Console) -> Exit:
     if isinstance(model, NativeModel):
         target, operators = str(model.target), _operators(graph_of(model))
         console.result(target=target, kernels=list(model.kernels), operators=operators)
-        rows += [("target", target), ("kernels", len(model.kernels)), *_memory(model, console)]
+        console.result(precision=model.precision)
+        rows += [
+            ("target", target),
+            ("precision", model.precision),
+            ("kernels", len(model.kernels)),
+            *_memory(model, console),
+        ]
         rows.append(("operators", ", ".join(f"{n} × {k}" for k, n in operators.items())))
     console.facts(rows)
     return Exit.DONE

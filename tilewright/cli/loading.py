@@ -40,6 +40,7 @@ def compiled(args: argparse.Namespace, console: Console, target: str) -> Runnabl
             shapes=dict(args.shapes),
             threads=getattr(args, "threads", None),
             opt_level=args.opt_level,
+            precision=args.precision,
         )
 
 
@@ -77,7 +78,7 @@ def require_file(path: Path) -> None:
 
 
 def _loaded(args: argparse.Namespace) -> RunnableModel:
-    for option in ("target", "shapes", "opt_level"):
+    for option in ("target", "shapes", "opt_level", "precision"):
         if getattr(args, option, None):
             raise UserError(
                 f"--{option.replace('_', '-')} has no effect on {args.model}",

@@ -32,7 +32,13 @@ def add_compile_options(parser: argparse.ArgumentParser, *, several: bool = Fals
         metavar="INPUT=D,D,…",
         help="give an input this shape; numbers, or names of symbolic dimensions",
     )
-    group.add_argument("--opt-level", type=int, choices=range(4), help="0 to 3; default 2")
+    group.add_argument("--opt-level", type=int, choices=range(4), help="0 to 3; default 3")
+    group.add_argument(
+        "--precision",
+        metavar="P",
+        help="in what products are computed: float32 (default); bf16, where the target is faster"
+        " at it; int8-dynamic, products by constant weights in bytes",
+    )
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,8 @@ from tilewright.support.errors import UserError, nearest
 
 Pass = Callable[[Module], Module]
 MAX_LEVEL: Final = 3
+#: In what products may be computed; everything else, and what goes in and out, keeps its type.
+PRECISIONS: Final = ("float32", "bf16", "int8-dynamic")
 
 
 class Step(NamedTuple):
@@ -50,6 +52,9 @@ class PassContext:
     #: trades a few units in the last places for speed (Winograd).
     opt_level: int = MAX_LEVEL
     disabled_passes: Collection[str] = ()
+    #: bf16: products of bfloat16, summed in float32, where the machine is faster at that;
+    #: int8-dynamic: products by constant weights in bytes, with scales found at run time.
+    precision: str = "float32"
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     instruments: Sequence[Instrument] = ()
     _tokens: list[Token[PassContext | None]] = field(
@@ -60,6 +65,11 @@ class PassContext:
         if not 0 <= self.opt_level <= MAX_LEVEL:
             raise UserError(
                 f"there is no opt_level {self.opt_level}", remedy=f"use 0 to {MAX_LEVEL}"
+            )
+        if self.precision not in PRECISIONS:
+            raise UserError(
+                f"there is no precision {self.precision}",
+                remedy=f"use {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}",
             )
 
     def __enter__(self) -> PassContext:

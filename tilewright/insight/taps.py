@@ -30,17 +30,14 @@ def reference_layers(module: Module, inputs: Mapping[str, Any]) -> list[Layer]:
     return _layers(taps, evaluate(tapped, inputs))
 
 
-def compiled_layers(
-    module: Module, inputs: Mapping[str, Any], target: Target, opt_level: int
-) -> list[Layer]:
-    """The values between the kernels of a compiled graph, in order."""
+def compiled_layers(module: Module, inputs: Mapping[str, Any], target: Target) -> list[Layer]:
+    """The values between the kernels of a graph as the open `PassContext` compiles it, in order."""
     from tilewright.compile import compile_fused, graph_passes
-    from tilewright.graph import PassContext, run_passes
+    from tilewright.graph import run_passes
 
-    with PassContext(opt_level=opt_level):
-        fused = run_passes(module, graph_passes(target))
-        taps, tapped = _tapped(fused)
-        return _layers(taps, compile_fused(tapped, target).run(inputs))
+    fused = run_passes(module, graph_passes(target))
+    taps, tapped = _tapped(fused)
+    return _layers(taps, compile_fused(tapped, target).run(inputs))
 
 
 class _Tap(NamedTuple):

@@ -102,6 +102,12 @@ class HostedModel(RunnableModel):
         return tuple(self._out)
 
     @property
+    def precision(self) -> str:
+        """That of the largest native part."""
+        parts = sorted(self._native.values(), key=lambda model: len(model.calls))
+        return parts[-1].precision if parts else super().precision
+
+    @property
     def graph(self) -> Module:
         """The graph as it is run."""
         return self._module

@@ -14,7 +14,14 @@ from tilewright.codegen import (
     target_machine,
     threadpool_object,
 )
-from tilewright.graph import HostProgram, TensorType, Value, all_graphs, module_text
+from tilewright.graph import (
+    HostProgram,
+    TensorType,
+    Value,
+    all_graphs,
+    module_text,
+    precision_text,
+)
 from tilewright.graph import Module as GraphModule
 from tilewright.ir import Call, Evaluate, Expr, Function, Var, function_text, walk
 from tilewright.kernels.compiled import CompiledKernel
@@ -104,6 +111,7 @@ def _program(
         messages=made.messages,
         origins=tuple(host.origins),
         calls=tuple(_kernels_called(lowered)),
+        precision=precision_text(graph),
     )
 
 

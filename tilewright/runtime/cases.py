@@ -48,6 +48,10 @@ class CasesModel(RunnableModel):
         return () if self._last is None else self._last.outputs
 
     @property
+    def precision(self) -> str:
+        return super().precision if self._last is None else self._last.precision
+
+    @property
     def cases(self) -> list[tuple[CaseKey, RunnableModel]]:
         """The programs that can still be asked for, and what each was made for."""
         wanted = (self._in_order(self.by_value), self._in_order(self.by_shape))

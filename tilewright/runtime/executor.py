@@ -94,6 +94,10 @@ class CompiledModel(RunnableModel):
         return self._program.outputs
 
     @property
+    def precision(self) -> str:
+        return self._program.precision
+
+    @property
     def arena_bytes(self) -> int | None:
         """Memory for intermediate values; None where it is known only to those who run it."""
         return None if self._why_not else self._size

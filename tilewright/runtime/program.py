@@ -27,6 +27,8 @@ class Program:
     origins: tuple[str, ...] = ()
     #: The kernel that each call is of.
     calls: tuple[str, ...] = ()
+    #: In what products are computed, for people.
+    precision: str = "float32"
 
 
 @dataclass(frozen=True)

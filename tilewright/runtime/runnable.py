@@ -107,6 +107,11 @@ class RunnableModel:
         raise self._not_offered("be given threads")
 
     @property
+    def precision(self) -> str:
+        """The precision that was asked for; if not float32, with how many products are in what."""
+        return "float32"
+
+    @property
     def texts(self) -> Mapping[str, str]:
         """The graph, the host program and the loops of each kernel, by the names of files."""
         return {}

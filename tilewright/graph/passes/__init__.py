@@ -7,6 +7,7 @@ from tilewright.graph.passes.combine_parallel import combine_parallel
 from tilewright.graph.passes.common_subexpressions import common_subexpressions
 from tilewright.graph.passes.constant_folding import constant_folding, folding_by
 from tilewright.graph.passes.dead_code import dead_code
+from tilewright.graph.passes.dynamic_int8 import dynamic_int8
 from tilewright.graph.passes.fold_scale import fold_scale
 from tilewright.graph.passes.fuse import fuse
 from tilewright.graph.passes.inline_functions import inline_functions

@@ -127,6 +127,8 @@ class _Reader:
             messages=tuple(fields.texts("messages")),
             origins=tuple(fields.texts("origins")),
             calls=tuple(fields.texts("calls")),
+            # Files of earlier versions do not have it.
+            precision=fields.text("precision") if "precision" in fields else "float32",
         )
 
     def hosted(self, fields: Fields) -> HostedContents:

@@ -126,6 +126,7 @@ def _compiled(contents: CompiledContents, store: _Store) -> dict[str, Any]:
         "messages": list(program.messages),
         "origins": list(program.origins),
         "calls": list(program.calls),
+        "precision": program.precision,
         "constants": [store.array(a) for a in contents.constants],
         "texts": {name: store.text(name, text) for name, text in contents.texts.items()},
     }

@@ -50,7 +50,9 @@ def vector_variable(block: Block) -> Iter | None:
         return None
     out = stores_of(block)[0]
     for it in block.iters:
-        if it.kind != "spatial" or Access(out.buffer, out.indices).step(it.var) != 1:
+        if it.kind != "spatial" or extent_of(it) == 1:
+            continue
+        if Access(out.buffer, out.indices).step(it.var) != 1:
             continue
         if all(a.step(it.var) in _STEPS for a in accesses_of(block)):
             return it

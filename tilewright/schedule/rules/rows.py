@@ -37,13 +37,13 @@ def schedule_rows(s: Schedule, target: Target) -> Schedule | None:
     if not reductions or not all(_walks_neighbours(s, name) for name in reductions):
         return None
     s = s.copy()
-    last = s.blocks()[-1].name
+    last, after = _last_and_after(s)
     if _is_total(s, last):
         last = _reduce_parts(s, last, target)
         reductions = [last]
     for name in reductions:
         keep_partial_vectors(s, name, target)
-    rows = _share_rows(s, last)
+    rows = _share_rows(s, last, after)
     if rows is None:
         return None
     for block in s.blocks():
@@ -56,6 +56,18 @@ def schedule_rows(s: Schedule, target: Target) -> Schedule | None:
             vectorize_innermost(s, block.name, target)
     parallelize_outer(s, last, target, work, within=rows)
     return s
+
+
+def _last_and_after(s: Schedule) -> tuple[str, list[str]]:
+    """The block in whose rows the others go, and those that go there after it.
+
+    That is the last block, unless several give results: these follow the last reduction.
+    """
+    names = [b.name for b in s.blocks()]
+    last = max(n for n, name in enumerate(names) if is_reduction(s.block_of(name)))
+    after = names[last + 1 :]
+    results = [name for name in after if not s.consumers(name)]
+    return (names[last], after) if len(results) > 1 else (names[-1], [])
 
 
 def _is_total(s: Schedule, name: str) -> bool:
@@ -73,8 +85,9 @@ def _reduce_parts(s: Schedule, name: str, target: Target) -> str:
     return s.rfactor(parts, 0).name
 
 
-def _share_rows(s: Schedule, last: str) -> list[Loop] | None:
-    """Put what comes before the block `last` under its row loops; None if that fails."""
+def _share_rows(s: Schedule, last: str, after: list[str]) -> list[Loop] | None:
+    """Put what comes before the block `last`, and after it, under its row loops; None if that
+    fails."""
     names = [b.name for b in s.blocks()]
     others = names[: names.index(last)]
     block = s.block_of(last)
@@ -82,7 +95,11 @@ def _share_rows(s: Schedule, last: str) -> list[Loop] | None:
     rows = spatial if is_reduction(block) else spatial[:-1]
     rows = rows[: _telling(s, last, others, rows)]
     if not rows:
-        return rows if not others else None
+        return rows if not others and not after else None
+    for name in after:
+        if not s.can("reverse_compute_at", name, rows[-1]):
+            return None
+        s.reverse_compute_at(name, rows[-1])
     for name in reversed(others):
         if not s.can("compute_at", name, rows[-1]):
             return None

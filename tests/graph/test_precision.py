@@ -1,0 +1,184 @@
+"""Products in bytes: how far results are from float32, and what stays as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.graph.harness import check
+from tilewright.graph import Builder, Call, Module, PassContext, run_passes
+from tilewright.support.errors import UserError
+
+Net = tuple[Module, dict[str, Any]]
+
+
+def _weights(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def _dense(rows: int, depth: int, columns: int, *batch: int) -> Net:
+    b = Builder()
+    x = b.input("x", "float32", (*batch, rows, depth))
+    hidden = b.relu(b.dense(x, _weights(columns, depth), _weights(columns, seed=1)))
+    b.output(b.matmul(hidden, _weights(columns, 33, seed=2)))
+    return b.build(), {"x": _weights(*batch, rows, depth, seed=3)}
+
+
+def _gemm(rows: int, depth: int, columns: int) -> Net:
+    b = Builder()
+    x = b.input("x", "float32", (rows, depth))
+    addend = _weights(columns, seed=1)
+    b.output(b.gemm(x, _weights(depth, columns), addend, alpha=0.5, beta=2.0))
+    return b.build(), {"x": _weights(rows, depth, seed=3)}
+
+
+def _error(got: Any, want: Any) -> float:
+    return float(np.abs(got - want).max() / np.abs(want).max())
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        _dense(1, 64, 48),
+        _dense(7, 65, 31),
+        _dense(19, 130, 50),
+        _dense(5, 40, 33, 3),
+        _dense(16, 64, 64, 2),
+        _gemm(17, 67, 45),
+    ],
+    ids=["row", "few rows", "odd", "batch", "whole blocks", "gemm"],
+)
+@pytest.mark.parametrize("opt_level", [0, 3])
+def test_bytes_are_close_to_float32(net: Net, opt_level: int) -> None:
+    graph, inputs = net
+    (want,) = tw.graph.evaluate(graph, inputs)
+    model = tw.compile(graph, opt_level=opt_level, precision="int8-dynamic")
+    (got,) = model.run(inputs)
+    assert "int8" in model.precision and got.dtype == np.float32
+    assert 0 < _error(got, want) < 0.02
+
+
+def _quantized(graph: Module) -> Module:
+    with PassContext(precision="int8-dynamic"):
+        return run_passes(graph, [step for step in _steps() if step.name != "fuse"])
+
+
+def _steps() -> Any:
+    from tilewright.compile import graph_passes
+    from tilewright.target import Target
+
+    return graph_passes(Target.of("llvm"))
+
+
+def _names(graph: Module) -> list[str]:
+    return [b.expr.op.name for b in graph.main.body if isinstance(b.expr, Call)]
+
+
+def test_native_code_is_what_the_graph_says() -> None:
+    graph, inputs = _dense(19, 130, 50)
+    (want,) = tw.graph.evaluate(_quantized(graph), inputs)
+    (got,) = tw.compile(graph, precision="int8-dynamic").run(inputs)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_products_of_the_same_rows_share_their_bytes() -> None:
+    b = Builder()
+    x = b.input("x", "float32", (4, 64))
+    b.output(b.matmul(x, _weights(64, 40)), b.relu(b.matmul(x, _weights(64, 30))))
+    with PassContext(precision="int8-dynamic"):
+        made = tw.graph.passes.dynamic_int8(b.build())
+    assert _names(made).count("quantize_rows") == 1
+    assert _names(made).count("matmul_integer") == 2
+
+
+def test_weights_take_a_quarter_of_the_memory() -> None:
+    graph, _ = _dense(16, 256, 256)
+    full, bytes_ = (
+        tw.compile(graph, precision=p).as_build().memory["constants"]
+        for p in ("float32", "int8-dynamic")
+    )
+    assert bytes_ < 0.3 * full
+
+
+# ---- what is special ----------------------------------------------------------------------------
+
+
+def test_rows_that_are_zero_constant_or_tiny() -> None:
+    graph, inputs = _dense(6, 64, 48)
+    inputs["x"][0] = 0
+    inputs["x"][1] = 3.5
+    inputs["x"][2] = 1e-38
+    inputs["x"][3] *= 1e-20
+    inputs["x"][4] *= 1e30
+    (want,) = tw.graph.evaluate(graph, inputs)
+    (got,) = tw.compile(graph, precision="int8-dynamic").run(inputs)
+    for a, b in zip(got, want, strict=True):
+        assert np.isfinite(a).all() and _error(a, b) < 0.03
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_stays_in_its_row(number: float) -> None:
+    b = Builder()
+    x = b.input("x", "float32", (5, 64))
+    b.output(b.matmul(x, _weights(64, 48)))
+    array = _weights(5, 64, seed=3)
+    array[2, 7] = number
+    (got,) = tw.compile(b.build(), precision="int8-dynamic").run({"x": array})
+    assert not np.isfinite(got[2]).any()
+    assert np.isfinite(np.delete(got, 2, axis=0)).all()
+
+
+def test_no_rows_at_all() -> None:
+    b = Builder()
+    x = b.input("x", "float32", (b.dim("n"), 64))
+    b.output(b.matmul(x, _weights(64, 48)))
+    model = tw.compile(b.build(), precision="int8-dynamic")
+    assert model.run({"x": _weights(0, 64)})[0].shape == (0, 48)
+    array = _weights(3, 64, seed=3)
+    assert _error(model.run({"x": array})[0], array @ _weights(64, 48)) < 0.02
+
+
+def test_weights_that_are_not_finite_stay_as_they_are() -> None:
+    weights = _weights(64, 48)
+    weights[3, 4] = np.inf
+    b = Builder()
+    b.output(b.matmul(b.input("x", "float32", (4, 64)), weights))
+    assert "matmul" in _names(_quantized(b.build()))
+
+
+def test_products_of_two_computed_operands_stay_in_float32() -> None:
+    b = Builder()
+    x = b.input("x", "float32", (40, 40))
+    b.output(b.matmul(x, x))
+    model = tw.compile(b.build(), precision="int8-dynamic")
+    assert model.precision == "int8-dynamic (products: float32 × 1)"
+
+
+def test_quantize_rows_is_what_its_reference_says() -> None:
+    array = _weights(3, 5, 37)
+    array[0, 0] = 0
+    check("quantize_rows", [array])
+
+
+# ---- asking for it ------------------------------------------------------------------------------
+
+
+def test_there_is_no_such_precision() -> None:
+    graph, _ = _gemm(4, 64, 48)
+    with pytest.raises(UserError, match="there is no precision int4") as caught:
+        tw.compile(graph, precision="int4")
+    assert "bf16 or int8-dynamic" in str(caught.value)
+
+
+def test_a_saved_model_tells_its_precision(tmp_path: Path) -> None:
+    graph, inputs = _gemm(17, 67, 45)
+    model = tw.compile(graph, precision="int8-dynamic")
+    model.save(tmp_path / "m.twm")
+    loaded = tw.load(tmp_path / "m.twm")
+    assert loaded.precision == model.precision == "int8-dynamic (products: int8 × 1)"
+    assert model.precision in repr(loaded)
+    np.testing.assert_array_equal(loaded.run(inputs)[0], model.run(inputs)[0])
