@@ -71,6 +71,37 @@ def test_tensors_of_torch_come_and_go_without_copies(model: Any) -> None:
         model.run([x.clone().requires_grad_()])
 
 
+def test_arrays_of_jax_come_and_go_without_copies(model: Any) -> None:
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.asarray(random(200, 24))
+    assert model.bind([x]).inputs[0].ctypes.data == x.unsafe_buffer_pointer()
+    y, hidden = model.run([x])
+    np.testing.assert_array_equal(y, model.run([np.array(x)])[0])
+    # 8,000 bytes are copied by JAX, which wants them aligned; 32,000 come aligned.
+    assert jax.numpy.from_dlpack(hidden).unsafe_buffer_pointer() == hidden.ctypes.data
+    np.testing.assert_array_equal(jax.numpy.from_dlpack(y), y)
+    with pytest.raises(UserError, match="cannot be written to its array"):
+        model.run([x], out=[jax.numpy.zeros((200, 10))])
+    seen = jax.jit(lambda v: jax.pure_callback(lambda v: model.run([v])[0], y, v))(x)
+    # Its threads take subnormal numbers for zeros.
+    np.testing.assert_allclose(seen, y, rtol=1e-6, atol=1e-37)
+
+
+def test_bfloat16_of_jax() -> None:
+    jax = pytest.importorskip("jax")
+    b = Builder()
+    b.output(b.input("x", "bf16", ("n", 4)) * 2.0)
+    model = tw.compile(b.build())
+    x = jax.numpy.arange(8, dtype="bfloat16").reshape(2, 4)
+    assert model.bind([x]).inputs[0].ctypes.data == x.unsafe_buffer_pointer()
+    np.testing.assert_array_equal(jax.numpy.asarray(model.run([x])[0]), x * 2)
+
+
+def test_large_results_are_aligned(model: Any) -> None:
+    _, hidden = model.run([random(200, 24)])
+    assert hidden.ctypes.data % 64 == 0 and hidden.flags.writeable
+
+
 def test_bfloat16_of_torch() -> None:
     torch = pytest.importorskip("torch")
     b = Builder()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,8 @@ Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
 #: Arrays that are not aligned are copied up to so many bytes; large models keep theirs.
 _COPY_LIMIT = 512 << 20
+#: Results of fewer bytes are copied sooner than an aligned place for them is found.
+_WORTH_ALIGNING = 16 << 10
 
 
 def address_of(array: Array) -> int:
@@ -21,10 +24,15 @@ def address_of(array: Array) -> int:
 
 def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """A new array whose contents are undefined."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -address_of(memory) % ALIGNMENT
-    return memory[start : start + size].view(dtype).reshape(shape)
+    memory = np.empty(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
+    return np.ndarray(shape, dtype, memory, -address_of(memory) % ALIGNMENT)
+
+
+def result_empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """A new array for results: aligned where that costs less than a copy by those who need it."""
+    if math.prod(shape) * dtype.itemsize < _WORTH_ALIGNING:
+        return np.empty(shape, dtype)
+    return aligned_empty(shape, dtype)
 
 
 def aligned_all(arrays: Sequence[Array]) -> list[Array]:

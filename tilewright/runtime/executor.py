@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tilewright.runtime.arrays import Array, address_of, aligned_all
+from tilewright.runtime.arrays import Array, address_of, aligned_all, result_empty
 from tilewright.runtime.binding import (
     TensorSpec,
     bind_outputs,
@@ -265,7 +265,7 @@ class _Call:
     def _taken_over(self, spec: TensorSpec, at: int) -> Array:
         """A copy of memory that the code handed over; the memory goes back."""
         address, *shape = (int(v) for v in self.record[at : at + 1 + len(spec.shape)])
-        array = np.empty(shape, spec.numpy)
+        array = result_empty(shape, spec.numpy)
         ctypes.memmove(array.ctypes.data, address, math.prod(shape) * spec.numpy.itemsize)
         _free(address)
         return array
@@ -273,7 +273,7 @@ class _Call:
 
 def _empty(spec: TensorSpec, shape: Sequence[int]) -> Array:
     try:
-        return np.empty(shape, spec.numpy)
+        return result_empty(shape, spec.numpy)
     except (MemoryError, ValueError):
         size = math.prod(shape) * spec.numpy.itemsize
         raise UserError(
