@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,8 +17,10 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.graph import Builder, Module, evaluate
+from tilewright.ir import evaluate as evaluate_expr
 from tilewright.kernels import compiled, workers
 from tilewright.kernels.compiled import CompiledKernel, Options, compile_function, compile_kernels
+from tilewright.kernels.formulas import expr_of, formula_of
 from tilewright.target import Target
 
 HOST = Target.of("llvm")
@@ -233,3 +236,14 @@ def test_weights_are_packed_before_the_first_run() -> None:
     x = np.random.default_rng(1).standard_normal((40, 64)).astype(np.float32)
     for got, want in zip(model.run([x]), evaluate(module, [x]), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_formulas_are_plain_data_for_all_that_sizes_are_made_of() -> None:
+    n, m = te.var("n"), te.var("m")
+    halves = te.cast(te.ceil(te.cast(n, "float64") * te.const(0.5, "float64")), "int64")
+    size = te.if_then_else(n > 3, halves * 8, m % 7) + te.maximum(n, m)
+    kept = json.loads(json.dumps(formula_of(size, [n, m])))
+    again = expr_of(kept, [n, m])
+    assert [evaluate_expr(again, {n: a, m: 9}) for a in range(9)] == [
+        evaluate_expr(size, {n: a, m: 9}) for a in range(9)
+    ]

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tilewright import __version__
 from tilewright.ir import (
-    Binary,
     Block,
     Buffer,
     Const,
@@ -28,20 +27,14 @@ from tilewright.ir import (
     Function,
     Iter,
     Param,
-    Select,
-    Unary,
     Var,
     While,
-    binary,
-    const,
     parse_function,
-    select,
     structural_hash,
-    unary,
     walk,
 )
+from tilewright.kernels.formulas import Formula, expr_of, formula_of
 from tilewright.support.cache import cache_key, default_cache
-from tilewright.support.errors import InternalError
 from tilewright.target import Target, why_not_here
 
 if TYPE_CHECKING:
@@ -50,8 +43,6 @@ if TYPE_CHECKING:
 
 #: Instances of blocks in a function that keeps its loops as they are written.
 _TINY: Final = 1024
-#: A formula as plain data: a number, ["number", k] or [operation, operand, …].
-Formula = Any
 
 
 @dataclass(frozen=True)
@@ -110,7 +101,7 @@ class CompiledKernel:
 
     def workspace_for(self, numbers: Sequence[Expr]) -> Expr:
         """The bytes of workspace for a call with these numbers."""
-        return _expr(self.workspace, numbers)
+        return expr_of(self.workspace, numbers)
 
 
 def _preparation(fields: Sequence[Any], code: bytes) -> Preparation:
@@ -148,7 +139,7 @@ def compile_function(function: Function, target: Target, options: Options) -> by
     scheduled = default_schedule(function, target)
     split = split_constant_work(scheduled)
     kernel, code = _object_code(split.function if split else scheduled, target, options)
-    workspace = _formula(kernel.workspace, numbers_of(function))
+    workspace = formula_of(kernel.workspace, numbers_of(function))
     once = _compiled_preparation(split, target, options) if split else None
     return CompiledKernel(kernel.name, kernel.messages, workspace, code, once).packed()
 
@@ -239,31 +230,3 @@ def sources_digest(root: Path) -> str:
         digest.update(f"{path[len(str(root)) :]} {len(text)}\n".encode())
         digest.update(text)
     return digest.hexdigest()
-
-
-# ---- formulas -----------------------------------------------------------------------------------
-
-
-def _formula(expr: Expr, numbers: Sequence[Var]) -> Formula:
-    if isinstance(expr, Const):
-        return int(expr.value)
-    if isinstance(expr, Var):
-        return ["number", numbers.index(expr)]
-    if isinstance(expr, Binary | Unary):
-        return [expr.op, *(_formula(o, numbers) for o in expr.operands)]
-    if isinstance(expr, Select):
-        return ["select", *(_formula(o, numbers) for o in expr.operands)]
-    raise InternalError(f"a workspace takes `{expr}` bytes, which is no formula")
-
-
-def _expr(formula: Formula, numbers: Sequence[Expr]) -> Expr:
-    if isinstance(formula, int):
-        return const(formula)
-    name: str = formula[0]
-    operands: list[Formula] = formula[1:]
-    if name == "number":
-        return numbers[int(operands[0])]
-    args = [_expr(o, numbers) for o in operands]
-    if name == "select":
-        return select(*args)
-    return unary(name, *args) if len(args) == 1 else binary(name, *args)
