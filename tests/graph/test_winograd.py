@@ -133,6 +133,24 @@ def test_tiles_fit_the_image(size: tuple[int, ...], tiles: list[int]) -> None:
     np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
 
 
+@pytest.mark.parametrize(
+    ("planes", "tiles"),
+    [(99, [4, 4]), (34, [4, 2]), (33, [4]), (14, [2, 2]), (13, [2]), (6, [])],
+)
+def test_weights_grow_where_that_saves_most(planes: int, tiles: list[int]) -> None:
+    """7 planes more for tiles of 2, then 20 for tiles of 4; the larger image is served first."""
+    b = Builder("main")
+    x = b.conv(b.relu(b.input("x", "f32", (1, 64, 28, 28))), values(64, 64, 3, 3), pads=[1] * 4)
+    x = b.conv(b.max_pool(x, kernel=[2, 2], strides=[2, 2]), values(64, 64, 3, 3), pads=[1] * 4)
+    b.output(b.relu(x))
+    with PassContext(options={"winograd_bytes": planes * 64 * 64 * 4}):
+        made = planned(b.build())
+    assert tiles_of(made) == tiles
+    calls = [b.expr for b in made.main.body if isinstance(b.expr, Call)]
+    images = [c.args[0] for c in calls if c.op.name == "winograd_tiles"]
+    assert [v.tensor.static_shape[2] for v in images if v is not None] == [28, 14][: len(tiles)]
+
+
 def test_what_follows_is_computed_with_the_tiles() -> None:
     with PassContext(opt_level=3):
         kernels = list(tw.build(convolution()).kernels)

@@ -9,7 +9,9 @@
 For float32 convolutions by constant 3×3 windows, neither strided nor dilated nor grouped, of images
 with blocked channels and known sizes, any number of them. Which tiles are taken, if any, says a
 model of the machine: products, transforms, and weights, of which there are 4 times as many for
-tiles of 4 and 1.8 for 2.
+tiles of 4 and 1.8 for 2. What weights grow by in all is bounded: by a quarter of the program's
+constants, or 24 MiB if that is more (`PassContext(options={"winograd_bytes": …})`). It goes where a
+byte saves most time.
 
 Results differ by rounding. On random data they are within 5e-6 of the range of exact ones for up to
 512 channels, and after 16 layers; direct convolution is within 3e-6 of it.
@@ -18,12 +20,12 @@ Infinities and NaNs reach all results of their tile. `disabled_passes={"winograd
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tilewright.graph.builder import Builder
-from tilewright.graph.context import Pass
-from tilewright.graph.ir import Array, Binding, Call, Module, Value
+from tilewright.graph.context import Pass, PassContext
+from tilewright.graph.ir import Array, Binding, Call, Module, Value, all_graphs
 from tilewright.graph.layouts import Blocking
 from tilewright.graph.ops.blocked import unblocked_array
 from tilewright.graph.ops.conv_winograd import TRANSFORMS, winograd_weights
@@ -40,6 +42,8 @@ _TRANSFORM, _CALLS = 3.3, 10_000.0
 _STREAM: Final = 4.0
 #: The part of the time of direct convolution that it has to stay below.
 _WORTH: Final = 0.85
+#: What weights may grow by: a part of all constants, or so many bytes.
+_GROWTH, _FREE = 0.25, 24 << 20
 
 
 def winograd(target: Target) -> Pass:
@@ -48,7 +52,8 @@ def winograd(target: Target) -> Pass:
 
     def winograd(module: Module) -> Module:
         """The module with convolutions by transformed tiles where they are faster."""
-        return module.map(lambda f: _Winograd(blocking).graph(f))
+        tiles = _chosen_tiles(module, blocking)
+        return _Winograd(tiles).module(module) if tiles else module
 
     return winograd
 
@@ -64,18 +69,15 @@ class _Sizes(NamedTuple):
 
 
 class _Winograd(Rewriter):
-    def __init__(self, blocking: Blocking) -> None:
+    def __init__(self, tiles: Mapping[Value, int]) -> None:
         super().__init__()
-        self._blocking = blocking
+        self._tiles = tiles
 
     def visit(self, binding: Binding) -> Sequence[Binding]:
-        call = binding.expr
-        if not isinstance(call, Call) or not _qualifies(call):
+        tile = self._tiles.get(binding.outputs[0])
+        if tile is None or not isinstance(binding.expr, Call):
             return (binding,)
-        tile = _best_tile(_sizes(call, binding.outputs[0]), self._blocking)
-        if tile is None:
-            return (binding,)
-        return _written(binding, call, tile)
+        return _written(binding, binding.expr, tile)
 
 
 def _qualifies(call: Call) -> bool:
@@ -105,11 +107,75 @@ def _numbers(image: Value) -> list[int]:
     return [int(known_dim(d) or 0) for d in image.shape[1:]]
 
 
-def _best_tile(sizes: _Sizes, blocking: Blocking) -> int | None:
-    """The tile that takes the least time; None where direct convolution is about as fast."""
+# ---- choosing -----------------------------------------------------------------------------------
+
+
+class _Step(NamedTuple):
+    """Other tiles for a convolution than those before: what that saves, and what it costs."""
+
+    conv: Value
+    before: int | None
+    tile: int
+    cycles: float
+    bytes: int
+
+    @property
+    def worth(self) -> float:
+        return self.cycles / self.bytes
+
+
+def _chosen_tiles(module: Module, blocking: Blocking) -> dict[Value, int]:
+    """The tiles of convolutions, by their results, that fit in what weights may grow by."""
+    bindings = [b for f in module.functions.values() for g in all_graphs(f) for b in g.body]
+    steps = [s for b in bindings for s in _steps(b, blocking)]
+    room = max(_FREE, int(_GROWTH * _constant_bytes(bindings)))
+    left = int(PassContext.current().option("winograd_bytes", room))
+    tiles: dict[Value, int] = {}
+    for step in sorted(steps, key=lambda s: s.worth, reverse=True):
+        if tiles.get(step.conv) == step.before and step.bytes <= left:
+            tiles[step.conv] = step.tile
+            left -= step.bytes
+    return tiles
+
+
+def _steps(binding: Binding, blocking: Blocking) -> Iterator[_Step]:
+    """Tiles that pay, each after those that need less memory; what a byte saves gets less."""
+    call = binding.expr
+    if not isinstance(call, Call) or not _qualifies(call):
+        return
+    conv = binding.outputs[0]
+    sizes = _sizes(call, conv)
+    direct = _direct_cost(sizes, blocking)
     costs = {tile: _cost(sizes, tile, blocking) for tile in TRANSFORMS}
-    best = min(costs, key=lambda tile: costs[tile])
-    return best if costs[best] <= _WORTH * _direct_cost(sizes, blocking) else None
+    left = {tile: cost for tile, cost in costs.items() if cost <= _WORTH * direct}
+    before, cycles, planes = None, direct, 9
+    while left:
+        options = [_step(conv, before, t, cycles - c, planes, sizes) for t, c in left.items()]
+        best = max(options, key=lambda s: s.worth)
+        yield best
+        before, cycles, planes = best.tile, costs[best.tile], _planes(best.tile)
+        left = {t: c for t, c in left.items() if c < cycles and _planes(t) > planes}
+
+
+def _step(
+    conv: Value, before: int | None, tile: int, cycles: float, planes: int, sizes: _Sizes
+) -> _Step:
+    more = (_planes(tile) - planes) * sizes.inputs * sizes.outputs * 4
+    return _Step(conv, before, tile, cycles, more)
+
+
+def _planes(tile: int) -> int:
+    """Matrices of weights, of which a window of 3×3 has 9."""
+    return (tile + 2) ** 2
+
+
+def _constant_bytes(bindings: Iterable[Binding]) -> int:
+    values = (a for b in bindings for a in b.expr.args)
+    arrays = [v.constant for v in values if v is not None and v.constant is not None]
+    return sum({id(a): a.nbytes for a in arrays}.values())
+
+
+# ---- costs --------------------------------------------------------------------------------------
 
 
 def _direct_cost(sizes: _Sizes, blocking: Blocking) -> float:
@@ -120,7 +186,7 @@ def _direct_cost(sizes: _Sizes, blocking: Blocking) -> float:
 def _cost(sizes: _Sizes, tile: int, blocking: Blocking) -> float:
     """Cycles for products and transforms."""
     tiles = sizes.batch * -(-sizes.height // tile) * -(-sizes.width // tile)
-    planes = (tile + 2) ** 2
+    planes = _planes(tile)
     lanes = blocking.target.lanes("float32")
     moved = planes * tiles * (sizes.inputs + sizes.outputs) / 2 / lanes
     transforms = _TRANSFORM * (tile + 2) * moved
@@ -134,6 +200,9 @@ def _cycles(rows: int, sizes: _Sizes, planes: int, share: float, blocking: Block
     products = rows * weights / (target.lanes("float32") * target.fma_ports * share)
     is_near = 4 * weights <= target.caches.l2
     return products if is_near else max(products, 4 * weights / _STREAM)
+
+
+# ---- writing ------------------------------------------------------------------------------------
 
 
 def _written(binding: Binding, call: Call, tile: int) -> Sequence[Binding]:
