@@ -68,6 +68,24 @@ def test_bench_measures_in_every_setting(tilewright, model: Path) -> None:
     assert all(r["least"] <= r["p50"] <= r["p90"] <= r["p99"] for r in rows)
 
 
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("import lib_of_it.core", "lib_of_it is missing (pip install lib_of_it)"),
+        ("raise RuntimeError('wrong\\nbuild')", "openvino cannot be imported: wrong"),
+    ],
+)
+def test_bench_says_which_peer_is_missing_in_one_line(
+    tilewright, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, said: str
+) -> None:
+    (tmp_path / "openvino.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "openvino", raising=False)
+    outcome = tilewright("bench", model, "--seconds", 0.01, "--vs", "openvino", "--json")
+    assert outcome.err == f"without openvino: {said}\n"
+    assert [r["engine"] for r in outcome.json["results"]] == ["tilewright"]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_knows_all_commands(tilewright, shell: str) -> None:
     script = tilewright("completion", shell).out

@@ -135,7 +135,7 @@ def _add_peer(
     memory: dict[str, int | None],
     console: Console,
 ) -> None:
-    from tilewright.cli.peers import PEERS, MissingPeerError
+    from tilewright.cli.peers import PEERS, first_line
 
     source = args.onnx or args.model
     if is_artifact(source):
@@ -144,11 +144,8 @@ def _add_peer(
     try:
         runner = PEERS[name](source, threads)
         runner(inputs)
-    except MissingPeerError as error:
-        console.note(f"without {name}: {error}")
-        return
     except Exception as error:  # a peer may fail in any way of its own
-        console.note(f"without {name}: {str(error).strip().splitlines()[0]}")
+        console.note(f"without {name}: {first_line(str(error)) or type(error).__name__}")
         return
     runs[name] = lambda: runner(inputs)
     memory[name] = _grown(before)

@@ -13,7 +13,11 @@ Runner = Callable[[Mapping[str, Any]], list[Any]]
 
 
 class MissingPeerError(UserError):
-    """A peer that is not installed, or that cannot take the model."""
+    """A peer that is not installed, or that cannot take the model; told in one line."""
+
+    def __str__(self) -> str:
+        reason = f": {first_line(self.reason)}" if self.reason else ""
+        return f"{self.what}{reason}{f' ({self.remedy})' if self.remedy else ''}"
 
 
 def onnxruntime(
@@ -36,7 +40,8 @@ def onnxruntime(
 
 def openvino(model: Path | bytes, threads: int | None = None) -> Runner:
     ov = _imported("openvino")
-    settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
+    # Where a processor has half precision, that would be its default: no peer of single precision.
+    settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     if threads:
         settings["INFERENCE_NUM_THREADS"] = threads
     compiled = ov.Core().compile_model(
@@ -54,9 +59,9 @@ def openvino(model: Path | bytes, threads: int | None = None) -> Runner:
 def torch(model: Path | bytes, threads: int | None = None) -> Runner:
     torch_ = _imported("torch")
     convert = _imported("onnx2torch").convert
-    module = convert(str(model)).eval()
     if threads:
         torch_.set_num_threads(threads)
+    module = torch_.compile(convert(str(model)).eval())
 
     def run(inputs: Mapping[str, Any]) -> list[Any]:
         with torch_.inference_mode():
@@ -80,5 +85,13 @@ def _imported(name: str) -> Any:
 
     try:
         return import_module(name)
-    except ImportError:
-        raise MissingPeerError(f"{name} is not installed", remedy=f"pip install {name}") from None
+    except ModuleNotFoundError as error:
+        missing = (error.name or name).partition(".")[0]
+        raise MissingPeerError(f"{missing} is missing", remedy=f"pip install {missing}") from None
+    except Exception as error:  # packages that do not go together fail in any way of their own
+        raise MissingPeerError(f"{name} cannot be imported", reason=str(error)) from None
+
+
+def first_line(text: str) -> str:
+    """The first line with something on it."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
