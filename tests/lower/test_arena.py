@@ -32,7 +32,7 @@ from tilewright.ir import (
     verify,
     walk,
 )
-from tilewright.lower.arena import plan_arena
+from tilewright.lower.arena import arena_plan, plan_arena
 
 n = Var("n")
 FLAG = Buffer("flag", "int64", (1,))
@@ -159,3 +159,36 @@ def test_planning_is_near_linear(extent: object) -> None:
 
     seconds(100)
     assert seconds(4000) < 12 * seconds(1000) + 0.05
+
+
+def test_large_buffers_do_not_wait_for_small_ones() -> None:
+    """In order of time, the large one would find the gap of the first one taken by the small."""
+    first, small, large, last = (
+        Buffer(name, "uint8", (64 * k,)) for name, k in zip("abcd", (3, 1, 4, 1), strict=True)
+    )
+    body = seq(kernel(first), kernel(first, small), kernel(small, large), kernel(large, last))
+    plan = arena_plan(program(body, first, small, large, last))
+    assert plan.live == 5 * 64
+    assert plan.size == plan.live
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(1, 40)), max_size=12))
+@settings(max_examples=50, deadline=None)
+def test_plans_lie_apart_and_take_what_is_live_at_least(rows: list[tuple[int, int, int]]) -> None:
+    buffers = [Buffer(f"b{k}", "uint8", (64 * size,)) for k, (_, _, size) in enumerate(rows)]
+    steps = [
+        kernel(
+            *(
+                b
+                for b, (first, more, _) in zip(buffers, rows, strict=True)
+                if first <= t <= first + more
+            )
+        )
+        for t in range(15)
+    ]
+    plan = arena_plan(program(seq(*steps), *buffers))
+    assert plan.live <= plan.size <= sum(p.size for p in plan.places)
+    for k, a in enumerate(plan.places):
+        for b in plan.places[k + 1 :]:
+            together = a.first <= b.last and b.first <= a.last
+            assert not together or a.offset + a.size <= b.offset or b.offset + b.size <= a.offset

@@ -105,9 +105,10 @@ def _memory(model: NativeModel, console: Console) -> list[tuple[str, Any]]:
 
     plan = arena_plan(model.ir("main"))
     total = sum(p.size for p in plan.places)
-    memory = {**model.memory, "unshared": total, "values": len(plan.places)}
+    memory = {**model.memory, "live": plan.live, "unshared": total, "values": len(plan.places)}
     console.result(memory=memory)
     shared = f"{len(plan.places)} values of {total / 1e6:.2f} MB share {plan.size / 1e6:.2f} MB"
+    shared += f", of which {plan.live / 1e6:.2f} MB are live at once"
     known = [f"{name} {size / 1e6:.2f} MB" for name, size in model.memory.items()]
     return [("memory", ", ".join(known)), ("arena", shared)]
 

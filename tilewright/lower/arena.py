@@ -5,16 +5,18 @@
     kernel.g(address_of(a[0]), address_of(b[0]), 0)        kernel.g(…, address_of(arena[4032]), 0)
 
 A buffer is live from its first use to its last, and through all of a loop that uses it from
-outside. Sizes that are numbers are laid out by best fit in order of time; those over symbolic
-dimensions share slots, each as large as the largest buffer that it ever holds. Buffers that the
-program itself loads from or stores to keep their own memory: they are single numbers.
+outside. Sizes that are numbers are laid out by best fit in order of time, or by first fit, the
+largest or the longest-lived first, whichever takes least; those over symbolic dimensions share
+slots, each as large as the largest buffer that it ever holds. Buffers that the program itself loads
+from or stores to keep their own memory: they are single numbers.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from tilewright.arith import simplify
@@ -48,6 +50,8 @@ from tilewright.lower.flatten import flat_index
 _ALIGNMENT: Final = 64
 #: What the names of calls begin with that run kernels.
 _KERNEL: Final = "kernel."
+#: Plans whose time grows with the square of their number are made for up to so many buffers.
+_MANY: Final = 2000
 #: What a symbolic dimension counts as when buffers are compared.
 _USUAL: Final = 64
 
@@ -80,6 +84,8 @@ class ArenaPlan:
     """Where everything is, in bytes; symbolic dimensions count as a usual size."""
 
     size: int
+    #: The most that is live at any time: no plan takes less.
+    live: int
     places: tuple[Place, ...]
     #: The kernels that are called, in order, each with its step.
     calls: tuple[tuple[int, str], ...]
@@ -94,7 +100,8 @@ def arena_plan(function: Function) -> ArenaPlan:
         Place(b.name, _usual(offsets[b]), _usual(_size(b)), span.first, span.last)
         for b, span in spans.items()
     ]
-    return ArenaPlan(_usual(size), tuple(places), tuple(uses.calls))
+    live = _live_at_once(spans.values(), [p.size for p in places])
+    return ArenaPlan(_usual(size), live, tuple(places), tuple(uses.calls))
 
 
 @dataclass(slots=True)
@@ -103,6 +110,13 @@ class _Span:
 
     first: int
     last: int
+
+    @property
+    def length(self) -> int:
+        return self.last - self.first
+
+    def meets(self, other: _Span) -> bool:
+        return self.first <= other.last and other.first <= self.last
 
 
 class _Uses:
@@ -170,7 +184,7 @@ def _layout(spans: dict[Buffer, _Span]) -> tuple[dict[Buffer, Expr], Expr]:
     """The offset of every buffer, in bytes, and the size of all."""
     sizes = {b: _size(b) for b in spans}
     fixed = {b: int(s.value) for b, s in sizes.items() if isinstance(s, Const)}
-    places, total = _best_fit({b: spans[b] for b in fixed}, fixed)
+    places, total = _least({b: spans[b] for b in fixed}, fixed)
     offsets: dict[Buffer, Expr] = {b: const(o) for b, o in places.items()}
     rest = {b: sizes[b] for b in spans if b not in fixed}
     slots, slot_sizes = _slots({b: spans[b] for b in rest}, rest)
@@ -198,6 +212,40 @@ def _by_time(spans: dict[Buffer, _Span]) -> Iterator[tuple[Buffer, list[Buffer]]
             dead.append(ends[ended])
             ended += 1
         yield buffer, dead
+
+
+def _least(spans: dict[Buffer, _Span], sizes: dict[Buffer, int]) -> tuple[dict[Buffer, int], int]:
+    """The best of three plans: none of them is the best for all programs."""
+    plans = [_best_fit(spans, sizes)]
+    if len(spans) <= _MANY and plans[0][1] > _live_at_once(spans.values(), sizes.values()):
+        by_size = sorted(spans, key=lambda b: (-sizes[b], -spans[b].length))
+        by_length = sorted(spans, key=lambda b: (-spans[b].length, -sizes[b]))
+        plans += [_first_fit(order, spans, sizes) for order in (by_size, by_length)]
+    return min(plans, key=lambda plan: plan[1])
+
+
+def _live_at_once(spans: Iterable[_Span], sizes: Iterable[int]) -> int:
+    """The most that is live at any time; no plan takes less."""
+    changes: list[tuple[int, int]] = []
+    for span, size in zip(spans, sizes, strict=True):
+        changes += [(span.first, size), (span.last + 1, -size)]
+    return max(accumulate(change for _, change in sorted(changes)), default=0)
+
+
+def _first_fit(
+    order: Sequence[Buffer], spans: dict[Buffer, _Span], sizes: dict[Buffer, int]
+) -> tuple[dict[Buffer, int], int]:
+    """Each buffer in the first gap between those that were placed before and are live with it."""
+    offsets: dict[Buffer, int] = {}
+    for buffer in order:
+        span, at = spans[buffer], 0
+        taken = [(offsets[b], sizes[b]) for b in offsets if spans[b].meets(span)]
+        for start, size in sorted(taken):
+            if start - at >= sizes[buffer]:
+                break
+            at = max(at, start + size)
+        offsets[buffer] = at
+    return offsets, max((offsets[b] + sizes[b] for b in offsets), default=0)
 
 
 def _best_fit(
