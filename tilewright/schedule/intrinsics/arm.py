@@ -7,6 +7,8 @@ the instruction picks one of its lanes. The matrix products (`smmla` and kin) mu
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.ir import DType
 from tilewright.schedule.intrinsics.dot import Dot
 
@@ -28,6 +30,14 @@ def _product(name: str, types: str, a: DType, b: DType, out: DType, needs: str) 
     )
 
 
+def _row_dot(dot: Dot) -> Dot:
+    """The same for a single row, whose group comes from memory into all lanes."""
+    return replace(dot, name=f"{dot.name}_row", rows=1)
+
+
+_SDOT = _dot("sdot", _BYTES, _S8, _S8, _S32, "dotprod")
+_UDOT = _dot("udot", _BYTES, _U8, _U8, _S32, "dotprod")
+_BFDOT = _dot("bfdot", _HALVES, _BF16, _BF16, _F32, "bf16")
 _USDOT = _dot("usdot", _BYTES, _U8, _S8, _S32, "i8mm")
 
 #: The fastest first.
@@ -38,10 +48,11 @@ ARM_DOTS: tuple[Dot, ...] = tuple(
         _product("ummla", _BYTES, _U8, _U8, _S32, "i8mm"),
         _product("usmmla", _BYTES, _U8, _S8, _S32, "i8mm"),
         _product("bfmmla", "", _BF16, _BF16, _F32, "bf16"),
-        _dot("sdot", _BYTES, _S8, _S8, _S32, "dotprod"),
-        _dot("udot", _BYTES, _U8, _U8, _S32, "dotprod"),
+        _SDOT,
+        _UDOT,
         _USDOT,
         _USDOT.with_columns_first("arm.usdot_columns"),
-        _dot("bfdot", _HALVES, _BF16, _BF16, _F32, "bf16"),
+        _BFDOT,
+        *(_row_dot(dot) for dot in (_SDOT, _UDOT, _USDOT, _BFDOT)),
     )
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tilewright.ir import Alloc, Block, Buffer, Function, walk
@@ -19,6 +20,7 @@ from tilewright.schedule.rules.analysis import (
 from tilewright.schedule.rules.columns import is_skinny, schedule_columns, vector_variable
 from tilewright.schedule.rules.contraction import plan_contraction, schedule_contraction
 from tilewright.schedule.rules.dot import plan_dot, schedule_dot
+from tilewright.schedule.rules.dot_rows import plan_dot_rows, schedule_dot_rows
 from tilewright.schedule.rules.elementwise import schedule_elementwise, vectorize_innermost
 from tilewright.schedule.rules.positions import chooses_by_position, schedule_positions
 from tilewright.schedule.rules.rows import schedule_rows
@@ -53,17 +55,20 @@ def _schedule_dots(s: Schedule, target: Target) -> Schedule:
     """Products for which the target has an instruction."""
     prepared = widen_operands(shift_operands(s.function, target), target)
     s = s if prepared is s.function else Schedule(prepared)
+    rules: list[tuple[Callable[[Block, Target], Any], Callable[..., None]]] = [
+        (plan_amx, schedule_amx),
+        (plan_dot, schedule_dot),
+        (partial(plan_dot_rows, constants=constants_of(s.function)), schedule_dot_rows),
+    ]
     for name in [b.name for b in s.blocks()]:
         if all(b.name != name for b in s.blocks()):
             continue  # it went into the product before it
-        done = None
-        tiles = plan_amx(s.block_of(name), target)
-        if tiles is not None:
-            done = attempt(s, schedule_amx, name, tiles, target)
-        plan = plan_dot(s.block_of(name), target)
-        if done is None and plan is not None:
-            done = attempt(s, schedule_dot, name, plan, target)
-        s = done or s
+        for plan, rule in rules:
+            found = plan(s.block_of(name), target)
+            done = None if found is None else attempt(s, rule, name, found, target)
+            if done is not None:
+                s = done
+                break
     return s
 
 

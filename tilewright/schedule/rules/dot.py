@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.ir import Block, Expr
+from tilewright.ir import Block, Expr, Iter, Var
 from tilewright.schedule.intrinsics import Dot, dots_for
+from tilewright.schedule.rules.analysis import stores_of
 from tilewright.schedule.rules.packing import Layout
-from tilewright.schedule.rules.product import Product, ProductCut, as_product, used
+from tilewright.schedule.rules.product import (
+    Product,
+    ProductCut,
+    as_product,
+    start_with_vectors,
+    taken_on,
+    used,
+)
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -71,16 +79,18 @@ def schedule_dot(s: Schedule, name: str, plan: DotPlan, target: Target) -> None:
     cut = ProductCut(s, name, plan.product, (plan.rows, plan.columns, dot.depth), target)
     cut.pad()
     rows, columns = cut.pack(Layout(plan.rows, dot.depth), Layout(plan.columns, dot.depth))
-    epilogue = cut.take_on()
+    epilogue = taken_on(s, name)
     if dot.square:
         _lay_out_squares(s, name, dot)
+    elif dot.rows > 1:
+        _lay_out_rows(s, name, plan.product.row)
     others, row, column, depth = cut.loops_by_role()
     factors = [cut.blocks_per_chunk(), plan.rows // dot.rows, *([dot.rows] if dot.rows > 1 else [])]
     chunk, blocks, groups, *i = s.split(row, None, *factors)
     panel, vectors, j = s.split(column, None, plan.columns // dot.columns, dot.columns)
     steps, k = s.split(depth, None, dot.depth)
     s.reorder(*others, chunk, panel, blocks, steps, groups, vectors, *i, j, k)
-    _start_with_vectors(s, name, s.decompose_reduction(name, steps).name, dot)
+    start_with_vectors(s, name, s.decompose_reduction(name, steps).name, dot)
     s.unroll(groups)
     s.unroll(vectors)
     cut.place_results(epilogue, blocks)
@@ -88,6 +98,21 @@ def schedule_dot(s: Schedule, name: str, plan: DotPlan, target: Target) -> None:
     cut.place_columns(columns)
     s.tensorize((*i, j)[0], dot.name)
     cut.parallelize([*others, chunk])
+
+
+def _lay_out_rows(s: Schedule, name: str, row: Iter) -> None:
+    """Rows of sums are neighbours: the instruction computes several."""
+    (store,) = stores_of(s.block_of(name))
+    names = [i.name if isinstance(i, Var) else "" for i in store.indices]
+    own = names.index(row.var.name)
+    if own == len(names) - 2:
+        return
+
+    def neighbours(*at: Expr) -> tuple[Expr, ...]:
+        rest = [i for n, i in enumerate(at[:-1]) if n != own]
+        return (*rest, at[own], at[-1])
+
+    s.transform_layout(name, 0, neighbours)
 
 
 def _lay_out_squares(s: Schedule, name: str, dot: Dot) -> None:
@@ -99,16 +124,3 @@ def _lay_out_squares(s: Schedule, name: str, dot: Dot) -> None:
         return (*rest, i // dot.rows, j // dot.columns, own)
 
     s.transform_layout(name, 0, squares)
-
-
-def _start_with_vectors(s: Schedule, name: str, init: str, dot: Dot) -> None:
-    """The accumulators start as whole vectors."""
-    outside = s.loops(name)
-    inner = [loop for loop in s.loops(init) if loop not in outside]
-    *outer, lanes = inner
-    if dot.square:
-        *outer, rows = outer
-        lanes = s.fuse(rows, lanes)
-    for loop in outer:
-        s.unroll(loop)
-    s.vectorize(lanes)

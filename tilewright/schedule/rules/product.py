@@ -17,6 +17,7 @@ from math import prod
 
 from tilewright.ir import Block, Const, DType, Iter, Var
 from tilewright.schedule.handles import Loop
+from tilewright.schedule.intrinsics import Dot
 from tilewright.schedule.rules.analysis import Access, Contraction, as_contraction, extent_of
 from tilewright.schedule.rules.epilogue import vectorize_tile
 from tilewright.schedule.rules.packing import Layout, Packed, pack_operand, schedule_packing
@@ -56,10 +57,10 @@ def as_product(block: Block) -> Product | None:
         return None
     types = (c.a.buffer.dtype, c.b.buffer.dtype, c.out.buffer.dtype)
     found = Product(*iters, types)
-    return found if min(found.extents[:2]) >= _WORTH_PACKING and _is_plain(c) else None
+    return found if min(found.extents[:2]) >= _WORTH_PACKING and is_plain(c) else None
 
 
-def _is_plain(c: Contraction) -> bool:
+def is_plain(c: Contraction) -> bool:
     """Whether every index of the operands is a variable by itself."""
     accesses = (c.a, c.b, c.out)
     return all(isinstance(i, Var | Const) for access in accesses for i in access.indices)
@@ -68,6 +69,31 @@ def _is_plain(c: Contraction) -> bool:
 def used(extent: int, tile: int) -> float:
     """The part of the tiles that lies inside an extent."""
     return extent / (-(-extent // tile) * tile)
+
+
+def taken_on(s: Schedule, name: str) -> list[str]:
+    """The blocks that take the sums of `name` on, in order; a plain copy if there is none."""
+    out = s.block_of(name).writes[0].buffer
+    if out in s.function.buffers:
+        return [s.cache_write(name, 0, "local").name]
+    s.set_scope(name, out, "local")
+    for step in s.consumers(name):
+        if s.consumers(step) and s.can("compute_inline", step):
+            s.compute_inline(step)
+    return [b.name for b in s.consumers(name)]
+
+
+def start_with_vectors(s: Schedule, name: str, init: str, dot: Dot) -> None:
+    """The accumulators start as whole vectors."""
+    outside = s.loops(name)
+    inner = [loop for loop in s.loops(init) if loop not in outside]
+    *outer, lanes = inner
+    if dot.square:
+        *outer, rows = outer
+        lanes = s.fuse(rows, lanes)
+    for loop in outer:
+        s.unroll(loop)
+    s.vectorize(lanes)
 
 
 class ProductCut:
@@ -124,17 +150,6 @@ class ProductCut:
             self.s.parallel(outer)
 
     # ---- results ---------------------------------------------------------------------------------
-
-    def take_on(self) -> list[str]:
-        """The blocks that take the sums on, in order; a plain copy if there is none."""
-        s, out = self.s, self.s.block_of(self.name).writes[0].buffer
-        if out in s.function.buffers:
-            return [s.cache_write(self.name, 0, "local").name]
-        s.set_scope(self.name, out, "local")
-        for step in s.consumers(self.name):
-            if s.consumers(step) and s.can("compute_inline", step):
-                s.compute_inline(step)
-        return [b.name for b in s.consumers(self.name)]
 
     def place_results(self, names: list[str], loop: Loop) -> None:
         for name in names:

@@ -40,9 +40,8 @@ from tilewright.ir import (
 from tilewright.schedule.boxes import under_loops
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import fresh_name, with_buffers
-from tilewright.schedule.intrinsics import dots_for, tile_product_for
-from tilewright.schedule.rules.analysis import Access, as_contraction
-from tilewright.schedule.rules.product import as_product
+from tilewright.schedule.rules.analysis import Access, as_contraction, constants_of
+from tilewright.schedule.rules.available import wanted_for
 from tilewright.target import Target
 
 _SIGNED, _UNSIGNED = DType.of("int8"), DType.of("uint8")
@@ -54,27 +53,22 @@ def shift_operands(function: Function, target: Target) -> Function:
     for name in Tree(function).blocks:
         tree = Tree(function)
         block = tree.blocks[name]
-        side = _side_to_shift(block, target)
+        side = _side_to_shift(block, target, constants_of(function))
         if side is not None and tree.loops_above(block):
             function = _Shift(tree, block, side).function()
     return function
 
 
-def _side_to_shift(block: Block, target: Target) -> int | None:
+def _side_to_shift(block: Block, target: Target, constants: frozenset[Buffer]) -> int | None:
     """Which operand to shift (0: rows, 1: columns); None where that does not help."""
-    product = as_product(block)
-    if product is None or _has_instruction(target, *product.types):
+    wanted = wanted_for(block, constants)
+    if wanted is None or wanted.is_there(target, wanted.types):
         return None
-    for side in (0, 1):
-        types = list(product.types)
-        types[side] = _OTHER.get(types[side], types[side])
-        if tuple(types) != product.types and _has_instruction(target, *types):
+    a, b, out = wanted.types
+    for side, types in enumerate(((_OTHER.get(a, a), b, out), (a, _OTHER.get(b, b), out))):
+        if types != wanted.types and wanted.is_there(target, types):
             return side
     return None
-
-
-def _has_instruction(target: Target, a: DType, b: DType, out: DType) -> bool:
-    return bool(dots_for(target, a, b, out)) or tile_product_for(target, a, b, out) is not None
 
 
 class _Sides(NamedTuple):

@@ -35,9 +35,14 @@ from tilewright.ir import (
 from tilewright.schedule.boxes import under_loops
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import fresh_name, with_buffers
-from tilewright.schedule.intrinsics import dots_for, tile_product_for
-from tilewright.schedule.rules.analysis import Access, Contraction, as_contraction, extent_of
-from tilewright.schedule.rules.product import as_product
+from tilewright.schedule.rules.analysis import (
+    Access,
+    Contraction,
+    as_contraction,
+    constants_of,
+    extent_of,
+)
+from tilewright.schedule.rules.available import wanted_for
 from tilewright.target import Target
 
 #: An operand is converted beforehand if every element of it is used at least this often.
@@ -50,16 +55,16 @@ def widen_operands(function: Function, target: Target) -> Function:
         tree = Tree(function)
         block = tree.blocks[name]
         found = as_contraction(block)
-        if found is not None and tree.loops_above(block) and not _has_instruction(block, target):
+        if found is None or not tree.loops_above(block):
+            continue
+        if not _has_instruction(block, target, constants_of(function)):
             function = _widened(tree, block, found)
     return function
 
 
-def _has_instruction(block: Block, target: Target) -> bool:
-    product = as_product(block)
-    if product is None:
-        return False
-    return bool(dots_for(target, *product.types)) or bool(tile_product_for(target, *product.types))
+def _has_instruction(block: Block, target: Target, constants: frozenset[Buffer]) -> bool:
+    wanted = wanted_for(block, constants)
+    return wanted is not None and wanted.is_there(target, wanted.types)
 
 
 def _widened(tree: Tree, block: Block, c: Contraction) -> Function:

@@ -1,0 +1,37 @@
+"""Whether a target has an instruction for a product, for its types or for others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.ir import Block, Buffer, DType
+from tilewright.schedule.intrinsics import dots_for, tile_product_for
+from tilewright.schedule.rules.dot_rows import as_row_product, row_dot_for
+from tilewright.schedule.rules.product import as_product
+from tilewright.target import Target
+
+Types = tuple[DType, DType, DType]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The types of a product, and whether its operands are packed."""
+
+    types: Types
+    is_packed: bool
+
+    def is_there(self, target: Target, types: Types) -> bool:
+        """Whether the target has an instruction for such a product of these types."""
+        if self.is_packed and tile_product_for(target, *types) is not None:
+            return True
+        found = dots_for(target, *types) if self.is_packed else row_dot_for(target, *types)
+        return bool(found)
+
+
+def wanted_for(block: Block, constants: frozenset[Buffer]) -> Wanted | None:
+    """What a block asks for; None where it is no product that instructions can do."""
+    packed = as_product(block)
+    if packed is not None:
+        return Wanted(packed.types, True)
+    by_rows = as_row_product(block, constants)
+    return None if by_rows is None else Wanted(by_rows.types, False)

@@ -1,0 +1,149 @@
+"""Products with few rows, or any number, by dot-product instructions: rows are read as they lie.
+
+    pack the columns, once: they are constants
+    for panel of columns (parallel):
+        for row, or a few at a time:
+            sums over the reduction, by the instruction; a group of a row meets all columns
+            output = epilogue(sums)
+
+A panel stays in the nearest cache while rows pass by, and is read in order by the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tilewright.ir import Block, Buffer, DType, Iter
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.intrinsics import Dot, dots_for
+from tilewright.schedule.rules.analysis import Contraction, as_contraction, extent_of
+from tilewright.schedule.rules.elementwise import PARALLEL_WORTH
+from tilewright.schedule.rules.epilogue import place_epilogue
+from tilewright.schedule.rules.packing import Layout, pack_operand, schedule_packing
+from tilewright.schedule.rules.product import is_plain, start_with_vectors, taken_on
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Vectors of columns, and rows, that are summed at a time, at most.
+_VECTORS, _ROWS = 8, 4
+#: What an extent that is not known counts as.
+_UNKNOWN = 64
+
+
+@dataclass(frozen=True)
+class RowProduct:
+    """C[…, j] += A[…, k] * B[k, j] for constant B: rows of any number of dimensions."""
+
+    contraction: Contraction
+    column: Iter
+    depth: Iter
+
+    @property
+    def types(self) -> tuple[DType, DType, DType]:
+        c = self.contraction
+        return c.a.buffer.dtype, c.b.buffer.dtype, c.out.buffer.dtype
+
+    @property
+    def rows(self) -> tuple[Iter, ...]:
+        return self.contraction.rows
+
+
+def as_row_product(block: Block, constants: frozenset[Buffer]) -> RowProduct | None:
+    """The block as rows that meet constant columns, if it is that."""
+    c = as_contraction(block)
+    if c is None or c.batch or len(c.columns) != 1 or len(c.reduced) != 1:
+        return None
+    column, depth = c.columns[0], c.reduced[0]
+    if extent_of(column) is None or extent_of(depth) is None or not is_plain(c):
+        return None
+    if any(it.kind == "ordered" for it in block.iters) or c.b.buffer not in constants:
+        return None
+    neighbours = c.out.step(column.var) == 1 and c.a.step(depth.var) == 1
+    return RowProduct(c, column, depth) if neighbours else None
+
+
+@dataclass(frozen=True)
+class DotRowsPlan:
+    """The instruction, and how many rows and vectors of columns are summed at a time."""
+
+    product: RowProduct
+    dot: Dot
+    rows: int
+    vectors: int
+
+
+def plan_dot_rows(block: Block, target: Target, constants: frozenset[Buffer]) -> DotRowsPlan | None:
+    """A plan, or None where the block is no such product, or the target has no instruction."""
+    product = as_row_product(block, constants)
+    dot = None if product is None else row_dot_for(target, *product.types)
+    if product is None or dot is None:
+        return None
+    return DotRowsPlan(product, dot, _rows_at_once(product), _vectors(product, dot, target))
+
+
+def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
+    """The best instruction by which one group of a row meets several columns."""
+    return next((d for d in dots_for(target, a, b, out) if d.rows == 1), None)
+
+
+def _rows_at_once(product: RowProduct) -> int:
+    """The most that leave no rows over: masks would cost more than they bring."""
+    extent = extent_of(product.rows[-1]) if product.rows else 1
+    return max(r for r in range(1, _ROWS + 1) if (extent or 1) % r == 0)
+
+
+def _vectors(product: RowProduct, dot: Dot, target: Target) -> int:
+    """As many as stay in the nearest cache, where there are rows that read them again."""
+    wanted = -(-(extent_of(product.column) or 1) // dot.columns)
+    size = dot.columns * (extent_of(product.depth) or 1) * product.types[1].itemsize
+    fit = _VECTORS if not product.rows else target.caches.l1d * 3 // 4 // size
+    return min(wanted, max(_VECTORS // 2, min(_VECTORS, fit)))
+
+
+def schedule_dot_rows(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None:
+    """Cut the block `name` by `plan` and compute it by the instruction."""
+    dot, product = plan.dot, plan.product
+    work = prod(extent_of(it) or _UNKNOWN for it in s.block_of(name).iters)
+    _pad(s, name, plan)
+    c = as_contraction(s.block_of(name))
+    assert c is not None
+    layout = Layout(plan.vectors * dot.columns, dot.depth)
+    packed = pack_operand(s, name, c.b, product.column.var, product.depth.var, layout)
+    epilogue = taken_on(s, name)
+    iters = s.block_of(name).iters
+    loops = {it.var.name: loop for it, loop in zip(iters, s.loops(name), strict=True)}
+    column, depth = (loops.pop(it.var.name) for it in (product.column, product.depth))
+    outer, inner = _cut_rows(s, loops, plan)
+    panel, vectors, j = s.split(column, None, plan.vectors, dot.columns)
+    steps, k = s.split(depth, None, dot.depth)
+    s.reorder(panel, *outer, steps, *inner, vectors, j, k)
+    start_with_vectors(s, name, s.decompose_reduction(name, steps).name, dot)
+    for loop in (*inner, vectors):
+        s.unroll(loop)
+    place_epilogue(s, epilogue, (panel, *outer)[-1], target.lanes(product.types[2]))
+    schedule_packing(s, packed, s.loops(packed.block)[-2:], target)
+    s.tensorize(j, dot.name)
+    if work >= PARALLEL_WORTH and target.cores > 1:
+        s.parallel(panel)
+
+
+def _pad(s: Schedule, name: str, plan: DotRowsPlan) -> None:
+    """Whole groups along the reduction, and whole vectors of columns."""
+    product, dot = plan.product, plan.dot
+    wanted = {product.column.var: plan.vectors * dot.columns, product.depth.var: dot.depth}
+    iters = s.block_of(name).iters
+    factors = [wanted.get(it.var, 1) for it in iters]
+    if any((extent_of(it) or 0) % f for it, f in zip(iters, factors, strict=True)):
+        s.pad(name, factors)
+
+
+def _cut_rows(
+    s: Schedule, loops: dict[str, Loop], plan: DotRowsPlan
+) -> tuple[list[Loop], list[Loop]]:
+    """The loops over rows, and within those that are summed together."""
+    if plan.rows == 1:
+        return list(loops.values()), []
+    last = loops.pop(plan.product.rows[-1].var.name)
+    around, within = s.split(last, None, plan.rows)
+    return [*loops.values(), around], [within]
