@@ -25,6 +25,7 @@ import pytest
 import tilewright as tw
 from tests.frontends.onnx.models import info, make, node
 from tests.networks import mlp, positive, random
+from tilewright.graph import ANY, Builder, OptionalType, SequenceType, TensorType, UnknownType
 from tilewright.models.artifact import describe
 from tilewright.runtime.artifact import container
 from tilewright.support.errors import UserError
@@ -91,6 +92,48 @@ def test_outputs_of_sizes_that_only_the_data_tell(tmp_path: Path) -> None:
     compiled(positive()).save(tmp_path / "m.twm")
     (got,) = load(tmp_path / "m.twm").run([np.array([1, -1, 2], np.float32)])
     np.testing.assert_array_equal(got, [1, 2])
+
+
+def listed() -> Builder:
+    """A sequence with one item more, an optional as it is, and the length of the first."""
+    b = Builder()
+    n = b.dim("n")
+    items = b.input("items", SequenceType(TensorType("f32", [ANY, n])))
+    maybe = b.input("maybe", OptionalType(SequenceType(UnknownType("int8"))))
+    x = b.input("x", "f32", (2, n))
+    b.output(b.sequence_insert(items, b.relu(x)), maybe, b.sequence_length(items))
+    return b
+
+
+def test_sequences_and_optionals(tmp_path: Path) -> None:
+    model = compiled(listed().build())
+    model.save(tmp_path / "m.twm")
+    loaded = load(tmp_path / "m.twm")
+    assert (loaded.inputs, loaded.outputs) == (model.inputs, model.outputs)
+    items, x = [X, X[:2]], X[:2]
+    for run in (model.run, loaded.run):
+        longer, nothing, length = run([items, None, x])
+        same([*longer, length], [X, X[:2], np.maximum(x, 0), np.array(2)])
+        assert nothing is None
+        same(run([[], [np.int8(7)], x])[1], [np.array(7, np.int8)])
+    loaded.save(tmp_path / "again.twm")
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda m: _model(m)["inputs"][0].update(kind="map"), "'map' is no kind of input"),
+        (lambda m: _model(m)["inputs"][0].update(items=7), "items is no list"),
+        (lambda m: _model(m).update(direct=[0, 2], records=[[1, 1]]), "is a list that is not in"),
+    ],
+)
+def test_manifests_of_sequences_that_claim_what_is_not_so(
+    tmp_path: Path, edit: Callable[[dict[str, Any]], None], message: str
+) -> None:
+    compiled(listed().build()).save(tmp_path / "m.twm")
+    _edited(tmp_path / "m.twm", tmp_path / "e.twm", edit)
+    with pytest.raises(UserError, match=message):
+        load(tmp_path / "e.twm")
 
 
 def test_parameters_are_mapped_and_aligned(saved: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 import tilewright as tw
 from tests.frontends.onnx.models import info, make, node
 from tests.networks import mlp, positive, random
+from tilewright.graph import ANY, Builder, SequenceType, TensorType
 from tilewright.runtime.objectfile import names_of
 from tilewright.support.errors import UserError
 from tilewright.target import Target
@@ -179,6 +180,32 @@ def test_programs_that_stop_say_why(tmp_path: Path) -> None:
     assert library.r_run(addresses(y), addresses(random(6)), sizes(6)) == 0
 
 
+@needs_cc
+def test_sequences_inside_of_a_model(tmp_path: Path) -> None:
+    """The rows of x, each twice: they are collected and put together again."""
+    b = Builder()
+    x = b.input("x", "f32", ("n", 3))
+    parts = b.split_to_sequence(x)
+
+    def trip(i: Any, rows: Any) -> Any:
+        row = b.sequence_at(parts, i)
+        return [b.sequence_insert(b.sequence_insert(rows, row), row)]
+
+    rows = b.loop(b.sequence_length(parts), [b.sequence_empty(dtype="f32")], trip)
+    b.output(b.concat_from_sequence(rows, axis=0))
+    tw.compile(b.build()).export_library(tmp_path / "rows.so")
+    library = ctypes.CDLL(str(tmp_path / "rows.so"))
+    x, shape, outputs = random(2, 3), sizes(0, 0), (POINTER * 1)()
+    assert library.rows_run(addresses(x), outputs, sizes(2), shape) == 0
+    assert list(shape) == [4, 3]
+    elements = ctypes.cast(outputs[0] or 0, ctypes.POINTER(ctypes.c_float))
+    got = np.ctypeslib.as_array(elements, (4, 3))
+    np.testing.assert_array_equal(got, np.repeat(x, 2, 0))
+    free = ctypes.CDLL(None).free
+    free.argtypes = [POINTER]
+    free(outputs[0])
+
+
 # ---- DLPack -------------------------------------------------------------------------------------
 
 
@@ -282,6 +309,14 @@ def test_what_cannot_be_exported(
     with pytest.raises(UserError, match=r"none of cc, gcc.* is here\n  remedy: install a C"):
         model.export_library(tmp_path / "net.so")
     assert not list(tmp_path.iterdir())
+
+
+def test_sequences_are_not_passed_to_libraries(tmp_path: Path) -> None:
+    b = Builder()
+    items = b.input("items", SequenceType(TensorType("f32", [ANY, 3])))
+    b.output(b.sequence_length(items))
+    with pytest.raises(UserError, match=r"input items: seq\[float32\[_, 3\]\] is no tensor"):
+        tw.compile(b.build()).export_library(tmp_path / "s.o")
 
 
 @needs_cc

@@ -9,6 +9,9 @@ import numpy as np
 
 import tilewright as tw
 from tilewright.frontends import UnspecialisedError, from_onnx
+from tilewright.graph import STRING, Call, all_graphs
+from tilewright.models.hosted import HostedModel
+from tilewright.runtime import CasesModel
 
 Run = Callable[[Any, Sequence[Any]], list[Any]]
 
@@ -36,8 +39,20 @@ def specialised(model: Any, given: dict[str, Any]) -> tw.graph.Module:
 
 
 def compiled(model: Any, inputs: Sequence[Any]) -> list[Any]:
-    """By native code."""
-    return tw.compile(model, threads=1).run(list(inputs))
+    """By native code, all of it where there are no strings and no image files."""
+    made = tw.compile(model, threads=1)
+    results = made.run(list(inputs))
+    for program in [p for _, p in made.cases] if isinstance(made, CasesModel) else [made]:
+        assert not isinstance(program, HostedModel) or _needs_python(program.graph), program.hosted
+    return results
+
+
+def _needs_python(module: tw.graph.Module) -> bool:
+    bindings = [b for g in all_graphs(module.main) for b in g.body]
+    args = [a for b in bindings for a in b.expr.args if a is not None]
+    types = [v.type for v in (*module.main.params, *args)]
+    has_strings = any(getattr(t, "dtype", None) is STRING for t in types)
+    return has_strings or any(isinstance(b.expr, Call) and b.expr.op.host for b in bindings)
 
 
 RUNNERS: dict[str, Run] = {"evaluate": evaluated, "compile": compiled}

@@ -53,6 +53,7 @@ from tilewright.graph.types import (
     TupleType,
     Type,
     UnknownType,
+    dims_of,
     dtype_of,
     fresh_dim,
     product,

@@ -3,11 +3,12 @@
 reshape      all of the operand's memory
 slice        a part of it, where that is in one piece: all axes before the last sliced one are 1
 concat       a whole that its parts are computed right into, where each is in one piece
+sequence_at  an item of a list
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tilewright.arith import simplify
 from tilewright.graph.axes import axis_of
@@ -15,10 +16,22 @@ from tilewright.graph.ir import Binding, Call, Fused, Graph, If, Value
 from tilewright.graph.types import TensorType, known_dim, product
 from tilewright.ir import Expr, const
 
+_LISTED: Final = frozenset({"sequence_at", "optional_get", "optional"})
+
 
 def is_shared(binding: Binding) -> bool:
     """Whether the result is memory of the operand, or a part of it."""
-    return binding.is_view or part_offset(binding) is not None
+    return binding.is_view or _is_in_list(binding) or part_offset(binding) is not None
+
+
+def _is_in_list(binding: Binding) -> bool:
+    """Whether the result is an item of the sequence or optional that is the operand, or is it."""
+    call = binding.expr
+    if not isinstance(call, Call) or call.op.name not in _LISTED:
+        return False
+    source = call.args[0]
+    # A tensor is copied into an optional.
+    return call.op.name != "optional" or not isinstance(source and source.type, TensorType)
 
 
 def part_offset(binding: Binding) -> Expr | None:

@@ -174,6 +174,20 @@ declare("heap_release", 1, "any", lambda _: int32, pure=False, doc="give a block
 declare("heap_swap", 2, "any", lambda _: int32, pure=False, doc="exchange two blocks")
 declare("heap_hand_over", 1, "any", lambda _: uint64, pure=False, doc="a block the caller frees")
 declare("heap_block", 1, "any", lambda _: uint64, pure=False, doc="the address of a block")
+#: Lists of tensors go by numbers too, and go back likewise; they begin as null.
+declare("list_empty", 1, "any", lambda _: int32, pure=False, doc="let a list have no items")
+declare("list_insert", None, "any", lambda _: int32, pure=False, doc="at, bytes, dimensions …")
+declare("list_erase", 2, "any", lambda _: int32, pure=False, doc="take the item at a position out")
+declare("list_share", 2, "any", lambda _: int32, pure=False, doc="let a list be what another is")
+declare("list_adopt", 2, "any", lambda _: int32, pure=False, doc="the same, of a caller's list")
+declare("list_swap", 2, "any", lambda _: int32, pure=False, doc="exchange two lists")
+declare("list_release", 1, "any", lambda _: int32, pure=False, doc="let a list be null")
+declare("list_hand_over", 1, "any", lambda _: uint64, pure=False, doc="a list the caller releases")
+declare("list_exists", 1, "any", lambda _: bool_, pure=False, doc="whether a list is not null")
+declare("list_length", 1, "any", lambda _: int64, pure=False, doc="how many items it has")
+declare("list_item", 2, "any", lambda _: uint64, pure=False, doc="where an item's elements begin")
+declare("list_extent", 3, "any", lambda _: int64, pure=False, doc="a dimension of an item")
+declare("int64_at", 1, "any", lambda _: int64, pure=False, doc="the number at an address")
 
 
 def reinterpret(a: Any, dtype: object) -> Expr:

@@ -23,7 +23,7 @@ from tilewright.codegen import (
     merge,
 )
 from tilewright.models.header import header
-from tilewright.runtime import Program, TargetInfo, TensorSpec
+from tilewright.runtime import ListSpec, NativeSpec, Program, TargetInfo, TensorSpec
 from tilewright.support.errors import UserError
 from tilewright.support.files import replacing
 
@@ -53,13 +53,26 @@ def export_library(
             reason=f"it is not clear what a file {place.name!r} shall be",
             remedy=f"end its name in {', '.join(_KINDS)}",
         )
+    inputs, outputs = _tensors("input", program.inputs), _tensors("output", program.outputs)
     places = _places(constants)
-    model = _interface(program, _prefix(name, place), places[:-1])
+    model = _interface(program, inputs, outputs, _prefix(name, place), places[:-1])
     code = _object(model, program, constants, places, pool, target)
     _WRITERS[place.suffix](place, code, model)
     if header_path is not None:
         with replacing(header_path) as file:
-            file.write(header(model, program.inputs, program.outputs).encode())
+            file.write(header(model, inputs, outputs).encode())
+
+
+def _tensors(role: str, specs: Sequence[NativeSpec]) -> list[TensorSpec]:
+    """The specs, if all are of tensors."""
+    for spec in specs:
+        if isinstance(spec, ListSpec):
+            raise UserError(
+                "cannot export the model as a library",
+                reason=f"{role} {spec} is no tensor, and libraries take and give arrays",
+                remedy="pass tensors in and out; inside of the model there may be sequences",
+            )
+    return [s for s in specs if isinstance(s, TensorSpec)]
 
 
 def _prefix(name: str | None, place: Path) -> str:
@@ -83,12 +96,18 @@ def _places(constants: Sequence[Any]) -> list[int]:
     return places
 
 
-def _interface(program: Program, prefix: str, places: Sequence[int]) -> Interface:
+def _interface(
+    program: Program,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    prefix: str,
+    places: Sequence[int],
+) -> Interface:
     return Interface(
         prefix,
         program.name,
-        tuple(map(_tensor, program.inputs)),
-        tuple(map(_tensor, program.outputs)),
+        tuple(map(_tensor, inputs)),
+        tuple(map(_tensor, outputs)),
         program.dims,
         program.direct,
         program.records,

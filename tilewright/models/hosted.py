@@ -1,4 +1,6 @@
-"""Models that are not native as a whole: strings, sequences and kin stay with Python.
+"""Models that are not native as a whole: strings and image files stay with Python.
+
+So do functions, tuples and data types that no pass could take apart.
 
 The graph is run by the evaluator; what can be native in it is compiled, and called from there.
 """

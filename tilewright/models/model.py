@@ -15,19 +15,24 @@ from tilewright.codegen import (
     threadpool_object,
 )
 from tilewright.graph import (
+    ANY,
     HostProgram,
+    OptionalType,
+    SequenceType,
     TensorType,
+    UnknownType,
     Value,
     all_graphs,
+    dims_of,
     module_text,
     precision_text,
 )
 from tilewright.graph import Module as GraphModule
-from tilewright.ir import Call, Evaluate, Expr, Function, Var, function_text, walk
+from tilewright.ir import Call, Evaluate, Function, Var, function_text, walk
 from tilewright.kernels.compiled import CompiledKernel
 from tilewright.kernels.module import dim_of, unique_names
 from tilewright.models.native import GRAPH_TEXT, HOST_TEXT, NativeModel, loops_text, target_info
-from tilewright.runtime import Program, TensorSpec
+from tilewright.runtime import ANY_SIZE, LIST_KINDS, ListSpec, NativeSpec, Program, TensorSpec
 from tilewright.support.errors import UserError, nearest
 from tilewright.target import Target
 
@@ -99,13 +104,13 @@ def _program(
     made = generate(lowered, target)
     code = host_object(made, target)
     main = graph.main
-    names = unique_names(_dims([*main.params, *main.results], host.function.dims))
+    names = unique_names(_dims([*main.params, *main.results], host.dims))
     return Program(
         name=host.function.name,
         objects=(code, *(k.object_code for k in kernels)),
         inputs=tuple(_spec(p, p.name, names) for p in main.params),
         outputs=tuple(_spec(r, n, names) for r, n in zip(main.results, main.outputs, strict=True)),
-        dims=tuple(names[d] for d in host.function.dims),
+        dims=tuple(names[d] for d in host.dims),
         direct=tuple(host.direct),
         records=dict(host.records),
         messages=made.messages,
@@ -141,15 +146,19 @@ def host_object(program: Kernel, target: Target) -> bytes:
     return emit_object(module, machine)
 
 
-def _spec(value: Value, name: str, names: Mapping[Var, str]) -> TensorSpec:
-    return TensorSpec(name, value.dtype, tuple(dim_of(d, names) for d in value.shape))
+def _spec(value: Value, name: str, names: Mapping[Var, str]) -> NativeSpec:
+    if isinstance(value.type, TensorType):
+        return TensorSpec(name, value.dtype, tuple(dim_of(d, names) for d in value.shape))
+    kinds, element = list[str](), value.type
+    while isinstance(element, SequenceType | OptionalType):
+        kinds.append("seq" if isinstance(element, SequenceType) else "opt")
+        element = element.element
+    assert isinstance(element, TensorType | UnknownType)
+    shape = element.shape if isinstance(element, TensorType) else None
+    known = {**names, ANY: ANY_SIZE}
+    items = None if shape is None else tuple(dim_of(d, known) for d in shape)
+    return ListSpec(name, LIST_KINDS[" ".join(kinds)], element.dtype, items)
 
 
 def _dims(values: Sequence[Value], first: Sequence[Var]) -> list[Var]:
-    from tilewright.ir import free_vars
-
-    found: dict[Var, None] = dict.fromkeys(first)
-    shapes: list[Expr] = [d for v in values if isinstance(v.type, TensorType) for d in v.shape]
-    for dim in shapes:
-        found.update(dict.fromkeys(sorted(free_vars(dim), key=lambda v: v.serial)))
-    return list(found)
+    return list(dict.fromkeys([*first, *(d for v in values for d in dims_of(v.type))]))

@@ -13,7 +13,17 @@ from tilewright.runtime.artifact import (
     HostedContents,
     save_models,
 )
-from tilewright.runtime.binding import TensorSpec, ValueSpec, bind_inputs, in_order
+from tilewright.runtime.binding import (
+    ANY_SIZE,
+    LIST_KINDS,
+    ListSpec,
+    NativeSpec,
+    Spec,
+    TensorSpec,
+    ValueSpec,
+    bind_inputs,
+    in_order,
+)
 from tilewright.runtime.cases import CasesModel, LoadedCases, shape_of
 from tilewright.runtime.executor import BoundModel, CompiledModel
 from tilewright.runtime.function import NativeFunction
@@ -23,6 +33,8 @@ from tilewright.runtime.signature import ArrayParam, Dim, ScalarParam, Signature
 from tilewright.runtime.threads import install, is_installed
 
 __all__ = [
+    "ANY_SIZE",
+    "LIST_KINDS",
     "ArrayParam",
     "Artifact",
     "BoundModel",
@@ -37,12 +49,15 @@ __all__ = [
     "Dim",
     "HostedContents",
     "Inputs",
+    "ListSpec",
     "LoadedCases",
     "NativeFunction",
+    "NativeSpec",
     "Program",
     "RunnableModel",
     "ScalarParam",
     "Signature",
+    "Spec",
     "TargetInfo",
     "TensorSpec",
     "ValueSpec",

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Final, Literal, cast
 
 import numpy as np
 
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.dlpack import as_array
+from tilewright.runtime.lists import PassedList
 from tilewright.runtime.signature import Dim, dim_text, dim_value, learn
 from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError, nearest
@@ -46,9 +47,50 @@ class TensorSpec:
         return [0 if d is None else d for d in found]
 
 
+#: A dimension of items of a list that may differ from one to the next.
+ANY_SIZE: Final = "_"
+ListKind = Literal["seq", "opt", "opt seq"]
+LIST_KINDS: Final[dict[str, ListKind]] = {"seq": "seq", "opt": "opt", "opt seq": "opt seq"}
+
+
+@dataclass(frozen=True)
+class ListSpec:
+    """An input or output that is a sequence of tensors, an optional one, or an optional sequence.
+
+    `items` is the shape of its tensors, in which `ANY_SIZE` may stand; None where any rank will do.
+    """
+
+    name: str
+    kind: ListKind
+    dtype: DType
+    items: tuple[Dim, ...] | None
+
+    def __str__(self) -> str:
+        shape = "" if self.items is None else f"[{', '.join(map(dim_text, self.items))}]"
+        text = self.dtype.name + shape
+        for kind in reversed(self.kind.split()):
+            text = f"{kind}[{text}]"
+        return f"{self.name}: {text}"
+
+    @property
+    def may_be_none(self) -> bool:
+        return self.kind != "seq"
+
+    def item(self, number: int, array: Array | None) -> TensorSpec:
+        """What an item must be, given what it is."""
+        extents = () if array is None else array.shape
+        fits = self.items is not None and len(self.items) == len(extents)
+        dims = extents if self.items is None else self.items
+        if fits:
+            pairs = zip(dims, extents, strict=True)
+            dims = tuple(n if d == ANY_SIZE else d for d, n in pairs)
+        name = self.name if self.kind == "opt" else f"{self.name}[{number}]"
+        return TensorSpec(name, self.dtype, dims)
+
+
 @dataclass(frozen=True)
 class ValueSpec:
-    """An input or output that is no tensor: a sequence, an optional value."""
+    """An input or output of a model that Python runs, and that is no tensor."""
 
     name: str
     type: str
@@ -57,7 +99,11 @@ class ValueSpec:
         return f"{self.name}: {self.type}"
 
 
-Spec = TensorSpec | ValueSpec
+#: What compiled code takes and gives.
+NativeSpec = TensorSpec | ListSpec
+Spec = NativeSpec | ValueSpec
+#: An input as compiled code takes it.
+Bound = Array | PassedList
 
 
 def in_order(inputs: Any, specs: Sequence[Spec]) -> Sequence[Any]:
@@ -95,19 +141,43 @@ def bind_inputs(
     inputs: Sequence[Any], specs: Sequence[TensorSpec]
 ) -> tuple[list[Array], dict[str, int]]:
     """The inputs as arrays without gaps, and the dimensions that they tell."""
-    arrays = input_arrays(inputs, specs)
-    return arrays, dims_of(arrays, specs)
+    arrays = [_bound(spec, value) for spec, value in zip(specs, inputs, strict=True)]
+    return arrays, _told(list(zip(specs, arrays, strict=True)))
 
 
-def input_arrays(inputs: Sequence[Any], specs: Sequence[TensorSpec]) -> list[Array]:
-    """The inputs as arrays without gaps; what dimensions they tell is not looked at."""
-    return [_bound(spec, value) for spec, value in zip(specs, inputs, strict=True)]
+def native_inputs(inputs: Sequence[Any], specs: Sequence[NativeSpec]) -> list[Bound]:
+    """The inputs as compiled code takes them; what dimensions they tell is not looked at."""
+    return [
+        _bound(spec, value) if isinstance(spec, TensorSpec) else _passed(spec, value)
+        for spec, value in zip(specs, inputs, strict=True)
+    ]
 
 
-def dims_of(arrays: Sequence[Array], specs: Sequence[TensorSpec]) -> dict[str, int]:
+def _passed(spec: ListSpec, value: Any) -> PassedList:
+    if value is None and spec.may_be_none:
+        return PassedList(None)
+    if spec.kind != "opt" and not isinstance(value, list | tuple):
+        reason, remedy = f"got {type(value).__name__}", "pass a list of arrays"
+        raise _refusal(spec, reason, f"{remedy}, or None" if spec.may_be_none else remedy)
+    items: Sequence[Any] = [value] if spec.kind == "opt" else cast("Sequence[Any]", value)
+    return PassedList([_bound(spec.item(k, as_array(v)), v) for k, v in enumerate(items)])
+
+
+def dims_of(inputs: Sequence[Bound], specs: Sequence[NativeSpec]) -> dict[str, int]:
     """The dimensions that the shapes of the inputs tell, which must agree on them."""
+    tensors: list[tuple[TensorSpec, Array]] = []
+    for spec, value in zip(specs, inputs, strict=True):
+        if isinstance(value, PassedList):
+            assert isinstance(spec, ListSpec)
+            tensors += [(spec.item(k, a), a) for k, a in enumerate(value.arrays)]
+        elif isinstance(spec, TensorSpec):
+            tensors.append((spec, value))
+    return _told(tensors)
+
+
+def _told(tensors: Sequence[tuple[TensorSpec, Array]]) -> dict[str, int]:
     dims: dict[str, int] = {}
-    free = [(s, a) for s, a in zip(specs, arrays, strict=True) if s.static_shape is None]
+    free = [(s, a) for s, a in tensors if s.static_shape is None]
     for spec, array in free:
         for dim, extent in zip(spec.shape, array.shape, strict=True):
             learn(dim, extent, dims)
@@ -148,13 +218,13 @@ def _wrong_shape(spec: TensorSpec, array: Array, dims: dict[str, int]) -> UserEr
     return _refusal(spec, f"{reason} with {known} from the inputs" if known else reason)
 
 
-def _refusal(spec: TensorSpec, reason: str, remedy: str = "") -> UserError:
+def _refusal(spec: NativeSpec, reason: str, remedy: str = "") -> UserError:
     wanted = str(spec).partition(": ")[2]
     return UserError(f"input {spec.name} must be {wanted}", reason=reason, remedy=remedy)
 
 
 def bind_outputs(
-    outputs: Mapping[str, Any] | Sequence[Any], specs: Sequence[TensorSpec], dims: dict[str, int]
+    outputs: Mapping[str, Any] | Sequence[Any], specs: Sequence[NativeSpec], dims: dict[str, int]
 ) -> list[Array | None]:
     """The caller's own arrays for the outputs; None for those the model makes."""
     names = [s.name for s in specs]
@@ -172,7 +242,13 @@ def bind_outputs(
     ]
 
 
-def _own_output(spec: TensorSpec, given: Any, dims: dict[str, int]) -> Array:
+def _own_output(spec: NativeSpec, given: Any, dims: dict[str, int]) -> Array:
+    if isinstance(spec, ListSpec):
+        raise UserError(
+            f"output {spec.name} cannot be written to an array",
+            reason=f"it is {str(spec).partition(': ')[2]}",
+            remedy="leave it out of the arrays for outputs",
+        )
     wanted = spec.sizes(dims)
     array = as_array(given)
     if array is None or array.dtype != spec.numpy or list(array.shape) != wanted:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.runtime.artifact import Build, CaseKey, CasesContents, CompiledContents
 from tilewright.runtime.artifact import HostedContents as Hosted
-from tilewright.runtime.binding import TensorSpec, ValueSpec, in_order
+from tilewright.runtime.binding import Spec, ValueSpec, in_order
 from tilewright.runtime.executor import BoundModel
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.support.errors import UserError
@@ -38,13 +38,13 @@ class CasesModel(RunnableModel):
         self._last: RunnableModel | None = None
 
     @property
-    def inputs(self) -> tuple[TensorSpec | ValueSpec, ...]:
+    def inputs(self) -> tuple[Spec, ...]:
         if self._last is not None:
             return self._last.inputs
         return tuple(ValueSpec(n, "depends on what the model is run on") for n in self._names)
 
     @property
-    def outputs(self) -> tuple[TensorSpec | ValueSpec, ...]:
+    def outputs(self) -> tuple[Spec, ...]:
         return () if self._last is None else self._last.outputs
 
     @property

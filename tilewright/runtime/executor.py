@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
-from tilewright.runtime.arrays import Array, address_of, aligned_all, result_empty
+from tilewright.runtime.arrays import Array, address_of, aligned_all
 from tilewright.runtime.binding import (
+    Bound,
+    ListSpec,
+    NativeSpec,
     TensorSpec,
     bind_outputs,
     dims_of,
     in_order,
-    input_arrays,
+    native_inputs,
 )
+from tilewright.runtime.call import ModelCall, Sizes
 from tilewright.runtime.dlpack import as_array
 from tilewright.runtime.function import Scratch, take_scratch
 from tilewright.runtime.jit import LoadedCode
+from tilewright.runtime.lists import PassedList
 from tilewright.runtime.program import Program
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.runtime.threads import Pool, pool_for, symbols
@@ -28,18 +32,8 @@ from tilewright.support.timing import Timing, measure
 
 #: Shapes of inputs for which all that follows from them is kept.
 _KEPT: Final = 256
-
-
-class _Sizes(NamedTuple):
-    """What follows from the shapes of the inputs."""
-
-    dims: dict[str, int]
-    #: The dimensions, in the order in which the code takes them.
-    words: list[int]
-    #: Bytes of memory for intermediate values.
-    workspace: int
-    #: The shapes of all outputs, where they are known by now.
-    outputs: list[Sequence[int]]
+#: The shapes of inputs, and of the items of those that are lists.
+_Shapes = tuple[tuple[int | tuple[int, ...], ...], ...]
 
 
 class CompiledModel(RunnableModel):
@@ -73,24 +67,27 @@ class CompiledModel(RunnableModel):
         self._entry = self._function("entry", ctypes.c_int32)
         self._workspace_size = self._function("workspace", ctypes.c_int64)
         # What a call without such outputs never writes to, all calls may share.
-        self._record = np.zeros(1 + sum(1 + len(s.shape) for s in program.outputs), np.int64)
+        self._record = np.zeros(program.record_words, np.int64)
         self._record_address = 0 if program.records else address_of(self._record)
         count = len(program.inputs) + len(program.direct) + len(program.dims) + 5
         self._words = ctypes.c_uint64 * count
         self._size = None if program.dims else self._workspace_size(self._words())
-        self._sizes: dict[tuple[tuple[int, ...], ...], _Sizes] = {}
+        self._sizes: dict[_Shapes, Sizes] = {}
         self._spare: list[Scratch] = []
+        handed_over = [program.outputs[k] for k in program.records]
+        gives_lists = any(isinstance(s, ListSpec) for s in handed_over)
+        self._release = self._function("release", None) if gives_lists else None
 
     def _function(self, name: str, result: Any) -> Any:
         address = self._code.address(f"{self._program.name}.{name}")
         return ctypes.CFUNCTYPE(result, ctypes.c_void_p)(address)
 
     @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
+    def inputs(self) -> tuple[NativeSpec, ...]:
         return self._program.inputs
 
     @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
+    def outputs(self) -> tuple[NativeSpec, ...]:
         return self._program.outputs
 
     @property
@@ -158,16 +155,19 @@ class CompiledModel(RunnableModel):
                 remedy="save it and load it where it can run, or compile it for target 'llvm'",
             )
 
-    def _bind(self, inputs: Sequence[Any], out: Inputs) -> _Call:
+    def _bind(self, inputs: Sequence[Any], out: Inputs) -> ModelCall:
         self._require_loaded()
         program = self._program
-        arrays = input_arrays(inputs, program.inputs)
-        shapes = tuple([a.shape for a in arrays])
-        sizes = self._sizes.get(shapes) or self._learn(shapes, arrays)
+        bound = native_inputs(inputs, program.inputs)
+        shapes = tuple([b.shape for b in bound])
+        sizes = self._sizes.get(shapes) or self._learn(shapes, bound)
         own = bind_outputs(out, program.outputs, sizes.dims) if out else ()
-        call = _Call(program, arrays, sizes, own, self._record)
+        call = ModelCall(program, bound, sizes, own, self._record, self._release)
         call.words = words = self._words()
-        memory = [address_of(a) for a in (*arrays, *call.direct)]
+        memory = [
+            b.address if isinstance(b, PassedList) else address_of(b)
+            for b in (*bound, *call.direct)
+        ]
         memory += [self._table_address, self._record_address or address_of(call.record)]
         words[: len(memory)] = memory
         words[len(memory) : -3] = sizes.words
@@ -175,21 +175,21 @@ class CompiledModel(RunnableModel):
         words[-3:] = [self._pool.address, scratch.workspace, scratch.error_address]
         return call
 
-    def _learn(self, shapes: tuple[tuple[int, ...], ...], arrays: Sequence[Array]) -> _Sizes:
+    def _learn(self, shapes: _Shapes, bound: Sequence[Bound]) -> Sizes:
         """What follows from shapes that are new."""
         program = self._program
-        dims = dims_of(arrays, program.inputs)
-        numbers = [dims[d] for d in program.dims]
+        dims = dims_of(bound, program.inputs)
+        numbers = [_size_of(d, dims) for d in program.dims]
         words = self._words()
         words[len(words) - 3 - len(numbers) : -3] = numbers
-        outputs: list[Sequence[int]] = [s.sizes(dims) for s in program.outputs]
-        found = _Sizes(dims, numbers, self._workspace_size(words), outputs)
+        outputs = [s.sizes(dims) if isinstance(s, TensorSpec) else () for s in program.outputs]
+        found = Sizes(dims, numbers, self._workspace_size(words), outputs)
         if len(self._sizes) >= _KEPT:
             self._sizes.clear()
         self._sizes[shapes] = found
         return found
 
-    def _run(self, call: _Call) -> None:
+    def _run(self, call: ModelCall) -> None:
         code: int = self._entry(call.words)
         if not code:
             return
@@ -208,9 +208,9 @@ class BoundModel:
     It is for one thread at a time; bind the model again for another.
     """
 
-    def __init__(self, call: _Call, run: Callable[[_Call], None]) -> None:
+    def __init__(self, call: ModelCall, run: Callable[[ModelCall], None]) -> None:
         self._call, self._run = call, run
-        self.inputs: list[Array] = list(call.inputs)
+        self.inputs = [b for b in call.inputs if isinstance(b, np.ndarray)]
         self.outputs: list[Array] = call.results()
 
     def __call__(self) -> list[Array]:
@@ -218,8 +218,14 @@ class BoundModel:
         return self.outputs
 
 
-def _in_place(spec: TensorSpec, value: Any) -> Array:
-    array = as_array(value)
+def _size_of(dim: str, dims: dict[str, int]) -> int:
+    if dim not in dims:
+        raise UserError(f"no input tells the dimension {dim}", reason="the sequences are empty")
+    return dims[dim]
+
+
+def _in_place(spec: NativeSpec, value: Any) -> Array:
+    array = as_array(value) if isinstance(spec, TensorSpec) else None
     if array is None or not (array.flags.c_contiguous and array.flags.aligned):
         raise UserError(
             f"input {spec.name} cannot be bound",
@@ -227,62 +233,3 @@ def _in_place(spec: TensorSpec, value: Any) -> Array:
             remedy="pass np.ascontiguousarray of it, and write to that",
         )
     return array
-
-
-class _Call:
-    """One run: its arrays, and the words that the code takes."""
-
-    words: Any
-    scratch: Scratch
-
-    def __init__(
-        self,
-        program: Program,
-        inputs: Sequence[Array],
-        sizes: _Sizes,
-        own: Sequence[Array | None],
-        record: Array,
-    ) -> None:
-        self._program = program
-        self.record = record.copy() if program.records else record
-        self.inputs = inputs
-        self.direct: list[Array] = []
-        for k in program.direct:
-            array = own[k] if own else None
-            if array is None:
-                array = _empty(program.outputs[k], sizes.outputs[k])
-            self.direct.append(array)
-
-    def results(self) -> list[Array]:
-        """All outputs in order."""
-        if not self._program.records:
-            return self.direct
-        made = dict(zip(self._program.direct, self.direct, strict=True))
-        for k, at in self._program.records.items():
-            made[k] = self._taken_over(self._program.outputs[k], at)
-        return [made[k] for k in range(len(made))]
-
-    def _taken_over(self, spec: TensorSpec, at: int) -> Array:
-        """A copy of memory that the code handed over; the memory goes back."""
-        address, *shape = (int(v) for v in self.record[at : at + 1 + len(spec.shape)])
-        array = result_empty(shape, spec.numpy)
-        ctypes.memmove(array.ctypes.data, address, math.prod(shape) * spec.numpy.itemsize)
-        _free(address)
-        return array
-
-
-def _empty(spec: TensorSpec, shape: Sequence[int]) -> Array:
-    try:
-        return result_empty(shape, spec.numpy)
-    except (MemoryError, ValueError):
-        size = math.prod(shape) * spec.numpy.itemsize
-        raise UserError(
-            f"there is no memory for output {spec.name}",
-            reason=f"{spec.dtype.name}{list(shape)} takes {size} bytes",
-        ) from None
-
-
-def _free(address: int) -> None:
-    free = ctypes.CDLL(None).free
-    free.argtypes, free.restype = [ctypes.c_void_p], None
-    free(address)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilewright.runtime.binding import TensorSpec
+from tilewright.runtime.binding import NativeSpec, TensorSpec
 
 
 @dataclass(frozen=True)
@@ -14,13 +14,13 @@ class Program:
 
     name: str
     objects: tuple[bytes, ...]
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
+    inputs: tuple[NativeSpec, ...]
+    outputs: tuple[NativeSpec, ...]
     #: The symbolic dimensions, in the order in which the code takes them.
     dims: tuple[str, ...]
     #: The outputs that the code writes to memory of the caller's, by number.
     direct: tuple[int, ...]
-    #: The others: where in the record the address of each stands, before its dimensions.
+    #: The others: where in the record the address of each stands, before a tensor's dimensions.
     records: Mapping[int, int]
     messages: tuple[str, ...]
     #: Where in the model each call of a kernel comes from, in order.
@@ -29,6 +29,16 @@ class Program:
     calls: tuple[str, ...] = ()
     #: In what products are computed, for people.
     precision: str = "float32"
+
+    @property
+    def record_words(self) -> int:
+        """How large the record is."""
+        return 1 + sum(map(words_in_record, self.outputs))
+
+
+def words_in_record(spec: NativeSpec) -> int:
+    """What an output takes in the record: its address, and the dimensions of a tensor."""
+    return 1 + (len(spec.shape) if isinstance(spec, TensorSpec) else 0)
 
 
 @dataclass(frozen=True)

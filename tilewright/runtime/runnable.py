@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tilewright.runtime.artifact import Build, save_models
-from tilewright.runtime.binding import TensorSpec, ValueSpec
+from tilewright.runtime.binding import Spec
 from tilewright.support.errors import UserError, nearest
 from tilewright.support.timing import Latencies, latencies
 
@@ -29,12 +29,12 @@ class RunnableModel:
         self._results: list[Any] = []
 
     @property
-    def inputs(self) -> tuple[TensorSpec | ValueSpec, ...]:
+    def inputs(self) -> tuple[Spec, ...]:
         """The inputs in order: name, element type, shape."""
         raise NotImplementedError
 
     @property
-    def outputs(self) -> tuple[TensorSpec | ValueSpec, ...]:
+    def outputs(self) -> tuple[Spec, ...]:
         """The outputs in order: name, element type, shape."""
         raise NotImplementedError
 
@@ -126,7 +126,7 @@ class RunnableModel:
             f"this {type(self).__name__} cannot {what}",
             reason="it is not one native program",
             remedy="compile a model whose structure does not depend on values of its inputs, and"
-            " that has only tensors of numbers",
+            " that has no strings",
         )
 
     # ---- keeping --------------------------------------------------------------------------------

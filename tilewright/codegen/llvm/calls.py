@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tilewright.codegen.llvm.arithmetic import number
 from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.lists import LIST_EXPRESSIONS
 from tilewright.codegen.llvm.memory import element_address
 from tilewright.codegen.llvm.types import (
     LLValue,
@@ -175,4 +176,5 @@ _EMITTERS: dict[str, Emitter] = {
     "prefetch": _prefetch,
     "heap_block": _heap_block,
     "heap_hand_over": _hand_over,
+    **LIST_EXPRESSIONS,
 }

@@ -64,6 +64,8 @@ class Context:
     addresses: dict[Buffer, LLValue] = field(default_factory=dict[Buffer, LLValue])
     #: Where the addresses of numbered blocks of the heap are kept.
     blocks: dict[int, LLValue] = field(default_factory=dict[int, LLValue])
+    #: The same for numbered lists.
+    lists: dict[int, LLValue] = field(default_factory=dict[int, LLValue])
     #: Values computed already, innermost scope last: those of a loop body are not valid after it.
     scopes: list[dict[Expr, LLValue]] = field(default_factory=lambda: [{}])
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 from tilewright.arith import simplify
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
+from tilewright.codegen.llvm.lists import list_function
 from tilewright.codegen.llvm.profile import Recorder
 from tilewright.codegen.llvm.types import (
     LLValue,
@@ -197,6 +198,12 @@ class Frame:
             self._heap.append(slot)
         return self.cx.blocks[number]
 
+    def list_slot(self, number: int) -> LLValue:
+        """Where the address of a list is kept; it is released at the end."""
+        if number not in self.cx.lists:
+            self.cx.lists[number] = self.stack_slot(pointer, start=llvm.Constant(pointer, None))
+        return self.cx.lists[number]
+
     # ---- leaving --------------------------------------------------------------------------------
 
     def fail(self, message: str, values: Sequence[LLValue]) -> None:
@@ -220,6 +227,8 @@ class Frame:
         free = self.cx.declare("free", void, [pointer]) if self._heap else None
         for slot in self._heap:
             builder.call(free, [builder.load(slot, typ=pointer)])
+        for slot in self.cx.lists.values():
+            builder.call(list_function(self.cx, "release"), [builder.load(slot, typ=pointer)])
         if self._status is None:
             builder.ret_void()
         else:

@@ -1,4 +1,4 @@
-"""What host programs do beside arithmetic: call kernels, copy memory, take blocks of the heap.
+"""What host programs do beside arithmetic: call kernels, copy memory, hold blocks and lists.
 
 A kernel is called with its own signature (`frame`). It gets an `env` of the caller's making: the
 same thread pool and error record, but a workspace of its own. The messages of all kernels stand in
@@ -12,6 +12,12 @@ from collections.abc import Callable
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.frame import Frame
+from tilewright.codegen.llvm.lists import (
+    EMPTY_BYTES,
+    list_function,
+    refer,
+    store_dims,
+)
 from tilewright.codegen.llvm.sizes import saturated
 from tilewright.codegen.llvm.types import LLValue, i1, i32, i64, llvm, pointer, void
 from tilewright.ir import Call, Const, Expr
@@ -72,10 +78,15 @@ def _grow(frame: Frame, node: Call) -> None:
 
 def _keep(frame: Frame, slot: LLValue, taken: LLValue, size: LLValue) -> None:
     builder = frame.cx.builder
-    with builder.if_then(builder.icmp_unsigned("==", taken, _NULL), likely=False):
+    _require_memory(frame, builder.icmp_unsigned("==", taken, _NULL), size)
+    builder.store(taken, slot)
+
+
+def _require_memory(frame: Frame, missing: LLValue, size: LLValue) -> None:
+    builder = frame.cx.builder
+    with builder.if_then(missing, likely=False):
         amount = size if size.type == i64 else builder.zext(size, i64)
         frame.fail("out of memory: {} bytes are needed", [amount])
-    builder.store(taken, slot)
 
 
 def _size(frame: Frame, expr: Expr) -> LLValue:
@@ -95,8 +106,11 @@ def _release(frame: Frame, node: Call) -> None:
 
 
 def _swap(frame: Frame, node: Call) -> None:
+    _exchange(frame, [frame.heap_block(_number(node, k)) for k in range(2)])
+
+
+def _exchange(frame: Frame, slots: list[LLValue]) -> None:
     builder = frame.cx.builder
-    slots = [frame.heap_block(_number(node, k)) for k in range(2)]
     held = [builder.load(slot, typ=pointer) for slot in slots]
     for slot, other in zip(slots, reversed(held), strict=True):
         builder.store(other, slot)
@@ -108,10 +122,73 @@ def _number(node: Call, operand: int = 0) -> int:
     return int(number.value)
 
 
+# ---- lists --------------------------------------------------------------------------------------
+
+
+def _list_empty(frame: Frame, node: Call) -> None:
+    cx, slot = frame.cx, frame.list_slot(_number(node))
+    made = cx.builder.call(list_function(cx, "empty"), [])
+    missing = cx.builder.icmp_unsigned("==", made, _NULL)
+    _require_memory(frame, missing, llvm.Constant(i64, EMPTY_BYTES))
+    _replace_list(frame, slot, made)
+
+
+def _list_insert(frame: Frame, node: Call) -> None:
+    cx, slot = frame.cx, frame.list_slot(_number(node))
+    position, size = emit(cx, node.args[1]), emit(cx, saturated(node.args[2]))
+    dims = [emit(cx, d) for d in node.args[3:]]
+    rank = llvm.Constant(i64, len(dims))
+    item = cx.builder.call(list_function(cx, "insert"), [slot, position, size, rank])
+    _require_memory(frame, cx.builder.icmp_unsigned("==", item, _NULL), size)
+    store_dims(cx, item, dims)
+
+
+def _list_erase(frame: Frame, node: Call) -> None:
+    cx, slot = frame.cx, frame.list_slot(_number(node))
+    done = cx.builder.call(list_function(cx, "erase"), [slot, emit(cx, node.args[1])])
+    # Without memory to copy the list; it is small, and how small does not matter then.
+    _require_memory(frame, cx.builder.not_(done), llvm.Constant(i64, EMPTY_BYTES))
+
+
+def _list_share(frame: Frame, node: Call) -> None:
+    slot, source = (frame.list_slot(_number(node, k)) for k in range(2))
+    held = frame.cx.builder.load(source, typ=pointer)
+    refer(frame.cx, held)
+    _replace_list(frame, slot, held)
+
+
+def _list_adopt(frame: Frame, node: Call) -> None:
+    held = frame.cx.builder.inttoptr(emit(frame.cx, node.args[1]), pointer)
+    refer(frame.cx, held)
+    _replace_list(frame, frame.list_slot(_number(node)), held)
+
+
+def _list_swap(frame: Frame, node: Call) -> None:
+    _exchange(frame, [frame.list_slot(_number(node, k)) for k in range(2)])
+
+
+def _list_release(frame: Frame, node: Call) -> None:
+    _replace_list(frame, frame.list_slot(_number(node)), _NULL)
+
+
+def _replace_list(frame: Frame, slot: LLValue, held: LLValue) -> None:
+    """Let a slot hold a list, whose reference becomes the slot's."""
+    builder = frame.cx.builder
+    builder.call(list_function(frame.cx, "release"), [builder.load(slot, typ=pointer)])
+    builder.store(held, slot)
+
+
 HOST: dict[str, Callable[[Frame, Call], None]] = {
     "copy_memory": _copy_memory,
     "heap_take": _take,
     "heap_grow": _grow,
     "heap_release": _release,
     "heap_swap": _swap,
+    "list_empty": _list_empty,
+    "list_insert": _list_insert,
+    "list_erase": _list_erase,
+    "list_share": _list_share,
+    "list_adopt": _list_adopt,
+    "list_swap": _list_swap,
+    "list_release": _list_release,
 }

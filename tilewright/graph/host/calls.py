@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from tilewright.arith import divisor, simplify
 from tilewright.graph.groups import KernelCall
 from tilewright.graph.host.memory import Memory, is_read
-from tilewright.graph.host.places import BufferPlace
+from tilewright.graph.host.places import BufferPlace, Slot
 from tilewright.graph.ir import Binding, Call, Fused, Read, Value
 from tilewright.graph.naturals import is_signed, simplify_size
 from tilewright.ir import (
@@ -56,7 +56,7 @@ def call_kernel(m: Memory, kernel: KernelCall, info: KernelInfo, ending: Collect
     name = f"kernel.{kernel.function.name}"
     m.emit(Evaluate(CallExpr(name, (*args, workspace), _INT32)))
     if block is not None:
-        m.run("heap_release", const(block))
+        m.free(block)
 
 
 def _overwritten(m: Memory, kernel: KernelCall, ending: Collection[Value]) -> Value | None:
@@ -70,7 +70,7 @@ def _overwritten(m: Memory, kernel: KernelCall, ending: Collection[Value]) -> Va
     return None
 
 
-def _workspace(m: Memory, size: Expr) -> tuple[Expr, int | None]:
+def _workspace(m: Memory, size: Expr) -> tuple[Expr, Slot | None]:
     """Memory for one call; a block, where its size is known only now."""
     if size is const(0):
         return _NOWHERE, None
@@ -78,7 +78,7 @@ def _workspace(m: Memory, size: Expr) -> tuple[Expr, int | None]:
         return BufferPlace(m.own_buffer(Buffer("workspace", "uint8", (size,)))).address, None
     place = m.block()
     m.run("heap_take", const(place.number), size)
-    return place.address, place.number
+    return place.address, place.slot
 
 
 def store_dims(m: Memory, value: Value, call: Call) -> None:

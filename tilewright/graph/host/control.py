@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tilewright.arith import simplify
 from tilewright.graph.host.lifetimes import unchanged_state
-from tilewright.graph.host.memory import Memory, is_read
+from tilewright.graph.host.memory import Memory, is_read, is_tensor
 from tilewright.graph.host.places import BlockPlace, BufferPlace, Place
 from tilewright.graph.ir import Binding, Graph, If, Loop, Value
 from tilewright.ir import Const, Expr, Load, Var, While, const
@@ -36,7 +36,7 @@ def lower_branch(m: Memory, binding: Binding, lower: LowerGraph) -> None:
             for result, dims in zip(graph.results, fresh, strict=True):
                 for axis, dim in dims.items():
                     m.assign(cells[dim], m.expr(result.shape[axis]))
-            m.release(list(scope.blocks))
+            m.release(list(scope.slots))
         sides.append(m.finished(scope))
     m.emit(IfStmt(condition, *sides))
     m.dims.update(cells)
@@ -48,11 +48,13 @@ def _room(m: Memory, value: Value, fresh: dict[int, Var]) -> Place:
     """Where both sides put a result."""
     if value in m.sinks:
         return m.sinks[value]
-    return m.block(value) if fresh or m.is_late(value) else BufferPlace(m.buffer(value))
+    return m.held(value) if fresh or m.is_late(value) else BufferPlace(m.buffer(value))
 
 
 def _fresh_dims(m: Memory, value: Value) -> dict[int, Var]:
     """The dimensions that a value shows for the first time, by axis."""
+    if not is_tensor(value):
+        return {}
     return {axis: d for axis, d in enumerate(value.shape) if isinstance(d, Var) and not m.knows(d)}
 
 
@@ -90,10 +92,12 @@ class _LoopLowering:
         states = [self._state(k) for k in range(self.count)]
         rows = [self._rows(k) for k in range(self.count + 1, len(body.results))]
         with m.nested() as scope:
+            # A trip may make the next list out of the current one.
+            scope.owned.update(body.params[1 + k] for k, s in enumerate(states) if s is not None)
             nexts = [None if s is None else s.next for s in states]
             self.lower(body, [None, *nexts, *(r.sink(self.trip) for r in rows)])
             self._step(states, rows)
-            m.release(list(scope.blocks))
+            m.release(list(scope.slots))
         m.emit(While(self._condition(), m.finished(scope)))
         self._outputs(states, rows)
 
@@ -112,7 +116,7 @@ class _LoopLowering:
             return None
         dims = {axis: m.cell(m.expr(first.shape[axis])) for axis in fresh}
         m.dims.update({d: dims[axis] for axis, d in fresh.items()})
-        state = self._pair(param, dims) if not m.is_late(param) else self._blocks(k, dims)
+        state = self._pair(param, dims) if not m.is_late(param) else self._slots(k, dims)
         m.put(param, state.now)
         m.copy(first, state.now)
         return state
@@ -122,8 +126,9 @@ class _LoopLowering:
         half = self.trip % 2
         return _State(BufferPlace(pair, (half,)), BufferPlace(pair, (1 - half,)), dims)
 
-    def _blocks(self, k: int, dims: dict[int, Load]) -> _State:
-        return _State(self.m.block(self.binding.outputs[k]), self.m.block(), dims)
+    def _slots(self, k: int, dims: dict[int, Load]) -> _State:
+        output = self.binding.outputs[k]
+        return _State(self.m.held(output), self.m.slot_for(output), dims)
 
     def _step(self, states: Sequence[_State | None], rows: Sequence[_Rows]) -> None:
         """What a trip does in the end: it makes the next state the current one."""
@@ -140,8 +145,11 @@ class _LoopLowering:
         for cell, value in staged:
             m.assign(cell, value)
         for state in states:
-            if state is not None and state.now.block is not None:
-                m.run("heap_swap", const(state.now.block), const(state.next.block or 0))
+            if state is not None and state.now.slot is not None and state.next.slot is not None:
+                m.swap(state.now.slot, state.next.slot)
+                if state.next.slot.kind == "list":
+                    # What is left of the last trip's would count as another reference.
+                    m.free(state.next.slot)
         m.assign(self.going, goes_on)
         m.assign(self.trip, self.trip + 1)
 
@@ -155,8 +163,8 @@ class _LoopLowering:
                 m.alias(value, self.node.initial[k])
                 continue
             m.put(value, state.now)
-            if state.next.block is not None:
-                m.run("heap_release", const(state.next.block))
+            if state.next.slot is not None:
+                m.free(state.next.slot)
         for row in rows:
             row.finish(self.trip)
 
@@ -182,18 +190,18 @@ class _Rows:
         self.fresh = _fresh_dims(m, output)
         self.cells = {axis: m.cell(0) for axis in self.fresh if axis > 0}
         late = bool(self.cells) or any(is_read(m.expr(d)) for d in output.shape[1:])
-        self.table: BufferPlace | BlockPlace
+        self.table: Place
         if late or limit is None:
-            self.table = m.block(output)
+            self.table = m.held(output)
         else:
             shape = [_at_least_0(limit), *output.shape[1:]]
             self.table = BufferPlace(m.buffer(Value(output.name, output.tensor.with_shape(shape))))
 
     def sink(self, trip: Load) -> Place | None:
         """Where a trip writes its row; nothing, where room for it has to be made first."""
-        if isinstance(self.table, BlockPlace):
-            return None
-        return BufferPlace(self.table.buffer, (trip,))
+        return (
+            BufferPlace(self.table.buffer, (trip,)) if isinstance(self.table, BufferPlace) else None
+        )
 
     def add(self, trip: Load) -> None:
         """The end of a trip: add its row, and keep sizes that only the body knows."""

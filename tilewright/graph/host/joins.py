@@ -22,7 +22,7 @@ def place_parts(m: Memory, joins: Joins) -> dict[Value, Place]:
 def _is_block(m: Memory, whole: Value) -> bool:
     """Whether it must end up in memory that is not there yet."""
     sink = m.sinks.get(whole)
-    return sink is not None and sink.block is not None
+    return sink is not None and sink.slot is not None
 
 
 def _room(m: Memory, whole: Value) -> Place:

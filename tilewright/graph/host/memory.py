@@ -1,4 +1,4 @@
-"""What the lowering of a host program keeps: statements, buffers, blocks of the heap, numbers.
+"""What the lowering of a host program keeps: statements, buffers, blocks and lists, numbers.
 
 Symbolic dimensions of the inputs are dimensions of the program. Others (read from tensors, or
 coming out of branches and loops) are kept in cells: one buffer of whole numbers that can be
@@ -13,13 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tilewright.arith import simplify
-from tilewright.graph.host.places import AddressPlace, BlockPlace, BufferPlace, Place
+from tilewright.graph.host.places import (
+    AddressPlace,
+    BlockPlace,
+    BufferPlace,
+    ListPlace,
+    Place,
+    Slot,
+)
 from tilewright.graph.ir import Array, Value
-from tilewright.graph.types import product
+from tilewright.graph.types import TensorType, product
 from tilewright.ir import (
     Alloc,
     Buffer,
-    Const,
     Evaluate,
     Expr,
     Load,
@@ -46,9 +52,9 @@ class Scope:
 
     statements: list[Stmt] = field(default_factory=list[Stmt])
     buffers: list[Buffer] = field(default_factory=list[Buffer])
-    #: Blocks that were taken here, by the value that each holds.
-    blocks: dict[Value, int] = field(default_factory=dict[Value, int])
-    #: Values in buffers that nothing else is in.
+    #: Blocks and lists that were taken here, by the value that each holds.
+    slots: dict[Value, Slot] = field(default_factory=dict[Value, Slot])
+    #: Values in buffers, or lists, that nothing else is in.
     owned: set[Value] = field(default_factory=set[Value])
     #: Conditions on dimensions that hold from here on, because they were checked.
     checked: set[Expr] = field(default_factory=set[Expr])
@@ -70,7 +76,7 @@ class Memory:
         self._arrays: dict[int, tuple[int, Array]] = {}
         self._table = Buffer("constants", "uint64", (_MANY,))
         self._cells = Buffer("cells", "int64", (_MANY,), scope="local")
-        self._cell_count = self._block_count = 0
+        self._cell_count = self._block_count = self._list_count = 0
 
     # ---- statements -----------------------------------------------------------------------------
 
@@ -148,11 +154,11 @@ class Memory:
         if known and all(self.knows(d) for e in known for d in free_vars(e)):
             return [self.expr(e) for e in known]
         place = self.place(value)
-        if not isinstance(place, BufferPlace) or not _is_plain(place, value, count):
+        if not isinstance(place, BufferPlace) or not place.is_plain(value.dtype, count):
             copy = self.buffer(value)
             self.run("copy_memory", BufferPlace(copy).address, place.address, self.bytes_of(value))
             place = BufferPlace(copy)
-        return [_element(place, k) for k in range(count)]
+        return [place.element(k) for k in range(count)]
 
     # ---- places ---------------------------------------------------------------------------------
 
@@ -181,19 +187,25 @@ class Memory:
         self._places[value] = part_of(self.place(source), start)
         self.roots[value] = self.roots.get(source, source)
 
+    def list_of(self, value: Value) -> ListPlace:
+        """Where a sequence or an optional is."""
+        place = self.place(value)
+        assert isinstance(place, ListPlace)
+        return place
+
     def is_late(self, value: Value) -> bool:
         """Whether the size is not known when the program starts."""
-        return any(is_read(self.expr(d)) for d in value.shape)
+        return not is_tensor(value) or any(is_read(self.expr(d)) for d in value.shape)
 
     def allocate(self, value: Value) -> Place:
         """Room for a value that is about to be computed."""
         place = self.sinks.get(value)
         if place is None:
             late = self.is_late(value)
-            place = self.block(value) if late else BufferPlace(self.buffer(value))
+            place = self.held(value) if late else BufferPlace(self.buffer(value))
             self.scope.owned.add(value)
-        if place.block is not None:
-            self.run("heap_take", const(place.block), self.bytes_of(value))
+        if isinstance(place, BlockPlace) and place.slot is not None:
+            self.run("heap_take", const(place.number), self.bytes_of(value))
         self._places[value] = place
         return place
 
@@ -217,19 +229,37 @@ class Memory:
         self.scope.buffers.append(buffer)
         return buffer
 
-    def block(self, value: Value | None = None) -> BlockPlace:
-        """A block of the heap; that of a value goes back after its last use in this graph."""
+    def block(self) -> BlockPlace:
+        """A block of the heap."""
         self._block_count += 1
-        if value is not None:
-            self.scope.blocks[value] = self._block_count - 1
         return BlockPlace(self._block_count - 1)
 
+    def slot_for(self, value: Value) -> BlockPlace | ListPlace:
+        """A block that can hold a value of any size, or a list."""
+        if is_tensor(value):
+            return self.block()
+        self._list_count += 1
+        return ListPlace(self._list_count - 1)
+
+    def held(self, value: Value) -> BlockPlace | ListPlace:
+        """The same; it goes back after the last use of the value in this graph."""
+        place = self.slot_for(value)
+        assert place.slot is not None
+        self.scope.slots[value] = place.slot
+        return place
+
+    def free(self, slot: Slot) -> None:
+        self.run(f"{slot.kind}_release", const(slot.number))
+
+    def swap(self, a: Slot, b: Slot) -> None:
+        self.run(f"{a.kind}_swap", const(a.number), const(b.number))
+
     def release(self, values: Sequence[Value]) -> None:
-        """Give back the blocks of values that are not used any more."""
+        """Give back the blocks and lists of values that are not used any more."""
         for value in values:
-            number = self.scope.blocks.pop(value, None)
-            if number is not None:
-                self.run("heap_release", const(number))
+            slot = self.scope.slots.pop(value, None)
+            if slot is not None:
+                self.free(slot)
 
     # ---- results --------------------------------------------------------------------------------
 
@@ -238,18 +268,38 @@ class Memory:
         place, root = self.place(value), self.roots.get(value, value)
         if place is sink:
             return
-        if sink.block is not None and place.block is not None and root in self.scope.blocks:
+        own = self.scope.slots.get(root)
+        if sink.slot is not None and own is not None and place.slot == own:
             # The block itself changes hands; what comes after finds it there.
-            self.run("heap_swap", const(sink.block), const(place.block))
-            self._places[value] = self._places[root] = sink
+            self.swap(sink.slot, own)
+            self._moved(own, sink)
             return
         self.copy(value, sink)
 
+    def _moved(self, slot: Slot, to: Place) -> None:
+        """Let all that was in a block or list be found where that went."""
+        for value, place in self._places.items():
+            if place.slot == slot:
+                self._places[value] = to
+            elif isinstance(place, BlockPlace) and slot == ("heap", place.number):
+                assert place.offset is not None
+                self._places[value] = to.part(place.offset)
+
     def copy(self, value: Value, sink: Place) -> None:
-        """Copy a value to `sink`, which may be a block of any size."""
-        if sink.block is not None:
-            self.run("heap_take", const(sink.block), self.bytes_of(value))
-        self.run("copy_memory", sink.address, self.place(value).address, self.bytes_of(value))
+        """Copy a value to `sink`, which may be a block of any size; lists are shared."""
+        source = self.place(value)
+        if isinstance(sink, ListPlace):
+            assert isinstance(source, ListPlace)
+            self.run("list_share", const(sink.number), const(source.number))
+            return
+        if isinstance(sink, BlockPlace) and sink.slot is not None:
+            self.run("heap_take", const(sink.number), self.bytes_of(value))
+        self.run("copy_memory", sink.address, source.address, self.bytes_of(value))
+
+
+def is_tensor(value: Value) -> bool:
+    """Whether a value is one tensor; others are lists."""
+    return isinstance(value.type, TensorType)
 
 
 def part_of(place: Place, start: Expr) -> Place:
@@ -260,26 +310,3 @@ def part_of(place: Place, start: Expr) -> Place:
 def is_read(e: Expr) -> bool:
     """Whether a number is read from memory, and so not known from the start."""
     return bool(loads_in(e))
-
-
-def _is_plain(place: BufferPlace, value: Value, count: int) -> bool:
-    shape = place.buffer.shape[len(place.at) :]
-    extents = [int(d.value) for d in shape if isinstance(d, Const)]
-    if place.start is not const(0):
-        return False
-    if place.buffer.dtype is not value.dtype or len(extents) != len(shape):
-        return False
-    size = 1
-    for extent in extents:
-        size *= extent
-    return size == count
-
-
-def _element(place: BufferPlace, number: int) -> Load:
-    """An element by its number in row-major order."""
-    indices: list[Expr] = []
-    for extent in reversed(place.buffer.shape[len(place.at) :]):
-        assert isinstance(extent, Const)
-        indices.append(const(number % int(extent.value)))
-        number //= int(extent.value)
-    return Load(place.buffer, (*place.at, *reversed(indices)))

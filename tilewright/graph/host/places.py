@@ -4,17 +4,27 @@ param, scalar    a buffer of the program
 row              a part of one: the half of a pair, the row of a table
 constant         at an address that a table holds
 block            in a numbered block of the heap, for sizes that are known only on the way
+list             a numbered list of tensors: a sequence, or an optional
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from tilewright.arith import simplify
-from tilewright.ir import Buffer, Expr, Load, address_of, call, cast, const
+from tilewright.ir import Buffer, Const, DType, Expr, Load, address_of, call, cast, const
+from tilewright.support.errors import InternalError
 
 _ZERO: Final = const(0)
+
+
+class Slot(NamedTuple):
+    """A block of the heap or a list, by its number; two of a kind can be exchanged."""
+
+    kind: Literal["heap", "list"]
+    number: int
 
 
 class Place:
@@ -25,8 +35,8 @@ class Place:
         raise NotImplementedError
 
     @property
-    def block(self) -> int | None:
-        """The number of the block that it is, if it is one."""
+    def slot(self) -> Slot | None:
+        """The block or list that it is, if it is one."""
         return None
 
     def part(self, start: Expr) -> Place:
@@ -51,6 +61,22 @@ class BufferPlace(Place):
     def part(self, start: Expr) -> Place:
         elements = simplify(self.start + start // self.buffer.dtype.itemsize)
         return BufferPlace(self.buffer, self.at, elements)
+
+    def is_plain(self, dtype: DType, count: int) -> bool:
+        """Whether it holds just so many elements of this type, from its beginning."""
+        shape = self.buffer.shape[len(self.at) :]
+        extents = [int(d.value) for d in shape if isinstance(d, Const)]
+        is_whole = self.start is _ZERO and len(extents) == len(shape)
+        return is_whole and self.buffer.dtype is dtype and math.prod(extents) == count
+
+    def element(self, number: int) -> Load:
+        """An element of a plain one, by its number in row-major order."""
+        indices: list[Expr] = []
+        for extent in reversed(self.buffer.shape[len(self.at) :]):
+            assert isinstance(extent, Const)
+            indices.append(const(number % int(extent.value)))
+            number //= int(extent.value)
+        return Load(self.buffer, (*self.at, *reversed(indices)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +106,35 @@ class BlockPlace(Place):
         return start if self.offset is None else start + cast(self.offset, "uint64")
 
     @property
-    def block(self) -> int | None:
-        return self.number if self.offset is None else None
+    def slot(self) -> Slot | None:
+        return Slot("heap", self.number) if self.offset is None else None
 
     def part(self, start: Expr) -> Place:
         return BlockPlace(self.number, start if self.offset is None else self.offset + start)
+
+
+@dataclass(frozen=True, eq=False)
+class ListPlace(Place):
+    """A list of tensors."""
+
+    number: int
+
+    @property
+    def address(self) -> Expr:
+        raise InternalError("a list has no elements of its own")
+
+    @property
+    def slot(self) -> Slot | None:
+        return Slot("list", self.number)
+
+    @property
+    def length(self) -> Expr:
+        return call("list_length", const(self.number))
+
+    def item(self, position: Expr) -> Expr:
+        """Where the elements of an item begin."""
+        return call("list_item", const(self.number), position)
+
+    def extent(self, position: Expr, axis: int) -> Expr:
+        """A dimension of an item."""
+        return call("list_extent", const(self.number), position, const(axis))

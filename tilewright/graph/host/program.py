@@ -5,8 +5,9 @@
             kernel.dense(address_of(x[0, 0]), constants[0], address_of(a[0, 0]), n, 0)
             kernel.relu(address_of(a[0, 0]), address_of(y[0, 0]), n, 0)
 
-Its parameters are the inputs; the outputs whose shapes follow from those of the inputs; the
-addresses of the constants; and a record for the other outputs. Intermediate values are buffers,
+Its parameters are the inputs, sequences and optionals by the address of a list; the outputs whose
+shapes follow from those of the inputs; the addresses of the constants; a record for the other
+outputs; and dimensions that only items of lists show. Intermediate values are buffers,
 each allocated in the graph that computes it: `lower.plan_arena` gives them places in one piece of
 memory. What has a size that is known only on the way lives in numbered blocks of the heap.
 """
@@ -21,12 +22,14 @@ from tilewright.graph.host.calls import KernelInfo, call_kernel, check_dims, rea
 from tilewright.graph.host.control import lower_branch, lower_loop
 from tilewright.graph.host.joins import copy_parts, place_parts
 from tilewright.graph.host.lifetimes import computed_here, last_uses, views_of
-from tilewright.graph.host.memory import Memory
+from tilewright.graph.host.lists import adopt
+from tilewright.graph.host.memory import Memory, is_tensor
 from tilewright.graph.host.places import BufferPlace, Place
+from tilewright.graph.host.sequences import lower_list_call
 from tilewright.graph.ir import Array, Binding, Call, Function, Fused, Graph, If, Loop, Read, Value
 from tilewright.graph.sharing import Joins, is_join, is_shared, part_offset
 from tilewright.graph.types import dims_of
-from tilewright.ir import Buffer, Store, call, cast, const
+from tilewright.ir import Buffer, Param, Store, Var, call, cast, const
 from tilewright.ir import Function as LoopFunction
 from tilewright.support.errors import UserError
 
@@ -37,6 +40,8 @@ class HostProgram:
 
     function: LoopFunction
     constants: list[Array]
+    #: The symbolic dimensions that it takes, in order.
+    dims: list[Var]
     #: The outputs that are parameters, by number; the others are handed over in the record.
     direct: list[int]
     #: For each output that is handed over: where its address and then its dimensions stand.
@@ -66,38 +71,57 @@ class _Lowering:
 
     def program(self) -> HostProgram:
         m, graph = self._memory, self._graph
-        inputs = [Buffer(p.name, p.dtype, p.shape) for p in graph.params]
-        for value, buffer in zip(graph.params, inputs, strict=True):
-            m.put(value, BufferPlace(buffer))
-        start = {d for p in graph.params for d in dims_of(p.type)}
-        direct = [k for k, r in enumerate(graph.results) if start.issuperset(dims_of(r.type))]
+        inputs = [_parameter(p) for p in graph.params]
+        direct = [k for k, r in enumerate(graph.results) if self._is_direct(r)]
         results = {
             k: Buffer(graph.outputs[k], graph.results[k].dtype, graph.results[k].shape)
             for k in direct
         }
-        record = Buffer("record", "int64", (1 + sum(1 + r.ndim for r in graph.results),))
+        record = Buffer("record", "int64", (1 + sum(map(_words, graph.results)),))
         with m.nested() as scope:
+            for value, param in zip(graph.params, inputs, strict=True):
+                if isinstance(param, Buffer):
+                    m.put(value, BufferPlace(param))
+                else:
+                    adopt(m, value, param)
             sinks = [
                 BufferPlace(results[k]) if k in results else None for k in range(len(graph.results))
             ]
             self.graph(graph, sinks)
             records = self._hand_over(record, [k for k, s in enumerate(sinks) if s is None])
-            m.release(list(scope.blocks))
+            m.release(list(scope.slots))
         body, table, constants = m.program(scope)
-        params = (*inputs, *results.values(), table, record)
+        loose = self._loose_dims()
+        params = (*inputs, *results.values(), table, record, *loose)
         messages = {name: list(info.messages) for name, info in sorted(self._kernels.items())}
         function = LoopFunction(graph.name, params, body, {"kernels": messages})
-        return HostProgram(function, constants, direct, records, self._origins)
+        dims = [*loose, *function.dims]
+        return HostProgram(function, constants, dims, direct, records, self._origins)
+
+    def _is_direct(self, value: Value) -> bool:
+        """Whether the size of a result follows from those of the inputs."""
+        return is_tensor(value) and all(map(self._memory.knows, dims_of(value.type)))
+
+    def _loose_dims(self) -> list[Var]:
+        """Dimensions that only items of lists show among the inputs."""
+        params = self._graph.params
+        shown = {d for p in params if is_tensor(p) for d in dims_of(p.type)}
+        found = dict.fromkeys(d for p in params for d in dims_of(p.type))
+        return [d for d in found if d not in shown]
 
     def _hand_over(self, record: Buffer, outputs: Sequence[int]) -> dict[int, int]:
-        """Give blocks to the caller, with their shapes."""
+        """Give blocks and lists to the caller, blocks with their shapes."""
         m, records, at = self._memory, dict[int, int](), 0
-        for k in outputs:
-            value = self._graph.results[k]
-            block = m.block()
-            m.deliver(value, block)
-            records[k] = at
-            numbers = [call("heap_hand_over", const(block.number)), *map(m.expr, value.shape)]
+        results = {k: self._graph.results[k] for k in outputs}
+        places = {k: m.slot_for(value) for k, value in results.items()}
+        # What is handed over is not freed if the program fails: that comes last.
+        for k, value in results.items():
+            m.deliver(value, places[k])
+        for k, value in results.items():
+            records[k], slot = at, places[k].slot
+            assert slot is not None
+            numbers = [call(f"{slot.kind}_hand_over", const(slot.number))]
+            numbers += map(m.expr, value.shape) if is_tensor(value) else []
             for number in numbers:
                 m.emit(Store(record, (const(at),), cast(number, "int64")))
                 at += 1
@@ -135,7 +159,9 @@ class _Lowering:
 
     def _binding(self, binding: Binding, ending: Sequence[Value]) -> None:
         m, expr = self._memory, binding.expr
-        if isinstance(expr, Call | Fused):
+        if isinstance(expr, Call) and expr.op.how == "structural":
+            lower_list_call(m, expr, binding.outputs[0], ending)
+        elif isinstance(expr, Call | Fused):
             check_dims(m, binding)
             self._call(binding, ending)
         elif isinstance(expr, Read):
@@ -177,4 +203,17 @@ def kernel_bindings(graph: Graph) -> list[Binding]:
 
 
 def _has_loops(binding: Binding, expr: Call) -> bool:
-    return not is_shared(binding) and not is_join(binding) and expr.op.name != "dims"
+    is_kernel = expr.op.how != "structural" and expr.op.name != "dims"
+    return is_kernel and not is_shared(binding) and not is_join(binding)
+
+
+def _parameter(value: Value) -> Param:
+    """A buffer; the address of a list, which goes without one."""
+    if not is_tensor(value):
+        return Var(value.name, "uint64")
+    return Buffer(value.name, value.dtype, value.shape)
+
+
+def _words(value: Value) -> int:
+    """What a result takes in the record: its address, and its dimensions."""
+    return 1 + (value.ndim if is_tensor(value) else 0)

@@ -146,6 +146,8 @@ def concat_from_sequence(items: Value, *, axis: int, new_axis: bool = False) -> 
 
 @concat_from_sequence.reference
 def concat_from_sequence_reference(items: list[Any], *, axis: int, new_axis: bool) -> Array:
+    if not items:
+        raise UserError("concat_from_sequence: the sequence is empty")
     return np.stack(items, axis) if new_axis else np.concatenate(items, axis)
 
 
@@ -159,6 +161,10 @@ def split_to_sequence(
     """
     if not -x.ndim <= axis < x.ndim:
         raise UserError(f"{x.name} has no axis {axis}", reason=f"it is {x.type}")
+    if split is not None and (split.ndim > 1 or split.dtype.name != "int64"):
+        raise UserError(
+            f"{split} cannot be sizes of parts", reason="they must be i64[n] or i64[()]"
+        )
     shape = list(x.shape)
     axis %= x.ndim
     if split is None and not keep_axis:
@@ -184,12 +190,13 @@ def split_to_sequence_reference(
     if split is None:
         parts = np.split(x, extent, axis) if extent else []
         return ([p if keep_axis else p.squeeze(axis) for p in parts],)
-    step = max(int(split), 1) if not split.ndim else 0
-    sizes = [int(s) for s in split] if split.ndim else _even(extent, step)
-    if sum(sizes) != extent:
+    sizes = [int(s) for s in split] if split.ndim else _even(extent, int(split))
+    if sum(sizes) != extent or min(sizes, default=0) < 0:
         raise UserError(f"parts of {sizes} do not make up {extent}")
-    return (np.split(x, np.cumsum(sizes)[:-1], axis),)
+    return (np.split(x, np.cumsum(sizes)[:-1], axis) if sizes else [],)
 
 
 def _even(extent: int, step: int) -> list[int]:
+    if step < 1:
+        raise UserError(f"parts of {step} make up nothing")
     return [min(step, extent - start) for start in range(0, extent, step)]

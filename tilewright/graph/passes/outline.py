@@ -27,16 +27,25 @@ from tilewright.graph.ir import (
     If,
     Loop,
     Module,
+    Node,
     Read,
     Value,
     all_graphs,
 )
 from tilewright.graph.op import find_op
-from tilewright.graph.rewrite import attribute_dims
-from tilewright.graph.types import STRING, TensorType, Type, dims_of
-from tilewright.ir import Var
+from tilewright.graph.rewrite import attribute_dims, defined_dims
+from tilewright.graph.types import (
+    STRING,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    Type,
+    UnknownType,
+    dims_of,
+)
+from tilewright.ir import Expr, Var
 
-_NATIVE: Final = ("compute", "kernel")
+_NATIVE: Final = ("compute", "kernel", "structural")
 NATIVE_PREFIX: Final = "native_"
 
 
@@ -55,13 +64,13 @@ def outline(module: Module) -> Module:
 def is_native(graph: Graph) -> bool:
     """Whether all of a graph can be compiled."""
     values = (*graph.params, *graph.results)
-    return all(_is_tensor(v.type) for v in values) and all(map(_is_native, graph.body))
+    return all(is_native_type(v.type) for v in values) and all(map(_is_native, graph.body))
 
 
 def _is_native(binding: Binding) -> bool:
     expr = binding.expr
     values = (*binding.outputs, *(a for a in expr.args if a is not None))
-    if not all(_is_tensor(v.type) for v in values):
+    if not all(is_native_type(v.type) for v in values):
         return False
     if isinstance(expr, Call):
         return expr.op.how in _NATIVE
@@ -70,7 +79,13 @@ def _is_native(binding: Binding) -> bool:
     )
 
 
-def _is_tensor(type_: Type) -> bool:
+def is_native_type(type_: Type) -> bool:
+    """Whether compiled programs have such values: tensors of numbers, and lists of them."""
+    if isinstance(type_, OptionalType) and isinstance(type_.element, SequenceType):
+        type_ = type_.element
+    if isinstance(type_, SequenceType | OptionalType):
+        element = type_.element
+        return isinstance(element, TensorType | UnknownType) and element.dtype is not STRING
     return isinstance(type_, TensorType) and type_.dtype is not STRING
 
 
@@ -163,7 +178,7 @@ def _inner_values(run: Sequence[Binding]) -> set[Value]:
 
 def _loose_dims(run: Sequence[Binding], params: Sequence[Value]) -> list[Var]:
     """Dimensions that the bindings use and that no parameter shows bare, nor they define."""
-    shown = {d for v in params if isinstance(v.type, TensorType) for d in v.shape}
+    shown: set[Expr] = {d for v in params if isinstance(v.type, TensorType) for d in v.shape}
     used: dict[Var, None] = {}
     for binding in run:
         graphs = [g for inner in binding.expr.graphs for g in all_graphs(inner)]
@@ -171,12 +186,16 @@ def _loose_dims(run: Sequence[Binding], params: Sequence[Value]) -> list[Var]:
         for b in every:
             used.update(dict.fromkeys(attribute_dims(b.expr)))
             used.update(dict.fromkeys(d for v in b.outputs for d in dims_of(v.type)))
-            shown.update(b.expr.dims if isinstance(b.expr, Read) else ())
-            if isinstance(b.expr, If | Loop):
-                shown.update(d for v in b.outputs for d in v.shape)
-        shown.update(d for g in graphs for p in g.params for d in p.shape)
+            if isinstance(b.expr, Read | If | Loop) or _is_structural(b.expr):
+                shown.update(defined_dims(b))
+        tensors = [p for g in graphs for p in g.params if isinstance(p.type, TensorType)]
+        shown.update(d for p in tensors for d in p.shape)
     used.update(dict.fromkeys(d for v in params for d in dims_of(v.type)))
     return [d for d in used if not any(d is s for s in shown)]
+
+
+def _is_structural(expr: Node) -> bool:
+    return isinstance(expr, Call) and expr.op.how == "structural"
 
 
 def _passed(dims: Sequence[Var]) -> tuple[list[Binding], list[Value], list[Binding]]:

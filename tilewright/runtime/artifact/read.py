@@ -22,8 +22,8 @@ from tilewright.runtime.artifact.contents import (
 )
 from tilewright.runtime.artifact.fields import Fields
 from tilewright.runtime.artifact.write import FORMAT, VERSION
-from tilewright.runtime.binding import TensorSpec
-from tilewright.runtime.program import Program, TargetInfo
+from tilewright.runtime.binding import ANY_SIZE, LIST_KINDS, ListSpec, NativeSpec, TensorSpec
+from tilewright.runtime.program import Program, TargetInfo, words_in_record
 from tilewright.runtime.signature import DIM_OPERATIONS, Dim
 from tilewright.support.dtype import DType
 from tilewright.support.errors import TilewrightError
@@ -208,9 +208,21 @@ def _dtype(fields: Fields) -> DType:
         raise fields.wrong(str(error)) from None
 
 
-def _spec(fields: Fields) -> TensorSpec:
-    shape = tuple(_dim(d, fields, _DIM_DEPTH) for d in fields.values("shape"))
-    return TensorSpec(fields.text("name"), _dtype(fields), shape)
+def _spec(fields: Fields) -> NativeSpec:
+    name, dtype = fields.text("name"), _dtype(fields)
+    if "kind" not in fields:
+        return TensorSpec(name, dtype, _shape(fields, "shape"))
+    if (kind := fields.text("kind")) not in LIST_KINDS:
+        raise fields.wrong(f"{kind!r} is no kind of input or output")
+    return ListSpec(name, LIST_KINDS[kind], dtype, _items(fields))
+
+
+def _shape(fields: Fields, name: str) -> tuple[Dim, ...]:
+    return tuple(_dim(d, fields, _DIM_DEPTH) for d in fields.values(name))
+
+
+def _items(fields: Fields) -> tuple[Dim, ...] | None:
+    return _shape(fields, "items") if "items" in fields else None
 
 
 def _dim(value: Any, fields: Fields, depth: int) -> Dim:
@@ -223,6 +235,12 @@ def _dim(value: Any, fields: Fields, depth: int) -> Dim:
         raise fields.wrong(f"{value!r} is no dimension")
     op, a, b = parts
     return (op, _dim(a, fields, depth - 1), _dim(b, fields, depth - 1))
+
+
+def _names_of(spec: NativeSpec) -> set[str]:
+    """The dimensions that an input or output shows."""
+    dims = spec.shape if isinstance(spec, TensorSpec) else spec.items or ()
+    return {n for d in dims for n in _names_in(d)} - {ANY_SIZE}
 
 
 def _names_in(dim: Dim) -> set[str]:
@@ -243,14 +261,16 @@ def _pair(value: Any, fields: Fields) -> tuple[Any, Any]:
 
 def _checked_program(program: Program, fields: Fields) -> Program:
     outputs = program.outputs
+    direct = [outputs[k] for k in program.direct if k < len(outputs)]
     if sorted((*program.direct, *program.records)) != list(range(len(outputs))):
         raise fields.wrong("it says not of every output where it comes from")
-    room = 1 + sum(1 + len(s.shape) for s in outputs)
     for k, at in program.records.items():
-        if at + 1 + len(outputs[k].shape) > room:
+        if at + words_in_record(outputs[k]) > program.record_words:
             raise fields.wrong(f"output {outputs[k].name} is not in the record")
-    known = {n for s in program.inputs for d in s.shape for n in _names_in(d)}
-    asked = {n for k in program.direct for d in outputs[k].shape for n in _names_in(d)}
+    if lists := [s.name for s in direct if isinstance(s, ListSpec)]:
+        raise fields.wrong(f"output {lists[0]} is a list that is not in the record")
+    known = {n for s in program.inputs for n in _names_of(s)}
+    asked = {n for s in direct for n in _names_of(s)}
     if unknown := sorted((asked | set(program.dims)) - known):
         raise fields.wrong(f"no input tells the dimension {', '.join(unknown)}")
     for message in program.messages:

@@ -19,7 +19,7 @@ from tilewright.runtime.artifact.contents import (
     CompiledContents,
     HostedContents,
 )
-from tilewright.runtime.binding import TensorSpec
+from tilewright.runtime.binding import NativeSpec, TensorSpec
 from tilewright.support.dtype import DType
 
 FORMAT: Final = "tilewright"
@@ -158,8 +158,12 @@ _KINDS: dict[type, Callable[[Any, _Store], dict[str, Any]]] = {
 }
 
 
-def _spec(spec: TensorSpec) -> dict[str, Any]:
-    return {"name": spec.name, "dtype": spec.dtype.name, "shape": list(spec.shape)}
+def _spec(spec: NativeSpec) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": spec.name, "dtype": spec.dtype.name}
+    if isinstance(spec, TensorSpec):
+        return {**told, "shape": list(spec.shape)}
+    items = {} if spec.items is None else {"items": list(spec.items)}
+    return {**told, "kind": spec.kind, **items}
 
 
 def _key(key: CaseKey) -> dict[str, Any]:

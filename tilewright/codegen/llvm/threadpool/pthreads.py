@@ -88,13 +88,16 @@ _SPIN_HINTS: dict[str, tuple[str, list[int]]] = {
 
 
 class Library:
-    """A module under construction and what it may call."""
+    """A module under construction and what it may call; a new one, unless it is given."""
 
-    def __init__(self, name: str, triple: str) -> None:
-        self.platform = platform_of(triple)
+    def __init__(self, name: str, triple: str, module: Any = None) -> None:
         self.architecture = triple.split("-")[0]
-        self.module: Any = ir.Module(name)
+        self.module: Any = ir.Module(name) if module is None else module
         self.module.triple = triple
+
+    @property
+    def platform(self) -> Platform:
+        return platform_of(self.module.triple)
 
     def define(
         self, name: str, returns: Type, parameters: Sequence[Type], *, exported: bool = False

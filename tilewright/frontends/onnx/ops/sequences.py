@@ -55,8 +55,10 @@ def concat_from_sequence(n: Node) -> Value:
 
 @converts("SplitToSequence")
 def split_to_sequence(n: Node) -> Value:
+    split = n.get(1)
+    sizes = None if split is None else n.builder.cast(split, dtype="int64")
     return n.builder.split_to_sequence(
-        n[0], n.get(1), axis=n.integer("axis", 0), keep_axis=n.flag("keepdims", True)
+        n[0], sizes, axis=n.integer("axis", 0), keep_axis=n.flag("keepdims", True)
     )
 
 

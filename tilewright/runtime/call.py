@@ -1,0 +1,101 @@
+"""One run of a compiled model: what the code takes, and what it leaves."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tilewright.runtime.arrays import Array, result_empty
+from tilewright.runtime.binding import Bound, NativeSpec, TensorSpec
+from tilewright.runtime.function import Scratch
+from tilewright.runtime.lists import copied_elements, copied_items
+from tilewright.runtime.program import Program
+from tilewright.support.errors import UserError
+
+
+class Sizes(NamedTuple):
+    """What follows from the shapes of the inputs."""
+
+    dims: dict[str, int]
+    #: The dimensions, in the order in which the code takes them.
+    words: list[int]
+    #: Bytes of memory for intermediate values.
+    workspace: int
+    #: The shapes of all outputs, where they are known by now.
+    outputs: Sequence[Sequence[int]]
+
+
+class ModelCall:
+    """One run: its arrays, and the words that the code takes."""
+
+    words: Any
+    scratch: Scratch
+
+    def __init__(
+        self,
+        program: Program,
+        inputs: Sequence[Bound],
+        sizes: Sizes,
+        own: Sequence[Array | None],
+        record: Array,
+        release: Callable[[int], None] | None,
+    ) -> None:
+        self._program, self._release = program, release
+        self.record = record.copy() if program.records else record
+        self.inputs = inputs
+        self.direct: list[Array] = []
+        for k in program.direct:
+            array, spec = own[k] if own else None, program.outputs[k]
+            if array is None:
+                assert isinstance(spec, TensorSpec)
+                array = _empty(spec, sizes.outputs[k])
+            self.direct.append(array)
+
+    def results(self) -> list[Any]:
+        """All outputs in order."""
+        if not self._program.records:
+            return self.direct
+        made: dict[int, Any] = dict(zip(self._program.direct, self.direct, strict=True))
+        records = self._program.records
+        try:
+            made |= {k: self._copied(self._program.outputs[k], at) for k, at in records.items()}
+        finally:
+            for k, at in records.items():
+                self._give_back(self._program.outputs[k], int(self.record[at]))
+        return [made[k] for k in range(len(made))]
+
+    def _copied(self, spec: NativeSpec, at: int) -> Any:
+        """An output out of memory that the code handed over."""
+        address = int(self.record[at])
+        if isinstance(spec, TensorSpec):
+            shape = self.record[at + 1 : at + 1 + len(spec.shape)].tolist()
+            return copied_elements(address, shape, spec.numpy)
+        if not address:
+            return None
+        items = copied_items(address, spec.dtype.numpy)
+        return items[0] if spec.kind == "opt" else items
+
+    def _give_back(self, spec: NativeSpec, address: int) -> None:
+        if isinstance(spec, TensorSpec):
+            _free(address)
+        elif self._release is not None:
+            self._release(address)
+
+
+def _empty(spec: TensorSpec, shape: Sequence[int]) -> Array:
+    try:
+        return result_empty(shape, spec.numpy)
+    except (MemoryError, ValueError):
+        size = math.prod(shape) * spec.numpy.itemsize
+        raise UserError(
+            f"there is no memory for output {spec.name}",
+            reason=f"{spec.dtype.name}{list(shape)} takes {size} bytes",
+        ) from None
+
+
+def _free(address: int) -> None:
+    free = ctypes.CDLL(None).free
+    free.argtypes, free.restype = [ctypes.c_void_p], None
+    free(address)

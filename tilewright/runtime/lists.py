@@ -1,0 +1,71 @@
+"""Sequences and optionals at the border of a compiled model: Python lists, or None.
+
+In memory both are lists of tensors, as `codegen.llvm.lists` lays them out in words of eight bytes:
+
+    list    references; how many items it has; how many fit; the address of each item
+    item    references; the address of its elements; its rank; its dimensions
+
+What is passed shows the caller's arrays; what comes out is copied, and then given back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.runtime.arrays import Array, address_of, result_empty
+
+_LIST_HEAD: Final = 3
+_ITEM_HEAD: Final = 3
+
+
+class PassedList:
+    """Arrays as a list that compiled code can read, for as long as this object lives.
+
+    None is what an optional is that holds nothing.
+    """
+
+    def __init__(self, arrays: Sequence[Array] | None) -> None:
+        self.arrays = () if arrays is None else tuple(arrays)
+        #: What sizes can follow from.
+        self.shape = tuple([a.shape for a in self.arrays])
+        self.address = 0 if arrays is None else self._laid_out(arrays)
+
+    def _laid_out(self, arrays: Sequence[Array]) -> int:
+        count = len(arrays)
+        words = [1, count, count, *[0] * count]
+        starts: list[int] = []
+        for array in arrays:
+            starts.append(len(words))
+            words += [1, address_of(array), array.ndim, *array.shape]
+        self._words = np.array(words, np.int64)
+        address = address_of(self._words)
+        for k, start in enumerate(starts):
+            self._words[_LIST_HEAD + k] = address + 8 * start
+        return address
+
+
+def copied_items(address: int, dtype: np.dtype[Any]) -> list[Array]:
+    """Copies of the tensors in a list."""
+    count = _word(address, 1)
+    return [_copied(_word(address, _LIST_HEAD + k), dtype) for k in range(count)]
+
+
+def _copied(item: int, dtype: np.dtype[Any]) -> Array:
+    shape = [_word(item, _ITEM_HEAD + axis) for axis in range(_word(item, 2))]
+    return copied_elements(_word(item, 1), shape, dtype)
+
+
+def copied_elements(address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """An array of its own with the elements at an address."""
+    array = result_empty(shape, dtype)
+    ctypes.memmove(address_of(array), address, math.prod(shape) * dtype.itemsize)
+    return array
+
+
+def _word(address: int, number: int) -> int:
+    return ctypes.c_int64.from_address(address + 8 * number).value
