@@ -56,6 +56,8 @@ def test_gemm_and_dense() -> None:
     check_definition("gemm", [a, b, np.float32(3)], beta=0.5, symbolic=False)
     check_definition("gemm", [a.astype("f2"), b.astype("f2"), c.astype("f2")], symbolic=False)
     check_definition("gemm", [np.eye(3, dtype="i4"), np.full((3, 3), 5, "i4")], alpha=2.0)
+    large = np.full((2, 2), 2**30, "i4")
+    check_definition("gemm", [np.eye(2, dtype="i4"), large, large], alpha=2.0, beta=3.0)
     check("dense", [normal(2, 3, 7), normal(5, 7), normal(5)], symbolic=False)
     check_definition("dense", [normal(7), normal(5, 7)])
 

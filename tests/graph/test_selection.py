@@ -169,6 +169,7 @@ def test_unique(ordered: bool) -> None:
     rows = np.array([[1, 2], [1, 2], [0, 3], [1, 1], [0, 3]])
     check("unique", [rows.T], axis=1, ordered=ordered, symbolic=False)
     check("unique", [x[:0]], ordered=ordered, symbolic=False)
+    check("unique", [np.zeros((0, 2, 3))], axis=2, ordered=ordered, symbolic=False)
 
 
 def test_a_size_that_depends_on_data_goes_on() -> None:

@@ -56,17 +56,21 @@ class Cells:
     def directions(self) -> int:
         return DIRECTIONS[self.direction]
 
+    def gate(self, k: int, d: Expr, e: Expr) -> Expr:
+        """What goes through activation number `k` of direction `d` is clipped before."""
+        return self.activated(k, d, te.clip(e, -self.clip, self.clip) if self.clip else e)
+
     def activated(self, k: int, d: Expr, e: Expr) -> Expr:
-        """Activation number `k` of direction `d`, of what is clipped before."""
-        e = te.clip(e, -self.clip, self.clip) if self.clip else e
         first, last = self.activations[0][k], self.activations[-1][k]
         if first == last:
             return first.formula(e)
         return te.select(d == te.const(0), first.formula(e), last.formula(e))
 
+    def gate_value(self, k: int, d: int, x: Array) -> Array:
+        """`gate` by NumPy."""
+        return self.value(k, d, np.clip(x, -self.clip, self.clip) if self.clip else x)
+
     def value(self, k: int, d: int, x: Array) -> Array:
-        """The same by NumPy."""
-        x = np.clip(x, -self.clip, self.clip) if self.clip else x
         return self.activations[d][k].value(x)
 
 

@@ -35,7 +35,7 @@ def compare(
     """
     model = _model(op, operands, count, domain, constants, attrs)
     given = [a for k, a in enumerate(operands) if a is not None and k not in constants]
-    want = _runtime(model, given)
+    want = run_peer(model, given)
     got = evaluated(model, given)
     assert len(got) == len(want)
     for g, w in list(zip(got, want, strict=True))[:compared]:
@@ -57,7 +57,8 @@ def _model(
     return make([made], inputs, outputs, weights, opset=17, domains=VERSIONS)
 
 
-def _runtime(model: onnx.ModelProto, given: Sequence[Any]) -> list[Any]:
+def run_peer(model: onnx.ModelProto, given: Sequence[Any]) -> list[Any]:
+    """What ONNX Runtime gives, operator by operator as the model says."""
     ort: Any = pytest.importorskip("onnxruntime")
     ort.set_default_logger_severity(4)
     options = ort.SessionOptions()

@@ -73,13 +73,12 @@ def _celu(e: Expr, alpha: float) -> Expr:
 
 
 def _shrink(e: Expr, lambd: float, bias: float) -> Expr:
-    zero = te.select(te.isnan(e), e, te.const(0, e.dtype))
+    zero = te.const(0, e.dtype)
     return te.select(e < -lambd, e + bias, te.select(e > lambd, e - bias, zero))
 
 
 def _shrink_reference(x: Array, lambd: float, bias: float) -> Array:
-    middle = np.where(np.isnan(x), x, 0)
-    return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, middle))
+    return np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0))
 
 
 def _swish(e: Expr, alpha: float) -> Expr:
@@ -95,8 +94,8 @@ ACTIVATIONS: dict[str, Activation] = {
     ),
     "thresholded_relu": Activation(
         {"alpha": 1.0},
-        lambda x, alpha: np.where(x > alpha, x, np.where(np.isnan(x), x, 0)),
-        lambda e, alpha: te.select(e > alpha, e, te.select(te.isnan(e), e, te.const(0, e.dtype))),
+        lambda x, alpha: np.where(x > alpha, x, 0),
+        lambda e, alpha: te.select(e > alpha, e, te.const(0, e.dtype)),
         "x where it is greater than alpha, 0 elsewhere.",
     ),
     "elu": Activation(

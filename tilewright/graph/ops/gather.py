@@ -205,7 +205,7 @@ def gather_nd_reference(x: Array, indices: Array, *, batch_dims: int) -> Array:
     for row, batch in enumerate(batches):
         at = (*batch[:batch_dims], *(int(p[row]) for p in places))
         out[row] = x[at]
-    return out.reshape(*indices.shape[:-1], *x.shape[batch_dims + depth :])
+    return out.reshape((*indices.shape[:-1], *x.shape[batch_dims + depth :]))
 
 
 @gather_nd.compute

@@ -70,12 +70,12 @@ def gru_reference(
         weights = r[d].astype(np.float64)
         given = now @ w[d].T.astype("f8") + own[d]
         of_state = h @ weights.T + moved[d]
-        update = cells.value(0, d, (given + of_state)[:, :hidden])
-        reset = cells.value(0, d, (given + of_state)[:, hidden : 2 * hidden])
+        update = cells.gate_value(0, d, (given + of_state)[:, :hidden])
+        reset = cells.gate_value(0, d, (given + of_state)[:, hidden : 2 * hidden])
         last = of_state[:, 2 * hidden :] * reset
         if not linear_before_reset:
             last = (reset * h) @ weights[2 * hidden :].T + moved[d, 2 * hidden :]
-        new = cells.value(1, d, given[:, 2 * hidden :] + last)
+        new = cells.gate_value(1, d, given[:, 2 * hidden :] + last)
         return [(1 - update) * new + update * h]
 
     return run_reference(cells, x, lengths, (h0,), hidden, step)
@@ -155,7 +155,7 @@ def gru_scan_compute(
 
     def gate(k: int, t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
         value = scan.given(k, t, d, b, j) + moved[t, d, b, hidden * k + j]
-        return cells.activated(0, d, value)
+        return cells.gate(0, d, value)
 
     def reset(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
         """What goes into the new state, behind the reset gate."""
@@ -172,7 +172,7 @@ def gru_scan_compute(
     def next_state(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
         old = h[t - 1, d, b, j]
         update = gate(0, t, d, b, j)
-        new = cells.activated(1, d, scan.given(2, t, d, b, j) + last[t, d, b, j])
+        new = cells.gate(1, d, scan.given(2, t, d, b, j) + last[t, d, b, j])
         return scan.clock.kept(b, t - 1, (1 - update) * new + update * old, old)
 
     return scan.run("gru", [h0], [te.compute(scan.shape, next_state, name="h")], [h])

@@ -49,7 +49,7 @@ def lstm(
     """(y: T×D×B×H, last h: D×B×H, last c: D×B×H); gates in the order input, output, forget, cell.
 
     `p`, D×3H, are peepholes of the first three. Activations: of the gates, of the cell, of the
-    output, for each direction. `clip` bounds what goes into activations; 0 does not.
+    output, for each direction. `clip` bounds what goes into gates, not the cell; 0 does not.
     """
     cells = Cells.of(_DEFAULT, direction, activations, alphas, betas, clip)
     results = network_types(cells, x, w, r, b, lengths, (h0, c0), gates=4)
@@ -82,10 +82,10 @@ def lstm_reference(
         total = now @ w[d].T.astype("f8") + h @ r[d].T.astype("f8") + own[d] + moved[d]
         i, o, forget, cell = np.split(total, 4, axis=-1)
         pi, po, pf = np.split(peep[d], 3)
-        i = cells.value(0, d, i + pi * c)
-        forget = 1 - i if input_forget else cells.value(0, d, forget + pf * c)
-        new = forget * c + i * cells.value(1, d, cell)
-        return [cells.value(0, d, o + po * new) * cells.value(2, d, new), new]
+        i = cells.gate_value(0, d, i + pi * c)
+        forget = 1 - i if input_forget else cells.gate_value(0, d, forget + pf * c)
+        new = forget * c + i * cells.gate_value(1, d, cell)
+        return [cells.gate_value(0, d, o + po * new) * cells.value(2, d, new), new]
 
     return run_reference(cells, x, lengths, (h0, c0), hidden, step)
 
@@ -160,18 +160,18 @@ def lstm_scan_compute(
 
     def next_cell(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
         old = c[t - 1, d, b, j]
-        i = cells.activated(0, d, peep(0, d, j, old, gate(0, t, d, b, j)))
+        i = cells.gate(0, d, peep(0, d, j, old, gate(0, t, d, b, j)))
         forget = 1 - i
         if not input_forget:
-            forget = cells.activated(0, d, peep(2, d, j, old, gate(2, t, d, b, j)))
-        cell = cells.activated(1, d, gate(3, t, d, b, j))
+            forget = cells.gate(0, d, peep(2, d, j, old, gate(2, t, d, b, j)))
+        cell = cells.gate(1, d, gate(3, t, d, b, j))
         return scan.clock.kept(b, t - 1, forget * old + i * cell, old)
 
     new_c = te.compute(scan.shape, next_cell, name="c")
 
     def next_state(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
         cell = new_c[t, d, b, j]
-        o = cells.activated(0, d, peep(1, d, j, cell, gate(1, t, d, b, j)))
+        o = cells.gate(0, d, peep(1, d, j, cell, gate(1, t, d, b, j)))
         value = o * cells.activated(2, d, cell)
         return scan.clock.kept(b, t - 1, value, h[t - 1, d, b, j])
 

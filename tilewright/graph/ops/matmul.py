@@ -154,9 +154,14 @@ def gemm_reference(
 ) -> Array:
     dtype = np.float64 if DType.of(a.dtype).is_float else a.dtype
     total = product_reference(a, b, transpose_a, transpose_b, dtype)
-    scaled = total if alpha == 1 else total * alpha
-    added = scaled if c is None else scaled + (c if beta == 1 else c * beta)
-    return added.astype(a.dtype)
+    scaled = total * _factor(alpha, total.dtype)
+    return (scaled if c is None else scaled + c * _factor(beta, c.dtype)).astype(a.dtype)
+
+
+def _factor(number: float, dtype: Any) -> Any:
+    """Whole factors stay within integers; others make floats of them."""
+    is_whole = not DType.of(dtype).is_float and float(number).is_integer()
+    return np.array(int(number)).astype(dtype) if is_whole else number
 
 
 @gemm.compute

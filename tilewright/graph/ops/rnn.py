@@ -59,7 +59,7 @@ def rnn_reference(
 
     def step(d: int, now: Array, states: list[Array]) -> list[Array]:
         total = now @ w[d].T.astype("f8") + states[0] @ r[d].T.astype("f8") + own[d] + moved[d]
-        return [cells.value(0, d, total)]
+        return [cells.gate_value(0, d, total)]
 
     return run_reference(cells, x, lengths, (h0,), hidden, step)
 
@@ -121,7 +121,7 @@ def rnn_scan_compute(
     moved = scan.moved(h, (None, weight.shape[2]), "moved")
 
     def next_state(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        new = cells.activated(0, d, scan.given(0, t, d, b, j) + moved[t, d, b, j])
+        new = cells.gate(0, d, scan.given(0, t, d, b, j) + moved[t, d, b, j])
         return scan.clock.kept(b, t - 1, new, h[t - 1, d, b, j])
 
     return scan.run("rnn", [h0], [te.compute(scan.shape, next_state, name="h")], [h])

@@ -9,18 +9,21 @@ import numpy as np
 
 from tilewright.graph.agreement import ask, is_asked, require_equal
 from tilewright.graph.attributes import Dim, Dims, Ints
-from tilewright.graph.axes import axes_of, axis_of, counted_from_front, tidy
+from tilewright.graph.axes import axes_of, axis_of, clamped, counted_from_front, tidy
 from tilewright.graph.elementwise import require_same_dtype
 from tilewright.graph.ir import KNOWN_LIMIT, Array, Call, Value
 from tilewright.graph.layouts import Blocking, Form, channels_of, same_on_blocks
+from tilewright.graph.naturals import is_signed
 from tilewright.graph.op import op
 from tilewright.graph.types import TensorType, Type, known_dim
-from tilewright.ir import Expr, as_expr, const, maximum, minimum
+from tilewright.ir import Expr, as_expr, const, free_vars, maximum, minimum
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
 #: Ends at least this far out mean "to the end", whatever the extent is.
 _FAR = 2**31 - 1
+#: Numbers are held within these bounds, so that differences of them are numbers too.
+_FARTHEST = 2**61
 
 # ---- slice --------------------------------------------------------------------------------------
 
@@ -150,10 +153,21 @@ def spans_of(
 
 def span_of(extent: Expr, start: Dim, end: Dim, step: int = 1) -> Span:
     """What `start:end:step` takes of `extent` elements."""
+    start, end = _held(start), _held(end)
     begin, length = (_forwards if step > 0 else _backwards)(extent, start, end)
     size = abs(step)
     count = length if size == 1 else (length + (size - 1)) // size
     return Span(begin, tidy(maximum(count, 0), extent), step)
+
+
+def _held(bound: Dim) -> Dim:
+    """A start or an end that is not too far out to compute with."""
+    number = known_dim(bound)
+    if number is not None:
+        return min(max(number, -_FARTHEST), _FARTHEST)
+    if any(map(is_signed, free_vars(as_expr(bound)))):
+        return clamped(bound, -_FARTHEST, _FARTHEST)
+    return bound
 
 
 def _forwards(extent: Expr, start: Dim, end: Dim) -> tuple[Expr, Expr]:

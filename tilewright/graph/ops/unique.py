@@ -166,8 +166,8 @@ def _merge_sort(dtype: DType) -> Function:
                 left = begin
                 right = middle
                 for at in range(begin, end):
-                    # Of equal ones the left comes first.
-                    from_right = right < end
+                    # Of equal ones the left comes first, as all are that have no columns.
+                    from_right = left >= middle
                     if left < middle and right < end and columns > 0:
                         a = places[left]
                         b = places[right]

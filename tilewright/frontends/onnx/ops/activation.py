@@ -18,7 +18,6 @@ _ACTIVATIONS: Final[dict[str, tuple[str, dict[str, float]]]] = {
     "Mish": ("mish", {}),
     "Relu": ("relu", {}),
     "Selu": ("selu", {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
-    "Shrink": ("shrink", {"lambd": 0.5, "bias": 0.0}),
     "Sigmoid": ("sigmoid", {}),
     "Softplus": ("softplus", {}),
     "Softsign": ("softsign", {}),
@@ -42,6 +41,15 @@ for _name, _row in _ACTIVATIONS.items():
 @converts("Gelu")
 def gelu(n: Node) -> Value:
     return n.builder.gelu(n[0], approximate=n.text("approximate", "none"))
+
+
+@converts("Shrink")
+def shrink(n: Node) -> Value:
+    x, attrs = n[0], {"lambd": n.real("lambd", 0.5), "bias": n.real("bias", 0.0)}
+    if x.dtype.is_float:
+        return n.builder.shrink(x, **attrs)
+    real = n.builder.shrink(n.builder.cast(x, dtype="float64"), **attrs)
+    return n.builder.cast(real, dtype=x.dtype)
 
 
 @converts("PRelu", until=7)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Container, Sequence
 from typing import Any, Final
 
 from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.table import converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
+
+#: Activations that take a parameter from the list, in the order in which they stand.
+_WITH_ALPHA: Final = frozenset(
+    "affine elu hard_sigmoid leaky_relu scaled_tanh thresholded_relu".split()
+)
+_WITH_BETA: Final = frozenset("affine hard_sigmoid scaled_tanh".split())
 
 #: ONNX's activations by our names.
 _ACTIVATIONS: Final = {
@@ -70,13 +78,22 @@ def _present(n: Node, value: Value) -> Value:
 
 
 def _shared(n: Node) -> dict[str, Any]:
+    names = [_activation(a) for a in n.texts("activations", [])]
     return {
         "direction": n.text("direction", "forward"),
-        "activations": [_activation(a) for a in n.texts("activations", [])],
-        "alphas": n.reals("activation_alpha", []),
-        "betas": n.reals("activation_beta", []),
+        "activations": names,
+        "alphas": _parameters(names, _WITH_ALPHA, n.reals("activation_alpha", [])),
+        "betas": _parameters(names, _WITH_BETA, n.reals("activation_beta", [])),
         "clip": n.real("clip", 0.0),
     }
+
+
+def _parameters(
+    names: Sequence[str], takers: Container[str], given: Sequence[float]
+) -> list[float]:
+    """A number for each activation; NaN, the default, for those that take none or get none."""
+    left = iter(given)
+    return [next(left, math.nan) if name in takers else math.nan for name in names]
 
 
 def _activation(name: str) -> str:
