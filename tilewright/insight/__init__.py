@@ -1,1 +1,1 @@
-"""What shows compiled models: values between kernels, and the roof over them."""
+"""What shows compiled models: values between kernels, the roof over them, times foretold."""

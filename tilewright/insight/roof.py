@@ -7,15 +7,17 @@ cores do not share is multiplied by their number.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from tilewright.compile import build
 from tilewright.kernels.module import Module
+from tilewright.schedule import Schedule
 from tilewright.target import Target
 from tilewright.tensor import te
 
@@ -28,33 +30,76 @@ _SAMPLES: Final = 8
 _SAMPLE: Final = 2e-3
 
 
+class Level(NamedTuple):
+    """A level of memory: what it holds, and the bytes per second that come and go."""
+
+    capacity: float
+    rate: float
+
+
 @dataclass(frozen=True)
 class Roof:
-    """Operations per second, bytes per second from memory and from the caches."""
+    """What so many threads do together: operations per second, bytes per second of each level."""
 
     flops: float
-    memory: float
-    cached: float
-    #: What fits the caches near the cores.
-    cache_bytes: int
+    #: From the nearest to memory, which holds everything.
+    levels: tuple[Level, ...]
+    #: Seconds that it takes to hand work to the threads and to wait for all of them.
+    fork_join: float = 0.0
+
+    @property
+    def memory(self) -> float:
+        return self.levels[-1].rate
+
+    @property
+    def cached(self) -> float:
+        """The bytes per second of the caches that each core has for itself."""
+        return self.levels[0].rate
+
+    def rate(self, held: float) -> float:
+        """The bytes per second of the level that holds so many bytes."""
+        return next(level.rate for level in self.levels if held <= level.capacity)
 
     def floor(self, flops: float, bytes_: float) -> float:
         """The least seconds for so much work on so many bytes."""
-        bandwidth = self.cached if bytes_ <= self.cache_bytes else self.memory
-        return max(flops / self.flops, bytes_ / bandwidth)
+        return max(flops / self.flops, bytes_ / self.rate(bytes_))
 
 
 @cache
 def measure_roof(threads: int | None = None) -> Roof:
-    """The roof of this machine for so many threads; it takes about half a second."""
+    """The roof of this machine for so many threads; it takes about a second."""
     target = Target.of("llvm")
     cores = threads or target.cores
-    near = _copy_rate(target.caches.l2 // 4)
-    far = _copy_rate(_LARGE)
-    if cores > 1:
-        # Memory is shared: only all cores together tell.
-        far = max(far, _together(_LARGE, cores))
-    return Roof(_product_rate() * cores, far, near * cores, target.caches.l2 * cores)
+    # Values between kernels hardly ever lie nearer than in the second level.
+    own = target.caches.l2 or target.caches.l1d
+    levels = [Level(own * cores, _copy_rate(own // 4) * cores)]
+    # What cores share, only all of them together tell.
+    if target.caches.l3:
+        levels.append(Level(target.caches.l3, _shared_rate(target.caches.l3 // 4, cores)))
+    far = _shared_rate(max(_LARGE, 2 * target.caches.l3), cores)
+    levels.append(Level(math.inf, far))
+    return Roof(_product_rate() * cores, tuple(levels), _fork_join(cores))
+
+
+def _shared_rate(size: int, cores: int) -> float:
+    alone = _copy_rate(size)
+    return alone if cores == 1 else max(alone, _together(size, cores))
+
+
+def _fork_join(cores: int) -> float:
+    """The least seconds of a loop with an element for each thread, beyond those on one."""
+    if cores == 1:
+        return 0.0
+    a = te.placeholder((cores,), name="a")
+    each = te.compute((cores,), lambda *i: a[i] * 2.0, name="each")
+    schedule = Schedule(te.function([a], [each], name="each"))
+    schedule.parallel(schedule.loops("each")[0])
+    arrays = [np.ones(cores, np.float32) for _ in range(2)]
+    times = [
+        build(schedule, threads=t).time(*arrays, repeat=_SAMPLES, min_repeat_ms=2.0).min
+        for t in (1, cores)
+    ]
+    return max(0.0, times[1] - times[0])
 
 
 def _product_rate() -> float:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from tilewright.ir import (
     Binary,
-    Buffer,
     Call,
+    DType,
     Expr,
     For,
     Function,
     Load,
+    Param,
     Stmt,
     Store,
     Unary,
@@ -24,6 +26,7 @@ from tilewright.ir import (
     loads_in,
 )
 from tilewright.kernels.compiled import numbers_of
+from tilewright.lower import expand
 
 
 class Cost(NamedTuple):
@@ -31,6 +34,8 @@ class Cost(NamedTuple):
 
     flops: int
     bytes: int
+    #: Of these bytes, those of constants.
+    constants: int
 
 
 def cost_of(function: Function, numbers: Sequence[int]) -> Cost:
@@ -39,7 +44,7 @@ def cost_of(function: Function, numbers: Sequence[int]) -> Cost:
     Loops whose extents depend on data or on other loops count as one turn, and so do branches.
     """
     env = dict(zip(numbers_of(function), numbers, strict=False))
-    flops, touched = 0, Counter[Buffer]()
+    flops, touched = 0, Counter[Param]()
     pending: list[tuple[Stmt, int]] = [(function.body, 1)]
     while pending:
         stmt, turns = pending.pop()
@@ -51,12 +56,15 @@ def cost_of(function: Function, numbers: Sequence[int]) -> Cost:
             for load in loads_in(stmt.value):
                 touched[load.buffer] += turns
         pending.extend((child, turns) for child in child_stmts(stmt))
-    params = [p for p in function.params if isinstance(p, Buffer)]
-    return Cost(flops, sum(_bytes(p, touched[p], env) for p in params))
+    sizes = [_bytes(p, touched[p], env) for p in function.params]
+    constants = [int(k) for k in function.attrs.get("constants", ())]
+    return Cost(flops, sum(sizes), sum(sizes[k] for k in constants))
 
 
-def _bytes(buffer: Buffer, accesses: int, env: Mapping[Var, int]) -> int:
+def _bytes(buffer: Param, accesses: int, env: Mapping[Var, int]) -> int:
     """Memory that some access touches: no more than there is, nor than there are accesses."""
+    if isinstance(buffer, Var):
+        return 0
     size = 1
     for extent in buffer.shape:
         size *= _value(extent, env, accesses)
@@ -77,6 +85,16 @@ def _operations(value: Expr) -> int:
         if node in seen or isinstance(node, Load):
             continue
         seen.add(node)
-        count += isinstance(node, Binary | Unary | Call)
+        if isinstance(node, Call):
+            count += _operations_of_call(node.name, tuple(a.dtype for a in node.args), node.dtype)
+        count += isinstance(node, Binary | Unary)
         pending.extend(node.operands)
     return count
+
+
+@cache
+def _operations_of_call(name: str, dtypes: tuple[DType, ...], dtype: DType) -> int:
+    """Those of the arithmetic that a function is computed by; a fused multiply-add is two."""
+    args = tuple(Var(f"x{k}", d) for k, d in enumerate(dtypes))
+    arithmetic = expand(Call(name, args, dtype))
+    return 1 + (name == "fma") if arithmetic is None else _operations(arithmetic)

@@ -67,7 +67,7 @@ class Profiled:
         origins = self._program.origins
         origin = origins[call] if call < len(origins) else ""
         cost = self._cost(name, tuple(numbers))
-        return Event(name, origin, start, end, cost.flops, cost.bytes)
+        return Event(name, origin, start, end, *cost)
 
     def _cost_of(self, name: str, numbers: tuple[Any, ...]) -> Cost:
         return cost_of(self._model.ir(name), numbers)

@@ -25,6 +25,8 @@ class Event:
     flops: int
     #: Bytes that must be read and written at least once.
     bytes: int
+    #: Of these, bytes of constants.
+    constants: int = 0
 
 
 @dataclass(frozen=True)
