@@ -15,7 +15,7 @@ from tilewright.graph.layouts import Blocking
 from tilewright.ir import Const
 from tilewright.schedule import Schedule
 from tilewright.schedule.rules.analysis import constants_of
-from tilewright.schedule.rules.contraction import plan_contraction
+from tilewright.schedule.rules.contraction import Operands, plan_contraction
 from tilewright.schedule.rules.dot import plan_dot
 from tilewright.tensor import ops, te
 
@@ -30,7 +30,7 @@ def _matmul(n: int, dtype: str = "float32", out: str = "float32") -> tw.Function
 )
 def test_matmul_keeps_its_tile_in_registers(cpu: str) -> None:
     target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")
-    plan = plan_contraction(Schedule(_matmul(512)).block_of("C"), target)
+    plan = plan_contraction(Schedule(_matmul(512)).block_of("C"), target, Operands())
     assert plan is not None
     tile = plan.tile
     function, loop = hottest_loop(tw.build(_matmul(512), target).asm)
@@ -83,7 +83,7 @@ def test_blocked_convolutions_keep_their_tile_in_registers(cpu: str, kernel: int
     target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")
     conv = _conv_kernel(target, 28, kernel)
     block = Schedule(conv).block_of("conv")
-    plan = plan_contraction(block, target, constants_of(conv))
+    plan = plan_contraction(block, target, Operands(constants_of(conv)))
     assert plan is not None
     tile, built = plan.tile, tw.build(conv, target)
     function, loop = hottest_loop(built.asm)

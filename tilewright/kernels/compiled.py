@@ -146,9 +146,11 @@ def compile_function(function: Function, target: Target, options: Options) -> by
 
 def default_schedule(function: Function, target: Target) -> Function:
     """The function under the schedule that its kernel gets."""
-    from tilewright.schedule import merge_rows, schedule_by_rules
+    from tilewright.schedule import gather_rows, merge_rows, schedule_by_rules
 
-    return function if _is_tiny(function) else schedule_by_rules(merge_rows(function), target)
+    if _is_tiny(function):
+        return function
+    return schedule_by_rules(gather_rows(merge_rows(function), target), target)
 
 
 def _is_tiny(function: Function) -> bool:

@@ -8,7 +8,7 @@
         …: (write T[a, b]; read T[c, d])
 
 A buffer moves into a loop when no value in it outlives an iteration: whatever an iteration reads,
-it has written before.
+it has written before, or nothing has; the latter where iterations touch parts that lie apart.
 """
 
 from __future__ import annotations
@@ -140,8 +140,13 @@ def _region_accesses(
 
 
 def _is_private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
-    """Whether every iteration writes what it reads, before it reads it."""
+    """Whether no iteration reads what another one has written."""
     inner = ranges.with_extent(loop.var, loop.extent)
+    return _writes_first(loop, buffer, inner) or _touches_its_own(loop, buffer, inner)
+
+
+def _writes_first(loop: For, buffer: Buffer, inner: Ranges) -> bool:
+    """Whether every iteration writes what it reads, before it reads it."""
     written: list[_Access] = []
     for access in _accesses(loop.body, buffer, (), ()):
         if access.is_store:
@@ -149,6 +154,24 @@ def _is_private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
         elif not any(_covers(store, access, buffer, inner) for store in written):
             return False
     return True
+
+
+def _touches_its_own(loop: For, buffer: Buffer, inner: Ranges) -> bool:
+    """Whether some dimension keeps what iterations touch apart: it moves on by all of its span."""
+    hulls = [_hull(a, inner) for a in _accesses(loop.body, buffer, (), ())]
+    if None in hulls:
+        return False
+    for dimension, extent in enumerate(buffer.shape):
+        low, size = _span([h[dimension] for h in hulls if h is not None], extent, inner)
+        step = linear(low).terms.get(loop.var, 0)
+        if isinstance(size, Const) and step >= int(size.value) and _moves_alone(low, loop.var):
+            return True
+    return False
+
+
+def _moves_alone(index: Expr, var: Var) -> bool:
+    """Whether a variable is in an index as a term by itself, and nowhere else."""
+    return all(term is var or var not in free_vars(term) for term in linear(index).terms)
 
 
 def _covers(store: _Access, read: _Access, buffer: Buffer, ranges: Ranges) -> bool:

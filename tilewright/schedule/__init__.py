@@ -1,6 +1,7 @@
 """Schedules: reshaping loop functions without changing what they compute."""
 
 from tilewright.schedule.error import ScheduleError
+from tilewright.schedule.gather_rows import gather_rows
 from tilewright.schedule.handles import BlockRef, Loop
 from tilewright.schedule.merge_rows import merge_rows
 from tilewright.schedule.rules import packed_columns, schedule_by_rules
@@ -21,6 +22,7 @@ __all__ = [
     "TensorIntrin",
     "Trace",
     "find_intrin",
+    "gather_rows",
     "merge_rows",
     "packed_columns",
     "register_intrin",

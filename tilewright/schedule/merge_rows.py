@@ -4,7 +4,8 @@
         C[i, j, k] += A[i, j, r] * B[r, k]   -->       C[i_j, k] += A[i_j, r] * B[r, k]
 
 Tiles of rows then run across the border between the two, and what is left over is left over once.
-Parameters keep their memory and get another shape: this is for callers that pass addresses.
+Blocks that gather rows (`gather_rows`) read at i_j // s and i_j % s. Parameters keep their memory
+and get another shape: this is for callers that pass addresses.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ from tilewright.ir import (
     free_vars,
     map_expr,
     map_stmt,
+    substitute_stmt,
     walk,
+    with_inferred_regions,
 )
-from tilewright.schedule.rules.analysis import as_contraction
+from tilewright.schedule.rules.analysis import GATHERS, as_contraction
 
 #: Two variables of a block that go together.
 Pair = tuple[Iter, Iter]
@@ -77,7 +80,10 @@ class _Merge:
         if not _loops_fit(block, pair, self._nests[block]):
             return False
         self._pairs[block] = pair
-        return all(self._add_access(a, pair) for a in _accesses(block))
+        own = [
+            a for a in _accesses(block) if isinstance(a, Store) or GATHERS not in block.annotations
+        ]
+        return all(self._add_access(a, pair) for a in own)
 
     def _add_access(self, access: Load | Store, pair: Pair) -> bool:
         used = [k for k, i in enumerate(access.indices) if _speaks_of(i, pair)]
@@ -158,13 +164,14 @@ class _Merge:
         at = next(k for k, it in enumerate(block.iters) if it.var is pair[0].var)
         var = self._vars[pair[0].var]
         merged = Iter(var, _times(pair[0].extent, pair[1].extent), "spatial")
-        return replace(
+        joined = replace(
             block,
             iters=(*block.iters[:at], merged, *block.iters[at + 2 :]),
             bindings=(*block.bindings[:at], var, *block.bindings[at + 2 :]),
             reads=tuple(map(self._region, block.reads)),
             writes=tuple(map(self._region, block.writes)),
         )
+        return _taken_apart(joined, var, pair) if GATHERS in block.annotations else joined
 
     def _region(self, region: Region) -> Region:
         if region.buffer not in self._new:
@@ -236,6 +243,13 @@ def _pair_at(block: Block, access: Load | Store, axis: int) -> Pair | None:
     if first not in own or second not in own:
         return None
     return own[first], own[second]
+
+
+def _taken_apart(block: Block, var: Var, pair: Pair) -> Block:
+    """The block that reads where the two variables were by what is made of both."""
+    length = pair[1].extent
+    places: dict[Var, Expr] = {pair[0].var: var // length, pair[1].var: var % length}
+    return with_inferred_regions(replace(block, body=substitute_stmt(block.body, places)))
 
 
 def _times(a: Expr, b: Expr) -> Expr:

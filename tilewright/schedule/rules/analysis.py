@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tilewright.arith import linear
 from tilewright.ir import (
@@ -29,6 +29,8 @@ from tilewright.ir import (
     walk,
 )
 
+#: The note on blocks that copy the rows of a product, to be laid out as its tiles read them.
+GATHERS: Final = "gathers_rows"
 _DIVISIONS = {"floordiv", "floormod", "truncdiv", "truncmod", "div"}
 
 

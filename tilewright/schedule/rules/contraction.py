@@ -17,16 +17,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from tilewright.ir import TRUE, Block, Buffer, Const, Expr, Iter, Var, const, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import transpose_tile
 from tilewright.schedule.rules.analysis import (
+    GATHERS,
     Access,
     Contraction,
     as_contraction,
     constants_of,
     extent_of,
+)
+from tilewright.schedule.rules.chunks import (
+    GatheredRows,
+    evenly_cut,
+    gather_tiles,
+    tiles_that_fit,
 )
 from tilewright.schedule.rules.elementwise import outermost
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
@@ -47,14 +55,26 @@ _FEW_ROWS = 16
 #: Rows and vectors of a tile where it is not known how many there are: few, because there is a
 #: version for each number of rows, and little is to be computed past the last column.
 _ANY_ROWS, _ANY_VECTORS = 7, 2
-#: What every further pass over the columns costs, as a part of all there is to do.
-_CHUNK_COST = 0.01
 #: Neighbouring elements of a row that a thread packs.
 _RUN = 128
 #: How much longer the busiest thread may take with chunks of rows than with parts of columns.
 _UNEVEN = 1.03
 #: What an extent that is not known counts as.
 _UNKNOWN = 256
+
+
+class Operands(NamedTuple):
+    """Buffers that may be laid out as it suits: constants, and the copies that gather rows."""
+
+    constants: frozenset[Buffer] = frozenset()
+    gathered: frozenset[Buffer] = frozenset()
+
+    @staticmethod
+    def of(s: Schedule) -> Operands:
+        blocks = [s.block_of(b) for b in s.blocks()]
+        copies = [b for b in blocks if GATHERS in b.annotations]
+        made = frozenset(b.writes[0].buffer for b in copies)
+        return Operands(constants_of(s.function), made)
 
 
 @dataclass(frozen=True)
@@ -69,11 +89,11 @@ class Plan:
     tile: Tile
     pack_rows: bool
     pack_columns: bool
+    #: Where a block before it gathers the rows: how these are cut.
+    gathered: GatheredRows | None = None
 
 
-def plan_contraction(
-    block: Block, target: Target, constants: frozenset[Buffer] = frozenset()
-) -> Plan | None:
+def plan_contraction(block: Block, target: Target, known: Operands) -> Plan | None:
     """A plan, or None where the block is no contraction that fits a tile."""
     c = as_contraction(block)
     if c is None or not c.reduced:
@@ -84,12 +104,13 @@ def plan_contraction(
     row, depth = _row_of(c.rows), c.reduced[-1]
     blocks = next((it for it in reversed(c.columns) if it is not column), None)
     # Constants are packed once and for all, which costs nothing when it counts.
-    free_rows = c.a.buffer in constants and _can_pack(c.a)
-    pack_rows = row is not None and (free_rows or _packs_rows(c, row))
+    free_rows = c.a.buffer in known.constants and _can_pack(c.a)
+    gathered = _gathered_rows(c, row, target) if c.a.buffer in known.gathered else None
+    pack_rows = row is not None and not gathered and (free_rows or _packs_rows(c, row))
     contiguous = c.b.step(column.var) == 1
     if not contiguous and not _can_pack(c.b):
         return None
-    free_columns = c.b.buffer in constants and _can_pack(c.b)
+    free_columns = c.b.buffer in known.constants and _can_pack(c.b)
     ragged = (extent_of(column) or 0) % target.lanes(c.b.buffer.dtype) != 0
     pack_columns = free_columns or _packs(c.b, depth.var, c.rows, ragged) or not contiguous
     lanes = target.lanes(c.out.buffer.dtype)
@@ -105,6 +126,7 @@ def plan_contraction(
             _count(c.columns) if blocks is not None else extent_of(column) or _ANY_VECTORS * lanes,
             factors,
             None if blocks is None else extent_of(column),
+            None if gathered is None else gathered.computed,
         )
 
     tile = best("rows" if pack_rows else plain)
@@ -112,7 +134,8 @@ def plan_contraction(
         spread = best(plain)
         pack_rows = packing_pays(target, tile, spread, _count(c.rows), _count(c.columns))
         tile = tile if pack_rows else spread
-    return Plan(c, row, column, blocks, tile, pack_rows, pack_columns)
+    packs_rows = pack_rows or gathered is not None
+    return Plan(c, row, column, blocks, tile, packs_rows, pack_columns, gathered)
 
 
 def _row_of(rows: tuple[Iter, ...]) -> Iter | None:
@@ -137,6 +160,12 @@ def _packs(access: Access, var: Var, users: tuple[Iter, ...], ragged: bool = Fal
     step = access.step(var)
     far = step is None or abs(step) * access.buffer.dtype.itemsize >= _FAR
     return (far or ragged) and _count(users) >= _WORTH_PACKING and _can_pack(access)
+
+
+def _gathered_rows(c: Contraction, row: Iter | None, target: Target) -> GatheredRows | None:
+    rows = None if row is None else extent_of(row)
+    size = _count(c.reduced) * c.a.buffer.dtype.itemsize
+    return None if rows is None else GatheredRows(rows, size, target)
 
 
 def _can_pack(access: Access) -> bool:
@@ -243,21 +272,20 @@ class _Cut:
         if not self.plan.pack_rows:
             outer, inner = self.s.split(loop, None, self.tile.rows)
             return [], [outer], [inner]
-        size = self._tiles_per_chunk(1 if self._by_columns else self.target.cores)
+        gathered = self.plan.gathered
+        if gathered is not None:
+            size = gathered.tiles_per_chunk(self.tile.rows)
+        else:
+            size = self._tiles_per_chunk(1 if self._by_columns else self.target.cores)
         chunk, tiles, inner = self.s.split(loop, None, size, self.tile.rows)
         return [chunk], [tiles], [inner]
 
     def _tiles_per_chunk(self, cores: int) -> int:
         """Tiles of rows that are used together: what fits L2 beside the columns, evenly cut."""
-        c, tiles = self.plan.contraction, self._row_tiles()
+        c = self.plan.contraction
         depth = _count(c.reduced) * c.a.buffer.dtype.itemsize
-        fit = max(1, self.target.caches.l2 * 3 // 4 // max(1, depth * self.tile.rows))
-
-        def cost(size: int) -> float:
-            chunks = -(-tiles // (size * cores)) * cores
-            return chunks * size * (1 + _CHUNK_COST * chunks)
-
-        return min(range(1, min(fit, -(-tiles // cores)) + 1), key=cost)
+        fit = tiles_that_fit(depth * self.tile.rows, self.target)
+        return evenly_cut(self._row_tiles(), fit, cores)
 
     def _row_tiles(self) -> int:
         assert self.plan.row is not None
@@ -270,7 +298,7 @@ class _Cut:
         plain = not c.batch and len(c.rows) == len(c.columns) == len(c.reduced) == 1
         if cores < 2 or width is None or depth is None or depth % self.tile.lanes:
             return False
-        if not plan.pack_rows or not plain or not _can_turn(plan):
+        if not plan.pack_rows or plan.gathered or not plain or not _can_turn(plan):
             return False
         tiles, panels = self._row_tiles(), -(-width // self.tile.columns)
         size = self._tiles_per_chunk(cores)
@@ -316,14 +344,23 @@ class _Cut:
         c, made = self.plan.contraction, dict[str, str]()
         if self.plan.pack_columns:
             made["columns"] = self.s.cache_read(self.name, c.b.buffer).name
-        if self.plan.pack_rows:
+        if self.plan.gathered:
+            made["rows"] = self._maker_of(c.a.buffer)
+        elif self.plan.pack_rows:
             made["rows"] = self.s.cache_read(self.name, c.a.buffer).name
         return made
+
+    def _maker_of(self, buffer: Buffer) -> str:
+        """The block that makes an operand."""
+        made = self.s.producers(self.name)
+        return next(b.name for b in made if self.s.block_of(b).writes[0].buffer is buffer)
 
     def _place_packs(self, packs: dict[str, str], chunk: list[Loop]) -> None:
         """Rows are packed by the thread that uses them, columns once for all, by all threads."""
         c, row = self.plan.contraction, self.plan.row
-        if "rows" in packs and row is not None:
+        if self.plan.gathered is not None:
+            self._gather(packs["rows"], self.plan.gathered, chunk[-1])
+        elif "rows" in packs and row is not None:
             loops = self.s.loops(packs["rows"])
             own = chunk and c.a.buffer not in constants_of(self.s.function)
             if own and not self._by_columns:
@@ -336,6 +373,17 @@ class _Cut:
         if "columns" in packs:
             axis = self._lay_out(packs["columns"], c.b, self.plan.column.var, self.tile.columns)
             self._spread_columns(packs["columns"], axis)
+
+    def _gather(self, copy: str, rows: GatheredRows, chunk: Loop) -> None:
+        """Rows are gathered by the thread that uses them, or all of them first, by all threads."""
+        c, row, width = self.plan.contraction, self.plan.row, self.tile.rows
+        assert row is not None
+        axis = next(k for k, i in enumerate(c.a.indices) if row.var in free_vars(i))
+        is_shared = rows.are_shared(width)
+        place = chunk if is_shared else None
+        outer = gather_tiles(self.s, copy, axis, width, self.tile.lanes, place)
+        if not is_shared:
+            self._parallelize(outer, [])
 
     def _lay_out(self, copy: str, operand: Access, var: Var, width: int) -> int:
         """Let `width` neighbours along `var` lie side by side; gives the dimension of `var`."""

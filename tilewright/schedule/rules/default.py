@@ -10,7 +10,7 @@ from tilewright.ir import Alloc, Block, Buffer, Function, walk
 from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.rules.amx import plan_amx, schedule_amx
 from tilewright.schedule.rules.analysis import (
-    constants_of,
+    GATHERS,
     is_cheap,
     is_conditional,
     is_injective,
@@ -18,7 +18,7 @@ from tilewright.schedule.rules.analysis import (
     is_stepwise,
 )
 from tilewright.schedule.rules.columns import is_skinny, schedule_columns, vector_variable
-from tilewright.schedule.rules.contraction import plan_contraction, schedule_contraction
+from tilewright.schedule.rules.contraction import Operands, plan_contraction, schedule_contraction
 from tilewright.schedule.rules.dot import plan_dot, schedule_dot
 from tilewright.schedule.rules.dot_rows import plan_dot_rows, schedule_dot_rows
 from tilewright.schedule.rules.elementwise import schedule_elementwise, vectorize_innermost
@@ -73,8 +73,8 @@ def _schedule_dots(s: Schedule, target: Target) -> Schedule:
 
 
 def _schedule_reductions(s: Schedule, target: Target) -> Schedule:
-    constants = constants_of(s.function)
-    plans = {b.name: plan_contraction(s.block_of(b), target, constants) for b in s.blocks()}
+    known = Operands.of(s)
+    plans = {b.name: plan_contraction(s.block_of(b), target, known) for b in s.blocks()}
     if not any(plans.values()) and not any(_is_scheduled(s, b.name) for b in s.blocks()):
         by_rows = schedule_rows(s, target)
         if by_rows is not None:
@@ -82,7 +82,7 @@ def _schedule_reductions(s: Schedule, target: Target) -> Schedule:
     for block in s.blocks():
         plan = plans.get(block.name)
         # Constants are packed in the order in which tiles read them: that streams just as well.
-        packed = plan is not None and plan.contraction.b.buffer in constants
+        packed = plan is not None and plan.contraction.b.buffer in known.constants
         if plan is not None and (packed or not is_skinny(plan.contraction)):
             s = attempt(s, schedule_contraction, block.name, plan, target) or s
         elif vector_variable(s.block_of(block)) is not None:
@@ -121,6 +121,8 @@ def inline_cheap(s: Schedule) -> None:
             continue
         if chooses_by_position(block):
             continue  # it would be chosen once more for each element that is made of it
+        if GATHERS in block.annotations:
+            continue  # the copy is what it is for
         uses = [s.block_of(c) for c in s.consumers(ref)]
         heavy = is_conditional(block) and any(map(_reads_often, uses))
         if (len(uses) == 1 or is_cheap(block)) and not heavy and s.can("compute_inline", ref):

@@ -8,6 +8,7 @@ hide latency, and charges for lanes and rows beyond the edge.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,10 +50,12 @@ def choose_tile(
     columns: int | None,
     factors: Factors,
     block: int | None = None,
+    computed: Callable[[int], int] | None = None,
 ) -> Tile:
     """The tile with the best predicted throughput for a problem of this size (None: large).
 
     Where columns come in blocks that lie apart, a tile has whole blocks, or an even part of one.
+    `computed` says how many rows are computed by tiles of so many, where it is not just all tiles.
     """
     lanes = target.lanes(dtype)
     if not target.has_lane_fma:
@@ -68,7 +71,13 @@ def choose_tile(
     even = [t for t in tiles if _fits_blocks(t.columns, block)]
     # Blocks of odd widths are taken one at a time, the last vector of each partly used.
     single = [t for t in tiles if (t.vectors - 1) * lanes < (block or 0)]
-    return max(even or single, key=lambda t: _score(t, target, rows, columns))
+
+    def score(tile: Tile) -> float:
+        if computed is None or rows is None:
+            return _score(tile, target, rows, columns)
+        return _score(tile, target, None, columns) * rows / computed(tile.rows)
+
+    return max(even or single, key=score)
 
 
 def packing_pays(target: Target, packed: Tile, spread: Tile, rows: int, columns: int) -> bool:

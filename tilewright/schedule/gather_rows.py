@@ -1,0 +1,92 @@
+"""Copies what the rows of a product read, where it lies in pieces: windows, channels in blocks.
+
+    for y: for x: for o: for c: for k:
+        C[y, x, o] += A[c, y + k, x] * B[c, k, o]
+    -->
+    for y_x: for c: for k: R[y_x, c, k] = A[c, y_x // w + k, y_x % w]
+    for y_x: for o: for c: for k: C[y_x, o] += R[y_x, c, k] * B[c, k, o]
+
+Rows that go together are one dimension then, however they were read, and the rule for products
+computes the copy by chunks, in the order in which its tiles read it. That pays where pieces of a
+tile of rows and a panel of columns do not stay in the nearest cache between their uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from tilewright.ir import Block, Function, Iter, const
+from tilewright.schedule.merge_rows import merge_rows
+from tilewright.schedule.rules.analysis import (
+    GATHERS,
+    Contraction,
+    as_contraction,
+    constants_of,
+    extent_of,
+)
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Rows and columns that a tile has, about.
+_TILE: Final = 16
+#: Cycles that it takes to copy an element, and the part of the time that is saved.
+_COPY, _SAVED = 0.4, 0.12
+#: Fewer rows are not worth it.
+_ROWS: Final = 16
+
+
+def gather_rows(function: Function, target: Target) -> Function:
+    """The function whose products read rows that lie in pieces from a copy, where that pays."""
+    for name in [b.name for b in Schedule(function).blocks()]:
+        function = _gathered(function, name, target)
+    return function
+
+
+def _gathered(function: Function, name: str, target: Target) -> Function:
+    s = Schedule(function)
+    c = as_contraction(s.block_of(name))
+    if c is None or c.a.buffer in constants_of(function):
+        return function
+    rows = _neighbours(c.rows, s.block_of(name))
+    if not _is_in_pieces(c, rows) or not _pays(c, rows, target):
+        return function
+    if not s.can("reindex", name, c.a.buffer.name):
+        return function
+    s.annotate(s.reindex(name, c.a.buffer.name), GATHERS, True)
+    merged = merge_rows(s.function)
+    after = as_contraction(Schedule(merged).block_of(name))
+    assert after is not None
+    return merged if len(c.rows) - len(after.rows) == len(rows) - 1 else function
+
+
+def _neighbours(rows: Sequence[Iter], block: Block) -> list[Iter]:
+    """The last of the rows that lie side by side in the result: those of one image."""
+    order = [it.var for it in block.iters if it.extent is not const(1)]
+    found: list[Iter] = []
+    for it in reversed(rows):
+        if found and order.index(it.var) + 1 != order.index(found[0].var):
+            break
+        found.insert(0, it)
+    return found
+
+
+def _is_in_pieces(c: Contraction, rows: Sequence[Iter]) -> bool:
+    """Whether a row is several runs of neighbouring elements, of known lengths."""
+    known = bool(rows) and all(extent_of(it) is not None for it in (*rows, *c.reduced))
+    runs = [it for it in c.reduced if extent_of(it) != 1]
+    return known and len(runs) > 1 and c.a.step(runs[-1].var) == 1
+
+
+def _pays(c: Contraction, rows: Sequence[Iter], target: Target) -> bool:
+    count, depth, columns = (_product(its) for its in (rows, c.reduced, c.columns))
+    size, run = c.a.buffer.dtype.itemsize, extent_of(c.reduced[-1]) or 0
+    lanes = target.lanes(c.out.buffer.dtype) * target.fma_ports
+    is_far = depth * _TILE * size >= target.caches.l1d // 4
+    is_whole = run % target.lanes(c.a.buffer.dtype) == 0
+    return is_far and is_whole and count >= _ROWS and _SAVED * columns / lanes > _COPY
+
+
+def _product(iters: Sequence[Iter]) -> int:
+    return prod(extent_of(it) or 1 for it in iters)

@@ -1,0 +1,92 @@
+"""Chunks of rows that are packed together, and how rows that lie in pieces are gathered into them.
+
+for chunk (parallel):                           or, where there are few rows,
+    for tile: for run of a row:                     for tile (parallel): gather
+        for row of the tile: copy the run           for columns (parallel): for tile: …
+    for columns: for tile: …
+
+Vectors of neighbouring steps of one row lie beside those of the next row of the tile: a tile reads
+on and on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tilewright.ir import Expr, free_vars
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: What every further pass over the columns costs, as a part of all there is to do.
+_CHUNK_COST = 0.01
+#: Tiles of rows that every core must have for them to be shared out, and not the columns.
+_SHARE = 4
+
+
+def tiles_that_fit(size: int, target: Target) -> int:
+    """How many tiles of so many bytes fit L2 beside the columns."""
+    return max(1, target.caches.l2 * 3 // 4 // max(1, size))
+
+
+def evenly_cut(tiles: int, fit: int, cores: int) -> int:
+    """How many tiles make a chunk, not more than `fit`: chunks are even over the cores."""
+
+    def cost(size: int) -> float:
+        chunks = -(-tiles // (size * cores)) * cores
+        return chunks * size * (1 + _CHUNK_COST * chunks)
+
+    return min(range(1, min(fit, -(-tiles // cores)) + 1), key=cost)
+
+
+class GatheredRows(NamedTuple):
+    """The rows of a product that are gathered, and the bytes of each."""
+
+    rows: int
+    size: int
+    target: Target
+
+    def are_shared(self, tile: int) -> bool:
+        """Whether threads take chunks of rows, in tiles of so many, and not columns each."""
+        return self.rows >= _SHARE * self.target.cores * tile
+
+    def tiles_per_chunk(self, tile: int) -> int:
+        """How many tiles make a chunk."""
+        tiles, fit = -(-self.rows // tile), tiles_that_fit(self.size * tile, self.target)
+        if self.are_shared(tile):
+            return evenly_cut(tiles, fit, self.target.cores)
+        return -(-tiles // -(-tiles // fit))
+
+    def computed(self, tile: int) -> int:
+        """How many rows are computed, those past the end and of waiting threads among them."""
+        size = self.tiles_per_chunk(tile)
+        chunks = -(-self.rows // (size * tile))
+        if self.are_shared(tile):
+            chunks = -(-chunks // self.target.cores) * self.target.cores
+        return chunks * size * tile
+
+
+def gather_tiles(
+    s: Schedule, copy: str, axis: int, width: int, lanes: int, chunk: Loop | None
+) -> list[Loop]:
+    """Let the block `copy` gather rows, its dimension `axis`, by tiles of `width`, in `chunk`.
+
+    Gives the loops down to that over tiles.
+    """
+
+    def laid_out(*indices: Expr) -> tuple[Expr, ...]:
+        *rest, step = (i for k, i in enumerate(indices) if k != axis)
+        row = indices[axis]
+        return (row // width, *rest, step // lanes, row % width, step % lanes)
+
+    loops = s.loops(copy) if chunk is None else s.compute_at(copy, chunk)
+    s.transform_layout(copy, 0, laid_out)
+    along = free_vars(s.block_of(copy).bindings[axis])
+    at = next(k for k, loop in enumerate(loops) if loop.var in along)
+    tile, within = s.split(loops[at], None, width)
+    vectors, vector = s.split(loops[-1], None, lanes)
+    s.reorder(tile, *loops[at + 1 : -1], within, vectors, vector)
+    s.unroll(within)
+    s.unroll(vectors)
+    s.vectorize(vector)
+    return [*loops[:at], tile]
