@@ -11,6 +11,7 @@ from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.rules.amx import plan_amx, schedule_amx
 from tilewright.schedule.rules.analysis import (
     GATHERS,
+    constants_of,
     is_cheap,
     is_conditional,
     is_injective,
