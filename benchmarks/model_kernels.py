@@ -12,11 +12,10 @@ pays. All kernels are drawn under the roof.
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from models import make
 from whole_models.recipes import RECIPES, model_path
 from whole_models.roofline import Point, roofline_picture
 from whole_models.runner import example_inputs
@@ -24,8 +23,6 @@ from whole_models.runner import example_inputs
 import tilewright as tw
 from tilewright.insight.predict import Prediction, predictions
 from tilewright.insight.roof import Roof, measure_roof
-
-PARTS = Path(__file__).parent / "whole_models"
 
 
 def arguments() -> argparse.Namespace:
@@ -39,13 +36,11 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def file_of(name: str) -> Path:
-    """A model file; one of the benchmark models is made where there is none."""
+def file_of(name: str) -> Path | None:
+    """A model file; one of the benchmark models is made where there is none, if it can be."""
     if name not in RECIPES:
         return Path(name)
-    command = [sys.executable, "-P", str(PARTS / "recipes.py"), "--batch=1", name]
-    subprocess.run(command, check=True, capture_output=True)
-    return model_path(name, 1)
+    return model_path(name) if make(name, 1) else None
 
 
 def foretold(path: Path, options: argparse.Namespace, roofs: Sequence[Roof]) -> list[Prediction]:
@@ -93,7 +88,10 @@ def main() -> None:
     print(f"{header}{'of it':>8}{'GFLOP/s':>9}{'GB/s':>8}")
     points: list[Point] = []
     for name in options.models:
-        rows = foretold(file_of(name), options, roofs)
+        path = file_of(name)
+        if path is None:
+            continue
+        rows = foretold(path, options, roofs)
         print("\n".join(table(Path(name).stem, rows, options.rows)), flush=True)
         whole = sum(r.measured for r in rows)
         points += [
