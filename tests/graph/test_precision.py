@@ -1,4 +1,4 @@
-"""Products in bytes: how far results are from float32, and what stays as it was."""
+"""Products in bytes and in bfloat16: how far from float32, by what code, and what stays."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import pytest
 
 import tilewright as tw
 from tests.graph.harness import check
+from tilewright.compile import graph_passes
 from tilewright.graph import Builder, Call, Module, PassContext, run_passes
+from tilewright.kernels.levels import kernel_levels
 from tilewright.support.errors import UserError
+from tilewright.target import Target
 
 Net = tuple[Module, dict[str, Any]]
 
@@ -62,16 +65,10 @@ def test_bytes_are_close_to_float32(net: Net, opt_level: int) -> None:
     assert 0 < _error(got, want) < 0.02
 
 
-def _quantized(graph: Module) -> Module:
-    with PassContext(precision="int8-dynamic"):
-        return run_passes(graph, [step for step in _steps() if step.name != "fuse"])
-
-
-def _steps() -> Any:
-    from tilewright.compile import graph_passes
-    from tilewright.target import Target
-
-    return graph_passes(Target.of("llvm"))
+def _passed(graph: Module, precision: str, target: str = "llvm") -> Module:
+    with PassContext(precision=precision):
+        steps = graph_passes(Target.of(target))
+        return run_passes(graph, [step for step in steps if step.name != "fuse"])
 
 
 def _names(graph: Module) -> list[str]:
@@ -80,7 +77,7 @@ def _names(graph: Module) -> list[str]:
 
 def test_native_code_is_what_the_graph_says() -> None:
     graph, inputs = _dense(19, 130, 50)
-    (want,) = tw.graph.evaluate(_quantized(graph), inputs)
+    (want,) = tw.graph.evaluate(_passed(graph, "int8-dynamic"), inputs)
     (got,) = tw.compile(graph, precision="int8-dynamic").run(inputs)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
@@ -147,7 +144,7 @@ def test_weights_that_are_not_finite_stay_as_they_are() -> None:
     weights[3, 4] = np.inf
     b = Builder()
     b.output(b.matmul(b.input("x", "float32", (4, 64)), weights))
-    assert "matmul" in _names(_quantized(b.build()))
+    assert "matmul" in _names(_passed(b.build(), "int8-dynamic"))
 
 
 def test_products_of_two_computed_operands_stay_in_float32() -> None:
@@ -162,6 +159,80 @@ def test_quantize_rows_is_what_its_reference_says() -> None:
     array = _weights(3, 5, 37)
     array[0, 0] = 0
     check("quantize_rows", [array])
+
+
+# ---- bfloat16 -----------------------------------------------------------------------------------
+
+_WITH_BF16 = "llvm -mcpu=sapphirerapids"
+
+
+@pytest.mark.parametrize("net", [_dense(19, 130, 50), _dense(5, 40, 33, 3), _gemm(17, 67, 45)])
+def test_bfloat16_is_close_to_float32(net: Net) -> None:
+    graph, inputs = net
+    (want,) = tw.graph.evaluate(graph, inputs)
+    (got,) = tw.graph.evaluate(_passed(graph, "bf16", _WITH_BF16), inputs)
+    assert got.dtype == np.float32
+    assert 0 < _error(got, want) < 0.01
+
+
+def test_computed_factors_are_rounded_once() -> None:
+    b = Builder()
+    x = b.input("x", "float32", (20, 20))
+    b.output(b.softmax(b.matmul(x, x, transpose_b=True)), b.matmul(x, _weights(20, 20)))
+    names = _names(_passed(b.build(), "bf16", _WITH_BF16))
+    assert names.count("cast") == 1 and names.count("matmul") == 2
+
+
+def test_few_rows_of_two_computed_factors_stay_in_float32() -> None:
+    b = Builder()
+    x = b.input("x", "float32", (3, 40))
+    b.output(b.matmul(x, x, transpose_b=True))
+    assert "cast" not in _names(_passed(b.build(), "bf16", _WITH_BF16))
+
+
+def test_weights_take_half_the_memory() -> None:
+    graph, _ = _dense(16, 256, 256)
+    full, half = (
+        tw.compile(graph, _WITH_BF16, precision=p).as_build().memory["constants"]
+        for p in ("float32", "bf16")
+    )
+    assert half < 0.6 * full
+
+
+def test_a_machine_that_gains_nothing_says_so() -> None:
+    graph, _ = _dense(4, 64, 48)
+    model = tw.compile(graph, "llvm -mcpu=neoverse-n1", precision="bf16")
+    assert model.precision == "bf16 (products: float32 × 2)"
+
+
+# ---- instructions -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("precision", "target", "rows", "instruction"),
+    [
+        ("int8-dynamic", "cascadelake", 64, "vpdpbusd"),
+        ("int8-dynamic", "cascadelake", 3, "vpdpbusd"),
+        ("int8-dynamic", "alderlake", "n", "vpdpbusd"),
+        ("int8-dynamic", "sapphirerapids", 64, "tdpbssd"),
+        ("int8-dynamic", "neoverse-n1", 1, "sdot"),
+        ("int8-dynamic", "neoverse-n1", "n", "sdot"),
+        ("int8-dynamic", "neoverse-v1", 64, "smmla"),
+        ("bf16", "cooperlake", 2, "vdpbf16ps"),
+        ("bf16", "sapphirerapids", 64, "tdpbf16ps"),
+        ("bf16", "neoverse-v1", 64, "bfmmla"),
+        ("bf16", "neoverse-v1", "n", "bfdot"),
+    ],
+)
+def test_products_are_instructions(
+    precision: str, target: str, rows: int | str, instruction: str
+) -> None:
+    b = Builder()
+    size = b.dim(rows) if isinstance(rows, str) else rows
+    b.output(b.dense(b.input("x", "float32", (size, 64)), _weights(48, 64), _weights(48)))
+    model = tw.compile(b.build(), f"llvm -mcpu={target}", precision=precision)
+    (kernel,) = (k for k in model.kernels if "matmul" in k)
+    assert instruction in kernel_levels(model.ir(kernel), model.target).asm
 
 
 # ---- asking for it ------------------------------------------------------------------------------

@@ -102,6 +102,11 @@ class Target:
         return self.arch == "aarch64" and self.has("neon")
 
     @property
+    def has_bf16_products(self) -> bool:
+        """Whether products of bfloat16 summed in float32 are instructions."""
+        return any(map(self.has, ("amx-bf16", "avx512bf16", "bf16")))
+
+    @property
     def has_nan_extremes(self) -> bool:
         """Whether one instruction gives the lesser or greater of two floats and hands on NaN."""
         return self.arch in ("aarch64", "wasm32")

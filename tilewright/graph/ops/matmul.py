@@ -22,24 +22,36 @@ from tilewright.tensor import te
 
 
 @op
-def matmul(a: Value, b: Value, *, transpose_a: bool = False, transpose_b: bool = False) -> Type:
+def matmul(
+    a: Value,
+    b: Value,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    dtype: DType | None = None,
+) -> Type:
     """`a @ b` as NumPy has it: the dimensions before the last two are broadcast, vectors are
-    rows or columns. `transpose_a` and `transpose_b` exchange the last two dimensions."""
+    rows or columns. `transpose_a` and `transpose_b` exchange the last two dimensions. The result is
+    in `dtype`, to which the factors are converted first, or in their type."""
     require_kind("number", a, b)
     require_same_dtype(a, b)
-    return TensorType(a.dtype, find_product_shape(a.shape, b.shape, transpose_a, transpose_b))
+    return TensorType(
+        dtype or a.dtype, find_product_shape(a.shape, b.shape, transpose_a, transpose_b)
+    )
 
 
 @matmul.reference
-def matmul_reference(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
-    return product_reference(a, b, transpose_a, transpose_b)
+def matmul_reference(
+    a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, dtype: DType | None
+) -> Array:
+    return product_reference(a, b, transpose_a, transpose_b, dtype and dtype.numpy)
 
 
 @matmul.compute
 def matmul_compute(
-    a: te.Tensor, b: te.Tensor, *, transpose_a: bool, transpose_b: bool
+    a: te.Tensor, b: te.Tensor, *, transpose_a: bool, transpose_b: bool, dtype: DType | None
 ) -> te.Tensor:
-    return product(a, b, transpose_a, transpose_b)
+    return product(a, b, transpose_a, transpose_b, dtype)
 
 
 def product_reference(

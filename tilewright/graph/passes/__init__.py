@@ -2,6 +2,7 @@
 
 # pyright: reportUnusedImport=false
 from tilewright.graph.passes.algebra import algebra
+from tilewright.graph.passes.bf16_products import bf16_products
 from tilewright.graph.passes.bind_shapes import bind_shapes
 from tilewright.graph.passes.combine_parallel import combine_parallel
 from tilewright.graph.passes.common_subexpressions import common_subexpressions

@@ -13,7 +13,7 @@ their bytes. Everything else stays in float32.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from tilewright.graph.builder import Builder
 from tilewright.graph.context import PassContext
 from tilewright.graph.ir import Array, Binding, Call, Graph, Module, Value
 from tilewright.graph.ops.quantize_rows import GREATEST, LEAST
+from tilewright.graph.products import Product, as_product
 from tilewright.graph.rewrite import Rewriter
 from tilewright.ir import DType
 
@@ -34,62 +35,6 @@ def dynamic_int8(module: Module) -> Module:
     if PassContext.current().precision != "int8-dynamic":
         return module
     return module.map(lambda f: _Quantizer().graph(f))
-
-
-class Product(NamedTuple):
-    """A call as rows of `x` by columns of constant weights, times `factor`, plus `addend`."""
-
-    x: Value
-    weight: Value
-    #: Whether the weights have one row, not one column, for each result.
-    turned: bool
-    factor: float = 1.0
-    addend: Value | None = None
-    addend_factor: float = 1.0
-
-    @property
-    def columns(self) -> Array:
-        array = self.weight.constant
-        assert array is not None
-        return array.T if self.turned else array
-
-
-def as_product(call: Call) -> Product | None:
-    """The call as a product of rows by constant weights, if it is one in float32."""
-    found = _PRODUCTS[call.op.name](call) if call.op.name in _PRODUCTS else None
-    if found is None or found.x.is_constant or found.weight.constant is None:
-        return None
-    fits = found.x.ndim >= 2 and found.weight.ndim == 2 and found.x.dtype is _FLOAT32
-    return found if fits else None
-
-
-def _of_matmul(call: Call) -> Product | None:
-    if call.attrs["transpose_a"]:
-        return None
-    x, weight = _operands(call)
-    return Product(x, weight, call.attrs["transpose_b"])
-
-
-def _of_dense(call: Call) -> Product | None:
-    x, weight = _operands(call)
-    return Product(x, weight, True, addend=call.args[2])
-
-
-def _of_gemm(call: Call) -> Product | None:
-    if call.attrs["transpose_a"]:
-        return None
-    x, weight = _operands(call)
-    alpha, beta, turned = (call.attrs[n] for n in ("alpha", "beta", "transpose_b"))
-    return Product(x, weight, turned, alpha, call.args[2], beta)
-
-
-def _operands(call: Call) -> tuple[Value, Value]:
-    x, weight = call.args[:2]
-    assert x is not None and weight is not None
-    return x, weight
-
-
-_PRODUCTS: Final = {"matmul": _of_matmul, "dense": _of_dense, "gemm": _of_gemm}
 
 
 class _Quantizer(Rewriter):
@@ -108,18 +53,19 @@ class _Quantizer(Rewriter):
     def visit(self, binding: Binding) -> Sequence[Binding]:
         call = binding.expr
         product = as_product(call) if isinstance(call, Call) else None
-        if product is None or product.columns.size < _WORTH:
+        columns = None if product is None else product.columns
+        if product is None or columns is None or columns.size < _WORTH:
             return (binding,)
-        weights = self._quantized(product)
+        weights = self._quantized(product, columns)
         # What is not finite has no bytes that stand for it.
         if not np.isfinite(weights[1]).all():
             return (binding,)
         return self._written(binding, product, *weights)
 
-    def _quantized(self, product: Product) -> tuple[Array, Array]:
+    def _quantized(self, product: Product, columns: Array) -> tuple[Array, Array]:
         key = (id(product.weight.constant), product.turned)
         if key not in self._weights:
-            self._weights[key] = quantized_columns(product.columns)
+            self._weights[key] = quantized_columns(columns)
         return self._weights[key]
 
     def _written(
@@ -133,7 +79,7 @@ class _Quantizer(Rewriter):
         factors = b.constant(scales * np.float32(product.factor), name="scales")
         result = b.emit("mul", real, factors)
         if product.addend is not None:
-            result = b.emit("add", result, _scaled(b, product))
+            result = b.emit("add", result, product.scaled_addend(b))
         b.output(result)
         *rest, last = b.function().body
         return [*rest, Binding((old,), last.expr, last.origin)]
@@ -145,11 +91,6 @@ class _Quantizer(Rewriter):
         made = b.emit("quantize_rows", x)
         self._rows[-1][x] = made
         return made
-
-
-def _scaled(b: Builder, product: Product) -> Any:
-    addend, factor = product.addend, product.addend_factor
-    return addend if factor == 1 else b.emit("mul", addend, np.float32(factor))
 
 
 def quantized_columns(columns: Array) -> tuple[Array, Array]:
