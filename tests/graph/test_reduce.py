@@ -8,9 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.graph.harness import check
 from tests.graph.interpreted import check_definition
-from tilewright.graph import Builder
+from tilewright.graph import Builder, parse_module
 from tilewright.graph.ops.activation import ACTIVATIONS
 from tilewright.graph.ops.reduce import REDUCTIONS
 from tilewright.support.errors import UserError
@@ -80,6 +81,18 @@ def test_arg_reductions(name: str) -> None:
     check_definition(name, [x.astype("i4")], axis=0, symbolic=False)
     check(name, [x], axis=-1, last=True, symbolic=name == "argmax")
     check(name, [np.array([1, np.nan, 3, np.nan], "f4")], expected=np.int64(1), symbolic=False)
+
+
+def test_nothing_has_no_greatest_element() -> None:
+    b = Builder()
+    with pytest.raises(UserError, match="elements along axis 1, of which one is sought"):
+        b.argmax(b.input("x", "float32", [3, 0]), axis=1)
+    check("argmax", [normal(0, 3)], axis=1, symbolic=False)
+    text = "def main(x: f32[3, n]):\n    y = argmax(x, axis=1)\n    return y\n"
+    model = tw.compile(parse_module(text), threads=1)
+    assert model.run([normal(3, 1)])[0].tolist() == [0, 0, 0]
+    with pytest.raises(UserError, match="argmax: elements along axis 1"):
+        model.run([normal(3, 0)])
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "hardmax"])

@@ -102,6 +102,22 @@ def test_nodes_in_any_order() -> None:
     np.testing.assert_array_equal(results(make(nodes, X, ["y"]), x)[0], -np.abs(x))
 
 
+def test_names_inside_a_graph_are_its_own() -> None:
+    """The body calls its state and its result as the node outside calls its results."""
+    body = onnx.helper.make_graph(
+        [node("Add", ["s", "x"], ["t"]), node("Neg", ["t"], ["u"])],
+        "body",
+        [info("s", shape=[3]), info("x", shape=[3])],
+        [info("t", shape=[3]), info("u", shape=[3])],
+    )
+    scan = node("Scan", ["first", "xs"], ["s", "u"], body=body, num_scan_inputs=1)
+    model = make([scan], [info("first", shape=[3]), info("xs", shape=[2, 3])], ["s", "u"])
+    first, xs = np.ones(3, np.float32), np.arange(6, dtype=np.float32).reshape(2, 3)
+    last, all_of_them = results(model, first, xs)
+    np.testing.assert_array_equal(last, first + xs.sum(0))
+    np.testing.assert_array_equal(all_of_them, -(first + xs.cumsum(0)))
+
+
 def test_an_output_that_nobody_computes() -> None:
     with pytest.raises(UserError, match="no value q"):
         converted([node("Relu", ["x"])], X, ["q"])

@@ -37,14 +37,21 @@ def _makers(nodes: list[Any], graph: Any) -> dict[str, int]:
 
 def _used(node: Any) -> Iterator[str]:
     """The names that a node uses, those that graphs inside it capture included."""
-    pending = [node]
+    pending: list[tuple[Any, frozenset[str]]] = [(node, frozenset())]
     while pending:
-        current = pending.pop()
-        yield from (n for n in current.input if n)
+        current, inner = pending.pop()
+        yield from (n for n in current.input if n and n not in inner)
         for attribute in current.attribute:
             for graph in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                pending.extend(graph.node)
-                yield from (o.name for o in graph.output)
+                own = inner | _defined(graph)
+                pending.extend((n, own) for n in graph.node)
+                yield from (o.name for o in graph.output if o.name not in own)
+
+
+def _defined(graph: Any) -> set[str]:
+    """The names that a graph gives to values of its own, whatever they mean outside."""
+    made = {name for node in graph.node for name in node.output}
+    return made | {v.name for v in (*graph.input, *graph.initializer)}
 
 
 def _sorted(nodes: list[Any], needs: list[set[int]]) -> list[int]:

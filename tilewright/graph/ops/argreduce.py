@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graph.agreement import require_at_most
 from tilewright.graph.axes import axis_of
 from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
@@ -22,7 +23,9 @@ ARG_REDUCTIONS: dict[str, Callable[..., Any]] = {"argmax": te.argmax, "argmin": 
 def _declare(name: str, reduction: Callable[..., Any]) -> OpDef:
     def infer(x: Value, *, axis: int = 0, keepdims: bool = False, last: bool = False) -> Type:
         require_kind("number", x)
-        return TensorType("int64", reduced_shape(x.shape, (axis_of(axis, x.ndim),), keepdims))
+        axis = axis_of(axis, x.ndim)
+        require_at_most(1, x.shape[axis], f"elements along axis {axis}, of which one is sought")
+        return TensorType("int64", reduced_shape(x.shape, (axis,), keepdims))
 
     infer.__name__ = name
     infer.__doc__ = f"The index that {name} has along `axis`; of equals the first, or the `last`."
