@@ -56,6 +56,7 @@ from tilewright.graph.types import (
     dims_of,
     dtype_of,
     fresh_dim,
+    is_plain_dim,
     product,
 )
 from tilewright.graph.verify import verify

@@ -14,7 +14,8 @@ from tilewright.graph.ir import Binding, Call, Value
 from tilewright.graph.naturals import naturals
 from tilewright.graph.rewrite import attribute_dims
 from tilewright.graph.types import TensorType, Type, substitute_type
-from tilewright.ir import Binary, Expr, Var, walk_expr
+from tilewright.ir import Binary, Cast, Expr, Var, walk_expr
+from tilewright.ir import Call as IntrinsicCall
 
 _DIVISIONS = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})
 
@@ -25,7 +26,7 @@ def with_own_sizes(calls: Sequence[Binding], inputs: Iterable[Value]) -> dict[Va
     Attributes that speak of dimensions tie the calls to those that are there.
     """
     given = [v for v in inputs if isinstance(v.type, TensorType)]
-    sizes = dict.fromkeys(d for v in given for d in v.shape if _is_divided(d))
+    sizes = dict.fromkeys(d for v in given for d in v.shape if _is_involved(d))
     if not sizes or any(attribute_dims(b.expr) for b in calls):
         return None
     own = {size: Var(f"d{k}") for k, size in enumerate(sizes)}
@@ -37,8 +38,12 @@ def with_own_sizes(calls: Sequence[Binding], inputs: Iterable[Value]) -> dict[Va
     return made
 
 
-def _is_divided(dim: Expr) -> bool:
-    return any(isinstance(e, Binary) and e.op in _DIVISIONS for e in walk_expr(dim))
+def _is_involved(dim: Expr) -> bool:
+    """Whether a size was divided or rounded on its way."""
+    return any(
+        isinstance(e, Cast | IntrinsicCall) or (isinstance(e, Binary) and e.op in _DIVISIONS)
+        for e in walk_expr(dim)
+    )
 
 
 def _renewed(value: Value, own: dict[Expr, Var]) -> Value:

@@ -20,7 +20,19 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from tilewright.graph.naturals import simplify_size
-from tilewright.ir import Const, DType, Expr, Var, as_expr, as_extent, const, free_vars, substitute
+from tilewright.ir import (
+    Binary,
+    Const,
+    DType,
+    Expr,
+    Unary,
+    Var,
+    as_expr,
+    as_extent,
+    const,
+    free_vars,
+    substitute,
+)
 from tilewright.support.errors import UserError
 
 #: A dimension as users give it.
@@ -240,6 +252,19 @@ def as_dim(value: Any) -> Expr:
         return value
     extent = as_extent(value, "a tensor type")
     return extent if isinstance(extent, Const) else simplify_size(extent)
+
+
+#: What callers can compute sizes by, before a program runs.
+_PLAIN: Final = frozenset({"add", "sub", "mul", "floordiv", "floormod", "min", "max"})
+
+
+def is_plain_dim(dim: Expr) -> bool:
+    """Whether a dimension is whole numbers all the way: nothing in it is rounded or chosen."""
+    if isinstance(dim, Const | Var):
+        return True
+    if isinstance(dim, Unary):
+        return dim.op == "neg" and is_plain_dim(dim.a)
+    return isinstance(dim, Binary) and dim.op in _PLAIN and all(map(is_plain_dim, dim.operands))
 
 
 def known_dim(dim: Dim) -> int | None:

@@ -24,15 +24,16 @@ from tilewright.graph import (
     Value,
     all_graphs,
     dims_of,
+    is_plain_dim,
     module_text,
     precision_text,
 )
 from tilewright.graph import Module as GraphModule
-from tilewright.ir import Call, Evaluate, Function, Var, function_text, walk
+from tilewright.ir import Call, Evaluate, Expr, Function, Var, function_text, walk
 from tilewright.kernels.compiled import CompiledKernel
 from tilewright.kernels.module import dim_of, unique_names
 from tilewright.models.native import GRAPH_TEXT, HOST_TEXT, NativeModel, loops_text, target_info
-from tilewright.runtime import ANY_SIZE, LIST_KINDS, ListSpec, NativeSpec, Program, TensorSpec
+from tilewright.runtime import ANY_SIZE, LIST_KINDS, Dim, ListSpec, NativeSpec, Program, TensorSpec
 from tilewright.support.errors import UserError, nearest
 from tilewright.target import Target
 
@@ -148,7 +149,7 @@ def host_object(program: Kernel, target: Target) -> bytes:
 
 def _spec(value: Value, name: str, names: Mapping[Var, str]) -> NativeSpec:
     if isinstance(value.type, TensorType):
-        return TensorSpec(name, value.dtype, tuple(dim_of(d, names) for d in value.shape))
+        return TensorSpec(name, value.dtype, tuple(_dim(d, names) for d in value.shape))
     kinds, element = list[str](), value.type
     while isinstance(element, SequenceType | OptionalType):
         kinds.append("seq" if isinstance(element, SequenceType) else "opt")
@@ -156,8 +157,13 @@ def _spec(value: Value, name: str, names: Mapping[Var, str]) -> NativeSpec:
     assert isinstance(element, TensorType | UnknownType)
     shape = element.shape if isinstance(element, TensorType) else None
     known = {**names, ANY: ANY_SIZE}
-    items = None if shape is None else tuple(dim_of(d, known) for d in shape)
+    items = None if shape is None else tuple(_dim(d, known) for d in shape)
     return ListSpec(name, LIST_KINDS[" ".join(kinds)], element.dtype, items)
+
+
+def _dim(dim: Expr, names: Mapping[Var, str]) -> Dim:
+    """A dimension for callers: one that they cannot compute is known by what it is called."""
+    return dim_of(dim, names) if is_plain_dim(dim) else str(dim)
 
 
 def _dims(values: Sequence[Value], first: Sequence[Var]) -> list[Var]:

@@ -159,3 +159,23 @@ def test_resized_images() -> None:
     ]
     sizes = [(1, 3, 14, 4), (1, 3, 3, 1), (1, 3, 7, 2)]
     check(nodes, [{"x": X[None], "s": ints(*s)} for s in sizes], ["y"])
+
+
+def test_sizes_that_are_rounded_on_their_way() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 17]>
+        scaled (float[1, 4, h, w] x) => (float[1, 4, p, q] y)
+        <float[1] factor = {0.75}, int64[2] head = {1, 4}> {
+            extents = Shape <start = 2> (x)
+            real = Cast <to = 1> (extents)
+            shrunk = Mul (real, factor)
+            up = Ceil (shrunk)
+            whole = Cast <to = 7> (up)
+            sizes = Concat <axis = 0> (head, whole)
+            small = Resize <mode = "nearest"> (x, , , sizes)
+            y = Softmax <axis = 3> (small)
+        }""")
+    compiled, peer = tw.compile(model, threads=1), peer_of(model)
+    for extents in ((7, 5), (8, 16), (1, 3)):
+        x = np.random.default_rng(0).standard_normal((1, 4, *extents)).astype(np.float32)
+        np.testing.assert_allclose(compiled(x), peer.run(None, {"x": x})[0], rtol=1e-5)

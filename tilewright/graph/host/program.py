@@ -28,7 +28,7 @@ from tilewright.graph.host.places import BufferPlace, Place
 from tilewright.graph.host.sequences import lower_list_call
 from tilewright.graph.ir import Array, Binding, Call, Function, Fused, Graph, If, Loop, Read, Value
 from tilewright.graph.sharing import Joins, is_join, is_shared, part_offset
-from tilewright.graph.types import dims_of
+from tilewright.graph.types import dims_of, is_plain_dim
 from tilewright.ir import Buffer, Param, Store, Var, call, cast, const
 from tilewright.ir import Function as LoopFunction
 from tilewright.support.errors import UserError
@@ -99,8 +99,9 @@ class _Lowering:
         return HostProgram(function, constants, dims, direct, records, self._origins)
 
     def _is_direct(self, value: Value) -> bool:
-        """Whether the size of a result follows from those of the inputs."""
-        return is_tensor(value) and all(map(self._memory.knows, dims_of(value.type)))
+        """Whether callers know the size of a result by those of the inputs."""
+        known = is_tensor(value) and all(map(self._memory.knows, dims_of(value.type)))
+        return known and all(map(is_plain_dim, value.shape))
 
     def _loose_dims(self) -> list[Var]:
         """Dimensions that only items of lists show among the inputs."""
