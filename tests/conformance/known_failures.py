@@ -10,7 +10,6 @@ _ROUNDING = (
     "in float32, is nearer to the exact result, and differs in the last bit"
 )
 _GRADIENT = "Gradient asks for differentiation, which is not supported"
-_RANKS = "a sequence of tensors of different ranks, in an optional that a loop makes a sequence"
 
 KNOWN_FAILURES: dict[str, str] = {
     "node/test_attention_3d_causal_bf16": _ROUNDING,
@@ -24,7 +23,6 @@ KNOWN_FAILURES: dict[str, str] = {
     "node/test_attention_4d_causal_padded_kv_bf16_expanded": _ROUNDING,
     "node/test_attention_4d_padded_kv_bf16": _ROUNDING,
     "node/test_attention_4d_padded_kv_bf16_expanded": _ROUNDING,
-    "node/test_loop16_seq_none": _RANKS,
     "simple/test_gradient_of_add": _GRADIENT,
     "simple/test_gradient_of_add_and_mul": _GRADIENT,
 }

@@ -20,6 +20,8 @@ from tilewright.graph import (
     UnknownType,
     Value,
     evaluate,
+    module_text,
+    parse_module,
 )
 from tilewright.models.model import Model
 from tilewright.support.errors import UserError
@@ -218,6 +220,40 @@ def test_one_value_is_several_results() -> None:
     results = b.branch(b.input("c", "bool"), side, side)
     b.output(*results, items, items, found, b.reshape(found, shape=[-1]), found)
     check(b, np.array([1, 0, 2], "f4"), True)
+
+
+def test_items_of_different_ranks() -> None:
+    b = Builder()
+    x, k = b.input("x", "f32", ("n", 2)), b.input("k", "i64")
+
+    def trip(i: Value, items: Value) -> Any:
+        return [b.sequence_insert(items, b.sum(x, axes=[1]))]
+
+    items = b.loop(k, [b.sequence(x)], trip)
+    assert str(items.type) == "seq[f32[...]]"
+    same_type = b.branch(b.input("c", "bool"), lambda: items, lambda: b.sequence(x))
+    assert same_type.type == items.type
+    b.output(items, same_type, b.sequence_erase(items, number(b, 0)), b.sequence_length(items))
+    for count in (0, 2):
+        check(b, rows(3)[0], np.int64(count), count == 0)
+    assert parse_module(module_text(b.build())).main.results[0].type == items.type
+    with pytest.raises(UserError, match="ranks of the items of loop are not known: they differ"):
+        b.sequence_at(items, number(b, 0))
+
+
+def test_items_that_are_not_what_the_program_was_built_for() -> None:
+    """The rank of the first items is not told, and taken to be that of what joins them."""
+    b = Builder()
+    items = b.input("items", SequenceType(UnknownType("f32")))
+    longer = b.sequence_insert(items, b.constant(np.ones((2, 2)), "f32"))
+    first = b.sequence_at(longer, number(b, 0))
+    b.output(b.relu(first))
+    check(b, rows(2))
+    model = compiled(b)
+    with pytest.raises(UserError, match="sequence_at: an item has 1 dimensions, not 2"):
+        model.run([[np.ones(4, "f4")]])
+    with pytest.raises(UserError, match="sequence_at: dimension 1 of item 0 is 9, not 2"):
+        model.run([[np.ones((2, 9), "f4")]])
 
 
 # ---- the border ---------------------------------------------------------------------------------

@@ -80,6 +80,8 @@ class TypeReader(ExprReader):
         dtype = element_type(word)
         if dtype is None:
             raise self.error(node, f"{word} is no element type", remedy="such as f32 or i64")
+        if isinstance(node.slice, ast.Constant) and node.slice.value is ...:
+            return UnknownType(dtype, differs=True)
         return TensorType(dtype, [self.expr(d) for d in _items(node.slice)])
 
     def types(self, node: ast.expr) -> list[Type]:

@@ -55,5 +55,5 @@ _TEXT: dict[type[Type], Callable[[Any, Namer | None], str]] = {
     SequenceType: lambda t, n: f"seq[{type_text(t.element, n)}]",
     OptionalType: lambda t, n: f"opt[{type_text(t.element, n)}]",
     DataType: lambda t, _: t.name,
-    UnknownType: lambda t, _: t.dtype.short,
+    UnknownType: lambda t, _: t.dtype.short + "[...]" * t.differs,
 }

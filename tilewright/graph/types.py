@@ -5,6 +5,7 @@
     fn(f32[n]) -> f32[n]     function
     seq[f32[_, 4]]           sequence; `_` is a dimension that differs from element to element
     seq[f32]                 sequence that was empty so far
+    seq[f32[...]]            sequence of tensors of different ranks
     opt[f32[4]]              optional
     List                     data type, declared in the module
 
@@ -149,16 +150,19 @@ class TensorType(Type):
 
 
 class UnknownType(Type):
-    """Tensors of a known element type and unknown rank: what an empty sequence is made of."""
+    """Tensors of a known element type and unknown rank: what an empty sequence is made of.
 
-    __slots__ = ("dtype",)
+    `differs` where a sequence has items of different ranks.
+    """
 
-    def __init__(self, dtype: object) -> None:
-        self.dtype = dtype_of(dtype)
+    __slots__ = ("differs", "dtype")
+
+    def __init__(self, dtype: object, *, differs: bool = False) -> None:
+        self.dtype, self.differs = dtype_of(dtype), differs
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.dtype,)
+        return (self.dtype, self.differs)
 
 
 class TupleType(Type):

@@ -33,15 +33,26 @@ def join_elements(a: Type, b: Type) -> Type:
     return _join(a, b, _any)
 
 
+def join_items(a: Type, b: Type) -> Type:
+    """The same for what is put into one sequence, in which tensors may have different ranks."""
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.ndim == b.ndim:
+        return join_elements(a, b)
+    if a.dtype is not b.dtype:
+        raise _apart(a, b)
+    return UnknownType(a.dtype, differs=True)
+
+
 def _any() -> Expr:
     return ANY
 
 
 def _join(a: Type, b: Type, fresh: MakeDim) -> Type:
-    if a == b or (isinstance(b, UnknownType) and _dtype(a) is b.dtype):
+    if a == b:
         return a
-    if isinstance(a, UnknownType) and _dtype(b) is a.dtype:
-        return b
+    # Of an empty sequence nothing is known; one of different ranks stays one.
+    for one, other in ((b, a), (a, b)):
+        if isinstance(one, UnknownType) and _dtype(other) is one.dtype:
+            return one if one.differs else other
     rule = _JOINS.get(type(a), _join_parts)
     if type(a) is not type(b):
         raise _apart(a, b)

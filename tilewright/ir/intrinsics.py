@@ -186,6 +186,7 @@ declare("list_hand_over", 1, "any", lambda _: uint64, pure=False, doc="a list th
 declare("list_exists", 1, "any", lambda _: bool_, pure=False, doc="whether a list is not null")
 declare("list_length", 1, "any", lambda _: int64, pure=False, doc="how many items it has")
 declare("list_item", 2, "any", lambda _: uint64, pure=False, doc="where an item's elements begin")
+declare("list_rank", 2, "any", lambda _: int64, pure=False, doc="how many dimensions an item has")
 declare("list_extent", 3, "any", lambda _: int64, pure=False, doc="a dimension of an item")
 declare("int64_at", 1, "any", lambda _: int64, pure=False, doc="the number at an address")
 

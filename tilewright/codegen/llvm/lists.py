@@ -260,6 +260,10 @@ def _elements(cx: Context, node: Call, args: list[Value]) -> Value:
     return cx.builder.load(word_at(cx, _item_of(cx, node, args), _DATA), typ=I64)
 
 
+def _rank(cx: Context, node: Call, args: list[Value]) -> Value:
+    return cx.builder.load(word_at(cx, _item_of(cx, node, args), _RANK), typ=I64)
+
+
 def _extent(cx: Context, node: Call, args: list[Value]) -> Value:
     return cx.builder.load(word_at(cx, _item_of(cx, node, args), _DIMS, args[2]), typ=I64)
 
@@ -281,6 +285,7 @@ LIST_EXPRESSIONS: dict[str, Callable[[Context, Call, list[Value]], Value]] = {
     "list_exists": _exists,
     "list_length": _length,
     "list_item": _elements,
+    "list_rank": _rank,
     "list_extent": _extent,
     "list_hand_over": _hand_over,
     "int64_at": _int64_at,

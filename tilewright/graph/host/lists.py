@@ -8,7 +8,7 @@ with the operator that changes it is changed in place.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tilewright.arith import simplify
@@ -71,18 +71,33 @@ def position_in(m: Memory, name: str, place: ListPlace, position: Value | None, 
 # ---- reading ------------------------------------------------------------------------------------
 
 
-def look_at(m: Memory, value: Value, items: Value, at: Expr) -> None:
+def look_at(m: Memory, name: str, value: Value, items: Value, at: Expr) -> None:
     """Let a value be an item of a list; dimensions that only the item tells become known."""
     place = m.list_of(items)
-    for axis, dim in enumerate(value.shape):
-        know(m, dim, place.extent(at, axis))
+    agree(m, name, place, at, dict(enumerate(value.shape)), value.ndim)
     m.put(value, AddressPlace(cast(m.cell(place.item(at)), "uint64")))
 
 
-def know(m: Memory, dim: Expr, size: Expr) -> None:
-    """Let a dimension that is seen for the first time have this size."""
-    if isinstance(dim, Var) and not m.knows(dim):
-        m.dims[dim] = size if isinstance(size, Load) else m.cell(size)
+def agree(
+    m: Memory, name: str, place: ListPlace, at: Expr, dims: Mapping[int, Expr], rank: int
+) -> None:
+    """Let an item tell dimensions that are seen for the first time, and agree on the others."""
+    found = place.rank(at)
+    m.emit(Assert(found == rank, f"{name}: an item has {{}} dimensions, not {rank}", (found,)))
+    for axis, dim in dims.items():
+        if know(m, dim, place.extent(at, axis)):
+            continue
+        found, size = place.extent(at, axis), m.expr(dim)
+        message = f"{name}: dimension {axis} of item {{}} is {{}}, not {{}}"
+        m.emit(Assert(found == size, message, (at, found, size)))
+
+
+def know(m: Memory, dim: Expr, size: Expr) -> bool:
+    """Let a dimension have this size if it is seen for the first time; whether it is."""
+    if not isinstance(dim, Var) or m.knows(dim):
+        return False
+    m.dims[dim] = size if isinstance(size, Load) else m.cell(size)
+    return True
 
 
 def exists(m: Memory, value: Value) -> Expr:

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tilewright.arith import simplify
 from tilewright.graph.axes import axis_of
-from tilewright.graph.host.lists import each, empty_list, know, make_room
+from tilewright.graph.host.lists import agree, each, empty_list, know, make_room
 from tilewright.graph.host.memory import Memory, part_of
-from tilewright.graph.host.places import AddressPlace, ListPlace, Place
+from tilewright.graph.host.places import AddressPlace, Place
 from tilewright.graph.ir import Value
 from tilewright.graph.types import product
-from tilewright.ir import Assert, Const, Expr, Load, call, cast, const, minimum
+from tilewright.ir import Assert, Expr, Load, call, cast, const, minimum
+
+_NAME: Final = "concat_from_sequence"
 
 
 def join_items(m: Memory, items: Value, result: Value, axis: int, *, stacks: bool) -> None:
     """All items one after the other along an axis, which is a new one if that `stacks` them."""
     place, axis = m.list_of(items), axis_of(axis, result.ndim)
     count = m.cell(place.length)
-    m.emit(Assert(count > 0, "concat_from_sequence: the sequence is empty"))
+    m.emit(Assert(count > 0, f"{_NAME}: the sequence is empty"))
     others = [a for a in range(result.ndim) if a != axis]
-    for own, a in enumerate(others):
-        know(m, result.shape[a], place.extent(const(0), a if not stacks else own))
+    dims = {k if stacks else a: result.shape[a] for k, a in enumerate(others)}
+    rank = result.ndim - stacks
+    agree(m, _NAME, place, const(0), dims, rank)
     total = m.cell(count if stacks else 0)
     with each(m, count) as k:
-        for own, a in enumerate(others):
-            _require_same(m, place, k, a if not stacks else own, m.expr(result.shape[a]))
+        agree(m, _NAME, place, k, dims, rank)
         if not stacks:
             m.assign(total, total + place.extent(k, axis))
-    know(m, result.shape[axis], total)
-    size = m.expr(result.shape[axis])
-    m.emit(Assert(size == total, "concat_from_sequence: {} in all, not {}", (total, size)))
+    if not know(m, result.shape[axis], total):
+        size = m.expr(result.shape[axis])
+        m.emit(Assert(size == total, f"{_NAME}: {{}} in all, not {{}}", (total, size)))
     room, slab = m.allocate(result), _Slab(m, result, axis)
     at = m.cell(0)
     with each(m, count) as k:
@@ -39,13 +41,6 @@ def join_items(m: Memory, items: Value, result: Value, axis: int, *, stacks: boo
         source = AddressPlace(cast(m.cell(place.item(k)), "uint64"))
         slab.copy(part_of(room, slab.start(at)), total, source, part, part)
         m.assign(at, at + part)
-
-
-def _require_same(m: Memory, place: ListPlace, k: Expr, axis: int, size: Expr) -> None:
-    if not isinstance(size, Const):
-        found = place.extent(k, axis)
-        message = f"concat_from_sequence: dimension {axis} of item {{}} is {{}}, not {{}}"
-        m.emit(Assert(found == size, message, (k, found, size)))
 
 
 def split_to_items(

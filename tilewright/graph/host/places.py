@@ -135,6 +135,10 @@ class ListPlace(Place):
         """Where the elements of an item begin."""
         return call("list_item", const(self.number), position)
 
+    def rank(self, position: Expr) -> Expr:
+        """How many dimensions an item has."""
+        return call("list_rank", const(self.number), position)
+
     def extent(self, position: Expr, axis: int) -> Expr:
         """A dimension of an item."""
         return call("list_extent", const(self.number), position, const(axis))

@@ -56,9 +56,9 @@ def _sequence_erase(m: Memory, site: _Site) -> None:
 
 
 def _sequence_at(m: Memory, site: _Site) -> None:
-    items, position = site.operands
-    place = m.list_of(items)
-    look_at(m, site.result, items, position_in(m, site.call.op.name, place, position, 0))
+    (items, position), name = site.operands, site.call.op.name
+    at = position_in(m, name, m.list_of(items), position, 0)
+    look_at(m, name, site.result, items, at)
 
 
 def _sequence_length(m: Memory, site: _Site) -> None:
@@ -113,7 +113,7 @@ def _optional_get(m: Memory, site: _Site) -> None:
     if is_tensor(value) or not is_tensor(site.result):
         m.alias(site.result, value)
     else:
-        look_at(m, site.result, value, const(0))
+        look_at(m, site.call.op.name, site.result, value, const(0))
 
 
 _LOWERINGS: dict[str, Callable[[Memory, _Site], None]] = {

@@ -1,4 +1,7 @@
-"""Sequences: any number of tensors of one element type and rank, whose sizes may differ."""
+"""Sequences: any number of tensors of one element type, whose sizes and ranks may differ.
+
+An item can be taken out of a sequence whose items have one rank.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from tilewright.graph.types import (
     fresh_dim,
     known_dim,
 )
-from tilewright.graph.unify import join_elements
+from tilewright.graph.unify import join_items
 from tilewright.ir import DType, const
 from tilewright.support.errors import UserError
 
@@ -34,7 +37,8 @@ def one_element(items: Value) -> Type:
     """The type of one element: what differs between them is a fresh dimension."""
     element = element_of(items)
     if isinstance(element, UnknownType):
-        raise UserError(f"{items.name} is empty, or the rank of its elements is not known")
+        reason = "they differ" if element.differs else "it is empty, or its type does not tell them"
+        raise UserError(f"the ranks of the items of {items.name} are not known", reason=reason)
     if not isinstance(element, TensorType):
         return element
     return element.with_shape(fresh_dim() if d is ANY else d for d in element.shape)
@@ -58,7 +62,7 @@ def sequence(*xs: Value) -> Type:
         raise UserError("a sequence of nothing has no type", remedy="use sequence_empty")
     element = xs[0].type
     for x in xs[1:]:
-        element = join_elements(element, x.type)
+        element = join_items(element, x.type)
     return SequenceType(element)
 
 
@@ -82,7 +86,7 @@ def sequence_empty_reference(*, dtype: DType) -> Any:
 @op(structural=True)
 def sequence_insert(items: Value, x: Value, position: Value | None = None) -> Type:
     """The sequence with `x` before `position`, or at the end."""
-    return SequenceType(join_elements(element_of(items), x.type))
+    return SequenceType(join_items(element_of(items), x.type))
 
 
 @sequence_insert.reference

@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.ops.indexing import scalar
 from tilewright.frontends.onnx.table import converts
-from tilewright.graph import Value
+from tilewright.graph import OptionalType, Value
 from tilewright.support.errors import UserError
 
 
@@ -30,15 +30,26 @@ def if_(n: Node) -> list[Value | None]:
 def loop(n: Node) -> list[Value]:
     body, condition = n.body("body"), n.get(1)
     count = len(n.inputs) - 2
+    filled: set[int] = set()
 
     def trip(i: Value, *state: Value) -> Any:
         going, *results = body(i, n.constant(True, "bool"), *state)
         # Without a condition it is a counted loop, whatever the body says.
         go_on = None if condition is None else scalar(n, present(going))
-        return go_on, results[:count], results[count:]
+        pairs = enumerate(zip(state, results, strict=False))
+        filled.update(k for k, (before, after) in pairs if _is_filled(before, after))
+        carried = [n.builder.optional(r) if k in filled else r for k, r in enumerate(results)]
+        return go_on, carried[:count], results[count:]
 
     bounds = [None if v is None else scalar(n, v) for v in (n.get(0), condition)]
-    return several(n.builder.loop(bounds[0], n.all_from(2), trip, condition=bounds[1]))
+    results = several(n.builder.loop(bounds[0], n.all_from(2), trip, condition=bounds[1]))
+    return [n.builder.optional_get(r) if k in filled else r for k, r in enumerate(results)]
+
+
+def _is_filled(before: Value, after: Value | None) -> bool:
+    """Whether what may be nothing at first is something after a trip."""
+    may_be_none = isinstance(before.type, OptionalType)
+    return may_be_none and after is not None and not isinstance(after.type, OptionalType)
 
 
 def several(results: Any) -> list[Any]:
