@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.ir import Function
 from tilewright.kernels.build import as_permitted, build_loops
-from tilewright.runtime import RunnableModel
+from tilewright.runtime import RunnableModel, return_free_memory
 from tilewright.schedule import Schedule
 from tilewright.support.errors import UserError
 from tilewright.target import Target
@@ -53,8 +53,12 @@ def compile(
             return _compile_graph(graph, Target.of(target), threads)
 
     if isinstance(model, GraphModule):
-        return compiled(passes.bind_shapes(model, shapes or {}))
-    return _compile_onnx(model, shapes or {}, compiled)
+        made = compiled(passes.bind_shapes(model, shapes or {}))
+    else:
+        made = _compile_onnx(model, shapes or {}, compiled)
+    # The graph with its weights as they were is gone by now.
+    return_free_memory()
+    return made
 
 
 def build(
@@ -153,6 +157,8 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
     calls = {b: table(b) for b in kernel_bindings(fused.main)}
     made = compile_kernels(list(table.functions.values()), target, Options(checked=checked))
     kernels = {kernel.name: kernel for kernel in made}
+    # What passes and LLVM freed makes room for packed weights.
+    return_free_memory()
     calls = prepare_calls(calls, kernels, threads)
     host = lower_program(fused.main, calls, kernels)
     lowered = lower_host(host.function)
@@ -178,12 +184,12 @@ def _compile_onnx(
     from tilewright.frontends import UnspecialisedError, from_onnx, input_names
 
     try:
-        graph = from_onnx(model, shapes=shapes)
+        graph = from_onnx(model, shapes=shapes, mapped=True)
     except UnspecialisedError as error:
         from tilewright.models.specialised import SpecialisedModel
 
         def build(values: Mapping[str, Any], sizes: Mapping[str, Sequence[int]]) -> Graph:
-            return from_onnx(model, shapes={**shapes, **sizes}, values=values)
+            return from_onnx(model, shapes={**shapes, **sizes}, values=values, mapped=True)
 
         return SpecialisedModel(input_names(model), error, build, compiled)
     return compiled(graph)

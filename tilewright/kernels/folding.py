@@ -8,6 +8,7 @@ import numpy as np
 
 from tilewright.graph import Array, Call, Value
 from tilewright.kernels.build import build_loops
+from tilewright.runtime import let_go
 from tilewright.target import Target
 from tilewright.tensor import te
 
@@ -17,7 +18,10 @@ def fold_natively(call: Call, outputs: Sequence[Value]) -> list[Array]:
     operands = [None if a is None else te.placeholder(a.shape, a.dtype, a.name) for a in call.args]
     made = call.op.define(operands, call.attrs, tuple(v.type for v in outputs))
     function = te.function([t for t in operands if t is not None], list(made), name="folded")
-    arrays = [np.ascontiguousarray(a.constant) for a in call.args if a is not None]
+    constants = [a.constant for a in call.args if a is not None and a.constant is not None]
+    arrays = [np.require(a, requirements=["C", "A"]) for a in constants]
     results = [np.empty(v.tensor.static_shape, v.dtype.numpy) for v in outputs]
     build_loops(function, Target.of("llvm"))(*arrays, *results)
+    for array in constants:
+        let_go(array)
     return results

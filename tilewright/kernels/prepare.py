@@ -50,7 +50,7 @@ class _Store:
         self._made: dict[tuple[str, tuple[int, ...]], tuple[Value, ...]] = {}
 
     def made(self, once: Preparation, constants: Sequence[Value]) -> tuple[Value, ...]:
-        arrays = [np.ascontiguousarray(v.constant) for v in constants]
+        arrays = [np.require(v.constant, requirements=["C", "A"]) for v in constants]
         key = (once.name, tuple(id(v.constant) for v in constants))
         if key not in self._made:
             self._made[key] = tuple(_value(a) for a in self._run(once, constants, arrays))
@@ -73,9 +73,10 @@ class _Store:
                 once.object_code, signature, once.messages, self._threads
             )
         self._loaded[once.name](*arrays, *outputs)
-        for array in arrays:
+        for value in constants:
+            assert value.constant is not None
             # Weights in files would otherwise be in memory twice, as they are and packed.
-            let_go(array)
+            let_go(value.constant)
         return outputs
 
 

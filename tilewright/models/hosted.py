@@ -29,6 +29,7 @@ from tilewright.graph import (
     passes,
 )
 from tilewright.kernels.module import dim_of, unique_names
+from tilewright.models.constants import held
 from tilewright.models.native import NativeModel, target_info
 from tilewright.runtime import (
     Build,
@@ -72,6 +73,7 @@ class HostedModel(RunnableModel):
 
         _say(_names(module))
         outlined = passes.outline(module)
+        held((), outlined)
         native = {
             name: compile_native(_alone(function))
             for name, function in outlined.functions.items()

@@ -22,7 +22,6 @@ from tilewright.graph import (
     TensorType,
     UnknownType,
     Value,
-    all_graphs,
     dims_of,
     is_plain_dim,
     module_text,
@@ -32,13 +31,14 @@ from tilewright.graph import Module as GraphModule
 from tilewright.ir import Call, Evaluate, Expr, Function, Var, function_text, walk
 from tilewright.kernels.compiled import CompiledKernel
 from tilewright.kernels.module import dim_of, unique_names
+from tilewright.models.constants import constant_bytes, held
 from tilewright.models.native import GRAPH_TEXT, HOST_TEXT, NativeModel, loops_text, target_info
 from tilewright.runtime import ANY_SIZE, LIST_KINDS, Dim, ListSpec, NativeSpec, Program, TensorSpec
 from tilewright.support.errors import UserError, nearest
 from tilewright.target import Target
 
 #: Graphs with more bytes of constants are not kept.
-_KEPT_CONSTANTS: Final = 256 << 20
+_KEPT_CONSTANTS: Final = 32 << 20
 #: Host programs whose text is longer than this are not optimized to the last.
 _LONG: Final = 200_000
 
@@ -58,11 +58,12 @@ class Model(NativeModel):
     ) -> None:
         self._host, self._functions = host.function, functions
         # Its constants are there once more, packed: those of large models are let go.
-        self._graph = graph if _constant_bytes(graph) <= _KEPT_CONSTANTS else None
+        self._graph = graph if constant_bytes(graph) <= _KEPT_CONSTANTS else None
+        constants = held(host.constants, self._graph)
         self._graph_text = module_text(graph) if self._graph is None else ""
         program = _program(graph, host, lowered, list(kernels.values()), target)
         pool = threadpool_object(target.triple)
-        super().__init__(program, host.constants, target_info(target), pool, threads)
+        super().__init__(program, constants, target_info(target), pool, threads)
 
     # ---- looking --------------------------------------------------------------------------------
 
@@ -128,12 +129,6 @@ def _kernels_called(program: Function) -> Iterator[str]:
             head, _, name = stmt.call.name.partition(".")
             if head == "kernel":
                 yield name
-
-
-def _constant_bytes(graph: GraphModule) -> int:
-    values = (a for g in all_graphs(graph.main) for b in g.body for a in b.expr.args)
-    arrays = {id(v.constant): v.constant for v in values if v is not None and v.is_constant}
-    return sum(a.nbytes for a in arrays.values() if a is not None)
 
 
 def host_object(program: Kernel, target: Target) -> bytes:

@@ -1,7 +1,7 @@
 """The runtime: arrays in, native code, arrays out."""
 
 from tilewright.runtime.amx import request_amx
-from tilewright.runtime.arrays import aligned_empty, let_go
+from tilewright.runtime.arrays import aligned_empty, in_memory, let_go, return_free_memory
 from tilewright.runtime.artifact import (
     Artifact,
     Build,
@@ -63,11 +63,13 @@ __all__ = [
     "ValueSpec",
     "aligned_empty",
     "bind_inputs",
+    "in_memory",
     "in_order",
     "install",
     "is_installed",
     "let_go",
     "request_amx",
+    "return_free_memory",
     "save_models",
     "shape_of",
 ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import mmap
+import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
 #: Arrays that are not aligned are copied up to so many bytes; large models keep theirs.
 _COPY_LIMIT = 512 << 20
+#: Bytes that are copied at a time.
+_CHUNK = 1 << 24
 #: Results of fewer bytes are copied sooner than an aligned place for them is found.
 _WORTH_ALIGNING = 16 << 10
 
@@ -54,7 +58,7 @@ def let_go(array: Array) -> None:
 
     Its pages leave memory; whoever looks at it again has them read from the file.
     """
-    file = _file_of(array)
+    file = _file_of(array) if array.flags.c_contiguous else None
     if file is None or not hasattr(mmap, "MADV_DONTNEED"):
         return
     whole = np.frombuffer(file, np.uint8)
@@ -65,9 +69,39 @@ def let_go(array: Array) -> None:
         file.madvise(mmap.MADV_DONTNEED, first, size)
 
 
+def in_memory(array: Array) -> Array:
+    """The array; a copy if it lies in a mapped file, which may change."""
+    if _file_of(array) is None:
+        return array
+    copy = aligned_empty(array.shape, array.dtype)
+    if not array.flags.c_contiguous:
+        copy[...] = array
+        return copy
+    source, made = array.reshape(-1), copy.reshape(-1)
+    step = _CHUNK // array.itemsize
+    for start in range(0, array.size, step):
+        made[start : start + step] = source[start : start + step]
+        let_go(source[start : start + step])
+    return copy
+
+
+def return_free_memory() -> None:
+    """Give memory that was freed back to the system, of which glibc keeps some."""
+    trim = getattr(_process(), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _process() -> Any:
+    import ctypes
+
+    return ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
 def _file_of(array: Array) -> mmap.mmap | None:
-    """The mapped file that an array without gaps is part of."""
-    owner: Any = array if array.flags.c_contiguous else None
+    """The mapped file that an array is part of."""
+    owner: Any = array
     while isinstance(owner, np.ndarray | memoryview):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
     # What is written to a private mapping exists nowhere else.

@@ -1,7 +1,8 @@
 """ONNX models as graphs.
 
     load.py         a path, bytes or a ModelProto -> a model whose outer shape is sound
-    tensors.py      tensors of all element types; external.py, those in files beside the model
+    tensors.py      tensors of all element types; external.py, those in files beside the model;
+                    wire.py, those that stay in its own
     importer.py     walks the nodes; scopes, subgraphs, functions
     table.py        which converter serves which operator, by domain, name and version
     node.py         what a converter sees of a node

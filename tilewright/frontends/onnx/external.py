@@ -1,4 +1,4 @@
-"""Weights in files beside the model: mapped, never read outside the model's folder."""
+"""Weights in files, beside the model or its own: mapped, never read outside the model's folder."""
 
 from __future__ import annotations
 
@@ -10,24 +10,29 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontends.onnx.wire import OWN_FILE
 from tilewright.support.errors import UserError
 
 
 class ExternalFiles:
     """The files of one model; each is mapped once, when it is first needed."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, own: np.ndarray[Any, Any] | None = None) -> None:
+        """`own` is the model's own file, where weights were left in it."""
         self._folder = None if folder is None else Path(os.path.realpath(folder))
+        self._own = own
         self._maps: dict[Path, np.ndarray[Any, Any]] = {}
 
     def read(self, proto: Any, size: int) -> np.ndarray[Any, Any]:
         """The bytes of a tensor that takes `size` of them."""
         name = proto.name or "a tensor"
         entries = {e.key: e.value for e in proto.external_data}
-        file = self._resolve(name, entries.get("location", ""))
+        location = entries.get("location", "")
+        is_own = self._own is not None and location == OWN_FILE
+        file = Path("the model") if is_own else self._resolve(name, location)
         offset = _number(name, "offset", entries.get("offset", "0"))
         length = _number(name, "length", entries.get("length", str(size)))
-        data = self._mapped(name, file)
+        data = self._own if self._own is not None and is_own else self._mapped(name, file)
         if length != size:
             raise UserError(
                 f"{name} has {length} bytes of external data",
@@ -62,7 +67,7 @@ class ExternalFiles:
     def _mapped(self, name: str, file: Path) -> np.ndarray[Any, Any]:
         if file not in self._maps:
             try:
-                self._maps[file] = _map(file)
+                self._maps[file] = mapped_file(file)
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or str(error)
                 raise UserError(
@@ -71,7 +76,8 @@ class ExternalFiles:
         return self._maps[file]
 
 
-def _map(file: Path) -> np.ndarray[Any, Any]:
+def mapped_file(file: Path) -> np.ndarray[Any, Any]:
+    """The bytes of a file, where the system maps them."""
     # A pipe or a device would block or never end; only plain files have weights.
     handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:

@@ -19,16 +19,19 @@ def from_onnx(
     source: Any,
     shapes: Mapping[str, Shape] | None = None,
     values: Mapping[str, Any] | None = None,
+    *,
+    mapped: bool = False,
 ) -> Module:
     """The graph of an ONNX model: a path, bytes or an `onnx.ModelProto`.
 
     `shapes` refines the shapes of inputs: numbers, names of symbolic dimensions, None for any size;
     for sequences they are those of the elements. `values` are inputs that the program is built for:
     where its structure (axes, ranks, conditions) depends on them, it holds for these values alone.
-    What must be given and is not raises `UnspecialisedError`, which names the inputs.
+    What must be given and is not raises `UnspecialisedError`, which names the inputs. If `mapped`,
+    large weights are looked at where they are in the file, which must not change meanwhile.
     """
     try:
-        return _converted(source, shapes or {}, values or {})
+        return _converted(source, shapes or {}, values or {}, mapped)
     except TilewrightError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError, RecursionError) as e:
@@ -39,8 +42,10 @@ def from_onnx(
         ) from e
 
 
-def _converted(source: Any, shapes: Mapping[str, Shape], values: Mapping[str, Any]) -> Module:
-    model = load_model(source)
+def _converted(
+    source: Any, shapes: Mapping[str, Shape], values: Mapping[str, Any], mapped: bool
+) -> Module:
+    model = load_model(source, mapped=mapped)
     importer = Importer(model)
     require_converters(model, importer.functions)
     _require_names(model, "shapes", shapes)
@@ -59,7 +64,7 @@ def _converted(source: Any, shapes: Mapping[str, Shape], values: Mapping[str, An
 
 def input_names(source: Any) -> list[str]:
     """The names of the inputs of a model, in order."""
-    return [i.name for i in _inputs(load_model(source))]
+    return [i.name for i in _inputs(load_model(source, mapped=True))]
 
 
 def _add_inputs(

@@ -80,7 +80,7 @@ class Importer:
 
     def __init__(self, model: LoadedModel) -> None:
         self.model = model
-        self.files = ExternalFiles(model.folder)
+        self.files = ExternalFiles(model.folder, model.file)
         self.structure = Structure()
         self.builder: Builder = _Recorder(self.structure)
         self.functions = FunctionTable(model.proto.functions)

@@ -7,8 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
+from tilewright.frontends.onnx.external import mapped_file
 from tilewright.frontends.onnx.package import onnx_package
+from tilewright.frontends.onnx.wire import without_weights
 from tilewright.support.errors import UserError
+
+#: Models of fewer bytes are parsed as they are.
+_LARGE: Final = 1 << 22
 
 #: The versions of the standard operators that the converters know.
 NEWEST: Final = {
@@ -29,13 +36,16 @@ class LoadedModel:
     folder: Path | None = None
     #: Whether nobody else holds the proto, so that weights may be taken out of it.
     owned: bool = False
+    #: The file itself, where large weights were left in it.
+    file: np.ndarray[Any, Any] | None = None
     versions: dict[str, int] = field(default_factory=dict[str, int])
 
 
-def load_model(source: Any) -> LoadedModel:
-    """Read and parse a model."""
+def load_model(source: Any, *, mapped: bool = False) -> LoadedModel:
+    """Read and parse a model; if `mapped`, large weights in a file stay there."""
     onnx = onnx_package()
-    model = _load(source, onnx)
+    light = _load_light(source, onnx) if mapped else None
+    model = light or _load(source, onnx)
     if not model.proto.HasField("graph"):
         raise UserError(
             f"{model.name} is no ONNX model",
@@ -44,6 +54,21 @@ def load_model(source: Any) -> LoadedModel:
         )
     model.versions = read_versions(model.proto.opset_import, model.name)
     return model
+
+
+def _load_light(source: Any, onnx: Any) -> LoadedModel | None:
+    """A model whose weights stay in its file; None where it is small, or something is unusual."""
+    if not isinstance(source, str | os.PathLike):
+        return None
+    path = Path(os.fspath(source))  # pyright: ignore[reportUnknownArgumentType]
+    try:
+        file = mapped_file(path)
+    except (OSError, ValueError):
+        return None
+    data = without_weights(file.data) if file.size >= _LARGE else None
+    if data is None:
+        return None
+    return LoadedModel(_parse(data, str(path), onnx), str(path), path.parent, True, file)
 
 
 def _load(source: Any, onnx: Any) -> LoadedModel:

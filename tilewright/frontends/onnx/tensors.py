@@ -72,8 +72,6 @@ def _from_bytes(data: Array, dtype: DType, count: int) -> Array:
         return _unpacked(data, dtype, count)
     if dtype.is_bool:
         return data != 0
-    if data.ctypes.data % dtype.itemsize:
-        data = data.copy()
     return data.view(dtype.numpy)
 
 

@@ -1,0 +1,42 @@
+"""Constants of graphs that are compiled: how much they take, and where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tilewright.graph import Array, Module, Value, all_graphs
+from tilewright.runtime import in_memory
+
+
+def constants_of(module: Module) -> Iterator[Value]:
+    """The constants that a module computes with or returns; one may come several times."""
+    for function in module.functions.values():
+        for graph in all_graphs(function):
+            for value in (*(a for b in graph.body for a in b.expr.args), *graph.results):
+                if value is not None and value.is_constant:
+                    yield value
+
+
+def constant_bytes(module: Module) -> int:
+    arrays = {id(v.constant): v.constant for v in constants_of(module)}
+    return sum(a.nbytes for a in arrays.values() if a is not None)
+
+
+def held(arrays: Sequence[Array], module: Module | None) -> list[Array]:
+    """The arrays without the files that they lie in, and so for those of a module that is kept.
+
+    A model must not change, or end, with the file that it was read from.
+    """
+    # Arrays stay alive here, so that no two have the same identity.
+    made: dict[int, tuple[Array, Array]] = {}
+
+    def hold(array: Array) -> Array:
+        if id(array) not in made:
+            made[id(array)] = (array, in_memory(array))
+        return made[id(array)][1]
+
+    for value in () if module is None else constants_of(module):
+        assert value.constant is not None
+        value.constant = hold(value.constant)
+        made[id(value.constant)] = (value.constant, value.constant)
+    return [hold(a) for a in arrays]
