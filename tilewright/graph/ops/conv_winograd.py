@@ -16,13 +16,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tilewright.graph.attributes import Ints
+from tilewright.arith import simplify
+from tilewright.graph.agreement import require_equal
+from tilewright.graph.attributes import Dim, Ints
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.types import TensorType, Type, known_dim
 from tilewright.graph.windows import Window
-from tilewright.ir import Expr
+from tilewright.ir import Expr, as_expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
@@ -69,10 +71,9 @@ def winograd_tiles(x: Value, *, pads: Ints, tile: int) -> Type:
     """The windows of an image with blocked channels, transformed; `pads` as for `conv`."""
     require_kind("float", x)
     _transform(tile)
-    if x.ndim != 5 or len(pads) != 4 or any(known_dim(d) is None for d in x.shape[2:4]):
-        raise UserError(f"{x} is no image of known height and width with blocked channels")
-    window = _window(x.shape[2:4], pads, tile)
-    tiles = [(_number(e) - 2) // tile for e in _extents(x.shape[2:4], window)]
+    if x.ndim != 5 or len(pads) != 4:
+        raise UserError(f"{x} is no image with blocked channels")
+    tiles = [_tiles(places, tile) for places in _places(x.shape[2:4], pads)]
     batch, blocks, _, _, block = x.shape
     return TensorType(x.dtype, [tile + 2, tile + 2, batch, *tiles, blocks, block])
 
@@ -108,16 +109,21 @@ def winograd_tiles_compute(x: te.Tensor, *, pads: Ints, tile: int, out: TensorTy
 
 def _window(spatial: Sequence[Any], pads: Ints, tile: int) -> Window:
     """The window over the image with pads after it that fill the last tile."""
-    after: list[int] = []
-    for extent, first, last in zip(map(_number, spatial), pads[:2], pads[2:], strict=True):
-        places = extent + first + last - 2
-        after.append(-(-places // tile) * tile + 2 - extent - first)
+    after: list[Dim] = []
+    for extent, first, places in zip(spatial, pads, _places(spatial, pads), strict=False):
+        whole = simplify(_tiles(places, tile) * tile + 2 - extent - first)
+        number = known_dim(whole)
+        after.append(whole if number is None else number)
     return Window.of((3, 3), (), (*pads[:2], *after), ())
 
 
-def _extents(spatial: Sequence[Any], window: Window) -> list[int]:
-    """Height and width with the padding."""
-    return [_number(e) + a + b for e, (a, b) in zip(spatial, window.cut, strict=True)]
+def _places(spatial: Sequence[Any], pads: Ints) -> list[Expr]:
+    """How many places a window has along each axis."""
+    return Window.of((3, 3), (), pads, ()).places([as_expr(e) for e in spatial])
+
+
+def _tiles(places: Any, tile: int) -> Expr:
+    return simplify(te.floordiv(as_expr(places) + (tile - 1), tile))
 
 
 # ---- weights ------------------------------------------------------------------------------------
@@ -136,7 +142,7 @@ def winograd_weights(weight: Array, tile: int) -> Array:
 
 
 @op
-def winograd_image(x: Value, bias: Value | None = None, *, height: int, width: int) -> Type:
+def winograd_image(x: Value, bias: Value | None = None, *, height: Dim, width: Dim) -> Type:
     """The image of these extents that products of transformed windows and weights make."""
     require_kind("float", x)
     require_same_dtype(x, *([] if bias is None else [bias]))
@@ -147,8 +153,8 @@ def winograd_image(x: Value, bias: Value | None = None, *, height: int, width: i
     _transform(tile)
     if bias is not None and (bias.shape != (blocks, block)):
         raise UserError(f"the bias is {bias}, the tiles are {x}")
-    if [known_dim(tall), known_dim(wide)] != [-(-height // tile), -(-width // tile)]:
-        raise UserError(f"{x} does not make an image of {height}×{width} pixels")
+    for tiles, extent in ((tall, height), (wide, width)):
+        require_equal(tiles, _tiles(extent, tile), f"the tiles of {height}×{width} pixels")
     return TensorType(x.dtype, [batch, blocks, height, width, block])
 
 
@@ -165,7 +171,7 @@ def winograd_image_reference(x: Array, bias: Array | None, *, height: int, width
 
 @winograd_image.compute
 def winograd_image_compute(
-    x: te.Tensor, bias: te.Tensor | None, *, height: int, width: int, out: TensorType
+    x: te.Tensor, bias: te.Tensor | None, *, height: Dim, width: Dim, out: TensorType
 ) -> te.Tensor:
     del height, width
     size, _, batch, tall, wide, blocks, block = x.shape

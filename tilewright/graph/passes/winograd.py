@@ -7,11 +7,10 @@
     y = winograd_image(reshape(m), b, height=56, width=56)
 
 For float32 convolutions by constant 3×3 windows, neither strided nor dilated nor grouped, of images
-with blocked channels and known sizes, any number of them. Which tiles are taken, if any, says a
-model of the machine: products, transforms, and weights, of which there are 4 times as many for
-tiles of 4 and 1.8 for 2. What weights grow by in all is bounded: by a quarter of the program's
-constants, or 24 MiB if that is more (`PassContext(options={"winograd_bytes": …})`). It goes where a
-byte saves most time.
+with blocked channels. Which tiles are taken, if any, says a model of the machine: products,
+transforms, and weights, of which there are 4 times as many for tiles of 4 and 1.8 for 2. What
+weights grow by in all is bounded: by a quarter of the program's constants, or 24 MiB if that is
+more (`PassContext(options={"winograd_bytes": …})`). It goes where a byte saves most time.
 
 Results differ by rounding. On random data they are within 5e-6 of the range of exact ones for up to
 512 channels, and after 16 layers; direct convolution is within 3e-6 of it.
@@ -31,6 +30,7 @@ from tilewright.graph.ops.blocked import unblocked_array
 from tilewright.graph.ops.conv_winograd import TRANSFORMS, winograd_weights
 from tilewright.graph.rewrite import Rewriter
 from tilewright.graph.types import known_dim
+from tilewright.ir import Expr, evaluate, free_vars
 from tilewright.target import Target
 
 #: The shares of the machine's multiply-adds that direct convolutions and products come to.
@@ -40,6 +40,8 @@ _DIRECT, _PRODUCT = 0.85, 0.75
 _TRANSFORM, _CALLS = 3.3, 10_000.0
 #: Bytes of weights that a core reads in a cycle.
 _STREAM: Final = 4.0
+#: Pixels along the side of an image of any size.
+_USUAL: Final = 224
 #: The part of the time of direct convolution that it has to stay below.
 _WORTH: Final = 0.85
 #: What weights may grow by: a part of all constants, or so many bytes.
@@ -86,7 +88,7 @@ def _qualifies(call: Call) -> bool:
         return False
     x, weight, _ = call.args
     assert x is not None and weight is not None
-    known = all(known_dim(d) is not None for d in x.shape[1:])
+    known = all(known_dim(d) is not None for d in (x.shape[1], x.shape[-1]))
     steps = (*call.attrs["strides"], *call.attrs["dilations"])
     plain = all(s == 1 for s in steps) and all(isinstance(p, int) for p in call.attrs["pads"])
     square = weight.ndim == 6 and [known_dim(d) for d in weight.shape[2:4]] == [3, 3]
@@ -96,15 +98,15 @@ def _qualifies(call: Call) -> bool:
 def _sizes(call: Call, out: Value) -> _Sizes:
     x = call.args[0]
     assert x is not None
-    outer, height, width, block = _numbers(out)
-    blocks, _, _, inner = _numbers(x)
+    _, outer, height, width, block = (_likely(d) for d in out.shape)
+    blocks, inner = _likely(x.shape[1]), _likely(x.shape[-1])
     # Of a batch of any size, every image must be worth it.
     return _Sizes(known_dim(x.shape[0]) or 1, blocks * inner, outer * block, height, width)
 
 
-def _numbers(image: Value) -> list[int]:
-    """The sizes of an image with blocked channels, but for the batch."""
-    return [int(known_dim(d) or 0) for d in image.shape[1:]]
+def _likely(dim: Expr) -> int:
+    """A size, or what becomes of it in an image of a usual one."""
+    return max(1, int(evaluate(dim, dict.fromkeys(free_vars(dim), _USUAL))))
 
 
 # ---- choosing -----------------------------------------------------------------------------------
@@ -220,7 +222,7 @@ def _written(binding: Binding, call: Call, tile: int) -> Sequence[Binding]:
     product = builder.emit("matmul", rows, factors)
     shape = [*tiles.shape[:5], old.shape[1], old.shape[-1]]
     results = builder.emit("reshape", product, shape=shape)
-    _, height, width, _ = _numbers(old)
+    _, _, height, width, _ = old.shape
     builder.output(builder.emit("winograd_image", results, bias, height=height, width=width))
     *rest, last = builder.function().body
     return [*rest, Binding((old,), last.expr, last.origin)]
