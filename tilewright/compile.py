@@ -117,6 +117,8 @@ def graph_passes(target: Target) -> list[Step]:
         Step(folding, 1),
         # Looks at the layouts that were chosen, and at weights.
         Step(passes.winograd(target), 3),
+        # Scores that are never in memory; what is left is fused by single calls.
+        Step(passes.fuse_attention, 2),
         # Needs operators that have loops, and nothing dead that would count as a use.
         Step(passes.fuse, 1),
     ]

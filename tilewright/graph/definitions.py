@@ -159,10 +159,15 @@ def _cost(e: Expr) -> int:
 
 def _kind(op: te.Compute) -> Kind:
     if op.reduction is not None:
-        return Kind.CONTRACTION if _is_product(op.values) else Kind.REDUCTION
+        return Kind.CONTRACTION if is_contraction(op) else Kind.REDUCTION
     if all(_reads_own(load, op) for load in _loads(op)):
         return Kind.MAP
     return Kind.REDUCTION if sums_by_place(op) else Kind.INJECTIVE
+
+
+def is_contraction(op: te.Definition) -> bool:
+    """Whether elements are sums of products of two operands."""
+    return isinstance(op, te.Compute) and op.reduction is not None and _is_product(op.values)
 
 
 def sums_by_place(op: te.Compute) -> bool:

@@ -17,6 +17,7 @@ from tilewright.graph.definitions import (
     cost_of,
     define,
     definitions,
+    is_contraction,
     placeholder,
     sums_by_place,
 )
@@ -310,12 +311,24 @@ def _readers(ops: Sequence[te.Definition]) -> dict[te.Definition, list[te.Comput
 
 def _dissolves(op: te.Compute, readers: Sequence[te.Compute]) -> bool:
     """Whether those that read it had better compute it themselves."""
-    if _combines(op) or len(op.outputs) != 1:
+    if _combines(op) or len(op.outputs) != 1 or _is_read_often(op, readers):
         return False
     conditional = any(isinstance(e, Select) for e in walk_expr(op.values[0]))
     if conditional and any(map(_combines, readers)):
         return False
     return len(readers) <= 1 or cost_of(op.values[0]) <= _CHEAP
+
+
+def _is_read_often(op: te.Compute, readers: Sequence[te.Compute]) -> bool:
+    """Whether sums are taken on, or elements moved, for what reads them again and again.
+
+    A product reads an element for each row or column; what follows a product is done in its tile.
+    """
+    sources = [t.op for t in op.inputs]
+    if any(map(is_contraction, sources)):
+        return any(map(_combines, readers))
+    sums = any(isinstance(t, te.Compute) and t.reduction is not None for t in sources)
+    return (sums or isinstance(op.values[0], Load)) and any(map(is_contraction, readers))
 
 
 def _combines(op: te.Compute) -> bool:

@@ -13,13 +13,13 @@ what stands in its place. What does not change stays the same object, up to the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from tilewright.graph.attributes import attribute_parts
-from tilewright.graph.ir import Binding, Call, Graph, Module, Node, Read, Value
+from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Node, Read, Value, all_graphs
 from tilewright.graph.types import ANY, TensorType, Type, dims_of, substitute_type
 from tilewright.ir import Expr, Var, free_vars, substitute
 
@@ -170,3 +170,44 @@ def _substituted(value: Any, dims: Mapping[Var, Expr]) -> Any:
 
 def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+
+
+# ---- groups -------------------------------------------------------------------------------------
+
+
+def grouped(members: Sequence[Binding], outputs: Sequence[Value]) -> Binding:
+    """One binding for calls that become one kernel, which gives `outputs`."""
+    inner = {v: Value(v.name, v.type) for v in outputs}
+    body = [_renamed(b, inner) for b in members]
+    origin = ", ".join(dict.fromkeys(b.origin for b in members if b.origin))
+    return Binding(outputs, Fused(Graph((), body, inner.values())), origin)
+
+
+def _renamed(binding: Binding, inner: dict[Value, Value]) -> Binding:
+    args = [None if a is None else inner.get(a, a) for a in binding.expr.args]
+    outputs = [inner.get(v, v) for v in binding.outputs]
+    return Binding(outputs, binding.expr.with_args(args), binding.origin)
+
+
+def all_used(binding: Binding) -> Iterator[Value]:
+    """Operands, and what the graphs inside use."""
+    yield from (a for a in dict.fromkeys(binding.expr.args) if a is not None)
+    for inner in binding.expr.graphs:
+        for graph in all_graphs(inner):
+            yield from graph.results
+            for b in graph.body:
+                yield from (a for a in b.expr.args if a is not None)
+
+
+def users_of(graph: Graph, body: Sequence[Binding]) -> dict[Value, set[int | None]]:
+    """The calls that read each value, by number; None for whatever is no plain call."""
+    users: dict[Value, set[int | None]] = {v: set() for b in body for v in b.outputs}
+    for index, binding in enumerate(body):
+        plain = isinstance(binding.expr, Call)
+        for value in all_used(binding):
+            if value in users:
+                users[value].add(index if plain else None)
+    for value in graph.results:
+        if value in users:
+            users[value].add(None)
+    return users

@@ -11,6 +11,7 @@ from tilewright.graph.passes.dead_code import dead_code
 from tilewright.graph.passes.dynamic_int8 import dynamic_int8
 from tilewright.graph.passes.fold_scale import fold_scale
 from tilewright.graph.passes.fuse import fuse
+from tilewright.graph.passes.fuse_attention import fuse_attention
 from tilewright.graph.passes.inline_functions import inline_functions
 from tilewright.graph.passes.legalize import legalize
 from tilewright.graph.passes.outline import NATIVE_PREFIX, foreign_bindings, is_native, outline

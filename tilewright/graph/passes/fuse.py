@@ -15,13 +15,13 @@ a call joins if its other operands are there by then, or if the group can wait u
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar, cast
 
 from tilewright.graph.context import PassContext
 from tilewright.graph.definitions import Facts, FactTable, Kind
-from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Read, Value, all_graphs
-from tilewright.graph.rewrite import attribute_dims
+from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Read, Value
+from tilewright.graph.rewrite import all_used, attribute_dims, grouped, users_of
 from tilewright.graph.sharing import Joins, is_shared
 from tilewright.graph.types import dims_of
 from tilewright.ir import Var
@@ -72,7 +72,7 @@ class _Fuser:
         self._graph, self._body, self._limit = graph, body, limit
         joins = Joins(graph)
         self._facts = [_facts_of(b, facts, joins) for b in body]
-        self._uses = _uses(graph, body)
+        self._uses = users_of(graph, body)
         self._owner: dict[Value, _Group] = {}
         #: The binding that shows a dimension first; those of the parameters are there before.
         self._shown = dict.fromkeys((d for p in graph.params for d in dims_of(p.type)), -1)
@@ -98,7 +98,7 @@ class _Fuser:
             group.position = index
         self._add(group, [index], facts)
         self._absorb(index, binding, group)
-        for value in _all_used(binding):
+        for value in all_used(binding):
             owner = self._owner.get(value)
             if owner is not None and owner is not group:
                 owner.is_read = True
@@ -173,7 +173,7 @@ class _Fuser:
     def _is_private(self, value: Value) -> bool:
         """Whether one call of this graph alone reads it."""
         uses = self._uses[value]
-        return len(set(uses)) == 1 and uses[0] is not None
+        return len(uses) == 1 and None not in uses
 
     def _absorb(self, index: int, binding: Binding, group: _Group) -> None:
         """Take in maps that make other operands of a map, where nothing else reads them."""
@@ -215,10 +215,7 @@ class _Fuser:
         ]
         if not outputs:
             return []
-        inner = {v: Value(v.name, v.type) for v in outputs}
-        body = [_renamed(b, inner) for b in members]
-        origin = ", ".join(dict.fromkeys(b.origin for b in members if b.origin))
-        return [Binding(outputs, Fused(Graph((), body, inner.values())), origin)]
+        return [grouped(members, outputs)]
 
 
 _FITS = {
@@ -250,33 +247,3 @@ def _shown_by(binding: Binding) -> Iterable[Var]:
         return ()
     read = binding.expr.dims if isinstance(binding.expr, Read) else ()
     return (*read, *(d for v in binding.outputs for d in dims_of(v.type)))
-
-
-def _all_used(binding: Binding) -> Iterator[Value]:
-    """Operands, and what the graphs inside use."""
-    yield from _operands(binding)
-    for inner in binding.expr.graphs:
-        for graph in all_graphs(inner):
-            yield from graph.results
-            for b in graph.body:
-                yield from _operands(b)
-
-
-def _uses(graph: Graph, body: Sequence[Binding]) -> dict[Value, list[int | None]]:
-    """The bindings that read each value, by number; None for whatever is no plain call."""
-    uses: dict[Value, list[int | None]] = {v: [] for b in body for v in b.outputs}
-    for index, binding in enumerate(body):
-        plain = isinstance(binding.expr, Call)
-        for value in _all_used(binding):
-            if value in uses:
-                uses[value].append(index if plain else None)
-    for value in graph.results:
-        if value in uses:
-            uses[value].append(None)
-    return uses
-
-
-def _renamed(binding: Binding, inner: dict[Value, Value]) -> Binding:
-    args = [None if a is None else inner.get(a, a) for a in binding.expr.args]
-    outputs = [inner.get(v, v) for v in binding.outputs]
-    return Binding(outputs, binding.expr.with_args(args), binding.origin)

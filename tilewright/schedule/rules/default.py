@@ -11,6 +11,7 @@ from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.rules.amx import plan_amx, schedule_amx
 from tilewright.schedule.rules.analysis import (
     GATHERS,
+    as_contraction,
     constants_of,
     is_cheap,
     is_conditional,
@@ -18,6 +19,7 @@ from tilewright.schedule.rules.analysis import (
     is_reduction,
     is_stepwise,
 )
+from tilewright.schedule.rules.attention import find_chain, schedule_attention
 from tilewright.schedule.rules.columns import is_skinny, schedule_columns, vector_variable
 from tilewright.schedule.rules.contraction import Operands, plan_contraction, schedule_contraction
 from tilewright.schedule.rules.dot import plan_dot, schedule_dot
@@ -37,11 +39,19 @@ def schedule_by_rules(function: Function, target: Target) -> Function:
     s = Schedule(function)
     if not s.blocks():
         return function
+    chain = find_chain(s, target)
+    chained = None if chain is None else attempt(s, schedule_attention, chain, target)
+    if chained is not None:
+        return _schedule_rest(chained, target)
     inline_cheap(s)
     choosing = [b.name for b in s.blocks() if chooses_by_position(s.block_of(b))]
     s = (attempt(s, schedule_positions, choosing, target) if choosing else None) or s
     s = _schedule_dots(s, target)
-    s = _schedule_reductions(s, target)
+    return _schedule_rest(_schedule_reductions(s, target), target)
+
+
+def _schedule_rest(s: Schedule, target: Target) -> Function:
+    """Vectors and threads for blocks that no other rule has taken."""
     for block in s.blocks():
         if _is_scheduled(s, block.name):
             continue
@@ -126,8 +136,17 @@ def inline_cheap(s: Schedule) -> None:
             continue  # the copy is what it is for
         uses = [s.block_of(c) for c in s.consumers(ref)]
         heavy = is_conditional(block) and any(map(_reads_often, uses))
+        heavy |= _takes_sums_on(s, block) and any(as_contraction(u) is not None for u in uses)
         if (len(uses) == 1 or is_cheap(block)) and not heavy and s.can("compute_inline", ref):
             s.compute_inline(ref)
+
+
+def _takes_sums_on(s: Schedule, block: Block) -> bool:
+    """Whether a block reads what a reduction made."""
+    made = {
+        w.buffer for b in s.blocks() if is_reduction(s.block_of(b)) for w in s.block_of(b).writes
+    }
+    return any(r.buffer in made for r in block.reads)
 
 
 def _reads_often(block: Block) -> bool:

@@ -51,11 +51,13 @@ def choose_tile(
     factors: Factors,
     block: int | None = None,
     computed: Callable[[int], int] | None = None,
+    whole: int = 0,
 ) -> Tile:
     """The tile with the best predicted throughput for a problem of this size (None: large).
 
     Where columns come in blocks that lie apart, a tile has whole blocks, or an even part of one.
     `computed` says how many rows are computed by tiles of so many, where it is not just all tiles.
+    Rows of the tile divide `whole`.
     """
     lanes = target.lanes(dtype)
     if not target.has_lane_fma:
@@ -66,6 +68,7 @@ def choose_tile(
         Tile(r, v, lanes, factors)
         for r in range(1, most_rows + 1)
         for v in range(1, most_vectors + 1)
+        if whole % r == 0
         if _registers(r, v, lanes, factors) <= target.vector_registers
     ]
     even = [t for t in tiles if _fits_blocks(t.columns, block)]

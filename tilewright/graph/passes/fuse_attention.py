@@ -1,0 +1,182 @@
+"""Puts two products and the softmax between them together: one kernel, no matrix of scores.
+
+    s = matmul(q, k)                     def group():
+    m = add(mul(s, 0.125), mask)             s = matmul(q, k)
+    p = softmax(m)               -->         …
+    y = matmul(p, v)                         return matmul(p, v)
+                                         y = fused(group)
+
+Maps on either side of the softmax belong to it, as do copies that only bring an operand into
+another order (heads that are split, turned, repeated): the kernel reads what they read. The
+operator of that name takes such copies in likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar, cast
+
+from tilewright.graph.axes import axis_of
+from tilewright.graph.definitions import Facts, FactTable, Kind
+from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Value
+from tilewright.graph.rewrite import grouped, users_of
+from tilewright.graph.sharing import is_shared
+from tilewright.graph.types import known_dim
+
+AnyGraph = TypeVar("AnyGraph", bound=Graph)
+
+
+def fuse_attention(module: Module) -> Module:
+    """The module with attention as single kernels."""
+    facts = FactTable()
+    return module.map(lambda f: _fused(f, facts))
+
+
+def _fused(graph: AnyGraph, facts: FactTable) -> AnyGraph:
+    body = [_with_inner(b, facts) for b in graph.body]
+    finder = _Finder(graph, body, facts)
+    groups = {k: found for k in range(len(body)) if (found := finder.group(k))}
+    gone = {m for found in groups.values() for m in found}
+    kept: list[Binding] = []
+    for k, binding in enumerate(body):
+        if k in groups:
+            kept.append(grouped([body[m] for m in sorted(groups[k])], binding.outputs))
+        elif k not in gone:
+            kept.append(binding)
+    return cast("AnyGraph", graph.with_(kept)) if groups or body != list(graph.body) else graph
+
+
+def _with_inner(binding: Binding, facts: FactTable) -> Binding:
+    expr = binding.expr
+    if not expr.graphs or isinstance(expr, Fused):
+        return binding
+    graphs = [_fused(g, facts) for g in expr.graphs]
+    if all(a is b for a, b in zip(graphs, expr.graphs, strict=True)):
+        return binding
+    return Binding(binding.outputs, expr.with_graphs(graphs), binding.origin)
+
+
+class _Finder:
+    """Looks for groups by their last product."""
+
+    def __init__(self, graph: Graph, body: Sequence[Binding], facts: FactTable) -> None:
+        self._body, self._table = body, facts
+        self._maker = {v: k for k, b in enumerate(body) for v in b.outputs}
+        self._uses = users_of(graph, body)
+
+    def group(self, last: int) -> set[int]:
+        """The bindings, by number, that make one kernel with a product; none if it is no such."""
+        call = self._body[last].expr
+        if isinstance(call, Call) and call.op.name == "attention":
+            moved = self._with_moves({last})
+            return moved if len(moved) > 1 and _is_wide(self._body[last].outputs[0]) else set()
+        shares = self._weighted(last)
+        chain = set[int]() if shares is None else self._chain(shares)
+        if not chain or not all(self._stays_inside(k, {*chain, last}) for k in chain):
+            return set()
+        return self._with_moves({*chain, last})
+
+    def _weighted(self, index: int) -> Value | None:
+        """What a product sums over the last axis of: scores that fill at least some lanes."""
+        call = self._body[index].expr
+        if self._facts(index).kind is not Kind.CONTRACTION or not isinstance(call, Call):
+            return None
+        value = call.args[0]
+        if value is None or value.ndim < 2 or not _sums_last(call):
+            return None
+        return value if _is_wide(value) else None
+
+    def _chain(self, shares: Value) -> set[int]:
+        """From the first product to `shares`, if there is one softmax on the way."""
+        found, pending = dict[int, Kind](), [shares]
+        while pending:
+            index = self._maker.get(pending.pop())
+            if index is None or index in found or not self._belongs(index, shares):
+                continue
+            found[index] = self._facts(index).kind
+            if found[index] is not Kind.CONTRACTION:
+                pending += _operands(self._body[index])
+        products = [k for k, kind in found.items() if kind is Kind.CONTRACTION]
+        chain = set(products)
+        for k in sorted(found):
+            if any(self._maker.get(v) in chain for v in _operands(self._body[k])):
+                chain.add(k)
+        softmaxes = [k for k in chain if found[k] is Kind.REDUCTION]
+        made = self._maker.get(shares) in chain
+        return chain if made and len(products) == len(softmaxes) == 1 else set()
+
+    def _belongs(self, index: int, shares: Value) -> bool:
+        """Whether a call makes something as large as the scores, by rows at most."""
+        (binding, kind) = self._body[index], self._facts(index).kind
+        same = all(v.shape == shares.shape and v.dtype is shares.dtype for v in binding.outputs)
+        if kind is Kind.REDUCTION:
+            return same and _is_softmax(binding)
+        is_map = kind is Kind.MAP and all(v.shape == shares.shape for v in binding.outputs)
+        return is_map or (kind is Kind.CONTRACTION and same)
+
+    def _stays_inside(self, index: int, group: set[int]) -> bool:
+        return all(self._uses[v] <= group for v in self._body[index].outputs)
+
+    # ---- copies ---------------------------------------------------------------------------------
+
+    def _with_moves(self, group: set[int]) -> set[int]:
+        """The group with what only moves elements for it."""
+        products = [k for k in group if self._facts(k).kind is Kind.CONTRACTION]
+        pending = [v for k in products for v in _operands(self._body[k])]
+        taken = set(group)
+        while pending:
+            index = self._maker.get(pending.pop())
+            if index is None or index in taken or not self._moves(index):
+                continue
+            if self._stays_inside(index, taken):
+                taken.add(index)
+                pending += _operands(self._body[index])
+        return self._without_views(taken)
+
+    def _moves(self, index: int) -> bool:
+        facts, binding = self._facts(index), self._body[index]
+        is_move = facts.kind <= Kind.INJECTIVE and facts.cost == 0
+        return is_move and len(binding.expr.args) == len(binding.outputs) == 1
+
+    def _without_views(self, group: set[int]) -> set[int]:
+        """Views of what the group does not move cost nothing where they are."""
+        while True:
+            views = {k for k in group if self._is_outer_view(k, group)}
+            if not views:
+                return group
+            group = group - views
+
+    def _is_outer_view(self, index: int, group: set[int]) -> bool:
+        (source, *_) = _operands(self._body[index])
+        return is_shared(self._body[index]) and self._maker.get(source) not in group
+
+    def _facts(self, index: int) -> Facts:
+        binding = self._body[index]
+        if not isinstance(binding.expr, Call):
+            return Facts(Kind.OPAQUE)
+        return self._table(binding.expr, [v.type for v in binding.outputs])
+
+
+def _operands(binding: Binding) -> list[Value]:
+    return [a for a in dict.fromkeys(binding.expr.args) if a is not None]
+
+
+def _is_wide(value: Value) -> bool:
+    """Whether there is more than one row, of floats that sums are kept in."""
+    return value.dtype.is_float and value.dtype.bits >= 32 and known_dim(value.shape[-2]) != 1
+
+
+def _is_softmax(binding: Binding) -> bool:
+    call = binding.expr
+    if not isinstance(call, Call) or call.op.name != "softmax":
+        return False
+    rank = binding.outputs[0].ndim
+    return axis_of(call.attrs["axis"], rank) == rank - 1
+
+
+def _sums_last(call: Call) -> bool:
+    """Whether a product sums over the last axis of its first operand."""
+    if call.op.name == "einsum":
+        left, _, result = call.attrs["equation"].replace(" ", "").partition("->")
+        return left.partition(",")[0][-1:] not in result
+    return call.op.name == "matmul" and not call.attrs["transpose_a"]
