@@ -19,6 +19,13 @@ MENU = {
     "Lessons": [f"lessons/{p.name}" for p in sorted((DOCS / "lessons").glob("*.md"))],
     "Details": ["python.md", "errors.md", "artifact.md"],
 }
+#: What users call; how it is done inside is read in the source.
+REFERENCE = [
+    *("tilewright", "tilewright.graph", "tilewright.graph.rewrite", "tilewright.frontends"),
+    *("tilewright.tensor", "tilewright.tensor.te", "tilewright.tensor.ops", "tilewright.schedule"),
+    *("tilewright.ir", "tilewright.target", "tilewright.runtime", "tilewright.onnx_backend"),
+    *("tilewright.insight.taps", "tilewright.insight.roof", "tilewright.insight.predict"),
+]
 _TEMPLATE = (DOCS / "page.html").read_text(encoding="utf-8")
 
 
@@ -32,8 +39,13 @@ def main(output: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(_page(name, pages), encoding="utf-8")
     shutil.copytree(DOCS / "pictures", output / "pictures", ignore=shutil.ignore_patterns("*.py"))
-    pdoc.pdoc("tilewright", output_directory=output / "reference")
+    pdoc.pdoc(*_alone(REFERENCE), output_directory=output / "reference")
     print(f"{len(pages)} pages and the reference in {output}")
+
+
+def _alone(modules: list[str]) -> list[str]:
+    """Modules as pdoc takes them, each without what lies inside."""
+    return [spec for name in modules for spec in (name, f"!{re.escape(name)}[.]")]
 
 
 def _page(name: str, pages: list[str]) -> str:
