@@ -9,6 +9,7 @@ import html
 import re
 import shutil
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,20 @@ def main(output: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(_page(name, pages), encoding="utf-8")
     shutil.copytree(DOCS / "pictures", output / "pictures", ignore=shutil.ignore_patterns("*.py"))
+    for name in REFERENCE:
+        _show_facade(import_module(name))
     pdoc.pdoc(*_alone(REFERENCE), output_directory=output / "reference")
     print(f"{len(pages)} pages and the reference in {output}")
+
+
+def _show_facade(module: Any) -> None:
+    """What a façade takes from its room is shown on its page, as if it were defined there."""
+    if hasattr(module, "__all__") or not hasattr(module, "__path__"):
+        return
+    shown = {n: v for n, v in vars(module).items() if not n.startswith("_")}
+    module.__all__ = [
+        n for n, v in shown.items() if str(getattr(v, "__module__", "")).startswith("tilewright.")
+    ]
 
 
 def _alone(modules: list[str]) -> list[str]:
@@ -101,7 +114,9 @@ def _menu(current: str, pages: list[str], up: str) -> str:
             title = html.escape(_title((DOCS / name).read_text(encoding="utf-8")))
             chosen = ' class="on"' if name == current else ""
             lines.append(f'<a{chosen} href="{up}{Path(name).with_suffix(".html")}">{title}</a>')
-    lines.append(f'<h2>Reference</h2><a href="{up}reference/tilewright.html">tilewright</a>')
+    lines.append("<h2>Reference</h2>")
+    for name in REFERENCE:
+        lines.append(f'<a href="{up}reference/{name.replace(".", "/")}.html">{name}</a>')
     return "\n".join(lines)
 
 
