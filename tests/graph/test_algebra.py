@@ -191,6 +191,18 @@ def main(x: f32[6, 4], w: f32[4, 5], r: f32[2, 3, 5]):
         ["add(p, ", "y: f32[2, 3, 5] = reshape"],
         ["reshape(p"],
     ),
+    "operands that are broadcast follow where a reshape only moves ones": (
+        """
+def main(x: f32[4, 3, 5], w: f32[5, 6], m: f32[1, 4, 1, 6]):
+    p = matmul(x, w)
+    a = reshape(p, shape=[1, 4, 3, 6])
+    b = add(a, m)
+    y = reshape(b, shape=[4, 3, 6])
+    return y
+""",
+        ["add(p, ", "reshape(m, shape=[4, 1, 6])"],
+        ["reshape(p"],
+    ),
     "slices of slices": (
         """
 def main(x: f32[10, 8]):

@@ -118,7 +118,19 @@ def _beside(s: Site, other: Value, value: Value, source: Value) -> Value | None:
         return s.emit("reshape", other, shape=source.shape)
     rank = other.ndim
     ends = (value.shape[-rank:], source.shape[-rank:]) if rank else ((), ())
-    return other if rank and other.shape == ends[0] == ends[1] else None
+    if rank and other.shape == ends[0] == ends[1]:
+        return other
+    return _without_ones(s, other, value, source) if rank == value.ndim else None
+
+
+def _without_ones(s: Site, other: Value, value: Value, source: Value) -> Value | None:
+    """An operand that is broadcast, where the reshape adds and drops axes of one element only."""
+    pieces = pieces_of(value.shape, source.shape)
+    if pieces is None or any(len(p.before) > 1 or len(p.after) > 1 for p in pieces):
+        return None
+    own = {p.after[0]: p.before[0] for p in pieces if p.before and p.after}
+    shape = [other.shape[own[k]] if k in own else 1 for k in range(source.ndim)]
+    return s.emit("reshape", other, shape=shape)
 
 
 RULES = {
