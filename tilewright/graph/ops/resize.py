@@ -17,7 +17,8 @@ from tilewright.graph.axes import axes_of, tidy
 from tilewright.graph.elementwise import require_kind
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
-from tilewright.graph.ops.resample import COORDINATES, NEAREST, RADIUS
+from tilewright.graph.ops.resample import COORDINATES, NEAREST
+from tilewright.graph.ops.resample_weights import RADIUS
 from tilewright.graph.types import Type, known_dim, product
 from tilewright.ir import Expr, as_expr, const, maximum, minimum
 from tilewright.support.errors import UserError
