@@ -8,9 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.graph.harness import check
 from tests.graph.interpreted import check_definition
-from tilewright.graph import Builder
+from tilewright.graph import Builder, evaluate
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(10)
@@ -123,6 +124,48 @@ def test_integer_convolutions() -> None:
     check_definition("qlinear_conv", inputs[:-1], **window)
     inputs[5] = None
     check_definition("qlinear_conv", inputs, **window)
+
+
+def test_patches() -> None:
+    window: dict[str, Any] = {"strides": (2, 1), "pads": (1, 0, 2, 1), "dilations": (1, 2)}
+    x = bytes_("uint8", 2, 6, 7, 3)
+    check_definition("patches", [x, np.uint8(7)], kernel=(3, 2), **window)
+    check_definition("patches", [normal(1, 9, 4)], kernel=(5,), strides=(2,))
+    check("patches", [x], kernel=(1, 1), strides=(2, 3), pads=(0, 1, 1, 0))
+
+
+@pytest.mark.parametrize("types", ["uint8 int8", "uint8 uint8", "int8 int8"])
+def test_convolutions_of_bytes_are_products(types: str) -> None:
+    first, second = types.split()
+    cases = [
+        ((2, 5, 7), 3, (2, 2), (1, 1, 0, 2)),
+        ((1, 16, 4), 1, (1, 1), ()),
+        ((0, 3, 5), 3, (), ()),
+    ]
+    for (images, channels, size), kernel, strides, pads in cases:
+        b = Builder()
+        x = b.input("x", first, ("n", channels, size, "w"))
+        weight = b.constant(bytes_(second, 6, channels, kernel, kernel))
+        zeros = b.constant(np.array(9, first)), b.constant(bytes_(second, 6))
+        b.output(b.conv_integer(x, weight, *zeros, strides=strides, pads=pads))
+        module = b.build()
+        image = bytes_(first, images, channels, size, 6)
+        want = evaluate(module, [image])
+        for level in (0, 3):
+            with tw.PassContext(opt_level=level):
+                model = tw.build(module)
+            np.testing.assert_array_equal(model(image), want[0])
+        assert any("matmul_integer" in name for name in model.kernels)
+
+
+def test_convolutions_of_bytes_in_groups() -> None:
+    b = Builder()
+    x = b.input("x", "uint8", (2, 6, 5, "w"))
+    weight, zeros = b.constant(bytes_("uint8", 6, 1, 3, 3)), b.constant(bytes_("uint8", 6))
+    zero = b.constant(np.array([9], "u1"))
+    b.output(b.conv_integer(x, weight, zero, zeros, groups=6, pads=(1, 1, 1, 1)))
+    image = bytes_("uint8", 2, 6, 5, 7)
+    np.testing.assert_array_equal(tw.build(b.build())(image), evaluate(b.build(), [image])[0])
 
 
 def test_what_is_refused() -> None:

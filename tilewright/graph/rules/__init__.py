@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from tilewright.graph.rules import (
     casts,
     identities,
+    integers,
     powers,
     reductions,
     reshapes,
@@ -42,6 +43,7 @@ _ALGEBRA = _merged(
     transposes.RULES,
     slices.RULES,
     reductions.RULES,
+    integers.RULES,
 )
 
 

@@ -1,0 +1,63 @@
+"""Convolutions of bytes: machines multiply bytes in groups of four, which lie in channels."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tilewright.graph.ir import Value
+from tilewright.graph.ops.quantize import is_single
+from tilewright.graph.rules.site import Site
+from tilewright.graph.types import known_dim, product
+
+
+def _as_product(s: Site) -> Value | None:
+    """conv(x, w) = patches(x, channels last) @ w, for all channels at once"""
+    x, weight, (x_zero, weight_zero) = s.arg(0), s.arg(1), s.call.args[2:4]
+    kernel = [known_dim(d) for d in weight.shape[2:]]
+    sizes = [k for k in kernel if k is not None]
+    if s.attr("groups") != 1 or len(sizes) != len(kernel) or known_dim(x.shape[1]) is None:
+        return None
+    spatial = range(2, x.ndim)
+    image = s.emit("transpose", x, axes=(0, *spatial, 1))
+    if prod(sizes) > 1 or _moves(s):
+        window = {name: s.attr(name) for name in ("strides", "pads", "dilations")}
+        image = s.emit("patches", image, x_zero, kernel=tuple(sizes), **window)
+    outputs, places = s.result.shape[1], s.result.shape[2:]
+    depth = product(weight.shape[1:])
+    rows = s.emit("reshape", image, shape=(product([x.shape[0], *places]), depth))
+    columns = s.emit("transpose", weight, axes=(*spatial, 1, 0))
+    columns = s.emit("reshape", columns, shape=(depth, outputs))
+    total = s.emit("matmul_integer", rows, columns, x_zero, weight_zero)
+    total = s.emit("reshape", total, shape=(x.shape[0], *places, outputs))
+    return s.emit("transpose", total, axes=(0, x.ndim - 1, *range(1, x.ndim - 1)))
+
+
+def _moves(s: Site) -> bool:
+    """Whether a window of one element sees more or less than the image, or may find none."""
+    strides, pads, extents = s.attr("strides"), s.attr("pads"), s.x.shape[2:]
+    stays = all(n == 1 for n in strides) and all(known_dim(p) == 0 for p in pads)
+    return not stays or any(known_dim(n) is None for n in extents)
+
+
+def _as_conv(s: Site) -> Value | None:
+    """conv(x, w) = conv(x - its zero, w - its zero) in int32, where channels come in groups"""
+    if s.attr("groups") == 1:
+        return None
+    x, weight = (_centred(s, *s.call.args[k : k + 3 : 2]) for k in (0, 1))
+    return s.emit("conv", x, weight, **s.attrs)
+
+
+def _centred(s: Site, x: Value | None, zero: Value | None) -> Value:
+    """What a quantized tensor stands for, but for its scale; channels are the first axis."""
+    assert x is not None
+    wide = s.emit("cast", x, dtype=s.result.dtype)
+    if zero is None:
+        return wide
+    if not is_single(zero.shape):
+        zero = s.emit("reshape", zero, shape=(-1, *[1] * (x.ndim - 1)))
+    elif zero.ndim:
+        zero = s.emit("reshape", zero, shape=())
+    return s.emit("sub", wide, s.emit("cast", zero, dtype=s.result.dtype))
+
+
+RULES = {"conv_integer": (_as_product, _as_conv)}
