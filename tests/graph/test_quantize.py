@@ -168,6 +168,26 @@ def test_convolutions_of_bytes_in_groups() -> None:
     np.testing.assert_array_equal(tw.build(b.build())(image), evaluate(b.build(), [image])[0])
 
 
+@pytest.mark.parametrize("groups", [1, 3])
+def test_quantized_convolutions_in_steps(groups: int) -> None:
+    b = Builder()
+    x = b.input("x", "uint8", ("n", 6, 5, "w"))
+    scales = b.constant(np.linspace(0.01, 0.05, 9).astype("f4"))
+    weight, bias = bytes_("int8", 9, 6 // groups, 3, 3), RNG.integers(-900, 900, 9).astype("i4")
+    single = [b.constant(np.array(v, "f4")) for v in (0.02, 0.5)]
+    y = b.qlinear_conv(
+        *(x, single[0], b.constant(np.uint8(128)), b.constant(weight), scales, None),
+        *(single[1], b.constant(np.array([3], "u1")), b.constant(bias)),
+        strides=(1, 2),
+        pads=(1, 1, 0, 0),
+        groups=groups,
+    )
+    b.output(y)
+    image = bytes_("uint8", 2, 6, 5, 7)
+    want = evaluate(b.build(), [image])[0]
+    np.testing.assert_array_equal(tw.build(b.build())(image), want)
+
+
 def test_what_is_refused() -> None:
     b = Builder()
     x = b.input("x", "f32", ("n", 8))

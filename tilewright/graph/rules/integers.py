@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
 from tilewright.graph.ir import Value
 from tilewright.graph.ops.quantize import is_single
 from tilewright.graph.rules.site import Site
@@ -47,17 +49,41 @@ def _as_conv(s: Site) -> Value | None:
     return s.emit("conv", x, weight, **s.attrs)
 
 
+def _in_steps(s: Site) -> Value | None:
+    """quantized conv(x, w) = quantize(conv(x, w) · scale of x · scale of w / scale of y)"""
+    x, x_scale, x_zero, weight, weight_scale = (s.arg(k) for k in range(5))
+    weight_zero, bias = s.call.args[5], s.call.args[8]
+    y_scale, y_zero = _single(s, s.arg(6)), _single(s, s.arg(7))
+    total = s.emit("conv_integer", x, weight, x_zero, weight_zero, **s.attrs)
+    rank = s.result.ndim
+    if bias is not None:
+        total = s.emit("add", total, _per_channel(s, bias, rank))
+    factor = s.emit("mul", _single(s, x_scale), _per_channel(s, weight_scale, rank))
+    factor = s.emit("div", factor, y_scale)
+    real = s.emit("mul", s.emit("cast", total, dtype=factor.dtype), factor)
+    one = s.constant(np.ones((), factor.dtype.numpy), factor)
+    return s.emit("quantize", real, one, y_zero)
+
+
+def _per_channel(s: Site, x: Value, rank: int) -> Value:
+    """One number for each channel, or one for all, beside images."""
+    if is_single(x.shape):
+        return _single(s, x)
+    return s.emit("reshape", x, shape=(-1, *[1] * (rank - 2)))
+
+
+def _single(s: Site, x: Value) -> Value:
+    return s.emit("reshape", x, shape=()) if x.ndim else x
+
+
 def _centred(s: Site, x: Value | None, zero: Value | None) -> Value:
     """What a quantized tensor stands for, but for its scale; channels are the first axis."""
     assert x is not None
     wide = s.emit("cast", x, dtype=s.result.dtype)
     if zero is None:
         return wide
-    if not is_single(zero.shape):
-        zero = s.emit("reshape", zero, shape=(-1, *[1] * (x.ndim - 1)))
-    elif zero.ndim:
-        zero = s.emit("reshape", zero, shape=())
+    zero = _per_channel(s, zero, x.ndim + 1)
     return s.emit("sub", wide, s.emit("cast", zero, dtype=s.result.dtype))
 
 
-RULES = {"conv_integer": (_as_product, _as_conv)}
+RULES = {"conv_integer": (_as_product, _as_conv), "qlinear_conv": (_in_steps,)}
