@@ -97,12 +97,12 @@ def winograd_tiles_compute(x: te.Tensor, *, pads: Ints, tile: int, out: TensorTy
     shape = [size, batch, tall, image.shape[3], blocks, block]
 
     def row(i: Expr, n: Expr, ty: Expr, x: Expr, c: Expr, b: Expr) -> Expr:
-        return _combined(matrix, i, lambda k: image[n, c, ty * tile + k, x, b])
+        return _combined(_by_parity(matrix, lambda k: image[n, c, ty * tile + k, x, b]), i)
 
     rows = te.compute(shape, row, name="window_rows")
 
     def element(i: Expr, j: Expr, n: Expr, ty: Expr, tx: Expr, c: Expr, b: Expr) -> Expr:
-        return _combined(matrix, j, lambda k: rows[i, n, ty, tx * tile + k, c, b])
+        return _combined(_by_parity(matrix, lambda k: rows[i, n, ty, tx * tile + k, c, b]), j)
 
     return te.compute(out.shape, element, name="window_tiles")
 
@@ -179,13 +179,13 @@ def winograd_image_compute(
     matrix = TRANSFORMS[tile].result
 
     def row(n: Expr, o: Expr, ty: Expr, tx: Expr, i: Expr, s: Expr, b: Expr) -> Expr:
-        return _combined(matrix, i, lambda k: x[k, s, n, ty, tx, o, b])
+        return _combined(_by_pairs(matrix, lambda k: x[k, s, n, ty, tx, o, b]), i)
 
     shape = [batch, blocks, tall, wide, tile]
     rows = te.compute([*shape, size, block], row, name="result_rows")
 
     def both(n: Expr, o: Expr, ty: Expr, tx: Expr, i: Expr, j: Expr, b: Expr) -> Expr:
-        return _combined(matrix, j, lambda k: rows[n, o, ty, tx, i, k, b])
+        return _combined(_by_pairs(matrix, lambda k: rows[n, o, ty, tx, i, k, b]), j)
 
     tiles = te.compute([*shape, tile, block], both, name="result_tiles")
 
@@ -200,19 +200,57 @@ def winograd_image_compute(
 # ---- what they share ----------------------------------------------------------------------------
 
 
-def _combined(
-    matrix: Sequence[Sequence[float]], position: Expr, read: Callable[[int], Expr]
-) -> Expr:
-    """The row of a matrix at `position` times a vector whose elements `read` gives."""
-    rows = [_row(row, read) for row in matrix]
+def _combined(rows: Sequence[Expr], position: Expr) -> Expr:
+    """The one of `rows` that stands at `position`."""
     value = rows[-1]
     for k, other in reversed(list(enumerate(rows[:-1]))):
         value = te.select(position == k, other, value)
     return value
 
 
-def _row(factors: Sequence[float], read: Callable[[int], Expr]) -> Expr:
-    terms = [read(k) if f == 1 else read(k) * float(f) for k, f in enumerate(factors) if f]
+def _by_parity(matrix: Sequence[Sequence[float]], read: Callable[[int], Expr]) -> list[Expr]:
+    """A matrix times a vector: even and odd columns apart, which are the same for points ±p.
+
+    x⁴ ± p·x³ - q²·x² ∓ p·q²·x  =  (x⁴ - q²·x²) ± p·(x³ - q²·x)
+    """
+    return [_even_and_odd(row, read) for row in matrix]
+
+
+def _even_and_odd(row: Sequence[float], read: Callable[[int], Expr]) -> Expr:
+    even, odd = ([(k, f) for k, f in enumerate(row) if f and k % 2 == p] for p in (0, 1))
+    if not even or not odd:
+        return _sum(even or odd, read)
+    last = odd[-1][1]
+    return _sum(even, read) + _scaled(_sum([(k, f / last) for k, f in odd], read), last)
+
+
+def _by_pairs(matrix: Sequence[Sequence[float]], read: Callable[[int], Expr]) -> list[Expr]:
+    """A matrix times a vector: the columns of points ±p together, m₁ + m₂ or m₁ - m₂."""
+    return [_pairs(row, read) for row in matrix]
+
+
+def _pairs(row: Sequence[float], read: Callable[[int], Expr]) -> Expr:
+    first, *between, last = row
+    terms = [_scaled(read(0), first)] if first else []
+    for k in range(0, len(between) - 1, 2):
+        a, b = between[k : k + 2]
+        assert abs(a) == abs(b)
+        both = read(k + 1) + read(k + 2) if a == b else read(k + 1) - read(k + 2)
+        terms.append(_scaled(both, a))
+    if last:
+        terms.append(_scaled(read(len(row) - 1), last))
+    return _added(terms)
+
+
+def _sum(terms: Sequence[tuple[int, float]], read: Callable[[int], Expr]) -> Expr:
+    return _added([_scaled(read(k), f) for k, f in terms])
+
+
+def _scaled(value: Expr, factor: float) -> Expr:
+    return value if factor == 1 else value * float(factor)
+
+
+def _added(terms: Sequence[Expr]) -> Expr:
     total = terms[0]
     for term in terms[1:]:
         total = total + term
