@@ -173,6 +173,21 @@ _FLAGS = {
     "TopK": ("largest",),
 }
 
+
+@family("MeanVarianceNormalization InstanceNormalization LayerNormalization")
+def normalized(draw: Draw, op: str) -> Node:
+    shape = draw.shape(3 if op[0] == "I" else 4, 4, empty=0.0)
+    x = draw.array("float32", shape, special=0, most=3)
+    if op == "MeanVarianceNormalization":
+        # Of one element alone the deviation is 0, and the peer gives NaN.
+        return Node(op, [x], {"axes": draw.of(([0, 2, 3], [0, 1, 2, 3], [0, 1, 3]))})
+    axis = draw.int(1, 3)
+    own = shape[1:2] if op[0] == "I" else shape[axis:]
+    factors = [draw.array("float32", own, special=0) for _ in range(2)]
+    attrs = {"epsilon": 1e-2, **({} if op[0] == "I" else {"axis": axis})}
+    return Node(op, [x, *factors], attrs)
+
+
 # ---- products -----------------------------------------------------------------------------------
 
 

@@ -96,18 +96,22 @@ def _schedule_reductions(s: Schedule, target: Target) -> Schedule:
         packed = plan is not None and plan.contraction.b.buffer in known.constants
         if plan is not None and (packed or not is_skinny(plan.contraction)):
             s = attempt(s, schedule_contraction, block.name, plan, target) or s
-        elif vector_variable(s.block_of(block)) is not None:
+        elif _has_own_loops(s, block.name) and vector_variable(s.block_of(block)) is not None:
             s = attempt(s, schedule_columns, block.name, target) or s
     return s
 
 
 def _schedule_independent(s: Schedule, name: str, target: Target) -> Schedule:
     block, done = s.block_of(name), None
-    # Blocks that other rules made may share loops between their variables.
-    turn = as_turn(block) if len(s.loops(name)) == len(block.iters) else None
+    turn = as_turn(block) if _has_own_loops(s, name) else None
     if turn is not None and can_transpose(block, turn, target):
         done = attempt(s, schedule_transpose, name, turn, target)
     return done or attempt(s, schedule_elementwise, name, target) or s
+
+
+def _has_own_loops(s: Schedule, name: str) -> bool:
+    """Whether a block has one loop for each variable; others were made, or moved, by a rule."""
+    return len(s.loops(name)) == len(s.block_of(name).iters)
 
 
 def attempt(s: Schedule, rule: Callable[..., None], *args: Any) -> Schedule | None:
