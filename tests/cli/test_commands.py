@@ -20,6 +20,12 @@ def test_help_has_examples(tilewright, command) -> None:
     assert f"tilewright {command.name}" in outcome.out.partition("examples:")[2]
 
 
+def test_no_command_shows_them_all(tilewright) -> None:
+    outcome = tilewright()
+    assert outcome.code == 2
+    assert all(f"\n    {command.name}" in outcome.err for command in COMMANDS)
+
+
 def test_help_loads_nothing_heavy() -> None:
     script = (
         "import sys; from tilewright.cli import main; main(['--help']); "

@@ -56,8 +56,13 @@ exit codes:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    parser = build_parser()
+    words = sys.argv[1:] if argv is None else argv
+    if not words:
+        parser.print_help(sys.stderr)
+        return Exit.USAGE
     try:
-        return int(_run(build_parser().parse_args(argv)))
+        return int(_run(parser.parse_args(words)))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else Exit.USAGE
     except KeyboardInterrupt:

@@ -13,6 +13,7 @@ from tilewright.cli.command import Command, Exit
 
 if TYPE_CHECKING:
     from tilewright.cli.console import Console
+    from tilewright.target import Caches
 
 #: Packages that matter, and what for.
 _PACKAGES: Final = {
@@ -50,19 +51,23 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     return Exit.DONE if all(ok for _, ok, _ in checks) else Exit.DIFFERENT
 
 
+def _sizes(caches: Caches) -> str:
+    sizes = {"L1": caches.l1d, "L2": caches.l2, "L3": caches.l3}
+    return ", ".join(f"{name} {size >> 10:,} KiB" for name, size in sizes.items() if size)
+
+
 def _machine() -> list[tuple[str, Any]]:
     import tilewright
     from tilewright.target import Target
 
     here = Target.of("llvm")
-    caches = here.caches
     return [
         ("tilewright", tilewright.__version__),
         ("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         ("target", str(here)),
         ("vectors", f"{here.vector_registers} registers of {here.vector_bits} bits"),
         ("features", " ".join(sorted(here.features))),
-        ("caches", str(caches)),
+        ("caches", _sizes(here.caches)),
         ("cores", len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else "?"),
         ("linker", shutil.which("cc") or shutil.which("ld") or "none: .so cannot be exported"),
         ("other targets", "; ".join(_TARGETS) + "; …"),
