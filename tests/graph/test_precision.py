@@ -13,6 +13,7 @@ from tests.graph.harness import check
 from tilewright.compile import graph_passes
 from tilewright.graph import Builder, Call, Module, PassContext, run_passes
 from tilewright.kernels.levels import kernel_levels
+from tilewright.models.native import NativeModel
 from tilewright.support.errors import UserError
 from tilewright.target import Target
 
@@ -231,6 +232,7 @@ def test_products_are_instructions(
     size = b.dim(rows) if isinstance(rows, str) else rows
     b.output(b.dense(b.input("x", "float32", (size, 64)), _weights(48, 64), _weights(48)))
     model = tw.compile(b.build(), f"llvm -mcpu={target}", precision=precision)
+    assert isinstance(model, NativeModel)
     (kernel,) = (k for k in model.kernels if "matmul" in k)
     assert instruction in kernel_levels(model.ir(kernel), model.target).asm
 
