@@ -91,13 +91,14 @@ def integer_product(
         batch = i[: len(i) - row_rank - column_rank]
         row = i[len(batch) : len(batch) + row_rank]
         column = i[len(i) - column_rank :] if column_rank else ()
+        # What comes before the product in the sum is there before it: it can be done in its tiles.
         value: Expr = total[i]
         p = None if a_zero is None else _zero_at(a_zero, batch, (*row, te.const(0)))
         q = None if b_zero is None else _zero_at(b_zero, batch, (te.const(0), *column))
         if p is not None and columns is not None:
-            value = value - p * _batch_read(columns, batch, column)
+            value = -p * _batch_read(columns, batch, column) + value
         if q is not None and rows is not None:
-            value = value - q * _batch_read(rows, batch, row)
+            value = -q * _batch_read(rows, batch, row) + value
         return value if p is None or q is None else value + p * q * depth
 
     return te.compute(total.shape, element, name="matmul_shifted")

@@ -2,12 +2,12 @@
 
     y = dense(x, w, b)
     -->
-    q, s = quantize_rows(x)                       bytes, and a scale for each row, at run time
+    q, s, z = quantize_rows(x)                    bytes, a scale and a zero point for each row
     t = matmul_integer(q, bytes of w)             exact sums in int32
-    y = add(mul(mul(cast(t), s), scales of w), b)
+    y = add(mul(mul(cast(sub(t, mul(z, sums of w))), s), scales of w), b)
 
-Weights have a scale for each column, and are quantized here once. What reads the same rows shares
-their bytes. Everything else stays in float32.
+Weights have a scale for each column and no zero point, and are quantized here once. What reads the
+same rows shares their bytes. Everything else stays in float32.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ import numpy as np
 from tilewright.graph.builder import Builder
 from tilewright.graph.context import PassContext
 from tilewright.graph.ir import Array, Binding, Call, Graph, Module, Value
-from tilewright.graph.ops.quantize_rows import GREATEST, LEAST
+from tilewright.graph.ops.quantize_rows import LEAST
 from tilewright.graph.products import Product, as_product
 from tilewright.graph.rewrite import Rewriter
 from tilewright.ir import DType
 
 #: Weights of a product below which it gains nothing.
 _WORTH: Final = 1 << 10
+#: The largest byte of a weight: -128 is none, so that both signs reach as far.
+_GREATEST: Final = 127
 _FLOAT32: Final = DType.of("float32")
 
 
@@ -73,9 +75,12 @@ class _Quantizer(Rewriter):
     ) -> Sequence[Binding]:
         b, old = Builder(), binding.outputs[0]
         b.origin = binding.origin
-        rows, scale = self._rows_of(product.x, b)
-        total = b.emit("matmul_integer", rows, b.constant(stored, name=product.weight.name))
-        real = b.emit("mul", b.emit("cast", total, dtype=_FLOAT32), scale)
+        rows, scale, zero = self._rows_of(product.x, b)
+        columns = b.constant(stored, name=product.weight.name)
+        total = b.emit("matmul_integer", rows, columns)
+        sums = b.constant(stored.sum(axis=0, dtype=np.int32), name="sums")
+        centred = b.emit("sub", total, b.emit("mul", zero, sums))
+        real = b.emit("mul", b.emit("cast", centred, dtype=_FLOAT32), scale)
         factors = b.constant(scales * np.float32(product.factor), name="scales")
         result = b.emit("mul", real, factors)
         if product.addend is not None:
@@ -96,7 +101,7 @@ class _Quantizer(Rewriter):
 def quantized_columns(columns: Array) -> tuple[Array, Array]:
     """Weights as bytes, and the scale of each column: not finite where its weights are not."""
     greatest = np.abs(columns).max(axis=0, initial=0)
-    scales = np.where(greatest < LEAST, 1, greatest / GREATEST).astype(np.float32)
+    scales = np.where(greatest < LEAST, 1, greatest / _GREATEST).astype(np.float32)
     with np.errstate(invalid="ignore"):
         stored = np.rint(columns / scales).astype(np.int8)
     return np.ascontiguousarray(stored), scales
