@@ -239,3 +239,22 @@ def test_halved_images_share_kernels_over_their_own_sizes() -> None:
     array = values(2, 16, 21, 18)
     (want,) = evaluate(module, [array])
     np.testing.assert_allclose(model.run([array])[0], want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_windows_that_lie_apart_are_products_by_tiles(rank: int) -> None:
+    rng = np.random.default_rng(rank)
+    kernel = (2, 3)[:rank]
+    b = Builder("main")
+    x = b.input("x", "f32", ("n", 16, *"hw"[:rank]))
+    weight = rng.standard_normal((16, 24, *kernel)).astype("f4")
+    bias = rng.standard_normal(24).astype("f4")
+    b.output(b.relu(b.conv_transpose(b.relu(x), weight, bias, strides=list(kernel))))
+    module = b.build()
+    model = tw.compile(module, threads=1)
+    assert isinstance(model, tw.Model)
+    assert any("conv_blocked" in name for name in model.kernels)
+    for size in ((1, 1), (5, 4), (16, 17)):
+        image = rng.standard_normal((2, 16, *size[:rank])).astype("f4")
+        (want,) = evaluate(module, [image])
+        np.testing.assert_allclose(model.run([image])[0], want, rtol=1e-4, atol=1e-4)

@@ -181,6 +181,29 @@ def test_a_free_dimension_may_be_one_and_leaves_work_for_every_core() -> None:
         assert max(evaluate(s.extent, {n: 1}) for s in loops) >= 4
 
 
+def test_maps_of_any_size_have_vectors_and_threads() -> None:
+    """Also where one loop over all elements cannot be shown to write each of them once."""
+    n, h, w = te.var("n"), te.var("h"), te.var("w")
+    for shape in ((n, 3, h, w, 8), (n, 24, h * 2, w)):
+        x = te.placeholder(shape, name="X")
+        function = schedule_by_rules(
+            te.function([x], [ops.relu(x)], name="f"), tw.Target.of("llvm -num-cores=2")
+        )
+        kinds = [s.kind for s in walk(function.body) if isinstance(s, For)]
+        assert "vectorized" in kinds and "parallel" in kinds
+
+
+def test_threads_find_their_place_for_many_elements_at_a_time() -> None:
+    """Divisions by sizes that are not known take longer than a vector."""
+    n, h, w = te.var("n"), te.var("h"), te.var("w")
+    x = te.placeholder((n, 2, h, w, 8), name="X")
+    y = te.compute((n, h, w, 2, 8), lambda n, h, w, k, b: x[n, k, h, w, b], name="Y")
+    target = tw.Target.of("llvm -num-cores=2")
+    function = schedule_by_rules(te.function([x], [y], name="f"), target)
+    (threads,) = [s for s in walk(function.body) if isinstance(s, For) and s.kind == "parallel"]
+    assert evaluate(threads.extent, {n: 1, h: 10, w: 100}) == 10
+
+
 def test_threads_take_columns_where_rows_cannot_be_shared_out_evenly() -> None:
     target = tw.Target.of("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1 -num-cores=2")
     for rows, parts in ((49, "j"), (64, "i")):

@@ -106,7 +106,13 @@ def _schedule_independent(s: Schedule, name: str, target: Target) -> Schedule:
     turn = as_turn(block) if _has_own_loops(s, name) else None
     if turn is not None and can_transpose(block, turn, target):
         done = attempt(s, schedule_transpose, name, turn, target)
-    return done or attempt(s, schedule_elementwise, name, target) or s
+    # Where sizes are not known, parts of one loop over all of them may not be told apart.
+    return (
+        done
+        or attempt(s, schedule_elementwise, name, target)
+        or attempt(s, partial(schedule_elementwise, as_one=False), name, target)
+        or s
+    )
 
 
 def _has_own_loops(s: Schedule, name: str) -> bool:

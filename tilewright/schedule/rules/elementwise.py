@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from tilewright.arith import conjuncts, linear
 from tilewright.ir import Binary, Block, Const, Expr, Select, Var, all_exprs, const
@@ -19,10 +20,16 @@ _MOST_SEAMS = 4
 _AFTER = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
 #: Simple operations that are worth waking another thread for (some microseconds' worth).
 PARALLEL_WORTH = 50_000
+#: Instances that take longer than the divisions by sizes that find their place; and what a size
+#: that is not known counts as there.
+_WORTH_FINDING, _UNKNOWN = 256, 32
 
 
-def schedule_elementwise(s: Schedule, name: str, target: Target) -> None:
-    """Vectorize and parallelize a block of independent instances."""
+def schedule_elementwise(s: Schedule, name: str, target: Target, *, as_one: bool = True) -> None:
+    """Vectorize and parallelize a block of independent instances.
+
+    `as_one` takes all loops as one where every access allows it.
+    """
     block = s.block_of(name)
     loops = s.loops(name)
     if not loops:
@@ -31,7 +38,7 @@ def schedule_elementwise(s: Schedule, name: str, target: Target) -> None:
     # A loop over several dimensions at once would have seams all along.
     plain = bool(block.bindings) and block.bindings[-1] is inner.var
     seams = seams_of(block, target) if plain else []
-    if is_uniform(block) and len(loops) > 1 and not seams:
+    if as_one and is_uniform(block) and len(loops) > 1 and not seams:
         inner = s.fuse(*loops)
     parts = s.loop_partition(inner, *seams) if seams else [inner]
     made = [b.name for b in s.blocks() if s.loops(b) and s.loops(b)[-1] in parts]
@@ -138,9 +145,24 @@ def parallelize_outer(
     if all(e is const(1) for e in extents):
         return
     is_symbolic = not all(isinstance(e, Const) for e in extents)
-    if is_symbolic and len(chosen) > 1 and chosen[-1] == serial[-1]:
-        chosen.pop()  # a step of the innermost loop is less than finding its place takes
+    if is_symbolic:
+        chosen = _worth_finding(s, name, chosen)
     s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
+
+
+def _worth_finding(s: Schedule, name: str, chosen: list[Loop]) -> list[Loop]:
+    """The first of `chosen`: so many that a step is worth the divisions that find its place."""
+    loops = s.loops(name)
+    inside = prod(_length(s, loop) for loop in loops[loops.index(chosen[-1]) + 1 :])
+    while len(chosen) > 1 and inside < _WORTH_FINDING:
+        *chosen, last = chosen
+        inside *= _length(s, last)
+    return chosen
+
+
+def _length(s: Schedule, loop: Loop) -> int:
+    extent = s.loop_of(loop).extent
+    return int(extent.value) if isinstance(extent, Const) else _UNKNOWN
 
 
 def outermost(s: Schedule, loops: Sequence[Loop], enough: int, least: int = 0) -> list[Loop]:
