@@ -6,7 +6,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/stamps
 JOBS   ?= auto
-WHEELS := magika==1.0.3 silero_vad==6.2.3 onnx_asr==0.12.0 rapidocr_onnxruntime==1.4.4
+WHEELS := magika==1.0.3 silero_vad==6.2.3 onnx_asr==0.12.0 rapidocr_onnxruntime==1.4.4 \
+  basic_pitch==0.4.0 speechmos==0.0.1.1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test wheels bench lint format docs clean

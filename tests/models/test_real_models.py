@@ -54,6 +54,18 @@ def line_of_text(rng: np.random.Generator) -> Arrays:
     return {"x": rng.standard_normal((1, 3, 48, 96)).astype(F32)}
 
 
+def music(rng: np.random.Generator) -> Arrays:
+    return {"serving_default_input_2:0": sound(rng, 1, 43844, 1)}
+
+
+def repaired_speech(rng: np.random.Generator) -> Arrays:
+    return {"degraded_audio": sound(rng, 1, 1, 37, 257), "rater_embed": sound(rng, 1, 64)}
+
+
+def echo(rng: np.random.Generator) -> Arrays:
+    return {"input": sound(rng, 1, 3, 41, 160), "h0": sound(rng, 4, 1, 64)}
+
+
 CASES = [
     Case("magika", "magika/models/standard_v3_3/model.onnx", file_contents),
     Case("silero_vad", "silero_vad/data/silero_vad.onnx", speech),
@@ -67,6 +79,9 @@ CASES = [
         line_of_text,
         (0, 3),
     ),
+    Case("basic_pitch", "basic_pitch/saved_models/icassp_2022/nmp.onnx", music, (3,)),
+    Case("speechmos", "speechmos/plcmos_models/plcmos_v2.onnx", repaired_speech, (1, 3)),
+    Case("speechmos", "speechmos/aecmos_models/Run_1663915512_Stage_0.onnx", echo, (1, 3)),
 ]
 
 
