@@ -75,6 +75,15 @@ def run_c(*command: str | Path) -> str:
     return subprocess.run([*command, "6"], capture_output=True, text=True, check=True).stdout
 
 
+def under_valgrind(*command: str | Path) -> Any:
+    """What becomes of a program that is watched."""
+    check = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full"]
+    done = subprocess.run([*check, *command], capture_output=True, text=True)
+    if "unhandled instruction" in done.stderr:
+        pytest.skip("this valgrind does not know an instruction of this processor")
+    return done
+
+
 def wanted(model: Any) -> Any:
     """What the C programs print for six rows."""
     x = (np.arange(6 * 24) % 7).astype(np.float32) / np.float32(7) - np.float32(0.4)
@@ -104,10 +113,7 @@ def test_valgrind_finds_nothing_to_say(example: tuple[Path, Any]) -> None:
     folder, model = example
     source = str(EXAMPLES / "classify.c")
     program = compile_c(folder, "cc", "-g", f"-I{folder}", source, f"{folder}/classifier.a")
-    check = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full"]
-    done = subprocess.run([*check, program, "6"], capture_output=True, text=True)
-    if "unhandled instruction" in done.stderr:
-        pytest.skip("this valgrind does not know an instruction of this processor")
+    done = under_valgrind(program, "6")
     assert (done.returncode, done.stderr) == (0, "")
     got = np.array([float.fromhex(v) for v in done.stdout.split()])
     np.testing.assert_allclose(got, wanted(model), rtol=1e-5)
@@ -180,11 +186,10 @@ def test_programs_that_stop_say_why(tmp_path: Path) -> None:
     assert library.r_run(addresses(y), addresses(random(6)), sizes(6)) == 0
 
 
-@needs_cc
-def test_sequences_inside_of_a_model(tmp_path: Path) -> None:
-    """The rows of x, each twice: they are collected and put together again."""
+def collected() -> Any:
+    """The rows of x, each twice, which are collected and put together again; and row k."""
     b = Builder()
-    x = b.input("x", "f32", ("n", 3))
+    x, k = b.input("x", "f32", ("n", 3)), b.input("k", "i64")
     parts = b.split_to_sequence(x)
 
     def trip(i: Any, rows: Any) -> Any:
@@ -192,18 +197,59 @@ def test_sequences_inside_of_a_model(tmp_path: Path) -> None:
         return [b.sequence_insert(b.sequence_insert(rows, row), row)]
 
     rows = b.loop(b.sequence_length(parts), [b.sequence_empty(dtype="f32")], trip)
-    b.output(b.concat_from_sequence(rows, axis=0))
-    tw.compile(b.build()).export_library(tmp_path / "rows.so")
+    b.output(b.concat_from_sequence(rows, axis=0), b.relu(b.sequence_at(rows, k)))
+    return tw.compile(b.build())
+
+
+@needs_cc
+def test_sequences_inside_of_a_model(tmp_path: Path) -> None:
+    collected().export_library(tmp_path / "rows.so")
     library = ctypes.CDLL(str(tmp_path / "rows.so"))
-    x, shape, outputs = random(2, 3), sizes(0, 0), (POINTER * 1)()
-    assert library.rows_run(addresses(x), outputs, sizes(2), shape) == 0
+    x, k, last, shape = random(2, 3), np.array(3), random(1, 3), sizes(0, 0)
+    outputs = (POINTER * 2)(None, last.ctypes.data)
+    assert library.rows_run(addresses(x, k), outputs, sizes(2), shape) == 0
     assert list(shape) == [4, 3]
+    np.testing.assert_array_equal(last, np.maximum(x[1:], 0))
     elements = ctypes.cast(outputs[0] or 0, ctypes.POINTER(ctypes.c_float))
-    got = np.ctypeslib.as_array(elements, (4, 3))
-    np.testing.assert_array_equal(got, np.repeat(x, 2, 0))
+    np.testing.assert_array_equal(np.ctypeslib.as_array(elements, (4, 3)), np.repeat(x, 2, 0))
     free = ctypes.CDLL(None).free
     free.argtypes = [POINTER]
     free(outputs[0])
+
+
+COLLECTING = """
+#include <stdio.h>
+#include <stdlib.h>
+#include "rows.h"
+int main(void) {
+    float x[6] = {1, 2, 3, 4, 5, 6}, row[3];
+    int64_t n = 2, k, shapes[2];
+    for (k = 3; k < 5; k++) {
+        const void *inputs[2] = {x, &k};
+        void *outputs[2] = {0, row};
+        if (rows_run(inputs, outputs, &n, shapes)) {
+            puts(rows_error());
+            continue;
+        }
+        printf("%d %g %g\\n", (int)shapes[0], ((float *)outputs[0])[11], row[0]);
+        free(outputs[0]);
+    }
+    rows_free();
+    return 0;
+}
+"""
+
+
+@needs_cc
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="there is no valgrind")
+def test_sequences_lose_no_memory_whether_a_run_succeeds_or_fails(tmp_path: Path) -> None:
+    collected().export_library(tmp_path / "rows.a", tmp_path / "rows.h")
+    (tmp_path / "main.c").write_text(COLLECTING)
+    options = [f"-I{tmp_path}", f"{tmp_path}/main.c", f"{tmp_path}/rows.a"]
+    done = under_valgrind(compile_c(tmp_path, "cc", "-g", *options))
+    assert (done.returncode, done.stderr) == (0, "")
+    stopped = "rows stopped: sequence_at: a sequence of 4 has no position 4"
+    assert done.stdout.splitlines() == ["4 6 4", stopped]
 
 
 # ---- DLPack -------------------------------------------------------------------------------------

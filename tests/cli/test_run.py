@@ -8,6 +8,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from tests.frontends.onnx.models import info, make, node
+
 
 def test_outputs_are_those_of_the_model(tilewright, model: Path, tmp_path: Path) -> None:
     x = np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)
@@ -38,3 +40,19 @@ def test_random_inputs_depend_on_the_seed_alone(tilewright, model: Path) -> None
 
 def test_runs_are_repeated(tilewright, model: Path) -> None:
     assert "5 runs," in tilewright("run", model, "--repeat", 5).out
+
+
+def test_sequences_come_out_item_by_item(tilewright, tmp_path: Path) -> None:
+    made = make([node("SplitToSequence", ["x"], ["q"], axis=0)], [info("x", shape=[2, 3])], ["q"])
+    onnx.save(made, str(tmp_path / "m.onnx"))
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.savez(tmp_path / "in.npz", x=x)
+    outcome = tilewright(
+        *("run", tmp_path / "m.onnx", "--inputs", tmp_path / "in.npz"),
+        *("--outputs", tmp_path / "out.npz"),
+    )
+    assert outcome.code == 0
+    assert "q[1]: float32[1, 3]  min 3" in outcome.out
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["q[1]"], x[1:])
+    against = tilewright("compare", tmp_path / "m.onnx", "--against", "reference")
+    assert against.code == 0 and "agrees   q[0]" in against.out

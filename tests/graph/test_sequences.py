@@ -313,6 +313,21 @@ def test_an_array_for_a_sequence_that_comes_out_is_refused() -> None:
         compiled(b).bind([rows(1)])
 
 
+def test_native_parts_of_programs_with_strings_take_and_give_sequences() -> None:
+    b = Builder()
+    words, items = b.input("words", "string", (2,)), b.input("items", ROWS)
+    longer = b.sequence_insert(items, b.exp(b.sequence_at(items, number(b, 0))))
+    twice = b.string_concat(words, words)
+    thrice = b.string_concat(twice, words)
+    b.output(thrice, longer, b.concat_from_sequence(longer, axis=0))
+    with pytest.warns(UserWarning, match=r"on the host, not natively: string_concat \(2\)$"):
+        model = tw.compile(b.build(), threads=1, opt_level=1)
+    given = [np.array(["a", "b"], object), rows(2, 1)]
+    got, want = model.run(given), evaluate(b.build(), given)
+    assert got[0].tolist() == want[0].tolist() == ["aaa", "bbb"]
+    same(got[1:], want[1:])
+
+
 # ---- failures -----------------------------------------------------------------------------------
 
 Change = Callable[[Builder, Value, Value], Value]

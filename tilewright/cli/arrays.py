@@ -6,7 +6,7 @@ import argparse
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tilewright.cli.loading import require_file
 from tilewright.support.errors import UserError, nearest
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tilewright.cli.console import Console
-    from tilewright.runtime import TensorSpec, ValueSpec
+    from tilewright.runtime import Spec
 
     Array = np.ndarray[Any, Any]
 
@@ -26,7 +26,7 @@ _LENGTH: Final = 16
 
 
 def inputs_for(
-    specs: Sequence[TensorSpec | ValueSpec], args: argparse.Namespace, console: Console
+    specs: Sequence[Spec], args: argparse.Namespace, console: Console
 ) -> dict[str, Array]:
     """An array for every input: from the file, or made up as the command line asks."""
     given = read_arrays(args.inputs) if args.inputs else {}
@@ -72,10 +72,22 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
         np.savez(file, **{k: np.asarray(v) for k, v in arrays.items()})  # pyright: ignore[reportArgumentType]
 
 
+def named_tensors(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+    """Outputs by name; sequences as their items, and nothing for optionals that are none."""
+    found: dict[str, Any] = {}
+    for name, value in zip(names, values, strict=True):
+        if isinstance(value, list):
+            items = cast("list[Any]", value)
+            found |= {f"{name}[{k}]": item for k, item in enumerate(items)}
+        elif value is not None:
+            found[name] = value
+    return found
+
+
 # ---- made up ------------------------------------------------------------------------------------
 
 
-def dims_of(specs: Sequence[TensorSpec | ValueSpec], given: Mapping[str, Array]) -> dict[str, int]:
+def dims_of(specs: Sequence[Spec], given: Mapping[str, Array]) -> dict[str, int]:
     """The symbolic dimensions that arrays show."""
     found: dict[str, int] = {}
     for spec in specs:
@@ -87,7 +99,7 @@ def dims_of(specs: Sequence[TensorSpec | ValueSpec], given: Mapping[str, Array])
 
 
 def made_up(
-    specs: Sequence[TensorSpec | ValueSpec], dims: Mapping[str, int], fill: str, seed: int
+    specs: Sequence[Spec], dims: Mapping[str, int], fill: str, seed: int
 ) -> dict[str, Array]:
     """Arrays for inputs whose dimensions have these sizes."""
     import numpy as np
@@ -106,7 +118,7 @@ def made_up(
     return made
 
 
-def _usual(specs: Sequence[TensorSpec | ValueSpec]) -> dict[str, int]:
+def _usual(specs: Sequence[Spec]) -> dict[str, int]:
     """Sizes for symbolic dimensions of which nobody says anything."""
     sizes: dict[str, int] = {}
     for spec in specs:

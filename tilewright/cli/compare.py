@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tilewright.cli.arrays import inputs_for
+from tilewright.cli.arrays import inputs_for, named_tensors
 from tilewright.cli.command import Command, Exit
 from tilewright.cli.loading import compiled, is_artifact
 from tilewright.cli.options import add_compile_options, add_inputs, add_model, one_of
@@ -61,10 +61,13 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
         args.tolerance = _TOLERANCES.get(args.precision, 1e-3)
     inputs = inputs_for(model.inputs, args, console)
     names = [s.name for s in model.outputs]
-    ours = dict(zip(names, model.run(inputs), strict=True))
+    ours = named_tensors(names, model.run(inputs))
     with console.working(f"running {args.against}"):
-        theirs = _peer_outputs(args, names, inputs)
-    found = [_difference(n, "", ours[n], theirs[n], args.tolerance) for n in names]
+        theirs = named_tensors(names, _peer_outputs(args, inputs))
+    if ours.keys() != theirs.keys():
+        told = f"{', '.join(theirs)} rather than {', '.join(ours)}"
+        raise UserError(f"{args.against} gives other outputs", reason=f"it gives {told}")
+    found = [_difference(n, "", ours[n], theirs[n], args.tolerance) for n in ours]
     wrong = [d for d in found if d.error > args.tolerance]
     console.result(against=args.against, tolerance=args.tolerance, precision=model.precision)
     console.result(outputs=[d._asdict() for d in found])
@@ -75,20 +78,17 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     return _blame(args, inputs, console)
 
 
-def _peer_outputs(args: argparse.Namespace, names: Sequence[str], inputs: Any) -> dict[str, Any]:
+def _peer_outputs(args: argparse.Namespace, inputs: Any) -> list[Any]:
     if args.against == "onnxruntime":
         from tilewright.cli.peers import onnxruntime
 
-        return dict(zip(names, onnxruntime(args.model)(inputs), strict=True))
+        return onnxruntime(args.model)(inputs)
     import tilewright as tw
 
     if args.against == "reference":
-        values = tw.graph.evaluate(_graph(args), inputs)
-    else:
-        level = int(args.against[-1])
-        shapes = dict(args.shapes)
-        values = tw.compile(str(args.model), shapes=shapes, opt_level=level).run(inputs)
-    return dict(zip(names, values, strict=True))
+        return tw.graph.evaluate(_graph(args), inputs)
+    level, shapes = int(args.against[-1]), dict(args.shapes)
+    return tw.compile(str(args.model), shapes=shapes, opt_level=level).run(inputs)
 
 
 def _graph(args: argparse.Namespace) -> Module:

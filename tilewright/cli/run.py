@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilewright.cli.arrays import inputs_for, summary, write_arrays
+from tilewright.cli.arrays import inputs_for, named_tensors, summary, write_arrays
 from tilewright.cli.command import Command, Exit
 from tilewright.cli.compile import require_writable
 from tilewright.cli.loading import open_model
@@ -41,7 +41,7 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     model = open_model(args, console)
     inputs = inputs_for(model.inputs, args, console)
     outputs, seconds = _repeated(model, inputs, args.repeat)
-    named = dict(zip([s.name for s in model.outputs], outputs, strict=True))
+    named = named_tensors([s.name for s in model.outputs], outputs)
     if args.outputs:
         write_arrays(args.outputs, named)
     console.result(seconds=seconds, outputs={k: _described(v, args) for k, v in named.items()})

@@ -76,6 +76,30 @@ class ListSpec:
     def may_be_none(self) -> bool:
         return self.kind != "seq"
 
+    @cached_property
+    def numpy(self) -> np.dtype[Any]:
+        return self.dtype.numpy
+
+    @cached_property
+    def tells_dims(self) -> bool:
+        """Whether symbolic dimensions stand in the shape of its items."""
+        return any(not isinstance(d, int) and d != ANY_SIZE for d in self.items or ())
+
+    @cached_property
+    def _sizes(self) -> list[tuple[int, int]]:
+        return [(k, d) for k, d in enumerate(self.items or ()) if isinstance(d, int)]
+
+    def fits(self, value: Any) -> bool:
+        """Whether an item can be passed as it is; symbolic dimensions are not looked at."""
+        if not isinstance(value, np.ndarray):
+            return False
+        array = cast("Array", value)
+        has_rank = self.items is None or array.ndim == len(self.items)
+        if not has_rank or array.dtype != self.numpy:
+            return False
+        is_plain = array.flags.c_contiguous and array.flags.aligned
+        return is_plain and all(array.shape[axis] == size for axis, size in self._sizes)
+
     def item(self, number: int, array: Array | None) -> TensorSpec:
         """What an item must be, given what it is."""
         extents = () if array is None else array.shape
@@ -160,7 +184,13 @@ def _passed(spec: ListSpec, value: Any) -> PassedList:
         reason, remedy = f"got {type(value).__name__}", "pass a list of arrays"
         raise _refusal(spec, reason, f"{remedy}, or None" if spec.may_be_none else remedy)
     items: Sequence[Any] = [value] if spec.kind == "opt" else cast("Sequence[Any]", value)
-    return PassedList([_bound(spec.item(k, as_array(v)), v) for k, v in enumerate(items)])
+    return PassedList([v if spec.fits(v) else _item(spec, k, v) for k, v in enumerate(items)])
+
+
+def _item(spec: ListSpec, number: int, value: Any) -> Array:
+    """An item that is to be converted, or refused."""
+    array = np.asarray(value) if np.isscalar(value) else as_array(value)
+    return _bound(spec.item(number, array), value)
 
 
 def dims_of(inputs: Sequence[Bound], specs: Sequence[NativeSpec]) -> dict[str, int]:
@@ -169,7 +199,8 @@ def dims_of(inputs: Sequence[Bound], specs: Sequence[NativeSpec]) -> dict[str, i
     for spec, value in zip(specs, inputs, strict=True):
         if isinstance(value, PassedList):
             assert isinstance(spec, ListSpec)
-            tensors += [(spec.item(k, a), a) for k, a in enumerate(value.arrays)]
+            items = enumerate(value.arrays if spec.tells_dims else ())
+            tensors += [(spec.item(k, a), a) for k, a in items]
         elif isinstance(spec, TensorSpec):
             tensors.append((spec, value))
     return _told(tensors)

@@ -11,6 +11,7 @@ What is passed shows the caller's arrays; what comes out is copied, and then giv
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, Final
@@ -37,15 +38,14 @@ class PassedList:
 
     def _laid_out(self, arrays: Sequence[Array]) -> int:
         count = len(arrays)
-        words = [1, count, count, *[0] * count]
-        starts: list[int] = []
-        for array in arrays:
-            starts.append(len(words))
-            words += [1, address_of(array), array.ndim, *array.shape]
-        self._words = np.array(words, np.int64)
+        sizes = [_ITEM_HEAD + a.ndim for a in arrays]
+        self._words = np.empty(_LIST_HEAD + count + sum(sizes), np.int64)
         address = address_of(self._words)
-        for k, start in enumerate(starts):
-            self._words[_LIST_HEAD + k] = address + 8 * start
+        starts = itertools.accumulate(sizes, initial=_LIST_HEAD + count)
+        words = [1, count, count, *(address + 8 * s for s, _ in zip(starts, sizes, strict=False))]
+        for array in arrays:
+            words += [1, address_of(array), array.ndim, *array.shape]
+        self._words[:] = words
         return address
 
 
