@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.ir import Function
 from tilewright.kernels.build import as_permitted, build_loops
-from tilewright.runtime import RunnableModel, return_free_memory
+from tilewright.runtime import RunnableModel, let_files_go, return_free_memory
 from tilewright.schedule import Schedule
 from tilewright.support.errors import UserError
 from tilewright.target import Target
@@ -153,13 +153,15 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
     from tilewright.kernels.compiled import Options, compile_kernels
     from tilewright.kernels.prepare import prepare_calls
     from tilewright.lower import lower_host
+    from tilewright.models.constants import constants_of
     from tilewright.models.model import Model
 
     table = KernelTable()
     calls = {b: table(b) for b in kernel_bindings(fused.main)}
     made = compile_kernels(list(table.functions.values()), target, Options(checked=checked))
     kernels = {kernel.name: kernel for kernel in made}
-    # What passes and LLVM freed makes room for packed weights.
+    # What passes and LLVM have done with makes room for packed weights.
+    let_files_go(v.constant for v in constants_of(fused) if v.constant is not None)
     return_free_memory()
     calls = prepare_calls(calls, kernels, threads)
     host = lower_program(fused.main, calls, kernels)

@@ -5,10 +5,11 @@
     kernel.g(address_of(a[0]), address_of(b[0]), 0)        kernel.g(…, address_of(arena[4032]), 0)
 
 A buffer is live from its first use to its last, and through all of a loop that uses it from
-outside. Sizes that are numbers are laid out by best fit in order of time, or by first fit, the
-largest or the longest-lived first, whichever takes least; those over symbolic dimensions share
-slots, each as large as the largest buffer that it ever holds. Buffers that the program itself loads
-from or stores to keep their own memory: they are single numbers.
+outside. Sizes that are numbers are laid out by best fit in order of time; where that takes more
+than what is live at once, by first fit, the largest or the longest-lived first, mended a few times.
+Those over symbolic dimensions share slots, each as large as the largest buffer that it ever holds.
+Buffers that the program itself loads from or stores to keep their own memory: they are single
+numbers.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ _ALIGNMENT: Final = 64
 #: What the names of calls begin with that run kernels.
 _KERNEL: Final = "kernel."
 #: Plans whose time grows with the square of their number are made for up to so many buffers.
-_MANY: Final = 2000
+_MANY: Final = 1000
+#: How often a plan is mended that takes more than what is live at once.
+_TRIES: Final = 20
 #: What a symbolic dimension counts as when buffers are compared.
 _USUAL: Final = 64
 
@@ -214,14 +217,35 @@ def _by_time(spans: dict[Buffer, _Span]) -> Iterator[tuple[Buffer, list[Buffer]]
         yield buffer, dead
 
 
-def _least(spans: dict[Buffer, _Span], sizes: dict[Buffer, int]) -> tuple[dict[Buffer, int], int]:
-    """The best of three plans: none of them is the best for all programs."""
-    plans = [_best_fit(spans, sizes)]
-    if len(spans) <= _MANY and plans[0][1] > _live_at_once(spans.values(), sizes.values()):
-        by_size = sorted(spans, key=lambda b: (-sizes[b], -spans[b].length))
-        by_length = sorted(spans, key=lambda b: (-spans[b].length, -sizes[b]))
-        plans += [_first_fit(order, spans, sizes) for order in (by_size, by_length)]
-    return min(plans, key=lambda plan: plan[1])
+_Plan = tuple[dict[Buffer, int], int]
+
+
+def _least(spans: dict[Buffer, _Span], sizes: dict[Buffer, int]) -> _Plan:
+    """A plan that takes no more than what is live at once, or the least of those tried."""
+    best = _best_fit(spans, sizes)
+    live = _live_at_once(spans.values(), sizes.values())
+    if len(spans) > _MANY or best[1] == live:
+        return best
+    near = {b: [o for o in spans if o is not b and spans[o].meets(spans[b])] for b in spans}
+    by_size = sorted(spans, key=lambda b: (-sizes[b], -spans[b].length))
+    by_length = sorted(spans, key=lambda b: (-spans[b].length, -sizes[b]))
+    for order in (by_size, by_length):
+        for plan in _repaired(order, near, sizes):
+            best = min(best, plan, key=lambda p: p[1])
+            if best[1] == live:
+                return best
+    return best
+
+
+def _repaired(
+    order: list[Buffer], near: dict[Buffer, list[Buffer]], sizes: dict[Buffer, int]
+) -> Iterator[_Plan]:
+    """Plans by first fit; what ended highest is placed first in the next."""
+    for _ in range(_TRIES):
+        offsets, end = plan = _first_fit(order, near, sizes)
+        yield plan
+        top = [b for b in order if offsets[b] + sizes[b] == end]
+        order = [*top, *(b for b in order if offsets[b] + sizes[b] != end)]
 
 
 def _live_at_once(spans: Iterable[_Span], sizes: Iterable[int]) -> int:
@@ -233,13 +257,12 @@ def _live_at_once(spans: Iterable[_Span], sizes: Iterable[int]) -> int:
 
 
 def _first_fit(
-    order: Sequence[Buffer], spans: dict[Buffer, _Span], sizes: dict[Buffer, int]
-) -> tuple[dict[Buffer, int], int]:
+    order: Sequence[Buffer], near: dict[Buffer, list[Buffer]], sizes: dict[Buffer, int]
+) -> _Plan:
     """Each buffer in the first gap between those that were placed before and are live with it."""
     offsets: dict[Buffer, int] = {}
     for buffer in order:
-        span, at = spans[buffer], 0
-        taken = [(offsets[b], sizes[b]) for b in offsets if spans[b].meets(span)]
+        at, taken = 0, [(offsets[b], sizes[b]) for b in near[buffer] if b in offsets]
         for start, size in sorted(taken):
             if start - at >= sizes[buffer]:
                 break
@@ -248,9 +271,7 @@ def _first_fit(
     return offsets, max((offsets[b] + sizes[b] for b in offsets), default=0)
 
 
-def _best_fit(
-    spans: dict[Buffer, _Span], sizes: dict[Buffer, int]
-) -> tuple[dict[Buffer, int], int]:
+def _best_fit(spans: dict[Buffer, _Span], sizes: dict[Buffer, int]) -> _Plan:
     free = _FreeList()
     offsets: dict[Buffer, int] = {}
     for buffer, dead in _by_time(spans):

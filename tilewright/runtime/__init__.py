@@ -1,7 +1,13 @@
 """The runtime: arrays in, native code, arrays out."""
 
 from tilewright.runtime.amx import request_amx
-from tilewright.runtime.arrays import aligned_empty, in_memory, let_go, return_free_memory
+from tilewright.runtime.arrays import (
+    aligned_empty,
+    in_memory,
+    let_files_go,
+    let_go,
+    return_free_memory,
+)
 from tilewright.runtime.artifact import (
     Artifact,
     Build,
@@ -67,6 +73,7 @@ __all__ = [
     "in_order",
     "install",
     "is_installed",
+    "let_files_go",
     "let_go",
     "request_amx",
     "return_free_memory",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -67,6 +67,13 @@ def let_go(array: Array) -> None:
     size = (start + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
     if size > 0:
         file.madvise(mmap.MADV_DONTNEED, first, size)
+
+
+def let_files_go(arrays: Iterable[Array]) -> None:
+    """Tell the system that the files in which arrays lie are not needed for now, all of them."""
+    files = {id(f): f for f in map(_file_of, arrays) if f is not None}
+    for file in files.values() if hasattr(mmap, "MADV_DONTNEED") else ():
+        file.madvise(mmap.MADV_DONTNEED)
 
 
 def in_memory(array: Array) -> Array:
