@@ -2,9 +2,10 @@
 
 python benchmarks/dynamic_shapes.py [MODEL.onnx input=n,s …] [--sizes n=1,4 s=32,128]
 
-Without a model: a perceptron, a residual network and two encoder layers, each with a free batch
-and, where it has such, a free length. The last column is the speed of the program for all sizes
-as a share of that of the program for this size; 0.9 is what we aim at.
+Without a model: a perceptron, residual networks and encoders, each with a free batch and, where
+it has such, a free length, height and width. `--only NAME` takes one of them. The last column is
+the speed of the program for all sizes as a share of that of the program for this size; 0.9 is what
+we aim at.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -32,6 +34,7 @@ def main() -> None:
     parser.add_argument("model", nargs="*", help="a file, then the shape of each input")
     parser.add_argument("--sizes", nargs="+", default=[])
     parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--only", choices=list(MODELS))
     options = parser.parse_args()
     print(f"{'model':28}{'size':>18}{'free ms':>10}{'fixed ms':>10}{'share':>8}")
     if options.model:
@@ -40,6 +43,8 @@ def main() -> None:
         report(path, path.rpartition("/")[2], shapes, _grid(options.sizes), options.seconds)
         return
     for name, (module, shapes, grid) in MODELS.items():
+        if options.only not in (None, name):
+            continue
         report(module(), name, shapes, _grid(grid), options.seconds)
 
 
@@ -115,10 +120,10 @@ def perceptron() -> Module:
     return b.build()
 
 
-def residual() -> Module:
+def residual(*spatial: Any) -> Module:
     """A stem with pooling, two blocks, a classifier."""
     b = Builder()
-    x = b.input("x", "f32", ("n", 3, 112, 112))
+    x = b.input("x", "f32", ("n", 3, *spatial))
 
     def conv(x: Any, cin: int, cout: int, size: int = 3, stride: int = 1) -> Any:
         w = _weights(cout, cin, size, size) / np.float32(size)
@@ -133,35 +138,42 @@ def residual() -> Module:
     return b.build()
 
 
-def encoder() -> Module:
-    """Two layers with eight heads of 64."""
+def encoder(layers: int, width: int) -> Module:
+    """Layers with heads of 64."""
     b = Builder()
-    x = y = b.input("x", "f32", ("n", "s", 512))
+    x = y = b.input("x", "f32", ("n", "s", width))
     n, s, _ = x.shape
 
     def heads(v: Any) -> Any:
-        return b.transpose(b.reshape(v, shape=[n, s, 8, 64]), axes=[0, 2, 1, 3])
+        return b.transpose(b.reshape(v, shape=[n, s, width // 64, 64]), axes=[0, 2, 1, 3])
 
-    for _ in range(2):
-        q, k, v = (heads(b.matmul(y, _weights(512, 512)) + _weights(512)) for _ in range(3))
+    for _ in range(layers):
+        q, k, v = (heads(b.matmul(y, _weights(width, width)) + _weights(width)) for _ in range(3))
         scores = b.matmul(q, b.transpose(k, axes=[0, 1, 3, 2])) * np.float32(0.125)
         mixed = b.transpose(b.matmul(b.softmax(scores, axis=-1), v), axes=[0, 2, 1, 3])
-        mixed = b.reshape(mixed, shape=[n, s, 512])
-        y = norm(b, y + b.matmul(mixed, _weights(512, 512)) + _weights(512))
-        inner = b.gelu(b.matmul(y, _weights(512, 2048)) + _weights(2048))
-        y = norm(b, y + b.matmul(inner, _weights(2048, 512)) + _weights(512))
+        mixed = b.reshape(mixed, shape=[n, s, width])
+        y = norm(b, y + b.matmul(mixed, _weights(width, width)) + _weights(width), width)
+        inner = b.gelu(b.matmul(y, _weights(width, 4 * width)) + _weights(4 * width))
+        y = norm(b, y + b.matmul(inner, _weights(4 * width, width)) + _weights(width), width)
     b.output(y)
     return b.build()
 
 
-def norm(b: Builder, x: Any) -> Any:
-    return b.layer_norm(x, _weights(512), _weights(512), axis=-1)
+def norm(b: Builder, x: Any, width: int) -> Any:
+    return b.layer_norm(x, _weights(width), _weights(width), axis=-1)
 
 
+IMAGES: Shapes = {"x": ["n", 3, 112, 112]}
 MODELS: dict[str, tuple[Callable[[], Module], Shapes, Sequence[str]]] = {
-    "perceptron": (perceptron, {"x": ["n", 784]}, ["n=1,3,16,100"]),
-    "residual network": (residual, {"x": ["n", 3, 112, 112]}, ["n=1,4"]),
-    "encoder": (encoder, {"x": ["n", "s", 512]}, ["n=1,4", "s=7,32,128"]),
+    "perceptron": (perceptron, {"x": ["n", 784]}, ["n=1,2,3,5,7,8,16,100"]),
+    "images": (partial(residual, 112, 112), IMAGES, ["n=1,4"]),
+    "images of any size": (
+        partial(residual, "h", "w"),
+        {"x": ["n", 3, "h", "w"]},
+        ["n=1", "h=75,112", "w=112"],
+    ),
+    "encoder": (partial(encoder, 2, 512), {"x": ["n", "s", 512]}, ["n=1,4", "s=7,32,128"]),
+    "encoder, 12 layers": (partial(encoder, 12, 768), {"x": ["n", "s", 768]}, ["n=1", "s=7,128"]),
 }
 
 
