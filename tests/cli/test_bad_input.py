@@ -234,6 +234,13 @@ def test_words_that_make_no_sense(tilewright, words: list[str]) -> None:
     assert outcome.err.startswith("usage: ")
 
 
+def test_a_precision_that_there_is_not(tilewright, model: Path) -> None:
+    outcome = tilewright("compile", model, "--precision", "int4")
+    assert outcome.code == 3
+    assert "there is no precision int4" in outcome.err
+    assert "float32, bf16 or int8-dynamic" in outcome.err
+
+
 def test_a_fault_of_our_own(tilewright, monkeypatch: pytest.MonkeyPatch) -> None:
     from tilewright.support import cache
 

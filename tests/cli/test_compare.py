@@ -17,6 +17,13 @@ def test_a_model_that_is_right_agrees(tilewright, model: Path, against: str) -> 
     assert outcome.out.startswith("agrees   y: relative error")
 
 
+def test_a_lower_precision_is_told_with_its_error(tilewright, model: Path) -> None:
+    outcome = tilewright("compare", model, "--precision", "int8-dynamic", "--json")
+    assert outcome.code == 0
+    assert outcome.json["precision"].startswith("int8-dynamic (products:")
+    assert outcome.json["tolerance"] == 0.1
+
+
 @pytest.mark.parametrize("against", ["reference", "onnxruntime"])
 def test_the_first_wrong_layer_is_named(
     tilewright, model: Path, against: str, monkeypatch: pytest.MonkeyPatch
