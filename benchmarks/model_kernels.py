@@ -6,7 +6,8 @@
 The machine is measured first: operations per second, bytes per second of each level of memory, and
 what sharing work among threads costs (`tilewright.insight`). For each model come the sums over its
 kernels, then those with the largest gaps between measured and foretold: the gap says where work
-pays. All kernels are drawn under the roof.
+pays. All kernels are drawn under the roof. Those above it do less than their loops say: products
+with the zeros of Winograd's transforms are counted, but not computed.
 """
 
 from __future__ import annotations

@@ -40,11 +40,10 @@ class _Axes:
     """Decades to places, on both axes."""
 
     def __init__(self, points: Sequence[Point], roof: Roof) -> None:
-        xs = [p.intensity for p in points] or [1.0]
-        self.x0, self.x1 = _decades(min(xs), max(*xs, 2 * roof.flops / roof.memory))
-        self.y0, self.y1 = _decades(
-            max(min((p.rate for p in points), default=1e9), 1e7), roof.flops
-        )
+        xs = [*(p.intensity for p in points), roof.flops / roof.memory]
+        self.x0, self.x1 = _decades(min(xs), 2 * max(xs))
+        ys = [p.rate for p in points]
+        self.y0, self.y1 = _decades(max(min(ys, default=1e9), 1e7), max([*ys, roof.flops]))
 
     def x(self, intensity: float) -> float:
         return _LEFT + _WIDTH * (math.log10(intensity) - self.x0) / (self.x1 - self.x0)
@@ -55,7 +54,8 @@ class _Axes:
 
 
 def _decades(least: float, most: float) -> tuple[int, int]:
-    return math.floor(math.log10(least)), math.ceil(math.log10(most))
+    low = math.floor(math.log10(least))
+    return low, max(low + 1, math.ceil(math.log10(most)))
 
 
 def roofline_picture(points: Sequence[Point], roof: Roof) -> str:
