@@ -40,10 +40,10 @@ class _Axes:
     """Decades to places, on both axes."""
 
     def __init__(self, points: Sequence[Point], roof: Roof) -> None:
-        xs = [*(p.intensity for p in points), roof.flops / roof.memory]
-        self.x0, self.x1 = _decades(min(xs), 2 * max(xs))
-        ys = [p.rate for p in points]
-        self.y0, self.y1 = _decades(max(min(ys, default=1e9), 1e7), max([*ys, roof.flops]))
+        knees = [roof.flops / roof.cached, roof.flops / roof.memory]
+        xs, ys = [p.intensity for p in points], [p.rate for p in points]
+        self.x0, self.x1 = _decades(min([*xs, knees[0] / 10]), max([*xs, knees[1] * 10]))
+        self.y0, self.y1 = _decades(max(min([*ys, roof.flops / 10]), 1e7), max([*ys, roof.flops]))
 
     def x(self, intensity: float) -> float:
         return _LEFT + _WIDTH * (math.log10(intensity) - self.x0) / (self.x1 - self.x0)
