@@ -86,7 +86,7 @@ def test_items_are_joined_and_stacked(axis: int, new_axis: bool) -> None:
     b = Builder()
     items = b.input("items", SequenceType(TensorType("f32", [ANY, ANY, ANY])))
     b.output(b.concat_from_sequence(items, axis=axis, new_axis=new_axis))
-    shapes = [(2, 3, 4), (2, 3, 4), (2, 3, 4)]
+    shapes: list[tuple[int, ...]] = [(2, 3, 4)] * 3
     if not new_axis:
         shapes[1] = tuple(n + 2 * (k == axis) for k, n in enumerate(shapes[1]))
     check(b, [np.random.default_rng(k).random(s, "f4") for k, s in enumerate(shapes)])

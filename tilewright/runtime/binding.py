@@ -73,6 +73,11 @@ class ListSpec:
         return f"{self.name}: {text}"
 
     @property
+    def shape(self) -> tuple[Dim, ...] | None:
+        """That of its tensors, as that of a `TensorSpec`."""
+        return self.items
+
+    @property
     def may_be_none(self) -> bool:
         return self.kind != "seq"
 
