@@ -15,7 +15,7 @@ Types are compared by structure; dimensions are interned, so equal ones are iden
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -289,6 +289,11 @@ def product(dims: Iterable[Any]) -> Expr:
     for dim in dims:
         result = result * as_expr(dim)
     return simplify_size(result)
+
+
+def is_single(shape: Sequence[Dim]) -> bool:
+    """Whether a shape is that of one number, with or without an axis."""
+    return not shape or (len(shape) == 1 and known_dim(shape[0]) == 1)
 
 
 def dims_of(type_: Type) -> list[Var]:

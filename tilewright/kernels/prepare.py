@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tilewright.graph import Array, Binding, KernelCall, TensorType, Value
-from tilewright.ir import DType
+from tilewright.graph import Array, Binding, KernelCall, TensorType, Value, dtype_of
+from tilewright.ir import DType, Var
 from tilewright.kernels.compiled import CompiledKernel, Preparation
 from tilewright.kernels.module import install_threadpool
 from tilewright.runtime import ArrayParam, NativeFunction, Signature, aligned_empty, let_go
@@ -36,8 +36,6 @@ def _prepared(call: KernelCall, kernel: CompiledKernel, store: _Store) -> Kernel
 
 
 def _is_number(param: object) -> bool:
-    from tilewright.ir import Var
-
     return isinstance(param, Var)
 
 
@@ -81,6 +79,4 @@ class _Store:
 
 
 def _value(array: Array) -> Value:
-    from tilewright.graph import dtype_of
-
     return Value("packed", TensorType(dtype_of(array.dtype), array.shape), array)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from tilewright.runtime.arrays import Array, result_empty
@@ -79,7 +80,7 @@ class ModelCall:
 
     def _give_back(self, spec: NativeSpec, address: int) -> None:
         if isinstance(spec, TensorSpec):
-            _free(address)
+            _libc_free()(address)
         elif self._release is not None:
             self._release(address)
 
@@ -95,7 +96,8 @@ def _empty(spec: TensorSpec, shape: Sequence[int]) -> Array:
         ) from None
 
 
-def _free(address: int) -> None:
+@cache
+def _libc_free() -> Callable[[int], None]:
     free = ctypes.CDLL(None).free
     free.argtypes, free.restype = [ctypes.c_void_p], None
-    free(address)
+    return free

@@ -22,8 +22,7 @@ _PROGBITS, _SYMTAB, _STRTAB, _RELA_KIND, _NOBITS, _REL, _GROUP = 1, 2, 3, 4, 8, 
 #: Tables that are made anew, and lists of symbols by number that are of no use any more.
 _DROPPED: Final = {0, _SYMTAB, _STRTAB, 0x6FFF4C03}
 _UNDEFINED, _FIRST_SPECIAL = 0, 0xFF00
-_LOCAL, _GLOBAL, _WEAK = 0, 1, 2
-_SECTION_SYMBOL: Final = 3
+_LOCAL, _GLOBAL = 0, 1
 _ALLOC: Final = 2
 
 

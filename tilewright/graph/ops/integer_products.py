@@ -25,8 +25,7 @@ from tilewright.graph.ops.matmul import (
     product,
     product_reference,
 )
-from tilewright.graph.ops.quantize import is_single
-from tilewright.graph.types import TensorType, Type, known_dim
+from tilewright.graph.types import TensorType, Type, is_single, known_dim
 from tilewright.graph.windows import Window
 from tilewright.ir import DType, Expr, const
 from tilewright.tensor import te

@@ -22,8 +22,8 @@ from tilewright.graph.ops.integer_products import (
     rows_and_columns,
 )
 from tilewright.graph.ops.matmul import find_product_shape
-from tilewright.graph.ops.quantize import is_single, to_integer
-from tilewright.graph.types import TensorType, Type, known_dim
+from tilewright.graph.ops.quantize import to_integer
+from tilewright.graph.types import TensorType, Type, is_single, known_dim
 from tilewright.graph.windows import Window
 from tilewright.ir import DType, Expr
 from tilewright.tensor import te

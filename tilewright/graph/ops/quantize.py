@@ -18,7 +18,7 @@ from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.ops.cast import cast_reference, converted
 from tilewright.graph.reduced import accumulator, reduce_over
-from tilewright.graph.types import TensorType, Type, known_dim
+from tilewright.graph.types import TensorType, Type, is_single
 from tilewright.ir import DType, Expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
@@ -212,11 +212,6 @@ def _require_scales(
     if block:
         wanted[axis] = (x.shape[axis] + (block - 1)) // block
     require_same_shape(scale.shape, wanted, f"the scale and what axis {axis} needs")
-
-
-def is_single(shape: Sequence[Any]) -> bool:
-    """Whether a parameter is one number for everything."""
-    return not shape or (len(shape) == 1 and known_dim(shape[0]) == 1)
 
 
 def _at(

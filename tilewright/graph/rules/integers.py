@@ -7,9 +7,8 @@ from math import prod
 import numpy as np
 
 from tilewright.graph.ir import Value
-from tilewright.graph.ops.quantize import is_single
 from tilewright.graph.rules.site import Site
-from tilewright.graph.types import known_dim, product
+from tilewright.graph.types import is_single, known_dim, product
 
 
 def _as_product(s: Site) -> Value | None:

@@ -19,10 +19,6 @@ _MS: Final = "com.microsoft"
 add_row("Gelu", Row(1, 1 << 31, gelu), _MS)
 
 
-def last_two_swapped(n: Node, x: Value) -> Value:
-    return n.builder.transpose(x, axes=[*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
-
-
 # ---- products -----------------------------------------------------------------------------------
 
 
