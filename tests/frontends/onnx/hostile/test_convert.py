@@ -22,14 +22,14 @@ MODELS = [network, program]
 
 def refused(data: bytes) -> bool:
     """Whether a file is refused; anything but a `UserError` is a fault, and so is a long time."""
-    start = time.monotonic()
+    start = time.process_time()
     try:
         from_onnx(data)
         return False
     except UserError:
         return True
     finally:
-        assert time.monotonic() - start < 10
+        assert time.process_time() - start < 10
 
 
 @pytest.mark.parametrize("make_model", MODELS)
