@@ -110,8 +110,7 @@ def graph_passes(target: Target) -> list[Step]:
         Step(passes.common_subexpressions, 1),
         Step(passes.dead_code, 0),
         # Weights have their last values by now, and products are joined.
-        Step(passes.dynamic_int8, 0),
-        Step(passes.bf16_products(target), 0),
+        Step(passes.narrow_products(target), 0),
         # Looks at all uses of a value; weights are then packed by folding.
         Step(passes.plan_layouts(target), 2),
         Step(folding, 1),

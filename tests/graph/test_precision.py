@@ -88,7 +88,7 @@ def test_products_of_the_same_rows_share_their_bytes() -> None:
     x = b.input("x", "float32", (4, 64))
     b.output(b.matmul(x, _weights(64, 40)), b.relu(b.matmul(x, _weights(64, 30))))
     with PassContext(precision="int8-dynamic"):
-        made = tw.graph.passes.dynamic_int8(b.build())
+        made = tw.graph.passes.narrow_products(Target.of("llvm"))(b.build())
     assert _names(made).count("quantize_rows") == 1
     assert _names(made).count("matmul_integer") == 2
 

@@ -41,7 +41,7 @@ class Product(NamedTuple):
 
 def as_product(call: Call) -> Product | None:
     """The call as a product of rows that are computed, if it is one in float32."""
-    found = _PRODUCTS[call.op.name](call) if call.op.name in _PRODUCTS else None
+    found = PRODUCTS[call.op.name](call) if call.op.name in PRODUCTS else None
     if found is None or found.x.is_constant or found.x.ndim < 2 or found.weight.ndim < 2:
         return None
     return found if found.x.dtype is _FLOAT32 else None
@@ -73,4 +73,5 @@ def _operands(call: Call) -> tuple[Value, Value]:
     return x, weight
 
 
-_PRODUCTS: Final = {"matmul": _of_matmul, "dense": _of_dense, "gemm": _of_gemm}
+#: Operators that may be such products.
+PRODUCTS: Final = {"matmul": _of_matmul, "dense": _of_dense, "gemm": _of_gemm}

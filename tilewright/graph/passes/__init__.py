@@ -2,18 +2,17 @@
 
 # pyright: reportUnusedImport=false
 from tilewright.graph.passes.algebra import algebra
-from tilewright.graph.passes.bf16_products import bf16_products
 from tilewright.graph.passes.bind_shapes import bind_shapes
 from tilewright.graph.passes.combine_parallel import combine_parallel
 from tilewright.graph.passes.common_subexpressions import common_subexpressions
 from tilewright.graph.passes.constant_folding import constant_folding, folding_by
 from tilewright.graph.passes.dead_code import dead_code
-from tilewright.graph.passes.dynamic_int8 import dynamic_int8
 from tilewright.graph.passes.fold_scale import fold_scale
 from tilewright.graph.passes.fuse import fuse
 from tilewright.graph.passes.fuse_attention import fuse_attention
 from tilewright.graph.passes.inline_functions import inline_functions
 from tilewright.graph.passes.legalize import legalize
+from tilewright.graph.passes.narrow_products import narrow_products
 from tilewright.graph.passes.outline import NATIVE_PREFIX, foreign_bindings, is_native, outline
 from tilewright.graph.passes.plan_layouts import plan_layouts
 from tilewright.graph.passes.shape_arithmetic import shape_arithmetic

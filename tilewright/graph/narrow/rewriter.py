@@ -1,0 +1,68 @@
+"""How calls are written down in narrower types: a table of rules, by operator.
+
+A rule sees a call and writes what stands in its place into a `Writing`, or gives None and leaves it
+as it is. The last call that it writes gives its results, which are of the same types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tilewright.graph.builder import Builder
+from tilewright.graph.ir import Binding, Call, Graph, Value
+from tilewright.graph.rewrite import Rewriter
+
+#: What was made of values, by what it is.
+Made = dict[tuple[str, Value], Sequence[Value]]
+
+
+class Writing(Builder):
+    """Where a rule writes; it knows what was made of values in the graphs that are open."""
+
+    def __init__(self, origin: str, made: Sequence[Made]) -> None:
+        super().__init__()
+        self.origin, self._made = origin, made
+
+    def once(
+        self, what: str, value: Value, make: Callable[[Value], Sequence[Value]]
+    ) -> Sequence[Value]:
+        """What `make` makes of a value, which all calls that ask for it share."""
+        key = (what, value)
+        for known in self._made:
+            if key in known:
+                return known[key]
+        self._made[-1][key] = make(value)
+        return self._made[-1][key]
+
+
+Rule = Callable[[Call, Writing], Sequence[Value] | None]
+Rules = Mapping[str, Rule]
+
+
+class Narrower(Rewriter):
+    """Rewrites graphs by rules."""
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__()
+        self._rules = rules
+        #: One for each graph that is open.
+        self._made: list[Made] = []
+
+    def enter(self, graph: Graph) -> None:
+        self._made.append({})
+
+    def leave(self, graph: Graph) -> None:
+        self._made.pop()
+
+    def visit(self, binding: Binding) -> Sequence[Binding]:
+        call = binding.expr
+        rule = self._rules.get(call.op.name) if isinstance(call, Call) else None
+        if rule is None or not isinstance(call, Call):
+            return (binding,)
+        writing = Writing(binding.origin, self._made)
+        results = rule(call, writing)
+        if results is None:
+            return (binding,)
+        writing.output(*results)
+        *rest, last = writing.function().body
+        return [*rest, Binding(binding.outputs, last.expr, last.origin)]

@@ -1,0 +1,24 @@
+"""Computes products in narrower types, where a `precision` asks for it.
+
+precision="bf16"           by bfloat16, summed in float32, on machines that gain    (narrow.bf16)
+precision="int8-dynamic"   by bytes, where weights are constant                     (narrow.int8)
+"""
+
+from __future__ import annotations
+
+from tilewright.graph.context import Pass, PassContext
+from tilewright.graph.ir import Module
+from tilewright.graph.narrow import Narrower, bf16_rules, int8_rules
+from tilewright.target import Target
+
+
+def narrow_products(target: Target) -> Pass:
+    """The pass for a machine."""
+    tables = {"bf16": bf16_rules(target), "int8-dynamic": int8_rules()}
+
+    def narrow_products(module: Module) -> Module:
+        """The module with products in the types that are asked for."""
+        rules = tables.get(PassContext.current().precision)
+        return module.map(lambda f: Narrower(rules).graph(f)) if rules else module
+
+    return narrow_products
