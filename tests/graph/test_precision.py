@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,19 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.codegen.emulation import run_emulated
 from tests.graph.harness import check
 from tilewright.compile import graph_passes
-from tilewright.graph import Builder, Call, Module, PassContext, run_passes
+from tilewright.graph import (
+    Binding,
+    Builder,
+    Call,
+    KernelTable,
+    Module,
+    PassContext,
+    kernel_bindings,
+    run_passes,
+)
 from tilewright.kernels.levels import kernel_levels
 from tilewright.models.native import NativeModel
 from tilewright.support.errors import UserError
@@ -40,6 +51,15 @@ def _gemm(rows: int, depth: int, columns: int) -> Net:
     return b.build(), {"x": _weights(rows, depth, seed=3)}
 
 
+def _recurrent(name: str, hidden: int, *batch: int, direction: str = "forward") -> Net:
+    gates, d = {"lstm": 4, "gru": 3, "rnn": 1}[name], 2 if direction == "bidirectional" else 1
+    b = Builder()
+    x = b.input("x", "float32", (6, *batch, 40))
+    weights = (0.1 * _weights(d, gates * hidden, n, seed=n) for n in (40, hidden))
+    b.output(b.emit(name, x, *weights, direction=direction)[0])
+    return b.build(), {"x": _weights(6, *batch, 40, seed=3)}
+
+
 def _error(got: Any, want: Any) -> float:
     return float(np.abs(got - want).max() / np.abs(want).max())
 
@@ -66,6 +86,23 @@ def test_bytes_are_close_to_float32(net: Net, opt_level: int) -> None:
     assert 0 < _error(got, want) < 0.02
 
 
+@pytest.mark.parametrize(
+    "net",
+    [
+        _recurrent("lstm", 33, 3, direction="bidirectional"),
+        _recurrent("gru", 48, 2),
+        _recurrent("rnn", 64, 1),
+    ],
+    ids=["lstm", "gru", "rnn"],
+)
+def test_states_in_bytes_are_close_to_float32(net: Net) -> None:
+    graph, inputs = net
+    (want,) = tw.graph.evaluate(graph, inputs)
+    model = tw.compile(graph, precision="int8-dynamic")
+    assert model.precision == "int8-dynamic (products: int8 × 2)"
+    assert 0 < _error(model.run(inputs)[0], want) < 0.03
+
+
 def _passed(graph: Module, precision: str, target: str = "llvm") -> Module:
     with PassContext(precision=precision):
         steps = graph_passes(Target.of(target))
@@ -74,6 +111,10 @@ def _passed(graph: Module, precision: str, target: str = "llvm") -> Module:
 
 def _names(graph: Module) -> list[str]:
     return [b.expr.op.name for b in graph.main.body if isinstance(b.expr, Call)]
+
+
+def _names_of(binding: Binding) -> str:
+    return binding.expr.op.name if isinstance(binding.expr, Call) else ""
 
 
 def test_native_code_is_what_the_graph_says() -> None:
@@ -235,6 +276,27 @@ def test_products_are_instructions(
     assert isinstance(model, NativeModel)
     (kernel,) = (k for k in model.kernels if "matmul" in k)
     assert instruction in kernel_levels(model.ir(kernel), model.target).asm
+
+
+@pytest.mark.parametrize(
+    ("target", "instruction"), [("neoverse-n1", "sdot"), ("cascadelake", "vpdpbusd")]
+)
+def test_states_are_multiplied_by_instructions(
+    target: str, instruction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, _ = _recurrent("lstm", 32, 2, direction="bidirectional")
+    with PassContext(precision="int8-dynamic"):
+        fused = run_passes(graph, graph_passes(Target.of(f"llvm -mcpu={target}")))
+    scan = next(b for b in kernel_bindings(fused.main) if _names_of(b) == "lstm_scan")
+    module = tw.build(KernelTable()(scan).function, f"llvm -mcpu={target}")
+    assert instruction in module.asm and not re.findall(r"\b(vpmulld|mla|mul)\sv", module.asm)
+    call = scan.expr
+    assert isinstance(call, Call)
+    operands = [_weights(6, 2, 256), *(None if a is None else a.constant for a in call.args[1:])]
+    results = [np.zeros(v.tensor.static_shape, np.float32) for v in scan.outputs]
+    run_emulated(module, monkeypatch, *(a for a in operands if a is not None), *results)
+    for got, want in zip(results, call.op.evaluate(operands, call.attrs), strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-5)
 
 
 # ---- asking for it ------------------------------------------------------------------------------

@@ -51,6 +51,20 @@ def test_natively(name: str) -> None:
     check(name, [*weights(name), bias(name)], symbolic=False, **LOOSE)
 
 
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("name", list(GATES))
+def test_states_in_bytes(name: str, direction: str) -> None:
+    d, size = 2 if direction == "bidirectional" else 1, GATES[name] * H
+    stored = RNG.integers(-127, 128, (d, H, size), "i1")
+    optional = {"lstm": [LENGTHS, None, None, None], "gru": [None, LENGTHS, None]}
+    operands = [normal(T, B, d * size), stored, *optional.get(name, [LENGTHS, None])]
+    scales = np.abs(normal(d, size)) / 127
+    for options in ({}, {"linear_before_reset": True}) if name == "gru" else ({},):
+        check_definition(
+            f"{name}_scan", [*operands, scales], direction=direction, **options, **LOOSE
+        )
+
+
 def test_peepholes_and_coupled_gates() -> None:
     operands = [*weights("lstm"), bias("lstm"), None, None, None, normal(1, 3 * H)]
     check_definition("lstm", operands, symbolic=False, **LOOSE)
@@ -90,5 +104,8 @@ def test_what_is_refused() -> None:
         b.lstm(x, w, r, direction="bidirectional")
     with pytest.raises(UserError, match=r"dimension 1 of w .* differ: 8 and 6"):
         b.gru(x, w, r)
+    with pytest.raises(UserError, match="its elements are not int8"):
+        b.rnn_scan(b.input("p", "f32", (5, 1, 2)), b.input("v", "f32", (1, 2, 2)),
+                   None, None, b.input("s", "f32", (1, 2)))  # fmt: skip
     with pytest.raises(UserError, match="unknown activation sigmoidal"):
         b.lstm(x, w, r, activations=["sigmoidal"] * 3)

@@ -6,7 +6,8 @@ from collections import Counter
 
 from tilewright.graph.context import PassContext
 from tilewright.graph.definitions import FactTable, Kind
-from tilewright.graph.ir import Call, Module, all_graphs
+from tilewright.graph.ir import Binding, Call, Module, Value, all_graphs
+from tilewright.graph.recurrent import SCANS
 
 
 def precision_text(module: Module) -> str:
@@ -22,9 +23,18 @@ def _products(module: Module) -> dict[str, int]:
     facts, found = FactTable(), Counter[str]()
     for graph in all_graphs(module.main):
         for binding in graph.body:
-            call = binding.expr
-            if not isinstance(call, Call) or not call.args or call.args[0] is None:
-                continue
-            if facts(call, [v.type for v in binding.outputs]).kind is Kind.CONTRACTION:
-                found[call.args[0].dtype.name] += 1
+            factor = _factor(binding, facts)
+            if factor is not None:
+                found[factor.dtype.name] += 1
     return dict(found.most_common())
+
+
+def _factor(binding: Binding, facts: FactTable) -> Value | None:
+    """A factor of the products that a call computes, if it does: a scan has weights for states."""
+    call = binding.expr
+    if not isinstance(call, Call) or not call.args:
+        return None
+    if call.op.name in SCANS:
+        return call.args[1]
+    kind = facts(call, [v.type for v in binding.outputs]).kind
+    return call.args[0] if kind is Kind.CONTRACTION else None

@@ -2,8 +2,11 @@
 
 Inputs are T×B×I (time, batch, input); weights D×(gates·H)×I and D×(gates·H)×H, one set for each
 direction; biases D×(2·gates·H), those of the inputs first; states D×B×H. All times of the inputs
-are multiplied at once; what remains is a scan over time. A step is one place of the scan: step s of
-a sequence that runs backwards is time length - 1 - s. Results are y, T×D×B×H, and the last states.
+are multiplied at once; what remains is a scan over time. Its weights may be bytes, with a scale for
+each column: states are then brought into bytes at every step.
+
+A step is one place of the scan: step s of a sequence that runs backwards is time length - 1 - s.
+Results are y, T×D×B×H, and the last states.
 """
 
 from __future__ import annotations
@@ -19,12 +22,19 @@ from tilewright.graph.agreement import require_equal, require_same_shape
 from tilewright.graph.attributes import Floats, Strings
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
+from tilewright.graph.ops.quantize import to_integer
+from tilewright.graph.ops.quantize_rows import LEAST
 from tilewright.graph.reduced import accumulator
 from tilewright.graph.types import Dim, TensorType, Type
 from tilewright.ir import DType, Expr
 from tilewright.support.errors import UserError, nearest
 from tilewright.tensor import te
 
+_INT8, _INT32 = DType.of("int8"), DType.of("int32")
+#: The largest byte of a state.
+_GREATEST = 127
+#: Operators that are scans, by products of constant or computed weights with a state.
+SCANS = ("lstm_scan", "gru_scan", "rnn_scan")
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
 
@@ -111,16 +121,26 @@ def scan_types(
     lengths: Value | None,
     states: Sequence[Value | None],
     gates: int,
+    scales: Value | None,
 ) -> tuple[Type, ...]:
     """The types of a scan's results; operands that do not fit are refused."""
-    require_kind("float", products, weight)
+    require_kind("float", products, *([weight] if scales is None else [scales]))
     if products.ndim != 3 or weight.ndim != 3:
         raise UserError(f"products and weights have 3 dimensions, not {products}, {weight}")
     count, hidden = cells.directions, weight.shape[1]
     given = [count, hidden, hidden * gates]
     require_same_shape(weight.shape, given, "weights and D×H×(gates·H)")
+    if scales is not None:
+        require_bytes(weight)
+        require_same_shape(scales.shape, [count, hidden * gates], "scales and D×(gates·H)")
     require_equal(products.shape[2], hidden * (gates * count), "products and D·gates·H")
     return _result_types(products, [count, products.shape[1], hidden], lengths, states)
+
+
+def require_bytes(weight: Value) -> None:
+    """Refuse weights that have scales, but are no bytes."""
+    if weight.dtype is not _INT8:
+        raise UserError(f"scales are given for {weight}", reason="its elements are not int8")
 
 
 def _result_types(
@@ -200,6 +220,10 @@ class Clock:
         return te.compute(states.shape[1:], element, name=name)
 
 
+#: Where columns of the weights start, if not at the first, and how many there are.
+Columns = tuple[Expr | None, Expr]
+
+
 @dataclass(frozen=True)
 class Scan:
     """What the scans of all cells are put together from; `states` is D×B×H.
@@ -212,6 +236,8 @@ class Scan:
     weight: te.Tensor
     lengths: te.Tensor | None
     states: Sequence[Expr]
+    #: D×(gates·H), where the weights are bytes.
+    scales: te.Tensor | None = None
 
     @property
     def clock(self) -> Clock:
@@ -235,19 +261,58 @@ class Scan:
         column = d * self.weight.shape[2] + (self.weight.shape[1] * k + j)
         return te.cast(self.products[place, b, column], self.work)
 
-    def moved(
-        self, state: te.Tensor, columns: tuple[Any, Any], name: str, back: int = 1
-    ) -> te.Tensor:
+    def moved(self, state: te.Tensor, columns: Columns, name: str, back: int = 1) -> te.Tensor:
         """What the state `back` steps ago gives for `count` columns of the weights from `start`."""
+        if self.scales is not None:
+            return self._moved_bytes(state, self.scales, columns, name, back)
+        return self._product(state, columns, self.work, name, back)
+
+    def _product(
+        self,
+        state: te.Tensor,
+        columns: Columns,
+        dtype: DType,
+        name: str,
+        back: int,
+    ) -> te.Tensor:
         start, count = columns
         k = te.reduce_axis(state.shape[3], name="k")
 
         def element(t: Expr, d: Expr, b: Expr, j: Expr) -> Any:
-            factor = te.cast(self.weight[d, k, j + start if start is not None else j], state.dtype)
-            before = t - back if back else t
-            return te.sum(state[before, d, b, k] * factor, axis=k)
+            factor = te.cast(self.weight[d, k, _after(start, j)], dtype)
+            return te.sum(te.cast(state[_before(back, t), d, b, k], dtype) * factor, axis=k)
 
         return te.compute((*state.shape[:3], count), element, name=name)
+
+    def _moved_bytes(
+        self,
+        state: te.Tensor,
+        scales: te.Tensor,
+        columns: Columns,
+        name: str,
+        back: int,
+    ) -> te.Tensor:
+        """The same in bytes, by a scale that the states of the step ask for."""
+        k = te.reduce_axis(state.shape[3], name="k")
+
+        def greatest_of(t: Expr, d: Expr, b: Expr) -> Any:
+            return te.max(te.abs(state[_before(back, t), d, b, k]), axis=k)
+
+        greatest = te.compute(state.shape[:3], greatest_of, name=f"{name}_greatest")
+
+        def byte(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
+            most = greatest[t, d, b]
+            factor = te.select(most < LEAST, te.const(0.0), _GREATEST / most)
+            return to_integer(state[_before(back, t), d, b, j] * factor, None, _INT8)
+
+        stored = te.compute(state.shape, byte, name=f"{name}_bytes")
+        total = self._product(stored, columns, _INT32, f"{name}_total", 0)
+
+        def real(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
+            scale = greatest[t, d, b] * (1 / _GREATEST) * scales[d, _after(columns[0], j)]
+            return te.cast(total[t, d, b, j], self.work) * scale
+
+        return te.compute(total.shape, real, name=name)
 
     def run(
         self,
@@ -272,6 +337,14 @@ class Scan:
             return te.const(0, self.work) if given is None else te.cast(given[d, b, j], self.work)
 
         return te.compute((1, *self.states), element, name=f"{name}_first")
+
+
+def _after(start: Expr | None, index: Expr) -> Expr:
+    return index if start is None else index + start
+
+
+def _before(back: int, index: Expr) -> Expr:
+    return index - back if back else index
 
 
 # ---- references ---------------------------------------------------------------------------------
@@ -310,8 +383,29 @@ def biases_reference(b: Array | None, directions: int, size: int) -> tuple[Array
     return both[:, :size], both[:, size:]
 
 
-def as_network(products: Array, weight: Array) -> tuple[Array, Array, Array]:
-    """The (x, w, r) of a network that computes a scan: its input weights are the identity."""
+#: What becomes of states before they are multiplied.
+Rounding = Callable[[Array], Array]
+
+
+def exactly(state: Array) -> Array:
+    """States are multiplied as they are."""
+    return state
+
+
+def in_bytes(state: Array) -> Array:
+    """What states stand for that are multiplied as bytes."""
+    scale = np.abs(state).max(axis=-1, keepdims=True, initial=0) / _GREATEST
+    with np.errstate(all="ignore"):
+        return np.where(scale * _GREATEST < LEAST, 0, np.rint(state / scale) * scale)
+
+
+def as_network(
+    products: Array, weight: Array, scales: Array | None
+) -> tuple[tuple[Array, Array, Array], Rounding]:
+    """The (x, w, r) of a network that computes a scan: its input weights are the identity; and what
+    becomes of its states."""
     directions, size = weight.shape[0], weight.shape[2]
     w = np.eye(directions * size, dtype=products.dtype).reshape(directions, size, -1)
-    return products, w, weight.swapaxes(1, 2)
+    if scales is None:
+        return (products, w, weight.swapaxes(1, 2)), exactly
+    return (products, w, (weight * scales[:, None]).swapaxes(1, 2)), in_bytes

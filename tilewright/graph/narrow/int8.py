@@ -7,7 +7,8 @@
     y = add(mul(mul(cast(sub(t, mul(z, sums of w))), s), scales of w), b)
 
 Weights have a scale for each column and no zero point, and are quantized here once. What reads the
-same rows shares their bytes. Everything else stays in float32.
+same rows shares their bytes. The scans of recurrent networks bring their states into bytes at every
+step (`graph.recurrent`). Everything else stays in float32.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tilewright.graph.ir import Array, Call, Value
 from tilewright.graph.narrow.rewriter import Rules, Writing
 from tilewright.graph.ops.quantize_rows import LEAST
 from tilewright.graph.products import PRODUCTS, as_product
+from tilewright.graph.recurrent import SCANS
 from tilewright.ir import DType
 
 #: Weights of a product below which it gains nothing.
@@ -32,7 +34,7 @@ _FLOAT32: Final = DType.of("float32")
 
 def int8_rules() -> Rules:
     """The rules, for any machine."""
-    return dict.fromkeys(PRODUCTS, _product)
+    return {**dict.fromkeys(PRODUCTS, _product), **dict.fromkeys(SCANS, _scan)}
 
 
 def _product(call: Call, w: Writing) -> Sequence[Value] | None:
@@ -68,6 +70,18 @@ def _quantized(columns: Array, name: str, w: Writing) -> Sequence[Value]:
 def _scaled(scales: Value, factor: float, w: Writing) -> Value:
     assert scales.constant is not None
     return scales if factor == 1 else w.constant(scales.constant * np.float32(factor))
+
+
+def _scan(call: Call, w: Writing) -> Sequence[Value] | None:
+    products, weight, *others, scales = call.args
+    array = None if weight is None else weight.constant
+    if products is None or products.dtype is not _FLOAT32 or scales is not None or array is None:
+        return None
+    found = quantized_columns(array) if array.size >= _WORTH else None
+    if weight is None or found is None:
+        return None
+    stored, factors = w.constant(found[0], name=weight.name), w.constant(found[1], name="scales")
+    return w.emit_all(call.op, [products, stored, *others, factors], call.attrs)
 
 
 def quantized_columns(weights: Array) -> tuple[Array, Array] | None:

@@ -11,9 +11,11 @@ from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.recurrent import (
     Cells,
+    Rounding,
     Scan,
     as_network,
     biases_reference,
+    exactly,
     input_products,
     network_types,
     run_reference,
@@ -60,6 +62,7 @@ def gru_reference(
     h0: Array | None,
     *,
     linear_before_reset: bool,
+    rounded: Rounding = exactly,
     **attrs: Any,
 ) -> tuple[Array, ...]:
     cells, hidden = Cells.of(_DEFAULT, **attrs), r.shape[2]
@@ -69,12 +72,12 @@ def gru_reference(
         (h,) = states
         weights = r[d].astype(np.float64)
         given = now @ w[d].T.astype("f8") + own[d]
-        of_state = h @ weights.T + moved[d]
+        of_state = rounded(h) @ weights.T + moved[d]
         update = cells.gate_value(0, d, (given + of_state)[:, :hidden])
         reset = cells.gate_value(0, d, (given + of_state)[:, hidden : 2 * hidden])
         last = of_state[:, 2 * hidden :] * reset
         if not linear_before_reset:
-            last = (reset * h) @ weights[2 * hidden :].T + moved[d, 2 * hidden :]
+            last = rounded(reset * h) @ weights[2 * hidden :].T + moved[d, 2 * hidden :]
         new = cells.gate_value(1, d, given[:, 2 * hidden :] + last)
         return [(1 - update) * new + update * h]
 
@@ -111,6 +114,7 @@ def gru_scan(
     inner: Value | None = None,
     lengths: Value | None = None,
     h0: Value | None = None,
+    scales: Value | None = None,
     *,
     direction: str = "forward",
     activations: Strings = (),
@@ -119,10 +123,10 @@ def gru_scan(
     clip: float = 0.0,
     linear_before_reset: bool = False,
 ) -> tuple[Type, ...]:
-    """`gru` whose inputs are multiplied already: T×B×(D·3H), and weights D×H×3H for the states;
-    `inner`, D×H, is the bias that the reset gate multiplies."""
+    """`gru` whose inputs are multiplied already: T×B×(D·3H), and weights D×H×3H for the states,
+    bytes where `scales` are given; `inner`, D×H, is the bias that the reset gate multiplies."""
     cells = Cells.of(_DEFAULT, direction, activations, alphas, betas, clip)
-    return scan_types(cells, products, weight, lengths, (h0,), gates=3)
+    return scan_types(cells, products, weight, lengths, (h0,), gates=3, scales=scales)
 
 
 @gru_scan.reference
@@ -132,7 +136,8 @@ def gru_scan_reference(
     directions, hidden, size = weight.shape
     b = np.zeros((directions, 2 * size), products.dtype)
     b[:, 5 * hidden :] = 0 if inner is None else inner
-    return gru_reference(*as_network(products, weight), b, *others, **attrs)
+    network, rounded = as_network(products, weight, others[-1])
+    return gru_reference(*network, b, *others[:-1], rounded=rounded, **attrs)
 
 
 @gru_scan.compute
@@ -142,13 +147,14 @@ def gru_scan_compute(
     inner: te.Tensor | None,
     lengths: te.Tensor | None,
     h0: te.Tensor | None,
+    scales: te.Tensor | None,
     *,
     linear_before_reset: bool,
     out: tuple[TensorType, ...],
     **attrs: Any,
 ) -> tuple[te.Tensor, ...]:
     cells, hidden = Cells.of(_DEFAULT, **attrs), weight.shape[1]
-    scan = Scan(cells, products, weight, lengths, out[1].shape)
+    scan = Scan(cells, products, weight, lengths, out[1].shape, scales)
     h = scan.state("h")
     count = weight.shape[2] if linear_before_reset else hidden * 2
     moved = scan.moved(h, (None, count), "moved")

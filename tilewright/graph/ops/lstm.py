@@ -13,9 +13,11 @@ from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.recurrent import (
     Cells,
+    Rounding,
     Scan,
     as_network,
     biases_reference,
+    exactly,
     input_products,
     network_types,
     run_reference,
@@ -71,6 +73,7 @@ def lstm_reference(
     p: Array | None,
     *,
     input_forget: bool,
+    rounded: Rounding = exactly,
     **attrs: Any,
 ) -> tuple[Array, ...]:
     cells, hidden = Cells.of(_DEFAULT, **attrs), r.shape[2]
@@ -79,7 +82,7 @@ def lstm_reference(
 
     def step(d: int, now: Array, states: list[Array]) -> list[Array]:
         h, c = states
-        total = now @ w[d].T.astype("f8") + h @ r[d].T.astype("f8") + own[d] + moved[d]
+        total = now @ w[d].T.astype("f8") + rounded(h) @ r[d].T.astype("f8") + own[d] + moved[d]
         i, o, forget, cell = np.split(total, 4, axis=-1)
         pi, po, pf = np.split(peep[d], 3)
         i = cells.gate_value(0, d, i + pi * c)
@@ -114,6 +117,7 @@ def lstm_scan(
     h0: Value | None = None,
     c0: Value | None = None,
     p: Value | None = None,
+    scales: Value | None = None,
     *,
     direction: str = "forward",
     activations: Strings = (),
@@ -122,16 +126,18 @@ def lstm_scan(
     clip: float = 0.0,
     input_forget: bool = False,
 ) -> tuple[Type, ...]:
-    """`lstm` whose inputs are multiplied already: T×B×(D·4H), and weights D×H×4H for the states."""
+    """`lstm` whose inputs are multiplied already: T×B×(D·4H), and weights D×H×4H for the states,
+    bytes where `scales` are given."""
     cells = Cells.of(_DEFAULT, direction, activations, alphas, betas, clip)
-    return scan_types(cells, products, weight, lengths, (h0, c0), gates=4)
+    return scan_types(cells, products, weight, lengths, (h0, c0), gates=4, scales=scales)
 
 
 @lstm_scan.reference
 def lstm_scan_reference(
     products: Array, weight: Array, *others: Array | None, **attrs: Any
 ) -> tuple[Array, ...]:
-    return lstm_reference(*as_network(products, weight), None, *others, **attrs)
+    network, rounded = as_network(products, weight, others[-1])
+    return lstm_reference(*network, None, *others[:-1], rounded=rounded, **attrs)
 
 
 @lstm_scan.compute
@@ -142,13 +148,14 @@ def lstm_scan_compute(
     h0: te.Tensor | None,
     c0: te.Tensor | None,
     p: te.Tensor | None,
+    scales: te.Tensor | None,
     *,
     input_forget: bool,
     out: tuple[TensorType, ...],
     **attrs: Any,
 ) -> tuple[te.Tensor, ...]:
     cells, hidden = Cells.of(_DEFAULT, **attrs), weight.shape[1]
-    scan = Scan(cells, products, weight, lengths, out[1].shape)
+    scan = Scan(cells, products, weight, lengths, out[1].shape, scales)
     h, c = scan.state("h"), scan.state("c")
     moved = scan.moved(h, (None, weight.shape[2]), "moved")
 

@@ -9,9 +9,11 @@ from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.recurrent import (
     Cells,
+    Rounding,
     Scan,
     as_network,
     biases_reference,
+    exactly,
     input_products,
     network_types,
     run_reference,
@@ -52,14 +54,16 @@ def rnn_reference(
     b: Array | None,
     lengths: Array | None,
     h0: Array | None,
+    *,
+    rounded: Rounding = exactly,
     **attrs: Any,
 ) -> tuple[Array, ...]:
     cells, hidden = Cells.of(_DEFAULT, **attrs), r.shape[2]
     own, moved = biases_reference(b, cells.directions, hidden)
 
     def step(d: int, now: Array, states: list[Array]) -> list[Array]:
-        total = now @ w[d].T.astype("f8") + states[0] @ r[d].T.astype("f8") + own[d] + moved[d]
-        return [cells.gate_value(0, d, total)]
+        given = now @ w[d].T.astype("f8") + own[d] + moved[d]
+        return [cells.gate_value(0, d, given + rounded(states[0]) @ r[d].T.astype("f8"))]
 
     return run_reference(cells, x, lengths, (h0,), hidden, step)
 
@@ -86,6 +90,7 @@ def rnn_scan(
     weight: Value,
     lengths: Value | None = None,
     h0: Value | None = None,
+    scales: Value | None = None,
     *,
     direction: str = "forward",
     activations: Strings = (),
@@ -93,16 +98,18 @@ def rnn_scan(
     betas: Floats = (),
     clip: float = 0.0,
 ) -> tuple[Type, ...]:
-    """`rnn` whose inputs are multiplied already: T×B×(D·H), and weights D×H×H for the states."""
+    """`rnn` whose inputs are multiplied already: T×B×(D·H), and weights D×H×H for the states,
+    bytes where `scales` are given."""
     cells = Cells.of(_DEFAULT, direction, activations, alphas, betas, clip)
-    return scan_types(cells, products, weight, lengths, (h0,), gates=1)
+    return scan_types(cells, products, weight, lengths, (h0,), gates=1, scales=scales)
 
 
 @rnn_scan.reference
 def rnn_scan_reference(
     products: Array, weight: Array, *others: Array | None, **attrs: Any
 ) -> tuple[Array, ...]:
-    return rnn_reference(*as_network(products, weight), None, *others, **attrs)
+    network, rounded = as_network(products, weight, others[-1])
+    return rnn_reference(*network, None, *others[:-1], rounded=rounded, **attrs)
 
 
 @rnn_scan.compute
@@ -111,12 +118,13 @@ def rnn_scan_compute(
     weight: te.Tensor,
     lengths: te.Tensor | None,
     h0: te.Tensor | None,
+    scales: te.Tensor | None,
     *,
     out: tuple[TensorType, ...],
     **attrs: Any,
 ) -> tuple[te.Tensor, ...]:
     cells = Cells.of(_DEFAULT, **attrs)
-    scan = Scan(cells, products, weight, lengths, out[1].shape)
+    scan = Scan(cells, products, weight, lengths, out[1].shape, scales)
     h = scan.state("h")
     moved = scan.moved(h, (None, weight.shape[2]), "moved")
 

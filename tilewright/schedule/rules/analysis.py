@@ -87,6 +87,11 @@ def is_stepwise(block: Block) -> bool:
     return block.init is None and {it.kind for it in block.iters} == {"spatial", "ordered"}
 
 
+def is_step(block: Block) -> bool:
+    """Whether a block is part of the steps of a scan."""
+    return any(it.kind == "ordered" for it in block.iters)
+
+
 def is_reduction(block: Block) -> bool:
     return block.init is not None and any(it.kind == "reduce" for it in block.iters)
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from tilewright.ir import Block, Buffer, DType, Iter
+from tilewright.ir import Block, Buffer, Const, DType, Iter, Var, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import Dot, dots_for
 from tilewright.schedule.rules.analysis import Contraction, as_contraction, extent_of
 from tilewright.schedule.rules.elementwise import PARALLEL_WORTH
 from tilewright.schedule.rules.epilogue import place_epilogue
 from tilewright.schedule.rules.packing import Layout, pack_operand, schedule_packing
-from tilewright.schedule.rules.product import is_plain, start_with_vectors, taken_on
+from tilewright.schedule.rules.product import start_with_vectors, taken_on
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -33,7 +33,10 @@ _UNKNOWN = 64
 
 @dataclass(frozen=True)
 class RowProduct:
-    """C[…, j] += A[…, k] * B[k, j] for constant B: rows of any number of dimensions."""
+    """C[…, j] += A[…, k] * B[…, k, j] for constant B: rows of any number of dimensions.
+
+    It may be a step of a scan.
+    """
 
     contraction: Contraction
     column: Iter
@@ -52,15 +55,20 @@ class RowProduct:
 def as_row_product(block: Block, constants: frozenset[Buffer]) -> RowProduct | None:
     """The block as rows that meet constant columns, if it is that."""
     c = as_contraction(block)
-    if c is None or c.batch or len(c.columns) != 1 or len(c.reduced) != 1:
+    if c is None or len(c.columns) != 1 or len(c.reduced) != 1 or c.b.buffer not in constants:
         return None
     column, depth = c.columns[0], c.reduced[0]
-    if extent_of(column) is None or extent_of(depth) is None or not is_plain(c):
-        return None
-    if any(it.kind == "ordered" for it in block.iters) or c.b.buffer not in constants:
+    if extent_of(column) is None or extent_of(depth) is None or not _is_plain(c, block):
         return None
     neighbours = c.out.step(column.var) == 1 and c.a.step(depth.var) == 1
     return RowProduct(c, column, depth) if neighbours else None
+
+
+def _is_plain(c: Contraction, block: Block) -> bool:
+    """Whether every index is a variable by itself, or says which step of a scan it is."""
+    times = {it.var for it in block.iters if it.kind == "ordered"}
+    indices = (i for access in (c.a, c.b, c.out) for i in access.indices)
+    return all(isinstance(i, Var | Const) or free_vars(i) <= times for i in indices)
 
 
 @dataclass(frozen=True)
@@ -114,10 +122,11 @@ def schedule_dot_rows(s: Schedule, name: str, plan: DotRowsPlan, target: Target)
     iters = s.block_of(name).iters
     loops = {it.var.name: loop for it, loop in zip(iters, s.loops(name), strict=True)}
     column, depth = (loops.pop(it.var.name) for it in (product.column, product.depth))
+    around = _around(s, name, loops, c)
     outer, inner = _cut_rows(s, loops, plan)
     panel, vectors, j = s.split(column, None, plan.vectors, dot.columns)
     steps, k = s.split(depth, None, dot.depth)
-    s.reorder(panel, *outer, steps, *inner, vectors, j, k)
+    s.reorder(*around, panel, *outer, steps, *inner, vectors, j, k)
     start_with_vectors(s, name, s.decompose_reduction(name, steps).name, dot)
     for loop in (*inner, vectors):
         s.unroll(loop)
@@ -125,7 +134,7 @@ def schedule_dot_rows(s: Schedule, name: str, plan: DotRowsPlan, target: Target)
     schedule_packing(s, packed, s.loops(packed.block)[-2:], target)
     s.tensorize(j, dot.name)
     if work >= PARALLEL_WORTH and target.cores > 1:
-        s.parallel(panel)
+        s.parallel(s.fuse(*around, panel) if around else panel)
 
 
 def _pad(s: Schedule, name: str, plan: DotRowsPlan) -> None:
@@ -136,6 +145,15 @@ def _pad(s: Schedule, name: str, plan: DotRowsPlan) -> None:
     factors = [wanted.get(it.var, 1) for it in iters]
     if any((extent_of(it) or 0) % f for it, f in zip(iters, factors, strict=True)):
         s.pad(name, factors)
+
+
+def _around(s: Schedule, name: str, loops: dict[str, Loop], c: Contraction) -> list[Loop]:
+    """Takes out the loops over steps of a scan, which stay where they are, and gives those over
+    matrices."""
+    for it in s.block_of(name).iters:
+        if it.kind == "ordered":
+            del loops[it.var.name]
+    return [loops.pop(it.var.name) for it in c.batch]
 
 
 def _cut_rows(

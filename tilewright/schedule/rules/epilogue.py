@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tilewright.ir import Const
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.rules.analysis import stores_of
+from tilewright.schedule.rules.analysis import is_step, stores_of
 from tilewright.schedule.schedule import Schedule
 
 
@@ -17,8 +17,7 @@ def take_on(s: Schedule, name: str) -> list[str]:
     """
     out = stores_of(s.block_of(name))[0].buffer
     # What follows in a step of a scan may ask for all results of the step at once.
-    is_step = any(it.kind == "ordered" for it in s.block_of(name).iters)
-    if is_step or out in s.function.buffers:
+    if is_step(s.block_of(name)) or out in s.function.buffers:
         return [s.cache_write(name, 0, "local").name]
     s.set_scope(name, out, "local")
     return [b.name for b in s.consumers(name)]

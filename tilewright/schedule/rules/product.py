@@ -18,7 +18,13 @@ from math import prod
 from tilewright.ir import Block, Const, DType, Iter, Var
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import Dot
-from tilewright.schedule.rules.analysis import Access, Contraction, as_contraction, extent_of
+from tilewright.schedule.rules.analysis import (
+    Access,
+    Contraction,
+    as_contraction,
+    extent_of,
+    is_step,
+)
 from tilewright.schedule.rules.epilogue import vectorize_tile
 from tilewright.schedule.rules.packing import Layout, Packed, pack_operand, schedule_packing
 from tilewright.schedule.schedule import Schedule
@@ -74,7 +80,8 @@ def used(extent: int, tile: int) -> float:
 def taken_on(s: Schedule, name: str) -> list[str]:
     """The blocks that take the sums of `name` on, in order; a plain copy if there is none."""
     out = s.block_of(name).writes[0].buffer
-    if out in s.function.buffers:
+    # What follows in a step of a scan may ask for all results of the step at once.
+    if is_step(s.block_of(name)) or out in s.function.buffers:
         return [s.cache_write(name, 0, "local").name]
     s.set_scope(name, out, "local")
     for step in s.consumers(name):

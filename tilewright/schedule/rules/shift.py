@@ -7,7 +7,12 @@
     C_shifted[i, j] += i32(A_shifted[i, k]) * i32(B[k, j])
     C[i, j] = C_shifted[i, j] - 128 * B_sums[j]
 
-All of it is exact, for sums of 32 bits wrap around alike.
+All of it is exact, for sums of 32 bits wrap around alike. In a step of a scan, where rows are made
+and results used at once, rows are made shifted, and sums start with what is taken off in the end:
+
+    A[t, k] = x                                        A[t, k] = u8(x) ^ 128
+    C[t, j] = 0                                 -->    C[t, j] = -128 * B_sums[j]
+    C[t, j] += i32(A[t, k]) * i32(B[k, j])             C[t, j] += i32(A[t, k]) * i32(B[k, j])
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from typing import NamedTuple
 
 from tilewright.arith import Ranges
 from tilewright.ir import (
+    Alloc,
     Block,
     Buffer,
     DType,
@@ -40,7 +46,7 @@ from tilewright.ir import (
 from tilewright.schedule.boxes import under_loops
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import fresh_name, with_buffers
-from tilewright.schedule.rules.analysis import Access, as_contraction, constants_of
+from tilewright.schedule.rules.analysis import Access, as_contraction, constants_of, is_step
 from tilewright.schedule.rules.available import wanted_for
 from tilewright.target import Target
 
@@ -54,9 +60,22 @@ def shift_operands(function: Function, target: Target) -> Function:
         tree = Tree(function)
         block = tree.blocks[name]
         side = _side_to_shift(block, target, constants_of(function))
-        if side is not None and tree.loops_above(block):
+        if side is None or not tree.loops_above(block):
+            continue
+        if not is_step(block):
             function = _Shift(tree, block, side).function()
+        elif side == 0 and _is_made_for(tree, block):
+            function = _Shift(tree, block, side).step()
     return function
+
+
+def _is_made_for(tree: Tree, block: Block) -> bool:
+    """Whether the rows of a product are made by one block, which writes them once, for it alone."""
+    c = as_contraction(block)
+    rows = None if c is None else c.a.buffer
+    makers = [b for b in tree.blocks.values() if any(w.buffer is rows for w in b.writes)]
+    readers = [b for b in tree.blocks.values() if any(r.buffer is rows for r in b.reads)]
+    return readers == [block] and len(makers) == 1 and makers[0].init is None
 
 
 def _side_to_shift(block: Block, target: Target, constants: frozenset[Buffer]) -> int | None:
@@ -102,6 +121,38 @@ class _Shift:
         changed = self.tree.replace(outermost, parts)
         return with_buffers(changed, self.operand, self.sums, self.result)
 
+    def step(self) -> Function:
+        """The product in a step of a scan."""
+        rows, out = self.sides.shifted.buffer, self.sides.out
+        start = Store(out.buffer, out.indices, Load(self.sums, self._sums_at()) * -self._shift)
+
+        def on_node(e: Expr) -> Expr | None:
+            if isinstance(e, Load) and e.buffer is rows:
+                return Load(self.operand, e.indices)
+            return None
+
+        def on_stmt(s: Stmt) -> Stmt | None:
+            if isinstance(s, Alloc):
+                return replace(s, buffers=tuple(b for b in s.buffers if b is not rows))
+            if isinstance(s, Store) and s.buffer is rows:
+                return replace(s, buffer=self.operand, value=self._moved(s.value))
+            if isinstance(s, Block) and any(r.buffer is rows for r in (*s.reads, *s.writes)):
+                init = start if s.name == self.block.name else s.init
+                return with_inferred_regions(replace(s, init=init))
+            return None
+
+        outermost, memo = self.tree.loops_above(self.block)[0], dict[Expr, Expr]()
+        before = self.tree.replace(outermost, seq(self._summed(), outermost)).body
+        body = map_stmt(before, on_stmt, lambda e: map_expr(e, on_node, memo))
+        return with_buffers(self.tree.function.with_body(body), self.operand, self.sums)
+
+    def _moved(self, byte: Expr) -> Expr:
+        return cast(cast(byte, _UNSIGNED) ^ 128, self.operand.dtype)
+
+    @property
+    def _shift(self) -> int:
+        return 128 if self.sides.shifted.buffer.dtype is _SIGNED else -128
+
     def _nest(self, hint: str, iters: list[Iter], update: Store, init: Stmt | None = None) -> Stmt:
         """`update` under loops over variables of its own."""
         fresh: dict[Var, Expr] = {it.var: Var(it.var.name, it.var.dtype) for it in iters}
@@ -117,10 +168,8 @@ class _Shift:
         source = self.sides.shifted.buffer
         iters = [Iter(Var(f"vax{n}"), extent, "spatial") for n, extent in enumerate(source.shape)]
         place = tuple(it.var for it in iters)
-        bits = cast(Load(source, place), _UNSIGNED) ^ 128
-        return self._nest(
-            self.operand.name, iters, Store(self.operand, place, cast(bits, self.operand.dtype))
-        )
+        shifted = Store(self.operand, place, self._moved(Load(source, place)))
+        return self._nest(self.operand.name, iters, shifted)
 
     def _summed(self) -> Stmt:
         iters = [it for it in self.block.iters if it.var in self.own]
@@ -159,8 +208,7 @@ class _Shift:
     def _shifted_back(self) -> Stmt:
         out = self.sides.out
         iters = [it for it in self.block.iters if it.kind == "spatial"]
-        shift = 128 if self.sides.shifted.buffer.dtype is _SIGNED else -128
-        total = Load(self.result, out.indices) - Load(self.sums, self._sums_at()) * shift
+        total = Load(self.result, out.indices) - Load(self.sums, self._sums_at()) * self._shift
         return self._nest(
             f"{out.buffer.name}_shifted_back", iters, Store(out.buffer, out.indices, total)
         )
