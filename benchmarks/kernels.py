@@ -20,6 +20,7 @@ from interleaved import interleaved
 
 import tilewright as tw
 from tilewright import te
+from tilewright.runtime import aligned_empty
 from tilewright.schedule import packed_columns
 from tilewright.tensor import ops
 
@@ -277,7 +278,8 @@ def rowwise(name: str, rows: int, columns: int) -> Case:
     y, ref = ours[name](), theirs[name]
     inputs, extra = ([x, g, b], [gamma, beta]) if normalizes else ([x], [])
     f = te.function(inputs, [y], name=name.replace(" ", "_"))
-    out = np.empty([int(d.value) for d in y.shape], np.float32)
+    # Aligned, as models have their results: lines of the cache can be written as a whole.
+    out = aligned_empty([int(d.value) for d in y.shape], np.dtype(np.float32))
     return Case(
         f"{name} {rows}x{columns}",
         f,
@@ -316,8 +318,9 @@ def cases() -> Iterator[Case]:
 
 
 def copy_bandwidth(nbytes: int) -> Callable[[], object]:
-    source = np.zeros(nbytes // 8, np.float32)
-    target = np.empty_like(source)
+    # Zeros that were never written would all be read from one page.
+    source = np.ones(nbytes // 8, np.float32)
+    target = np.ones_like(source)
     return lambda: np.copyto(target, source)
 
 

@@ -10,7 +10,13 @@ import pytest
 import tilewright as tw
 from tilewright.ir import Buffer, DType, Function, interpret, verify
 from tilewright.schedule import Schedule, ScheduleError, find_intrin
-from tilewright.schedule.intrinsics import Dot, dots_for, interleave, tile_product_for
+from tilewright.schedule.intrinsics import (
+    Dot,
+    dots_for,
+    interleave,
+    tile_product_for,
+    transpose_tile,
+)
 from tilewright.schedule.intrinsics.arm import ARM_DOTS
 from tilewright.schedule.intrinsics.x86 import X86_DOTS
 from tilewright.tensor import ops, te
@@ -33,6 +39,19 @@ def _results(function: Function) -> list[Array]:
     arrays = [_values(b, seed) for seed, b in enumerate(function.buffers)]
     interpret(function, *arrays)
     return arrays
+
+
+@pytest.mark.parametrize(
+    ("dtype", "lanes", "vectors", "columns"),
+    [("float32", 4, 1, 4), ("float32", 4, 4, 4), ("float16", 8, 2, 4), ("int8", 16, 1, 2)],
+)
+def test_tiles_are_turned(dtype: str, lanes: int, vectors: int, columns: int) -> None:
+    intrin = transpose_tile(DType.of(dtype), lanes, vectors, columns)
+    source = np.arange(lanes * vectors * columns, dtype=dtype).reshape(-1, columns)
+    for function in (intrin.description, intrin.implementation):
+        result = np.zeros(source.shape[::-1], dtype)
+        interpret(function, source, result)
+        np.testing.assert_array_equal(result, source.T)
 
 
 @pytest.mark.parametrize("name", [*DOTS, "x86.fma.512", "x86.fma.256"])

@@ -1,4 +1,4 @@
-"""Rows of products in several dimensions become rows of one."""
+"""Rows of products, and sides of transposes, in several dimensions become those of one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from tilewright import te
 from tilewright.ir import Expr, Function, Var, function_text, interpret, verify
 from tilewright.schedule import merge_rows
+from tilewright.tensor import ops
 
 
 def product(*, transposed: bool = False, with_index: bool = False) -> Function:
@@ -44,3 +45,13 @@ def test_all_that_shares_the_rows_is_merged() -> None:
 def test_not_where_something_tells_the_dimensions_apart() -> None:
     for function in (product(transposed=True), product(with_index=True)):
         assert merge_rows(function) is function
+
+
+def test_sides_of_a_transpose() -> None:
+    x = te.placeholder((2, 3, 4, 5), name="X")
+    merged = merge_rows(te.function([x], [ops.transpose(x, (0, 2, 3, 1), name="Y")], name="f"))
+    verify(merged)
+    assert "X: f32[2, 3, 20], Y: f32[2, 20, 3]" in function_text(merged)
+    a, y = np.arange(120, dtype="f4").reshape(2, 3, 20), np.empty((2, 20, 3), "f4")
+    interpret(merged, a, y)
+    np.testing.assert_array_equal(y, a.transpose(0, 2, 1))

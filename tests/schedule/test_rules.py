@@ -53,8 +53,10 @@ def depthwise(c: int, size: int, stride: int = 1):
     return [x, w], ops.depthwise_conv2d_blocked(x, w, stride, 1)
 
 
-def of_one(operator: Callable[..., te.Tensor], *shape: int, **options: object):
-    x = tensor(*shape)
+def of_one(
+    operator: Callable[..., te.Tensor], *shape: int, dtype: str = "float32", **options: object
+):
+    x = tensor(*shape, dtype=dtype)
     return [x], operator(x, **options)
 
 
@@ -101,6 +103,11 @@ CASES: dict[str, Definition] = {
     "transpose": lambda: of_one(ops.transpose, 67, 130, axes=(1, 0)),
     "transpose, thin": lambda: of_one(ops.transpose, 3, 130, axes=(1, 0)),
     "transpose, four axes": lambda: of_one(ops.transpose, 2, 9, 17, 6, axes=(0, 2, 3, 1)),
+    "transpose, dimensions between": lambda: of_one(ops.transpose, 24, 3, 20, axes=(2, 1, 0)),
+    "transpose, batches and edges": lambda: of_one(ops.transpose, 3, 70, 90, axes=(0, 2, 1)),
+    "transpose, f64": lambda: of_one(ops.transpose, 37, 130, axes=(1, 0), dtype="float64"),
+    "transpose, f16": lambda: of_one(ops.transpose, 803, 801, axes=(1, 0), dtype="float16"),
+    "transpose, i8": lambda: of_one(ops.transpose, 67, 130, axes=(1, 0), dtype="int8"),
     "pad": lambda: of_one(ops.pad, 9, 13, before=(1, 0), after=(2, 3)),
 }
 
@@ -141,6 +148,20 @@ def test_default_schedule_uses_vectors(name: str, cpu: str) -> None:
     kinds = {s.kind for s in walk(scheduled.body) if isinstance(s, For)}
     turned = "transpose" in name and "thin" not in name
     assert turned or "vectorized" in kinds
+
+
+def test_transposes_write_whole_lines_where_that_saves_reading_them() -> None:
+    inputs, output = CASES["transpose"]()
+    function = te.function(inputs, [output], name="f")
+
+    def tiles(target: str) -> list[str]:
+        scheduled = schedule_by_rules(function, tw.Target.of(target))
+        blocks = [b for b in walk(scheduled.body) if isinstance(b, Block)]
+        return [b.annotations["tensor_intrin"] for b in blocks if b.annotations]
+
+    arm = "llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1"
+    assert tiles(arm) == ["transpose.f32x16x4"]
+    assert tiles("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v3") == ["transpose.f32x8x8"]
 
 
 @pytest.mark.parametrize("comparison", ["lt", "le", "gt", "ge"])

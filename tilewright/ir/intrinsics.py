@@ -113,13 +113,17 @@ def _truth(types: tuple[DType, ...]) -> DType:
     return bool_.with_lanes(types[0].lanes)
 
 
+def _in_turn(a: Any, b: Any) -> Any:
+    return np.stack([a, b], axis=-1).reshape(*a.shape[:-1], -1)
+
+
 def _zipped(half: int) -> Callable[..., Any]:
     """Lanes of two vectors in turn, from their lower or upper halves."""
 
     def value(a: Any, b: Any) -> Any:
         lanes = a.shape[-1]
         own = slice(half * lanes // 2, (half + 1) * lanes // 2)
-        return np.stack([a[..., own], b[..., own]], axis=-1).reshape(a.shape)
+        return _in_turn(a[..., own], b[..., own])
 
     return value
 
@@ -162,9 +166,26 @@ declare(
     doc="the upper halves of two vectors, lanes in turn",
     value=_zipped(1),
 )
+declare(
+    "zip",
+    2,
+    "any",
+    lambda types: types[0].with_lanes(2 * types[0].lanes),
+    doc="two vectors as one, lanes in turn",
+    value=_in_turn,
+)
 declare("address_of", 1, "any", lambda _: uint64, doc="the address of the element that is loaded")
 declare("tile_of", 1, "any", lambda _: int8, doc="the matrix register that holds the element")
 declare("distance", 2, "any", lambda _: int64, doc="the bytes from one element to another")
+declare(
+    "keep_order",
+    0,
+    "any",
+    lambda _: int32,
+    pure=False,
+    doc="the compiler leaves what is stored before ahead of what is stored after",
+    value=lambda: np.int32(0),
+)
 declare("prefetch", 1, "any", lambda _: int32, pure=False, doc="bring an address near")
 #: What host programs use; blocks of the heap go by numbers, and go back when the function ends.
 declare("copy_memory", 3, "any", lambda _: int32, pure=False, doc="to, from, how many bytes")

@@ -3,8 +3,8 @@
 Both are loops around stores. Loops match one to one; expressions match node by node, operands of
 commutative operations in either order. An access P[i, j] of the description matches
 B[b0 + i, b1 + j] wherever the offsets b0, b1 do not depend on the loops of the tile and are the
-same for all accesses of P: they say which part of B the intrinsic works on. B may have more leading
-dimensions than P.
+same for all accesses of P: they say which part of B the intrinsic works on. B may have more
+dimensions than P, before those of P or between them.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ _COMMUTATIVE = frozenset("add mul min max and or eq ne bitand bitor bitxor".spli
 
 
 class Place(NamedTuple):
-    """The part of a buffer that stands for a parameter: its first element."""
+    """The part of a buffer that stands for a parameter: its first element, and its dimensions."""
 
     buffer: Buffer
     base: tuple[Expr, ...]
+    axes: tuple[int, ...]
 
 
 class MismatchError(Exception):
@@ -163,24 +164,37 @@ class _Matcher:
         is_tile = told.scope == "tile", found.scope == "tile"
         if told.dtype is not found.dtype or told.ndim > found.ndim or is_tile[0] != is_tile[1]:
             raise MismatchError(f"{found} cannot stand for {told}")
-        base = self.base(indices, found, at)
-        known = self.places.setdefault(told, Place(found, base))
-        same = known.buffer is found and all(map(prove_equal, known.base, base))
-        if not same:
+        axes = self.axes(len(indices), at)
+        base = self.base(axes, indices, found, at)
+        known = self.places.setdefault(told, Place(found, base, axes))
+        same = known.buffer is found and known.axes == axes
+        if not same or not all(map(prove_equal, known.base, base)):
             raise MismatchError(f"{told.name} of the intrinsic would be two parts of {found.name}")
 
-    def base(self, indices: Sequence[Expr], found: Buffer, at: Sequence[Expr]) -> tuple[Expr, ...]:
-        extra = len(at) - len(indices)
-        starts = [simplify(i, self.ranges) for i in at[:extra]]
-        for told, actual in zip(indices, at[extra:], strict=True):
-            mapped = substitute(told, dict(self.vars))
-            starts.append(simplify(actual - mapped, self.ranges))
+    def axes(self, count: int, at: Sequence[Expr]) -> tuple[int, ...]:
+        """The dimensions that stand for those of a parameter: the last ones, or those that move.
+
+        Elements that are neighbours in a parameter are neighbours in what stands for it.
+        """
         inner = set(self.vars.values())
-        for start in starts:
-            if free_vars(start) & inner:
-                raise MismatchError(
-                    f"the index of {found.name} is not an offset from that of the intrinsic"
-                )
+        moving = tuple(k for k, index in enumerate(at) if free_vars(index) & inner)
+        if len(moving) == count and moving[-1:] == (len(at) - 1,):
+            return moving
+        return tuple(range(len(at) - count, len(at)))
+
+    def base(
+        self, axes: tuple[int, ...], indices: Sequence[Expr], found: Buffer, at: Sequence[Expr]
+    ) -> tuple[Expr, ...]:
+        told = {axis: substitute(i, dict(self.vars)) for axis, i in zip(axes, indices, strict=True)}
+        starts = [
+            simplify(index - told[k] if k in told else index, self.ranges)
+            for k, index in enumerate(at)
+        ]
+        inner = set(self.vars.values())
+        if any(free_vars(start) & inner for start in starts):
+            raise MismatchError(
+                f"the index of {found.name} is not an offset from that of the intrinsic"
+            )
         return tuple(starts)
 
 

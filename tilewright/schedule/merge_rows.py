@@ -1,15 +1,17 @@
-"""Makes one dimension of two that always go together, where they are the rows of a product.
+"""Makes one dimension of two that always go together: rows of products, sides of transposes.
 
     for i in n: for j in s: for k: for r:          for i_j in n * s: for k: for r:
         C[i, j, k] += A[i, j, r] * B[r, k]   -->       C[i_j, k] += A[i_j, r] * B[r, k]
 
-Tiles of rows then run across the border between the two, and what is left over is left over once.
+Tiles of rows then run across the border between the two, and what is left over is left over once;
+transposes read and write longer runs.
 Blocks that gather rows (`gather_rows`) read at i_j // s and i_j % s. Parameters keep their memory
 and get another shape: this is for callers that pass addresses.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -38,13 +40,14 @@ from tilewright.ir import (
     with_inferred_regions,
 )
 from tilewright.schedule.rules.analysis import GATHERS, as_contraction
+from tilewright.schedule.rules.transpose import as_turn
 
 #: Two variables of a block that go together.
 Pair = tuple[Iter, Iter]
 
 
 def merge_rows(function: Function) -> Function:
-    """The function whose products have as few dimensions of rows as possible."""
+    """The function whose products and transposes have as few dimensions as possible."""
     while True:
         merged = _merged_once(function)
         # The numbers that a caller passes are the dimensions in the order in which they appear.
@@ -56,13 +59,19 @@ def merge_rows(function: Function) -> Function:
 def _merged_once(function: Function) -> Function | None:
     nests = _nests(function.body)
     for block in nests:
-        c = as_contraction(block)
-        rows = () if c is None else c.rows
-        for pair in pairwise(rows):
+        for pair in pairwise(_rows(block)):
             merge = _Merge(function, nests)
             if merge.add(block, pair):
                 return merge.apply()
     return None
+
+
+def _rows(block: Block) -> Sequence[Iter]:
+    """The variables of which neighbours had better be one."""
+    product = as_contraction(block)
+    if product is not None:
+        return product.rows
+    return () if as_turn(block) is None else block.iters
 
 
 class _Merge:

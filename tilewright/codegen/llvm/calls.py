@@ -106,14 +106,16 @@ def _lane(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
     return cx.builder.extract_element(args[0], args[1])
 
 
-def _zip(start: int) -> Emitter:
-    """Lanes of two vectors in turn, from the lower or the upper half on."""
+def _zip(start: int, parts: int = 2) -> Emitter:
+    """Lanes of two vectors in turn: of one of so many parts."""
 
     def emit(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
-        lanes = node.dtype.lanes
-        first = start * lanes // 2
-        order = [k + side for k in range(first, first + lanes // 2) for side in (0, lanes)]
-        mask = llvm.Constant(llvm.VectorType(i32, lanes), [llvm.Constant(i32, k) for k in order])
+        lanes = node.args[0].dtype.lanes
+        first = start * lanes // parts
+        order = [k + side for k in range(first, first + lanes // parts) for side in (0, lanes)]
+        mask = llvm.Constant(
+            llvm.VectorType(i32, len(order)), [llvm.Constant(i32, k) for k in order]
+        )
         return cx.builder.shuffle_vector(args[0], args[1], mask)
 
     return emit
@@ -128,6 +130,12 @@ def _address_of(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
 def _prefetch(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
     flags = [llvm.Constant(i32, v) for v in (0, 3, 1)]  # to read, keep near, data
     return cx.intrinsic("llvm.prefetch", void, [*args, *flags], [pointer])
+
+
+def _keep_order(cx: Context, _node: Call, _args: list[LLValue]) -> LLValue:
+    """No instruction: a fence against other code of this thread alone."""
+    cx.builder.fence("acq_rel", targetscope="singlethread")
+    return llvm.Constant(i32, 0)
 
 
 def _heap_block(cx: Context, node: Call, _args: list[LLValue]) -> LLValue:
@@ -170,9 +178,11 @@ _EMITTERS: dict[str, Emitter] = {
     "mulhi": _mulhi,
     "all_lanes": _all_lanes,
     "lane": _lane,
+    "zip": _zip(0, parts=1),
     "zip_low": _zip(0),
     "zip_high": _zip(1),
     "address_of": _address_of,
+    "keep_order": _keep_order,
     "prefetch": _prefetch,
     "heap_block": _heap_block,
     "heap_hand_over": _hand_over,

@@ -108,19 +108,20 @@ def _with_own_regions(body: Stmt) -> Stmt:
 
 
 def _moved(place: Place, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    extra = len(place.base) - len(indices)
-    shifted = (simplify(b + i) for b, i in zip(place.base[extra:], indices, strict=True))
-    return (*place.base[:extra], *shifted)
+    moved = list(place.base)
+    for axis, index in zip(place.axes, indices, strict=True):
+        moved[axis] = simplify(moved[axis] + index)
+    return tuple(moved)
 
 
 def _strides(places: Mapping[Buffer, Place]) -> dict[Var, Expr]:
     """The variables in the strides of parameters, bound to the strides of what stands for them."""
     found: dict[Var, Expr] = {}
     for param, place in places.items():
-        actual = place.buffer.stride_exprs()[place.buffer.ndim - param.ndim :]
-        for told, stride in zip(param.strides or (), actual, strict=False):
+        actual = place.buffer.stride_exprs()
+        for told, axis in zip(param.strides or (), place.axes, strict=False):
             if isinstance(told, Var):
-                found[told] = stride
+                found[told] = actual[axis]
     return found
 
 

@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 from tilewright.ir import TRUE, Block, Buffer, Const, Expr, Iter, Var, const, free_vars
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.intrinsics import transpose_tile
 from tilewright.schedule.rules.analysis import (
     GATHERS,
     Access,
@@ -40,7 +39,7 @@ from tilewright.schedule.rules.elementwise import outermost
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
 from tilewright.schedule.rules.padding import padding_before, place_padding, strip_of
 from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile, packing_pays
-from tilewright.schedule.rules.transpose import turn_tiles, whole_tiles
+from tilewright.schedule.rules.transpose import square, turn_tiles, whole_tiles
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -402,15 +401,14 @@ class _Cut:
         extents = [self.s.loop_of(loop).extent for loop in loops]
         whole = all(isinstance(e, Const) and e.value % lanes == 0 for e in extents)
         if len(loops) == 2 and whole and self.s.block_of(copy).predicate is TRUE:
-            tile = transpose_tile(dtype, lanes)
-            _, depth, rows = turn_tiles(self.s, loops[1], loops[0], tile, lanes)
+            _, depth, rows = turn_tiles(self.s, loops[1], loops[0], square(dtype, lanes))
             self.s.reorder(rows, depth)
 
     def _turn_all(self, copy: str, loops: Sequence[Loop]) -> None:
         """Pack all rows, by all threads: whole tiles first, then what is left."""
         dtype, lanes = self.plan.contraction.a.buffer.dtype, self.tile.lanes
         rows, depth = whole_tiles(self.s, loops[-2], lanes), loops[-1]
-        _, depth, rows = turn_tiles(self.s, depth, rows, transpose_tile(dtype, lanes), lanes)
+        _, depth, rows = turn_tiles(self.s, depth, rows, square(dtype, lanes))
         part, within = self.s.split(depth, None, _RUN // lanes)
         self.s.reorder(part, rows, within)
         self.s.parallel(part)

@@ -1,26 +1,33 @@
-"""Copies that turn a row of the source into a column of the result: square tiles through registers.
+"""Copies that turn a row of the source into a column of the result: tiles through registers.
 
 for u: for v: D[v', u'] = S[u, v]
 -->
 for tiles: load a tile by rows of the source, interleave, store it by rows of the result
-what is left at the edges, element by element
+what is left at the edges, by smaller tiles, and then element by element
 """
 
 from __future__ import annotations
 
+from math import prod
 from typing import NamedTuple
 
-from tilewright.ir import Block, Const, Iter, Load, Store
+from tilewright.ir import Block, Const, DType, Iter, Load, Store
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import transpose_tile
 from tilewright.schedule.rules.analysis import Access, extent_of, is_injective, stores_of
-from tilewright.schedule.rules.elementwise import instances, parallelize_outer
+from tilewright.schedule.rules.elementwise import (
+    PARALLEL_WORTH,
+    instances,
+    parallelize_outer,
+)
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tensor_intrin import TensorIntrin
 from tilewright.target import Target
 
-#: Elements of a row of the source that are turned together: long runs are read ahead.
-_RUN = 256
+#: Bytes of a row of the source that are turned together: long runs are read ahead.
+_RUN = 1024
+#: What an element costs, in simple operations.
+_WORK = 4
 
 
 class Turn(NamedTuple):
@@ -49,45 +56,127 @@ def _runs_along(block: Block, access: Store | Load) -> Iter | None:
 
 def can_transpose(block: Block, turn: Turn, target: Target) -> bool:
     """Whether at least one whole tile fits, as far as is known."""
-    lanes = target.lanes(stores_of(block)[0].buffer.dtype)
+    lanes = _lanes(stores_of(block)[0].buffer.dtype, target)
     return lanes > 1 and all((extent_of(it) or 0) >= lanes for it in turn)
+
+
+def _lanes(dtype: DType, target: Target) -> int:
+    """The side of a square tile that half of the registers hold."""
+    return min(target.lanes(dtype), target.vector_registers // 2)
+
+
+class Tile(NamedTuple):
+    """As many rows of the source as fill `vectors` of a row of the result, by `width` elements."""
+
+    dtype: DType
+    lanes: int
+    vectors: int
+    width: int
+
+    @property
+    def height(self) -> int:
+        return self.lanes * self.vectors
+
+    @property
+    def intrin(self) -> TensorIntrin:
+        return transpose_tile(self.dtype, self.lanes, self.vectors, self.width)
+
+
+def square(dtype: DType, lanes: int) -> Tile:
+    return Tile(dtype, lanes, 1, lanes)
+
+
+def _tiles(dtype: DType, elements: int, target: Target) -> list[Tile]:
+    """The tiles that are tried in turn: by whole lines of the cache, then by single vectors."""
+    lanes = _lanes(dtype, target)
+    line = max(1, target.caches.line // (dtype.itemsize * lanes))
+    # Half of the registers hold the result; shorter rows than vectors are slower to read.
+    width = min(lanes, target.vector_registers // 2 // line)
+    is_far = 2 * elements * dtype.itemsize > target.caches.l2
+    pays = width == lanes or (2 * width == lanes and is_far)
+    # Elsewhere than on AArch64 a line that is written is read first all the same.
+    by_lines = target.arch == "aarch64" and line > 1 and pays
+    return [*([Tile(dtype, lanes, line, width)] if by_lines else []), square(dtype, lanes)]
 
 
 def schedule_transpose(s: Schedule, name: str, turn: Turn, target: Target) -> None:
     """Copy by tiles."""
     block = s.block_of(name)
-    dtype = stores_of(block)[0].buffer.dtype
-    lanes = target.lanes(dtype)
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
     across, along = loops.pop(turn.source.var), loops.pop(turn.result.var)
     others = list(loops.values())
     # Each is cut while it is the outer one, so that whole tiles stay a perfect nest.
     s.reorder(*others, along, across)
-    along = whole_tiles(s, along, lanes)
+    tiles = _tiles(stores_of(block)[0].buffer.dtype, instances(block), target)
+    turned = [_turn(s, part, tile, target) for tile, part in _cut(s, along, tiles)]
+    # What the first kind of tile leaves is little.
+    _parallelize(s, block, others, turned[0], target)
+
+
+def _parallelize(
+    s: Schedule, block: Block, others: list[Loop], turned: Turned, target: Target
+) -> None:
+    """All loops as one where the tiles are all there is; else the outer ones, or those of tiles."""
+    work = instances(block) * _WORK
+    count = prod(_extent(s, loop) for loop in others)
+    within = [*others, *turned.loops]
+    if others and not s.can("fuse", others[-1], turned.loops[0]):
+        outside = count >= 4 * target.cores or work // count < PARALLEL_WORTH
+        within, work = (others, work) if outside else (turned.loops, work // count)
+    parallelize_outer(s, turned.block, target, work, within)
+
+
+def _cut(s: Schedule, along: Loop, tiles: list[Tile]) -> list[tuple[Tile, Loop]]:
+    """Parts of a loop that are covered by whole tiles; what no tile fits is left."""
+    extent = _extent(s, along)
+    kinds, points, end = list[Tile](), list[int](), 0
+    for tile in tiles:
+        if extent - end >= tile.height:
+            end += (extent - end) // tile.height * tile.height
+            kinds.append(tile)
+            points.append(end)
+    inside = [point for point in points if point < extent]
+    parts = s.loop_partition(along, *inside) if inside else [along]
+    return list(zip(kinds, parts, strict=False))
+
+
+class Turned(NamedTuple):
+    """A block of tiles, and the outer ones of their loops."""
+
+    block: str
+    loops: list[Loop]
+
+
+def _turn(s: Schedule, along: Loop, tile: Tile, target: Target) -> Turned:
+    """Turn all that is in a loop."""
+    across = next(s.loops(b)[-1] for b in s.blocks() if along in s.loops(b))
     s.reorder(across, along)
-    across = whole_tiles(s, across, lanes)
-    done, rows, columns = turn_tiles(s, across, along, transpose_tile(dtype, lanes), lanes)
-    rows, some_rows = s.split(rows, None, max(1, _RUN // lanes))
-    # Whole cache lines of the result are written at once.
-    line = max(1, target.caches.line // (dtype.itemsize * lanes))
+    across = whole_tiles(s, across, tile.width)
+    block, rows, columns = turn_tiles(s, across, along, tile)
+    rows, some_rows = s.split(rows, None, max(1, _RUN // (tile.dtype.itemsize * tile.width)))
+    # Whole lines of the result are written at once.
+    line = max(1, target.caches.line // (tile.dtype.itemsize * tile.height))
     columns, some_columns = s.split(columns, None, line)
     s.reorder(rows, columns, some_rows, some_columns)
-    parallelize_outer(s, done, target, instances(block) * 4, within=[*others, rows, columns])
+    return Turned(block, [rows, columns])
 
 
-def turn_tiles(
-    s: Schedule, across: Loop, along: Loop, tile: TensorIntrin, lanes: int
-) -> tuple[str, Loop, Loop]:
+def turn_tiles(s: Schedule, across: Loop, along: Loop, tile: Tile) -> tuple[str, Loop, Loop]:
     """Transpose by tiles what two loops run over; gives a tile's block and the loops around."""
-    rows, row = s.split(across, None, lanes)
-    columns, column = s.split(along, None, lanes)
+    rows, row = s.split(across, None, tile.width)
+    columns, column = s.split(along, None, tile.height)
     s.reorder(rows, columns, row, column)
-    return s.tensorize(row, tile).name, rows, columns
+    return s.tensorize(row, tile.intrin).name, rows, columns
 
 
-def whole_tiles(s: Schedule, loop: Loop, lanes: int) -> Loop:
+def whole_tiles(s: Schedule, loop: Loop, size: int) -> Loop:
     """The part of a loop that whole tiles cover; the rest becomes a loop of its own."""
+    extent = _extent(s, loop)
+    whole = extent // size * size
+    return loop if whole == extent else s.loop_partition(loop, whole)[0]
+
+
+def _extent(s: Schedule, loop: Loop) -> int:
+    """How often a loop runs; often, where that is not known."""
     extent = s.loop_of(loop).extent
-    assert isinstance(extent, Const)
-    whole = int(extent.value) // lanes * lanes
-    return loop if whole == extent.value else s.loop_partition(loop, whole)[0]
+    return int(extent.value) if isinstance(extent, Const) else 1024
