@@ -147,3 +147,15 @@ def test_a_buffer_that_each_iteration_fills_anew_is_private() -> None:
     left_over = PRIVATE.replace("j in range(10)", "j in range(9)")
     with pytest.raises(ScheduleError, match="may touch the same elements of T"):
         Schedule(parse_function(left_over)).parallel("i")
+
+
+def test_a_private_buffer_may_be_filled_up_to_where_it_is_read() -> None:
+    """T has an element that nobody reads, and its loop a remainder that is cut off."""
+    cut = PRIVATE.replace("T = alloc(f32[10])", "T = alloc(f32[11])")
+    split = Schedule(parse_function(cut))
+    split.split(split.loops("T")[1], None, 4)
+    assert "where" in str(split)
+    split.parallel("i")
+    short = str(split.function).replace("parallel", "range").replace("< 10)", "< 9)")
+    with pytest.raises(ScheduleError, match="may touch the same elements of T"):
+        Schedule(parse_function(short)).parallel("i")

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.arith import Ranges, conjuncts, prove, symbolic_bounds
+from tilewright.arith import Ranges
 from tilewright.ir import (
-    TRUE,
-    Alloc,
     Assert,
     Block,
-    Buffer,
     Evaluate,
-    Expr,
     For,
     Range,
-    Seq,
     Stmt,
     Store,
     Var,
@@ -24,9 +19,9 @@ from tilewright.ir import (
     const,
     free_vars,
     is_const,
-    with_inferred_regions,
 )
 from tilewright.schedule.access import Access, accesses_in, determine, inner_vars, tells
+from tilewright.schedule.coverage import each_read_is_covered, is_private
 from tilewright.schedule.cursor import Tree, with_loops_in
 from tilewright.schedule.error import Fault
 from tilewright.schedule.legality import names
@@ -87,7 +82,7 @@ def _iterations_share_nothing(tree: Tree, loop: For) -> Fault | None:
         touching = [a for a in accesses if a.buffer is buffer]
         if _all_tell(touching, loop.var, free, ranges):
             continue
-        if _is_private(tree, loop, buffer) and _each_read_is_covered(tree, loop, touching, ranges):
+        if is_private(tree, loop, buffer) and each_read_is_covered(tree, loop, touching, ranges):
             continue
         block = next(a.block for a in touching if a.is_write)
         return Fault(
@@ -195,7 +190,7 @@ def _flow_stays_in_iterations(
         if len({a.block for a in touching}) == 1:
             continue
         loose = [v for v in moved if not _all_tell(touching, v.var, free, ranges)]
-        if loose and not _each_read_is_covered(tree, chain[-1], touching, ranges):
+        if loose and not each_read_is_covered(tree, chain[-1], touching, ranges):
             return Fault(
                 f"loop {loose[0].var.name} hands {buffer.name} from one iteration to another",
                 "only loops within whose iterations it is both written and read can change places",
@@ -216,77 +211,3 @@ def _all_tell(accesses: Sequence[Access], var: Var, free: set[Var], ranges: Rang
     """All accesses tell `var` by the same rule, so iterations touch elements of their own."""
     first, *rest = (tells(a.ranges, var, free, ranges) for a in accesses)
     return determine(first.intersection(*rest))
-
-
-def _is_private(tree: Tree, loop: For, buffer: Buffer) -> bool:
-    """Nobody outside of `loop` touches the buffer, so that each iteration can have its own."""
-    if buffer in tree.function.buffers:
-        return False
-    touching = (*tree.readers(buffer), *tree.writers(buffer))
-    return all(tree.is_above(loop, block) for block in touching)
-
-
-def _each_read_is_covered(
-    tree: Tree, loop: For, accesses: Sequence[Access], ranges: Ranges
-) -> bool:
-    """Within one iteration of `loop`, what is read was written before by another block."""
-    for number, read in enumerate(accesses):
-        if read.is_write:
-            continue
-        earlier = [w for w in accesses[:number] if w.is_write and w.block is not read.block]
-        if not any(_covers(tree, loop, write, read, ranges) for write in earlier):
-            return False
-    return True
-
-
-def _covers(tree: Tree, loop: For, write: Access, read: Access, ranges: Ranges) -> bool:
-    if not _always_runs(tree, loop, write.block, ranges):
-        return False
-    over = inner_vars(loop)
-    pairs = zip(write.ranges, read.ranges, write.buffer.shape, strict=True)
-    return all(_contains(w, r, extent, over, ranges) for w, r, extent in pairs)
-
-
-def _contains(write: Range, read: Range, extent: Expr, over: set[Var], ranges: Ranges) -> bool:
-    written, wanted = _ends(write, over, ranges), _ends(read, over, ranges)
-    if written is None:
-        return False
-    low = prove(written[0] <= 0, ranges) or (wanted and prove(written[0] <= wanted[0], ranges))
-    high = prove(written[1] >= extent, ranges) or (
-        wanted and prove(written[1] >= wanted[1], ranges)
-    )
-    return bool(low and high)
-
-
-def _ends(part: Range, over: set[Var], ranges: Ranges) -> tuple[Expr, Expr] | None:
-    first = symbolic_bounds(part.start, ranges, over)
-    last = symbolic_bounds(part.start + part.extent, ranges, over)
-    return None if first is None or last is None else (first[0], last[1])
-
-
-def _always_runs(tree: Tree, loop: For, block: Block, ranges: Ranges) -> bool:
-    """Only the edges of its domain, which is the whole buffer, keep `block` from running."""
-    for above in tree.ancestors(block):
-        if above is loop:
-            break
-        if not isinstance(above, For | Seq | Alloc):
-            return False
-    if block.predicate is TRUE:
-        return True
-    for it, value in zip(block.iters, block.bindings, strict=True):
-        ranges = ranges.assuming(value < it.extent)
-    return all(prove(c, ranges) for c in conjuncts(block.predicate)) and _fills_buffers(block)
-
-
-def _fills_buffers(block: Block) -> bool:
-    known = block if block.writes else with_inferred_regions(block)
-    ranges = Ranges()
-    for it in block.iters:
-        ranges = ranges.with_extent(it.var, it.extent)
-    over = {it.var for it in block.iters}
-    whole = (
-        _contains(part, Range(const(0), extent), extent, over, ranges)
-        for region in known.writes
-        for part, extent in zip(region.ranges, region.buffer.shape, strict=True)
-    )
-    return all(whole)
