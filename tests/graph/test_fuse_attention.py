@@ -20,9 +20,10 @@ from tilewright.graph import (
     kernel_bindings,
     run_passes,
 )
-from tilewright.ir import Alloc, walk
+from tilewright.ir import Alloc, Block, walk
 from tilewright.lower import lower
 from tilewright.schedule import schedule_by_rules
+from tilewright.schedule.rules.analysis import as_contraction
 
 RNG = np.random.default_rng(5)
 TARGET = tw.Target.of("llvm")
@@ -169,6 +170,28 @@ def test_keys_that_heads_share() -> None:
     module = b.build()
     assert len(kernels(module)) == 1
     holds(module, [normal(1, 6, 15, 8), normal(1, 2, 15, 8), normal(1, 2, 15, 8)])
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+@pytest.mark.parametrize("pixels", [6, 49])
+def test_values_that_lie_in_columns(blocked: bool, pixels: int) -> None:
+    """Heads are channels of an image: values are copied so that vectors of them can be read."""
+    b = Builder()
+    shape = (1, 6, pixels, 16) if blocked else (1, 96, pixels)
+    image = b.input("x", "f32", shape)
+    channels = b.reshape(
+        b.from_blocked(image, channels=96) if blocked else image, shape=[1, 4, 24, pixels]
+    )
+    q, k, v = (b.slice(channels, starts=[n], ends=[n + 8], axes=[2]) for n in (0, 8, 16))
+    scores = b.softmax(b.matmul(b.transpose(q, axes=[0, 1, 3, 2]), k))
+    b.output(b.matmul(scores, b.transpose(v, axes=[0, 1, 3, 2])))
+    module = b.build()
+    (kernel,) = kernels(module)
+    holds(module, [normal(*shape)])
+    blocks = [x for x in walk(schedule_by_rules(kernel, TARGET).body) if isinstance(x, Block)]
+    product = as_contraction(next(x for x in reversed(blocks) if as_contraction(x)))
+    assert product is not None
+    assert product.b.step_within(product.columns[0].var, TARGET.lanes("f32")) == 1
 
 
 @pytest.mark.parametrize("mask", ["", "added"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tilewright.arith import linear
+from tilewright.arith import Ranges, linear, simplify
 from tilewright.ir import (
     TRANSCENDENTAL,
     Binary,
@@ -26,6 +26,7 @@ from tilewright.ir import (
     const,
     free_vars,
     loads_in,
+    substitute,
     walk,
 )
 
@@ -53,6 +54,17 @@ class Access(NamedTuple):
                     return None
                 total += coefficient * int(stride.value)
         return total
+
+    def step_within(self, var: Var, size: int) -> int | None:
+        """The same among `size` neighbours, the first of them at a multiple of that.
+
+        Indices that divide `var`, as blocked channels do, move evenly there.
+        """
+        group, place = Var("group", var.dtype), Var("place", var.dtype)
+        ranges = Ranges().with_extent(place, const(size))
+        near = {var: group * size + place}
+        indices = tuple(simplify(substitute(i, near), ranges) for i in self.indices)
+        return Access(self.buffer, indices).step(place)
 
 
 class Contraction(NamedTuple):

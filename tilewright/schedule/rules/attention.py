@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tilewright.ir import Buffer, Const, Expr, Iter, Load, Var, all_exprs, free_vars
+from tilewright.ir import Buffer, Const, Expr, Iter, Load, Var, all_exprs, free_vars, substitute
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Access,
@@ -162,7 +162,7 @@ class _Cut:
     def _factors(self) -> Factors:
         depth, loads = self.chain.depth, all_exprs(self.s.block_of(self.chain.first).body)
         keys = [e for e in loads if isinstance(e, Load) and self.chain.row not in e.indices]
-        near = all(Access(e.buffer, e.indices).step(depth.var) == 1 for e in keys)
+        near = all(_runs_along(Access(e.buffer, e.indices), depth.var, self.lanes) for e in keys)
         return "depth" if near and (extent_of(depth) or 1) % self.lanes == 0 else "broadcast"
 
     def apply(self) -> None:
@@ -173,7 +173,7 @@ class _Cut:
         for name in reversed((first, *others)):
             s.compute_at(name, block)
         for name in (chain.first, first, *others):
-            self._put_rows_last(name, chain.axis)
+            self._put_last(name, chain.axis)
         s.compute_at(chain.first, block)
         self._cut_scores(first, block)
         self._turn_added(first, block)
@@ -182,8 +182,7 @@ class _Cut:
         self._turn_rows(rows, block)
         whole = self._are_many(heads)
         if values is not None and (heads or not whole):
-            s.compute_at(values, heads[-1] if whole else block)
-            vectorize_innermost(s, values, self.target)
+            self._place_values(values, heads[-1] if whole else block)
         self._parallelize(heads if whole else [*heads, block])
 
     def _stages(self) -> list[str]:
@@ -204,12 +203,47 @@ class _Cut:
         if rows is None or not is_injective(s.block_of(rows)):
             rows = s.cache_read(chain.first, chain.rows.buffer).name
         count = extent_of(chain.result.rows[0])
-        if count is not None and count < _WORTH_COPYING * self.size:
+        few = count is not None and count < _WORTH_COPYING * self.size
+        if few and _runs_along(self._values(), chain.result.columns[0].var, self.lanes):
             self._inline(values)
             return rows, None
         if values is None or not is_injective(s.block_of(values)):
             values = s.cache_read(chain.second, chain.result.b.buffer).name
         return rows, values
+
+    def _values(self) -> Access:
+        """How the second product reads its values where they lie before they are copied."""
+        used = self.chain.result.b
+        maker = self._makers.get(used.buffer)
+        value = None if maker is None else stores_of(self.s.block_of(maker))[0].value
+        if maker is None or not isinstance(value, Load):
+            return used
+        variables = [it.var for it in self.s.block_of(maker).iters]
+        places = dict(zip(variables, used.indices, strict=True))
+        return Access(value.buffer, tuple(substitute(i, places) for i in value.indices))
+
+    def _place_values(self, name: str, around: Loop) -> None:
+        """Copy the values in a loop, with neighbouring columns side by side."""
+        s, column = self.s, self.chain.result.columns[0].var
+        s.compute_at(name, around)
+        used = self.chain.result.b.indices
+        if used[-1] is column or column not in used:
+            vectorize_innermost(s, name, self.target)
+            return
+        self._put_last(name, used.index(column))
+        last = stores_of(s.block_of(name))[0].indices[-1]
+        loops = self._loops(name, around)
+        if isinstance(last, Var) and last in loops and self._copies_along(name, last):
+            s.reorder(*(loop for v, loop in loops.items() if v is not last), loops[last])
+            vectorize_innermost(s, name, self.target)
+        else:
+            self._turn(name, around)
+
+    def _copies_along(self, name: str, var: Var) -> bool:
+        """Whether a copy reads neighbouring elements along a variable."""
+        value = stores_of(self.s.block_of(name))[0].value
+        is_load = isinstance(value, Load)
+        return is_load and _runs_along(Access(value.buffer, value.indices), var, self.lanes)
 
     def _inline(self, name: str | None) -> None:
         if name is not None and self.s.can("compute_inline", name):
@@ -218,7 +252,7 @@ class _Cut:
     def _turn_rows(self, name: str, block: Loop) -> None:
         """Copy the rows of a block so that they lie side by side."""
         self.s.compute_at(name, block)
-        self._put_rows_last(name, self.chain.rows.indices.index(self.chain.row))
+        self._put_last(name, self.chain.rows.indices.index(self.chain.row))
         self._turn(name, block)
 
     def _turn_added(self, name: str, block: Loop) -> None:
@@ -231,16 +265,16 @@ class _Cut:
             is_constant = access.buffer in constants_of(s.function)
             if not is_constant and _is_owned(s, name, access, row):
                 s.compute_at(copy, block)
-                self._put_rows_last(copy, axis)
+                self._put_last(copy, axis)
                 self._turn(copy, block)
             else:
-                self._put_rows_last(copy, axis)
+                self._put_last(copy, axis)
 
     def _turn(self, name: str, block: Loop) -> None:
         s, own = self.s, self.s.block_of(name)
         loops = self._loops(name, block)
         row = stores_of(own)[0].indices[-1]
-        along = next((v for v in loops if v is not row and _runs_along(s, name, v)), None)
+        along = next((v for v in loops if v is not row and self._copies_along(name, v)), None)
         if not isinstance(row, Var) or row not in loops or along is None:
             return
         others = [loop for v, loop in loops.items() if v not in (row, along)]
@@ -304,7 +338,7 @@ class _Cut:
             s.set_scope(name, 0, "local")
         return [*loops.values()]
 
-    def _put_rows_last(self, name: str, axis: int) -> None:
+    def _put_last(self, name: str, axis: int) -> None:
         def turned(*indices: Expr) -> tuple[Expr, ...]:
             return (*indices[:axis], *indices[axis + 1 :], indices[axis])
 
@@ -349,7 +383,6 @@ def _is_owned(s: Schedule, name: str, access: Access, row: Expr) -> bool:
     return sum(any(it.var in free_vars(i) for i in access.indices) for it in long) == len(long)
 
 
-def _runs_along(s: Schedule, name: str, var: Var) -> bool:
-    """Whether a copy reads neighbouring elements along a variable."""
-    value = stores_of(s.block_of(name))[0].value
-    return isinstance(value, Load) and Access(value.buffer, value.indices).step(var) == 1
+def _runs_along(access: Access, var: Var, lanes: int) -> bool:
+    """Whether vectors of neighbours along a variable lie in memory as they are."""
+    return access.step_within(var, lanes) == 1
