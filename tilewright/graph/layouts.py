@@ -56,12 +56,14 @@ class Blocking:
     """Which blocks suit a machine, and what computing with them costs."""
 
     target: Target
+    #: Bytes of the smallest elements that are multiplied.
+    itemsize: int = 4
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
         """Blocks of channels: a cache line of them, and less, down to a vector."""
         lanes = self.target.lanes("float32")
-        width = max(lanes, self.target.caches.line // 4)
+        width = max(lanes, self.target.caches.line // self.itemsize)
         found = [width]
         while found[-1] > lanes:
             found.append(found[-1] // 2)

@@ -8,7 +8,8 @@
 
 Rows that go together are one dimension then, however they were read, and the rule for products
 computes the copy by chunks, in the order in which its tiles read it. That pays where pieces of a
-tile of rows and a panel of columns do not stay in the nearest cache between their uses.
+tile of rows and a panel of columns do not stay in the nearest cache between their uses, and where
+an instruction takes rows in an order of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from math import prod
 from typing import Final
 
 from tilewright.ir import Block, Function, Iter, const
+from tilewright.schedule.intrinsics import dots_for, tile_product_for
 from tilewright.schedule.merge_rows import merge_rows
 from tilewright.schedule.rules.analysis import (
     GATHERS,
@@ -26,6 +28,7 @@ from tilewright.schedule.rules.analysis import (
     constants_of,
     extent_of,
 )
+from tilewright.schedule.rules.product import is_plain
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -50,7 +53,7 @@ def _gathered(function: Function, name: str, target: Target) -> Function:
     if c is None or c.a.buffer in constants_of(function):
         return function
     rows = _neighbours(c.rows, s.block_of(name))
-    if not _is_in_pieces(c, rows) or not _pays(c, rows, target):
+    if not _are_known(c, rows) or not _gains(c, rows, target):
         return function
     if not s.can("reindex", name, c.a.buffer.name):
         return function
@@ -58,7 +61,8 @@ def _gathered(function: Function, name: str, target: Target) -> Function:
     merged = merge_rows(s.function)
     after = as_contraction(Schedule(merged).block_of(name))
     assert after is not None
-    return merged if len(c.rows) - len(after.rows) == len(rows) - 1 else function
+    is_whole = len(c.rows) - len(after.rows) == len(rows) - 1
+    return merged if is_whole or _is_packed(c, target) else function
 
 
 def _neighbours(rows: Sequence[Iter], block: Block) -> list[Iter]:
@@ -72,11 +76,28 @@ def _neighbours(rows: Sequence[Iter], block: Block) -> list[Iter]:
     return found
 
 
-def _is_in_pieces(c: Contraction, rows: Sequence[Iter]) -> bool:
-    """Whether a row is several runs of neighbouring elements, of known lengths."""
+def _are_known(c: Contraction, rows: Sequence[Iter]) -> bool:
+    """Whether rows are runs of neighbouring elements, all of known lengths."""
     known = bool(rows) and all(extent_of(it) is not None for it in (*rows, *c.reduced))
-    runs = [it for it in c.reduced if extent_of(it) != 1]
-    return known and len(runs) > 1 and c.a.step(runs[-1].var) == 1
+    runs = _runs(c)
+    return known and bool(runs) and c.a.step(runs[-1].var) == 1
+
+
+def _runs(c: Contraction) -> list[Iter]:
+    return [it for it in c.reduced if extent_of(it) != 1]
+
+
+def _gains(c: Contraction, rows: Sequence[Iter], target: Target) -> bool:
+    """Whether a copy of the rows pays, or is made at any rate."""
+    return _is_packed(c, target) or (len(_runs(c)) > 1 and _pays(c, rows, target))
+
+
+def _is_packed(c: Contraction, target: Target) -> bool:
+    """Whether there is an instruction for it that reads packed rows, and rows lie otherwise."""
+    types = c.a.buffer.dtype, c.b.buffer.dtype, c.out.buffer.dtype
+    if is_plain(c) or c.a.buffer.dtype is c.out.buffer.dtype:
+        return False
+    return tile_product_for(target, *types) is not None or bool(dots_for(target, *types))
 
 
 def _pays(c: Contraction, rows: Sequence[Iter], target: Target) -> bool:

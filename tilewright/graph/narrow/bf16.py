@@ -4,21 +4,29 @@
     -->
     y = add(matmul(cast(x), bfloat16 of w, dtype=float32), b)
 
+    y = conv(x, w, b)
+    -->
+    y = conv(cast(x), bfloat16 of w, b, dtype=float32)
+
 Only for machines that have instructions for it: others would convert everything back. Weights take
-half the memory. What goes into several products is rounded once; all else stays in float32.
+half the memory. What goes into several products is rounded once; all else stays in float32, such as
+convolutions of few channels, of groups, and of images of any size. An image that was rounded for a
+convolution is read so by what is added to it later: it need not be stored in float32 too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Final
 
 import numpy as np
 
+from tilewright.graph.context import PassContext
 from tilewright.graph.ir import Call, Value
 from tilewright.graph.narrow.rewriter import Rules, Writing
 from tilewright.graph.products import PRODUCTS, Product, as_product
-from tilewright.graph.types import known_dim
+from tilewright.graph.types import TensorType, known_dim
 from tilewright.ir import DType
 from tilewright.target import Target
 
@@ -29,7 +37,9 @@ _FEW: Final = 16
 
 def bf16_rules(target: Target) -> Rules:
     """The rules for a machine; none where it has no such products."""
-    return dict.fromkeys(PRODUCTS, _product) if target.has_bf16_products else {}
+    if not target.has_bf16_products:
+        return {}
+    return {**dict.fromkeys(PRODUCTS, _product), "conv": _conv, "add": _beside, "mul": _beside}
 
 
 def _product(call: Call, w: Writing) -> Sequence[Value] | None:
@@ -43,6 +53,48 @@ def _product(call: Call, w: Writing) -> Sequence[Value] | None:
     if product.addend is not None:
         result = w.emit("add", result, product.scaled_addend(w))
     return [result]
+
+
+def _conv(call: Call, w: Writing) -> Sequence[Value] | None:
+    x, weight, bias = call.args
+    if x is None or weight is None or x.dtype is not _FLOAT32 or not _conv_pays(call):
+        return None
+    (image,) = w.once("image", x, lambda x: [_rounded(x, w)])
+    operands = [image, _rounded(weight, w), bias]
+    return w.emit_all(call.op, operands, {**call.attrs, "dtype": _FLOAT32})
+
+
+def _beside(call: Call, w: Writing) -> Sequence[Value] | None:
+    """A map of images, some of which were rounded before."""
+    (out,) = call.op.infer(call.args, call.attrs)
+    assert isinstance(out, TensorType)
+
+    def read(value: Value | None) -> Value | None:
+        image = None if value is None else w.known("image", value)
+        if image is None or image[0].shape != out.shape:
+            return value
+        return w.emit("cast", image[0], dtype=_FLOAT32)
+
+    args = [read(a) for a in call.args]
+    return None if args == list(call.args) else w.emit_all(call.op, args, call.attrs)
+
+
+def _conv_pays(call: Call) -> bool:
+    """Whether there is an instruction for it: channels come in blocks, and many pixels are known
+    to be there."""
+    x, weight, bias = call.args
+    assert x is not None and weight is not None
+    constant = weight.is_constant and (bias is None or bias.is_constant)
+    if not constant or x.is_constant or call.attrs["groups"] != 1:
+        return False
+    (out,) = call.op.infer(call.args, call.attrs)
+    assert isinstance(out, TensorType)
+    places = [known_dim(d) for d in out.shape[2:]]
+    pixels = prod(p or 0 for p in places)
+    channels = (known_dim(d) or 0 for d in weight.shape[:2])
+    # Only images with blocked channels are multiplied so, and these are planned from level 2 on.
+    planned = PassContext.current().opt_level >= 2
+    return planned and min(pixels, *channels) >= _FEW
 
 
 def _rounded(value: Value, w: Writing) -> Value:

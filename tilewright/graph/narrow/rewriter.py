@@ -27,12 +27,15 @@ class Writing(Builder):
         self, what: str, value: Value, make: Callable[[Value], Sequence[Value]]
     ) -> Sequence[Value]:
         """What `make` makes of a value, which all calls that ask for it share."""
+        found = self.known(what, value)
+        if found is None:
+            found = self._made[-1][what, value] = make(value)
+        return found
+
+    def known(self, what: str, value: Value) -> Sequence[Value] | None:
+        """What was made of a value before."""
         key = (what, value)
-        for known in self._made:
-            if key in known:
-                return known[key]
-        self._made[-1][key] = make(value)
-        return self._made[-1][key]
+        return next((known[key] for known in self._made if key in known), None)
 
 
 Rule = Callable[[Call, Writing], Sequence[Value] | None]

@@ -8,6 +8,7 @@ import numpy as np
 
 from tilewright.graph.elementwise import map_known, mapped
 from tilewright.graph.ir import Array, Value
+from tilewright.graph.layouts import elementwise_layouts
 from tilewright.graph.op import op
 from tilewright.graph.types import STRING, TensorType, Type, dtype_of
 from tilewright.ir import Cast, DType, Expr, Var, evaluate
@@ -34,6 +35,9 @@ def cast_reference(x: Array, *, dtype: DType, saturate: bool) -> Array:
 @cast.compute
 def cast_compute(x: te.Tensor, *, dtype: DType, saturate: bool) -> te.Tensor:
     return mapped(partial(converted, dtype=dtype, saturate=saturate), x, name="cast")
+
+
+cast.layouts(elementwise_layouts)
 
 
 @cast.symbolic

@@ -29,12 +29,16 @@ def conv(
     pads: Dims = (),
     dilations: Ints = (),
     groups: int = 1,
+    dtype: DType | None = None,
 ) -> Type:
-    """The convolution of an image; each of the groups of channels by itself. See `windows`."""
+    """The convolution of an image; each of the groups of channels by itself. See `windows`.
+
+    The result, and the bias, are in `dtype`, to which factors are converted first, or in theirs."""
     require_kind("number", x, weight)
-    require_same_dtype(x, weight, *([] if bias is None else [bias]))
+    require_same_dtype(x, weight)
     require_bias(bias, weight.shape[0])
-    return TensorType(x.dtype, conv_shape(x, weight, strides, pads, dilations, groups))
+    require_bias_type(bias, dtype or x.dtype)
+    return TensorType(dtype or x.dtype, conv_shape(x, weight, strides, pads, dilations, groups))
 
 
 @conv.reference
@@ -47,11 +51,13 @@ def conv_reference(
     pads: Ints,
     dilations: Ints,
     groups: int,
+    dtype: DType | None = None,
 ) -> Array:
     work = np.float64 if DType.of(x.dtype).is_float else x.dtype
+    result = x.dtype if dtype is None else dtype.numpy
     window = Window.of(weight.shape[2:], strides, pads, dilations)
     total = convolved_reference(x.astype(work), weight.astype(work), window, groups)
-    return (total if bias is None else total + _per_channel(bias, x.ndim)).astype(x.dtype)
+    return (total if bias is None else total + _per_channel(bias, x.ndim)).astype(result)
 
 
 @conv.compute
@@ -64,8 +70,10 @@ def conv_compute(
     pads: Dims,
     dilations: Ints,
     groups: int,
+    dtype: DType | None,
 ) -> te.Tensor:
-    work, result = accumulator(x.dtype), x.dtype
+    result = dtype or x.dtype
+    work = accumulator(result)
     window = Window.of(weight.shape[2:], strides, pads, dilations)
     total = convolved(window.padded(x), weight, window, groups, work)
     return with_bias(total, bias, result, "conv_bias")
@@ -98,6 +106,12 @@ def _check_groups(channels: Expr, inputs: Expr, outputs: Expr, groups: int) -> N
     text = f"the channels of the image and of the weights, in {groups} groups,"
     require_equal(channels, inputs * groups, text)
     require_multiple(outputs, groups, "output channels in groups")
+
+
+def require_bias_type(bias: Value | None, result: DType) -> None:
+    """Refuse a bias of another type than the result."""
+    if bias is not None and bias.dtype is not result:
+        raise UserError(f"the bias is {bias}", reason=f"the result is in {result}")
 
 
 def require_bias(bias: Value | None, channels: Expr) -> None:

@@ -21,7 +21,7 @@ from tilewright.graph.ir import Array, Call, Value
 from tilewright.graph.layouts import PLAIN, Blocking, Emit, Form, channels_of, count
 from tilewright.graph.op import op
 from tilewright.graph.ops.blocked import blocked_array, unblocked_array
-from tilewright.graph.ops.conv import conv, convolved_reference
+from tilewright.graph.ops.conv import conv, convolved_reference, require_bias_type
 from tilewright.graph.reduced import accumulator
 from tilewright.graph.types import TensorType, Type, known_dim
 from tilewright.graph.windows import Window
@@ -47,16 +47,18 @@ def conv_blocked(
     pads: Dims = (),
     dilations: Ints = (),
     groups: int = 1,
+    dtype: DType | None = None,
 ) -> Type:
-    """The convolution of an image with blocked channels; groups are whole blocks."""
-    _check(x, weight, bias, weight.ndim - 4, x.ndim - 3)
+    """The convolution of an image with blocked channels; groups are whole blocks. The result, and
+    the bias, are in `dtype`, or in the type of the image."""
+    _check(x, weight, bias, weight.ndim - 4, x.ndim - 3, dtype)
     blocks, inputs, outputs = (known_dim(d) for d in (x.shape[1], weight.shape[1], weight.shape[0]))
     if blocks != (inputs or 0) * groups or (outputs or 0) % groups:
         raise UserError(f"{groups} groups of {blocks} blocks of channels do not fit {weight}")
     if x.shape[-1] is not weight.shape[-2]:
         raise UserError(f"{x} and {weight} have different blocks")
     window = Window.of(weight.shape[2:-2], strides, pads, dilations)
-    return _result(x, window, x.shape[2:-1], weight)
+    return _result(x, window, x.shape[2:-1], weight, dtype)
 
 
 @conv_blocked.reference
@@ -69,10 +71,12 @@ def conv_blocked_reference(
     pads: Ints,
     dilations: Ints,
     groups: int,
+    dtype: DType | None,
 ) -> Array:
     plain = unblocked_array(unblocked_array(weight, 0), 1)
     window = Window.of(plain.shape[2:], strides, pads, dilations)
-    return _by_numpy(unblocked_array(x, 1), plain, bias, window, groups, weight.shape[-1])
+    image, block = unblocked_array(x, 1), weight.shape[-1]
+    return _by_numpy(image, plain, bias, window, groups, block, dtype)
 
 
 @conv_blocked.compute
@@ -85,10 +89,12 @@ def conv_blocked_compute(
     pads: Dims,
     dilations: Ints,
     groups: int,
+    dtype: DType | None,
     out: TensorType,
 ) -> te.Tensor:
+    del dtype
     window = Window.of(weight.shape[2:-2], strides, pads, dilations)
-    image, work = window.padded(x), accumulator(x.dtype)
+    image, work = window.padded(x), accumulator(out.dtype)
     ro, ri = (te.reduce_axis(weight.shape[k], name=n) for k, n in ((1, "ro"), (-2, "ri")))
     rk = window.axes()
     inputs, outputs = (known_dim(weight.shape[k]) or 1 for k in (1, 0))
@@ -106,7 +112,7 @@ def conv_blocked_compute(
             return product(n, ro if groups == 1 else o, o, i)
 
         total = te.compute(out.shape, single, name="conv", axis_names=["n", "o", *names])
-        return _with_bias(total, bias, x.dtype)
+        return _with_bias(total, bias, out.dtype)
 
     def split(n: Expr, g: Expr, o: Expr, *i: Expr) -> Any:
         return product(n, g * inputs + ro, g * per_group + o, i)
@@ -118,7 +124,7 @@ def conv_blocked_compute(
         return parts[(n, te.floordiv(o, per_group), te.floormod(o, per_group), *i)]
 
     total = te.compute(out.shape, joined, name="conv", axis_names=["n", "o", *names])
-    return _with_bias(total, bias, x.dtype)
+    return _with_bias(total, bias, out.dtype)
 
 
 # ---- from a plain image -------------------------------------------------------------------------
@@ -232,29 +238,50 @@ def depthwise_blocked_compute(
 # ---- what they share ----------------------------------------------------------------------------
 
 
-def _check(x: Value, weight: Value, bias: Value | None, kernel: int, spatial: int) -> None:
+def _check(
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    kernel: int,
+    spatial: int,
+    dtype: DType | None = None,
+) -> None:
     require_kind("float", x, weight)
-    require_same_dtype(x, weight, *([] if bias is None else [bias]))
+    require_same_dtype(x, weight)
+    require_bias_type(bias, dtype or x.dtype)
     if kernel != spatial or spatial < 1:
         raise UserError(f"the image {x} and the weights {weight} do not fit")
-    if bias is not None and (bias.ndim != 2 or bias.shape[1] is not weight.shape[-1]):
-        raise UserError(f"the bias is {bias}, the weights are {weight}")
     if bias is not None:
+        if bias.ndim != 2 or bias.shape[1] is not weight.shape[-1]:
+            raise UserError(f"the bias is {bias}, the weights are {weight}")
         require_equal(bias.shape[0], weight.shape[0], "the blocks of the bias and of the weights")
 
 
-def _result(x: Value, window: Window, spatial: Sequence[Expr], weight: Value) -> Type:
+def _result(
+    x: Value,
+    window: Window,
+    spatial: Sequence[Expr],
+    weight: Value,
+    dtype: DType | None = None,
+) -> Type:
     shape = [x.shape[0], weight.shape[0], *window.places(spatial), weight.shape[-1]]
-    return TensorType(x.dtype, shape)
+    return TensorType(dtype or x.dtype, shape)
 
 
 def _by_numpy(
-    x: Array, weight: Array, bias: Array | None, window: Window, groups: int, block: int
+    x: Array,
+    weight: Array,
+    bias: Array | None,
+    window: Window,
+    groups: int,
+    block: int,
+    dtype: DType | None = None,
 ) -> Array:
     total = convolved_reference(x.astype("f8"), weight.astype("f8"), window, groups)
     if bias is not None:
         total = total + bias.reshape(-1, *[1] * window.rank)
-    return blocked_array(total.astype(x.dtype), 1, block)
+    result = x.dtype if dtype is None else dtype.numpy
+    return blocked_array(total.astype(result), 1, block)
 
 
 def _with_bias(total: te.Tensor, bias: te.Tensor | None, result: DType) -> te.Tensor:
@@ -278,7 +305,7 @@ def conv_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Fo
     x, weight, bias = call.args
     assert x is not None and weight is not None
     constant = weight.is_constant and (bias is None or bias.is_constant)
-    if not constant or channels_of(x.type) is None or accumulator(x.dtype) is not x.dtype:
+    if not constant or channels_of(x.type) is None or accumulator(out.dtype) is not out.dtype:
         return
     groups = int(call.attrs["groups"])
     if groups == 1:
@@ -304,13 +331,14 @@ def _ungrouped(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form
     kernel = count(weight.shape[2:])
     for block in blocking.blocks(out):
         results = count(_padded(out, block).shape) * kernel
-        cost = blocking.products(results * count(x.shape[1:2]), out.dtype, _INTO)
-        yield _packed("conv_into_blocked", call, PLAIN, block, cost)
+        if x.dtype is out.dtype:
+            cost = blocking.products(results * count(x.shape[1:2]), out.dtype, _INTO)
+            yield _packed("conv_into_blocked", call, PLAIN, block, cost)
         for inner in blocking.blocks(x.type):
             inputs = -(-int(channels_of(x.type) or 0) // inner) * inner
             share = _BLOCKED * _width(blocking, inner) * _width(blocking, block)
             cost = blocking.products(results * inputs, out.dtype, share)
-            yield _packed("conv_blocked", call, inner, block, cost)
+            yield _packed("conv_blocked", call, inner, block, cost, dtype=call.attrs["dtype"])
 
 
 def _grouped(blocking: Blocking, call: Call, out: TensorType, groups: int) -> Iterator[Form]:

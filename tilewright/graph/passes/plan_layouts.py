@@ -38,13 +38,22 @@ _SLIGHT: Final = 1e-3
 
 def plan_layouts(target: Target) -> Pass:
     """The pass for a machine."""
-    blocking = Blocking(target)
 
     def plan_layouts(module: Module) -> Module:
         """The module with images in the layouts that suit the whole of it."""
+        blocking = Blocking(target, _itemsize(module))
         return module.map(lambda f: _planned(f, blocking))
 
     return plan_layouts
+
+
+def _itemsize(module: Module) -> int:
+    """Bytes of the smallest elements of images that convolutions read."""
+    graphs = [g for f in module.functions.values() for g in all_graphs(f)]
+    calls = [b.expr for g in graphs for b in g.body if isinstance(b.expr, Call)]
+    images = [c.args[0] for c in calls if c.op.name == "conv"]
+    sizes = [x.dtype.itemsize for x in images if x is not None and x.dtype.is_float]
+    return min([4, *sizes])
 
 
 def _planned(graph: AnyGraph, blocking: Blocking) -> AnyGraph:

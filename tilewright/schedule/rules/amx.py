@@ -38,7 +38,7 @@ def plan_amx(block: Block, target: Target) -> AmxPlan | None:
     tiles = tile_product_for(target, *product.types) if product is not None else None
     if product is None or tiles is None:
         return None
-    rows, columns, _ = product.extents
+    rows, columns = product.extents
 
     def use(shape: tuple[int, int]) -> float:
         return used(rows, shape[0] * _SIDE) * used(columns, shape[1] * _SIDE)
@@ -60,17 +60,18 @@ def schedule_amx(s: Schedule, name: str, plan: AmxPlan, target: Target) -> None:
     epilogue = [] if is_bare else taken_on(s, name)
     sums = s.cache_write(name, 0, "tile").name
     s.transform_layout(name, 0, _squares)
-    others, row, column, depth = cut.loops_by_role()
+    others, row, outside, column, runs, depth = cut.loops_by_role()
     chunk, blocks, down, i = s.split(row, None, cut.blocks_per_chunk(), plan.rows, _SIDE)
     panel, over, j = s.split(column, None, plan.columns, _SIDE)
     steps, k = s.split(depth, None, tiles.width)
-    s.reorder(*others, chunk, panel, blocks, steps, down, over, i, j, k)
-    start = s.decompose_reduction(name, steps).name
+    s.reorder(*others, chunk, *outside, panel, blocks, *runs, steps, down, over, i, j, k)
+    start = s.decompose_reduction(name, (*runs, steps)[0]).name
+    # While the product still reads them by rows: it tells which of them a chunk needs.
+    cut.place_rows(rows, chunk)
+    cut.place_columns(columns)
     _load_tiles(s, name, steps)
     _store_tiles(s, sums, blocks, tiles)
     _place_results(s, epilogue, blocks)
-    cut.place_rows(rows, chunk)
-    cut.place_columns(columns)
     _compute_by(s, s.loops(start)[-4:], f"amx.zero.{tiles.out.short}")
     _compute_by(s, [down, over, i], f"amx.{tiles.name}")
     cut.parallelize([*others, chunk])
@@ -92,7 +93,7 @@ def _load_tiles(s: Schedule, name: str, steps: Loop) -> None:
 
 
 def _store_tiles(s: Schedule, sums: str, blocks: Loop, tiles: TileProduct) -> None:
-    i, j = s.reverse_compute_at(sums, blocks)
+    *_, i, j = s.reverse_compute_at(sums, blocks)
     down, i = s.split(i, None, _SIDE)
     over, j = s.split(j, None, _SIDE)
     s.reorder(down, over, i, j)

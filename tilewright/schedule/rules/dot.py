@@ -39,7 +39,7 @@ def plan_dot(block: Block, target: Target) -> DotPlan | None:
     if product is None or not found:
         return None
     dot = found[0]
-    return DotPlan(product, dot, *_choose_block(dot, target, *product.extents[:2]))
+    return DotPlan(product, dot, *_choose_block(dot, target, *product.extents))
 
 
 def _choose_block(dot: Dot, target: Target, rows: int, columns: int) -> tuple[int, int]:
@@ -84,13 +84,13 @@ def schedule_dot(s: Schedule, name: str, plan: DotPlan, target: Target) -> None:
         _lay_out_squares(s, name, dot)
     elif dot.rows > 1:
         _lay_out_rows(s, name, plan.product.row)
-    others, row, column, depth = cut.loops_by_role()
+    others, row, outside, column, runs, depth = cut.loops_by_role()
     factors = [cut.blocks_per_chunk(), plan.rows // dot.rows, *([dot.rows] if dot.rows > 1 else [])]
     chunk, blocks, groups, *i = s.split(row, None, *factors)
     panel, vectors, j = s.split(column, None, plan.columns // dot.columns, dot.columns)
     steps, k = s.split(depth, None, dot.depth)
-    s.reorder(*others, chunk, panel, blocks, steps, groups, vectors, *i, j, k)
-    start_with_vectors(s, name, s.decompose_reduction(name, steps).name, dot)
+    s.reorder(*others, chunk, *outside, panel, blocks, *runs, steps, groups, vectors, *i, j, k)
+    start_with_vectors(s, name, s.decompose_reduction(name, (*runs, steps)[0]).name, dot)
     s.unroll(groups)
     s.unroll(vectors)
     cut.place_results(epilogue, blocks)

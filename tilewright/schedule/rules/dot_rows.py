@@ -131,7 +131,7 @@ def schedule_dot_rows(s: Schedule, name: str, plan: DotRowsPlan, target: Target)
     for loop in (*inner, vectors):
         s.unroll(loop)
     place_epilogue(s, epilogue, (panel, *outer)[-1], target.lanes(product.types[2]))
-    schedule_packing(s, packed, s.loops(packed.block)[-2:], target)
+    schedule_packing(s, packed, target)
     s.tensorize(j, dot.name)
     if work >= PARALLEL_WORTH and target.cores > 1:
         s.parallel(s.fuse(*around, panel) if around else panel)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.ir import Expr, Load, Var
+from tilewright.ir import Expr, Load, Var, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import interleave
 from tilewright.schedule.rules.analysis import Access, is_injective, stores_of
@@ -78,23 +78,36 @@ def _copy_of(s: Schedule, user: str, access: Access) -> str:
     return copy.name
 
 
-def schedule_packing(
-    s: Schedule, packed: Packed, loops: Sequence[Loop], target: Target
-) -> Loop | None:
-    """Pack whole groups at a time; `loops` are those of both dimensions. Gives the outermost."""
-    if len(loops) != 2:
+def schedule_packing(s: Schedule, packed: Packed, target: Target) -> Loop | None:
+    """Pack whole groups at a time. Gives the outermost loop of those that were made."""
+    across, along = (_loop_along(s, packed, k) for k in (packed.across, packed.along))
+    if across is None or along is None or across is along:
         return None
-    across, along = loops if packed.across < packed.along else reversed(loops)
     layout, dtype = packed.layout, s.block_of(packed.block).writes[0].buffer.dtype
     lanes = _lanes(layout.width, target.lanes(dtype))
     tile, vectors, lane = s.split(across, None, layout.width // lanes, lanes)
     steps, deep, group = s.split(along, None, layout.deep, layout.group)
-    s.reorder(tile, steps, deep, vectors, lane, group)
+    between = _between(s, packed.block, tile, (vectors, lane, steps, deep, group))
+    s.reorder(tile, *between, steps, deep, vectors, lane, group)
     if lanes > 1 and _is_copy_of_rows(s, packed):
         s.tensorize(lane, interleave(dtype, lanes, layout.group))
     else:
         s.vectorize(group)
     return tile
+
+
+def _loop_along(s: Schedule, packed: Packed, dimension: int) -> Loop | None:
+    """The loop over a dimension of the packed operand, if it has one of its own."""
+    used = free_vars(s.block_of(packed.block).bindings[dimension])
+    loops = [loop for loop in s.loops(packed.block) if loop.var in used]
+    return loops[-1] if loops else None
+
+
+def _between(s: Schedule, name: str, outer: Loop, inner: Sequence[Loop]) -> list[Loop]:
+    """The other loops from `outer` or from `inner` on, whatever comes first."""
+    loops = s.loops(name)
+    first = min(loops.index(loop) for loop in (outer, *inner))
+    return [loop for loop in loops[first:] if loop not in (outer, *inner)]
 
 
 def _lanes(width: int, most: int) -> int:

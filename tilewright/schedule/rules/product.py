@@ -8,12 +8,15 @@
             output = epilogue(sums)
 
 Extents that the blocks do not divide are padded with zeros on the way into the packed operands.
+Convolutions whose rows are gathered (`gather_rows`) are such products: their columns may come in
+blocks, and their reductions in runs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from tilewright.ir import Block, Const, DType, Iter, Var
 from tilewright.schedule.handles import Loop
@@ -45,25 +48,34 @@ class Product:
     depth: Iter
     #: The types of A, B and C.
     types: tuple[DType, DType, DType]
+    #: Variables over blocks of columns, and over runs of the reduction, where these come so.
+    blocks: tuple[Iter, ...] = ()
+    runs: tuple[Iter, ...] = ()
 
     @property
-    def extents(self) -> tuple[int, int, int]:
-        """Rows, columns, steps."""
-        rows, columns, steps = (extent_of(it) or 1 for it in (self.row, self.column, self.depth))
-        return rows, columns, steps
+    def extents(self) -> tuple[int, int]:
+        """Rows, and columns of a block."""
+        return extent_of(self.row) or 1, extent_of(self.column) or 1
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole reduction."""
+        return prod(extent_of(it) or 1 for it in (*self.runs, self.depth))
 
 
 def as_product(block: Block) -> Product | None:
     """The block as a product that is worth packing operands for, if it is one."""
     c = as_contraction(block)
-    if c is None or len(c.rows) != 1 or len(c.columns) != 1 or len(c.reduced) != 1:
+    if c is None or not c.rows or not c.columns or not c.reduced or not is_plain(c):
         return None
-    iters = (c.rows[0], c.columns[0], c.reduced[0])
-    if any(extent_of(it) is None for it in iters) or c.out.step(c.columns[0].var) != 1:
+    (*_, row), (*blocks, column), (*runs, depth) = c.rows, c.columns, c.reduced
+    known = all(extent_of(it) is not None for it in (row, *c.columns, *c.reduced))
+    if not known or c.out.step(column.var) != 1:
         return None
     types = (c.a.buffer.dtype, c.b.buffer.dtype, c.out.buffer.dtype)
-    found = Product(*iters, types)
-    return found if min(found.extents[:2]) >= _WORTH_PACKING and is_plain(c) else None
+    columns = prod(extent_of(it) or 1 for it in c.columns)
+    worth = min(extent_of(row) or 1, columns) >= _WORTH_PACKING
+    return Product(row, column, depth, types, tuple(blocks), tuple(runs)) if worth else None
 
 
 def is_plain(c: Contraction) -> bool:
@@ -101,6 +113,17 @@ def start_with_vectors(s: Schedule, name: str, init: str, dot: Dot) -> None:
     for loop in outer:
         s.unroll(loop)
     s.vectorize(lanes)
+
+
+class Loops(NamedTuple):
+    """The loops of a product."""
+
+    others: list[Loop]
+    row: Loop
+    blocks: list[Loop]
+    column: Loop
+    runs: list[Loop]
+    depth: Loop
 
 
 class ProductCut:
@@ -147,12 +170,12 @@ class ProductCut:
 
     def place_rows(self, rows: Packed, chunk: Loop) -> None:
         """Rows are packed by the thread that uses them."""
-        schedule_packing(self.s, rows, self.s.compute_at(rows.block, chunk), self.target)
+        self.s.compute_at(rows.block, chunk)
+        schedule_packing(self.s, rows, self.target)
 
     def place_columns(self, columns: Packed) -> None:
         """Columns are packed once for all, by all threads."""
-        loops = self.s.loops(columns.block)
-        outer = schedule_packing(self.s, columns, loops[-2:], self.target)
+        outer = schedule_packing(self.s, columns, self.target)
         if outer is not None and self.is_parallel:
             self.s.parallel(outer)
 
@@ -168,22 +191,25 @@ class ProductCut:
 
     def blocks_per_chunk(self) -> int:
         """Blocks of rows that are packed together: what fits half of L2, even over the cores."""
-        rows, _, steps = self.product.extents
-        size = steps * self.rows * self.product.types[0].itemsize
+        rows, _ = self.product.extents
+        size = self.product.steps * self.rows * self.product.types[0].itemsize
         blocks, cores = -(-rows // self.rows), self.target.cores
         fit = max(1, self.target.caches.l2 // 2 // max(1, size))
         chunks = -(-max(-(-blocks // fit), cores) // cores) * cores
         return max(1, -(-blocks // chunks))
 
-    def loops_by_role(self) -> tuple[list[Loop], Loop, Loop, Loop]:
-        """The loops of the product: others, over rows, over columns, over the reduction."""
+    def loops_by_role(self) -> Loops:
+        """The loops of the product."""
         s, product = self.s, self.product
         iters = s.block_of(self.name).iters
         loops = {it.var.name: loop for it, loop in zip(iters, s.loops(self.name), strict=True)}
-        row, column, depth = (
-            loops.pop(it.var.name) for it in (product.row, product.column, product.depth)
-        )
-        return list(loops.values()), row, column, depth
+
+        def taken(*its: Iter) -> list[Loop]:
+            return [loops.pop(it.var.name) for it in its]
+
+        row, column, depth = taken(product.row, product.column, product.depth)
+        blocks, runs = taken(*product.blocks), taken(*product.runs)
+        return Loops(list(loops.values()), row, blocks, column, runs, depth)
 
     def parallelize(self, loops: list[Loop]) -> None:
         if self.is_parallel:
