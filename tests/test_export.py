@@ -6,6 +6,7 @@ import ctypes
 import importlib.util
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,69 @@ def test_programs_that_stop_say_why(tmp_path: Path) -> None:
     assert library.r_run(addresses(x), addresses(y), sizes(4)) != 0
     assert library.r_error().decode() == f"r stopped: {caught.value.reason}"
     assert library.r_run(addresses(y), addresses(random(6)), sizes(6)) == 0
+
+
+@needs_cc
+def test_matrix_registers_are_asked_for_before_the_first_run(tmp_path: Path) -> None:
+    """Linux lets a process use AMX once it has asked; here the program answers in its place."""
+    model: Any = tw.compile(mlp())
+    here = model._target
+    model._target = replace(here, features=here.features | {"amx-tile"})
+    model.export_library(tmp_path / "net.o", tmp_path / "net.h")
+    model._target = here
+    (tmp_path / "ask.c").write_text(_ASKS)
+    program = compile_c(tmp_path, "cc", f"-I{tmp_path}", f"{tmp_path}/ask.c", f"{tmp_path}/net.o")
+    asked, refused, why = run_c(program).splitlines()
+    # Refused at first, then let: two runs follow, and the second asks no more.
+    assert (asked, refused) == ("2 158 1023 18", "1 0 0")
+    assert why.startswith("net stopped: it may use AMX") and "-mattr=-amx-tile" in why
+    model.export_library(tmp_path / "net.o")
+    assert "syscall" not in names_of((tmp_path / "net.o").read_bytes()).needed
+
+
+_ASKS = """
+#include <stdarg.h>
+#include <stdio.h>
+#include "net.h"
+
+static int asked;
+static long told[3];
+
+long syscall(long number, ...) {
+  va_list rest;
+  va_start(rest, number);
+  told[0] = number, told[1] = va_arg(rest, long), told[2] = va_arg(rest, long);
+  va_end(rest);
+  return asked++ ? 0 : -1;
+}
+
+int main(void) {
+  static float x[5 * 24], y[5 * 64], hidden[5 * 64];
+  const void *inputs[] = {x};
+  void *outputs[] = {y, hidden};
+  const int64_t dims[] = {5};
+  char why[256];
+  int first = net_run(inputs, outputs, dims);
+  snprintf(why, sizeof why, "%s", net_error());
+  int second = net_run(inputs, outputs, dims), third = net_run(inputs, outputs, dims);
+  printf("%d %ld %lx %ld\\n%d %d %d\\n%s\\n", asked, told[0], told[1], told[2], first != 0, second,
+         third, why);
+  net_free();
+}
+"""
+
+
+@needs_cc
+def test_one_program_may_hold_several_models(tmp_path: Path) -> None:
+    model = tw.compile(mlp())
+    for name in ("first", "second"):
+        model.export_library(tmp_path / f"{name}.o", tmp_path / f"{name}.h")
+    text = (
+        '#include "first.h"\n#include "second.h"\nint main(void) { first_init(1), second_init(1); }'
+    )
+    (tmp_path / "both.c").write_text(text)
+    objects = [str(tmp_path / f"{name}.o") for name in ("first", "second")]
+    run_c(compile_c(tmp_path, "cc", "-std=c99", f"-I{tmp_path}", f"{tmp_path}/both.c", *objects))
 
 
 def collected() -> Any:

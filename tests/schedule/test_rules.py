@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import tilewright as tw
 from tilewright import te
 from tilewright.ir import Block, Const, Expr, For, Select, all_exprs, binary, const, evaluate, walk
 from tilewright.schedule import schedule_by_rules
+from tilewright.schedule.rules import default
 from tilewright.tensor import ops
 
 Definition = Callable[[], tuple[list[te.Tensor], te.Tensor]]
@@ -234,3 +236,28 @@ def test_threads_take_columns_where_rows_cannot_be_shared_out_evenly() -> None:
         around = [s for s in walk(function.body) if isinstance(s, For) and block in walk(s.body)]
         (outer,) = [s for s in around if s.kind == "parallel"]
         assert outer.var.name.startswith(parts)
+
+
+@pytest.mark.parametrize("cpu", ["neoverse-n1", "x86-64-v3", "skylake-avx512", "znver4"])
+@pytest.mark.parametrize(
+    "shape", [(128, 768, 3072), (64, 256, 1000), (197, 768, 768), (96, 64, 40)]
+)
+def test_no_product_is_left_with_its_plain_loops(
+    cpu: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a tile and lanes of a vector need not divide each other."""
+    m, k, n = shape
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    function = te.function([a, b], [ops.matmul(a, b, name="C")], name="f")
+
+    def applied(s: tw.Schedule, rule: Any, *args: Any) -> tw.Schedule:
+        trial = s.copy()
+        rule(trial, *args)  # where a primitive refuses, so does this test
+        return trial
+
+    monkeypatch.setattr(default, "attempt", applied)
+    for cores in (1, 4):
+        scheduled = schedule_by_rules(
+            function, tw.Target.of(f"llvm -mcpu={cpu} -num-cores={cores}")
+        )
+        assert "vectorized" in {s.kind for s in walk(scheduled.body) if isinstance(s, For)}

@@ -55,7 +55,7 @@ def export_library(
         )
     inputs, outputs = _tensors("input", program.inputs), _tensors("output", program.outputs)
     places = _places(constants)
-    model = _interface(program, inputs, outputs, _prefix(name, place), places[:-1])
+    model = _interface(program, inputs, outputs, _prefix(name, place), places[:-1], target)
     code = _object(model, program, constants, places, pool, target)
     _WRITERS[place.suffix](place, code, model)
     if header_path is not None:
@@ -102,6 +102,7 @@ def _interface(
     outputs: Sequence[TensorSpec],
     prefix: str,
     places: Sequence[int],
+    target: TargetInfo,
 ) -> Interface:
     return Interface(
         prefix,
@@ -114,6 +115,7 @@ def _interface(
         program.messages,
         program.origins,
         tuple(places),
+        may_use_amx="amx-tile" in target.features and "linux" in target.triple,
     )
 
 

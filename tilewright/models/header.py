@@ -11,7 +11,8 @@ from tilewright.runtime import TensorSpec
 _C_TYPES = {"float32": "float", "float64": "double", "bool": "uint8_t"}
 
 _DLPACK = """\
-#ifndef DLPACK_DLPACK_H_
+#if !defined(DLPACK_DLPACK_H_) && !defined(TILEWRIGHT_DLTENSOR)
+#define TILEWRIGHT_DLTENSOR
 /* A tensor, as DLPack describes it; include dlpack.h before this file to use its own. */
 typedef struct {
   void *data;

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import NamedTuple
 
 from tilewright.ir import TRUE, Block, Buffer, Const, Expr, Iter, Var, const, free_vars
@@ -56,6 +56,8 @@ _FEW_ROWS = 16
 _ANY_ROWS, _ANY_VECTORS = 7, 2
 #: Neighbouring elements of a row that a thread packs.
 _RUN = 128
+#: Smaller squares are not worth turning.
+_LEAST_SIDE = 4
 #: How much longer the busiest thread may take with chunks of rows than with parts of columns.
 _UNEVEN = 1.03
 #: What an extent that is not known counts as.
@@ -174,10 +176,16 @@ def _can_pack(access: Access) -> bool:
 
 
 def _can_turn(plan: Plan) -> bool:
-    """Whether packing rows turns a plain matrix."""
+    """Whether packing rows turns a plain matrix, by squares that are worth it."""
     c = plan.contraction
     wanted = (None if plan.row is None else plan.row.var, c.reduced[-1].var)
-    return all(i is v for i, v in zip(c.a.indices[-2:], wanted, strict=True))
+    is_plain = all(i is v for i, v in zip(c.a.indices[-2:], wanted, strict=True))
+    return is_plain and _turned_side(plan.tile) >= _LEAST_SIDE
+
+
+def _turned_side(tile: Tile) -> int:
+    """Rows and columns of the squares that packing turns: they lie inside of one tile's rows."""
+    return gcd(tile.rows, tile.lanes)
 
 
 def _count(iters: Sequence[Iter]) -> int:
@@ -397,19 +405,19 @@ class _Cut:
 
     def _turn(self, copy: str, loops: Sequence[Loop]) -> None:
         """Pack rows by transposing tiles, where whole tiles cover them."""
-        dtype, lanes = self.plan.contraction.a.buffer.dtype, self.tile.lanes
+        dtype, side = self.plan.contraction.a.buffer.dtype, _turned_side(self.tile)
         extents = [self.s.loop_of(loop).extent for loop in loops]
-        whole = all(isinstance(e, Const) and e.value % lanes == 0 for e in extents)
+        whole = all(isinstance(e, Const) and e.value % side == 0 for e in extents)
         if len(loops) == 2 and whole and self.s.block_of(copy).predicate is TRUE:
-            _, depth, rows = turn_tiles(self.s, loops[1], loops[0], square(dtype, lanes))
+            _, depth, rows = turn_tiles(self.s, loops[1], loops[0], square(dtype, side))
             self.s.reorder(rows, depth)
 
     def _turn_all(self, copy: str, loops: Sequence[Loop]) -> None:
         """Pack all rows, by all threads: whole tiles first, then what is left."""
-        dtype, lanes = self.plan.contraction.a.buffer.dtype, self.tile.lanes
-        rows, depth = whole_tiles(self.s, loops[-2], lanes), loops[-1]
-        _, depth, rows = turn_tiles(self.s, depth, rows, square(dtype, lanes))
-        part, within = self.s.split(depth, None, _RUN // lanes)
+        dtype, side = self.plan.contraction.a.buffer.dtype, _turned_side(self.tile)
+        rows, depth = whole_tiles(self.s, loops[-2], side), loops[-1]
+        _, depth, rows = turn_tiles(self.s, depth, rows, square(dtype, side))
+        part, within = self.s.split(depth, None, _RUN // side)
         self.s.reorder(part, rows, within)
         self.s.parallel(part)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.codegen.llvm.library.dlpack import emit_dlpack
 from tilewright.codegen.llvm.library.interface import Interface, Tensor
 from tilewright.codegen.llvm.library.run import PARAMS, emit_run
-from tilewright.codegen.llvm.library.state import emit_state
+from tilewright.codegen.llvm.library.state import emit_request_amx, emit_state
 from tilewright.codegen.llvm.machine import emit_object, target_machine
 from tilewright.codegen.llvm.threadpool.pthreads import Library
 
@@ -21,6 +21,8 @@ def library_object(model: Interface, triple: str) -> bytes:
     library = Library(f"tilewright.library.{model.prefix}", triple)
     # Callees come before their callers.
     emit_state(library)
+    if model.may_use_amx:
+        emit_request_amx(library)
     emit_run(library, model)
     if model.takes_dlpack:
         emit_dlpack(library, model)

@@ -36,6 +36,8 @@ class Interface:
     origins: tuple[str, ...]
     #: Where each constant lies in the parameters.
     constants: tuple[int, ...]
+    #: Whether matrix registers may be used, for which Linux wants to be asked.
+    may_use_amx: bool = False
 
     @property
     def takes_dlpack(self) -> bool:

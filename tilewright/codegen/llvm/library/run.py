@@ -30,8 +30,10 @@ from tilewright.codegen.llvm.threadpool.pthreads import (
 )
 
 PARAMS: Final = "tw_params"
-#: What `run` returns where there is no memory for a workspace; other codes are of messages.
+#: What `run` returns where there is no memory for a workspace, or no leave to use matrix
+#: registers; other codes are of messages.
 _NO_MEMORY: Final = -1
+_NO_AMX: Final = -2
 _ERROR_WORDS: Final = 6
 _PLACEHOLDER = re.compile(r"\{(\d*)\}|\{\{|\}\}|%")
 
@@ -143,6 +145,8 @@ def run_parameters(model: Interface) -> list[Any]:
 def _run(library: Library, model: Interface) -> None:
     f = library.define(f"{model.prefix}_run", I32, run_parameters(model), exported=True)
     inputs, outputs, *others = f.args
+    if model.may_use_amx:
+        _require_amx(f, model)
     words = _Words(f, len(model.inputs) + len(model.direct) + len(model.dims) + 5)
     for k in range(len(model.inputs)):
         words.add(f.get(inputs, Field(8 * k, I64)))
@@ -169,6 +173,14 @@ def _run(library: Library, model: Interface) -> None:
         f.ret(code)
     _hand_over(f, model, record, outputs, others)
     f.ret(I32(0))
+
+
+def _require_amx(f: Body, model: Interface) -> None:
+    with f.when(f.b.icmp_signed("==", f.call("tw_may_use_amx"), I32(0))):
+        reason = "it may use AMX, which the system does not let this process use"
+        remedy = "compile it with -mattr=-amx-tile"
+        say(f, f"{model.prefix} stopped: {reason}; {remedy}")
+        f.ret(I32(_NO_AMX))
 
 
 class _Words:

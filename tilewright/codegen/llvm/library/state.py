@@ -24,6 +24,10 @@ _CPU_SET_BYTES: Final = 128
 _SIZE = Field(0, I64)
 
 POOL, SPARE, ERROR = "tw_pool", "tw_spare", "tw_error"
+_AMX: Final = "tw_amx"
+_ANSWER = Field(0, I32)
+#: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), as the kernel numbers them.
+_REQUEST_AMX: Final = (158, 0x1023, 18)
 
 
 def emit_state(library: Library) -> None:
@@ -57,6 +61,19 @@ def swap(f: Body, name: str, value: Value) -> Value:
     address = f.b.ptrtoint(value, I64)
     before = f.b.atomic_rmw("xchg", variable(f.library, name), address, "acq_rel")
     return f.b.inttoptr(before, PTR)
+
+
+def emit_request_amx(library: Library) -> None:
+    """Whether this process may use matrix registers: Linux is asked until it says yes, once."""
+    asked = _variable(library, _AMX, I32)
+    syscall = ir.Function(library.module, ir.FunctionType(I64, [I64], var_arg=True), "syscall")
+    f = library.define("tw_may_use_amx", I32, [])
+    with f.when(f.b.icmp_signed("!=", f.get_atomic(asked, _ANSWER, "acquire"), I32(0))):
+        f.ret(I32(1))
+    refused = f.b.icmp_signed("!=", f.b.call(syscall, [I64(a) for a in _REQUEST_AMX]), I64(0))
+    answer = f.b.select(refused, I32(0), I32(1))
+    f.put_atomic(answer, asked, _ANSWER, "release")
+    f.ret(answer)
 
 
 def _processors(library: Library) -> None:
