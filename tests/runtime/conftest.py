@@ -15,9 +15,17 @@ from tilewright.codegen.llvm.threadpool import threadpool_object
 from tilewright.runtime import threads
 from tilewright.runtime.jit import LoadedCode
 
-#: `total` adds the numbers of its part to *ctx; `mark` counts the visits of each index in ctx[i].
+#: `total` adds the numbers of its part to *ctx; `mark` counts the visits of each index in ctx[i];
+#: `who` writes to ctx[begin] which thread runs the part.
 REGIONS = """
 target triple = "{triple}"
+declare i64 @pthread_self()
+define void @who(ptr %ctx, i64 %begin, i64 %end) {{
+  %at = getelementptr i64, ptr %ctx, i64 %begin
+  %self = call i64 @pthread_self()
+  store i64 %self, ptr %at
+  ret void
+}}
 define void @total(ptr %ctx, i64 %begin, i64 %end) {{
 entry:
   %any = icmp slt i64 %begin, %end
@@ -65,6 +73,7 @@ class Native:
     run: Run
     total: int
     mark: int
+    who: int
     code: LoadedCode
 
     def run_python(
@@ -83,4 +92,4 @@ def native() -> Native:
     code = LoadedCode([emit_object(REGIONS.format(triple=triple), machine)])
     kind = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_int64)
     run = kind(threads.symbols()["tw_pool_run"])
-    return Native(run, code.address("total"), code.address("mark"), code)
+    return Native(run, *map(code.address, ("total", "mark", "who")), code)

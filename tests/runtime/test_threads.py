@@ -82,13 +82,26 @@ def test_null_pool_and_tiny_regions_run_in_the_caller(native: Native) -> None:
 
 def test_caller_runs_the_first_part(native: Native) -> None:
     runners: dict[int, int] = {}
+    everybody = threading.Barrier(3)
 
     def region(_: object, begin: int, end: int) -> None:
         runners[begin] = threading.get_native_id()
+        everybody.wait()
 
     native.run_python(threads.pool_for(3), region, 3)
     assert runners[0] == threading.get_native_id()
     assert len(set(runners.values())) == 3
+
+
+def test_caller_runs_the_parts_of_workers_that_sleep(native: Native) -> None:
+    pool = threads.pool_for(3)
+    pool.set_spin(0)
+    runners = np.zeros((1000, 3), np.int64)
+    for row in runners:
+        native.run(pool.address, native.who, row.ctypes.data, 3)
+    assert (runners != 0).all() and len(set(runners[:, 0])) == 1
+    # No worker wakes up a thousand times while the caller takes some steps.
+    assert (runners[:, 1:] == runners[0, 0]).any()
 
 
 def test_nested_regions_are_serial(native: Native) -> None:
@@ -196,9 +209,11 @@ def test_affinity_ties_the_workers_and_not_the_caller(native: Native) -> None:
     pool = threads.pool_for(3, chosen)
     mine = os.sched_getaffinity(0)
     placed: dict[int, set[int]] = {}
+    everybody = threading.Barrier(3)  # no thread runs two parts
 
     def region(_: object, begin: int, end: int) -> None:
         placed[begin] = os.sched_getaffinity(0)
+        everybody.wait()
 
     native.run_python(pool, region, 3)
     assert placed == {0: mine, 1: {chosen[1]}, 2: {chosen[0]}}

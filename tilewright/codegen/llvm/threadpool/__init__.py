@@ -2,8 +2,13 @@
 
 A pool runs one region at a time. A region `fn(ctx, begin, end)` over `[0, n)` is cut into as many
 contiguous parts as there are threads; the caller runs part 0, worker k part k. Each worker has a
-mailbox: the caller adds one to `go`, the worker answers by setting `done` to the same number, so at
-rest both are equal. Both sides wait by spinning for a while and then sleeping on a `Bell`.
+mailbox: the caller adds one to `go`, who runs the part sets `taken` and then `done` to the same
+number, so at rest all are equal. Both sides wait by spinning for a while and then sleeping on a
+`Bell`.
+
+- A caller that has run its own part runs those that no worker has taken yet: a worker that sleeps,
+  or that other programs keep from a processor, holds nobody up. What a part computes does not
+  depend on who runs it.
 
 - A pool that is busy (a nested region, or another thread of the program) runs the region in the
   calling thread. So nested parallelism is serial, and nothing waits for a lock.

@@ -7,8 +7,8 @@ from tilewright.codegen.llvm.threadpool.workers import REGION, Mailbox, Pool, ma
 
 
 def emit_regions(library: Library) -> None:
-    """Adds tw_try_lock, tw_dispatch and tw_pool_run to `library`."""
-    for emit in (_try_lock, _enter, _dispatch, _collect, _pool_run):
+    """Adds tw_try_lock, tw_dispatch, tw_help and tw_pool_run to `library`."""
+    for emit in (_try_lock, _enter, _dispatch, _help, _collect, _pool_run):
         emit(library)
 
 
@@ -58,6 +58,21 @@ def _dispatch(library: Library) -> None:
     f.ret()
 
 
+def _help(library: Library) -> None:
+    """Runs the parts whose workers have not begun: asleep, or kept from a processor by others."""
+    f = library.define("tw_help", VOID, [PTR, I64])
+    pool, parts = f.args
+    with f.loop_from(I64(1), parts) as (index, _):
+        box = mailbox(f, pool, index)
+        ticket = f.get_atomic(box, Mailbox.GO, "monotonic")
+        taken = f.get_atomic(box, Mailbox.TAKEN, "monotonic")
+        is_left = f.b.icmp_signed("!=", taken, ticket)
+        with f.when(is_left), f.when(f.call("tw_take", box, ticket)):
+            f.call("tw_run_part", pool, index)
+            f.put_atomic(ticket, box, Mailbox.DONE, "monotonic")
+    f.ret()
+
+
 def _collect(library: Library) -> None:
     """Waits for the workers' answers."""
     f = library.define("tw_collect", VOID, [PTR, I64])
@@ -87,6 +102,7 @@ def _pool_run(library: Library) -> None:
     f.put(parts, pool, Pool.PARTS)
     f.call("tw_dispatch", pool, parts)
     f.call("tw_run_part", pool, I64(0))
+    f.call("tw_help", pool, parts)
     f.call("tw_collect", pool, parts)
     f.put_atomic(I64(0), pool, Pool.LOCK, "release")
     f.ret()

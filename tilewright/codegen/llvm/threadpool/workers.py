@@ -40,13 +40,15 @@ class Pool:
 
 
 class Mailbox:
-    """What the caller and one worker share. Each side writes its own line."""
+    """What the caller and one worker share. Each side mostly writes its own line."""
 
     GO = Field(0, I64)
     POOL = Field(8, PTR)
     INDEX = Field(16, I64)
     THREAD = Field(24, I64)
     DONE = Field(LINE, I64)
+    TAKEN = Field(LINE + 8, I64)
+    SEEN = Field(LINE + 16, I64)  # the worker's own
     BELL = Field(2 * LINE)
     SIZE = 2 * LINE + Bell.SIZE
 
@@ -57,8 +59,8 @@ def mailbox(f: Body, pool: Value, index: Value) -> Value:
 
 
 def emit_workers(library: Library) -> None:
-    """Adds tw_run_part and tw_start to `library`."""
-    for emit in (_run_part, _work, _pin, _start_worker, _start):
+    """Adds tw_run_part, tw_take and tw_start to `library`."""
+    for emit in (_run_part, _take, _work, _pin, _start_worker, _start):
         emit(library)
 
 
@@ -77,20 +79,31 @@ def _run_part(library: Library) -> None:
     f.ret()
 
 
+def _take(library: Library) -> None:
+    """Takes the part of `ticket` in a mailbox; false if it was taken before."""
+    f = library.define("tw_take", I1, [PTR, I64])
+    box, ticket = f.args
+    f.ret(f.exchange(box, Mailbox.TAKEN, f.b.sub(ticket, I64(1)), ticket))
+
+
 def _work(library: Library) -> None:
-    """A worker's life: wait for a region, run one part, say so."""
+    """A worker's life: wait for a region, run one part unless the caller has, say so."""
     f = library.define("tw_work", PTR, [PTR])
     (box,) = f.args
     pool, index = f.get(box, Mailbox.POOL), f.get(box, Mailbox.INDEX)
     with f.loop_while(lambda: I1(True)):
-        seen = f.get_atomic(box, Mailbox.DONE, "monotonic")
+        seen = f.get(box, Mailbox.SEEN)
         spin = f.get_atomic(pool, Pool.SPIN, "monotonic")
         f.call("tw_wait", f.at(box, Mailbox.GO), seen, f.at(box, Mailbox.BELL), spin)
-        with f.when(f.is_null(f.get(pool, Pool.FN))):
-            f.ret(PTR(None))
-        f.call("tw_run_part", pool, index)
-        f.put_atomic(f.b.add(seen, I64(1)), box, Mailbox.DONE, "seq_cst")
-        f.call("tw_ring", f.at(pool, Pool.BELL))
+        # A worker that comes late may see a region that is over: of that nothing is left to take.
+        ticket = f.get_atomic(box, Mailbox.GO, "acquire")
+        f.put(ticket, box, Mailbox.SEEN)
+        with f.when(f.call("tw_take", box, ticket)):
+            with f.when(f.is_null(f.get(pool, Pool.FN))):
+                f.ret(PTR(None))
+            f.call("tw_run_part", pool, index)
+            f.put_atomic(ticket, box, Mailbox.DONE, "seq_cst")
+            f.call("tw_ring", f.at(pool, Pool.BELL))
     f.ret(PTR(None))
 
 
