@@ -19,17 +19,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tilewright.codegen.llvm.context import Context
-from tilewright.codegen.llvm.threadpool.pthreads import (
-    I1,
-    I64,
-    PTR,
-    VOID,
-    Body,
-    Field,
-    Library,
-    Value,
-    ir,
-)
+from tilewright.codegen.llvm.functions import I1, I64, PTR, VOID, Body, Field, Library, Value, ir
 from tilewright.ir import Call, Const
 
 _ALIGNMENT: Final = 64

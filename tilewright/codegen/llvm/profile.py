@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tilewright.codegen.llvm.context import Context
-from tilewright.codegen.llvm.threadpool.pthreads import platform_of
+from tilewright.codegen.llvm.libc import platform_of
 from tilewright.codegen.llvm.types import LLValue, i8, i32, i64, llvm, pointer
 
 #: Numbers of a call that an event has room for.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tilewright.codegen.llvm.functions import Library
 from tilewright.codegen.llvm.library.dlpack import emit_dlpack
 from tilewright.codegen.llvm.library.interface import Interface, Tensor
 from tilewright.codegen.llvm.library.run import PARAMS, emit_run
 from tilewright.codegen.llvm.library.state import emit_request_amx, emit_state
 from tilewright.codegen.llvm.machine import emit_object, target_machine
-from tilewright.codegen.llvm.threadpool.pthreads import Library
 
 __all__ = ["PARAMS", "Interface", "Tensor", "library_object"]
 

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from tilewright.codegen.llvm.functions import I32, I64, PTR, Body, Field, Library, Value, ir
 from tilewright.codegen.llvm.library.interface import Dim, Interface, Tensor
 from tilewright.codegen.llvm.library.run import say
 from tilewright.codegen.llvm.library.state import ERROR, variable
-from tilewright.codegen.llvm.threadpool.pthreads import (
-    I32,
-    I64,
-    PTR,
-    Body,
-    Field,
-    Library,
-    Value,
-    ir,
-)
 from tilewright.ir import DType
 
 _DATA, _DEVICE, _NDIM, _DTYPE = Field(0, I64), Field(8, I32), Field(16, I32), Field(20, I32)

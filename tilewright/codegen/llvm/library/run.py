@@ -6,17 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tilewright.codegen.llvm.library.interface import Interface
-from tilewright.codegen.llvm.library.state import (
-    ERROR,
-    ERROR_BYTES,
-    POOL,
-    SPARE,
-    swap,
-    variable,
-    workspace_of,
-)
-from tilewright.codegen.llvm.threadpool.pthreads import (
+from tilewright.codegen.llvm.functions import (
     I8,
     I32,
     I64,
@@ -27,6 +17,16 @@ from tilewright.codegen.llvm.threadpool.pthreads import (
     Library,
     Value,
     ir,
+)
+from tilewright.codegen.llvm.library.interface import Interface
+from tilewright.codegen.llvm.library.state import (
+    ERROR,
+    ERROR_BYTES,
+    POOL,
+    SPARE,
+    swap,
+    variable,
+    workspace_of,
 )
 
 PARAMS: Final = "tw_params"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.codegen.llvm.threadpool.pthreads import (
+from tilewright.codegen.llvm.functions import (
     I8,
     I32,
     I64,

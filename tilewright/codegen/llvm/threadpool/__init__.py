@@ -33,10 +33,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from tilewright.codegen.llvm.functions import Library
 from tilewright.codegen.llvm.machine import emit_object, target_machine
 from tilewright.codegen.llvm.threadpool.forkguard import emit_fork_guard
 from tilewright.codegen.llvm.threadpool.lifecycle import emit_lifecycle
-from tilewright.codegen.llvm.threadpool.pthreads import Library
 from tilewright.codegen.llvm.threadpool.regions import emit_regions
 from tilewright.codegen.llvm.threadpool.waiting import emit_waiting
 from tilewright.codegen.llvm.threadpool.workers import emit_workers

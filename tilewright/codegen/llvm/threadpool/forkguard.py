@@ -6,16 +6,7 @@ do that, getpid() is asked each time.
 
 from __future__ import annotations
 
-from tilewright.codegen.llvm.threadpool.pthreads import (
-    I32,
-    I64,
-    PTR,
-    VOID,
-    Body,
-    Field,
-    Library,
-    Value,
-)
+from tilewright.codegen.llvm.functions import I32, I64, PTR, VOID, Body, Field, Library, Value
 
 _KEPT = Field(0, I64)
 _PAGE = 4096

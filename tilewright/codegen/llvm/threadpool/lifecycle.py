@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.codegen.llvm.threadpool.pthreads import I8, I32, I64, PTR, VOID, Field, Library
+from tilewright.codegen.llvm.functions import I8, I32, I64, PTR, VOID, Field, Library
 from tilewright.codegen.llvm.threadpool.waiting import LINE
 from tilewright.codegen.llvm.threadpool.workers import Mailbox, Pool, mailbox
 

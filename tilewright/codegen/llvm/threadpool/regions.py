@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.codegen.llvm.threadpool.pthreads import I1, I64, PTR, VOID, Library, Value
+from tilewright.codegen.llvm.functions import I1, I64, PTR, VOID, Library, Value
 from tilewright.codegen.llvm.threadpool.workers import REGION, Mailbox, Pool, mailbox
 
 

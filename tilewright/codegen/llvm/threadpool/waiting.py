@@ -7,16 +7,8 @@ them sees what the other did.
 
 from __future__ import annotations
 
-from tilewright.codegen.llvm.threadpool.pthreads import (
-    I1,
-    I32,
-    I64,
-    PTR,
-    SYNC_BYTES,
-    VOID,
-    Field,
-    Library,
-)
+from tilewright.codegen.llvm.functions import I1, I32, I64, PTR, VOID, Field, Library
+from tilewright.codegen.llvm.libc import SYNC_BYTES
 
 # Two lines of 64 bytes: x86 prefetches lines in pairs, and some AArch64 lines are 128 bytes long.
 LINE = 128

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from tilewright.codegen.llvm.threadpool.pthreads import (
+from tilewright.codegen.llvm.functions import (
     I1,
     I32,
     I64,
     PTR,
-    SET_BYTES,
     VOID,
     Body,
     Field,
@@ -15,6 +14,7 @@ from tilewright.codegen.llvm.threadpool.pthreads import (
     Value,
     ir,
 )
+from tilewright.codegen.llvm.libc import SET_BYTES
 from tilewright.codegen.llvm.threadpool.waiting import LINE, Bell
 
 # void (*fn)(void *ctx, i64 begin, i64 end); llvmlite calls through typed pointers only.

@@ -1,4 +1,4 @@
-"""What generated code asks of the operating system: libc and pthreads, as each one spells them.
+"""Functions that are written down in LLVM's terms, not compiled from loops: no Python at run time.
 
 `Library` is a module under construction together with the C functions it calls; `Body` is one
 function of it, an `IRBuilder` with the few moves that code over plain memory and atomics needs.
@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import llvmlite.ir
 import llvmlite.ir.instructions
 
-from tilewright.support.errors import UserError
+from tilewright.codegen.llvm.libc import C_FUNCTIONS, Platform, platform_of
+from tilewright.codegen.llvm.types import LLType as Type
+from tilewright.codegen.llvm.types import LLValue as Value
+from tilewright.codegen.llvm.types import i1, i8, i32, i64, pointer, void
+from tilewright.codegen.llvm.types import llvm as ir
 
-# llvmlite is untyped; `Any` stands for its types and values throughout this file and its callers.
-ir: Any = llvmlite.ir
-Value = Any
-Type = Any
-
-VOID, PTR = ir.VoidType(), ir.PointerType()
-I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
+#: Types that make constants, `I64(0)`, are written as constants are.
+VOID, PTR = void, pointer
+I1, I8, I32, I64 = i1, i8, i32, i64
 
 Ordering = Literal["monotonic", "acquire", "release", "seq_cst"]
 
@@ -34,49 +32,6 @@ class Field(NamedTuple):
     offset: int
     type: Type = None
 
-
-@dataclass(frozen=True, slots=True)
-class Platform:
-    """Where operating systems differ for us."""
-
-    clock_monotonic: int
-    sig_setmask: int
-    #: pthread_setaffinity_np, pthread_setname_np(thread, name) and MADV_WIPEONFORK exist.
-    is_linux: bool
-
-
-_LINUX = Platform(clock_monotonic=1, sig_setmask=2, is_linux=True)
-_DARWIN = Platform(clock_monotonic=6, sig_setmask=3, is_linux=False)
-
-#: Large enough for `sigset_t` and for `cpu_set_t` (1,024 processors) everywhere.
-SET_BYTES = 128
-#: Large enough for `pthread_mutex_t` and `pthread_cond_t` of glibc, musl and macOS.
-SYNC_BYTES = 64
-
-_C_FUNCTIONS: dict[str, tuple[Type, list[Type]]] = {
-    "clock_gettime": (I32, [I32, PTR]),
-    "free": (VOID, [PTR]),
-    "getpid": (I32, []),
-    "madvise": (I32, [PTR, I64, I32]),
-    "memcpy": (PTR, [PTR, PTR, I64]),
-    "memset": (PTR, [PTR, I32, I64]),
-    "mmap": (PTR, [PTR, I64, I32, I32, I32, I64]),
-    "munmap": (I32, [PTR, I64]),
-    "posix_memalign": (I32, [PTR, I64, I64]),
-    "pthread_cond_init": (I32, [PTR, PTR]),
-    "pthread_cond_signal": (I32, [PTR]),
-    "pthread_cond_wait": (I32, [PTR, PTR]),
-    "pthread_create": (I32, [PTR, PTR, PTR, PTR]),
-    "pthread_join": (I32, [I64, PTR]),
-    "pthread_mutex_init": (I32, [PTR, PTR]),
-    "pthread_mutex_lock": (I32, [PTR]),
-    "pthread_mutex_unlock": (I32, [PTR]),
-    "pthread_setaffinity_np": (I32, [I64, I64, PTR]),
-    "pthread_setname_np": (I32, [I64, PTR]),
-    "pthread_sigmask": (I32, [I32, PTR, PTR]),
-    "sched_yield": (I32, []),
-    "sigfillset": (I32, [PTR]),
-}
 
 # How a core is told that it spins. On AArch64 `yield` is a no-op on most cores; `isb` waits a
 # little and frees the pipeline, which is what other spin locks use there too.
@@ -112,7 +67,7 @@ class Library:
         """The function of this module, or of libc, that is called `name`."""
         if name in self.module.globals:
             return self.module.globals[name]
-        returns, parameters = _C_FUNCTIONS[name]
+        returns, parameters = C_FUNCTIONS[name]
         return self.declare(name, returns, parameters)
 
     def declare(self, name: str, returns: Type, parameters: Sequence[Type]) -> Value:
@@ -239,15 +194,3 @@ class Body:
 
 def _alignment(kind: Type) -> int:
     return 4 if kind == I32 else 8
-
-
-def platform_of(triple: str) -> Platform:
-    if "linux" in triple:
-        return _LINUX
-    if "darwin" in triple or "macos" in triple:
-        return _DARWIN
-    raise UserError(
-        f"cannot build the thread pool for {triple}",
-        reason="it needs pthreads, as Linux and macOS have them",
-        remedy="compile for one thread",
-    )
