@@ -11,7 +11,8 @@ import pytest
 import tilewright as tw
 from tests.graph.harness import check
 from tilewright.graph import Builder, Call, Module, PassContext, evaluate, find_op, passes, verify
-from tilewright.graph.ops.conv_winograd import TRANSFORMS, winograd_weights
+from tilewright.graph.ops.conv_winograd import winograd_weights
+from tilewright.graph.transforms import TRANSFORMS
 
 #: What is chosen depends on the machine.
 TARGET = tw.Target.of("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
@@ -33,9 +34,10 @@ def planned(module: Module) -> Module:
     return made
 
 
-def tiles_of(module: Module) -> list[int]:
+def tiles_of(module: Module, *operators: str) -> list[int]:
     calls = [b.expr for b in module.main.body if isinstance(b.expr, Call)]
-    return [c.attrs["tile"] for c in calls if c.op.name == "winograd_tiles"]
+    names = operators or ("winograd_tiles", "winograd_conv")
+    return [c.attrs["tile"] for c in calls if c.op.name in names]
 
 
 def convolution(
@@ -82,18 +84,34 @@ def test_tiles_and_back(tile: int, size: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("tile", "size", "pads"),
+    [(4, (1, 1, 1), [1] * 4), (4, (2, 17, 9), [0, 1, 2, 0]), (2, (2, 5, 8), [1] * 4)],
+)
+def test_weights_transformed_where_they_are_used(
+    tile: int, size: tuple[int, ...], pads: list[int]
+) -> None:
+    """As many tiles as make whole tiles of registers, and not; results of direct convolution."""
+    batch, height, width = size
+    x, w, bias = values(batch, 3, height, width, 8), values(2, 3, 8, 3, 3, 16), values(2, 16)
+    check("winograd_conv", [x, w, bias], symbolic=False, atol=1e-4, pads=pads, tile=tile)
+
+
+@pytest.mark.parametrize(
     ("operator", "shape", "attrs", "message"),
     [
         ("winograd_tiles", (1, 1, 8, 8, 4), {"pads": [0] * 4, "tile": 3}, "no tiles of 3 results"),
         ("winograd_tiles", (1, 4, 8, 8), {"pads": [0] * 4, "tile": 4}, "is no image"),
         ("winograd_image", (6, 6, 1, 2, 2, 1, 4), {"height": 9, "width": 8}, "9×8 pixels"),
         ("winograd_image", (6, 4, 1, 2, 2, 1, 4), {"height": 8, "width": 8}, "no transformed"),
+        ("winograd_conv", (1, 4, 8, 8), {"pads": [0] * 4, "tile": 4}, "is no image of known"),
+        ("winograd_conv", (1, 1, 8, 8, 8), {"pads": [0] * 4, "tile": 4}, "no 3×3 weights"),
     ],
 )
 def test_refusals(operator: str, shape: tuple[int, ...], attrs: Any, message: str) -> None:
     b = Builder("main")
     with pytest.raises(tw.UserError, match=message):
-        b.emit(operator, b.input("x", "f32", shape), **attrs)
+        weight = [b.constant(values(1, 1, 4, 3, 3, 4))] if operator == "winograd_conv" else []
+        b.emit(operator, b.input("x", "f32", shape), *weight, **attrs)
 
 
 # ---- whole convolutions -------------------------------------------------------------------------
@@ -133,22 +151,32 @@ def test_tiles_fit_the_image(size: tuple[int, ...], tiles: list[int]) -> None:
     np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
 
 
-@pytest.mark.parametrize(
-    ("planes", "tiles"),
-    [(99, [4, 4]), (34, [4, 2]), (33, [4]), (14, [2, 2]), (13, [2]), (6, [])],
-)
-def test_weights_grow_where_that_saves_most(planes: int, tiles: list[int]) -> None:
-    """7 planes more for tiles of 2, then 20 for tiles of 4; the larger image is served first."""
+@pytest.mark.parametrize(("planes", "stored"), [(54, [28, 14]), (53, [28]), (26, []), (0, [])])
+def test_weights_grow_where_that_saves_most(planes: int, stored: list[int]) -> None:
+    """27 planes more for tiles of 4: the larger image is served first, the other goes without."""
     b = Builder("main")
     x = b.conv(b.relu(b.input("x", "f32", (1, 64, 28, 28))), values(64, 64, 3, 3), pads=[1] * 4)
     x = b.conv(b.max_pool(x, kernel=[2, 2], strides=[2, 2]), values(64, 64, 3, 3), pads=[1] * 4)
     b.output(b.relu(x))
     with PassContext(options={"winograd_bytes": planes * 64 * 64 * 4}):
         made = planned(b.build())
-    assert tiles_of(made) == tiles
+    assert tiles_of(made) == [4, 4]
     calls = [b.expr for b in made.main.body if isinstance(b.expr, Call)]
     images = [c.args[0] for c in calls if c.op.name == "winograd_tiles"]
-    assert [v.tensor.static_shape[2] for v in images if v is not None] == [28, 14][: len(tiles)]
+    assert [v.tensor.static_shape[2] for v in images if v is not None] == stored
+    assert len(tiles_of(made, "winograd_conv")) == 2 - len(stored)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_results_are_those_of_direct_convolution_without_more_memory(batch: int) -> None:
+    size = (batch, 64, 14, 11)
+    module = convolution(size, 72)
+    (want,) = evaluate(module, [values(*size)])
+    with PassContext(opt_level=3, options={"winograd_bytes": 0}):
+        model = tw.build(module)
+    assert any(k.startswith("winograd_conv_add_relu") for k in model.kernels), model.kernels
+    (got,) = model.run([values(*size)])
+    np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
 
 
 @pytest.mark.parametrize("divided", [0, 2])
@@ -196,4 +224,4 @@ def test_it_can_be_turned_off() -> None:
 )
 def test_other_convolutions_stay_as_they_are(module: Module) -> None:
     found = ops_of(planned(module))
-    assert found["conv_blocked"] == 1 and not found["winograd_image"], found
+    assert found["conv_blocked"] == 1 and not tiles_of(planned(module)), found

@@ -178,8 +178,14 @@ def sums_by_place(op: te.Compute) -> bool:
 def _is_chosen_sum(value: Expr) -> bool:
     if not isinstance(value, Select) or not isinstance(value.condition, Binary):
         return False
-    is_sum = isinstance(value.a, Binary) and value.a.op == "add"
-    return is_sum and value.condition.op == "eq"
+    is_chosen = value.condition.op == "eq"
+    return is_chosen and (_is_sum(value.a) or _is_sum(value.b) or _is_chosen_sum(value.b))
+
+
+def _is_sum(value: Expr) -> bool:
+    if isinstance(value, CallExpr):
+        return value.name == "fma"
+    return isinstance(value, Binary) and value.op in ("add", "sub")
 
 
 def _loads(op: te.Compute) -> Iterator[Load]:

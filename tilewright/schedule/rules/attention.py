@@ -34,6 +34,7 @@ from tilewright.schedule.rules.analysis import (
 )
 from tilewright.schedule.rules.elementwise import vectorize_innermost
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
+from tilewright.schedule.rules.positions import loops_within
 from tilewright.schedule.rules.tiles import Factors, choose_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -272,7 +273,7 @@ class _Cut:
 
     def _turn(self, name: str, block: Loop) -> None:
         s, own = self.s, self.s.block_of(name)
-        loops = self._loops(name, block)
+        loops = loops_within(self.s, name, block)
         row = stores_of(own)[0].indices[-1]
         along = next((v for v in loops if v is not row and self._copies_along(name, v)), None)
         if not isinstance(row, Var) or row not in loops or along is None:
@@ -309,7 +310,7 @@ class _Cut:
     def _cut_scores(self, stage: str, block: Loop) -> None:
         """Tiles of scores in registers; `stage` takes them on."""
         s, chain, name = self.s, self.chain, self.chain.first
-        loops = self._loops(name, block)
+        loops = loops_within(self.s, name, block)
         tiles, keys = s.split(loops[chain.key.var], None, self.scores.rows)
         depth, steps = [loops[chain.depth.var]], list[Loop]()
         if self.scores.factors == "depth":
@@ -326,7 +327,7 @@ class _Cut:
     def _by_lanes(self, name: str, around: Loop) -> list[Loop]:
         """Let lanes be rows; gives the other loops of the block inside of `around`."""
         s, block = self.s, self.s.block_of(name)
-        loops = self._loops(name, around)
+        loops = loops_within(self.s, name, around)
         row = stores_of(block)[0].indices[-1]
         assert isinstance(row, Var)
         rows = loops.pop(row)
@@ -343,14 +344,6 @@ class _Cut:
             return (*indices[:axis], *indices[axis + 1 :], indices[axis])
 
         self.s.transform_layout(name, 0, turned)
-
-    def _loops(self, name: str, around: Loop) -> dict[Var, Loop]:
-        """The loops of a block inside of another, by the variables that they feed."""
-        block, loops = self.s.block_of(name), self.s.loops(name)
-        inside = loops[loops.index(around) + 1 :]
-        pairs = zip(block.iters, block.bindings, strict=True)
-        fed = [(it.var, loop) for it, b in pairs for loop in inside if loop.var in free_vars(b)]
-        return dict(fed)
 
     # ---- threads --------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from tilewright.schedule.rules.elementwise import schedule_elementwise, vectoriz
 from tilewright.schedule.rules.positions import chooses_by_position, schedule_positions
 from tilewright.schedule.rules.rows import schedule_rows
 from tilewright.schedule.rules.shift import shift_operands
+from tilewright.schedule.rules.transformed import find_transformed, schedule_transformed
 from tilewright.schedule.rules.transpose import as_turn, can_transpose, schedule_transpose
 from tilewright.schedule.rules.widen import widen_operands
 from tilewright.schedule.schedule import Schedule
@@ -44,6 +45,10 @@ def schedule_by_rules(function: Function, target: Target) -> Function:
     if chained is not None:
         return _schedule_rest(chained, target)
     inline_cheap(s)
+    product = find_transformed(s)
+    made = None if product is None else attempt(s, schedule_transformed, product, target)
+    if made is not None:
+        return _schedule_rest(made, target)
     choosing = [b.name for b in s.blocks() if chooses_by_position(s.block_of(b))]
     s = (attempt(s, schedule_positions, choosing, target) if choosing else None) or s
     s = _schedule_dots(s, target)

@@ -10,9 +10,10 @@ once, one vector wide, with what lies between such blocks in registers.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Final
 
-from tilewright.ir import Binary, Block, Const, Expr, Iter, Load, Select, Var, all_exprs
+from tilewright.ir import Binary, Block, Const, Expr, Iter, Load, Select, Var, all_exprs, free_vars
 from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
@@ -49,12 +50,21 @@ def schedule_positions(s: Schedule, names: list[str], target: Target) -> None:
     if len(users) > 1 or not is_injective(s.block_of(end)):
         raise ScheduleError(f"what {names[-1]} makes is not taken on by one block")
     work = sum(instances(s.block_of(n)) * operations(s.block_of(n)) for n in names)
+    outer = cut_tiles(s, [n for n in names if n != end], end, target)
+    parallelize_outer(s, end, target, work, within=outer)
+
+
+def cut_tiles(
+    s: Schedule, names: Sequence[str], end: str, target: Target, around: Loop | None = None
+) -> list[Loop]:
+    """Compute the block `end` tile by tile, and the blocks `names` before it in each; the loops
+    over tiles, of those inside of `around`."""
     chosen = _positions(s.block_of(end)).union(*(_handed_on(s, n, end) for n in names))
-    outer = _cut(s, end, chosen, target)
-    for name in reversed([n for n in names if n != end]):
+    outer = _cut(s, end, chosen, target, around)
+    for name in reversed(names):
         s.set_scope(name, 0, "local")
         vectorize_tile(s, s.compute_at(name, outer[-1]), vector_lanes(s.block_of(name), target))
-    parallelize_outer(s, end, target, work, within=outer)
+    return outer
 
 
 def _handed_on(s: Schedule, name: str, reader: str) -> set[Var]:
@@ -67,26 +77,39 @@ def _handed_on(s: Schedule, name: str, reader: str) -> set[Var]:
     return {index for index in read if isinstance(index, Var)}
 
 
-def _cut(s: Schedule, name: str, chosen: set[Var], target: Target) -> list[Loop]:
+def _cut(
+    s: Schedule, name: str, chosen: set[Var], target: Target, around: Loop | None
+) -> list[Loop]:
     """Loops over tiles around the loops of one: positions and parts of tiles, then a vector."""
     block, lanes = s.block_of(name), vector_lanes(s.block_of(name), target)
-    parts = _parts(block)
+    parts, loops = _parts(block), loops_within(s, name, around)
     outer: list[Loop] = []
     inner: list[Loop] = []
-    *loops, last = zip(block.iters, s.loops(name), strict=True)
-    for it, loop in loops:
+    *others, last = block.iters
+    for it in others:
+        if it.var not in loops:
+            continue
         if it.var in parts:
-            tile, within = s.split(loop, None, parts[it.var])
+            tile, within = s.split(loops[it.var], None, parts[it.var])
             outer.append(tile)
             inner.append(within)
         else:
-            (inner if it.var in chosen else outer).append(loop)
-    vectors, vector = s.split(last[1], None, min(lanes, extent_of(last[0]) or lanes))
+            (inner if it.var in chosen else outer).append(loops[it.var])
+    vectors, vector = s.split(loops[last.var], None, min(lanes, extent_of(last) or lanes))
     s.reorder(*outer, vectors, *inner, vector)
     for loop in inner:
         s.unroll(loop)
     s.vectorize(vector)
     return [*outer, vectors]
+
+
+def loops_within(s: Schedule, name: str, around: Loop | None) -> dict[Var, Loop]:
+    """The loops of a block inside of another, by the variables that they feed."""
+    block, loops = s.block_of(name), s.loops(name)
+    inside = loops if around is None else loops[loops.index(around) + 1 :]
+    pairs = zip(block.iters, block.bindings, strict=True)
+    fed = [(it.var, loop) for it, b in pairs for loop in inside if loop.var in free_vars(b)]
+    return dict(fed)
 
 
 def _positions(block: Block) -> set[Var]:

@@ -1,0 +1,161 @@
+"""A product of two operands that are transformed by fixed matrices, and so is what it gives.
+
+    transform all rows, by all threads
+    for block of columns (parallel):
+        for block of the reduction:
+            transform the columns of the block
+            for plane: for tile of rows:
+                accumulators = rows × columns, over the block          all in registers
+                sums += accumulators
+        transform the sums, tile by tile, with what follows
+
+Columns that were just transformed lie in the nearest cache when they are used, and are forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tilewright.ir import Iter
+from tilewright.schedule.error import ScheduleError
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import (
+    as_contraction,
+    extent_of,
+    is_injective,
+    is_reduction,
+    stores_of,
+)
+from tilewright.schedule.rules.elementwise import PARALLEL_WORTH, instances, parallelize_outer
+from tilewright.schedule.rules.positions import chooses_by_position, cut_tiles, loops_within
+from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: The dimensions of an image with blocked channels.
+_IMAGE: Final = ("batch", "block", "height", "width", "channel")
+
+
+class Transformed(NamedTuple):
+    """The blocks: chains of transforms, each of which reads the one before, and what they serve."""
+
+    rows: list[str]
+    columns: list[str]
+    #: Sums over a block of the reduction, and over all blocks.
+    parts: str
+    total: str
+    results: list[str]
+    end: str
+
+
+def find_transformed(s: Schedule) -> Transformed | None:
+    """The blocks of a function that is such a product."""
+    products = [b.name for b in s.blocks() if as_contraction(s.block_of(b)) is not None]
+    if len(products) != 1:
+        return None
+    (parts,), users = products, s.consumers(products[0])
+    if len(users) != 1 or not is_reduction(s.block_of(users[0])):
+        return None
+    total = users[0].name
+    c = as_contraction(s.block_of(parts))
+    assert c is not None
+    makers = {stores_of(s.block_of(b))[0].buffer: b.name for b in s.producers(parts)}
+    rows, columns = (_before(s, makers.get(access.buffer)) for access in (c.a, c.b))
+    results, end = _after(s, total)
+    if not rows or not columns or not results or end is None:
+        return None
+    return Transformed(rows, columns, parts, total, results, end)
+
+
+def _before(s: Schedule, name: str | None) -> list[str]:
+    """The transforms that end with a block."""
+    chain: list[str] = []
+    while name is not None and chooses_by_position(s.block_of(name)):
+        chain.insert(0, name)
+        makers = s.producers(name)
+        name = makers[0].name if len(makers) == 1 else None
+    return chain
+
+
+def _after(s: Schedule, name: str) -> tuple[list[str], str | None]:
+    """The transforms of what a block makes, and the block that takes the last ones on."""
+    chain: list[str] = []
+    users = s.consumers(name)
+    while len(users) == 1 and chooses_by_position(s.block_of(users[0])):
+        chain.append(users[0].name)
+        users = s.consumers(users[0])
+    is_end = len(users) == 1 and is_injective(s.block_of(users[0]))
+    return chain, users[0].name if is_end else None
+
+
+def schedule_transformed(s: Schedule, t: Transformed, target: Target) -> None:
+    """Compute all of it for a block of columns at a time."""
+    block = _cut_results(s, t, target)
+    s.compute_at(t.total, block)
+    depth = _cut_products(s, t, block, target)
+    s.compute_at(t.columns[-1], depth)
+    cut_tiles(s, t.columns[:-1], t.columns[-1], target, depth)
+    work = sum(instances(s.block_of(n)) for n in t.rows)
+    outer = cut_tiles(s, t.rows[:-1], t.rows[-1], target)
+    parallelize_outer(s, t.rows[-1], target, work, within=outer)
+    if target.cores > 1 and instances(s.block_of(t.parts)) > PARALLEL_WORTH:
+        s.parallel(block)
+
+
+def _cut_results(s: Schedule, t: Transformed, target: Target) -> Loop:
+    """The loop over blocks of channels of an image, around those over its tiles."""
+    own = s.loops(t.end)
+    if len(own) != len(_IMAGE):
+        raise ScheduleError(f"{t.end} makes no image")
+    block = own[_IMAGE.index("block")]
+    outer = cut_tiles(s, t.results, t.end, target)
+    s.reorder(block, *(loop for loop in outer if loop != block))
+    return block
+
+
+def _cut_products(s: Schedule, t: Transformed, block: Loop, target: Target) -> Loop:
+    """Tiles of sums over a block of the reduction; the loop over these blocks."""
+    own, loops = s.block_of(t.total), loops_within(s, t.total, block)
+    *_, row, column = (it for it in own.iters if it.kind == "spatial")
+    (depth,) = (it for it in own.iters if it.kind == "reduce")
+    tile = _tile_of(s, t, row, column, target)
+    blocks, columns = loops.pop(depth.var), loops.pop(column.var)
+    panel, vectors, lanes = s.split(columns, None, tile.vectors, tile.lanes)
+    # There is no loop over a single row.
+    outer, inner = (
+        s.split(loops.pop(row.var), None, tile.rows) if row.var in loops else (None, None)
+    )
+    rows, within = ([] if loop is None else [loop] for loop in (outer, inner))
+    s.reorder(blocks, *loops.values(), panel, *rows, *within, vectors, lanes)
+    for loop in (*within, vectors):
+        s.unroll(loop)
+    s.vectorize(lanes)
+    _cut_parts(s, t, (rows or [panel])[-1], tile)
+    return blocks
+
+
+def _tile_of(s: Schedule, t: Transformed, row: Iter, column: Iter, target: Target) -> Tile:
+    dtype, width = stores_of(s.block_of(t.total))[0].buffer.dtype, extent_of(column)
+    (step,) = (it for it in s.block_of(t.parts).iters if it.kind == "reduce")
+    whole = (extent_of(step) or 1) % target.lanes(dtype) == 0
+    factors: Factors = "depth" if whole else "broadcast"
+    return choose_tile(target, dtype, extent_of(row), width, factors, width)
+
+
+def _cut_parts(s: Schedule, t: Transformed, around: Loop, tile: Tile) -> None:
+    """The sums over a block, in registers."""
+    s.set_scope(t.parts, 0, "local")
+    s.compute_at(t.parts, around)
+    own, loops = s.block_of(t.parts), loops_within(s, t.parts, around)
+    steps = [loops.pop(it.var) for it in own.iters if it.kind == "reduce" and it.var in loops]
+    unrolled: list[Loop] = []
+    if tile.factors == "depth":
+        *steps, last = steps
+        outer, inner = s.split(last, None, tile.lanes)
+        steps, unrolled = [*steps, outer], [inner]
+    *rows, columns = loops.values()
+    vectors, lanes = s.split(columns, None, tile.lanes)
+    s.reorder(*steps, *unrolled, *rows, vectors, lanes)
+    for loop in (*unrolled, *rows, vectors):
+        s.unroll(loop)
+    s.vectorize(lanes)
