@@ -233,7 +233,7 @@ class _Cut:
             return
         self._put_last(name, used.index(column))
         last = stores_of(s.block_of(name))[0].indices[-1]
-        loops = self._loops(name, around)
+        loops = loops_within(self.s, name, around)
         if isinstance(last, Var) and last in loops and self._copies_along(name, last):
             s.reorder(*(loop for v, loop in loops.items() if v is not last), loops[last])
             vectorize_innermost(s, name, self.target)
