@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from tilewright.arith.linear import Linear, accumulate, number
@@ -105,6 +106,7 @@ def _parts(node: Expr) -> _Parts:
     return ()
 
 
+@lru_cache(maxsize=512)  # whoever asks for the leaves of a sum adds them up next
 def _region(root: Expr) -> list[tuple[Expr, _Parts]]:
     """The nodes of a sum with their parts, down to its leaves, operands before their users."""
     order: list[tuple[Expr, _Parts]] = []

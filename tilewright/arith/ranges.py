@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tilewright.arith.interval import Interval, is_index
 from tilewright.arith.linear import Linear, factors, number
 from tilewright.arith.linearize import linear
-from tilewright.ir import TRUE, Binary, Expr, Function, Unary, Var, as_expr
+from tilewright.ir import TRUE, Binary, Const, Expr, Function, Unary, Var, as_expr, const
 
 
 class Bounds(NamedTuple):
@@ -61,6 +61,8 @@ class Ranges:
     def with_extent(self, var: Var, extent: Expr | int) -> Ranges:
         """0 <= var < extent."""
         extent = _where_positive(as_expr(extent, var.dtype))
+        if isinstance(extent, Const):
+            return self.with_bounds(var, 0, int(extent.value) - 1)
         high = linear(extent).shifted(-1)
         after = self.with_bounds(var, 0, high.expr())
         if high.is_constant or not is_index(var.dtype):
@@ -71,13 +73,14 @@ class Ranges:
     def with_bounds(self, var: Var, low: Expr | int | None, high: Expr | int | None) -> Ranges:
         """low <= var <= high; None for no bound."""
         after = self._copy()
-        ends = [
-            None if e is None else _simplified(as_expr(e, var.dtype), self) for e in (low, high)
-        ]
+        ends = [None if e is None else self._end(e, var) for e in (low, high)]
         after.variables.pop(var, None)
         after.variables[var] = Bounds(*ends, position=_next_position(self))
         after.limits[var] = self._constant_limits(var, *ends)
         return after
+
+    def _end(self, end: Expr | int, var: Var) -> Expr:
+        return const(end, var.dtype) if isinstance(end, int) else _simplified(end, self)
 
     def with_value(self, var: Var, value: Expr) -> Ranges:
         """var == value."""
@@ -123,11 +126,15 @@ class Ranges:
             self.intervals.clear()
 
     def _constant_limits(self, var: Var, low: Expr | None, high: Expr | None) -> Interval:
+        least = None if low is None else self._limits_of(low).low
+        greatest = None if high is None else self._limits_of(high).high
+        return Interval.of_type(var.dtype).intersect(Interval(least, greatest))
+
+    def _limits_of(self, end: Expr) -> Interval:
         from tilewright.arith.bounds import bounds  # bounds() asks contexts: they come first
 
-        least = None if low is None else bounds(low, self).low
-        greatest = None if high is None else bounds(high, self).high
-        return Interval.of_type(var.dtype).intersect(Interval(least, greatest))
+        value = number(end)
+        return bounds(end, self) if value is None else Interval(value, value)
 
     def _learn(self, condition: Expr) -> None:
         self.conditions |= {condition}

@@ -21,7 +21,7 @@ from tilewright.arith.ranges import Ranges, knowing_nothing
 from tilewright.arith.rules import rewrite
 from tilewright.arith.rules.sums import tidy
 from tilewright.arith.rules.vectors import vector_sum
-from tilewright.ir import Call, Expr, Load, Unary, Var, const
+from tilewright.ir import Call, Const, Expr, Load, Unary, Var, const
 
 #: A chain of rewrites that is longer than this is cut: no rules should chase each other.
 _LONGEST_CHAIN = 40
@@ -31,6 +31,9 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     """An expression of the same value, in canonical form and no costlier."""
     ranges = knowing_nothing() if ranges is None else ranges
     memo = ranges.memo("simplify")
+    found = expr if isinstance(expr, Const) else memo.get(expr)
+    if found is not None:
+        return found
     pending = [_Task(expr, 0)]
     while pending:
         task = pending[-1]

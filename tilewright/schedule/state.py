@@ -36,6 +36,19 @@ class Refusal(NamedTuple):
         return self.reason
 
 
+class _Asked(NamedTuple):
+    """What a primitive made of a function: `can` has asked when the primitive is applied."""
+
+    tree: Tree
+    name: str
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+    edit: Edit
+
+    def is_for(self, tree: Tree, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> bool:
+        return self.tree is tree and (self.name, self.args, self.options) == (name, args, options)
+
+
 class ScheduleState:
     """A function under edit; `LoopMethods` and kin add one method per primitive.
 
@@ -51,6 +64,7 @@ class ScheduleState:
         self._values: dict[int, Sampled] = {}
         #: What is gone, and the name and number of the step that consumed it.
         self._gone: dict[Var | str, tuple[str, int]] = {}
+        self._latest: _Asked | None = None
 
     @property
     def function(self) -> Function:
@@ -116,10 +130,12 @@ class ScheduleState:
     def can(self, primitive: str, *args: Any, **options: Any) -> bool | Refusal:
         """Whether a primitive could be applied now; if not, a false value that says why."""
         find_primitive(primitive)
+        trial = self.copy()
         try:
-            getattr(self.copy(), primitive)(*args, **options)
+            getattr(trial, primitive)(*args, **options)
         except UserError as error:
             return Refusal(str(error))
+        self._latest = trial._latest
         return True
 
     def _loop_named(self, name: str) -> Loop:
@@ -158,7 +174,10 @@ class ScheduleState:
 
     def _apply(self, name: str, *args: Any, **options: Any) -> tuple[Any, ...]:
         """Run a primitive on the function as it stands, record it, and wrap what it gives."""
-        edit = self._run(name, args, options)
+        latest = self._latest
+        if latest is None or not latest.is_for(self.tree, name, args, options):
+            latest = _Asked(self.tree, name, args, options, self._run(name, args, options))
+        self._latest, edit = latest, latest.edit
         results = tuple(self._named(r) for r in edit.results)
         self._record(name, args, options, results, edit)
         return results
