@@ -112,7 +112,10 @@ def _schedule_strips(
     strip, middle, vectors, vector = s.split(
         loops[column.var], None, max(1, width // (line * lanes)), line, lanes
     )
-    depth, down = s.split(loops[reduced[0].var], None, max(2, _ROWS_AT_A_TIME // results))
+    is_far = instances(block) * _itemsize(block) > target.caches.l2
+    in_order = results == 1 and is_far and _is_narrow(column, _itemsize(block), target)
+    at_a_time = 1 if in_order else max(2, _ROWS_AT_A_TIME // results)
+    depth, down = s.split(loops[reduced[0].var], None, at_a_time)
     s.reorder(*apart, strip, depth, middle, *shared, down, vectors, vector)
     for loop in (*shared, down, vectors):
         s.unroll(loop)
@@ -122,6 +125,15 @@ def _schedule_strips(
         if after:
             s.vectorize(s.split(after[-1], None, lanes)[-1])
     parallelize_outer(s, name, target, work, within=[*apart, strip])
+
+
+def _is_narrow(column: Iter, itemsize: int, target: Target) -> bool:
+    """Whether accumulators for whole rows leave the nearest cache to what is read.
+
+    Rows from memory are then read faster one by one, from end to end.
+    """
+    width = extent_of(column)
+    return width is not None and 8 * width * itemsize <= target.caches.l1d
 
 
 def _itemsize(block: Block) -> int:
