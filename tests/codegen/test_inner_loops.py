@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.codegen.assembly import functions_of, hottest_loop
+from tests.codegen.assembly import BasicBlock, functions_of, hottest_loop
 from tilewright.graph import Builder, KernelTable, passes
 from tilewright.graph.layouts import Blocking
-from tilewright.ir import Const
+from tilewright.ir import Const, maximum
 from tilewright.schedule import Schedule
 from tilewright.schedule.rules.analysis import constants_of
 from tilewright.schedule.rules.contraction import Operands, plan_contraction
@@ -111,6 +111,34 @@ def test_epilogues_are_done_in_the_tile(cpu: str) -> None:
 
 
 # ---- the reader itself --------------------------------------------------------------------------
+
+
+def _only_loop(function: tw.Function, cpu: str) -> BasicBlock:
+    text = tw.build(function, f"llvm -mcpu={cpu} -num-cores=1").asm
+    (loop,) = [b for f in functions_of(text) for b in f.blocks if b.is_loop]
+    return loop
+
+
+@pytest.mark.parametrize(("op", "scalar"), [("sum", "vaddss"), ("max", "vmaxss")])
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "skylake-avx512"])
+def test_lanes_are_joined_by_halves(op: str, scalar: str, cpu: str) -> None:
+    x = te.placeholder((64, 256), name="X")
+    rows = te.function([x], [getattr(ops, op)(x, axis=1)], name="rows")
+    names = [i.name for i in _only_loop(rows, cpu).instructions]
+    assert 0 < names.count(scalar) <= 4
+
+
+def test_the_greater_of_two_vectors_takes_three_instructions() -> None:
+    """It hands on NaN, and does not tell zeros apart."""
+    a, b = (te.placeholder((4096,), name=n) for n in "AB")
+    c = te.compute((4096,), lambda i: maximum(a[i], b[i]), name="C")
+    loop = _only_loop(te.function([a, b], [c], name="f"), "skylake-avx512")
+    names = [i.name for i in loop.instructions]
+    count = names.count("vmaxps")
+    assert count == names.count("vcmpunordps") > 0
+    # Two loads, three to compare, a store; and the loop itself.
+    assert len(names) <= 6 * count + 4
+
 
 X86 = """
 	.type	f,@function

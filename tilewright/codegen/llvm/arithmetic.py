@@ -82,7 +82,8 @@ def _extreme(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
     constants = [_constant_of(node.a), _constant_of(node.b)]
     if cx.target.has_nan_extremes or constants == [None, None]:
         name = "llvm.minimum" if node.op == "min" else "llvm.maximum"
-        return cx.intrinsic(name, a.type, [a, b], [a.type])
+        # To tell zeros apart would take x86-64 twice as many instructions.
+        return cx.intrinsic(name, a.type, [a, b], [a.type], fastmath=("nsz",))
     if constants[0] is not None:
         a, b = b, a
     # Against a constant, one compare that is false for NaN keeps the NaN: a single instruction.

@@ -106,8 +106,14 @@ class Context:
         return found
 
     def intrinsic(
-        self, name: str, result: LLType, args: Sequence[LLValue], overloads: Sequence[LLType]
+        self,
+        name: str,
+        result: LLType,
+        args: Sequence[LLValue],
+        overloads: Sequence[LLType],
+        fastmath: Sequence[str] = (),
     ) -> LLValue:
         """A call of LLVM's intrinsic `name`, overloaded on the given types."""
         full = ".".join([name, *(mangle(t) for t in overloads)])
-        return self.builder.call(self.declare(full, result, [a.type for a in args]), args)
+        callee = self.declare(full, result, [a.type for a in args])
+        return self.builder.call(callee, args, fastmath=fastmath)

@@ -28,6 +28,8 @@ from tilewright.target import Target
 _PARTIAL_VECTORS = 4
 #: A loop up to this long is written out.
 _SHORT = 8
+#: Lanes of a vector up to so many are joined one after the other, more by halves.
+_FEW_LANES = 4
 
 
 def schedule_rows(s: Schedule, target: Target) -> Schedule | None:
@@ -136,7 +138,7 @@ def keep_partial_vectors(s: Schedule, name: str, target: Target) -> None:
     -->
     for k0: for v: P[v] += X[k0 * 16 + v]
     for u: for l: Q[l] += P[u * 4 + l]
-    for l: S += Q[l]
+    for l: S += Q[l]                                  more than 4 lanes: half by half
     """
     inner = s.loops(name)[-1]
     lanes = vector_lanes(s.block_of(name), target)
@@ -146,11 +148,11 @@ def keep_partial_vectors(s: Schedule, name: str, target: Target) -> None:
         vectors = min(vectors, int(extent.value) // lanes)
     if lanes < 2 or vectors < 1:
         return
-    _, partial = s.split(inner, None, vectors * lanes)
-    if not _factor_out(s, name, partial) or vectors == 1:
-        return
-    _, lane = s.split(s.loops(name)[-1], None, lanes)
-    _factor_out(s, name, lane)
+    halves = [lanes >> k for k in range(1, lanes.bit_length()) if lanes >> k >= _FEW_LANES]
+    for width in (vectors * lanes, *([lanes] if vectors > 1 else []), *halves):
+        _, lane = s.split(s.loops(name)[-1], None, width)
+        if not _factor_out(s, name, lane):
+            return
 
 
 def _factor_out(s: Schedule, name: str, loop: Loop) -> bool:
