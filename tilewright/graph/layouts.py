@@ -96,10 +96,15 @@ class Blocking:
 
 
 def channels_of(type_: Type) -> int | None:
-    """The number of channels, for a tensor of floats that may be an image."""
-    if not isinstance(type_, TensorType) or type_.ndim < 3 or not type_.dtype.is_float:
+    """The number of channels, for a tensor of numbers that may be an image."""
+    if not isinstance(type_, TensorType) or type_.ndim < 3 or not _is_counted(type_.dtype):
         return None
     return known_dim(type_.shape[1]) or None
+
+
+def _is_counted(dtype: DType) -> bool:
+    """Whether convolutions may be of such numbers, or give them: floats, bytes and their sums."""
+    return dtype.is_float or (dtype.is_integer and dtype.bits in (8, 32))
 
 
 def count(dims: Sequence[Expr | int]) -> float:

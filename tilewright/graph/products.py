@@ -1,16 +1,21 @@
-"""Products of matrices in float32, whatever operator makes them: passes change their types."""
+"""Products of matrices in float32, by any operator, and convolutions: passes change their types."""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from tilewright.graph.builder import Builder
+from tilewright.graph.context import PassContext
 from tilewright.graph.ir import Array, Call, Value
+from tilewright.graph.types import TensorType, known_dim
 from tilewright.ir import DType
 
 _FLOAT32: Final = DType.of("float32")
+#: Pixels and channels of convolutions below which they stay as they are.
+_FEW: Final = 16
 
 
 class Product(NamedTuple):
@@ -65,6 +70,24 @@ def _of_gemm(call: Call) -> Product | None:
     x, weight = _operands(call)
     alpha, beta, turned = (call.attrs[n] for n in ("alpha", "beta", "transpose_b"))
     return Product(x, weight, turned, alpha, call.args[2], beta)
+
+
+def is_dense_convolution(call: Call) -> bool:
+    """Whether it is a convolution in float32 for which machines have instructions of other types:
+    by constants, of channels that come in blocks, and for many pixels that are known to be there.
+    """
+    x, weight, bias = call.args
+    assert x is not None and weight is not None
+    constant = weight.is_constant and (bias is None or bias.is_constant)
+    if x.dtype is not _FLOAT32 or x.is_constant or not constant or call.attrs["groups"] != 1:
+        return False
+    (out,) = call.op.infer(call.args, call.attrs)
+    assert isinstance(out, TensorType)
+    pixels = prod(known_dim(d) or 0 for d in out.shape[2:])
+    channels = (known_dim(d) or 0 for d in weight.shape[:2])
+    # Channels are brought into blocks from level 2 on.
+    planned = PassContext.current().opt_level >= 2
+    return planned and min(pixels, *channels) >= _FEW
 
 
 def _operands(call: Call) -> tuple[Value, Value]:

@@ -19,7 +19,6 @@ from math import prod
 from typing import Final
 
 from tilewright.ir import Block, Function, Iter, const
-from tilewright.schedule.intrinsics import dots_for, tile_product_for
 from tilewright.schedule.merge_rows import merge_rows
 from tilewright.schedule.rules.analysis import (
     GATHERS,
@@ -28,6 +27,7 @@ from tilewright.schedule.rules.analysis import (
     constants_of,
     extent_of,
 )
+from tilewright.schedule.rules.available import has_packed_product
 from tilewright.schedule.rules.product import is_plain
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -97,7 +97,7 @@ def _is_packed(c: Contraction, target: Target) -> bool:
     types = c.a.buffer.dtype, c.b.buffer.dtype, c.out.buffer.dtype
     if is_plain(c) or c.a.buffer.dtype is c.out.buffer.dtype:
         return False
-    return tile_product_for(target, *types) is not None or bool(dots_for(target, *types))
+    return has_packed_product(target, types)
 
 
 def _pays(c: Contraction, rows: Sequence[Iter], target: Target) -> bool:

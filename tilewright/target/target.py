@@ -107,6 +107,11 @@ class Target:
         return any(map(self.has, ("amx-bf16", "avx512bf16", "bf16")))
 
     @property
+    def has_byte_products(self) -> bool:
+        """Whether products of bytes summed in int32 are instructions."""
+        return any(map(self.has, ("dotprod", "avx512vnni", "avxvnni", "amx-int8")))
+
+    @property
     def has_nan_extremes(self) -> bool:
         """Whether one instruction gives the lesser or greater of two floats and hands on NaN."""
         return self.arch in ("aarch64", "wasm32")

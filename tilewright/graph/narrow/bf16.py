@@ -17,15 +17,13 @@ convolution is read so by what is added to it later: it need not be stored in fl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Final
 
 import numpy as np
 
-from tilewright.graph.context import PassContext
 from tilewright.graph.ir import Call, Value
 from tilewright.graph.narrow.rewriter import Rules, Writing
-from tilewright.graph.products import PRODUCTS, Product, as_product
+from tilewright.graph.products import PRODUCTS, Product, as_product, is_dense_convolution
 from tilewright.graph.types import TensorType, known_dim
 from tilewright.ir import DType
 from tilewright.target import Target
@@ -57,7 +55,7 @@ def _product(call: Call, w: Writing) -> Sequence[Value] | None:
 
 def _conv(call: Call, w: Writing) -> Sequence[Value] | None:
     x, weight, bias = call.args
-    if x is None or weight is None or x.dtype is not _FLOAT32 or not _conv_pays(call):
+    if x is None or weight is None or not is_dense_convolution(call):
         return None
     (image,) = w.once("image", x, lambda x: [_rounded(x, w)])
     operands = [image, _rounded(weight, w), bias]
@@ -77,24 +75,6 @@ def _beside(call: Call, w: Writing) -> Sequence[Value] | None:
 
     args = [read(a) for a in call.args]
     return None if args == list(call.args) else w.emit_all(call.op, args, call.attrs)
-
-
-def _conv_pays(call: Call) -> bool:
-    """Whether there is an instruction for it: channels come in blocks, and many pixels are known
-    to be there."""
-    x, weight, bias = call.args
-    assert x is not None and weight is not None
-    constant = weight.is_constant and (bias is None or bias.is_constant)
-    if not constant or x.is_constant or call.attrs["groups"] != 1:
-        return False
-    (out,) = call.op.infer(call.args, call.attrs)
-    assert isinstance(out, TensorType)
-    places = [known_dim(d) for d in out.shape[2:]]
-    pixels = prod(p or 0 for p in places)
-    channels = (known_dim(d) or 0 for d in weight.shape[:2])
-    # Only images with blocked channels are multiplied so, and these are planned from level 2 on.
-    planned = PassContext.current().opt_level >= 2
-    return planned and min(pixels, *channels) >= _FEW
 
 
 def _rounded(value: Value, w: Writing) -> Value:

@@ -8,7 +8,17 @@
 
 Weights have a scale for each column and no zero point, and are quantized here once. What reads the
 same rows shares their bytes. The scans of recurrent networks bring their states into bytes at every
-step (`graph.recurrent`). Everything else stays in float32.
+step (`graph.recurrent`).
+
+    y = conv(x, w, b)
+    -->
+    s = max(abs(x)) / 127                         one scale for each image, and no zero point
+    t = conv(to_bytes(x, 1 / s), bytes of w, dtype=int32)
+    y = add(mul(mul(cast(t), scales of w), s), b)
+
+Images that cannot be negative have unsigned bytes. Convolutions stay as they are on machines that
+have no instructions for bytes, or if there is none for them (`products.is_dense_convolution`).
+Everything else stays in float32.
 """
 
 from __future__ import annotations
@@ -21,20 +31,25 @@ import numpy as np
 from tilewright.graph.ir import Array, Call, Value
 from tilewright.graph.narrow.rewriter import Rules, Writing
 from tilewright.graph.ops.quantize_rows import LEAST
-from tilewright.graph.products import PRODUCTS, as_product
+from tilewright.graph.products import PRODUCTS, as_product, is_dense_convolution
 from tilewright.graph.recurrent import SCANS
 from tilewright.ir import DType
+from tilewright.target import Target
 
 #: Weights of a product below which it gains nothing.
 _WORTH: Final = 1 << 10
 #: The largest byte of a weight: -128 is none, so that both signs reach as far.
 _GREATEST: Final = 127
-_FLOAT32: Final = DType.of("float32")
+_FLOAT32, _INT32, _INT8, _UINT8 = (DType.of(t) for t in ("float32", "int32", "int8", "uint8"))
+#: Operators that give nothing negative, and those that do not if their operands are not.
+_NATURAL: Final = frozenset(["relu", "sigmoid", "hard_sigmoid", "exp", "abs", "softmax"])
+_HANDING_ON: Final = frozenset(["max_pool", "average_pool", "concat", "reshape", "add", "slice"])
 
 
-def int8_rules() -> Rules:
-    """The rules, for any machine."""
-    return {**dict.fromkeys(PRODUCTS, _product), **dict.fromkeys(SCANS, _scan)}
+def int8_rules(target: Target) -> Rules:
+    """The rules for a machine."""
+    rules = {**dict.fromkeys(PRODUCTS, _product), **dict.fromkeys(SCANS, _scan)}
+    return rules | {"conv": _conv} if target.has_byte_products else rules
 
 
 def _product(call: Call, w: Writing) -> Sequence[Value] | None:
@@ -82,6 +97,58 @@ def _scan(call: Call, w: Writing) -> Sequence[Value] | None:
         return None
     stored, factors = w.constant(found[0], name=weight.name), w.constant(found[1], name="scales")
     return w.emit_all(call.op, [products, stored, *others, factors], call.attrs)
+
+
+# ---- convolutions -------------------------------------------------------------------------------
+
+
+def _conv(call: Call, w: Writing) -> Sequence[Value] | None:
+    x, weight, bias = call.args
+    array = None if weight is None else weight.constant
+    if x is None or weight is None or array is None or not is_dense_convolution(call):
+        return None
+    found = quantized_columns(array.reshape(len(array), -1).T)
+    if found is None:
+        return None
+    factors = w.constant(np.ascontiguousarray(found[0].T).reshape(array.shape), name=weight.name)
+    image, scale = w.once("image in bytes", x, lambda x: _image(x, w))
+    (total,) = w.emit_all(call.op, [image, factors], {**call.attrs, "dtype": _INT32})
+
+    def by_channel(numbers: Array) -> Array:
+        return numbers.reshape(-1, *[1] * (x.ndim - 2))
+
+    real = w.emit("cast", total, dtype=_FLOAT32)
+    result = w.emit("mul", w.emit("mul", real, by_channel(found[1])), scale)
+    if bias is not None and bias.constant is not None:
+        result = w.emit("add", result, by_channel(bias.constant))
+    return [result]
+
+
+def _image(x: Value, w: Writing) -> tuple[Value, Value]:
+    """Bytes, and the scale of each image."""
+    is_natural = _is_natural(x, w)
+    dtype = _UINT8 if is_natural else _INT8
+    size = x if is_natural else w.emit("abs", x)
+    spatial = range(2, x.ndim)
+    greatest = w.emit("max", size, axes=tuple(spatial), keepdims=True)
+    greatest = w.emit("max", greatest, axes=(1,), keepdims=True)
+    most = np.float32(dtype.max_value)
+    factor = w.emit("div", most, w.emit("maximum", greatest, np.float32(LEAST)))
+    scale = w.emit("mul", greatest, np.float32(1 / dtype.max_value))
+    return w.emit("to_bytes", x, factor, dtype=dtype), scale
+
+
+def _is_natural(value: Value, w: Writing) -> bool:
+    """Whether no element can be negative."""
+    call = w.makers.get(value)
+    if call is None:
+        return False
+    if call.op.name == "clip":
+        low = None if call.args[1] is None else call.args[1].constant
+        return low is not None and bool((low >= 0).all())
+    operands = [a for a in call.args if a is not None]
+    hands_on = call.op.name in _HANDING_ON and all(_is_natural(a, w) for a in operands)
+    return hands_on or call.op.name in _NATURAL
 
 
 def quantized_columns(weights: Array) -> tuple[Array, Array] | None:

@@ -19,9 +19,11 @@ Made = dict[tuple[str, Value], Sequence[Value]]
 class Writing(Builder):
     """Where a rule writes; it knows what was made of values in the graphs that are open."""
 
-    def __init__(self, origin: str, made: Sequence[Made]) -> None:
+    def __init__(self, origin: str, made: Sequence[Made], makers: Mapping[Value, Call]) -> None:
         super().__init__()
         self.origin, self._made = origin, made
+        #: The calls that gave values, as they were written.
+        self.makers = makers
 
     def once(
         self, what: str, value: Value, make: Callable[[Value], Sequence[Value]]
@@ -50,6 +52,7 @@ class Narrower(Rewriter):
         self._rules = rules
         #: One for each graph that is open.
         self._made: list[Made] = []
+        self._makers: dict[Value, Call] = {}
 
     def enter(self, graph: Graph) -> None:
         self._made.append({})
@@ -59,10 +62,13 @@ class Narrower(Rewriter):
 
     def visit(self, binding: Binding) -> Sequence[Binding]:
         call = binding.expr
-        rule = self._rules.get(call.op.name) if isinstance(call, Call) else None
-        if rule is None or not isinstance(call, Call):
+        if not isinstance(call, Call):
             return (binding,)
-        writing = Writing(binding.origin, self._made)
+        self._makers.update(dict.fromkeys(binding.outputs, call))
+        rule = self._rules.get(call.op.name)
+        if rule is None:
+            return (binding,)
+        writing = Writing(binding.origin, self._made, self._makers)
         results = rule(call, writing)
         if results is None:
             return (binding,)

@@ -35,7 +35,8 @@ def conv(
 
     The result, and the bias, are in `dtype`, to which factors are converted first, or in theirs."""
     require_kind("number", x, weight)
-    require_same_dtype(x, weight)
+    if dtype is None:
+        require_same_dtype(x, weight)
     require_bias(bias, weight.shape[0])
     require_bias_type(bias, dtype or x.dtype)
     return TensorType(dtype or x.dtype, conv_shape(x, weight, strides, pads, dilations, groups))
@@ -53,8 +54,8 @@ def conv_reference(
     groups: int,
     dtype: DType | None = None,
 ) -> Array:
-    work = np.float64 if DType.of(x.dtype).is_float else x.dtype
     result = x.dtype if dtype is None else dtype.numpy
+    work = np.float64 if DType.of(result).is_float else result
     window = Window.of(weight.shape[2:], strides, pads, dilations)
     total = convolved_reference(x.astype(work), weight.astype(work), window, groups)
     return (total if bias is None else total + _per_channel(bias, x.ndim)).astype(result)

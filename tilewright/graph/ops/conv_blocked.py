@@ -246,8 +246,9 @@ def _check(
     spatial: int,
     dtype: DType | None = None,
 ) -> None:
-    require_kind("float", x, weight)
-    require_same_dtype(x, weight)
+    require_kind("number", x, weight)
+    if dtype is None:
+        require_same_dtype(x, weight)
     require_bias_type(bias, dtype or x.dtype)
     if kernel != spatial or spatial < 1:
         raise UserError(f"the image {x} and the weights {weight} do not fit")
@@ -277,6 +278,7 @@ def _by_numpy(
     block: int,
     dtype: DType | None = None,
 ) -> Array:
+    # Sums of bytes are exact in float64 too.
     total = convolved_reference(x.astype("f8"), weight.astype("f8"), window, groups)
     if bias is not None:
         total = total + bias.reshape(-1, *[1] * window.rank)
@@ -307,7 +309,10 @@ def conv_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Fo
     constant = weight.is_constant and (bias is None or bias.is_constant)
     if not constant or channels_of(x.type) is None or accumulator(out.dtype) is not out.dtype:
         return
-    groups = int(call.attrs["groups"])
+    groups, is_narrow = int(call.attrs["groups"]), x.dtype is not out.dtype
+    # Of integers, only bytes are multiplied so; what is narrow, not in groups.
+    if (is_narrow and groups > 1) or (x.dtype.is_integer and (x.dtype.bits > 8 or not is_narrow)):
+        return
     if groups == 1:
         yield from _ungrouped(blocking, call, out)
     elif known_dim(weight.shape[1]) == 1 and known_dim(weight.shape[0]) == groups:

@@ -14,7 +14,7 @@ from tilewright.target import Target
 
 def narrow_products(target: Target) -> Pass:
     """The pass for a machine."""
-    tables = {"bf16": bf16_rules(target), "int8-dynamic": int8_rules()}
+    tables = {"bf16": bf16_rules(target), "int8-dynamic": int8_rules(target)}
 
     def narrow_products(module: Module) -> Module:
         """The module with products in the types that are asked for."""

@@ -52,8 +52,7 @@ def _itemsize(module: Module) -> int:
     graphs = [g for f in module.functions.values() for g in all_graphs(f)]
     calls = [b.expr for g in graphs for b in g.body if isinstance(b.expr, Call)]
     images = [c.args[0] for c in calls if c.op.name == "conv"]
-    sizes = [x.dtype.itemsize for x in images if x is not None and x.dtype.is_float]
-    return min([4, *sizes])
+    return min([4, *(x.dtype.itemsize for x in images if x is not None)])
 
 
 def _planned(graph: AnyGraph, blocking: Blocking) -> AnyGraph:

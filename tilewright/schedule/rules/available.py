@@ -28,6 +28,22 @@ class Wanted:
         return bool(found)
 
 
+#: Bytes of one sign can be brought into the other (`rules.shift`).
+OTHER_SIGN = {DType.of("int8"): DType.of("uint8"), DType.of("uint8"): DType.of("int8")}
+
+
+def with_other_signs(types: Types) -> list[Types]:
+    """The types with the bytes of rows, or of columns, of the other sign."""
+    a, b, out = types
+    return [(OTHER_SIGN.get(a, a), b, out), (a, OTHER_SIGN.get(b, b), out)]
+
+
+def has_packed_product(target: Target, types: Types) -> bool:
+    """Whether the target multiplies packed operands of these types, shifted or not."""
+    wanted = Wanted(types, True)
+    return any(wanted.is_there(target, t) for t in (types, *with_other_signs(types)))
+
+
 def wanted_for(block: Block, constants: frozenset[Buffer]) -> Wanted | None:
     """What a block asks for; None where it is no product that instructions can do."""
     packed = as_product(block)

@@ -21,6 +21,9 @@ from tilewright.schedule.rules.analysis import Access, is_injective, stores_of
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
+#: Groups up to so many elements are moved several at a time: so many.
+_SHORT, _AT_ONCE = 4, 8
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -71,11 +74,17 @@ def _copy_of(s: Schedule, user: str, access: Access) -> str:
     pads = [made for made in s.producers(user) if made.name.endswith("_pad")]
     own = [made for made in pads if s.block_of(made).writes[0].buffer is access.buffer]
     copy = own[0] if own else s.cache_read(user, access.buffer)
+    _inline_before(s, copy.name)
+    return copy.name
+
+
+def _inline_before(s: Schedule, copy: str) -> None:
+    """What makes the operand element by element goes along with packing it."""
     for made in s.producers(copy):
-        # What makes the operand element by element goes along with packing it.
         if is_injective(s.block_of(made)) and s.can("compute_inline", made):
             s.compute_inline(made)
-    return copy.name
+            return _inline_before(s, copy)
+    return None
 
 
 def schedule_packing(s: Schedule, packed: Packed, target: Target) -> Loop | None:
@@ -88,11 +97,15 @@ def schedule_packing(s: Schedule, packed: Packed, target: Target) -> Loop | None
     tile, vectors, lane = s.split(across, None, layout.width // lanes, lanes)
     steps, deep, group = s.split(along, None, layout.deep, layout.group)
     between = _between(s, packed.block, tile, (vectors, lane, steps, deep, group))
-    s.reorder(tile, *between, steps, deep, vectors, lane, group)
     if lanes > 1 and _is_copy_of_rows(s, packed):
+        s.reorder(tile, *between, steps, deep, vectors, lane, group)
         s.tensorize(lane, interleave(dtype, lanes, layout.group))
-    else:
-        s.vectorize(group)
+        return tile
+    # Where a row lies is found once for all of its steps.
+    s.reorder(tile, *between, vectors, lane, steps, deep, group)
+    s.vectorize(group)
+    if layout.group <= _SHORT:
+        s.unroll(s.split(steps, None, _AT_ONCE)[1])
     return tile
 
 

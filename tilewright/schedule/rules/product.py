@@ -96,10 +96,17 @@ def taken_on(s: Schedule, name: str) -> list[str]:
     if is_step(s.block_of(name)) or out in s.function.buffers:
         return [s.cache_write(name, 0, "local").name]
     s.set_scope(name, out, "local")
+    _inline_after(s, name)
+    return [b.name for b in s.consumers(name)]
+
+
+def _inline_after(s: Schedule, name: str) -> None:
+    """What only takes sums on to the next block goes into that."""
     for step in s.consumers(name):
         if s.consumers(step) and s.can("compute_inline", step):
             s.compute_inline(step)
-    return [b.name for b in s.consumers(name)]
+            return _inline_after(s, name)
+    return None
 
 
 def start_with_vectors(s: Schedule, name: str, init: str, dot: Dot) -> None:

@@ -47,11 +47,10 @@ from tilewright.schedule.boxes import under_loops
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import fresh_name, with_buffers
 from tilewright.schedule.rules.analysis import Access, as_contraction, constants_of, is_step
-from tilewright.schedule.rules.available import wanted_for
+from tilewright.schedule.rules.available import OTHER_SIGN, wanted_for, with_other_signs
 from tilewright.target import Target
 
 _SIGNED, _UNSIGNED = DType.of("int8"), DType.of("uint8")
-_OTHER = {_SIGNED: _UNSIGNED, _UNSIGNED: _SIGNED}
 
 
 def shift_operands(function: Function, target: Target) -> Function:
@@ -83,8 +82,7 @@ def _side_to_shift(block: Block, target: Target, constants: frozenset[Buffer]) -
     wanted = wanted_for(block, constants)
     if wanted is None or wanted.is_there(target, wanted.types):
         return None
-    a, b, out = wanted.types
-    for side, types in enumerate(((_OTHER.get(a, a), b, out), (a, _OTHER.get(b, b), out))):
+    for side, types in enumerate(with_other_signs(wanted.types)):
         if types != wanted.types and wanted.is_there(target, types):
             return side
     return None
@@ -110,7 +108,7 @@ class _Shift:
         self.taken = set(tree.blocks)
         operand, other, out = (access.buffer for access in self.sides)
         spatial = [it for it in block.iters if it.kind == "spatial" and it.var in self.own]
-        self.operand = _fresh(operand, f"{operand.name}_shifted", dtype=_OTHER[operand.dtype])
+        self.operand = _fresh(operand, f"{operand.name}_shifted", dtype=OTHER_SIGN[operand.dtype])
         self.result = _fresh(out, f"{out.name}_shifted", strides=None)
         self.sums = Buffer(f"{other.name}_sums", out.dtype, [it.extent for it in spatial])
 
