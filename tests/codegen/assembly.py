@@ -69,8 +69,12 @@ class AssembledFunction:
         self.blocks[-1].instructions.append(instruction)
 
     @property
+    def instructions(self) -> list[Instruction]:
+        return [i for b in self.blocks for i in b.instructions]
+
+    @property
     def has_frame_pointer(self) -> bool:
-        lines = (f"{i.name} {i.operands}" for b in self.blocks for i in b.instructions)
+        lines = (f"{i.name} {i.operands}" for i in self.instructions)
         return any(_FRAME.match(line) for line in lines)
 
     def on_stack(self, block: BasicBlock) -> list[str]:

@@ -117,6 +117,10 @@ def _in_turn(a: Any, b: Any) -> Any:
     return np.stack([a, b], axis=-1).reshape(*a.shape[:-1], -1)
 
 
+def _one_after_the_other(a: Any, b: Any) -> Any:
+    return np.concatenate([a, b], axis=-1)
+
+
 def _zipped(half: int) -> Callable[..., Any]:
     """Lanes of two vectors in turn, from their lower or upper halves."""
 
@@ -124,6 +128,16 @@ def _zipped(half: int) -> Callable[..., Any]:
         lanes = a.shape[-1]
         own = slice(half * lanes // 2, (half + 1) * lanes // 2)
         return _in_turn(a[..., own], b[..., own])
+
+    return value
+
+
+def _unpacked(half: int) -> Callable[..., Any]:
+    """As `_zipped`, in every 16 bytes of the vectors."""
+
+    def value(a: Any, b: Any) -> Any:
+        parts = *a.shape[:-1], -1, 16 // a.itemsize
+        return _zipped(half)(a.reshape(parts), b.reshape(parts)).reshape(a.shape)
 
     return value
 
@@ -174,6 +188,23 @@ declare(
     doc="two vectors as one, lanes in turn",
     value=_in_turn,
 )
+declare(
+    "join",
+    2,
+    "any",
+    lambda types: types[0].with_lanes(2 * types[0].lanes),
+    doc="two vectors as one, one after the other",
+    value=_one_after_the_other,
+)
+for _half, _name in enumerate(("low", "high")):
+    declare(
+        f"unpack_{_name}",
+        2,
+        "any",
+        _same,
+        doc=f"zip_{_name} in every 16 bytes for itself",
+        value=_unpacked(_half),
+    )
 declare("address_of", 1, "any", lambda _: uint64, doc="the address of the element that is loaded")
 declare("tile_of", 1, "any", lambda _: int8, doc="the matrix register that holds the element")
 declare("distance", 2, "any", lambda _: int64, doc="the bytes from one element to another")

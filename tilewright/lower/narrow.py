@@ -48,7 +48,9 @@ from tilewright.target import Target
 
 Operands = tuple[Expr, ...]
 #: Intrinsics that only move values, or ask where they are.
-_MOVES = frozenset(["lane", "zip", "zip_low", "zip_high", "address_of", "tile_of", "distance"])
+_MOVES = frozenset(
+    "lane zip zip_low zip_high unpack_low unpack_high join address_of tile_of distance".split()
+)
 
 
 def legalize_types(function: Function, target: Target) -> Function:

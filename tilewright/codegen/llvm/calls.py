@@ -6,7 +6,7 @@ instructions need no code here. `extern.NAME` calls the C function NAME.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tilewright.codegen.llvm.arithmetic import number
 from tilewright.codegen.llvm.context import Context
@@ -113,12 +113,38 @@ def _zip(start: int, parts: int = 2) -> Emitter:
         lanes = node.args[0].dtype.lanes
         first = start * lanes // parts
         order = [k + side for k in range(first, first + lanes // parts) for side in (0, lanes)]
-        mask = llvm.Constant(
-            llvm.VectorType(i32, len(order)), [llvm.Constant(i32, k) for k in order]
-        )
-        return cx.builder.shuffle_vector(args[0], args[1], mask)
+        return _shuffled(cx, args, order)
 
     return emit
+
+
+def _unpack(half: int) -> Emitter:
+    """Lanes of two vectors in turn: of one half of every 16 bytes."""
+
+    def emit(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+        dtype = node.args[0].dtype
+        own = 16 // dtype.scalar.itemsize
+        starts = range(half * own // 2, dtype.lanes, own)
+        order = [
+            k + side
+            for start in starts
+            for k in range(start, start + own // 2)
+            for side in (0, dtype.lanes)
+        ]
+        return _shuffled(cx, args, order)
+
+    return emit
+
+
+def _join(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    return _shuffled(cx, args, range(node.dtype.lanes))
+
+
+def _shuffled(cx: Context, args: list[LLValue], order: Sequence[int]) -> LLValue:
+    """Lanes of two vectors, counted from the first one's on."""
+    lanes = [llvm.Constant(i32, k) for k in order]
+    mask = llvm.Constant(llvm.VectorType(i32, len(lanes)), lanes)
+    return cx.builder.shuffle_vector(args[0], args[1], mask)
 
 
 def _address_of(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
@@ -181,6 +207,9 @@ _EMITTERS: dict[str, Emitter] = {
     "zip": _zip(0, parts=1),
     "zip_low": _zip(0),
     "zip_high": _zip(1),
+    "unpack_low": _unpack(0),
+    "unpack_high": _unpack(1),
+    "join": _join,
     "address_of": _address_of,
     "keep_order": _keep_order,
     "prefetch": _prefetch,

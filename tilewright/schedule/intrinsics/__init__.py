@@ -4,9 +4,10 @@ from tilewright.schedule.intrinsics.amx import TileProduct
 from tilewright.schedule.intrinsics.dot import Dot
 from tilewright.schedule.intrinsics.interleave import interleave
 from tilewright.schedule.intrinsics.tables import dots_for, tile_product_for
-from tilewright.schedule.intrinsics.transpose import transpose_tile
+from tilewright.schedule.intrinsics.transpose import PART_BYTES, transpose_tile
 
 __all__ = [
+    "PART_BYTES",
     "Dot",
     "TileProduct",
     "dots_for",

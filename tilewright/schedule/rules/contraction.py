@@ -39,7 +39,7 @@ from tilewright.schedule.rules.elementwise import outermost
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
 from tilewright.schedule.rules.padding import padding_before, place_padding, strip_of
 from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile, packing_pays
-from tilewright.schedule.rules.transpose import square, turn_tiles, whole_tiles
+from tilewright.schedule.rules.transpose import plain_tile, turn_tiles, whole_tiles
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -409,14 +409,16 @@ class _Cut:
         extents = [self.s.loop_of(loop).extent for loop in loops]
         whole = all(isinstance(e, Const) and e.value % side == 0 for e in extents)
         if len(loops) == 2 and whole and self.s.block_of(copy).predicate is TRUE:
-            _, depth, rows = turn_tiles(self.s, loops[1], loops[0], square(dtype, side))
+            _, depth, rows = turn_tiles(
+                self.s, loops[1], loops[0], plain_tile(dtype, side, self.target)
+            )
             self.s.reorder(rows, depth)
 
     def _turn_all(self, copy: str, loops: Sequence[Loop]) -> None:
         """Pack all rows, by all threads: whole tiles first, then what is left."""
         dtype, side = self.plan.contraction.a.buffer.dtype, _turned_side(self.tile)
         rows, depth = whole_tiles(self.s, loops[-2], side), loops[-1]
-        _, depth, rows = turn_tiles(self.s, depth, rows, square(dtype, side))
+        _, depth, rows = turn_tiles(self.s, depth, rows, plain_tile(dtype, side, self.target))
         part, within = self.s.split(depth, None, _RUN // side)
         self.s.reorder(part, rows, within)
         self.s.parallel(part)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tilewright.ir import Block, Const, DType, Iter, Load, Store
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.intrinsics import transpose_tile
+from tilewright.schedule.intrinsics import PART_BYTES, transpose_tile
 from tilewright.schedule.rules.analysis import Access, extent_of, is_injective, stores_of
 from tilewright.schedule.rules.elementwise import (
     PARALLEL_WORTH,
@@ -56,13 +56,8 @@ def _runs_along(block: Block, access: Store | Load) -> Iter | None:
 
 def can_transpose(block: Block, turn: Turn, target: Target) -> bool:
     """Whether at least one whole tile fits, as far as is known."""
-    lanes = _lanes(stores_of(block)[0].buffer.dtype, target)
-    return lanes > 1 and all((extent_of(it) or 0) >= lanes for it in turn)
-
-
-def _lanes(dtype: DType, target: Target) -> int:
-    """The side of a square tile that half of the registers hold."""
-    return min(target.lanes(dtype), target.vector_registers // 2)
+    least = _tiles(stores_of(block)[0].buffer.dtype, instances(block), target)[-1]
+    return least.lanes > 1 and all((extent_of(it) or 0) >= least.lanes for it in turn)
 
 
 class Tile(NamedTuple):
@@ -72,6 +67,8 @@ class Tile(NamedTuple):
     lanes: int
     vectors: int
     width: int
+    #: Whether lanes move within parts of a vector.
+    apart: bool = False
 
     @property
     def height(self) -> int:
@@ -79,16 +76,23 @@ class Tile(NamedTuple):
 
     @property
     def intrin(self) -> TensorIntrin:
-        return transpose_tile(self.dtype, self.lanes, self.vectors, self.width)
+        return transpose_tile(self.dtype, self.lanes, self.vectors, self.width, apart=self.apart)
 
 
-def square(dtype: DType, lanes: int) -> Tile:
-    return Tile(dtype, lanes, 1, lanes)
+def plain_tile(dtype: DType, lanes: int, target: Target) -> Tile:
+    """A square, or where lanes move within parts of a vector, what half of the registers hold."""
+    own = PART_BYTES // dtype.itemsize
+    if target.arch != "x86_64" or lanes <= own:
+        return Tile(dtype, lanes, 1, lanes)
+    return Tile(dtype, lanes, 1, min(lanes, max(own, target.vector_registers // 2)), apart=True)
 
 
 def _tiles(dtype: DType, elements: int, target: Target) -> list[Tile]:
     """The tiles that are tried in turn: by whole lines of the cache, then by single vectors."""
-    lanes = _lanes(dtype, target)
+    if plain_tile(dtype, target.lanes(dtype), target).apart:
+        sides = target.lanes(dtype), PART_BYTES // dtype.itemsize
+        return [plain_tile(dtype, lanes, target) for lanes in sides]
+    lanes = min(target.lanes(dtype), target.vector_registers // 2)
     line = max(1, target.caches.line // (dtype.itemsize * lanes))
     # Half of the registers hold the result; shorter rows than vectors are slower to read.
     width = min(lanes, target.vector_registers // 2 // line)
@@ -96,7 +100,8 @@ def _tiles(dtype: DType, elements: int, target: Target) -> list[Tile]:
     pays = width == lanes or (2 * width == lanes and is_far)
     # Elsewhere than on AArch64 a line that is written is read first all the same.
     by_lines = target.arch == "aarch64" and line > 1 and pays
-    return [*([Tile(dtype, lanes, line, width)] if by_lines else []), square(dtype, lanes)]
+    square = Tile(dtype, lanes, 1, lanes)
+    return [Tile(dtype, lanes, line, width), square] if by_lines else [square]
 
 
 def schedule_transpose(s: Schedule, name: str, turn: Turn, target: Target) -> None:
@@ -108,6 +113,7 @@ def schedule_transpose(s: Schedule, name: str, turn: Turn, target: Target) -> No
     # Each is cut while it is the outer one, so that whole tiles stay a perfect nest.
     s.reorder(*others, along, across)
     tiles = _tiles(stores_of(block)[0].buffer.dtype, instances(block), target)
+    tiles = [tile for tile in tiles if tile.width <= _extent(s, across)]
     turned = [_turn(s, part, tile, target) for tile, part in _cut(s, along, tiles)]
     # What the first kind of tile leaves is little.
     _parallelize(s, block, others, turned[0], target)
