@@ -87,7 +87,8 @@ def plan_dot_rows(block: Block, target: Target, constants: frozenset[Buffer]) ->
     dot = None if product is None else row_dot_for(target, *product.types)
     if product is None or dot is None:
         return None
-    return DotRowsPlan(product, dot, _rows_at_once(product), _vectors(product, dot, target))
+    rows = _rows_at_once(product)
+    return DotRowsPlan(product, dot, rows, _vectors(product, dot, rows, target))
 
 
 def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
@@ -96,17 +97,20 @@ def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
 
 
 def _rows_at_once(product: RowProduct) -> int:
-    """The most that leave no rows over: masks would cost more than they bring."""
+    """The most that leave no rows over, where it is known how many there are; else there is a
+    version for each number that may be left."""
     extent = extent_of(product.rows[-1]) if product.rows else 1
-    return max(r for r in range(1, _ROWS + 1) if (extent or 1) % r == 0)
+    return _ROWS if extent is None else max(r for r in range(1, _ROWS + 1) if extent % r == 0)
 
 
-def _vectors(product: RowProduct, dot: Dot, target: Target) -> int:
-    """As many as stay in the nearest cache, where there are rows that read them again."""
+def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> int:
+    """As many as the registers hold beside the sums, and as stay in the nearest cache, where there
+    are rows that read them again."""
+    held = (target.vector_registers - 1) // (rows + 1)
     wanted = -(-(extent_of(product.column) or 1) // dot.columns)
     size = dot.columns * (extent_of(product.depth) or 1) * product.types[1].itemsize
     fit = _VECTORS if not product.rows else target.caches.l1d * 3 // 4 // size
-    return min(wanted, max(_VECTORS // 2, min(_VECTORS, fit)))
+    return min(wanted, held, max(_VECTORS // 2, min(_VECTORS, fit)))
 
 
 def schedule_dot_rows(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None:
