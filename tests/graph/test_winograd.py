@@ -40,6 +40,11 @@ def tiles_of(module: Module, *operators: str) -> list[int]:
     return [c.attrs["tile"] for c in calls if c.op.name in names]
 
 
+def test_large_images_are_taken_by_strips() -> None:
+    assert ops_of(planned(convolution((1, 64, 56, 56))))["winograd_strips"] == 1
+    assert ops_of(planned(convolution((1, 64, 28, 28))))["winograd_strips"] == 0
+
+
 def convolution(
     size: tuple[Any, ...] = (1, 64, 14, 14), outputs: int = 64, kernel: int = 3, **attrs: Any
 ) -> Module:
@@ -97,6 +102,23 @@ def test_weights_transformed_where_they_are_used(
 
 
 @pytest.mark.parametrize(
+    ("tile", "size", "pads"), [(4, (2, 70, 9), [0, 1, 2, 0]), (2, (1, 3, 50), [1] * 4)]
+)
+def test_strips_of_an_image(tile: int, size: tuple[int, ...], pads: list[int]) -> None:
+    """Strips that are whole and that are not, against NumPy; their results are a convolution's."""
+    batch, height, width = size
+    x, w, bias = values(batch, 3, height, width, 8), values(16, 24, 3, 3), values(2, 8)
+    turned = winograd_weights(w, tile).reshape(tile + 2, tile + 2, 3, 8, 2, 8)
+    factors = np.ascontiguousarray(turned.transpose(0, 1, 4, 2, 3, 5))
+    (got,) = check("winograd_strips", [x, factors, bias], symbolic=False, atol=1e-3, pads=pads)
+    plain = x.transpose(0, 1, 4, 2, 3).reshape(batch, 24, height, width)
+    attrs = {"strides": (), "pads": tuple(pads), "dilations": (), "groups": 1}
+    (want,) = find_op("conv").evaluate([plain, w, bias.reshape(-1)], attrs)
+    found = got.transpose(0, 1, 4, 2, 3).reshape(want.shape)
+    np.testing.assert_allclose(found, want, atol=1e-4 * np.abs(want).max())
+
+
+@pytest.mark.parametrize(
     ("operator", "shape", "attrs", "message"),
     [
         ("winograd_tiles", (1, 1, 8, 8, 4), {"pads": [0] * 4, "tile": 3}, "no tiles of 3 results"),
@@ -105,12 +127,14 @@ def test_weights_transformed_where_they_are_used(
         ("winograd_image", (6, 4, 1, 2, 2, 1, 4), {"height": 8, "width": 8}, "no transformed"),
         ("winograd_conv", (1, 4, 8, 8), {"pads": [0] * 4, "tile": 4}, "is no image of known"),
         ("winograd_conv", (1, 1, 8, 8, 8), {"pads": [0] * 4, "tile": 4}, "no 3×3 weights"),
+        ("winograd_strips", (1, 1, 8, 8, 8), {"pads": [0] * 4}, "no transformed weights"),
     ],
 )
 def test_refusals(operator: str, shape: tuple[int, ...], attrs: Any, message: str) -> None:
     b = Builder("main")
     with pytest.raises(tw.UserError, match=message):
-        weight = [b.constant(values(1, 1, 4, 3, 3, 4))] if operator == "winograd_conv" else []
+        at_once = ("winograd_conv", "winograd_strips")
+        weight = [b.constant(values(1, 1, 4, 3, 3, 4))] if operator in at_once else []
         b.emit(operator, b.input("x", "f32", shape), *weight, **attrs)
 
 

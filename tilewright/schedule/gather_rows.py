@@ -15,6 +15,7 @@ an instruction takes rows in an order of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 from typing import Final
 
@@ -89,7 +90,14 @@ def _runs(c: Contraction) -> list[Iter]:
 
 def _gains(c: Contraction, rows: Sequence[Iter], target: Target) -> bool:
     """Whether a copy of the rows pays, or is made at any rate."""
-    return _is_packed(c, target) or (len(_runs(c)) > 1 and _pays(c, rows, target))
+    return _is_packed(c, target) or (_is_in_pieces(c) and _pays(c, rows, target))
+
+
+def _is_in_pieces(c: Contraction) -> bool:
+    """Whether a run along one variable does not begin where the one before ends."""
+    pairs = pairwise(_runs(c))
+    steps = [(c.a.step(a.var), c.a.step(b.var), extent_of(b) or 0) for a, b in pairs]
+    return any(b is None or a != b * length for a, b, length in steps)
 
 
 def _is_packed(c: Contraction, target: Target) -> bool:

@@ -1,15 +1,19 @@
-"""A convolution by 3×3 windows of stride 1 with fewer products, whose weights stay as they are.
+"""Convolutions by 3×3 windows of stride 1 with fewer products, each in one kernel.
 
     winograd_conv      N×(C/b)×H×W×b by weights (O/c)×(C/b)×b×3×3×c: N×(O/c)×H×W×c
+    winograd_strips    the same by weights that are transformed: t×t×(O/c)×(C/b)×b×c
 
-Windows, weights and products are transformed as by the operators of `conv_winograd`, in one kernel:
-weights where they are used, a block of channels at a time, so that they take no more memory than
-those of direct convolution. That pays where there are few tiles and many channels.
+Windows, weights and products are transformed as by the operators of `conv_winograd`. The first
+transforms weights where they are used, a block of channels at a time, so that they take no more
+memory than those of direct convolution: that pays where there are few tiles and many channels. The
+second is for large images: a strip of tiles at a time goes through all of it and stays near.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from tilewright.arith import simplify
 from tilewright.graph.attributes import Ints
@@ -42,15 +46,11 @@ def winograd_conv(
     require_kind("float", x)
     require_same_dtype(x, weight, *([] if bias is None else [bias]))
     transform_of(tile)
-    if x.ndim != 5 or len(pads) != 4 or any(known_dim(d) is None for d in x.shape[2:4]):
-        raise UserError(f"{x} is no image of known extents with blocked channels")
+    _require_image(x, pads)
     inputs = (x.shape[1], x.shape[4])
     if weight.ndim != 6 or weight.shape[1:3] != inputs or weight.shape[3:5] != (3, 3):
         raise UserError(f"{weight} holds no 3×3 weights for {x}")
-    outer, *_, inner = weight.shape
-    if bias is not None and bias.shape != (outer, inner):
-        raise UserError(f"the bias is {bias}, the weights are {weight}")
-    return TensorType(x.dtype, [x.shape[0], outer, *places_of(x.shape[2:4], pads), inner])
+    return _image_type(x, pads, bias, weight.shape[0], weight.shape[5])
 
 
 @winograd_conv.reference
@@ -76,9 +76,68 @@ def winograd_conv_compute(
     out: TensorType,
 ) -> te.Tensor:
     made = transform_of(tile)
-    windows = _windows(x, pads, tile, made)
-    sums = _products(windows, _factors(weight, made))
-    tiles = _results(sums, made)
+    windows = _windows(x, pads, made, together=True)
+    sums = _products_by_blocks(windows, _factors(weight, made))
+    return _image(_results(sums, made), bias, out)
+
+
+@op
+def winograd_strips(x: Value, factors: Value, bias: Value | None = None, *, pads: Ints) -> Type:
+    """The convolution of an image of known extents by transformed weights; `pads` as for `conv`."""
+    require_kind("float", x)
+    require_same_dtype(x, factors, *([] if bias is None else [bias]))
+    _require_image(x, pads)
+    if factors.ndim != 6 or factors.shape[3:5] != (x.shape[1], x.shape[4]):
+        raise UserError(f"{factors} holds no transformed weights for {x}")
+    transform_of((known_dim(factors.shape[0]) or 0) - 2)
+    return _image_type(x, pads, bias, factors.shape[2], factors.shape[5])
+
+
+@winograd_strips.reference
+def winograd_strips_reference(x: Array, factors: Array, bias: Array | None, *, pads: Ints) -> Array:
+    window, _, result = map(np.array, transform_of(factors.shape[0] - 2))
+    tile = len(result)
+    places = [int(p) for p in map(known_dim, places_of(x.shape[2:4], pads)) if p is not None]
+    image = np.pad(
+        x.astype("f8"), [(0, 0), (0, 0), *tiled_window(x.shape[2:4], pads, tile).cut, (0, 0)]
+    )
+    every = np.lib.stride_tricks.sliding_window_view(image, (tile + 2, tile + 2), axis=(2, 3))
+    tiles = every[:, :, ::tile, ::tile]
+    windows = np.einsum("ir,js,ncyxbrs->ijnyxcb", window, window, tiles, optimize=True)
+    sums = np.einsum("ijnyxcb,ijocbe->ijnoyxe", windows, factors.astype("f8"), optimize=True)
+    made = np.einsum("ri,sj,ijnoyxe->noyrxse", result, result, sums, optimize=True)
+    batch, outer, tall, _, wide, _, inner = made.shape
+    whole = made.reshape(batch, outer, tall * tile, wide * tile, inner)
+    inside = whole[:, :, : places[0], : places[1]]
+    shifted = inside if bias is None else inside + bias[:, None, None, :]
+    return np.ascontiguousarray(shifted.astype(x.dtype))
+
+
+@winograd_strips.compute
+def winograd_strips_compute(
+    x: te.Tensor, factors: te.Tensor, bias: te.Tensor | None, *, pads: Ints, out: TensorType
+) -> te.Tensor:
+    made = transform_of((known_dim(factors.shape[0]) or 0) - 2)
+    sums = _products(_windows(x, pads, made, together=False), factors)
+    return _image(_results(sums, made), bias, out)
+
+
+# ---- what they share ----------------------------------------------------------------------------
+
+
+def _require_image(x: Value, pads: Ints) -> None:
+    if x.ndim != 5 or len(pads) != 4 or any(known_dim(d) is None for d in x.shape[2:4]):
+        raise UserError(f"{x} is no image of known extents with blocked channels")
+
+
+def _image_type(x: Value, pads: Ints, bias: Value | None, outer: Expr, inner: Expr) -> Type:
+    if bias is not None and bias.shape != (outer, inner):
+        raise UserError(f"the bias is {bias}, for {outer} blocks of {inner} channels")
+    return TensorType(x.dtype, [x.shape[0], outer, *places_of(x.shape[2:4], pads), inner])
+
+
+def _image(tiles: te.Tensor, bias: te.Tensor | None, out: TensorType) -> te.Tensor:
+    tile = known_dim(tiles.shape[3]) or 1
     wide = tiles_along(out.shape[3], tile)
 
     def pixel(n: Expr, o: Expr, y: Expr, x: Expr, b: Expr) -> Expr:
@@ -89,8 +148,9 @@ def winograd_conv_compute(
     return te.compute(out.shape, pixel, name="winograd")
 
 
-def _windows(x: te.Tensor, pads: Ints, tile: int, made: Transform) -> te.Tensor:
-    """(C/b)×t×t×N×tiles×b: what is used together lies together."""
+def _windows(x: te.Tensor, pads: Ints, made: Transform, *, together: bool) -> te.Tensor:
+    """t×t×N×tiles×(C/b)×b, or (C/b)×t×t×N×tiles×b: the windows of a block of channels together."""
+    tile = len(made.result)
     image = tiled_window(x.shape[2:4], pads, tile).padded(x)
     tall, wide = (tiles_along(p, tile) for p in places_of(x.shape[2:4], pads))
     (batch, blocks, *_, block), size, count = x.shape, tile + 2, simplify(tall * wide)
@@ -104,7 +164,13 @@ def _windows(x: te.Tensor, pads: Ints, tile: int, made: Transform) -> te.Tensor:
     def element(c: Expr, i: Expr, j: Expr, n: Expr, t: Expr, b: Expr) -> Expr:
         return chosen(by_parity(made.window, lambda k: rows[c, n, t, i, k, b]), j)
 
-    return te.compute([blocks, size, size, batch, count, block], element, name="windows")
+    def apart(i: Expr, j: Expr, n: Expr, t: Expr, c: Expr, b: Expr) -> Expr:
+        return element(c, i, j, n, t, b)
+
+    planes = [size, size, batch, count]
+    if together:
+        return te.compute([blocks, *planes, block], element, name="windows")
+    return te.compute([*planes, blocks, block], apart, name="windows")
 
 
 def _factors(weight: te.Tensor, made: Transform) -> te.Tensor:
@@ -124,6 +190,18 @@ def _factors(weight: te.Tensor, made: Transform) -> te.Tensor:
 
 
 def _products(windows: te.Tensor, factors: te.Tensor) -> te.Tensor:
+    """(O/c)×t×t×N×tiles×c."""
+    size, _, batch, count, blocks, block = windows.shape
+    _, _, outer, *_, inner = factors.shape
+    c, b = te.reduce_axis(blocks, name="c"), te.reduce_axis(block, name="b")
+
+    def element(o: Expr, i: Expr, j: Expr, n: Expr, t: Expr, e: Expr) -> Any:
+        return te.sum(windows[i, j, n, t, c, b] * factors[i, j, o, c, b, e], axis=[c, b])
+
+    return te.compute([outer, size, size, batch, count, inner], element, name="products")
+
+
+def _products_by_blocks(windows: te.Tensor, factors: te.Tensor) -> te.Tensor:
     """(O/c)×t×t×N×tiles×c: sums over the blocks of channels of sums over a block."""
     blocks, size, _, batch, count, block = windows.shape
     outer, *_, inner = factors.shape

@@ -5,7 +5,8 @@
     v = winograd_tiles(x, pads=[1, 1, 1, 1], tile=4)           6×6 planes of transformed windows
     m = matmul(reshape(v), transformed w)                      each plane by its weights
     y = winograd_image(reshape(m), b, height=56, width=56)
-    or, with weights that stay as they are,
+    or all at once, for large images and with weights that stay as they are,
+    y = winograd_strips(x, transformed w, b, pads=[1, 1, 1, 1])
     y = winograd_conv(x, w, b, pads=[1, 1, 1, 1], tile=4)
 
 For float32 convolutions by constant 3×3 windows, neither strided nor dilated nor grouped, of images
@@ -49,6 +50,8 @@ _TRANSFORM, _CALLS = 3.3, 10_000.0
 _FACTORS, _SUMS = 2.3, 1.7
 #: Bytes of weights that a core reads in a cycle.
 _STREAM: Final = 4.0
+#: How many times L2 a cache is taken to hold where there is no further one.
+_FAR: Final = 8
 #: Matrices of weights of a window of 3×3.
 _WINDOW: Final = 9
 #: Pixels along the side of an image of any size.
@@ -73,10 +76,11 @@ def winograd(target: Target) -> Pass:
 
 class _Form(NamedTuple):
     """How a convolution is computed: by tiles of so many results, with transformed weights or with
-    weights that are transformed where they are used."""
+    weights that are transformed where they are used; all at once, or by strips of the image."""
 
     tile: int
     stored: bool
+    strips: bool = False
 
     @property
     def planes(self) -> int:
@@ -199,14 +203,27 @@ def _steps(binding: Binding, blocking: Blocking) -> Iterator[_Step]:
 
 def _forms(sizes: _Sizes, blocking: Blocking) -> list[_Form]:
     """The forms that a convolution can have."""
-    used = [t for t in TRANSFORMS if sizes.are_known and _sums_are_near(sizes, t, blocking.target)]
-    return [*(_Form(t, stored=True) for t in TRANSFORMS), *(_Form(t, stored=False) for t in used)]
+    target = blocking.target
+    used = [t for t in TRANSFORMS if sizes.are_known and _sums_are_near(sizes, t, target)]
+    stored = [_Form(t, stored=True, strips=_is_large(sizes, t, target)) for t in TRANSFORMS]
+    return [*stored, *(_Form(t, stored=False) for t in used)]
 
 
 def _sums_are_near(sizes: _Sizes, tile: int, target: Target) -> bool:
     """Whether what a block of channels adds to stays in the caches."""
     size = (tile + 2) ** 2 * sizes.tiles(tile) * sizes.blocks[1] * 4
     return size <= target.caches.l2 // 2
+
+
+def _is_large(sizes: _Sizes, tile: int, target: Target) -> bool:
+    """Whether an image is better taken by strips: transformed windows and products would not stay
+    near, weights do; or all would have to come from memory."""
+    caches, planes = target.caches, (tile + 2) ** 2
+    moved = 4 * planes * sizes.tiles(tile) // sizes.batch * (sizes.inputs + sizes.outputs)
+    weights = 4 * planes * sizes.inputs * sizes.outputs
+    far = max(caches.l3 // 2, _FAR * caches.l2)
+    is_long = moved > 2 * caches.l2 and weights <= caches.l2
+    return sizes.are_known and (is_long or moved > far)
 
 
 def _step(
@@ -264,7 +281,7 @@ def _written(binding: Binding, call: Call, form: _Form) -> Sequence[Binding]:
     for value in (call.args[0], call.args[2]):
         if value is not None:
             builder.own(value)
-    write = _by_products if form.stored else _at_once
+    write = _by_strips if form.strips else _by_products if form.stored else _at_once
     builder.output(write(builder, call, old, form.tile))
     *rest, last = builder.function().body
     return [*rest, Binding((old,), last.expr, last.origin)]
@@ -280,6 +297,19 @@ def _at_once(builder: Builder, call: Call, old: Value, tile: int) -> Value:
     kept = builder.constant(turned, name=weight.name)
     pads = call.attrs["pads"] or (0,) * 4
     return builder.emit("winograd_conv", x, kept, bias, pads=pads, tile=tile)
+
+
+def _by_strips(builder: Builder, call: Call, old: Value, tile: int) -> Value:
+    """With transformed weights, in one kernel."""
+    x, weight, bias = call.args
+    assert x is not None and weight is not None
+    inner, outer = (known_dim(v.shape[-1]) or 1 for v in (x, old))
+    made = _factors(weight, tile)
+    blocks = made.reshape(tile + 2, tile + 2, -1, inner, made.shape[2] // outer, outer)
+    factors = builder.constant(
+        np.ascontiguousarray(blocks.transpose(0, 1, 4, 2, 3, 5)), name=weight.name
+    )
+    return builder.emit("winograd_strips", x, factors, bias, pads=call.attrs["pads"] or (0,) * 4)
 
 
 def _by_products(builder: Builder, call: Call, old: Value, tile: int) -> Value:

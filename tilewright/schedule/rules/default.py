@@ -28,6 +28,7 @@ from tilewright.schedule.rules.elementwise import schedule_elementwise, vectoriz
 from tilewright.schedule.rules.positions import chooses_by_position, schedule_positions
 from tilewright.schedule.rules.rows import schedule_rows
 from tilewright.schedule.rules.shift import shift_operands
+from tilewright.schedule.rules.strips import find_strips, schedule_strips
 from tilewright.schedule.rules.transformed import find_transformed, schedule_transformed
 from tilewright.schedule.rules.transpose import as_turn, can_transpose, schedule_transpose
 from tilewright.schedule.rules.widen import widen_operands
@@ -45,8 +46,9 @@ def schedule_by_rules(function: Function, target: Target) -> Function:
     if chained is not None:
         return _schedule_rest(chained, target)
     inline_cheap(s)
-    product = find_transformed(s)
+    product, strips = find_transformed(s), find_strips(s)
     made = None if product is None else attempt(s, schedule_transformed, product, target)
+    made = made if strips is None else attempt(s, schedule_strips, strips, target)
     if made is not None:
         return _schedule_rest(made, target)
     choosing = [b.name for b in s.blocks() if chooses_by_position(s.block_of(b))]

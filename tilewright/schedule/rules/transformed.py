@@ -60,14 +60,14 @@ def find_transformed(s: Schedule) -> Transformed | None:
     c = as_contraction(s.block_of(parts))
     assert c is not None
     makers = {stores_of(s.block_of(b))[0].buffer: b.name for b in s.producers(parts)}
-    rows, columns = (_before(s, makers.get(access.buffer)) for access in (c.a, c.b))
-    results, end = _after(s, total)
+    rows, columns = (chain_before(s, makers.get(access.buffer)) for access in (c.a, c.b))
+    results, end = chain_after(s, total)
     if not rows or not columns or not results or end is None:
         return None
     return Transformed(rows, columns, parts, total, results, end)
 
 
-def _before(s: Schedule, name: str | None) -> list[str]:
+def chain_before(s: Schedule, name: str | None) -> list[str]:
     """The transforms that end with a block."""
     chain: list[str] = []
     while name is not None and chooses_by_position(s.block_of(name)):
@@ -77,7 +77,7 @@ def _before(s: Schedule, name: str | None) -> list[str]:
     return chain
 
 
-def _after(s: Schedule, name: str) -> tuple[list[str], str | None]:
+def chain_after(s: Schedule, name: str) -> tuple[list[str], str | None]:
     """The transforms of what a block makes, and the block that takes the last ones on."""
     chain: list[str] = []
     users = s.consumers(name)

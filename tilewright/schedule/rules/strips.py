@@ -1,0 +1,139 @@
+"""Products of transformed rows by constants, whose results are transformed: a strip at a time.
+
+    for strip of an image (parallel):
+        pad and transform its rows
+        for plane: for block of columns: for tile of rows:
+            sums = rows × columns                                      all in registers
+        for block of columns: transform the sums, tile by tile, with what follows
+
+What goes from one step to the next stays in the caches, however large the image is.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+from tilewright.ir import Buffer, Const, Expr
+from tilewright.schedule.error import ScheduleError
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import (
+    Contraction,
+    as_contraction,
+    constants_of,
+    extent_of,
+    is_injective,
+    stores_of,
+)
+from tilewright.schedule.rules.chunks import evenly_cut
+from tilewright.schedule.rules.elementwise import vectorize_innermost
+from tilewright.schedule.rules.epilogue import vectorize_tile
+from tilewright.schedule.rules.positions import cut_tiles, loops_within
+from tilewright.schedule.rules.tiles import Tile, choose_tile
+from tilewright.schedule.rules.transformed import chain_after, chain_before
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: The dimensions of an image with blocked channels.
+_IMAGE = 5
+
+
+class Strips(NamedTuple):
+    """The blocks: chains of transforms, each of which reads the one before, and the product."""
+
+    rows: list[str]
+    product: str
+    results: list[str]
+    end: str
+
+
+def find_strips(s: Schedule) -> Strips | None:
+    """The blocks of a function that is such a product, where it makes an image."""
+    products = [b.name for b in s.blocks() if as_contraction(s.block_of(b)) is not None]
+    if len(products) != 1:
+        return None
+    (product,) = products
+    c = as_contraction(s.block_of(product))
+    assert c is not None
+    makers = {stores_of(s.block_of(b))[0].buffer: b.name for b in s.producers(product)}
+    rows, (results, end) = chain_before(s, makers.get(c.a.buffer)), chain_after(s, product)
+    if not rows or not results or end is None or c.b.buffer not in constants_of(s.function):
+        return None
+    return Strips(rows, product, results, end)
+
+
+def schedule_strips(s: Schedule, found: Strips, target: Target) -> None:
+    """Compute all of it for a strip of tiles at a time."""
+    c = as_contraction(s.block_of(found.product))
+    assert c is not None
+    if len(s.loops(found.end)) != _IMAGE:
+        raise ScheduleError(f"{found.end} makes no image")
+    image, block, tall, *inner = cut_tiles(s, found.results, found.end, target)
+    tiles, wide = (_number(s.loop_of(loop).extent) for loop in (tall, inner[0]))
+    length = evenly_cut(tiles, max(1, target.caches.l2 // (_tile_bytes(c) * wide)), target.cores)
+    strip, within = s.split(tall, None, length)
+    s.reorder(image, strip, block, within, *inner)
+    s.compute_at(found.product, strip)
+    _cut_products(s, found, strip, length * wide, target)
+    s.compute_at(found.rows[-1], strip)
+    cut_tiles(s, found.rows[:-1], found.rows[-1], target, strip)
+    _pad(s, found, strip, target)
+    if target.cores > 1:
+        s.parallel(s.fuse(image, strip))
+
+
+def _tile_bytes(c: Contraction) -> int:
+    """What is in memory for each tile: transformed windows, and products."""
+    planes, steps, columns = (
+        prod(extent_of(it) or 1 for it in iters) for iters in (c.batch, c.reduced, c.columns)
+    )
+    return planes * (steps + columns) * c.a.buffer.dtype.itemsize
+
+
+def _number(extent: Expr) -> int:
+    if not isinstance(extent, Const):
+        raise ScheduleError(f"the extent {extent} is not known")
+    return int(extent.value)
+
+
+def _pad(s: Schedule, found: Strips, strip: Loop, target: Target) -> None:
+    """The image around a strip is padded with it."""
+    for maker in s.producers(found.rows[0]):
+        if is_injective(s.block_of(maker)):
+            s.compute_at(maker, strip)
+            vectorize_innermost(s, maker.name, target)
+
+
+def _cut_products(s: Schedule, found: Strips, strip: Loop, rows: int, target: Target) -> None:
+    """Tiles of sums in registers, by columns that lie side by side."""
+    own = s.block_of(found.product)
+    c = as_contraction(own)
+    assert c is not None
+    *_, row, column = (it for it in own.iters if it.kind == "spatial")
+    width, steps = extent_of(column), [it for it in own.iters if it.kind == "reduce"]
+    tile = choose_tile(target, c.out.buffer.dtype, rows, width, "depth", width)
+    _pack_columns(s, found.product, c.b.buffer, tile)
+    copy = s.cache_write(found.product, 0, "local").name
+    loops = loops_within(s, found.product, strip)
+    depth = [loops.pop(it.var) for it in steps if it.var in loops]
+    tiles, inside = s.split(loops.pop(row.var), None, tile.rows)
+    panel, vectors, lanes = s.split(loops.pop(column.var), None, tile.vectors, tile.lanes)
+    blocks = [loop for v, loop in loops.items() if v is own.iters[0].var]
+    planes = [loop for loop in loops.values() if loop not in blocks]
+    turns, unrolled = s.split(depth[-1], None, tile.lanes)
+    s.reorder(*planes, *blocks, panel, tiles, *depth[:-1], turns, unrolled, inside, vectors, lanes)
+    for loop in (unrolled, inside, vectors):
+        s.unroll(loop)
+    s.vectorize(lanes)
+    vectorize_tile(s, s.reverse_compute_at(copy, tiles), tile.lanes)
+
+
+def _pack_columns(s: Schedule, name: str, buffer: Buffer, tile: Tile) -> None:
+    """The columns of a tile lie side by side; constants are packed once."""
+    copy = s.cache_read(name, buffer).name
+
+    def packed(*indices: Expr) -> tuple[Expr, ...]:
+        *planes, blocks, steps, column = indices
+        return (*planes, column // tile.columns, blocks, steps, column % tile.columns)
+
+    s.transform_layout(copy, 0, packed)
