@@ -105,6 +105,8 @@ CASES: dict[str, Definition] = {
     "gelu": lambda: of_one(ops.gelu, 300, 40),
     "transpose": lambda: of_one(ops.transpose, 67, 130, axes=(1, 0)),
     "transpose, thin": lambda: of_one(ops.transpose, 3, 130, axes=(1, 0)),
+    "transpose, thin, i8": lambda: of_one(ops.transpose, 9, 5, 67, axes=(0, 2, 1), dtype="int8"),
+    "transpose, thin, far": lambda: of_one(ops.transpose, 2, 3, 9000, axes=(0, 2, 1)),
     "transpose, four axes": lambda: of_one(ops.transpose, 2, 9, 17, 6, axes=(0, 2, 3, 1)),
     "transpose, dimensions between": lambda: of_one(ops.transpose, 24, 3, 20, axes=(2, 1, 0)),
     "transpose, batches and edges": lambda: of_one(ops.transpose, 3, 70, 90, axes=(0, 2, 1)),

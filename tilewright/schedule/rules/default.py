@@ -30,7 +30,13 @@ from tilewright.schedule.rules.rows import schedule_rows
 from tilewright.schedule.rules.shift import shift_operands
 from tilewright.schedule.rules.strips import find_strips, schedule_strips
 from tilewright.schedule.rules.transformed import find_transformed, schedule_transformed
-from tilewright.schedule.rules.transpose import as_turn, can_transpose, schedule_transpose
+from tilewright.schedule.rules.transpose import (
+    as_turn,
+    can_transpose,
+    is_thin,
+    schedule_thin,
+    schedule_transpose,
+)
 from tilewright.schedule.rules.widen import widen_operands
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -113,6 +119,8 @@ def _schedule_independent(s: Schedule, name: str, target: Target) -> Schedule:
     turn = as_turn(block) if _has_own_loops(s, name) else None
     if turn is not None and can_transpose(block, turn, target):
         done = attempt(s, schedule_transpose, name, turn, target)
+    elif turn is not None and is_thin(block, turn, target):
+        done = attempt(s, schedule_thin, name, turn, target)
     # Where sizes are not known, parts of one loop over all of them may not be told apart.
     return (
         done

@@ -54,9 +54,13 @@ def _runs_along(block: Block, access: Store | Load) -> Iter | None:
     return next((it for it in block.iters if steps.step(it.var) == 1), None)
 
 
+def _dtype(block: Block) -> DType:
+    return stores_of(block)[0].buffer.dtype
+
+
 def can_transpose(block: Block, turn: Turn, target: Target) -> bool:
     """Whether at least one whole tile fits, as far as is known."""
-    least = _tiles(stores_of(block)[0].buffer.dtype, instances(block), target)[-1]
+    least = _tiles(_dtype(block), instances(block), target)[-1]
     return least.lanes > 1 and all((extent_of(it) or 0) >= least.lanes for it in turn)
 
 
@@ -112,11 +116,38 @@ def schedule_transpose(s: Schedule, name: str, turn: Turn, target: Target) -> No
     others = list(loops.values())
     # Each is cut while it is the outer one, so that whole tiles stay a perfect nest.
     s.reorder(*others, along, across)
-    tiles = _tiles(stores_of(block)[0].buffer.dtype, instances(block), target)
+    tiles = _tiles(_dtype(block), instances(block), target)
     tiles = [tile for tile in tiles if tile.width <= _extent(s, across)]
     turned = [_turn(s, part, tile, target) for tile, part in _cut(s, along, tiles)]
     # What the first kind of tile leaves is little.
     _parallelize(s, block, others, turned[0], target)
+
+
+def is_thin(block: Block, turn: Turn, target: Target) -> bool:
+    """Whether a row of the result is a few elements, as the channels of a picture, not a vector."""
+    row, column = extent_of(turn.result) or 0, extent_of(turn.source) or 0
+    is_odd = row & (row - 1) != 0
+    return is_odd and row < target.lanes(_dtype(block)) and column >= _thin_lanes(block)
+
+
+def _thin_lanes(block: Block) -> int:
+    """Lanes are stored one by one: what is loaded at a time need not fill a register."""
+    return max(4, 8 // _dtype(block).itemsize)
+
+
+def schedule_thin(s: Schedule, name: str, turn: Turn, target: Target) -> None:
+    """Vectors along the source, for all elements of a row of the result at once."""
+    block = s.block_of(name)
+    loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
+    across, along = loops.pop(turn.source.var), loops.pop(turn.result.var)
+    others = list(loops.values())
+    s.reorder(*others, across, along)
+    lanes = _thin_lanes(block)
+    outer, vector = s.split(whole_tiles(s, across, lanes), None, lanes)
+    s.reorder(outer, along, vector)
+    s.unroll(along)
+    s.vectorize(vector)
+    _parallelize(s, block, others, Turned(name, [outer]), target)
 
 
 def _parallelize(
