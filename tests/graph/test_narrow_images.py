@@ -212,6 +212,14 @@ def test_bytes_natively() -> None:
         np.testing.assert_allclose(got, same, rtol=1e-3, atol=1e-3)
 
 
+def test_convolutions_of_few_products_stay_in_float32() -> None:
+    large, asked = _conv(64, 64, 3, 1, 28, 28), "int8-dynamic"
+    assert _told(large, HERE, asked) == "int8-dynamic (products: float32 × 1)"
+    assert _told(large, AMX, asked) == "int8-dynamic (products: int8 × 1)"
+    strided = _conv(64, 64, 3, 1, 56, 56, strides=[2, 2])
+    assert _told(strided, HERE, asked) == "int8-dynamic (products: int8 × 1)"
+
+
 def test_bytes_are_dot_products() -> None:
     (kernel,) = _kernels(CASES["3x3"], HERE, "int8-dynamic")
     assert "sdot" in kernel_levels(kernel, HERE).asm

@@ -17,22 +17,26 @@ step (`graph.recurrent`).
     y = add(mul(mul(cast(t), scales of w), s), b)
 
 Images that cannot be negative have unsigned bytes. Convolutions stay as they are on machines that
-have no instructions for bytes, or if there is none for them (`products.is_dense_convolution`).
+have no instructions for bytes, if there is none for them (`products.is_dense_convolution`), or if
+they are computed with few products anyway.
 Everything else stays in float32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Final
 
 import numpy as np
 
+from tilewright.graph.context import PassContext
 from tilewright.graph.ir import Array, Call, Value
 from tilewright.graph.narrow.rewriter import Rules, Writing
 from tilewright.graph.ops.quantize_rows import LEAST
 from tilewright.graph.products import PRODUCTS, as_product, is_dense_convolution
 from tilewright.graph.recurrent import SCANS
+from tilewright.graph.types import TensorType, known_dim
 from tilewright.ir import DType
 from tilewright.target import Target
 
@@ -41,6 +45,8 @@ _WORTH: Final = 1 << 10
 #: The largest byte of a weight: -128 is none, so that both signs reach as far.
 _GREATEST: Final = 127
 _FLOAT32, _INT32, _INT8, _UINT8 = (DType.of(t) for t in ("float32", "int32", "int8", "uint8"))
+#: Pixels from which on convolutions by few products are as fast as by bytes.
+_MANY: Final = 512
 #: Operators that give nothing negative, and those that do not if their operands are not.
 _NATURAL: Final = frozenset(["relu", "sigmoid", "hard_sigmoid", "exp", "abs", "softmax"])
 _HANDING_ON: Final = frozenset(["max_pool", "average_pool", "concat", "reshape", "add", "slice"])
@@ -49,7 +55,10 @@ _HANDING_ON: Final = frozenset(["max_pool", "average_pool", "concat", "reshape",
 def int8_rules(target: Target) -> Rules:
     """The rules for a machine."""
     rules = {**dict.fromkeys(PRODUCTS, _product), **dict.fromkeys(SCANS, _scan)}
-    return rules | {"conv": _conv} if target.has_byte_products else rules
+    if not target.has_byte_products:
+        return rules
+    # Matrix units are so much faster that nothing else comes near.
+    return rules | {"conv": _conv if target.has("amx-int8") else _conv_where_it_pays}
 
 
 def _product(call: Call, w: Writing) -> Sequence[Value] | None:
@@ -100,6 +109,22 @@ def _scan(call: Call, w: Writing) -> Sequence[Value] | None:
 
 
 # ---- convolutions -------------------------------------------------------------------------------
+
+
+def _conv_where_it_pays(call: Call, w: Writing) -> Sequence[Value] | None:
+    return None if _needs_few_products(call) else _conv(call, w)
+
+
+def _needs_few_products(call: Call) -> bool:
+    """Whether it will be computed with a quarter of the products (`passes.winograd`): so much are
+    bytes faster, and images need not be brought into them. Small images gain less from it."""
+    (out,) = call.op.infer(call.args, call.attrs)
+    weight = call.args[1]
+    assert isinstance(out, TensorType) and weight is not None
+    steps = (*call.attrs["strides"], *call.attrs["dilations"])
+    square = [known_dim(d) for d in weight.shape[2:]] == [3, 3] and all(n == 1 for n in steps)
+    pixels = prod(known_dim(d) or 0 for d in out.shape[2:])
+    return square and pixels >= _MANY and PassContext.current().opt_level >= 3
 
 
 def _conv(call: Call, w: Writing) -> Sequence[Value] | None:
