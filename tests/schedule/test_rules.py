@@ -282,3 +282,15 @@ def test_no_product_is_left_with_its_plain_loops(
             function, tw.Target.of(f"llvm -mcpu={cpu} -num-cores={cores}")
         )
         assert "vectorized" in {s.kind for s in walk(scheduled.body) if isinstance(s, For)}
+
+
+@pytest.mark.parametrize(("cpu", "rows"), [("neoverse-n1", 24), ("skylake-avx512", 96)])
+def test_threads_are_woken_for_as_many_cycles_on_every_machine(cpu: str, rows: int) -> None:
+    target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")
+
+    def is_parallel(m: int) -> bool:
+        inputs, output = matmul(m, 64, 64)
+        scheduled = schedule_by_rules(te.function(inputs, [output], name="f"), target)
+        return "parallel" in {s.kind for s in walk(scheduled.body) if isinstance(s, For)}
+
+    assert is_parallel(rows + 8) and not is_parallel(rows)

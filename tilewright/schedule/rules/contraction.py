@@ -47,8 +47,8 @@ from tilewright.target import Target
 _FAR = 1024
 #: An operand is packed only if every element of it is used at least this often.
 _WORTH_PACKING = 32
-#: Multiply-adds that are worth waking another thread for.
-_PARALLEL_WORTH = 100_000
+#: Cycles full of multiply-adds that are worth waking another thread for.
+_PARALLEL_CYCLES = 12_500
 #: Up to so many rows the weights are read once for, which takes longer than the arithmetic.
 _FEW_ROWS = 16
 #: Rows and vectors of a tile where it is not known how many there are: few, because there is a
@@ -434,14 +434,18 @@ class _Cut:
         self.s.reorder(tile, *loops, vectors, lanes)
         self.s.unroll(vectors)
         self.s.vectorize(lanes)
-        if self.work >= _PARALLEL_WORTH and self.target.cores > 1:
+        if self._is_worth_threads():
             self.s.parallel(tile)
 
     # ---- threads --------------------------------------------------------------------------------
 
+    def _is_worth_threads(self) -> bool:
+        in_a_cycle = self.target.fma_ports * self.tile.lanes
+        return self.target.cores > 1 and self.work >= _PARALLEL_CYCLES * in_a_cycle
+
     def _parallelize(self, first: list[Loop], then: list[Loop]) -> None:
         """Fuse loops, all of `first` and as many more as it takes to have work for every core."""
-        if self.work < _PARALLEL_WORTH or self.target.cores < 2:
+        if not self._is_worth_threads():
             return
         chosen = outermost(self.s, [*first, *then], self.target.cores, least=len(first))
         fused = self.s.fuse(*chosen) if len(chosen) > 1 else chosen[0]
