@@ -29,8 +29,13 @@ from tilewright.schedule.rules.chunks import evenly_cut
 from tilewright.schedule.rules.elementwise import vectorize_innermost
 from tilewright.schedule.rules.epilogue import vectorize_tile
 from tilewright.schedule.rules.positions import cut_tiles, loops_within
-from tilewright.schedule.rules.tiles import Tile, choose_tile
-from tilewright.schedule.rules.transformed import chain_after, chain_before
+from tilewright.schedule.rules.tiles import Tile
+from tilewright.schedule.rules.transformed import (
+    chain_after,
+    chain_before,
+    cut_steps,
+    product_tile,
+)
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -110,8 +115,8 @@ def _cut_products(s: Schedule, found: Strips, strip: Loop, rows: int, target: Ta
     c = as_contraction(own)
     assert c is not None
     *_, row, column = (it for it in own.iters if it.kind == "spatial")
-    width, steps = extent_of(column), [it for it in own.iters if it.kind == "reduce"]
-    tile = choose_tile(target, c.out.buffer.dtype, rows, width, "depth", width)
+    steps = [it for it in own.iters if it.kind == "reduce"]
+    tile = product_tile(c.out.buffer.dtype, rows, column, steps[-1], target)
     _pack_columns(s, found.product, c.b.buffer, tile)
     copy = s.cache_write(found.product, 0, "local").name
     loops = loops_within(s, found.product, strip)
@@ -120,9 +125,9 @@ def _cut_products(s: Schedule, found: Strips, strip: Loop, rows: int, target: Ta
     panel, vectors, lanes = s.split(loops.pop(column.var), None, tile.vectors, tile.lanes)
     blocks = [loop for v, loop in loops.items() if v is own.iters[0].var]
     planes = [loop for loop in loops.values() if loop not in blocks]
-    turns, unrolled = s.split(depth[-1], None, tile.lanes)
-    s.reorder(*planes, *blocks, panel, tiles, *depth[:-1], turns, unrolled, inside, vectors, lanes)
-    for loop in (unrolled, inside, vectors):
+    depth, unrolled = cut_steps(s, depth, tile)
+    s.reorder(*planes, *blocks, panel, tiles, *depth, *unrolled, inside, vectors, lanes)
+    for loop in (*unrolled, inside, vectors):
         s.unroll(loop)
     s.vectorize(lanes)
     vectorize_tile(s, s.reverse_compute_at(copy, tiles), tile.lanes)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from tilewright.ir import Iter
+from tilewright.ir import DType, Iter
 from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
@@ -118,7 +118,9 @@ def _cut_products(s: Schedule, t: Transformed, block: Loop, target: Target) -> L
     own, loops = s.block_of(t.total), loops_within(s, t.total, block)
     *_, row, column = (it for it in own.iters if it.kind == "spatial")
     (depth,) = (it for it in own.iters if it.kind == "reduce")
-    tile = _tile_of(s, t, row, column, target)
+    *_, step = s.block_of(t.parts).iters
+    dtype = stores_of(own)[0].buffer.dtype
+    tile = product_tile(dtype, extent_of(row), column, step, target)
     blocks, columns = loops.pop(depth.var), loops.pop(column.var)
     panel, vectors, lanes = s.split(columns, None, tile.vectors, tile.lanes)
     # There is no loop over a single row.
@@ -134,12 +136,19 @@ def _cut_products(s: Schedule, t: Transformed, block: Loop, target: Target) -> L
     return blocks
 
 
-def _tile_of(s: Schedule, t: Transformed, row: Iter, column: Iter, target: Target) -> Tile:
-    dtype, width = stores_of(s.block_of(t.total))[0].buffer.dtype, extent_of(column)
-    (step,) = (it for it in s.block_of(t.parts).iters if it.kind == "reduce")
+def product_tile(dtype: DType, rows: int | None, column: Iter, step: Iter, target: Target) -> Tile:
+    """The tile of a product with so many rows, `step` being the last of its reduction."""
     whole = (extent_of(step) or 1) % target.lanes(dtype) == 0
     factors: Factors = "depth" if whole else "broadcast"
-    return choose_tile(target, dtype, extent_of(row), width, factors, width)
+    return choose_tile(target, dtype, rows, extent_of(column), factors, extent_of(column))
+
+
+def cut_steps(s: Schedule, steps: list[Loop], tile: Tile) -> tuple[list[Loop], list[Loop]]:
+    """Where lanes hold neighbouring steps of the reduction, these are to be unrolled."""
+    if tile.factors != "depth":
+        return steps, []
+    outer, inner = s.split(steps[-1], None, tile.lanes)
+    return [*steps[:-1], outer], [inner]
 
 
 def _cut_parts(s: Schedule, t: Transformed, around: Loop, tile: Tile) -> None:
@@ -148,11 +157,7 @@ def _cut_parts(s: Schedule, t: Transformed, around: Loop, tile: Tile) -> None:
     s.compute_at(t.parts, around)
     own, loops = s.block_of(t.parts), loops_within(s, t.parts, around)
     steps = [loops.pop(it.var) for it in own.iters if it.kind == "reduce" and it.var in loops]
-    unrolled: list[Loop] = []
-    if tile.factors == "depth":
-        *steps, last = steps
-        outer, inner = s.split(last, None, tile.lanes)
-        steps, unrolled = [*steps, outer], [inner]
+    steps, unrolled = cut_steps(s, steps, tile)
     *rows, columns = loops.values()
     vectors, lanes = s.split(columns, None, tile.lanes)
     s.reorder(*steps, *unrolled, *rows, vectors, lanes)
