@@ -259,7 +259,17 @@ def test_threads_take_columns_where_rows_cannot_be_shared_out_evenly() -> None:
         assert outer.var.name.startswith(parts)
 
 
-@pytest.mark.parametrize("cpu", ["neoverse-n1", "x86-64-v3", "skylake-avx512", "znver4"])
+def applied(s: tw.Schedule, rule: Any, *args: Any) -> tw.Schedule:
+    """What `attempt` does, where primitives that refuse are errors."""
+    trial = s.copy()
+    rule(trial, *args)
+    return trial
+
+
+CPUS = ["neoverse-n1", "x86-64-v3", "skylake-avx512", "znver4"]
+
+
+@pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(
     "shape", [(128, 768, 3072), (64, 256, 1000), (197, 768, 768), (96, 64, 40)]
 )
@@ -270,11 +280,6 @@ def test_no_product_is_left_with_its_plain_loops(
     m, k, n = shape
     a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
     function = te.function([a, b], [ops.matmul(a, b, name="C")], name="f")
-
-    def applied(s: tw.Schedule, rule: Any, *args: Any) -> tw.Schedule:
-        trial = s.copy()
-        rule(trial, *args)  # where a primitive refuses, so does this test
-        return trial
 
     monkeypatch.setattr(default, "attempt", applied)
     for cores in (1, 4):
@@ -294,3 +299,31 @@ def test_threads_are_woken_for_as_many_cycles_on_every_machine(cpu: str, rows: i
         return "parallel" in {s.kind for s in walk(scheduled.body) if isinstance(s, For)}
 
     assert is_parallel(rows + 8) and not is_parallel(rows)
+
+
+def stem(outputs: int, block: int, kernel: int, stride: int):
+    """A plain image into blocked channels."""
+    x, w = tensor(1, 3, 224, 224), tensor(outputs // block, 3, kernel, kernel, block, name="W")
+    margin = (0, 0, kernel // 2, kernel // 2)
+    image = ops.pad(x, before=margin, after=margin)
+    rc, ry, rx = (te.reduce_axis(n) for n in (3, kernel, kernel))
+    size = (224 + 2 * (kernel // 2) - kernel) // stride + 1
+
+    def element(n: Expr, o: Expr, y: Expr, x: Expr, b: Expr) -> Any:
+        pixel = image[n, rc, y * stride + ry, x * stride + rx]
+        return te.sum(pixel * w[o, rc, ry, rx, b], axis=[rc, ry, rx])
+
+    return [x, w], te.compute((1, outputs // block, size, size, block), element)
+
+
+@pytest.mark.parametrize(("outputs", "block"), [(8, 8), (24, 8), (40, 8), (64, 16)])
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (5, 2), (7, 2), (7, 4), (3, 3)])
+def test_stems_of_all_sizes_keep_their_tiles(
+    outputs: int, block: int, kernel: int, stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a primitive refuses, plain loops are left behind that are twenty times as slow."""
+    monkeypatch.setattr(default, "attempt", applied)
+    inputs, output = stem(outputs, block, kernel, stride)
+    function = te.function(inputs, [output], name="f")
+    for cpu in CPUS:
+        schedule_by_rules(function, tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2"))

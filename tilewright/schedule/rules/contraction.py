@@ -217,12 +217,12 @@ class _Cut:
         epilogue = take_on(s, self.name)
         packs = self._packs()
         iters = s.block_of(self.name).iters
-        loops = {it.var.name: loop for it, loop in zip(iters, s.loops(self.name), strict=True)}
+        loops = {it.var: loop for it, loop in zip(iters, s.loops(self.name), strict=True)}
         chunk, row_outer, row_inner = self._cut_rows(loops)
         column_outer, column_inner = self._cut_columns(loops)
-        reduced, unrolled = self._cut_depth([loops[it.var.name] for it in plan.contraction.reduced])
-        tiled = {it.var.name for it in (plan.row, plan.column, plan.blocks) if it is not None}
-        others = [it for it in iters if it.var.name not in tiled and it.kind == "spatial"]
+        reduced, unrolled = self._cut_depth([loops[it.var] for it in plan.contraction.reduced])
+        tiled = {it.var for it in (plan.row, plan.column, plan.blocks) if it is not None}
+        others = [it for it in iters if it.var not in tiled and it.kind == "spatial"]
         pads = padding_before(s, self.name)
         around, strip = self._cut_strips(others, pads, loops)
         part = self._cut_parts(column_outer)
@@ -243,16 +243,16 @@ class _Cut:
     # ---- cutting --------------------------------------------------------------------------------
 
     def _cut_strips(
-        self, others: list[Iter], pads: list[str], loops: dict[str, Loop]
+        self, others: list[Iter], pads: list[str], loops: dict[Var, Loop]
     ) -> tuple[list[Loop], list[Loop]]:
         """The other loops: those around the columns, and those within.
 
         Rows that come in several dimensions (an image) are taken by strips that fit L2: columns
         are then read once for each strip. Few columns are read again for each row instead.
         """
-        own = [loops[it.var.name] for it in others]
-        rows = {it.var.name for it in self.plan.contraction.rows}
-        if not others or others[-1].var.name not in rows or self.plan.pack_rows:
+        own = [loops[it.var] for it in others]
+        rows = {it.var for it in self.plan.contraction.rows}
+        if not others or others[-1].var not in rows or self.plan.pack_rows:
             return own, []
         near = self._columns_are_near()
         size = strip_of(self.s, self.name, self.plan.contraction.a, others[-1], self.target)
@@ -271,11 +271,11 @@ class _Cut:
         size = b.static_size()
         return size is not None and size * b.dtype.itemsize <= self.target.caches.l2 // 4
 
-    def _cut_rows(self, loops: dict[str, Loop]) -> tuple[list[Loop], list[Loop], list[Loop]]:
+    def _cut_rows(self, loops: dict[Var, Loop]) -> tuple[list[Loop], list[Loop], list[Loop]]:
         """Loops over chunks of tiles of rows, over the tiles of a chunk, and within a tile."""
         if self.plan.row is None:
             return [], [], []
-        loop = loops[self.plan.row.var.name]
+        loop = loops[self.plan.row.var]
         if not self.plan.pack_rows:
             outer, inner = self.s.split(loop, None, self.tile.rows)
             return [], [outer], [inner]
@@ -320,17 +320,17 @@ class _Cut:
         part, columns[-1] = self.s.split(columns[-1], self.target.cores, None)
         return [part]
 
-    def _cut_columns(self, loops: dict[str, Loop]) -> tuple[list[Loop], list[Loop]]:
+    def _cut_columns(self, loops: dict[Var, Loop]) -> tuple[list[Loop], list[Loop]]:
         """Loops over tiles of columns, and within a tile: blocks, vectors, lanes."""
         plan, lanes = self.plan, self.tile.lanes
-        column = loops[plan.column.var.name]
+        column = loops[plan.column.var]
         width = extent_of(plan.column)
         if plan.blocks is None or width is None or self.tile.columns < width:
             outer, middle, vector = self.s.split(column, None, self.tile.vectors, lanes)
-            rest = [] if plan.blocks is None else [loops[plan.blocks.var.name]]
+            rest = [] if plan.blocks is None else [loops[plan.blocks.var]]
             return [*rest, outer], [middle, vector]
         blocks_outer, blocks_inner = self.s.split(
-            loops[plan.blocks.var.name], None, self.tile.columns // width
+            loops[plan.blocks.var], None, self.tile.columns // width
         )
         if width == lanes:
             return [blocks_outer], [blocks_inner, column]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.ir import Block, Expr, Iter, Var
+from tilewright.ir import Block, Expr, Iter
 from tilewright.schedule.intrinsics import Dot, dots_for
 from tilewright.schedule.rules.analysis import stores_of
 from tilewright.schedule.rules.packing import Layout
@@ -103,9 +103,8 @@ def schedule_dot(s: Schedule, name: str, plan: DotPlan, target: Target) -> None:
 def _lay_out_rows(s: Schedule, name: str, row: Iter) -> None:
     """Rows of sums are neighbours: the instruction computes several."""
     (store,) = stores_of(s.block_of(name))
-    names = [i.name if isinstance(i, Var) else "" for i in store.indices]
-    own = names.index(row.var.name)
-    if own == len(names) - 2:
+    own = store.indices.index(row.var)
+    if own == len(store.indices) - 2:
         return
 
     def neighbours(*at: Expr) -> tuple[Expr, ...]:

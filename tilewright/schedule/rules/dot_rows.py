@@ -124,8 +124,8 @@ def schedule_dot_rows(s: Schedule, name: str, plan: DotRowsPlan, target: Target)
     packed = pack_operand(s, name, c.b, product.column.var, product.depth.var, layout)
     epilogue = taken_on(s, name)
     iters = s.block_of(name).iters
-    loops = {it.var.name: loop for it, loop in zip(iters, s.loops(name), strict=True)}
-    column, depth = (loops.pop(it.var.name) for it in (product.column, product.depth))
+    loops = {it.var: loop for it, loop in zip(iters, s.loops(name), strict=True)}
+    column, depth = (loops.pop(it.var) for it in (product.column, product.depth))
     around = _around(s, name, loops, c)
     outer, inner = _cut_rows(s, loops, plan)
     panel, vectors, j = s.split(column, None, plan.vectors, dot.columns)
@@ -151,21 +151,21 @@ def _pad(s: Schedule, name: str, plan: DotRowsPlan) -> None:
         s.pad(name, factors)
 
 
-def _around(s: Schedule, name: str, loops: dict[str, Loop], c: Contraction) -> list[Loop]:
+def _around(s: Schedule, name: str, loops: dict[Var, Loop], c: Contraction) -> list[Loop]:
     """Takes out the loops over steps of a scan, which stay where they are, and gives those over
     matrices."""
     for it in s.block_of(name).iters:
         if it.kind == "ordered":
-            del loops[it.var.name]
-    return [loops.pop(it.var.name) for it in c.batch]
+            del loops[it.var]
+    return [loops.pop(it.var) for it in c.batch]
 
 
 def _cut_rows(
-    s: Schedule, loops: dict[str, Loop], plan: DotRowsPlan
+    s: Schedule, loops: dict[Var, Loop], plan: DotRowsPlan
 ) -> tuple[list[Loop], list[Loop]]:
     """The loops over rows, and within those that are summed together."""
     if plan.rows == 1:
         return list(loops.values()), []
-    last = loops.pop(plan.product.rows[-1].var.name)
+    last = loops.pop(plan.product.rows[-1].var)
     around, within = s.split(last, None, plan.rows)
     return [*loops.values(), around], [within]

@@ -209,10 +209,10 @@ class ProductCut:
         """The loops of the product."""
         s, product = self.s, self.product
         iters = s.block_of(self.name).iters
-        loops = {it.var.name: loop for it, loop in zip(iters, s.loops(self.name), strict=True)}
+        loops = {it.var: loop for it, loop in zip(iters, s.loops(self.name), strict=True)}
 
         def taken(*its: Iter) -> list[Loop]:
-            return [loops.pop(it.var.name) for it in its]
+            return [loops.pop(it.var) for it in its]
 
         row, column, depth = taken(product.row, product.column, product.depth)
         blocks, runs = taken(*product.blocks), taken(*product.runs)
