@@ -81,9 +81,16 @@ def binding_text(binding: Binding) -> str:
 
 def call_text(name: str, args: Sequence[Any], attrs: dict[str, Any]) -> str:
     """A call with the types of its operands, for messages."""
-    operands = [f"{a.name}: {a.type}" if isinstance(a, Value) else str(a) for a in args]
+    operands = [_operand_text(a) for a in args]
     given = [f"{k}={_attribute(v, None)}" for k, v in attrs.items() if v is not None]
     return f"{name}({', '.join([*operands, *given])})"
+
+
+def _operand_text(operand: Any) -> str:
+    if isinstance(operand, Value):
+        return f"{operand.name}: {operand.type}"
+    shape: tuple[int, ...] = getattr(operand, "shape", ())
+    return f"numbers{[*shape]}" if shape else str(operand)
 
 
 class _Names(Namer):

@@ -49,7 +49,9 @@ _FLOAT32, _INT32, _INT8, _UINT8 = (DType.of(t) for t in ("float32", "int32", "in
 _MANY: Final = 512
 #: Operators that give nothing negative, and those that do not if their operands are not.
 _NATURAL: Final = frozenset(["relu", "sigmoid", "hard_sigmoid", "exp", "abs", "softmax"])
-_HANDING_ON: Final = frozenset(["max_pool", "average_pool", "concat", "reshape", "add", "slice"])
+_HANDING_ON: Final = frozenset(["max_pool", "avg_pool", "concat", "reshape", "add", "slice"])
+#: Calls that it is looked back for what they hand on.
+_BACK: Final = 6
 
 
 def int8_rules(target: Target) -> Rules:
@@ -163,16 +165,16 @@ def _image(x: Value, w: Writing) -> tuple[Value, Value]:
     return w.emit("to_bytes", x, factor, dtype=dtype), scale
 
 
-def _is_natural(value: Value, w: Writing) -> bool:
-    """Whether no element can be negative."""
+def _is_natural(value: Value, w: Writing, back: int = _BACK) -> bool:
+    """Whether it can be seen that no element is negative."""
     call = w.makers.get(value)
-    if call is None:
+    if call is None or not back:
         return False
     if call.op.name == "clip":
         low = None if call.args[1] is None else call.args[1].constant
         return low is not None and bool((low >= 0).all())
     operands = [a for a in call.args if a is not None]
-    hands_on = call.op.name in _HANDING_ON and all(_is_natural(a, w) for a in operands)
+    hands_on = call.op.name in _HANDING_ON and all(_is_natural(a, w, back - 1) for a in operands)
     return hands_on or call.op.name in _NATURAL
 
 
