@@ -1,11 +1,10 @@
-"""What recurrent networks share: directions, sequences of different lengths, scans over time.
+"""What recurrent networks share: cells, operands, references; `recurrent_scan` has the scans.
 
 Inputs are T×B×I (time, batch, input); weights D×(gates·H)×I and D×(gates·H)×H, one set for each
 direction; biases D×(2·gates·H), those of the inputs first; states D×B×H. All times of the inputs
 are multiplied at once; what remains is a scan over time. Its weights may be bytes, with a scale for
 each column: states are then brought into bytes at every step.
 
-A step is one place of the scan: step s of a sequence that runs backwards is time length - 1 - s.
 Results are y, T×D×B×H, and the last states.
 """
 
@@ -22,9 +21,7 @@ from tilewright.graph.agreement import require_equal, require_same_shape
 from tilewright.graph.attributes import Floats, Strings
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
-from tilewright.graph.ops.quantize import to_integer
 from tilewright.graph.ops.quantize_rows import LEAST
-from tilewright.graph.reduced import accumulator
 from tilewright.graph.types import Dim, TensorType, Type
 from tilewright.ir import DType, Expr
 from tilewright.support.errors import UserError, nearest
@@ -32,7 +29,7 @@ from tilewright.tensor import te
 
 _INT8, _INT32 = DType.of("int8"), DType.of("int32")
 #: The largest byte of a state.
-_GREATEST = 127
+GREATEST = 127
 #: Operators that are scans, by products of constant or computed weights with a state.
 SCANS = ("lstm_scan", "gru_scan", "rnn_scan")
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
@@ -169,184 +166,6 @@ def input_products(
     return builder.dense(x, flat, bias), builder.transpose(r, axes=[0, 2, 1])
 
 
-# ---- time ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Clock:
-    """Which time a step is, and whether a sequence has ended; `steps` is T."""
-
-    direction: str
-    steps: Expr
-    lengths: te.Tensor | None
-
-    def turned(self, d: Expr, b: Expr, at: Expr) -> Expr:
-        """The time of a step; the step of a time is the same, as turning twice changes nothing."""
-        if self.direction == "forward":
-            return at
-        back = self.steps - 1 - at
-        if self.lengths is not None:
-            length = self.length(b)
-            back = te.select(at < length, length - 1 - at, at)
-        if self.direction == "reverse":
-            return back
-        return te.select(d == te.const(0), at, back)
-
-    def length(self, b: Expr) -> Expr:
-        assert self.lengths is not None
-        return te.cast(self.lengths[b], "int64")
-
-    def kept(self, b: Expr, step: Expr, new: Expr, old: Expr) -> Expr:
-        """The new state, or the old one where the sequence has ended."""
-        return new if self.lengths is None else te.select(step < self.length(b), new, old)
-
-    def output(self, states: te.Tensor, dtype: Any, name: str) -> te.Tensor:
-        """T×D×B×H: the states in the order of time; zero behind the end of a sequence."""
-
-        def element(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-            value = te.cast(states[self.turned(d, b, t) + 1, d, b, j], dtype)
-            if self.lengths is None:
-                return value
-            return te.select(t < self.length(b), value, te.const(0, dtype))
-
-        return te.compute((self.steps, *states.shape[1:]), element, name=name)
-
-    def last(self, states: te.Tensor, dtype: Any, name: str) -> te.Tensor:
-        """D×B×H: the states after the last step."""
-
-        def element(d: Expr, b: Expr, j: Expr) -> Expr:
-            return te.cast(states[self.steps, d, b, j], dtype)
-
-        return te.compute(states.shape[1:], element, name=name)
-
-
-#: Where columns of the weights start, if not at the first, and how many there are.
-Columns = tuple[Expr | None, Expr]
-
-
-@dataclass(frozen=True)
-class Scan:
-    """What the scans of all cells are put together from; `states` is D×B×H.
-
-    Its tensors are over (step, direction, batch, hidden); step 0 holds the first states.
-    """
-
-    cells: Cells
-    products: te.Tensor
-    weight: te.Tensor
-    lengths: te.Tensor | None
-    states: Sequence[Expr]
-    #: D×(gates·H), where the weights are bytes.
-    scales: te.Tensor | None = None
-
-    @property
-    def clock(self) -> Clock:
-        return Clock(self.cells.direction, self.products.shape[0], self.lengths)
-
-    @property
-    def work(self) -> DType:
-        return accumulator(self.products.dtype)
-
-    @property
-    def shape(self) -> tuple[Expr, ...]:
-        return (self.products.shape[0] + 1, *self.states)
-
-    def state(self, name: str) -> te.Tensor:
-        """Stands for a state of all steps."""
-        return te.placeholder(self.shape, self.work, f"{name}_state")
-
-    def given(self, k: int, t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        """What the inputs give to gate `k`."""
-        place = self.clock.turned(d, b, t - 1)
-        column = d * self.weight.shape[2] + (self.weight.shape[1] * k + j)
-        return te.cast(self.products[place, b, column], self.work)
-
-    def moved(self, state: te.Tensor, columns: Columns, name: str, back: int = 1) -> te.Tensor:
-        """What the state `back` steps ago gives for `count` columns of the weights from `start`."""
-        if self.scales is not None:
-            return self._moved_bytes(state, self.scales, columns, name, back)
-        return self._product(state, columns, self.work, name, back)
-
-    def _product(
-        self,
-        state: te.Tensor,
-        columns: Columns,
-        dtype: DType,
-        name: str,
-        back: int,
-    ) -> te.Tensor:
-        start, count = columns
-        k = te.reduce_axis(state.shape[3], name="k")
-
-        def element(t: Expr, d: Expr, b: Expr, j: Expr) -> Any:
-            factor = te.cast(self.weight[d, k, _after(start, j)], dtype)
-            return te.sum(te.cast(state[_before(back, t), d, b, k], dtype) * factor, axis=k)
-
-        return te.compute((*state.shape[:3], count), element, name=name)
-
-    def _moved_bytes(
-        self,
-        state: te.Tensor,
-        scales: te.Tensor,
-        columns: Columns,
-        name: str,
-        back: int,
-    ) -> te.Tensor:
-        """The same in bytes, by a scale that the states of the step ask for."""
-        k = te.reduce_axis(state.shape[3], name="k")
-
-        def greatest_of(t: Expr, d: Expr, b: Expr) -> Any:
-            return te.max(te.abs(state[_before(back, t), d, b, k]), axis=k)
-
-        greatest = te.compute(state.shape[:3], greatest_of, name=f"{name}_greatest")
-
-        def byte(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-            most = greatest[t, d, b]
-            factor = te.select(most < LEAST, te.const(0.0), _GREATEST / most)
-            return to_integer(state[_before(back, t), d, b, j] * factor, None, _INT8)
-
-        stored = te.compute(state.shape, byte, name=f"{name}_bytes")
-        total = self._product(stored, columns, _INT32, f"{name}_total", 0)
-
-        def real(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-            scale = greatest[t, d, b] * (1 / _GREATEST) * scales[d, _after(columns[0], j)]
-            return te.cast(total[t, d, b, j], self.work) * scale
-
-        return te.compute(total.shape, real, name=name)
-
-    def run(
-        self,
-        name: str,
-        first: Sequence[te.Tensor | None],
-        updates: Sequence[te.Tensor],
-        states: Sequence[te.Tensor],
-    ) -> tuple[te.Tensor, ...]:
-        """The results: y of the first state, and the last of all states."""
-        starts = [self._first(f, u.name) for f, u in zip(first, updates, strict=True)]
-        after = te.scan(starts, updates, states, name=name)
-        dtype = self.products.dtype
-        last = [
-            self.clock.last(s, dtype, f"last_{u.name}") for s, u in zip(after, updates, strict=True)
-        ]
-        return self.clock.output(after[0], dtype, "y"), *last
-
-    def _first(self, given: te.Tensor | None, name: str) -> te.Tensor:
-        """1×D×B×H: a state before the first step."""
-
-        def element(_: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-            return te.const(0, self.work) if given is None else te.cast(given[d, b, j], self.work)
-
-        return te.compute((1, *self.states), element, name=f"{name}_first")
-
-
-def _after(start: Expr | None, index: Expr) -> Expr:
-    return index if start is None else index + start
-
-
-def _before(back: int, index: Expr) -> Expr:
-    return index - back if back else index
-
-
 # ---- references ---------------------------------------------------------------------------------
 
 
@@ -394,9 +213,9 @@ def exactly(state: Array) -> Array:
 
 def in_bytes(state: Array) -> Array:
     """What states stand for that are multiplied as bytes."""
-    scale = np.abs(state).max(axis=-1, keepdims=True, initial=0) / _GREATEST
+    scale = np.abs(state).max(axis=-1, keepdims=True, initial=0) / GREATEST
     with np.errstate(all="ignore"):
-        return np.where(scale * _GREATEST < LEAST, 0, np.rint(state / scale) * scale)
+        return np.where(scale * GREATEST < LEAST, 0, np.rint(state / scale) * scale)
 
 
 def as_network(

@@ -12,7 +12,6 @@ from tilewright.graph.op import op
 from tilewright.graph.recurrent import (
     Cells,
     Rounding,
-    Scan,
     as_network,
     biases_reference,
     exactly,
@@ -21,6 +20,7 @@ from tilewright.graph.recurrent import (
     run_reference,
     scan_types,
 )
+from tilewright.graph.recurrent_scan import Scan
 from tilewright.graph.types import TensorType, Type
 from tilewright.ir import Expr
 from tilewright.tensor import te
