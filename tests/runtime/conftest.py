@@ -92,4 +92,5 @@ def native() -> Native:
     code = LoadedCode([emit_object(REGIONS.format(triple=triple), machine)])
     kind = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_int64)
     run = kind(threads.symbols()["tw_pool_run"])
-    return Native(run, *map(code.address, ("total", "mark", "who")), code)
+    total, mark, who = map(code.address, ("total", "mark", "who"))
+    return Native(run, total, mark, who, code)

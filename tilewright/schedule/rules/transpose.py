@@ -155,7 +155,7 @@ def _parallelize(
 ) -> None:
     """All loops as one where the tiles are all there is; else the outer ones, or those of tiles."""
     work = instances(block) * _WORK
-    count = prod(_extent(s, loop) for loop in others)
+    count = max(1, prod(_extent(s, loop) for loop in others))
     within = [*others, *turned.loops]
     if others and not s.can("fuse", others[-1], turned.loops[0]):
         outside = count >= 4 * target.cores or work // count < PARALLEL_WORTH
