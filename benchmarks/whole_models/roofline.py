@@ -15,6 +15,8 @@ _COLOURS = (
     *("#54aeff", "#c297ff", "#ffa657", "#4ac26b", "#ff8182", "#d4a72c"),
 )
 _LEFT, _TOP, _WIDTH, _HEIGHT = 70, 54, 640, 380
+#: Names of models side by side.
+_NAMES = 3
 
 
 class Point(NamedTuple):
@@ -62,7 +64,7 @@ def roofline_picture(points: Sequence[Point], roof: Roof) -> str:
     """An SVG: operations per second over operations per byte, both by decades."""
     shown = [p for p in points if p.flops and p.bytes and p.seconds]
     axes, models = _Axes(shown, roof), list(dict.fromkeys(p.model for p in shown))
-    rows = math.ceil(len(models) / 4)
+    rows = math.ceil(len(models) / _NAMES)
     size = f'width="{_LEFT + _WIDTH + 30}" height="{_TOP + _HEIGHT + 60 + 18 * rows}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
@@ -120,7 +122,8 @@ def _point(point: Point, axes: _Axes, colour: str) -> str:
 
 def _legend(models: Sequence[str]) -> Iterator[str]:
     for k, name in enumerate(models):
-        x, y = _LEFT + _WIDTH / 4 * (k % 4), _TOP + _HEIGHT + 44 + 18 * (k // 4)
+        row, column = divmod(k, _NAMES)
+        x, y = _LEFT + _WIDTH / _NAMES * column, _TOP + _HEIGHT + 44 + 18 * row
         colour = _COLOURS[k % len(_COLOURS)]
         yield f'<circle cx="{x:.0f}" cy="{y - 4}" r="5" fill="{colour}" fill-opacity="0.6"/>'
         yield f'<text x="{x + 10:.0f}" y="{y}">{html.escape(name)}</text>'
