@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tests.graph.harness import check
 from tilewright.graph import Builder, Call, Module, PassContext, evaluate, find_op, passes, verify
-from tilewright.graph.ops.conv_winograd import winograd_weights
+from tilewright.graph.ops.winograd_planes import winograd_weights
 from tilewright.graph.transforms import TRANSFORMS
 
 #: What is chosen depends on the machine.

@@ -146,7 +146,8 @@ def _conv(call: Call, w: Writing) -> Sequence[Value] | None:
 
     real = w.emit("cast", total, dtype=_FLOAT32)
     result = w.emit("mul", w.emit("mul", real, by_channel(found[1])), scale)
-    if bias is not None and bias.constant is not None:
+    if bias is not None:
+        assert bias.constant is not None  # dense convolutions have constant biases
         result = w.emit("add", result, by_channel(bias.constant))
     return [result]
 

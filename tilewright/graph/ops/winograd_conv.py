@@ -3,7 +3,7 @@
     winograd_conv      N×(C/b)×H×W×b by weights (O/c)×(C/b)×b×3×3×c: N×(O/c)×H×W×c
     winograd_strips    the same by weights that are transformed: t×t×(O/c)×(C/b)×b×c
 
-Windows, weights and products are transformed as by the operators of `conv_winograd`. The first
+Windows, weights and products are transformed as by the operators of `winograd_planes`. The first
 transforms weights where they are used, a block of channels at a time, so that they take no more
 memory than those of direct convolution: that pays where there are few tiles and many channels. The
 second is for large images: a strip of tiles at a time goes through all of it and stays near.

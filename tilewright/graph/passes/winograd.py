@@ -33,7 +33,7 @@ from tilewright.graph.context import Pass, PassContext
 from tilewright.graph.ir import Array, Binding, Call, Module, Value, all_graphs
 from tilewright.graph.layouts import Blocking
 from tilewright.graph.ops.blocked import unblocked_array
-from tilewright.graph.ops.conv_winograd import winograd_weights
+from tilewright.graph.ops.winograd_planes import winograd_weights
 from tilewright.graph.rewrite import Rewriter
 from tilewright.graph.transforms import TRANSFORMS
 from tilewright.graph.types import known_dim

@@ -47,16 +47,13 @@ def schedule_by_rules(function: Function, target: Target) -> Function:
     s = Schedule(function)
     if not s.blocks():
         return function
-    chain = find_chain(s, target)
-    chained = None if chain is None else attempt(s, schedule_attention, chain, target)
-    if chained is not None:
-        return _schedule_rest(chained, target)
-    inline_cheap(s)
-    product, strips = find_transformed(s), find_strips(s)
-    made = None if product is None else attempt(s, schedule_transformed, product, target)
-    made = made if strips is None else attempt(s, schedule_strips, strips, target)
-    if made is not None:
-        return _schedule_rest(made, target)
+    taken = _attempt_found(s, find_chain(s, target), schedule_attention, target)
+    if taken is None:
+        inline_cheap(s)
+        taken = _attempt_found(s, find_transformed(s), schedule_transformed, target)
+        taken = taken or _attempt_found(s, find_strips(s), schedule_strips, target)
+    if taken is not None:
+        return _schedule_rest(taken, target)
     choosing = [b.name for b in s.blocks() if chooses_by_position(s.block_of(b))]
     s = (attempt(s, schedule_positions, choosing, target) if choosing else None) or s
     s = _schedule_dots(s, target)
@@ -147,6 +144,13 @@ def attempt(s: Schedule, rule: Callable[..., None], *args: Any) -> Schedule | No
     except ScheduleError:
         return None
     return trial
+
+
+def _attempt_found(
+    s: Schedule, found: Any, rule: Callable[..., None], target: Target
+) -> Schedule | None:
+    """The same for a rule that takes a whole function, where it has found what it is for."""
+    return None if found is None else attempt(s, rule, found, target)
 
 
 def inline_cheap(s: Schedule) -> None:
