@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import copysign
 from typing import Any
 
 from tilewright.codegen.llvm.arithmetic import emit_binary, emit_cast, emit_unary
@@ -24,6 +25,9 @@ from tilewright.ir import (
     Var,
     is_pure,
 )
+
+#: Bits of the narrowest types whose zero is all zeros.
+_WHOLE = 16
 
 
 def emit(cx: Context, root: Expr) -> LLValue:
@@ -95,7 +99,16 @@ def _emit_ramp(cx: Context, node: Ramp, args: list[LLValue]) -> LLValue:
 
 def _emit_select(cx: Context, node: Select, args: list[LLValue]) -> LLValue:
     condition, a, b = args
-    return cx.builder.select(condition, a, b)
+    return a if _is_zero_where_not(node) else cx.builder.select(condition, a, b)
+
+
+def _is_zero_where_not(node: Select) -> bool:
+    """Whether it is a load that gives the other value, zero, where the condition does not hold."""
+    if not isinstance(node.a, Load) or node.a.mask is None or node.dtype.bits < _WHOLE:
+        return False
+    own, zero = (e.a if isinstance(e, Broadcast) else e for e in (node.a.mask, node.b))
+    is_zero = isinstance(zero, Const) and zero.value == 0 and copysign(1, zero.value) == 1
+    return is_zero and own is node.condition
 
 
 _EMITTERS: dict[type[Expr], Callable[[Context, Any, list[LLValue]], LLValue]] = {

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 from tilewright.arith import divisor
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.types import LLValue, i32, llvm, memory_type, register_type
-from tilewright.ir import Buffer, Const, DType, Expr, Load, Ramp, const
+from tilewright.ir import Broadcast, Buffer, Const, DType, Expr, Load, Ramp, const
 
 _ALIGNMENT_LIMIT = 64
 
@@ -127,6 +127,10 @@ def _load_contiguous(
 ) -> LLValue:
     address = element_address(cx, node.buffer, position)
     kind, align = memory_type(node.dtype), _alignment(node.buffer, index.base)
+    if mask is not None and isinstance(node.mask, Broadcast):
+        # All lanes or none: zeros are loaded from elsewhere, which takes no branch.
+        wanted = cx.builder.extract_element(mask, llvm.Constant(i32, 0))
+        address, mask = cx.builder.select(wanted, address, _zeros(cx, node.dtype)), None
     if mask is None:
         loaded = cx.builder.load(address, typ=kind)
         loaded.align = align
@@ -137,6 +141,18 @@ def _load_contiguous(
         )
     cx.aliases.mark(loaded, node.buffer)
     return _from_memory(cx, node.dtype, loaded)
+
+
+def _zeros(cx: Context, dtype: DType) -> LLValue:
+    """The address of a vector of zeros."""
+    kind = llvm.ArrayType(llvm.IntType(8), dtype.itemsize * dtype.lanes)
+    name = f"zeros.{kind.count}"
+    found = cx.module.globals.get(name)
+    if found is None:
+        found = llvm.GlobalVariable(cx.module, kind, name)
+        found.linkage, found.global_constant, found.align = "internal", True, _ALIGNMENT_LIMIT
+        found.initializer = llvm.Constant(kind, None)
+    return found
 
 
 def _store_contiguous(

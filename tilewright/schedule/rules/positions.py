@@ -11,9 +11,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from math import prod
 from typing import Final
 
-from tilewright.ir import Binary, Block, Const, Expr, Iter, Load, Select, Var, all_exprs, free_vars
+from tilewright.ir import (
+    Binary,
+    Block,
+    Const,
+    Expr,
+    Iter,
+    Load,
+    Select,
+    Var,
+    all_exprs,
+    free_vars,
+    substitute,
+)
 from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
@@ -25,11 +38,14 @@ from tilewright.schedule.rules.analysis import (
 )
 from tilewright.schedule.rules.elementwise import instances, parallelize_outer, vector_lanes
 from tilewright.schedule.rules.epilogue import vectorize_tile
+from tilewright.schedule.rules.padding import padding_before, place_padding
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
 #: More positions than this are not written out.
 _FEW: Final = 8
+#: Images that every core but the first must have for threads to take whole ones.
+_SHARE: Final = 4
 
 
 def chooses_by_position(block: Block) -> bool:
@@ -50,7 +66,12 @@ def schedule_positions(s: Schedule, names: list[str], target: Target) -> None:
     if len(users) > 1 or not is_injective(s.block_of(end)):
         raise ScheduleError(f"what {names[-1]} makes is not taken on by one block")
     work = sum(instances(s.block_of(n)) * operations(s.block_of(n)) for n in names)
-    outer = cut_tiles(s, [n for n in names if n != end], end, target)
+    chain = [n for n in names if n != end]
+    outer = walk_source(s, chain, end, cut_tiles(s, chain, end, target))
+    pads, images = padding_before(s, names[0]), loops_over_images(s, chain, end, outer)
+    if pads and _are_enough(s, images, target):
+        place_padding(s, pads, images[-1], target)
+        outer = images
     parallelize_outer(s, end, target, work, within=outer)
 
 
@@ -65,6 +86,61 @@ def cut_tiles(
         s.set_scope(name, 0, "local")
         vectorize_tile(s, s.compute_at(name, outer[-1]), vector_lanes(s.block_of(name), target))
     return outer
+
+
+def walk_source(s: Schedule, names: Sequence[str], end: str, outer: Sequence[Loop]) -> list[Loop]:
+    """Let the loops over tiles walk in the order of what the first block reads: that is read with
+    an overlap, or from many places at once, and what is written comes once."""
+    places = _places_in_source(s, names, end, outer)
+    ordered = sorted(outer, key=lambda loop: places[loop][0])
+    s.reorder(*ordered)
+    return ordered
+
+
+def loops_over_images(
+    s: Schedule, names: Sequence[str], end: str, outer: Sequence[Loop]
+) -> list[Loop]:
+    """The outermost loops over tiles, as far as each step has an image of its own to read."""
+    places = _places_in_source(s, names, end, outer)
+    return list(itertools.takewhile(lambda loop: places[loop][1], outer))
+
+
+def _are_enough(s: Schedule, loops: Sequence[Loop], target: Target) -> bool:
+    """Whether threads can take whole steps of these loops."""
+    extents = [s.loop_of(loop).extent for loop in loops]
+    count = prod(int(e.value) for e in extents if isinstance(e, Const))
+    known = all(isinstance(e, Const) for e in extents)
+    return bool(loops) and known and count >= _SHARE * (target.cores - 1)
+
+
+def _places_in_source(
+    s: Schedule, names: Sequence[str], end: str, outer: Sequence[Loop]
+) -> dict[Loop, tuple[int, bool]]:
+    """Along which dimension of what the first block reads each loop walks, and whether step by
+    step."""
+    block, indices = s.block_of(end), _indices_of_source(s, names, end)
+    pairs = list(zip(block.iters, block.bindings, strict=True))
+    found: dict[Loop, tuple[int, bool]] = {}
+    for loop in outer:
+        own = {it.var for it, binding in pairs if loop.var in free_vars(binding)}
+        dims = [k for k, index in enumerate(indices) if own & free_vars(index)]
+        found[loop] = (dims[0], indices[dims[0]] in own) if dims else (-1, True)
+    return found
+
+
+def _indices_of_source(s: Schedule, names: Sequence[str], end: str) -> Sequence[Expr]:
+    """Where the first of `names` reads, in the variables of the block `end`."""
+    values: dict[Var, Expr] = {}
+    indices: Sequence[Expr] = ()
+    for name, maker in itertools.zip_longest([end, *reversed(names)], reversed(names)):
+        made = None if maker is None else stores_of(s.block_of(maker))[0]
+        loads = [e for e in all_exprs(s.block_of(name).body) if isinstance(e, Load)]
+        own = next(e for e in loads if made is None or e.buffer is made.buffer)
+        indices = [substitute(i, values) for i in own.indices]
+        if made is not None:
+            pairs = zip(made.indices, indices, strict=True)
+            values = {v: index for v, index in pairs if isinstance(v, Var)}
+    return indices
 
 
 def _handed_on(s: Schedule, name: str, reader: str) -> set[Var]:

@@ -22,13 +22,17 @@ from tilewright.schedule.rules.analysis import (
     as_contraction,
     constants_of,
     extent_of,
-    is_injective,
     stores_of,
 )
 from tilewright.schedule.rules.chunks import evenly_cut
-from tilewright.schedule.rules.elementwise import vectorize_innermost
 from tilewright.schedule.rules.epilogue import vectorize_tile
-from tilewright.schedule.rules.positions import cut_tiles, loops_within
+from tilewright.schedule.rules.padding import padding_before, place_padding
+from tilewright.schedule.rules.positions import (
+    cut_tiles,
+    loops_over_images,
+    loops_within,
+    walk_source,
+)
 from tilewright.schedule.rules.tiles import Tile
 from tilewright.schedule.rules.transformed import (
     chain_after,
@@ -81,8 +85,10 @@ def schedule_strips(s: Schedule, found: Strips, target: Target) -> None:
     s.compute_at(found.product, strip)
     _cut_products(s, found, strip, length * wide, target)
     s.compute_at(found.rows[-1], strip)
-    cut_tiles(s, found.rows[:-1], found.rows[-1], target, strip)
-    _pad(s, found, strip, target)
+    chain, rows = found.rows[:-1], found.rows[-1]
+    outer = walk_source(s, chain, rows, cut_tiles(s, chain, rows, target, strip))
+    images = loops_over_images(s, chain, rows, outer)
+    place_padding(s, padding_before(s, found.rows[0]), (images or [strip])[-1], target)
     if target.cores > 1:
         s.parallel(s.fuse(image, strip))
 
@@ -99,14 +105,6 @@ def _number(extent: Expr) -> int:
     if not isinstance(extent, Const):
         raise ScheduleError(f"the extent {extent} is not known")
     return int(extent.value)
-
-
-def _pad(s: Schedule, found: Strips, strip: Loop, target: Target) -> None:
-    """The image around a strip is padded with it."""
-    for maker in s.producers(found.rows[0]):
-        if is_injective(s.block_of(maker)):
-            s.compute_at(maker, strip)
-            vectorize_innermost(s, maker.name, target)
 
 
 def _cut_products(s: Schedule, found: Strips, strip: Loop, rows: int, target: Target) -> None:

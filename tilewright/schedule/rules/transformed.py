@@ -27,7 +27,12 @@ from tilewright.schedule.rules.analysis import (
     stores_of,
 )
 from tilewright.schedule.rules.elementwise import PARALLEL_WORTH, instances, parallelize_outer
-from tilewright.schedule.rules.positions import chooses_by_position, cut_tiles, loops_within
+from tilewright.schedule.rules.positions import (
+    chooses_by_position,
+    cut_tiles,
+    loops_within,
+    walk_source,
+)
 from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -96,8 +101,9 @@ def schedule_transformed(s: Schedule, t: Transformed, target: Target) -> None:
     s.compute_at(t.columns[-1], depth)
     cut_tiles(s, t.columns[:-1], t.columns[-1], target, depth)
     work = sum(instances(s.block_of(n)) for n in t.rows)
-    outer = cut_tiles(s, t.rows[:-1], t.rows[-1], target)
-    parallelize_outer(s, t.rows[-1], target, work, within=outer)
+    chain, rows = t.rows[:-1], t.rows[-1]
+    outer = walk_source(s, chain, rows, cut_tiles(s, chain, rows, target))
+    parallelize_outer(s, rows, target, work, within=outer)
     if target.cores > 1 and instances(s.block_of(t.parts)) > PARALLEL_WORTH:
         s.parallel(block)
 
