@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.graph.harness import check
 from tests.graph.interpreted import check_definition
-from tilewright.graph import Builder
+from tilewright.graph import Builder, evaluate
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(12)
@@ -49,6 +50,32 @@ def test_directions_lengths_and_states(name: str, direction: str) -> None:
 @pytest.mark.parametrize("name", list(GATES))
 def test_natively(name: str) -> None:
     check(name, [*weights(name), bias(name)], symbolic=False, **LOOSE)
+
+
+@pytest.mark.parametrize(
+    ("name", "direction", "batch", "hidden", "options"),
+    [
+        ("lstm", "bidirectional", 1, 10, {"clip": 0.7}),
+        ("lstm", "reverse", 9, 40, {}),
+        ("gru", "forward", 1, 24, {}),
+        ("gru", "bidirectional", 3, 13, {"linear_before_reset": True}),
+        ("rnn", "forward", 5, 64, {}),
+    ],
+)
+def test_constant_weights(
+    name: str, direction: str, batch: int, hidden: int, options: dict[str, Any]
+) -> None:
+    d, size = 2 if direction == "bidirectional" else 1, GATES[name] * hidden
+    lengths = RNG.integers(1, 8, batch).astype("i4")
+    b = Builder()
+    x = b.input("x", "f32", (7, batch, 6))
+    operands = [normal(d, size, 6) / 3, normal(d, size, hidden) / 6, normal(d, 2 * size)]
+    b.output(*getattr(b, name)(x, *operands, lengths, direction=direction, **options))
+    graph, values = b.build(), normal(7, batch, 6)
+    for got, expected in zip(
+        tw.compile(graph).run([values]), evaluate(graph, [values]), strict=True
+    ):
+        np.testing.assert_allclose(got, expected, **LOOSE)
 
 
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])

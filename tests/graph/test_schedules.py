@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.graph.harness import operands
 from tilewright.graph import find_op
@@ -55,6 +56,27 @@ def test_the_product_in_a_step_keeps_its_sums_in_registers() -> None:
     s = Schedule(scheduled("lstm_scan", [(5, 1, 512), (1, 128, 512)], constants=[1]))
     time = s.loops("moved")[0]
     assert s.loops("moved_local")[0] == time, "each step has its own sums"
-    packed = next(b for b in s.blocks() if b.name.endswith("_global"))
-    assert time not in s.loops(packed), "weights are packed before all steps"
+    assert time not in s.loops("moved_weights"), "weights are packed before all steps"
     assert s.loop_of(s.loops("moved")[-1]).kind == "vectorized"
+
+
+@pytest.mark.parametrize("batch", [1, 6])
+def test_threads_meet_once_in_a_step(batch: int) -> None:
+    shapes = [(5, batch, 4096), (2, 512, 2048)]
+    s = Schedule(scheduled("lstm_scan", shapes, constants=[1], direction="bidirectional"))
+    shared = s.loops("moved")[:2]
+    assert [s.loop_of(loop).kind for loop in shared] == ["serial", "parallel"]
+    assert all(s.loops(name)[:2] == shared for name in ("c", "h"))
+
+
+def test_a_product_that_waits_for_a_step_has_threads_of_its_own() -> None:
+    s = Schedule(scheduled("gru_scan", [(5, 1, 1536), (1, 512, 1536)], constants=[1]))
+    (step, moved), (_, last) = (s.loops(name)[:2] for name in ("moved", "last"))
+    assert s.loops("reset")[:2] == (step, moved)
+    assert s.loops("h")[:2] == (step, last)
+    assert moved != last
+
+
+def test_short_steps_are_not_shared_out() -> None:
+    s = Schedule(scheduled("lstm_scan", [(500, 1, 256), (1, 64, 256)], constants=[1]))
+    assert all(s.loop_of(loop).kind != "parallel" for loop in s.loops("h"))

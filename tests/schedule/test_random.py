@@ -59,6 +59,9 @@ class _Player:
         at = self.pick(max(1, len(loops) - 1))
         self.s.fuse(*loops[at : at + 2])
 
+    def merge(self) -> None:
+        self.s.merge(self.loop(), self.loop())
+
     def reorder(self) -> None:
         loops = list(self.s.loops(self.block()))
         self.s.reorder(*(loops.pop(self.pick(len(loops))) for _ in range(len(loops))))
@@ -92,6 +95,7 @@ class _Player:
 _MOVES = [
     *[_Player.split, _Player.fuse, _Player.reorder] * 4,
     *[_Player.decompose, _Player.partition, _Player.rfactor, _Player.blockize] * 2,
+    _Player.merge,
     _Player.parallel,
     _Player.vectorize,
     _Player.unroll,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.arith import simplify
 from tilewright.graph.ops.quantize import to_integer
 from tilewright.graph.ops.quantize_rows import LEAST
 from tilewright.graph.recurrent import GREATEST, Cells
@@ -68,8 +69,8 @@ class Clock:
         return te.compute(states.shape[1:], element, name=name)
 
 
-#: Where columns of the weights start, if not at the first, and how many there are.
-Columns = tuple[Expr | None, Expr]
+#: The first of some gates, and how many there are.
+Gates = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -109,39 +110,38 @@ class Scan:
         column = d * self.weight.shape[2] + (self.weight.shape[1] * k + j)
         return te.cast(self.products[place, b, column], self.work)
 
-    def moved(self, state: te.Tensor, columns: Columns, name: str, back: int = 1) -> te.Tensor:
-        """What the state `back` steps ago gives for `count` columns of the weights from `start`."""
+    def moved(self, state: te.Tensor, gates: Gates, name: str, back: int = 1) -> te.Tensor:
+        """(step, direction, batch, gate, hidden): what a state `back` steps ago gives."""
         if self.scales is not None:
-            return self._moved_bytes(state, self.scales, columns, name, back)
-        return self._product(state, columns, self.work, name, back)
+            return self._moved_bytes(state, self.scales, gates, name, back)
+        (first, count), hidden = gates, state.shape[3]
+        k = te.reduce_axis(hidden, name="k")
 
-    def _product(
-        self,
-        state: te.Tensor,
-        columns: Columns,
-        dtype: DType,
-        name: str,
-        back: int,
-    ) -> te.Tensor:
-        start, count = columns
-        k = te.reduce_axis(state.shape[3], name="k")
+        def own(d: Expr, k: Expr, g: Expr, j: Expr) -> Expr:
+            return te.cast(self.weight[d, k, self._column(first, g, j)], self.work)
 
-        def element(t: Expr, d: Expr, b: Expr, j: Expr) -> Any:
-            factor = te.cast(self.weight[d, k, _after(start, j)], dtype)
-            return te.sum(te.cast(state[_before(back, t), d, b, k], dtype) * factor, axis=k)
+        weights = te.compute((state.shape[1], hidden, count, hidden), own, name=f"{name}_weights")
 
-        return te.compute((*state.shape[:3], count), element, name=name)
+        def element(t: Expr, d: Expr, b: Expr, g: Expr, j: Expr) -> Any:
+            return te.sum(state[_before(back, t), d, b, k] * weights[d, k, g, j], axis=k)
+
+        return te.compute((*state.shape[:3], count, hidden), element, name=name)
+
+    def _column(self, first: int, gate: Expr, j: Expr) -> Expr:
+        """The column of the weights for `gate`, counted from the first of some gates."""
+        return (gate + first if first else gate) * self.weight.shape[1] + j
 
     def _moved_bytes(
         self,
         state: te.Tensor,
         scales: te.Tensor,
-        columns: Columns,
+        gates: Gates,
         name: str,
         back: int,
     ) -> te.Tensor:
         """The same in bytes, by a scale that the states of the step ask for."""
-        k = te.reduce_axis(state.shape[3], name="k")
+        (first, count), hidden = gates, state.shape[3]
+        k = te.reduce_axis(hidden, name="k")
 
         def greatest_of(t: Expr, d: Expr, b: Expr) -> Any:
             return te.max(te.abs(state[_before(back, t), d, b, k]), axis=k)
@@ -154,13 +154,20 @@ class Scan:
             return to_integer(state[_before(back, t), d, b, j] * factor, None, _INT8)
 
         stored = te.compute(state.shape, byte, name=f"{name}_bytes")
-        total = self._product(stored, columns, _INT32, f"{name}_total", 0)
 
-        def real(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-            scale = greatest[t, d, b] * (1 / GREATEST) * scales[d, _after(columns[0], j)]
-            return te.cast(total[t, d, b, j], self.work) * scale
+        def total_of(t: Expr, d: Expr, b: Expr, j: Expr) -> Any:
+            column = j + hidden * first if first else j
+            factor = te.cast(self.weight[d, k, column], _INT32)
+            return te.sum(te.cast(stored[t, d, b, k], _INT32) * factor, axis=k)
 
-        return te.compute(total.shape, real, name=name)
+        size = simplify(hidden * count)
+        total = te.compute((*state.shape[:3], size), total_of, name=f"{name}_total")
+
+        def real(t: Expr, d: Expr, b: Expr, g: Expr, j: Expr) -> Expr:
+            scale = greatest[t, d, b] * (1 / GREATEST) * scales[d, self._column(first, g, j)]
+            return te.cast(total[t, d, b, g * hidden + j], self.work) * scale
+
+        return te.compute((*state.shape[:3], count, hidden), real, name=name)
 
     def run(
         self,
@@ -185,10 +192,6 @@ class Scan:
             return te.const(0, self.work) if given is None else te.cast(given[d, b, j], self.work)
 
         return te.compute((1, *self.states), element, name=f"{name}_first")
-
-
-def _after(start: Expr | None, index: Expr) -> Expr:
-    return index if start is None else index + start
 
 
 def _before(back: int, index: Expr) -> Expr:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from tilewright.arith import Ranges
+from tilewright.arith import Ranges, prove
 from tilewright.ir import (
     Assert,
     Block,
@@ -80,7 +80,7 @@ def _iterations_share_nothing(tree: Tree, loop: For) -> Fault | None:
     accesses = accesses_in(tree, loop)
     for buffer in dict.fromkeys(a.buffer for a in accesses if a.is_write):
         touching = [a for a in accesses if a.buffer is buffer]
-        if _all_tell(touching, loop.var, free, ranges):
+        if _all_tell(_meeting(touching, loop.var, free, ranges), loop.var, free, ranges):
             continue
         if is_private(tree, loop, buffer) and each_read_is_covered(tree, loop, touching, ranges):
             continue
@@ -90,6 +90,29 @@ def _iterations_share_nothing(tree: Tree, loop: For) -> Fault | None:
             f"choose a loop whose iterations write different elements of {buffer.name}",
             block,
         )
+    return None
+
+
+# ---- two loops, as one --------------------------------------------------------------------------
+
+
+def parts_meet_in_iterations(tree: Tree, loop: For, first: Collection[str]) -> Fault | None:
+    """What the blocks called `first` and the others below `loop` both touch, they touch in the same
+    iteration: so one part need not wait until the other has run all of its iterations."""
+    if is_const(loop.extent, 1):
+        return None
+    ranges, free, accesses = ranges_below(tree, loop), inner_vars(loop), accesses_in(tree, loop)
+    for buffer in dict.fromkeys(a.buffer for a in accesses if a.is_write):
+        touching = [a for a in accesses if a.buffer is buffer]
+        if len({a.block.name in first for a in touching}) == 1:
+            continue
+        if not _all_tell(_meeting(touching, loop.var, free, ranges), loop.var, free, ranges):
+            return Fault(
+                f"{buffer.name} may be handed from one iteration of loop {loop.var.name} to "
+                "another",
+                "only loops within whose iterations it is both written and read can be merged",
+                next(a.block for a in touching if a.is_write),
+            )
     return None
 
 
@@ -205,6 +228,30 @@ def _flow_stays_in_iterations(
 def ranges_below(tree: Tree, loop: For) -> Ranges:
     """What is known inside `loop`: it and the loops below it have their ranges."""
     return with_loops_in(loop, tree.ranges_at(loop))
+
+
+def _meeting(
+    accesses: Sequence[Access], var: Var, free: set[Var], ranges: Ranges
+) -> Sequence[Access]:
+    """The accesses but for reads of what none of them ever writes, such as the step before."""
+    writes = [a for a in accesses if a.is_write]
+    running = free | {var}
+
+    def is_apart(read: Access) -> bool:
+        return all(_never_meet(read, write, running, ranges) for write in writes)
+
+    return [a for a in accesses if a.is_write or not is_apart(a)]
+
+
+def _never_meet(a: Access, b: Access, running: set[Var], ranges: Ranges) -> bool:
+    """Whether two boxes are apart in a dimension, whatever the running variables are in each."""
+    for mine, other in zip(a.ranges, b.ranges, strict=True):
+        ends = mine.start + mine.extent, other.start + other.extent
+        if not running.isdisjoint(free_vars(ends[0]) | free_vars(ends[1])):
+            continue
+        if prove(ends[0] <= other.start, ranges) or prove(ends[1] <= mine.start, ranges):
+            return True
+    return False
 
 
 def _all_tell(accesses: Sequence[Access], var: Var, free: set[Var], ranges: Ranges) -> bool:

@@ -23,6 +23,10 @@ class LoopMethods(ScheduleState):
         """Make one loop of loops that stand directly one in the other, outermost first."""
         return self._apply("fuse", *map(self.loop, loops))[0]
 
+    def merge(self, first: LoopLike, second: LoopLike) -> Loop:
+        """Make one loop of two that stand one behind the other and run equally far."""
+        return self._apply("merge", self.loop(first), self.loop(second))[0]
+
     def reorder(self, *loops: LoopLike) -> None:
         """Put loops of one nest in this order; others of the nest stay in place."""
         self._apply("reorder", *map(self.loop, loops))

@@ -153,32 +153,31 @@ def gru_scan_compute(
     out: tuple[TensorType, ...],
     **attrs: Any,
 ) -> tuple[te.Tensor, ...]:
-    cells, hidden = Cells.of(_DEFAULT, **attrs), weight.shape[1]
+    cells = Cells.of(_DEFAULT, **attrs)
     scan = Scan(cells, products, weight, lengths, out[1].shape, scales)
     h = scan.state("h")
-    count = weight.shape[2] if linear_before_reset else hidden * 2
-    moved = scan.moved(h, (None, count), "moved")
+    moved = scan.moved(h, (0, 3 if linear_before_reset else 2), "moved")
 
     def gate(k: int, t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        value = scan.given(k, t, d, b, j) + moved[t, d, b, hidden * k + j]
+        value = scan.given(k, t, d, b, j) + moved[t, d, b, k, j]
         return cells.gate(0, d, value)
 
     def reset(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
         """What goes into the new state, behind the reset gate."""
         if not linear_before_reset:
             return gate(1, t, d, b, j) * h[t - 1, d, b, j]
-        value = moved[t, d, b, hidden * 2 + j]
+        value = moved[t, d, b, 2, j]
         value = value if inner is None else value + te.cast(inner[d, j], scan.work)
         return gate(1, t, d, b, j) * value
 
-    last = te.compute(scan.shape, reset, name="reset")
-    if not linear_before_reset:
-        last = scan.moved(last, (hidden * 2, hidden), "last", back=0)
+    behind = te.compute(scan.shape, reset, name="reset")
+    last = None if linear_before_reset else scan.moved(behind, (2, 1), "last", back=0)
 
     def next_state(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
         old = h[t - 1, d, b, j]
         update = gate(0, t, d, b, j)
-        new = cells.gate(1, d, scan.given(2, t, d, b, j) + last[t, d, b, j])
+        own = behind[t, d, b, j] if last is None else last[t, d, b, 0, j]
+        new = cells.gate(1, d, scan.given(2, t, d, b, j) + own)
         return scan.clock.kept(b, t - 1, (1 - update) * new + update * old, old)
 
     return scan.run("gru", [h0], [te.compute(scan.shape, next_state, name="h")], [h])

@@ -157,10 +157,10 @@ def lstm_scan_compute(
     cells, hidden = Cells.of(_DEFAULT, **attrs), weight.shape[1]
     scan = Scan(cells, products, weight, lengths, out[1].shape, scales)
     h, c = scan.state("h"), scan.state("c")
-    moved = scan.moved(h, (None, weight.shape[2]), "moved")
+    moved = scan.moved(h, (0, 4), "moved")
 
     def gate(k: int, t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        return scan.given(k, t, d, b, j) + moved[t, d, b, hidden * k + j]
+        return scan.given(k, t, d, b, j) + moved[t, d, b, k, j]
 
     def peep(k: int, d: Expr, j: Expr, cell: Expr, e: Expr) -> Expr:
         return e if p is None else e + te.cast(p[d, hidden * k + j], scan.work) * cell

@@ -126,10 +126,10 @@ def rnn_scan_compute(
     cells = Cells.of(_DEFAULT, **attrs)
     scan = Scan(cells, products, weight, lengths, out[1].shape, scales)
     h = scan.state("h")
-    moved = scan.moved(h, (None, weight.shape[2]), "moved")
+    moved = scan.moved(h, (0, 1), "moved")
 
     def next_state(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        new = cells.gate(0, d, scan.given(0, t, d, b, j) + moved[t, d, b, j])
+        new = cells.gate(0, d, scan.given(0, t, d, b, j) + moved[t, d, b, 0, j])
         return scan.clock.kept(b, t - 1, new, h[t - 1, d, b, j])
 
     return scan.run("rnn", [h0], [te.compute(scan.shape, next_state, name="h")], [h])

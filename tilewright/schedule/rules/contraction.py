@@ -38,7 +38,14 @@ from tilewright.schedule.rules.chunks import (
 from tilewright.schedule.rules.elementwise import outermost
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
 from tilewright.schedule.rules.padding import padding_before, place_padding, strip_of
-from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile, packing_pays
+from tilewright.schedule.rules.tiles import (
+    ANY_ROWS,
+    PARALLEL_CYCLES,
+    Factors,
+    Tile,
+    choose_tile,
+    packing_pays,
+)
 from tilewright.schedule.rules.transpose import plain_tile, turn_tiles, whole_tiles
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -47,13 +54,10 @@ from tilewright.target import Target
 _FAR = 1024
 #: An operand is packed only if every element of it is used at least this often.
 _WORTH_PACKING = 32
-#: Cycles full of multiply-adds that are worth waking another thread for.
-_PARALLEL_CYCLES = 12_500
 #: Up to so many rows the weights are read once for, which takes longer than the arithmetic.
 _FEW_ROWS = 16
-#: Rows and vectors of a tile where it is not known how many there are: few, because there is a
-#: version for each number of rows, and little is to be computed past the last column.
-_ANY_ROWS, _ANY_VECTORS = 7, 2
+#: Vectors of a tile where it is not known how many there are: little is computed past the last one.
+_ANY_VECTORS = 2
 #: Neighbouring elements of a row that a thread packs.
 _RUN = 128
 #: Smaller squares are not worth turning.
@@ -123,7 +127,7 @@ def plan_contraction(block: Block, target: Target, known: Operands) -> Plan | No
         return choose_tile(
             target,
             c.out.buffer.dtype,
-            1 if row is None else extent_of(row) or _ANY_ROWS,
+            1 if row is None else extent_of(row) or ANY_ROWS,
             _count(c.columns) if blocks is not None else extent_of(column) or _ANY_VECTORS * lanes,
             factors,
             None if blocks is None else extent_of(column),
@@ -441,7 +445,7 @@ class _Cut:
 
     def _is_worth_threads(self) -> bool:
         in_a_cycle = self.target.fma_ports * self.tile.lanes
-        return self.target.cores > 1 and self.work >= _PARALLEL_CYCLES * in_a_cycle
+        return self.target.cores > 1 and self.work >= PARALLEL_CYCLES * in_a_cycle
 
     def _parallelize(self, first: list[Loop], then: list[Loop]) -> None:
         """Fuse loops, all of `first` and as many more as it takes to have work for every core."""

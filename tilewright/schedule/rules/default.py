@@ -17,6 +17,7 @@ from tilewright.schedule.rules.analysis import (
     is_conditional,
     is_injective,
     is_reduction,
+    is_step,
     is_stepwise,
 )
 from tilewright.schedule.rules.attention import find_chain, schedule_attention
@@ -28,6 +29,7 @@ from tilewright.schedule.rules.elementwise import schedule_elementwise, vectoriz
 from tilewright.schedule.rules.positions import chooses_by_position, schedule_positions
 from tilewright.schedule.rules.rows import schedule_rows
 from tilewright.schedule.rules.shift import shift_operands
+from tilewright.schedule.rules.steps import followers, plan_step, schedule_step, share_out, take_on
 from tilewright.schedule.rules.strips import find_strips, schedule_strips
 from tilewright.schedule.rules.transformed import find_transformed, schedule_transformed
 from tilewright.schedule.rules.transpose import (
@@ -94,8 +96,10 @@ def _schedule_dots(s: Schedule, target: Target) -> Schedule:
 
 
 def _schedule_reductions(s: Schedule, target: Target) -> Schedule:
+    s = _schedule_steps(s, target)
     known = Operands.of(s)
-    plans = {b.name: plan_contraction(s.block_of(b), target, known) for b in s.blocks()}
+    left = [b for b in s.blocks() if not _is_scheduled(s, b.name)]
+    plans = {b.name: plan_contraction(s.block_of(b), target, known) for b in left}
     if not any(plans.values()) and not any(_is_scheduled(s, b.name) for b in s.blocks()):
         by_rows = schedule_rows(s, target)
         if by_rows is not None:
@@ -108,6 +112,19 @@ def _schedule_reductions(s: Schedule, target: Target) -> Schedule:
             s = attempt(s, schedule_contraction, block.name, plan, target) or s
         elif _has_own_loops(s, block.name) and vector_variable(s.block_of(block)) is not None:
             s = attempt(s, schedule_columns, block.name, target) or s
+    return s
+
+
+def _schedule_steps(s: Schedule, target: Target) -> Schedule:
+    """Products in the steps of a scan."""
+    for name in [b.name for b in s.blocks()]:
+        plan = plan_step(s.block_of(name), target)
+        done = None if plan is None else attempt(s, schedule_step, name, plan)
+        if done is None:
+            continue
+        for follower in followers(done, name):
+            done = attempt(done, take_on, name, plan, follower) or done
+        s = attempt(done, share_out, name, plan, target) or done
     return s
 
 
@@ -155,6 +172,7 @@ def _attempt_found(
 
 def inline_cheap(s: Schedule) -> None:
     """Fold intermediate results into their uses where that saves memory and costs no arithmetic."""
+    constants = constants_of(s.function)
     for ref in s.blocks():
         block = s.block_of(ref)
         if not is_injective(block) or not _is_intermediate(s, block.writes[0].buffer):
@@ -164,6 +182,8 @@ def inline_cheap(s: Schedule) -> None:
         if GATHERS in block.annotations:
             continue  # the copy is what it is for
         uses = [s.block_of(c) for c in s.consumers(ref)]
+        if any(map(is_step, uses)) and all(r.buffer in constants for r in block.reads):
+            continue  # it is made once for all steps
         heavy = is_conditional(block) and any(map(_reads_often, uses))
         heavy |= _takes_sums_on(s, block) and any(as_contraction(u) is not None for u in uses)
         if (len(uses) == 1 or is_cheap(block)) and not heavy and s.can("compute_inline", ref):

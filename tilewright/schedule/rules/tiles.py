@@ -27,6 +27,11 @@ _LOAD_COST, _LOOP_COST = 0.15, 1.0
 #: Cycles that a load of a row takes longer where rows lie far apart, and that packing takes for
 #: each element of a row.
 _FAR_COST, _PACKING_COST = 0.12, 1.0
+#: Cycles full of multiply-adds that are worth waking another thread for.
+PARALLEL_CYCLES = 12_500
+#: Rows of a tile where it is not known how many there are: few, because there is a version for each
+#: number of rows that may be left.
+ANY_ROWS = 7
 
 
 @dataclass(frozen=True)
@@ -52,22 +57,23 @@ def choose_tile(
     block: int | None = None,
     computed: Callable[[int], int] | None = None,
     whole: int = 0,
+    together: int = 1,
 ) -> Tile:
     """The tile with the best predicted throughput for a problem of this size (None: large).
 
     Where columns come in blocks that lie apart, a tile has whole blocks, or an even part of one.
     `computed` says how many rows are computed by tiles of so many, where it is not just all tiles.
-    Rows of the tile divide `whole`.
+    Rows of the tile divide `whole`; `together` vectors are not parted.
     """
     lanes = target.lanes(dtype)
     if not target.has_lane_fma:
         factors = "broadcast"
     most_rows = min(rows or 16, 16)
-    most_vectors = min(-(-(columns or 8 * lanes) // lanes), 8)
+    most_vectors = max(together, min(-(-(columns or 8 * lanes) // lanes), 8))
     tiles = [
         Tile(r, v, lanes, factors)
         for r in range(1, most_rows + 1)
-        for v in range(1, most_vectors + 1)
+        for v in range(together, most_vectors + 1, together)
         if whole % r == 0
         if _registers(r, v, lanes, factors) <= target.vector_registers
     ]

@@ -1,0 +1,212 @@
+"""Steps of a scan (recurrent networks): a tile of all gates in registers, and what they make.
+
+    for step:
+        for direction: for panel of the hidden state (parallel):
+            for tile of the panel:
+                accumulators = 0
+                for the reduction: accumulators += state × weights        all in registers
+            cell, state = gates(accumulators)
+
+A step is a product of a few rows, which takes as long as it takes to read the weights: these lie
+in the order in which they are read, every thread reads its own part at every step, and threads wait
+for each other once a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tilewright.ir import Block, Expr, Iter, Var
+from tilewright.schedule.error import ScheduleError
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import (
+    Contraction,
+    as_contraction,
+    constants_of,
+    extent_of,
+    is_step,
+    is_stepwise,
+)
+from tilewright.schedule.rules.elementwise import outermost
+from tilewright.schedule.rules.epilogue import vectorize_tile
+from tilewright.schedule.rules.tiles import ANY_ROWS, PARALLEL_CYCLES, Factors, Tile, choose_tile
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Elements of a panel, at most, and how many panels there are at least for each thread.
+_PANEL, _PANELS = 64, 2
+
+
+@dataclass(frozen=True)
+class Step:
+    """The product of a step: its gates and the hidden state, the last dimensions of its result.
+
+    A single row meets all gates at once; several rows meet one after the other. `tiles` make a
+    panel, of which all gates are there before the state is made of them.
+    """
+
+    contraction: Contraction
+    gates: Iter
+    hidden: Iter
+    tile: Tile
+    tiles: int
+
+    @property
+    def row(self) -> Iter | None:
+        return self.contraction.rows[0] if self.contraction.rows else None
+
+    @property
+    def together(self) -> int:
+        """Gates that a tile has."""
+        return 1 if self.row is not None else extent_of(self.gates) or 1
+
+    @property
+    def width(self) -> int:
+        """Elements of the hidden state in a tile."""
+        return self.tile.columns // self.together
+
+    def cut(self, s: Schedule, loops: dict[Var, Loop]) -> tuple[list[Loop], list[Loop]]:
+        """Loops over panels of the hidden state, and over tiles, vectors and lanes of one.
+
+        All other loops are outside.
+        """
+        lanes = self.tile.lanes
+        hidden = loops.pop(self.hidden.var)
+        panels, *inner = s.split(hidden, None, self.tiles, self.width // lanes, lanes)
+        return [*loops.values(), panels], inner
+
+
+def plan_step(block: Block, target: Target) -> Step | None:
+    """A plan, or None where the block is no product of a step of a scan."""
+    c = as_contraction(block) if is_step(block) else None
+    if c is None or len(c.reduced) != 1 or len(c.rows) > 1:
+        return None
+    gates, hidden = ([it for it in block.iters if it.var is i] for i in c.out.indices[-2:])
+    if not gates or not hidden or not {*c.columns} <= {gates[0], hidden[0]}:
+        return None
+    return _plan(c, gates[0], hidden[0], target)
+
+
+def _plan(c: Contraction, gates: Iter, hidden: Iter, target: Target) -> Step | None:
+    size, depth, dtype = extent_of(hidden), extent_of(c.reduced[0]), c.out.buffer.dtype
+    if size is None or depth is None or extent_of(gates) is None:
+        return None
+    if not dtype.is_float or target.lanes(dtype) < 2 or c.b.step(hidden.var) != 1:
+        return None
+    tile = _tile(c, extent_of(gates) or 1, size, target)
+    return Step(c, gates, hidden, tile, _tiles_of_a_panel(tile, size, target) if c.rows else 1)
+
+
+def _tile(c: Contraction, gates: int, hidden: int, target: Target) -> Tile:
+    dtype, depth = c.out.buffer.dtype, c.reduced[0]
+    near = c.a.step(depth.var) == 1 and (extent_of(depth) or 0) % target.lanes(dtype) == 0
+    factors: Factors = "depth" if near else "broadcast"
+    if c.rows:
+        rows = extent_of(c.rows[0]) or ANY_ROWS
+        return choose_tile(target, dtype, rows, hidden, factors, block=hidden)
+    return choose_tile(target, dtype, 1, hidden * gates, factors, together=gates)
+
+
+def _tiles_of_a_panel(tile: Tile, hidden: int, target: Target) -> int:
+    """So many that rows are read and written by whole lines, with panels for all threads."""
+    most = min(_PANEL, hidden // (_PANELS * target.cores)) // tile.columns
+    return max((n for n in range(1, most + 1) if hidden % (n * tile.columns) == 0), default=1)
+
+
+# ---- the schedule -------------------------------------------------------------------------------
+
+
+def schedule_step(s: Schedule, name: str, step: Step) -> None:
+    """Cut the product `name` into tiles."""
+    _pack(s, name, step)
+    kept = s.cache_write(name, 0, "local").name
+    loops = _loops_by_variable(s, name)
+    gates = loops.pop(step.gates.var)
+    depth, steps = _cut_depth(s, loops.pop(step.contraction.reduced[0].var), step.tile)
+    row_tiles, rows = [], []
+    if step.row is not None:
+        row_tiles, rows = ([x] for x in s.split(loops.pop(step.row.var), None, step.tile.rows))
+    outer, (tiles, vectors, lanes) = step.cut(s, loops)
+    before, within = ([gates], []) if rows else ([], [gates])
+    outer += [*before, tiles, *row_tiles]
+    s.reorder(*outer, *depth, *steps, *rows, *within, vectors, lanes)
+    for loop in (*steps, *rows, *within, vectors):
+        s.unroll(loop)
+    s.vectorize(lanes)
+    vectorize_tile(s, s.reverse_compute_at(kept, outer[-1]), step.tile.lanes)
+
+
+def followers(s: Schedule, name: str) -> list[str]:
+    """The blocks of the same step that follow the product, in order."""
+    names = [b.name for b in s.blocks()]
+    after = names[names.index(name) + 1 :]
+    return [n for n in after if is_stepwise(s.block_of(n))]
+
+
+def take_on(s: Schedule, name: str, step: Step, follower: str) -> None:
+    """Do what `follower` does in the panels of the product; refused where it waits for others."""
+    mine = _panel_loops(s, name, step)
+    own = _spatial(s.block_of(follower))
+    wanted = [it for it in _spatial(s.block_of(name)) if it is not step.gates]
+    if [it.extent for it in own] != [it.extent for it in wanted]:
+        raise ScheduleError(f"cannot compute block {follower} in the panels of {name}")
+    loops = _loops_by_variable(s, follower)
+    pairs = {it.var: loops[other.var] for it, other in zip(wanted, own, strict=True)}
+    rows = [] if step.row is None else [pairs.pop(step.row.var)]
+    outer, (tiles, vectors, lanes) = step.cut(s, pairs)
+    s.reorder(*outer, *rows, tiles, vectors, lanes)
+    for first, second in zip(mine, outer, strict=True):
+        s.merge(first, second)
+    s.unroll(vectors)
+    s.vectorize(lanes)
+
+
+def share_out(s: Schedule, name: str, step: Step, target: Target) -> None:
+    """Panels for all threads. These meet at every step, which must be worth it by itself."""
+    iters = s.block_of(name).iters
+    work = prod(extent_of(it) or 1 for it in iters if it.kind != "ordered")
+    if target.cores < 2 or work < PARALLEL_CYCLES * target.fma_ports * step.tile.lanes:
+        return
+    chosen = outermost(s, _panel_loops(s, name, step), target.cores * 2)
+    s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
+
+
+def _panel_loops(s: Schedule, name: str, step: Step) -> tuple[Loop, ...]:
+    """The loops of the product over panels of the hidden state, inside of that over steps."""
+    count = sum(it not in (step.gates, step.row) for it in _spatial(s.block_of(name)))
+    return s.loops(name)[1 : 1 + count]
+
+
+def _spatial(block: Block) -> list[Iter]:
+    return [it for it in block.iters if it.kind == "spatial"]
+
+
+def _loops_by_variable(s: Schedule, name: str) -> dict[Var, Loop]:
+    """The loops of a block that nobody has cut, but for that over steps."""
+    iters = s.block_of(name).iters
+    pairs = zip(iters, s.loops(name), strict=True)
+    return {it.var: loop for it, loop in pairs if it.kind != "ordered"}
+
+
+def _cut_depth(s: Schedule, loop: Loop, tile: Tile) -> tuple[list[Loop], list[Loop]]:
+    """Where lanes hold neighbouring steps of the reduction, these are unrolled."""
+    if tile.factors != "depth":
+        return [loop], []
+    outer, inner = s.split(loop, None, tile.lanes)
+    return [outer], [inner]
+
+
+def _pack(s: Schedule, name: str, step: Step) -> None:
+    """Let constant weights lie in the order in which tiles read them."""
+    weights, constants = step.contraction.b.buffer, constants_of(s.function)
+    makers = [b for b in s.producers(name) if s.block_of(b).writes[0].buffer is weights]
+    if not makers or not all(r.buffer in constants for r in s.block_of(makers[0]).reads):
+        return
+    width, apart = step.width, step.row is not None
+
+    def blocked(d: Expr, k: Expr, gate: Expr, j: Expr) -> tuple[Expr, ...]:
+        inner = (gate, k) if apart else (k, gate)
+        return d, j // width, *inner, j % width
+
+    s.transform_layout(makers[0], 0, blocked)
