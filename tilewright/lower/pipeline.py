@@ -16,6 +16,7 @@ from tilewright.lower.lanes import group_lanes
 from tilewright.lower.math import expand_math
 from tilewright.lower.narrow import legalize_types
 from tilewright.lower.overcompute import overcompute
+from tilewright.lower.prefetch import place_prefetches
 from tilewright.lower.rounding import expand_rounding
 from tilewright.lower.tighten import tighten_loops
 from tilewright.lower.tiles import place_tiles
@@ -54,6 +55,8 @@ def passes(target: Target, *, checked: bool) -> list[tuple[str, Pass]]:
         ("place_tiles", place_tiles),
         # Looks at single positions, which flattening makes.
         ("group_lanes", lambda f: group_lanes(f, target)),
+        # Asks where loads lie in the end.
+        ("place_prefetches", lambda f: place_prefetches(f, target)),
     ]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from tilewright.codegen.llvm.arithmetic import number
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.lists import LIST_EXPRESSIONS
-from tilewright.codegen.llvm.memory import element_address
+from tilewright.codegen.llvm.memory import any_address
 from tilewright.codegen.llvm.types import (
     LLValue,
     i1,
@@ -150,7 +150,7 @@ def _shuffled(cx: Context, args: list[LLValue], order: Sequence[int]) -> LLValue
 def _address_of(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     load = node.args[0]
     assert isinstance(load, Load)
-    return element_address(cx, load.buffer, args[0])
+    return any_address(cx, load.buffer, args[0])
 
 
 def _prefetch(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:

@@ -46,9 +46,15 @@ def emit_store(
 
 
 def element_address(cx: Context, buffer: Buffer, position: LLValue) -> LLValue:
-    """The address of one element."""
+    """The address of an element that is there to be read or written."""
     kind = memory_type(buffer.dtype)
     return cx.builder.gep(cx.address(buffer), [position], inbounds=True, source_etype=kind)
+
+
+def any_address(cx: Context, buffer: Buffer, position: LLValue) -> LLValue:
+    """The address that an element has, or would have past the ends of the buffer."""
+    kind = memory_type(buffer.dtype)
+    return cx.builder.gep(cx.address(buffer), [position], source_etype=kind)
 
 
 def access_start(index: Expr) -> Expr:

@@ -45,6 +45,7 @@ from tilewright.schedule.rules.tiles import (
     Tile,
     choose_tile,
     packing_pays,
+    steps_ahead,
 )
 from tilewright.schedule.rules.transpose import plain_tile, turn_tiles, whole_tiles
 from tilewright.schedule.schedule import Schedule
@@ -235,6 +236,9 @@ class _Cut:
         for loop in (*unrolled, *row_inner, *column_inner[:-1]):
             s.unroll(loop)
         s.vectorize(column_inner[-1])
+        ahead = self._fetched_ahead()
+        if ahead:
+            s.annotate(reduced[-1], "prefetch", ahead)
         if outer:
             place_epilogue(s, epilogue, outer[-1], self.tile.lanes)
         self._place_packs(packs, chunk)
@@ -348,6 +352,13 @@ class _Cut:
         outer, inner = self.s.split(reduced[-1], None, self.tile.lanes)
         return [*reduced[:-1], outer], [inner]
 
+    def _fetched_ahead(self) -> int:
+        """How many steps of the reduction ahead operands are asked for; 0 for not at all."""
+        plan, c = self.plan, self.plan.contraction
+        if not plan.pack_rows or not plan.pack_columns or plan.gathered:
+            return 0
+        return steps_ahead(self.target, self.tile, c.out.buffer.dtype, _count(c.reduced))
+
     # ---- what comes before ----------------------------------------------------------------------
 
     def _packs(self) -> dict[str, str]:
@@ -416,7 +427,9 @@ class _Cut:
             _, depth, rows = turn_tiles(
                 self.s, loops[1], loops[0], plain_tile(dtype, side, self.target)
             )
-            self.s.reorder(rows, depth)
+            # All squares of a tile at once: they share its lines.
+            tiles, squares = self.s.split(rows, None, self.tile.rows // side)
+            self.s.reorder(tiles, depth, squares)
 
     def _turn_all(self, copy: str, loops: Sequence[Loop]) -> None:
         """Pack all rows, by all threads: whole tiles first, then what is left."""

@@ -33,6 +33,10 @@ PARALLEL_CYCLES = 12_500
 #: number of rows that may be left.
 ANY_ROWS = 7
 
+#: Cycles from asking for something that lies far away to its arrival; instructions that a core
+#: begins in a cycle, and that count the steps of the reduction.
+_FETCH_CYCLES, _ISSUED, _LOOP_INSTRUCTIONS = 192, 4, 3
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -94,6 +98,18 @@ def packing_pays(target: Target, packed: Tile, spread: Tile, rows: int, columns:
     busy = columns / (target.fma_ports * packed.lanes)
     gained = _score(packed, target, rows, columns) * busy / (busy + _PACKING_COST)
     return gained >= _score(spread, target, rows, columns, _FAR_COST)
+
+
+def steps_ahead(target: Target, tile: Tile, dtype: DType, depth: int) -> int:
+    """How many steps early packed operands are asked for; 0 where they stay near, or no instruction
+    is to spare."""
+    cycles = max(1, tile.rows * tile.vectors // target.fma_ports)
+    sides = [side * dtype.itemsize for side in (tile.rows, tile.columns)]
+    lines = sum(-(-side // target.caches.line) for side in sides)
+    loads = tile.vectors + tile.rows
+    spare = _ISSUED * cycles - tile.rows * tile.vectors - loads - _LOOP_INSTRUCTIONS
+    is_far = 2 * depth * sum(sides) > target.caches.l1d
+    return -(-_FETCH_CYCLES // cycles) if is_far and lines <= spare else 0
 
 
 def packed_columns(target: Target, dtype: DType | str) -> int:

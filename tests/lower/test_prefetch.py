@@ -1,0 +1,62 @@
+"""Loops ask for what they read later, where their notes say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tilewright as tw
+from tilewright import te
+from tilewright.ir import Function
+from tilewright.lower.prefetch import place_prefetches
+from tilewright.target import Target
+
+TARGET = Target.of("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512")
+
+SUMS = """
+    def f(A: f32[512], B: f32[2048], n: i64, C: f32[4]):
+        sums = alloc(f32[4], scope="local")
+        for k in range(64, note={"prefetch": 4}):
+            sums[ramp(0, 1, 4)] = A[ramp(k * 8 + 4, 1, 4)] * B[ramp(n + k * 32, 1, 4)]
+            C[ramp(0, 1, 4)] = sums[ramp(0, 1, 4)] + A[ramp(k * 8, 1, 4)] + C[ramp(0, 1, 4)]
+    """
+
+
+def placed(function: Function) -> Function:
+    return place_prefetches(function, TARGET)
+
+
+def test_every_line_that_is_read_later_is_asked_for_once(becomes: Any) -> None:
+    """Neighbours share a request; a step of two lines makes two; what stays is not asked for."""
+    becomes(
+        SUMS,
+        placed,
+        """
+        def f(A: f32[512], B: f32[2048], n: i64, C: f32[4]):
+            sums = alloc(f32[4], scope="local")
+            for k in range(64):
+                prefetch(address_of(A[k * 8 + 32]))
+                prefetch(address_of(B[k * 32 + n + 128]))
+                prefetch(address_of(B[k * 32 + n + 144]))
+                sums[ramp(0, 1, 4)] = A[ramp(k * 8 + 4, 1, 4)] * B[ramp(n + k * 32, 1, 4)]
+                C[ramp(0, 1, 4)] = sums[ramp(0, 1, 4)] + A[ramp(k * 8, 1, 4)] + C[ramp(0, 1, 4)]
+        """,
+    )
+
+
+def test_requests_past_the_end_do_no_harm(keeps_meaning: Any) -> None:
+    a, b = np.arange(512, dtype=np.float32), np.arange(2048, dtype=np.float32)
+    keeps_meaning(SUMS, placed, a, b, np.int64(0), np.zeros(4, np.float32))
+
+
+def product(depth: int) -> tw.Module:
+    a, b = te.placeholder((256, depth), name="a"), te.placeholder((depth, 3072), name="b")
+    k = te.reduce_axis(depth, name="k")
+    c = te.compute((256, 3072), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    return tw.build(te.function([a, b], [c], name="product"), TARGET)
+
+
+def test_products_ask_for_operands_that_outgrow_the_first_cache() -> None:
+    assert "prefetcht0" in product(768).asm
+    assert "prefetch" not in product(32).asm

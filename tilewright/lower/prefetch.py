@@ -1,0 +1,91 @@
+"""Ask for what a loop reads some iterations later, where its schedule says so.
+
+    for k in range(512, note={"prefetch": 16}):
+        acc[…] += A[ramp(k * 8, 1, 4)] * …
+    -->
+    for k in range(512):
+        prefetch(address_of(A[k * 8 + 128]))
+        acc[…] += A[ramp(k * 8, 1, 4)] * …
+
+What moves on at a fixed pace is asked for line by line. Nothing is read by that: past the end of a
+buffer it does no harm, and in packed operands what lies there is what the next tile begins with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from tilewright.arith import Linear, linear
+from tilewright.ir import (
+    Buffer,
+    Evaluate,
+    Expr,
+    For,
+    Function,
+    Load,
+    Ramp,
+    Stmt,
+    Var,
+    address_of,
+    all_exprs,
+    call,
+    map_function,
+    seq,
+)
+from tilewright.target import Target
+
+_NOTE: Final = "prefetch"
+
+
+def place_prefetches(function: Function, target: Target) -> Function:
+    """Loops that are annotated so ask for what they read so many iterations later."""
+
+    def rule(stmt: Stmt) -> Stmt | None:
+        if not isinstance(stmt, For) or _NOTE not in stmt.annotations:
+            return None
+        notes = {key: note for key, note in stmt.annotations.items() if key != _NOTE}
+        asked = _requests(stmt, int(stmt.annotations[_NOTE]), target.caches.line)
+        return replace(stmt, body=seq(*asked, stmt.body), annotations=notes)
+
+    return map_function(function, rule)
+
+
+class _Stream(NamedTuple):
+    """Elements of a buffer that move on by so many with every iteration, up to a constant."""
+
+    buffer: Buffer
+    step: int
+    terms: frozenset[tuple[Expr, int]]
+
+
+def _requests(loop: For, ahead: int, line: int) -> list[Stmt]:
+    """A request for each line that is read for the first time so many iterations later."""
+    first: dict[_Stream, Linear] = {}
+    for stream, start in _streams(loop.var, loop.body):
+        if stream not in first or start.constant < first[stream].constant:
+            first[stream] = start
+    return [
+        Evaluate(call("prefetch", address_of(Load(stream.buffer, (start.shifted(by).expr(),)))))
+        for stream, start in first.items()
+        for by in _lines(stream, ahead, line)
+    ]
+
+
+def _streams(var: Var, body: Stmt) -> Iterator[tuple[_Stream, Linear]]:
+    """The streams that `body` reads from memory, and where each load of them starts."""
+    for node in all_exprs(body):
+        if not isinstance(node, Load) or node.buffer.scope != "global":
+            continue
+        (index,) = node.indices
+        start = linear(index.base if isinstance(index, Ramp) else index)
+        step = start.terms.get(var, 0)
+        if step > 0 and start.dtype.lanes == 1:
+            yield _Stream(node.buffer, step, frozenset(start.terms.items())), start
+
+
+def _lines(stream: _Stream, ahead: int, line: int) -> range:
+    """How far ahead of the first element the lines of one iteration lie."""
+    first = ahead * stream.step
+    return range(first, first + stream.step, max(1, line // stream.buffer.dtype.itemsize))
