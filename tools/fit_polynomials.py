@@ -251,6 +251,19 @@ def erf_tail(z: mpf) -> mpf:
     return mpmath.erf(mpmath.sqrt(z)) / mpmath.sqrt(z) - 1
 
 
+def ratio_tail(z: mpf) -> mpf:
+    """e**r = (A + r) / (A - r) with A = r coth(r / 2) = 2 + z P(z)."""
+    r = mpmath.sqrt(z)
+    return (r * mpmath.coth(r / 2) - 2) / z
+
+
+def ratio_weight(z: mpf) -> mpf:
+    """How an error of P changes e**r."""
+    r = mpmath.sqrt(z)
+    a = r * mpmath.coth(r / 2)
+    return 2 * r * z / (a**2 - z)
+
+
 def log_odd_tail(z: mpf) -> mpf:
     """log((1 + s) / (1 - s)) = 2 s + s z P(z)."""
     s = mpmath.sqrt(z)
@@ -281,6 +294,7 @@ EXPM1: Target = (
     lambda r: (mpmath.expm1(r) - r) / r**2,
     lambda r: r**2 / mpmath.expm1(r),
 )
+EXP_RATIO: Target = (NEAR_ZERO, HALF_LN2**2, ratio_tail, ratio_weight)
 LOG: Target = (
     (SQRT_HALF - 1) * MARGIN,
     (SQRT_TWO - 1) * MARGIN,
@@ -298,6 +312,12 @@ POLYNOMIALS: list[tuple[str, str, Target, dict[str, int]]] = [
     ("EXP", "e**r = 1 + r P(r), |r| <= ln(2) / 2", EXP, {F32: 5, F64: 11}),
     ("EXP2", "2**r = 1 + r P(r), |r| <= 1 / 2", EXP2, {F32: 6, F64: 11}),
     ("EXPM1", "e**r - 1 = r + r² P(r), |r| <= ln(2) / 2", EXPM1, {F32: 5, F64: 10}),
+    (
+        "EXP_RATIO",
+        "e**r = (A + r) / (A - r) with A = 2 + z P(z), z = r², |r| <= ln(2) / 2",
+        EXP_RATIO,
+        {F32: 2, F64: 5},
+    ),
     ("LOG", "log(1 + f) = f + f² P(f), √½ <= 1 + f <= √2", LOG, {F32: 8}),
     (
         "LOG_ODD",

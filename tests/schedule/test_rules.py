@@ -40,6 +40,11 @@ def dense_with_epilogue(m: int, n: int, k: int):
     return [a, b, bias], ops.relu(ops.add(c, bias))
 
 
+def with_gelu(definition: tuple[list[te.Tensor], te.Tensor]):
+    inputs, output = definition
+    return inputs, ops.gelu(output)
+
+
 def conv(layout: str, c: int, o: int, size: int, kernel: int, stride: int = 1, pad: int = 0):
     if layout == "nchw":
         x, w = tensor(1, c, size, size), tensor(o, c, kernel, kernel, name="W")
@@ -101,6 +106,9 @@ CASES: dict[str, Definition] = {
     "sum of all": lambda: of_one(ops.sum, 37, 41, axis=(0, 1)),
     "sum in the middle": lambda: of_one(ops.sum, 7, 30, 9, axis=1),
     "max of rows": lambda: of_one(ops.max, 20, 50, axis=1),
+    "dense, gelu": lambda: with_gelu(matmul(67, 133, 70)),
+    "conv blocked, gelu": lambda: with_gelu(conv("blocked", 8, 16, 12, 3, pad=1)),
+    "depthwise, gelu": lambda: with_gelu(depthwise(16, 12)),
     "relu": lambda: of_one(ops.relu, 37, 41),
     "gelu": lambda: of_one(ops.gelu, 300, 40),
     "transpose": lambda: of_one(ops.transpose, 67, 130, axes=(1, 0)),
@@ -153,6 +161,21 @@ def test_default_schedule_uses_vectors(name: str, cpu: str) -> None:
     kinds = {s.kind for s in walk(scheduled.body) if isinstance(s, For)}
     turned = "transpose" in name and "thin" not in name
     assert turned or "vectorized" in kinds
+
+
+@pytest.mark.parametrize("name", ["conv blocked, gelu", "depthwise, gelu"])
+def test_long_epilogues_take_a_few_vectors_at_a_time(name: str) -> None:
+    """Accumulators are put down; what follows is a loop with at most four vectors written out."""
+    inputs, output = CASES[name]()
+    function = te.function(inputs, [output], name="f")
+    scheduled = schedule_by_rules(function, tw.Target.of("llvm"))
+    (last,) = [b for b in walk(scheduled.body) if isinstance(b, Block) and "gelu" in b.name]
+    around = [f for f in walk(scheduled.body) if isinstance(f, For) and last in walk(f)]
+    kinds = [f.kind for f in around]
+    unrolled = [f.extent.value for f in around if f.kind == "unrolled"]
+    assert kinds[-1] == "vectorized"
+    assert 2 <= np.prod(unrolled) <= 4
+    assert all(r.buffer.scope != "local" for r in last.reads)
 
 
 def test_transposes_write_whole_lines_where_that_saves_reading_them() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from math import copysign
 from typing import Any
 
@@ -36,7 +36,20 @@ def emit(cx: Context, root: Expr) -> LLValue:
     Values of expressions that read no memory are remembered as long as they dominate what follows;
     those that do are shared within `root` alone, since a later store may change them.
     """
-    values: dict[Expr, LLValue] = {}
+    return emit_side_by_side(cx, [root])[0]
+
+
+def emit_side_by_side(cx: Context, roots: Sequence[Expr]) -> list[LLValue]:
+    """The values of `roots`, an operation of each in turn: none waits for the one before it."""
+    values: list[dict[Expr, LLValue]] = [{} for _ in roots]
+    running = [_operations(cx, root, own) for root, own in zip(roots, values, strict=True)]
+    while running:
+        running = [r for r in running if next(r, False)]
+    return [own[root] for root, own in zip(roots, values, strict=True)]
+
+
+def _operations(cx: Context, root: Expr, values: dict[Expr, LLValue]) -> Iterator[bool]:
+    """Emit what `root` is made of, operands first, into `values`; stops after each operation."""
     changeable: set[Expr] = set()
     pending = [root]
     while pending:
@@ -58,7 +71,7 @@ def emit(cx: Context, root: Expr) -> LLValue:
             changeable.add(node)
         else:
             cx.remember(node, values[node])
-    return values[root]
+        yield True
 
 
 def _reads_memory(node: Expr) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.codegen.llvm.context import Context
-from tilewright.codegen.llvm.expr import emit
+from tilewright.codegen.llvm.expr import emit, emit_side_by_side
 from tilewright.codegen.llvm.frame import Frame
 from tilewright.codegen.llvm.host import HOST, emit_kernel_call
 from tilewright.codegen.llvm.memory import access_start, emit_store
+from tilewright.codegen.llvm.side_by_side import side_by_side
 from tilewright.codegen.llvm.types import LLValue, i64, llvm
 from tilewright.ir import (
     Alloc,
@@ -89,12 +90,18 @@ def _emit_for(frame: Frame, stmt: For) -> None:
 
 
 def _emit_store(frame: Frame, stmt: Store) -> None:
+    _emit_stores(frame, [stmt])
+
+
+def _emit_stores(frame: Frame, stores: Sequence[Store]) -> None:
+    """Stores whose values do not depend on each other."""
     cx = frame.cx
-    (index,) = stmt.indices
-    position = emit(cx, access_start(index))
-    value = emit(cx, stmt.value)
-    mask = None if stmt.mask is None else emit(cx, stmt.mask)
-    emit_store(cx, stmt.buffer, index, position, value, mask, streams=frame.streams(stmt.buffer))
+    positions = [emit(cx, access_start(s.indices[0])) for s in stores]
+    values = emit_side_by_side(cx, [s.value for s in stores])
+    for s, position, value in zip(stores, positions, values, strict=True):
+        mask = None if s.mask is None else emit(cx, s.mask)
+        streams = frame.streams(s.buffer)
+        emit_store(cx, s.buffer, s.indices[0], position, value, mask, streams=streams)
 
 
 def _emit_if(frame: Frame, stmt: If) -> None:
@@ -165,8 +172,11 @@ def _emit_evaluate(frame: Frame, stmt: Evaluate) -> None:
 
 
 def _emit_seq(frame: Frame, stmt: Seq) -> None:
-    for statement in stmt.statements:
-        emit_stmt(frame, statement)
+    for part in side_by_side(stmt.statements):
+        if isinstance(part, list):
+            _emit_stores(frame, part)
+        else:
+            emit_stmt(frame, part)
 
 
 _EMITTERS: dict[type[Stmt], Callable[[Frame, Any], None]] = {

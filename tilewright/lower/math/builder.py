@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.ir import Const, DType, Expr, broadcast, call, reinterpret, select
+from tilewright.ir import Const, DType, Expr, broadcast, call, reinterpret
 from tilewright.lower.math.coefficients import ByType, Coefficients, Ratio
 
 #: Polynomials with up to so many terms are evaluated one term after the other.
-_SHORT = 5
+_SHORT = 4
 
 
 class Pair(NamedTuple):
@@ -72,13 +72,11 @@ class Builder:
         where a multiply-add overwrites its addend.
         """
         terms = [c if isinstance(c, Expr) else self.number(c) for c in coefficients]
-        if len(terms) <= _SHORT:
-            return reduce(lambda total, c: self.fma(total, x, c), reversed(terms))
-        while len(terms) > 1:
+        while len(terms) > _SHORT:
             pairs = zip_longest(terms[::2], terms[1::2])
             terms = [a if b is None else self.fma(b, x, a) for a, b in pairs]
             x = x * x
-        return terms[0]
+        return reduce(lambda total, c: self.fma(total, x, c), reversed(terms))
 
     def line_and_ratio(self, ratio: Ratio, slope: float, x: Expr) -> Expr:
         """slope x + x P(x²) / Q(x²).
@@ -130,27 +128,23 @@ class Builder:
     def float_bits(self, value: float) -> int:
         return int(np.array(value, self.scalar.numpy).view(self.unsigned.numpy))
 
-    @property
-    def magic(self) -> float:
-        """Adding it to a small number rounds that to a whole one and leaves it in the low bits."""
-        return 1.5 * 2.0**self.mantissa
+    def magic(self, offset: int) -> float:
+        """Adding it to a small number rounds that to a whole n, and leaves n + offset in the bits.
 
-    def nearest(self, shifted: Expr) -> Expr:
-        """The whole number in a sum with `magic`."""
-        return shifted - self.magic
+        With an exponent's bias in the offset the bits need only be moved to be a power of two.
+        """
+        return 1.5 * 2.0**self.mantissa + offset
 
-    def power_of_two(self, shifted: Expr, offset: int | Expr = 0) -> Expr:
-        """2 ** (n + offset), a normal number, for the n in `shifted`, a sum with `magic`."""
-        biased = offset if isinstance(offset, Expr) else self.exponent_field(offset)
-        return self.from_bits((self.bits(shifted) << self.mantissa) + biased)
-
-    def exponent_field(self, exponent: int) -> Expr:
-        return self.whole((exponent + self.bias) << self.mantissa)
+    def power_of_two(self, shifted: Expr) -> Expr:
+        """2 ** n, a normal number, of a sum with `magic(bias)`."""
+        return self.from_bits(self.bits(shifted) << self.mantissa)
 
     def scaled(self, x: Expr, shifted: Expr) -> Expr:
-        """x * 2 ** n, gradually under- and overflowing, for the n in `shifted`."""
-        tiny = self.nearest(shifted) < float(3 - self.bias)
-        lift = self.width
-        offset = select(tiny, self.exponent_field(lift), self.exponent_field(-1))
-        rest = select(tiny, self.number(2.0**-lift), self.number(2.0))
-        return (x * self.power_of_two(shifted, offset)) * rest
+        """x * 2 ** n, gradually under- and overflowing, for a sum with `magic(2 * bias)`.
+
+        2 ** n need not be a normal number; both of its halves are, and the first leaves x exact.
+        """
+        both = self.bits(shifted)
+        half = both >> 1
+        first, second = (self.from_bits(e << self.mantissa) for e in (half, both - half))
+        return (x * first) * second

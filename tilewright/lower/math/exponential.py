@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from tilewright.ir import Expr, maximum, minimum, select
 from tilewright.lower.math.builder import Builder
-from tilewright.lower.math.coefficients import EXP, EXP2, EXPM1, LN2
+from tilewright.lower.math.coefficients import EXP, EXP2, EXP_RATIO, EXPM1, LN2
 
 
 class Reduced(NamedTuple):
-    """x = n ln 2 + rest; `shifted` is n + magic."""
+    """x = n ln 2 + rest; `shifted` is n + magic(offset)."""
 
     rest: Expr
     shifted: Expr
@@ -22,35 +22,34 @@ class Reduced(NamedTuple):
 
 def exp(b: Builder, x: Expr) -> Expr:
     low, high = b.pick(-104.0, -746.0), b.pick(89.0, 710.0)
-    return _exp_between(b, minimum(maximum(x, low), high))
-
-
-def exp_of_negative(b: Builder, x: Expr) -> Expr:
-    """exp for x <= 0."""
-    return _exp_between(b, maximum(x, b.pick(-104.0, -746.0)))
+    rest, shifted = reduced(b, minimum(maximum(x, low), high), 2 * b.bias)
+    return b.scaled(_exp_of_rest(b, rest), shifted)
 
 
 def exp_of_moderate(b: Builder, x: Expr) -> Expr:
     """exp where the result is known to be a normal number."""
-    rest, shifted = reduced(b, x)
+    rest, shifted = reduced(b, x, b.bias)
     return _exp_of_rest(b, rest) * b.power_of_two(shifted)
 
 
 def half_exp(b: Builder, x: Expr) -> Expr:
     """exp(x) / 2 for x >= 0, finite a little longer than exp itself."""
-    rest, shifted = reduced(b, minimum(x, b.pick(90.0, 711.0)))
-    return _exp_of_rest(b, rest) * b.power_of_two(shifted, -2) * 2.0
+    rest, shifted = reduced(b, minimum(x, b.pick(90.0, 711.0)), b.bias - 2)
+    return _exp_of_rest(b, rest) * b.power_of_two(shifted) * 2.0
 
 
 def exp2(b: Builder, x: Expr) -> Expr:
+    return exp2_of_sum(b, x, None)
+
+
+def exp2_of_sum(b: Builder, x: Expr, low: Expr | None) -> Expr:
+    """2 ** (x + low), where |low| is at most a quarter."""
     clamped = minimum(maximum(x, b.pick(-151.0, -1076.0)), b.pick(129.0, 1025.0))
-    shifted = clamped + b.magic
-    rest = clamped - b.nearest(shifted)
-    return b.scaled(exp2_of_rest(b, rest), shifted)
-
-
-def exp2_of_rest(b: Builder, rest: Expr) -> Expr:
-    return b.fma(b.polynomial(b.of_type(EXP2), rest), rest, 1.0)
+    magic = b.magic(2 * b.bias)
+    shifted = clamped + magic
+    rest = clamped - (shifted - magic)
+    rest = rest if low is None else rest + low
+    return b.scaled(b.fma(b.polynomial(b.of_type(EXP2), rest), rest, 1.0), shifted)
 
 
 def expm1(b: Builder, x: Expr) -> Expr:
@@ -62,29 +61,37 @@ def expm1(b: Builder, x: Expr) -> Expr:
 
 def half_expm1(b: Builder, x: Expr) -> Expr:
     """expm1(x) / 2 for an argument within its clamps: 2**n (e**r - 1) + (2**n - 1), halved."""
-    rest, shifted = reduced(b, x)
+    rest, shifted = reduced(b, x, b.bias - 1)
     small = b.fma(b.polynomial(b.of_type(EXPM1), rest), rest * rest, rest)
-    scale = b.power_of_two(shifted, -1)
+    scale = b.power_of_two(shifted)
     return b.fma(small, scale, scale - 0.5)
 
 
 def sigmoid(b: Builder, x: Expr) -> Expr:
-    """1 / (1 + e**-x), as e**x / (e**x + 1) for negative x, so that neither overflows."""
-    e = exp_of_negative(b, -b.abs(x))
-    return select(x < 0.0, e, b.number(1.0)) / (e + 1.0)
+    """1 / (1 + e**-x), with the one division that it takes anyway.
+
+    Where x = n ln 2 + r, e**-r is the ratio of A - r and A + r, so that
+    1 / (1 + e**-x) = (A + r) / ((A + r) + 2**-n (A - r)).
+    """
+    # All is scaled down, so that the sum does not overflow before the quotient is zero.
+    down = b.width
+    x = minimum(maximum(x, b.pick(-104.0, -746.0)), b.pick(20.0, 40.0))
+    rest, shifted = reduced(b, x, b.bias - down, -1)
+    square = rest * rest
+    tail = b.polynomial(b.of_type(EXP_RATIO), square)
+    above = b.fma(tail, square, rest + 2.0) * 2.0**-down
+    below = b.fma(tail, square, 2.0 - rest)
+    return above / b.fma(below, b.power_of_two(shifted), above)
 
 
-def reduced(b: Builder, x: Expr) -> Reduced:
+def reduced(b: Builder, x: Expr, offset: int, sign: int = 1) -> Reduced:
+    """`sign` is that of n in `shifted`."""
     high, low = b.of_type(LN2)
-    shifted = b.fma(x, 1.4426950408889634, b.magic)
-    n = b.nearest(shifted)
+    magic = b.magic(offset)
+    shifted = b.fma(x, sign * 1.4426950408889634, magic)
+    n = shifted - magic
     # n has few bits and so has `high`: their product is exact without a fused operation, too.
-    return Reduced(b.fma(n, -low, b.fma(n, -high, x)), shifted)
-
-
-def _exp_between(b: Builder, x: Expr) -> Expr:
-    rest, shifted = reduced(b, x)
-    return b.scaled(_exp_of_rest(b, rest), shifted)
+    return Reduced(b.fma(n, -sign * low, b.fma(n, -sign * high, x)), shifted)
 
 
 def _exp_of_rest(b: Builder, rest: Expr) -> Expr:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tilewright.ir import Expr, call, maximum, minimum, select
 from tilewright.lower.math.builder import Builder, Pair
 from tilewright.lower.math.coefficients import LOG2_C0, LOG2_C1, LOG2_ODD
-from tilewright.lower.math.exponential import exp2_of_rest
+from tilewright.lower.math.exponential import exp2_of_sum
 from tilewright.lower.math.logarithm import decompose
 
 
@@ -43,11 +43,9 @@ def _product(b: Builder, a: Pair, y: Expr) -> Pair:
 
 
 def _exp2(b: Builder, exponent: Pair) -> Expr:
-    clamped = minimum(maximum(exponent.high, b.pick(-151.0, -1076.0)), b.pick(129.0, 1025.0))
-    shifted = clamped + b.magic
     # Without effect where it matters: beside a clamped high part the low one means nothing.
     low = minimum(maximum(exponent.low, -0.25), 0.25)
-    return b.scaled(exp2_of_rest(b, (clamped - b.nearest(shifted)) + low), shifted)
+    return exp2_of_sum(b, exponent.high, low)
 
 
 def _log2(b: Builder, x: Expr) -> Pair:

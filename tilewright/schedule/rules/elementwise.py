@@ -13,7 +13,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
 #: Operations of all vectors that are computed side by side, at most.
-_SIDE_BY_SIDE = 64
+_SIDE_BY_SIDE = 100
 #: More parts than this of a row are not worth loops of their own.
 _MOST_SEAMS = 4
 #: How far behind the number it compares with a comparison changes.

@@ -1,13 +1,27 @@
-"""What follows a reduction, element by element: done in the tile that was just computed."""
+"""What follows a reduction, element by element: done in the tile that was just computed.
+
+    for tile: accumulators += …; output = f(accumulators)                     all written out
+
+Where f takes many operations, registers for its constants and for what is between its steps would
+be wanting beside the accumulators. These are put down first, and taken up a few vectors at a time:
+
+    for tile: accumulators += …; tile = accumulators; for few vectors: output = f(tile)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from tilewright.ir import Const
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.rules.analysis import is_step, stores_of
+from tilewright.schedule.rules.analysis import is_step, operations, stores_of
 from tilewright.schedule.schedule import Schedule
+
+#: Operations from which on an epilogue is done a few vectors at a time: those of a function.
+_LONG: Final = 20
+#: How many vectors it takes side by side.
+_AT_A_TIME: Final = 4
 
 
 def take_on(s: Schedule, name: str) -> list[str]:
@@ -19,19 +33,29 @@ def take_on(s: Schedule, name: str) -> list[str]:
     # What follows in a step of a scan may ask for all results of the step at once.
     if is_step(s.block_of(name)) or out in s.function.buffers:
         return [s.cache_write(name, 0, "local").name]
+    following = [b.name for b in s.consumers(name)]
+    if any(is_long(s, f) for f in following):
+        return [s.cache_write(name, 0, "local").name, *following]
     s.set_scope(name, out, "local")
-    return [b.name for b in s.consumers(name)]
+    return following
+
+
+def is_long(s: Schedule, name: str) -> bool:
+    return operations(s.block_of(name)) >= _LONG
 
 
 def place_epilogue(s: Schedule, names: Sequence[str], loop: Loop, lanes: int) -> None:
     """Compute these blocks in the loop over tiles, by vectors."""
     for name in names:
         if s.can("reverse_compute_at", name, loop):
-            vectorize_tile(s, s.reverse_compute_at(name, loop), lanes)
+            loops = s.reverse_compute_at(name, loop)
+            vectorize_tile(s, loops, lanes, _AT_A_TIME if is_long(s, name) else None)
 
 
-def vectorize_tile(s: Schedule, loops: Sequence[Loop], lanes: int) -> None:
-    """Vectorize the innermost loop of a small nest and unroll the rest."""
+def vectorize_tile(
+    s: Schedule, loops: Sequence[Loop], lanes: int, at_a_time: int | None = None
+) -> None:
+    """Vectorize the innermost loop of a small nest and unroll the rest, or so many vectors."""
     if not loops:
         return
     *outer, inner = loops
@@ -40,5 +64,25 @@ def vectorize_tile(s: Schedule, loops: Sequence[Loop], lanes: int) -> None:
         middle, inner = s.split(inner, None, lanes)
         outer.append(middle)
     s.vectorize(inner)
-    for loop in outer:
+    for loop in outer if at_a_time is None else _innermost(s, outer, at_a_time):
         s.unroll(loop)
+
+
+def _innermost(s: Schedule, loops: Sequence[Loop], most: int) -> list[Loop]:
+    """The last of `loops`, and an even part of one, that have no more than `most` iterations.
+
+    Rather all of a loop than none: one by one, vectors would wait for each other.
+    """
+    chosen, together = list[Loop](), 1
+    for loop in reversed(loops):
+        extent = s.loop_of(loop).extent
+        if not isinstance(extent, Const):
+            break
+        whole, room = int(extent.value), max(1, most // together)
+        part = max(d for d in range(1, min(whole, room) + 1) if whole % d == 0)
+        part = whole if part == together == 1 else part
+        chosen.append(loop if part == whole else s.split(loop, None, part)[-1])
+        if part != whole:
+            break
+        together *= part
+    return chosen

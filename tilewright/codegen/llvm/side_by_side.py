@@ -1,0 +1,65 @@
+"""Which statements of a sequence are computed side by side.
+
+    Y[0:4] = f(X[0:4]); Y[4:8] = f(X[4:8])
+
+Where f is a long chain of operations, each of which waits for the one before it, a processor that
+looks only so far ahead computes one vector after the other, and LLVM, which thinks of registers
+first, leaves them in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tilewright.ir import Expr, Load, Stmt, Store, walk_expr
+
+#: How many vectors are computed side by side: more would not find registers.
+_MOST: Final = 4
+#: Operations that wait for each other, from which on it pays.
+_LONG: Final = 10
+
+
+def side_by_side(statements: Iterable[Stmt]) -> list[Stmt | list[Store]]:
+    """The statements in order, stores in lists: those together that are computed side by side."""
+    groups: list[Stmt | list[Store]] = []
+    for statement in statements:
+        last = groups[-1] if groups else None
+        if not isinstance(statement, Store):
+            groups.append(statement)
+        elif isinstance(last, list) and _joins(statement, last):
+            last.append(statement)
+        else:
+            groups.append([statement])
+    return groups
+
+
+def _joins(store: Store, group: list[Store]) -> bool:
+    """Whether a store asks for nothing that those of the group write, and all are long."""
+    last = group[-1]
+    if len(group) == _MOST or store.buffer is not last.buffer or _reads_own(store):
+        return False
+    return _is_long(store.value) and _is_long(last.value)
+
+
+def _reads_own(store: Store) -> bool:
+    return any(isinstance(e, Load) and e.buffer is store.buffer for e in walk_expr(store.value))
+
+
+def _is_long(value: Expr) -> bool:
+    return value.dtype.is_vector and _chain(value) >= _LONG
+
+
+def _chain(root: Expr) -> int:
+    """The most operations on vectors that wait for each other."""
+    lengths: dict[Expr, int] = {}
+    pending = [root]
+    while pending:
+        node = pending[-1]
+        operands = () if isinstance(node, Load) else node.operands
+        missing = [o for o in operands if o.dtype.is_vector and o not in lengths]
+        if missing:
+            pending.extend(missing)
+            continue
+        lengths[pending.pop()] = 1 + max((lengths.get(o, 0) for o in operands), default=0)
+    return lengths[root]
