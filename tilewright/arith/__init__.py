@@ -8,7 +8,7 @@ from tilewright.arith.itermap import IterMap, detect_bindings
 from tilewright.arith.linear import Linear
 from tilewright.arith.linearize import linear
 from tilewright.arith.prove import prove, prove_equal
-from tilewright.arith.ranges import Ranges, conjuncts
+from tilewright.arith.ranges import Ranges, conjuncts, knowing_nothing
 from tilewright.arith.simplify import simplify
 from tilewright.arith.simplify_stmt import simplify_function, simplify_stmt
 from tilewright.arith.symbolic_bounds import symbolic_bounds
@@ -23,6 +23,7 @@ __all__ = [
     "conjuncts",
     "detect_bindings",
     "divisor",
+    "knowing_nothing",
     "linear",
     "prove",
     "prove_equal",

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from tilewright.arith.itermap_parse import Mark, NoIterMapError, Parser, Piece, Sum
 from tilewright.arith.prove import prove, prove_equal
-from tilewright.arith.ranges import Ranges
+from tilewright.arith.ranges import Ranges, knowing_nothing
 from tilewright.arith.simplify import simplify
 from tilewright.ir import TRUE, Expr, Var, const, free_vars, is_const
 
@@ -69,7 +69,7 @@ def detect_bindings(
 def dimensions(extents: Iterable[Expr | int]) -> Ranges:
     """The symbols in extents are dimensions, and never negative."""
     symbols = {v for e in extents if isinstance(e, Expr) for v in free_vars(e)}
-    ranges = Ranges()
+    ranges = knowing_nothing()
     for symbol in sorted(symbols, key=lambda v: v.serial):
         ranges = ranges.with_bounds(symbol, 0, None)
     return ranges

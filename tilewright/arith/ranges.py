@@ -53,7 +53,7 @@ class Ranges:
     @staticmethod
     def for_function(function: Function) -> Ranges:
         """What holds throughout a function: no dimension of its buffers is negative."""
-        ranges = Ranges()
+        ranges = knowing_nothing()
         for dim in function.dims:
             ranges = ranges.with_bounds(dim, 0, None)
         return ranges
@@ -63,8 +63,11 @@ class Ranges:
         extent = _where_positive(as_expr(extent, var.dtype))
         if isinstance(extent, Const):
             return self.with_bounds(var, 0, int(extent.value) - 1)
+        return self._derived((var, extent), lambda: self._with_extent(var, extent))
+
+    def _with_extent(self, var: Var, extent: Expr) -> Ranges:
         high = linear(extent).shifted(-1)
-        after = self.with_bounds(var, 0, high.expr())
+        after = self._with_bounds(var, 0, high.expr())
         if high.is_constant or not is_index(var.dtype):
             return after
         after._learn_not_negative(high)
@@ -72,6 +75,9 @@ class Ranges:
 
     def with_bounds(self, var: Var, low: Expr | int | None, high: Expr | int | None) -> Ranges:
         """low <= var <= high; None for no bound."""
+        return self._derived((var, low, high), lambda: self._with_bounds(var, low, high))
+
+    def _with_bounds(self, var: Var, low: Expr | int | None, high: Expr | int | None) -> Ranges:
         after = self._copy()
         ends = [None if e is None else self._end(e, var) for e in (low, high)]
         after.variables.pop(var, None)
@@ -88,6 +94,9 @@ class Ranges:
 
     def assuming(self, condition: Expr) -> Ranges:
         """`condition` holds, and each part of it if it is a conjunction."""
+        return self._derived((condition,), lambda: self._assuming(condition))
+
+    def _assuming(self, condition: Expr) -> Ranges:
         after = self._copy()
         for part in conjuncts(_simplified(condition, self)):
             after._learn(part)
@@ -106,6 +115,15 @@ class Ranges:
     def memo(self, question: str) -> dict[Any, Any]:
         """The table of remembered answers to one kind of question."""
         return self.answers.setdefault(question, {})
+
+    def _derived(self, what: tuple[Any, ...], derive: Callable[[], Ranges]) -> Ranges:
+        """The context that knows something more: the same for all that learn the same."""
+        known = self.memo("derived")
+        found = known.get(what)
+        if found is None:
+            found = known[what] = derive()
+            _derived_so_far[0] += 1
+        return found
 
     def innermost_first(self) -> list[Var]:
         """The variables with ranges, those added last first."""
@@ -246,13 +264,16 @@ def _simplified(expr: Expr, ranges: Ranges) -> Expr:
     return simplify(expr, ranges)
 
 
-#: Answers that the context of those who know nothing remembers before it starts afresh.
-_REMEMBERED = 10_000
+#: What the context of those who know nothing, from which all others come, remembers before it
+#: starts afresh: answers of its own, and contexts.
+_REMEMBERED, _CONTEXTS = 10_000, 1000
 _nothing = [Ranges()]
+_derived_so_far = [0]
 
 
 def knowing_nothing() -> Ranges:
     """A context without knowledge; shared, so its memory is bounded by replacing it."""
-    if len(_nothing[0].memo("simplify")) + len(_nothing[0].intervals) > _REMEMBERED:
-        _nothing[0] = Ranges()
+    answers = len(_nothing[0].memo("simplify")) + len(_nothing[0].intervals)
+    if answers > _REMEMBERED or _derived_so_far[0] > _CONTEXTS:
+        _nothing[0], _derived_so_far[0] = Ranges(), 0
     return _nothing[0]

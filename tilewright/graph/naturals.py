@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from tilewright.arith import Ranges, simplify
+from tilewright.arith import Ranges, knowing_nothing, simplify
 from tilewright.ir import Expr, Var, free_vars
 
 #: The serial numbers of dimensions that may be negative. Kept by number: it outlives none of them.
@@ -41,7 +41,7 @@ def naturals(*exprs: Expr) -> Ranges:
 
 @lru_cache(maxsize=256)
 def _not_negative(dims: frozenset[Var]) -> Ranges:
-    ranges = Ranges()
+    ranges = knowing_nothing()
     for dim in sorted(dims, key=lambda d: d.serial):
         ranges = ranges.with_bounds(dim, 0, None)
     return ranges

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Expr, Load, Var
 from tilewright.ir.stmt import Alloc, Block, For, Let, Stmt, Store
-from tilewright.ir.visit import free_vars, map_children, map_expr, walk
+from tilewright.ir.visit import map_children, map_expr, substitute, walk
 
 
 def renew(root: Stmt, values: Mapping[Var, Expr] | None = None) -> Stmt:
@@ -21,19 +21,17 @@ def renew(root: Stmt, values: Mapping[Var, Expr] | None = None) -> Stmt:
     for stmt in walk(root):
         for var in bound_by(stmt):
             variables[var] = Var(var.name, var.dtype)
-    memo: dict[Expr, Expr] = {}
+    substituted: dict[Expr, Expr] = {}
+    redirected: dict[Expr, Expr] = {}
 
     def on_node(e: Expr) -> Expr | None:
-        if isinstance(e, Var):
-            return variables.get(e)
         if isinstance(e, Load) and e.buffer in buffers:
             return Load(buffers[e.buffer], e.indices, e.mask)
         return None
 
     def on_expr(e: Expr) -> Expr:
-        if not buffers and free_vars(e).isdisjoint(variables):
-            return e
-        return map_expr(e, on_node, memo)
+        e = substitute(e, variables, substituted)
+        return map_expr(e, on_node, redirected) if buffers else e
 
     def copy(stmt: Stmt) -> Stmt:
         if isinstance(stmt, Alloc):

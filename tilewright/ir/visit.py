@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.ir.buffer import Buffer
-from tilewright.ir.expr import Expr, Load, Var
+from tilewright.ir.expr import Const, Expr, Load, Var
 from tilewright.ir.stmt import (
     Alloc,
     Assert,
@@ -31,6 +31,7 @@ from tilewright.ir.stmt import (
     seq,
 )
 
+_LEAVES = (Var, Const)
 ExprMap = Callable[[Expr], Expr]
 StmtMap = Callable[[Stmt], Stmt | None]
 
@@ -40,13 +41,13 @@ StmtMap = Callable[[Stmt], Stmt | None]
 
 def walk_expr(root: Expr) -> Iterator[Expr]:
     """Every distinct node below and including `root`, operands after their user."""
-    seen: set[int] = set()
+    seen: set[Expr] = set()
     pending = [root]
     while pending:
         node = pending.pop()
-        if id(node) in seen:
+        if node in seen:
             continue
-        seen.add(id(node))
+        seen.add(node)
         yield node
         pending.extend(reversed(node.operands))
 
@@ -94,11 +95,28 @@ def _with_mapped_operands(
     return node.with_operands(mapped) if rebuild is None else rebuild(node, mapped)
 
 
-def substitute(root: Expr, values: Mapping[Var, Expr]) -> Expr:
-    """`root` with variables replaced."""
+def substitute(
+    root: Expr, values: Mapping[Var, Expr], memo: dict[Expr, Expr] | None = None
+) -> Expr:
+    """`root` with variables replaced; `memo` carries the results from one call to the next."""
     if not values or free_vars(root).isdisjoint(values):
         return root
-    return map_expr(root, lambda e: values.get(e) if isinstance(e, Var) else None)
+    memo = {} if memo is None else memo
+    if not memo:
+        memo.update(values)
+    pending = [root]
+    while pending:
+        node = pending[-1]
+        if node in memo:
+            pending.pop()
+        elif free_vars(node).isdisjoint(values):
+            # Parts that stay as they are need not be looked into.
+            memo[node] = node
+        elif missing := [o for o in node.operands if o not in memo]:
+            pending.extend(missing)
+        else:
+            memo[node] = node.with_operands(tuple([memo[o] for o in node.operands]))
+    return memo[root]
 
 
 def free_vars(root: Expr) -> frozenset[Var]:
@@ -122,7 +140,7 @@ def free_vars(root: Expr) -> frozenset[Var]:
 
 def loads_in(root: Expr) -> list[Load]:
     """Every distinct load in `root`."""
-    return [e for e in walk_expr(root) if isinstance(e, Load)]
+    return [] if type(root) in _LEAVES else [e for e in walk_expr(root) if isinstance(e, Load)]
 
 
 # ---- statements ---------------------------------------------------------------------------------
@@ -151,13 +169,15 @@ def all_exprs(root: Stmt) -> Iterator[Expr]:
     """Every distinct expression node in `root`."""
     seen: set[Expr] = set()
     for stmt in walk(root):
-        for top in child_exprs(stmt):
-            if top in seen:
+        pending = list(child_exprs(stmt))
+        pending.reverse()
+        while pending:
+            node = pending.pop()
+            if node in seen:
                 continue
-            for node in walk_expr(top):
-                if node not in seen:
-                    seen.add(node)
-                    yield node
+            seen.add(node)
+            yield node
+            pending.extend(reversed(node.operands))
 
 
 def map_stmt(root: Stmt, rule: StmtMap, on_expr: ExprMap | None = None) -> Stmt:
@@ -188,13 +208,7 @@ def substitute_stmt(root: Stmt, values: Mapping[Var, Expr]) -> Stmt:
     if not values:
         return root
     memo: dict[Expr, Expr] = {}
-
-    def on_expr(e: Expr) -> Expr:
-        if free_vars(e).isdisjoint(values):
-            return e
-        return map_expr(e, lambda n: values.get(n) if isinstance(n, Var) else None, memo)
-
-    return map_exprs(root, on_expr)
+    return map_exprs(root, lambda e: substitute(e, values, memo))
 
 
 def replace_buffers(root: Stmt, buffers: Mapping[Buffer, Buffer]) -> Stmt:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tilewright.arith import Ranges, conjuncts, prove, simplify, symbolic_bounds
+from tilewright.arith import Ranges, conjuncts, knowing_nothing, prove, simplify, symbolic_bounds
 from tilewright.ir import (
     TRUE,
     Alloc,
@@ -143,7 +143,7 @@ def _holds(stmt: Stmt, guards: set[Expr]) -> bool:
 def _deeper_loop_decides(body: Stmt, scope: frozenset[Var]) -> bool:
     """Whether some guard needs a variable that a loop further in binds: then all wait for it."""
     for stmt in _loops(body):
-        inner = dict(_guards(stmt.body, Ranges(), scope | {stmt.var}, frozenset()))
+        inner = dict(_guards(stmt.body, knowing_nothing(), scope | {stmt.var}, frozenset()))
         if any(stmt.var in free_vars(g) for g in inner):
             return True
     return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.arith import Ranges, conjuncts, prove, simplify, symbolic_bounds
+from tilewright.arith import Ranges, conjuncts, knowing_nothing, prove, simplify, symbolic_bounds
 from tilewright.ir import (
     Alloc,
     Binary,
@@ -124,7 +124,7 @@ def _stop(condition: Expr, write: Access, over: set[Var]) -> tuple[int, Expr] | 
 
 def _fills_buffers(block: Block) -> bool:
     known = block if block.writes else with_inferred_regions(block)
-    ranges = Ranges()
+    ranges = knowing_nothing()
     for it in block.iters:
         ranges = ranges.with_extent(it.var, it.extent)
     over = {it.var for it in block.iters}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilewright.arith import Ranges
+from tilewright.arith import knowing_nothing
 from tilewright.ir import (
     Block,
     Buffer,
@@ -84,7 +84,7 @@ def is_unfinished_along(block: Block, loops: Iterable[For]) -> bool:
 
 def _writes_tell(block: Block, var: Var) -> bool:
     """Whether instances that differ in an iterator never write the same element."""
-    ranges = Ranges()
+    ranges = knowing_nothing()
     for it in block.iters:
         ranges = ranges.with_extent(it.var, it.extent)
     own = {it.var for it in block.iters}

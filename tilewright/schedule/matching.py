@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tilewright.arith import Ranges, prove_equal, simplify
+from tilewright.arith import knowing_nothing, prove_equal, simplify
 from tilewright.ir import (
     TRUE,
     Binary,
@@ -82,7 +82,7 @@ class _Matcher:
         self.params = set(description.buffers)
         self.vars: dict[Var, Var] = {}
         self.places: dict[Buffer, Place] = {}
-        self.ranges = Ranges()
+        self.ranges = knowing_nothing()
 
     def stmt(self, told: Stmt, found: Stmt) -> None:
         if type(told) is not type(found) or type(told) not in _STATEMENTS:

@@ -7,10 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilewright.codegen.llvm.held import HeldValues
 from tilewright.codegen.llvm.types import Builder, LLType, LLValue, llvm, mangle
 from tilewright.ir import Buffer, Expr, Var
 from tilewright.support.errors import InternalError
 from tilewright.target import Target
+
+#: An element, by its buffer and position: what is known is its address.
+Place = tuple[Buffer, Expr]
 
 
 class AliasScopes:
@@ -24,6 +28,7 @@ class AliasScopes:
         self._module = module
         self._domain = module.add_metadata([llvm.MetaDataString(module, f"{name}.buffers")])
         self._scopes: dict[Buffer, Any] = {}
+        self._first: dict[Buffer, Buffer] = {}
         self._own: dict[Buffer, Any] = {}
         self._others: dict[Buffer, Any] = {}
 
@@ -37,6 +42,11 @@ class AliasScopes:
             self._scopes[buffer] = self._module.add_metadata([label, self._domain])
         for buffer in together[1:]:
             self._scopes[buffer] = self._scopes[together[0]]
+            self._first[buffer] = together[0]
+
+    def area(self, buffer: Buffer) -> Buffer:
+        """One buffer for all that may be the same memory."""
+        return self._first.get(buffer, buffer)
 
     def mark(self, access: Any, buffer: Buffer) -> None:
         """Attach what is known of `buffer` to a load or store of it."""
@@ -67,24 +77,30 @@ class Context:
     #: The same for numbered lists.
     lists: dict[int, LLValue] = field(default_factory=dict[int, LLValue])
     #: Values computed already, innermost scope last: those of a loop body are not valid after it.
-    scopes: list[dict[Expr, LLValue]] = field(default_factory=lambda: [{}])
+    scopes: list[dict[Expr | Place, LLValue]] = field(default_factory=lambda: [{}])
+    #: Values that are valid until memory changes.
+    held: HeldValues = field(default_factory=HeldValues)
 
-    def known(self, expr: Expr) -> LLValue | None:
+    def known(self, expr: Expr | Place) -> LLValue | None:
         for scope in reversed(self.scopes):
             value = scope.get(expr)
             if value is not None:
                 return value
         return None
 
-    def remember(self, expr: Expr, value: LLValue) -> None:
+    def remember(self, expr: Expr | Place, value: LLValue) -> None:
         self.scopes[-1][expr] = value
 
     @contextmanager
     def nested_scope(self) -> Generator[None]:
         """Values computed within are forgotten after: they may not dominate what follows."""
+        held, self.held = self.held, HeldValues()
         self.scopes.append({})
         yield
         self.scopes.pop()
+        # Whatever was written within.
+        held.forget()
+        self.held = held
 
     def variable(self, var: Var) -> LLValue:
         value = self.variables.get(var)

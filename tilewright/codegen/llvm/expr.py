@@ -14,6 +14,7 @@ from tilewright.codegen.llvm.types import LLValue, i32, llvm, register_type
 from tilewright.ir import (
     Binary,
     Broadcast,
+    Buffer,
     Call,
     Cast,
     Const,
@@ -28,13 +29,14 @@ from tilewright.ir import (
 
 #: Bits of the narrowest types whose zero is all zeros.
 _WHOLE = 16
+_NOTHING: frozenset[Buffer] = frozenset()
 
 
 def emit(cx: Context, root: Expr) -> LLValue:
     """The value of `root` at the builder's position.
 
     Values of expressions that read no memory are remembered as long as they dominate what follows;
-    those that do are shared within `root` alone, since a later store may change them.
+    those that do, until what they read is written to. What has effects is shared within `root`.
     """
     return emit_side_by_side(cx, [root])[0]
 
@@ -50,7 +52,7 @@ def emit_side_by_side(cx: Context, roots: Sequence[Expr]) -> list[LLValue]:
 
 def _operations(cx: Context, root: Expr, values: dict[Expr, LLValue]) -> Iterator[bool]:
     """Emit what `root` is made of, operands first, into `values`; stops after each operation."""
-    changeable: set[Expr] = set()
+    reads: dict[Expr, frozenset[Buffer] | None] = {}
     pending = [root]
     while pending:
         node = pending[-1]
@@ -61,21 +63,49 @@ def _operations(cx: Context, root: Expr, values: dict[Expr, LLValue]) -> Iterato
         if known is not None:
             values[node] = known
             continue
+        held = cx.held.get(node)
+        if held is not None:
+            values[node], reads[node] = held
+            continue
         operands = _needed(node)
         missing = [o for o in operands if o not in values]
         if missing:
             pending.extend(reversed(missing))
             continue
         values[node] = _EMITTERS[type(node)](cx, node, [values[o] for o in operands])
-        if _reads_memory(node) or not changeable.isdisjoint(operands):
-            changeable.add(node)
-        else:
-            cx.remember(node, values[node])
+        read = _read(cx, node, [reads[o] for o in operands if o in reads])
+        _keep(cx, node, values[node], read)
+        if read is None or read:
+            reads[node] = read
         yield True
 
 
-def _reads_memory(node: Expr) -> bool:
-    return isinstance(node, Load) or not is_pure(node)
+def _read(
+    cx: Context, node: Expr, of_operands: list[frozenset[Buffer] | None]
+) -> frozenset[Buffer] | None:
+    """The buffers that a value depends on; None where it depends on effects."""
+    if not is_pure(node):
+        return None
+    read = frozenset([cx.aliases.area(node.buffer)]) if isinstance(node, Load) else _NOTHING
+    for of_operand in of_operands:
+        if of_operand is None:
+            return None
+        read |= of_operand
+    return read
+
+
+def _keep(cx: Context, node: Expr, value: LLValue, read: frozenset[Buffer] | None) -> None:
+    if read is None:
+        if _may_write(node):
+            cx.held.forget()
+    elif read:
+        cx.held.hold(node, value, read)
+    else:
+        cx.remember(node, value)
+
+
+def _may_write(node: Expr) -> bool:
+    return isinstance(node, Call) and not is_pure(node) and node.name != "prefetch"
 
 
 def _needed(node: Expr) -> tuple[Expr, ...]:

@@ -37,12 +37,17 @@ def emit_store(
     streams: bool = False,
 ) -> None:
     """Write `value` at `position`, which is the value of `access_start(index)`."""
+    area = cx.aliases.area(buffer)
+    cx.held.forget_written(area, index)
     if not index.dtype.is_vector:
         _guarded(cx, mask, lambda: _store_scalar(cx, buffer, position, value))
     elif _is_contiguous(index):
         _store_contiguous(cx, buffer, index, position, value, mask, streams=streams)
     else:
         _store_lanes(cx, buffer, position, value, mask)
+        return
+    if mask is None:
+        cx.held.hold(Load(buffer, (index,)), value, frozenset([area]))
 
 
 def element_address(cx: Context, buffer: Buffer, position: LLValue) -> LLValue:
@@ -55,6 +60,15 @@ def any_address(cx: Context, buffer: Buffer, position: LLValue) -> LLValue:
     """The address that an element has, or would have past the ends of the buffer."""
     kind = memory_type(buffer.dtype)
     return cx.builder.gep(cx.address(buffer), [position], source_etype=kind)
+
+
+def _known_address(cx: Context, buffer: Buffer, index: Expr, position: LLValue) -> LLValue:
+    """The address of the element at `index`, whose value is `position`, computed once."""
+    address = cx.known((buffer, index))
+    if address is None:
+        address = element_address(cx, buffer, position)
+        cx.remember((buffer, index), address)
+    return address
 
 
 def access_start(index: Expr) -> Expr:
@@ -131,7 +145,7 @@ def _guarded(cx: Context, mask: LLValue | None, emit: Callable[[], None]) -> Non
 def _load_contiguous(
     cx: Context, node: Load, index: Ramp, position: LLValue, mask: LLValue | None
 ) -> LLValue:
-    address = element_address(cx, node.buffer, position)
+    address = _known_address(cx, node.buffer, index.base, position)
     kind, align = memory_type(node.dtype), _alignment(node.buffer, index.base)
     if mask is not None and isinstance(node.mask, Broadcast):
         # All lanes or none: zeros are loaded from elsewhere, which takes no branch.
@@ -171,7 +185,7 @@ def _store_contiguous(
     *,
     streams: bool,
 ) -> None:
-    address = element_address(cx, buffer, position)
+    address = _known_address(cx, buffer, index.base, position)
     value = _to_memory(cx, buffer.dtype.with_lanes(index.dtype.lanes), value)
     if mask is not None:
         stored = cx.intrinsic(

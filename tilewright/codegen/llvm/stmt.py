@@ -76,6 +76,7 @@ def _emit_counted(
 def _emit_for(frame: Frame, stmt: For) -> None:
     if stmt.kind == "parallel" and frame.can_fork:
         frame.fork(stmt)
+        frame.cx.held.forget()
         return
     if stmt.kind in ("thread", "vectorized"):
         raise InternalError(f"a {stmt.kind} loop reached code generation")
@@ -169,6 +170,8 @@ def _emit_evaluate(frame: Frame, stmt: Evaluate) -> None:
         HOST[call.name](frame, call)
     else:
         emit(frame.cx, call)
+        return
+    frame.cx.held.forget()
 
 
 def _emit_seq(frame: Frame, stmt: Seq) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.arith import Ranges, conjuncts, prove
+from tilewright.arith import conjuncts, knowing_nothing, prove
 from tilewright.ir import (
     Block,
     Expr,
@@ -119,7 +119,7 @@ def _copy(tree: Tree, block: Block, written: Written) -> Block:
 
 def _not_obvious(block: Block, condition: Expr) -> list[Expr]:
     """The parts of a condition that the domains of the iterators do not imply."""
-    ranges = Ranges()
+    ranges = knowing_nothing()
     for it in block.iters:
         ranges = ranges.with_extent(it.var, it.extent)
     return [c for c in conjuncts(condition) if not prove(c, ranges)]

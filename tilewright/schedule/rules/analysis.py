@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tilewright.arith import Ranges, linear, simplify
+from tilewright.arith import knowing_nothing, linear, simplify
 from tilewright.ir import (
     TRANSCENDENTAL,
     Binary,
@@ -61,7 +61,7 @@ class Access(NamedTuple):
         Indices that divide `var`, as blocked channels do, move evenly there.
         """
         group, place = Var("group", var.dtype), Var("place", var.dtype)
-        ranges = Ranges().with_extent(place, const(size))
+        ranges = knowing_nothing().with_extent(place, const(size))
         near = {var: group * size + place}
         indices = tuple(simplify(substitute(i, near), ranges) for i in self.indices)
         return Access(self.buffer, indices).step(place)
