@@ -11,6 +11,7 @@ from tilewright.ir import Function
 from tilewright.kernels.build import as_permitted, build_loops
 from tilewright.runtime import RunnableModel, let_files_go, return_free_memory
 from tilewright.schedule import Schedule
+from tilewright.support.collector import collecting_rarely
 from tilewright.support.errors import UserError
 from tilewright.target import Target
 
@@ -52,10 +53,11 @@ def compile(
         with context:
             return _compile_graph(graph, Target.of(target), threads)
 
-    if isinstance(model, GraphModule):
-        made = compiled(passes.bind_shapes(model, shapes or {}))
-    else:
-        made = _compile_onnx(model, shapes or {}, compiled)
+    with collecting_rarely():
+        if isinstance(model, GraphModule):
+            made = compiled(passes.bind_shapes(model, shapes or {}))
+        else:
+            made = _compile_onnx(model, shapes or {}, compiled)
     # The graph with its weights as they were is gone by now.
     return_free_memory()
     return made

@@ -103,7 +103,7 @@ def substitute(
         return root
     memo = {} if memo is None else memo
     if not memo:
-        memo.update(values)
+        memo.update(values.items())
     pending = [root]
     while pending:
         node = pending[-1]

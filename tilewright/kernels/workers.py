@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from tilewright.ir import Block, Function, function_text, walk
 from tilewright.kernels.compiled import Options, compile_function, compile_text
+from tilewright.support.collector import collecting_rarely
 from tilewright.support.config import config
 from tilewright.target import Target
 
@@ -158,13 +159,14 @@ def serve() -> None:
         return
     settings: dict[str, Any] = json.loads(head)
     target, options = Target.of(settings["target"]), Options(**settings["options"])
-    while (text := _read(source)) is not None:
-        try:
-            answer = compile_text(text.decode(), target, options)
-        except Exception:
-            # The parent compiles it again and sees the error.
-            answer = b""
-        _write(sink, answer)
+    with collecting_rarely():
+        while (text := _read(source)) is not None:
+            try:
+                answer = compile_text(text.decode(), target, options)
+            except Exception:
+                # The parent compiles it again and sees the error.
+                answer = b""
+            _write(sink, answer)
 
 
 def _write(pipe: IO[bytes], data: bytes) -> None:

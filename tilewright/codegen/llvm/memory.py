@@ -96,8 +96,8 @@ def _is_contiguous(index: Expr) -> TypeGuard[Ramp]:
 
 def _alignment(buffer: Buffer, index: Expr) -> int:
     """What the address of an access is known to divide by; 64 is what all our own memory does."""
-    step = divisor(index) * buffer.dtype.itemsize
-    return gcd(step, min(buffer.alignment, _ALIGNMENT_LIMIT))
+    size, most = buffer.dtype.itemsize, min(buffer.alignment, _ALIGNMENT_LIMIT)
+    return gcd(divisor(index) * size, most) if most > size else gcd(size, most)
 
 
 # ---- one element --------------------------------------------------------------------------------
