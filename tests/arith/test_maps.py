@@ -29,6 +29,7 @@ fused = io * 6 + ii
         ([(i * 4 + j) // 6, (i * 4 + j) % 6], {i: 3, j: 4}, TRUE, [2, 6]),
         ([fused], {io: 6, ii: 6}, fused < 32, [32]),
         ([fused // 4, fused % 4], {io: 6, ii: 6}, fused < 32, [8, 4]),
+        ([i * 32 + fused], {i: 3, io: 6, ii: 6}, fused < 32, [96]),
         ([io * 4 + ii], {io: (n + 3) // 4, ii: 4}, io * 4 + ii < n, [n]),
         ([i // m, i % m], {i: n * m}, TRUE, [n, m]),
         ([i * m + j], {i: n, j: m}, TRUE, [n * m]),
@@ -53,6 +54,7 @@ def test_bijective(bindings: list[Expr], loops: Any, predicate: Expr, extents: l
     [
         ([i + j], {i: 4, j: 5}, TRUE, "has gaps or meets a value twice"),
         ([i * 6 + j], {i: 4, j: 5}, TRUE, "has gaps or meets a value twice"),
+        ([i * 33 + fused], {i: 3, io: 6, ii: 6}, fused < 32, "has gaps or meets a value twice"),
         ([i, i], {i: 4}, TRUE, "overlap or are left out"),
         ([i], {i: 4, j: 3}, TRUE, "the loop `j` is not used"),
         ([i // 4], {i: 32}, TRUE, "overlap or are left out"),

@@ -10,9 +10,20 @@ import pytest
 
 import tilewright as tw
 from tests.graph.harness import check
-from tilewright.graph import Builder, Call, Module, PassContext, evaluate, find_op, passes, verify
+from tilewright.graph import (
+    Builder,
+    Call,
+    KernelTable,
+    Module,
+    PassContext,
+    evaluate,
+    find_op,
+    passes,
+    verify,
+)
 from tilewright.graph.ops.winograd_planes import winograd_weights
 from tilewright.graph.transforms import TRANSFORMS
+from tilewright.schedule.rules import default
 
 #: What is chosen depends on the machine.
 TARGET = tw.Target.of("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
@@ -99,6 +110,32 @@ def test_weights_transformed_where_they_are_used(
     batch, height, width = size
     x, w, bias = values(batch, 3, height, width, 8), values(2, 3, 8, 3, 3, 16), values(2, 16)
     check("winograd_conv", [x, w, bias], symbolic=False, atol=1e-4, pads=pads, tile=tile)
+
+
+@pytest.mark.parametrize(("cpu", "width"), [("x86-64-v3", 128), ("skylake-avx512", 66)])
+def test_strips_whose_tiles_of_registers_are_not_whole(
+    cpu: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads take strips whatever number of rows a strip and a tile have."""
+    target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=8")
+    x, w = values(1, 2, 24, width, 16), values(16, 32, 3, 3)
+    factors = winograd_weights(w, 4).reshape(6, 6, 2, 16, 2, 8).transpose(0, 1, 4, 2, 3, 5)
+    factors = np.ascontiguousarray(factors)
+    b = Builder()
+    b.output(b.winograd_strips(b.input("x", "f32", x.shape), factors, values(2, 8), pads=[1] * 4))
+    module = b.build()
+    (binding,) = passes.fuse(module).main.body
+    function = KernelTable()(binding).function
+
+    def refused(s: Any, found: Any, rule: Any, target: Any) -> Any:
+        return None if found is None else (rule(s, found, target), s)[1]
+
+    monkeypatch.setattr(default, "_attempt_found", refused)
+    scheduled = default.schedule_by_rules(function, target)
+    (want,) = evaluate(module, {"x": x})
+    got = np.full(want.shape, np.nan, "f4")
+    tw.build(tw.Schedule(scheduled), threads=2)(x, factors, values(2, 8), got)
+    np.testing.assert_allclose(got, want, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -294,22 +294,49 @@ CPUS = ["neoverse-n1", "x86-64-v3", "skylake-avx512", "znver4"]
 
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(
-    "shape", [(128, 768, 3072), (64, 256, 1000), (197, 768, 768), (96, 64, 40)]
+    "shape",
+    [
+        (128, 768, 3072),
+        (64, 256, 1000),
+        (197, 768, 768),
+        (96, 64, 40),
+        (49, 288, 576),
+        (49, 300, 96),
+    ],
 )
 def test_no_product_is_left_with_its_plain_loops(
     cpu: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows of a tile and lanes of a vector need not divide each other."""
+    """Rows of a tile, lanes of a vector and cores need not divide each other."""
     m, k, n = shape
     a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
     function = te.function([a, b], [ops.matmul(a, b, name="C")], name="f")
 
     monkeypatch.setattr(default, "attempt", applied)
-    for cores in (1, 4):
+    for cores in (1, 4, 8, 32):
         scheduled = schedule_by_rules(
             function, tw.Target.of(f"llvm -mcpu={cpu} -num-cores={cores}")
         )
         assert "vectorized" in {s.kind for s in walk(scheduled.body) if isinstance(s, For)}
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("batch", [1, 2])
+def test_rows_that_all_threads_pack(cpu: str, batch: int) -> None:
+    """More threads than chunks of rows: what is scheduled for eight of them computes the same."""
+    inputs, output = batch_matmul(batch, 49, 576, 200)
+    function = te.function(inputs, [output], name="f")
+    scheduled = schedule_by_rules(function, tw.Target.of(f"llvm -mcpu={cpu} -num-cores=8"))
+    block = next(b for b in walk(scheduled.body) if isinstance(b, Block) and b.init is not None)
+    around = [s for s in walk(scheduled.body) if isinstance(s, For) and block in walk(s.body)]
+    (threads,) = [s.extent for s in around if s.kind == "parallel"]
+    assert isinstance(threads, Const) and threads.value >= 8
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(size).astype("f4") for size in ((49, 200), (200, 576)))
+    a, b = np.stack([a] * batch), np.stack([b, -b][:batch])
+    c = np.full((batch, 49, 576), np.nan, "f4")
+    tw.build(tw.Schedule(scheduled), threads=2)(a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize(("cpu", "rows"), [("neoverse-n1", 24), ("skylake-avx512", 96)])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.arith.linear import factors, product
+from tilewright.arith.linear import Linear, factors, product
 from tilewright.arith.linearize import linear
 from tilewright.arith.prove import prove, prove_equal
 from tilewright.arith.ranges import Ranges, conjuncts
@@ -121,15 +121,28 @@ class Parser:
     def _sum(self, expr: Expr, depth: int) -> Sum:
         if depth == 0:
             raise NoIterMapError(f"`{expr}` nests too deep")
-        total = linear(expr)
+        total, pieces = self._without_cuts(linear(expr), depth)
         base: Expr = const(total.constant)
-        pieces: list[Piece] = []
         for atom, k in total.ordered():
             if free_vars(atom).isdisjoint(self._extents):
                 base = base + atom * k
             else:
                 pieces += self._term(atom, k, depth)
         return Sum(expr, tuple(pieces), simplify(base, self.ranges))
+
+    def _without_cuts(self, total: Linear, depth: int) -> tuple[Linear, list[Piece]]:
+        """The rest of a sum of which the predicate cuts a part, and that part as one piece.
+
+        n * 32 + i * 11 + j  where i * 11 + j < 32
+        """
+        pieces: list[Piece] = []
+        for source in self._cuts:
+            part = linear(source)
+            if 1 < len(part.terms) < len(total.terms) and part.terms.items() <= total.terms.items():
+                mark = self._fused(self._sum(source, depth - 1))
+                pieces.append(Piece(mark, _ONE, mark.extent, _ONE))
+                total = total.minus(part)
+        return total, pieces
 
     def _term(self, atom: Expr, k: int, depth: int) -> list[Piece]:
         """k * atom: one factor of it runs, the others are its scale."""

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tilewright.arith import Linear, Ranges, bounds, linear, simplify
+from tilewright.arith import Linear, Ranges, bounds, linear, prove, simplify
 from tilewright.ir import (
     Binary,
     Block,
@@ -135,8 +135,7 @@ def _reading(
     """
     small, large = total.without(atom).split(lambda _, c: abs(c) < scale)
     lowest = bounds(small.expr(), context).low
-    below = bounds(simplify(small.expr() + (width - 1), context), context).high
-    if lowest is None or lowest < 0 or below is None or below >= scale:
+    if lowest is None or lowest < 0 or not _is_below(small.expr() + (width - 1), scale, context):
         return None
     if not large.terms:
         return scale, None
@@ -146,6 +145,12 @@ def _reading(
         return None
     # All that agree with the range of the atom read it in the same way.
     return (scale, None) if step % (scale * (most + 1)) == 0 else (scale, step)
+
+
+def _is_below(value: Expr, scale: int, context: Ranges) -> bool:
+    below = bounds(simplify(value, context), context).high
+    # What a predicate says of several variables together is no bound of any of them.
+    return (below is not None and below < scale) or prove(value < scale, context)
 
 
 def _digit_of(atom: Expr) -> tuple[Expr, Expr, Expr | None]:

@@ -27,6 +27,7 @@ from tilewright.ir import (
     is_const,
     maximum,
     minimum,
+    substitute,
 )
 from tilewright.schedule.access import Access
 from tilewright.schedule.cursor import Tree
@@ -224,11 +225,14 @@ def _told_by_points(
     return {var: part for var, part in hulls.items() if part is not None}
 
 
-def under_loops(block: Block, wanted: Mapping[Var, Range], ranges: Ranges) -> Rebuilt:
+def under_loops(
+    block: Block, wanted: Mapping[Var, Range], ranges: Ranges, where: Sequence[Expr] = ()
+) -> Rebuilt:
     """`block` under new loops, one for each iterator, over the wanted part of its domain.
 
     `ranges` is what is known where the loops will stand. Instances outside of the domain do not
-    exist; iterators that take one value get no loop.
+    exist, nor do those for which `where`, over the iterators, does not hold; iterators that take
+    one value get no loop.
     """
     loops: list[For] = []
     bindings: list[Expr] = []
@@ -241,7 +245,9 @@ def under_loops(block: Block, wanted: Mapping[Var, Range], ranges: Ranges) -> Re
         ranges = ranges.with_extent(loop.var, loop.extent)
         loops.append(loop)
         bindings.append(simplify(part.start + loop.var, ranges))
-    moved = replace(block, bindings=tuple(bindings), predicate=_domain(block, bindings, ranges))
+    values = dict(zip((it.var for it in block.iters), bindings, strict=True))
+    conditions = [*(substitute(c, values) for c in where), *_domain(block, bindings)]
+    moved = replace(block, bindings=tuple(bindings), predicate=needed(conditions, ranges))
     return Rebuilt(nest(loops, moved), tuple(loops))
 
 
@@ -250,9 +256,7 @@ def loop_var(it: Iter) -> Var:
     return Var(it.var.name.removeprefix("v") or it.var.name, it.var.dtype)
 
 
-def _domain(block: Block, bindings: Sequence[Expr], ranges: Ranges) -> Expr:
+def _domain(block: Block, bindings: Sequence[Expr]) -> list[Expr]:
     """The instances that exist: those within the domains of all iterators."""
-    conditions: list[Expr] = []
-    for it, value in zip(block.iters, bindings, strict=True):
-        conditions += [value >= 0, value < it.extent]
-    return needed(conditions, ranges)
+    pairs = zip(block.iters, bindings, strict=True)
+    return [c for it, value in pairs for c in (value >= 0, value < it.extent)]

@@ -256,5 +256,7 @@ def _never_meet(a: Access, b: Access, running: set[Var], ranges: Ranges) -> bool
 
 def _all_tell(accesses: Sequence[Access], var: Var, free: set[Var], ranges: Ranges) -> bool:
     """All accesses tell `var` by the same rule, so iterations touch elements of their own."""
-    first, *rest = (tells(a.ranges, var, free, ranges) for a in accesses)
+    first, *rest = (
+        tells(a.ranges, var, free, ranges.assuming(a.block.predicate)) for a in accesses
+    )
     return determine(first.intersection(*rest))

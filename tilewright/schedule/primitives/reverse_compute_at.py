@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from tilewright.arith import Ranges
+from tilewright.arith import Ranges, conjuncts, simplify
 from tilewright.ir import (
+    Binary,
     Block,
     Buffer,
+    Expr,
     For,
     Function,
     Load,
@@ -54,7 +56,13 @@ from tilewright.schedule.flow import (
     writes_tell_iterators,
 )
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.place import comes_before, outermost, part_of
+from tilewright.schedule.place import (
+    comes_before,
+    loops_between,
+    outermost,
+    part_of,
+    variables,
+)
 
 Instances = dict[Var, Range]
 
@@ -244,7 +252,8 @@ def _moved(tree: Tree, block: Block, loop: For) -> tuple[Function, Rebuilt]:
     for part in (part_of(tree, loop, w) for w in writers[1:]):
         at = part if comes_before(tree, at, part) else at
     wanted = _instances(tree, block, loop, made)
-    moved = under_loops(block, wanted, ranges_inside(tree, loop))
+    where = [c for buffer in made for c in _where_written(tree, block, loop, buffer, wanted)]
+    moved = under_loops(block, wanted, ranges_inside(tree, loop), where)
     changes: dict[Stmt, Stmt] = {tree.removable(block): seq(), at: seq(at, moved.nest)}
     return tree.replace_all(changes), moved
 
@@ -261,6 +270,37 @@ def _instances(tree: Tree, block: Block, loop: For, made: Sequence[Buffer]) -> I
             if known is not None and known != part:
                 found[var] = None
     return {var: part for var, part in found.items() if part is not None}
+
+
+def _where_written(
+    tree: Tree, block: Block, loop: For, buffer: Buffer, wanted: Instances
+) -> list[Expr]:
+    """What holds for the instances that read what an iteration writes, where it writes no box.
+
+    for i in 3: for j in 11 where i * 11 + j < 32: T[n * 32 + i * 11 + j] = …       e - n * 32 < 32
+    """
+    writes = _writes(tree, loop, buffer)
+    if len(writes) > 1 or loops_cover_the_domain(tree, writes[0].block) is not None:
+        return []
+    written, over = writes[0], variables(loops_between(tree, loop, writes[0].block))
+    found: list[Expr] = []
+    for own, part in zip(_region(block, buffer).ranges, written.ranges, strict=True):
+        if not isinstance(own.start, Var) or own.start not in wanted:
+            continue
+        for condition in conjuncts(written.block.predicate):
+            limit = _limit(condition, part.start, over)
+            found += [] if limit is None else [own.start < limit]
+    return found
+
+
+def _limit(condition: Expr, index: Expr, over: Collection[Var]) -> Expr | None:
+    """What an index is less than by a condition, however the variables `over` run; None where that
+    is not all it says."""
+    if not isinstance(condition, Binary) or condition.op != "lt":
+        return None
+    limit = simplify(index - condition.a + condition.b)
+    runs = not free_vars(condition).isdisjoint(over)
+    return limit if runs and free_vars(limit).isdisjoint(over) else None
 
 
 def _running(block: Block, wanted: Instances, ranges: Ranges) -> Ranges:

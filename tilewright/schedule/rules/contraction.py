@@ -246,7 +246,9 @@ class _Cut:
             place_padding(s, pads, around[self._strips - 1], self.target)
             self._parallelize(around[: self._strips], [])
         else:
-            self._parallelize(around, [*part, *chunk, *column_outer, *strip])
+            # What packs rows stands between their chunks and the columns.
+            inside = [] if self._packs_in_chunks else [*column_outer, *strip]
+            self._parallelize(around, [*part, *chunk, *inside])
 
     # ---- cutting --------------------------------------------------------------------------------
 
@@ -309,17 +311,26 @@ class _Cut:
     def _columns_are_even(self) -> bool:
         """Whether parts of the columns share the work out better than chunks of the rows."""
         plan, c, cores = self.plan, self.plan.contraction, self.target.cores
-        width, depth = extent_of(plan.column), extent_of(c.reduced[-1])
-        plain = not c.batch and len(c.rows) == len(c.columns) == len(c.reduced) == 1
-        if cores < 2 or width is None or depth is None or depth % self.tile.lanes:
+        width, is_constant = extent_of(plan.column), c.a.buffer in constants_of(self.s.function)
+        if not self._is_worth_threads() or width is None or len(c.columns) > 1:
             return False
-        if not plan.pack_rows or plan.gathered or not plain or not _can_turn(plan):
+        if not plan.pack_rows or plan.gathered or is_constant:
             return False
         tiles, panels = self._row_tiles(), -(-width // self.tile.columns)
         size = self._tiles_per_chunk(cores)
-        by_rows = -(-tiles // (size * cores)) * size / tiles
+        apart = _count([it for it in (*c.batch, *c.rows) if it is not plan.row])
+        by_rows = -(-apart * -(-tiles // size) // cores) * size / (apart * tiles)
         by_columns = -(-panels // cores) / panels
         return by_rows > by_columns * _UNEVEN
+
+    @property
+    def _packs_in_chunks(self) -> bool:
+        """Whether rows are packed by the thread that uses them."""
+        c, gathered = self.plan.contraction, self.plan.gathered
+        if gathered is not None:
+            return gathered.are_shared(self.tile.rows)
+        is_constant = c.a.buffer in constants_of(self.s.function)
+        return self.plan.pack_rows and not is_constant and not self._by_columns
 
     def _cut_parts(self, columns: list[Loop]) -> list[Loop]:
         """The loop over the threads' parts of the columns; `columns` then runs within a part."""
@@ -381,30 +392,28 @@ class _Cut:
         """Rows are packed by the thread that uses them, columns once for all, by all threads."""
         c, row = self.plan.contraction, self.plan.row
         if self.plan.gathered is not None:
-            self._gather(packs["rows"], self.plan.gathered, chunk[-1])
+            self._gather(packs["rows"], chunk[-1])
         elif "rows" in packs and row is not None:
             loops = self.s.loops(packs["rows"])
-            own = chunk and c.a.buffer not in constants_of(self.s.function)
-            if own and not self._by_columns:
+            if self._packs_in_chunks:
                 loops = self.s.compute_at(packs["rows"], chunk[-1])
             self._lay_out(packs["rows"], c.a, row.var, self.tile.rows)
             if self._by_columns:
-                self._turn_all(packs["rows"], loops)
+                self._pack_all(packs["rows"], loops)
             elif _can_turn(self.plan):
                 self._turn(packs["rows"], loops)
         if "columns" in packs:
             axis = self._lay_out(packs["columns"], c.b, self.plan.column.var, self.tile.columns)
             self._spread_columns(packs["columns"], axis)
 
-    def _gather(self, copy: str, rows: GatheredRows, chunk: Loop) -> None:
+    def _gather(self, copy: str, chunk: Loop) -> None:
         """Rows are gathered by the thread that uses them, or all of them first, by all threads."""
         c, row, width = self.plan.contraction, self.plan.row, self.tile.rows
         assert row is not None
         axis = next(k for k, i in enumerate(c.a.indices) if row.var in free_vars(i))
-        is_shared = rows.are_shared(width)
-        place = chunk if is_shared else None
+        place = chunk if self._packs_in_chunks else None
         outer = gather_tiles(self.s, copy, axis, width, self.tile.lanes, place)
-        if not is_shared:
+        if place is None:
             self._parallelize(outer, [])
 
     def _lay_out(self, copy: str, operand: Access, var: Var, width: int) -> int:
@@ -431,8 +440,19 @@ class _Cut:
             tiles, squares = self.s.split(rows, None, self.tile.rows // side)
             self.s.reorder(tiles, depth, squares)
 
+    def _pack_all(self, copy: str, loops: Sequence[Loop]) -> None:
+        """Pack all rows, by all threads: by squares, or each thread some steps of all rows."""
+        side, depth = _turned_side(self.tile), self.s.loop_of(loops[-1]).extent
+        whole = isinstance(depth, Const) and depth.value % side == 0
+        if len(loops) == 2 and whole and _can_turn(self.plan):
+            self._turn_all(copy, loops)
+        else:
+            part, within = self.s.split(loops[-1], self.target.cores, None)
+            self.s.reorder(part, *loops[:-1], within)
+            self.s.parallel(part)
+
     def _turn_all(self, copy: str, loops: Sequence[Loop]) -> None:
-        """Pack all rows, by all threads: whole tiles first, then what is left."""
+        """Whole tiles first, then what is left."""
         dtype, side = self.plan.contraction.a.buffer.dtype, _turned_side(self.tile)
         rows, depth = whole_tiles(self.s, loops[-2], side), loops[-1]
         _, depth, rows = turn_tiles(self.s, depth, rows, plain_tile(dtype, side, self.target))
