@@ -22,7 +22,7 @@ from tilewright.graph import (
     verify,
 )
 from tilewright.graph.ops.winograd_planes import winograd_weights
-from tilewright.graph.transforms import TRANSFORMS
+from tilewright.graph.transforms import PLANES, TRANSFORMS, Along, square, transform_of
 from tilewright.schedule.rules import default
 
 #: What is chosen depends on the machine.
@@ -48,7 +48,8 @@ def planned(module: Module) -> Module:
 def tiles_of(module: Module, *operators: str) -> list[int]:
     calls = [b.expr for b in module.main.body if isinstance(b.expr, Call)]
     names = operators or ("winograd_tiles", "winograd_conv")
-    return [c.attrs["tile"] for c in calls if c.op.name in names]
+    found = [c.attrs for c in calls if c.op.name in names]
+    return [a["tile"] if "tile" in a else max(a["tiles"]) for a in found]
 
 
 def test_large_images_are_taken_by_strips() -> None:
@@ -57,13 +58,14 @@ def test_large_images_are_taken_by_strips() -> None:
 
 
 def convolution(
-    size: tuple[Any, ...] = (1, 64, 14, 14), outputs: int = 64, kernel: int = 3, **attrs: Any
+    size: tuple[Any, ...] = (1, 64, 14, 14), outputs: int = 64, kernel: Any = 3, **attrs: Any
 ) -> Module:
     b = Builder("main")
     x = b.input("x", "f32", size)
     inputs = size[1] // attrs.get("groups", 1)
-    weight = values(outputs, inputs, kernel, kernel) / np.float32(3 * inputs**0.5)
-    attrs = {"pads": [kernel // 2] * 4} | attrs
+    window = (kernel, kernel) if isinstance(kernel, int) else kernel
+    weight = values(outputs, inputs, *window) / np.float32((inputs * window[0] * window[1]) ** 0.5)
+    attrs = {"pads": [k // 2 for k in (*window, *window)]} | attrs
     image = b.conv(b.relu(x), weight, values(outputs), **attrs)
     b.output(b.relu(b.add(image, image)))
     return b.build()
@@ -72,23 +74,25 @@ def convolution(
 # ---- operators ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tile", TRANSFORMS)
-def test_transforms_make_a_convolution(tile: int) -> None:
+@pytest.mark.parametrize(("planes", "taps"), [(p, r) for p in PLANES for r in range(2, p)])
+def test_transforms_make_a_convolution(planes: int, taps: int) -> None:
     """Along one axis: A((G w) · (B x)) is the convolution of x by w."""
-    window, weight, result = map(np.array, TRANSFORMS[tile])
-    x, w = np.random.default_rng(tile).standard_normal((2, tile + 2))
-    made = result @ ((weight @ w[:3]) * (window @ x))
-    np.testing.assert_allclose(made, np.correlate(x, w[:3], "valid"), rtol=1e-12, atol=1e-12)
+    window, weight, result = map(np.array, transform_of(planes - taps + 1, taps))
+    x, w = np.random.default_rng(planes).standard_normal((2, planes))
+    made = result @ ((weight @ w[:taps]) * (window @ x))
+    np.testing.assert_allclose(made, np.correlate(x, w[:taps], "valid"), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("tile", TRANSFORMS)
 @pytest.mark.parametrize("size", [1, 5, 8])
 def test_tiles_and_back(tile: int, size: int) -> None:
     x, w, bias = values(2, 2, size, size, 8), values(16, 16, 3, 3), values(2, 8)
-    (tiles,) = check("winograd_tiles", [x], symbolic=False, atol=1e-4, pads=[1] * 4, tile=tile)
+    both = [tile, tile]
+    (tiles,) = check("winograd_tiles", [x], symbolic=False, atol=1e-4, pads=[1] * 4, tiles=both)
     rows = tiles.reshape(*tiles.shape[:2], -1, 16)
-    products = (rows @ winograd_weights(w, tile)).reshape(tiles.shape)
-    extents = {"height": size, "width": size}
+    factors = winograd_weights(w, square(tile))[:, :, 0, 0]
+    products = (rows @ factors).reshape(*tiles.shape[:5], 2, 8)
+    extents = {"height": size, "width": size, "tiles": both}
     (got,) = check(
         "winograd_image", [products, bias], symbolic=False, atol=1e-3, rtol=1e-4, **extents
     )
@@ -145,7 +149,7 @@ def test_strips_of_an_image(tile: int, size: tuple[int, ...], pads: list[int]) -
     """Strips that are whole and that are not, against NumPy; their results are a convolution's."""
     batch, height, width = size
     x, w, bias = values(batch, 3, height, width, 8), values(16, 24, 3, 3), values(2, 8)
-    turned = winograd_weights(w, tile).reshape(tile + 2, tile + 2, 3, 8, 2, 8)
+    turned = winograd_weights(w, square(tile)).reshape(tile + 2, tile + 2, 3, 8, 2, 8)
     factors = np.ascontiguousarray(turned.transpose(0, 1, 4, 2, 3, 5))
     (got,) = check("winograd_strips", [x, factors, bias], symbolic=False, atol=1e-3, pads=pads)
     plain = x.transpose(0, 1, 4, 2, 3).reshape(batch, 24, height, width)
@@ -156,12 +160,55 @@ def test_strips_of_an_image(tile: int, size: tuple[int, ...], pads: list[int]) -
 
 
 @pytest.mark.parametrize(
+    ("size", "axes"),
+    [
+        ((7, 9), (Along(1, 1, 1, 1), Along(7, 1, 4, 5))),
+        ((9, 7), (Along(7, 1, 3, 4), Along(1, 1, 1, 1))),
+        ((6, 11), (Along(5, 1, 3, 4), Along(4, 1, 2, 3))),
+        ((9, 8), (Along(3, 2, 2, 5), Along(3, 2, 1, 1, 1))),
+        ((5, 10), (Along(7, 3, 3, 2), Along(5, 2, 2, 3, 1))),
+    ],
+    ids=str,
+)
+def test_windows_of_other_kernels(size: tuple[int, int], axes: tuple[Along, Along]) -> None:
+    """The taps of one phase, in groups, are the convolution by a kernel that is zero elsewhere."""
+    x, w = values(2, 2, *size, 8), values(8, 16, *(a.kernel for a in axes))
+    kernel, strides, taps, tiles, phases = zip(*axes, strict=True)
+    attrs = {"kernel": kernel, "strides": strides, "taps": taps, "phases": phases, "tiles": tiles}
+    pads = [k // 2 for k in (*kernel, *kernel)]
+    near: Any = {"symbolic": False, "atol": 1e-3, "rtol": 1e-4}
+    (found,) = check("winograd_tiles", [x], pads=pads, **attrs, **near)
+    factors = winograd_weights(w, axes).reshape(*found.shape[:2], -1, 8)
+    rows = found.reshape(*found.shape[:2], -1, factors.shape[2])
+    products = (rows @ factors).reshape(*found.shape[:5], 1, 8)
+    kept = np.zeros_like(w)
+    own = (..., *(slice(a.phase, None, a.step) for a in axes))
+    kept[own] = w[own]
+    plain = x.transpose(0, 1, 4, 2, 3).reshape(2, 16, *size)
+    wanted = {"strides": strides, "pads": tuple(pads), "dilations": (), "groups": 1}
+    (want,) = find_op("conv").evaluate([plain, kept, None], wanted)
+    extents = {"height": want.shape[2], "width": want.shape[3], "tiles": tiles, "taps": taps}
+    (got,) = check("winograd_image", [products], **extents, **near)
+    image = got.transpose(0, 1, 4, 2, 3).reshape(want.shape)
+    np.testing.assert_allclose(image, want, atol=1e-4 * np.abs(want).max())
+
+
+IMAGE = {"height": 8, "width": 8, "tiles": [4, 4]}
+
+
+@pytest.mark.parametrize(
     ("operator", "shape", "attrs", "message"),
     [
-        ("winograd_tiles", (1, 1, 8, 8, 4), {"pads": [0] * 4, "tile": 3}, "no tiles of 3 results"),
-        ("winograd_tiles", (1, 4, 8, 8), {"pads": [0] * 4, "tile": 4}, "is no image"),
-        ("winograd_image", (6, 6, 1, 2, 2, 1, 4), {"height": 9, "width": 8}, "9×8 pixels"),
-        ("winograd_image", (6, 4, 1, 2, 2, 1, 4), {"height": 8, "width": 8}, "no transformed"),
+        (
+            "winograd_tiles",
+            (1, 1, 8, 8, 4),
+            {"pads": [0] * 4, "tiles": [4, 3]},
+            "no tiles of 3 res",
+        ),
+        ("winograd_tiles", (1, 1, 8, 8, 4), {"pads": [0] * 4, "tiles": [4]}, "not two of each"),
+        ("winograd_tiles", (1, 4, 8, 8), {"pads": [0] * 4, "tiles": [4, 4]}, "is no image"),
+        ("winograd_image", (6, 6, 1, 2, 2, 1, 4), IMAGE | {"height": 9}, "9×8 pixels"),
+        ("winograd_image", (6, 4, 1, 2, 2, 1, 4), IMAGE, "no transformed"),
         ("winograd_conv", (1, 4, 8, 8), {"pads": [0] * 4, "tile": 4}, "is no image of known"),
         ("winograd_conv", (1, 1, 8, 8, 8), {"pads": [0] * 4, "tile": 4}, "no 3×3 weights"),
         ("winograd_strips", (1, 1, 8, 8, 8), {"pads": [0] * 4}, "no transformed weights"),
@@ -209,6 +256,28 @@ def test_tiles_fit_the_image(size: tuple[int, ...], tiles: list[int]) -> None:
     assert tiles_of(made) == tiles
     (want,) = evaluate(module, [values(*size)])
     (got,) = evaluate(made, [values(*size)])
+    np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "attrs", "terms"),
+    [
+        ((1, 64, 17, 17), (1, 7), {}, 1),
+        ((2, 60, 9, 17), (7, 1), {}, 1),
+        ((1, 64, 11, 13), (5, 5), {"pads": [2, 2, 1, 0]}, 1),
+        ((1, 64, 8, 8), (3, 1), {}, 1),
+        ((1, 128, 28, 27), (3, 3), {"strides": [2, 2]}, 4),
+        ((1, 128, 20, 20), (3, 3), {"strides": [2, 2], "pads": [0, 0, 1, 1]}, 4),
+        ((2, 64, 28, 15), (3, 3), {"strides": [2, 1]}, 2),
+    ],
+)
+def test_other_kernels(size: tuple[int, ...], kernel: Any, attrs: Any, terms: int) -> None:
+    """Long kernels in groups of taps, strided ones in phases."""
+    module, x = convolution(size, size[1], kernel, **attrs), values(*size)
+    assert ops_of(planned(module))["winograd_tiles"] == terms
+    (want,) = evaluate(module, [x])
+    with PassContext(opt_level=3):
+        (got,) = tw.build(module).run([x])
     np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
 
 
@@ -274,14 +343,14 @@ def test_it_can_be_turned_off() -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        convolution(strides=[2, 2]),
+        convolution((1, 64, 7, 7), strides=[2, 2]),
         convolution(dilations=[2, 2]),
         convolution(groups=2),
         convolution(kernel=1),
-        convolution(kernel=5),
+        convolution((1, 64, 1, 1), kernel=5),
         convolution((1, 8, 32, 32), 8),
     ],
-    ids=["strided", "dilated", "grouped", "1x1", "5x5", "few channels"],
+    ids=["strided", "dilated", "grouped", "1x1", "few pixels", "few channels"],
 )
 def test_other_convolutions_stay_as_they_are(module: Module) -> None:
     found = ops_of(planned(module))

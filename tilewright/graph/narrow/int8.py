@@ -25,18 +25,19 @@ Everything else stays in float32.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from tilewright.graph.context import PassContext
+from tilewright.graph.few_products import least_share
 from tilewright.graph.ir import Array, Call, Value
 from tilewright.graph.narrow.rewriter import Rules, Writing
 from tilewright.graph.ops.quantize_rows import LEAST
 from tilewright.graph.products import PRODUCTS, as_product, is_dense_convolution
 from tilewright.graph.recurrent import SCANS
-from tilewright.graph.types import TensorType, known_dim
+from tilewright.graph.types import TensorType
 from tilewright.ir import DType
 from tilewright.target import Target
 
@@ -45,8 +46,8 @@ _WORTH: Final = 1 << 10
 #: The largest byte of a weight: -128 is none, so that both signs reach as far.
 _GREATEST: Final = 127
 _FLOAT32, _INT32, _INT8, _UINT8 = (DType.of(t) for t in ("float32", "int32", "int8", "uint8"))
-#: Pixels from which on convolutions by few products are as fast as by bytes.
-_MANY: Final = 512
+#: The part of the time of direct convolution that bytes take, images included.
+_FEW: Final = 0.35
 #: Operators that give nothing negative, and those that do not if their operands are not.
 _NATURAL: Final = frozenset(["relu", "sigmoid", "hard_sigmoid", "exp", "abs", "softmax"])
 _HANDING_ON: Final = frozenset(["max_pool", "avg_pool", "concat", "reshape", "add", "slice"])
@@ -59,8 +60,9 @@ def int8_rules(target: Target) -> Rules:
     rules = {**dict.fromkeys(PRODUCTS, _product), **dict.fromkeys(SCANS, _scan)}
     if not target.has_byte_products:
         return rules
+    pays = partial(_conv_where_it_pays, target=target)
     # Matrix units are so much faster that nothing else comes near.
-    return rules | {"conv": _conv if target.has("amx-int8") else _conv_where_it_pays}
+    return rules | {"conv": _conv if target.has("amx-int8") else pays}
 
 
 def _product(call: Call, w: Writing) -> Sequence[Value] | None:
@@ -113,20 +115,16 @@ def _scan(call: Call, w: Writing) -> Sequence[Value] | None:
 # ---- convolutions -------------------------------------------------------------------------------
 
 
-def _conv_where_it_pays(call: Call, w: Writing) -> Sequence[Value] | None:
-    return None if _needs_few_products(call) else _conv(call, w)
+def _conv_where_it_pays(call: Call, w: Writing, target: Target) -> Sequence[Value] | None:
+    return None if _needs_few_products(call, target) else _conv(call, w)
 
 
-def _needs_few_products(call: Call) -> bool:
-    """Whether it will be computed with a quarter of the products (`passes.winograd`): so much are
-    bytes faster, and images need not be brought into them. Small images gain less from it."""
+def _needs_few_products(call: Call, target: Target) -> bool:
+    """Whether it will be computed with so few products (`passes.winograd`) that bytes would not be
+    faster: they are four times as fast at best, and images have to be brought into them."""
     (out,) = call.op.infer(call.args, call.attrs)
-    weight = call.args[1]
-    assert isinstance(out, TensorType) and weight is not None
-    steps = (*call.attrs["strides"], *call.attrs["dilations"])
-    square = [known_dim(d) for d in weight.shape[2:]] == [3, 3] and all(n == 1 for n in steps)
-    pixels = prod(known_dim(d) or 0 for d in out.shape[2:])
-    return square and pixels >= _MANY and PassContext.current().opt_level >= 3
+    assert isinstance(out, TensorType)
+    return PassContext.current().opt_level >= 3 and least_share(call, out, target) <= _FEW
 
 
 def _conv(call: Call, w: Writing) -> Sequence[Value] | None:

@@ -28,6 +28,7 @@ from tilewright.graph.transforms import (
     by_parity,
     chosen,
     places_of,
+    square,
     tiled_window,
     tiles_along,
     transform_of,
@@ -98,9 +99,8 @@ def winograd_strips_reference(x: Array, factors: Array, bias: Array | None, *, p
     window, _, result = map(np.array, transform_of(factors.shape[0] - 2))
     tile = len(result)
     places = [int(p) for p in map(known_dim, places_of(x.shape[2:4], pads)) if p is not None]
-    image = np.pad(
-        x.astype("f8"), [(0, 0), (0, 0), *tiled_window(x.shape[2:4], pads, tile).cut, (0, 0)]
-    )
+    around = tiled_window(x.shape[2:4], pads, square(tile)).cut
+    image = np.pad(x.astype("f8"), [(0, 0), (0, 0), *around, (0, 0)])
     every = np.lib.stride_tricks.sliding_window_view(image, (tile + 2, tile + 2), axis=(2, 3))
     tiles = every[:, :, ::tile, ::tile]
     windows = np.einsum("ir,js,ncyxbrs->ijnyxcb", window, window, tiles, optimize=True)
@@ -151,7 +151,7 @@ def _image(tiles: te.Tensor, bias: te.Tensor | None, out: TensorType) -> te.Tens
 def _windows(x: te.Tensor, pads: Ints, made: Transform, *, together: bool) -> te.Tensor:
     """t×t×N×tiles×(C/b)×b, or (C/b)×t×t×N×tiles×b: the windows of a block of channels together."""
     tile = len(made.result)
-    image = tiled_window(x.shape[2:4], pads, tile).padded(x)
+    image = tiled_window(x.shape[2:4], pads, square(tile)).padded(x)
     tall, wide = (tiles_along(p, tile) for p in places_of(x.shape[2:4], pads))
     (batch, blocks, *_, block), size, count = x.shape, tile + 2, simplify(tall * wide)
 

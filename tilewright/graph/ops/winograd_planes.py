@@ -1,16 +1,18 @@
-"""Convolutions by 3×3 windows of stride 1 with fewer products (Winograd): tiles are transformed.
+"""Convolutions with fewer products (Winograd): tiles of images are transformed.
 
-    winograd_tiles     N×(C/b)×H×W×b as t×t×N×tiles×(C/b)×b: windows of t×t pixels, transformed
-    winograd_weights   O×C×3×3 as t×t×C×O, in NumPy: once, at compile time
-    winograd_image     t×t×N×tiles×(O/c)×c back to N×(O/c)×H×W×c, with the bias
+    winograd_tiles     N×(C/b)×H×W×b as t×u×N×tiles×groups×(C/b)×b: transformed windows
+    winograd_weights   O×C×kernel as t×u×groups×C×O, in NumPy: once, at compile time
+    winograd_image     t×u×N×tiles×(O/c)×c back to N×(O/c)×H×W×c, with the bias
 
-Between them each of the t×t planes is multiplied by its weights. Windows of t pixels give tiles of
-m = t - 2, so that m×m results cost t×t products a channel in place of 9×m×m.
+Between them each of the t×u planes is multiplied by its weights, over all groups and channels.
+Windows of t pixels give tiles of m = t - r + 1 results of r taps along an axis, so that m×m results
+of 3×3 taps cost t×t products a channel in place of 9×m×m. Longer kernels, and those that move by
+steps, come in groups of r taps (`transforms.Along`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,7 +22,8 @@ from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.op import op
 from tilewright.graph.transforms import (
-    TRANSFORMS,
+    Along,
+    both_axes,
     by_pairs,
     by_parity,
     chosen,
@@ -38,42 +41,90 @@ from tilewright.tensor import te
 
 
 @op
-def winograd_tiles(x: Value, *, pads: Ints, tile: int) -> Type:
-    """The windows of an image with blocked channels, transformed; `pads` as for `conv`."""
+def winograd_tiles(
+    x: Value,
+    *,
+    pads: Ints,
+    tiles: Ints,
+    kernel: Ints = (3, 3),
+    taps: Ints = (3, 3),
+    strides: Ints = (1, 1),
+    phases: Ints = (0, 0),
+) -> Type:
+    """The windows of an image with blocked channels, transformed; `kernel`, `strides` and `pads` as
+    for `conv`. Of the taps, those that lie whole strides behind `phases` are taken, in groups of
+    `taps`, for tiles of `tiles` results."""
     require_kind("float", x)
-    transform_of(tile)
+    axes = both_axes(kernel, strides, taps, tiles, phases)
+    for axis in axes:
+        transform_of(axis.tile, axis.taps)
     if x.ndim != 5 or len(pads) != 4:
         raise UserError(f"{x} is no image with blocked channels")
-    tiles = [tiles_along(places, tile) for places in places_of(x.shape[2:4], pads)]
+    places = places_of(x.shape[2:4], pads, kernel, strides)
+    counts = [tiles_along(p, axis.tile) for p, axis in zip(places, axes, strict=True)]
+    planes, groups = ([getattr(a, name) for a in axes] for name in ("planes", "groups"))
     batch, blocks, _, _, block = x.shape
-    return TensorType(x.dtype, [tile + 2, tile + 2, batch, *tiles, blocks, block])
+    return TensorType(x.dtype, [*planes, batch, *counts, *groups, blocks, block])
 
 
 @winograd_tiles.reference
-def winograd_tiles_reference(x: Array, *, pads: Ints, tile: int) -> Array:
-    window = tiled_window(x.shape[2:4], pads, tile)
+def winograd_tiles_reference(
+    x: Array, *, pads: Ints, tiles: Ints, kernel: Ints, taps: Ints, strides: Ints, phases: Ints
+) -> Array:
+    axes = both_axes(kernel, strides, taps, tiles, phases)
+    window = tiled_window(x.shape[2:4], pads, axes)
     image = np.pad(x.astype("f8"), [(0, 0), (0, 0), *window.cut, (0, 0)])
-    size = (tile + 2, tile + 2)
-    every = np.lib.stride_tricks.sliding_window_view(image, size, axis=(2, 3))
-    matrix = np.array(TRANSFORMS[tile].window)
-    tiles = every[:, :, ::tile, ::tile]
-    return np.einsum("ir,js,ncyxbrs->ijnyxcb", matrix, matrix, tiles, optimize=True).astype(x.dtype)
+    places = map(known_dim, places_of(x.shape[2:4], pads, kernel, strides))
+    down, across = (_pixels(a, -(-(p or 0) // a.tile)) for a, p in zip(axes, places, strict=True))
+    # N×(C/b)×(tiles, groups, pixels) down×(tiles, groups, pixels) across×b
+    read = image[:, :, down][..., across, :]
+    matrices = (np.array(a.matrices.window) for a in axes)
+    return np.einsum("ir,js,ncygrxhsb->ijnyxghcb", *matrices, read, optimize=True).astype(x.dtype)
+
+
+def _pixels(axis: Along, tiles: int) -> Array:
+    """The pixels that are read, tiles×groups×planes."""
+    tile, group, plane = np.ogrid[:tiles, : axis.groups, : axis.planes]
+    return np.asarray(axis.at(tile, plane, group))
 
 
 @winograd_tiles.compute
-def winograd_tiles_compute(x: te.Tensor, *, pads: Ints, tile: int, out: TensorType) -> te.Tensor:
-    image = tiled_window(x.shape[2:4], pads, tile).padded(x)
-    matrix = TRANSFORMS[tile].window
-    size, _, batch, tall, _, blocks, block = out.shape
-    shape = [size, batch, tall, image.shape[3], blocks, block]
+def winograd_tiles_compute(
+    x: te.Tensor,
+    *,
+    pads: Ints,
+    tiles: Ints,
+    kernel: Ints,
+    taps: Ints,
+    strides: Ints,
+    phases: Ints,
+    out: TensorType,
+) -> te.Tensor:
+    down, across = both_axes(kernel, strides, taps, tiles, phases)
+    image = tiled_window(x.shape[2:4], pads, (down, across)).padded(x)
+    size, _, batch, tall, _, many, _, blocks, block = out.shape
 
-    def row(i: Expr, n: Expr, ty: Expr, x: Expr, c: Expr, b: Expr) -> Expr:
-        return chosen(by_parity(matrix, lambda k: image[n, c, ty * tile + k, x, b]), i)
+    def row(i: Expr, n: Expr, ty: Expr, g: Expr, x: Expr, c: Expr, b: Expr) -> Expr:
+        def read(k: int) -> Expr:
+            return image[n, c, down.at(ty, k, g), x, b]
 
-    rows = te.compute(shape, row, name="window_rows")
+        return chosen(by_parity(down.matrices.window, read), i)
 
-    def element(i: Expr, j: Expr, n: Expr, ty: Expr, tx: Expr, c: Expr, b: Expr) -> Expr:
-        return chosen(by_parity(matrix, lambda k: rows[i, n, ty, tx * tile + k, c, b]), j)
+    # Along an axis that is not transformed, windows are single pixels.
+    both = down.planes > 1 and across.planes > 1
+    shape = [size, batch, tall, many, image.shape[3], blocks, block]
+    rows = te.compute(shape, row, name="window_rows") if both else None
+
+    def element(*at: Expr) -> Expr:
+        i, j, n, ty, tx, g, h, c, b = at
+
+        def read(k: int) -> Expr:
+            place = across.at(tx, k, h)
+            if rows is not None:
+                return rows[i, n, ty, g, place, c, b]
+            return row(i, n, ty, g, place, c, b)
+
+        return chosen(by_parity(across.matrices.window, read), j)
 
     return te.compute(out.shape, element, name="window_tiles")
 
@@ -81,41 +132,50 @@ def winograd_tiles_compute(x: te.Tensor, *, pads: Ints, tile: int, out: TensorTy
 # ---- weights ------------------------------------------------------------------------------------
 
 
-def winograd_weights(weight: Array, tile: int) -> Array:
-    """Weights O×C×3×3, transformed in float64: t×t×C×O."""
-    matrix = np.array(TRANSFORMS[tile].weight)
-    turned = weight.astype("f8").transpose(2, 3, 1, 0).reshape(3, -1)
-    rows = (matrix @ turned).reshape(tile + 2, 3, -1)
-    made = np.matmul(matrix, rows).astype(weight.dtype)
-    return made.reshape(tile + 2, tile + 2, weight.shape[1], weight.shape[0])
+def winograd_weights(weight: Array, axes: Sequence[Along]) -> Array:
+    """Weights O×C×kernel, transformed in float64: planes×groups×C×O."""
+    down, across = axes
+    taps = across.grouped(down.grouped(weight.astype("f8"), 2), 4)
+    matrices = (np.array(a.matrices.weight) for a in axes)
+    made = np.einsum("ir,js,ocgrhs->ijghco", *matrices, taps, optimize=True)
+    return np.ascontiguousarray(made.astype(weight.dtype))
 
 
 # ---- results ------------------------------------------------------------------------------------
 
 
 @op
-def winograd_image(x: Value, bias: Value | None = None, *, height: Dim, width: Dim) -> Type:
+def winograd_image(
+    x: Value,
+    bias: Value | None = None,
+    *,
+    height: Dim,
+    width: Dim,
+    tiles: Ints,
+    taps: Ints = (3, 3),
+) -> Type:
     """The image of these extents that products of transformed windows and weights make."""
     require_kind("float", x)
     require_same_dtype(x, *([] if bias is None else [bias]))
-    if x.ndim != 7 or known_dim(x.shape[0]) != known_dim(x.shape[1]):
-        raise UserError(f"{x} holds no transformed tiles")
-    size, _, batch, tall, wide, blocks, block = x.shape
-    tile = _number(size) - 2
-    transform_of(tile)
+    sizes = [m + r - 1 for m, r in zip(tiles, taps, strict=True)]
+    if x.ndim != 7 or [known_dim(d) for d in x.shape[:2]] != sizes:
+        raise UserError(f"{x} holds no transformed tiles of {list(tiles)} results")
+    *_, batch, tall, wide, blocks, block = x.shape
     if bias is not None and (bias.shape != (blocks, block)):
         raise UserError(f"the bias is {bias}, the tiles are {x}")
-    for tiles, extent in ((tall, height), (wide, width)):
-        require_equal(tiles, tiles_along(extent, tile), f"the tiles of {height}×{width} pixels")
+    for count, extent, tile in ((tall, height, tiles[0]), (wide, width, tiles[1])):
+        require_equal(count, tiles_along(extent, tile), f"the tiles of {height}×{width} pixels")
     return TensorType(x.dtype, [batch, blocks, height, width, block])
 
 
 @winograd_image.reference
-def winograd_image_reference(x: Array, bias: Array | None, *, height: int, width: int) -> Array:
-    matrix = np.array(TRANSFORMS[x.shape[0] - 2].result)
-    tiles = np.einsum("ir,js,rsnyxob->noyixjb", matrix, matrix, x.astype("f8"), optimize=True)
-    batch, blocks, tall, tile, wide, _, block = tiles.shape
-    image = tiles.reshape(batch, blocks, tall * tile, wide * tile, block)[:, :, :height, :width]
+def winograd_image_reference(
+    x: Array, bias: Array | None, *, height: int, width: int, tiles: Ints, taps: Ints
+) -> Array:
+    matrices = (np.array(transform_of(m, r).result) for m, r in zip(tiles, taps, strict=True))
+    made = np.einsum("ir,js,rsnyxob->noyixjb", *matrices, x.astype("f8"), optimize=True)
+    batch, blocks, tall, down, wide, across, block = made.shape
+    image = made.reshape(batch, blocks, tall * down, wide * across, block)[:, :, :height, :width]
     if bias is not None:
         image = image + bias[:, None, None, :]
     return np.ascontiguousarray(image.astype(x.dtype))
@@ -123,34 +183,40 @@ def winograd_image_reference(x: Array, bias: Array | None, *, height: int, width
 
 @winograd_image.compute
 def winograd_image_compute(
-    x: te.Tensor, bias: te.Tensor | None, *, height: Dim, width: Dim, out: TensorType
+    x: te.Tensor,
+    bias: te.Tensor | None,
+    *,
+    height: Dim,
+    width: Dim,
+    tiles: Ints,
+    taps: Ints,
+    out: TensorType,
 ) -> te.Tensor:
     del height, width
-    size, _, batch, tall, wide, blocks, block = x.shape
-    tile = _number(size) - 2
-    matrix = TRANSFORMS[tile].result
+    down, across = (transform_of(m, r).result for m, r in zip(tiles, taps, strict=True))
+    _, size, batch, tall, wide, blocks, block = x.shape
 
     def row(n: Expr, o: Expr, ty: Expr, tx: Expr, i: Expr, s: Expr, b: Expr) -> Expr:
-        return chosen(by_pairs(matrix, lambda k: x[k, s, n, ty, tx, o, b]), i)
+        return chosen(by_pairs(down, lambda k: x[k, s, n, ty, tx, o, b]), i)
 
-    shape = [batch, blocks, tall, wide, tile]
-    rows = te.compute([*shape, size, block], row, name="result_rows")
+    both = len(down[0]) > 1 and len(across[0]) > 1
+    shape = [batch, blocks, tall, wide, tiles[0]]
+    rows = te.compute([*shape, size, block], row, name="result_rows") if both else None
 
-    def both(n: Expr, o: Expr, ty: Expr, tx: Expr, i: Expr, j: Expr, b: Expr) -> Expr:
-        return chosen(by_pairs(matrix, lambda k: rows[n, o, ty, tx, i, k, b]), j)
+    def result(n: Expr, o: Expr, ty: Expr, tx: Expr, i: Expr, j: Expr, b: Expr) -> Expr:
+        def read(k: int) -> Expr:
+            if rows is not None:
+                return rows[n, o, ty, tx, i, k, b]
+            return row(n, o, ty, tx, i, te.const(k, "int64"), b)
 
-    tiles = te.compute([*shape, tile, block], both, name="result_tiles")
+        return chosen(by_pairs(across, read), j)
+
+    made = te.compute([*shape, tiles[1], block], result, name="result_tiles")
 
     def pixel(n: Expr, o: Expr, y: Expr, x: Expr, b: Expr) -> Expr:
-        ty, tx, i, j = (f(e, tile) for f in (te.floordiv, te.floormod) for e in (y, x))
-        value: Expr = tiles[n, o, ty, tx, i, j, b]
+        pairs = ((y, tiles[0]), (x, tiles[1]))
+        ty, tx, i, j = (f(e, m) for f in (te.floordiv, te.floormod) for e, m in pairs)
+        value: Expr = made[n, o, ty, tx, i, j, b]
         return value if bias is None else value + bias[o, b]
 
     return te.compute(out.shape, pixel, name="winograd")
-
-
-def _number(dim: Any) -> int:
-    number = known_dim(dim)
-    if number is None:
-        raise UserError(f"the size {dim} must be known")
-    return number
