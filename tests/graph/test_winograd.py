@@ -123,8 +123,8 @@ def test_strips_whose_tiles_of_registers_are_not_whole(
     """Threads take strips whatever number of rows a strip and a tile have."""
     target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=8")
     x, w = values(1, 2, 24, width, 16), values(16, 32, 3, 3)
-    factors = winograd_weights(w, 4).reshape(6, 6, 2, 16, 2, 8).transpose(0, 1, 4, 2, 3, 5)
-    factors = np.ascontiguousarray(factors)
+    factors = winograd_weights(w, square(4)).reshape(6, 6, 2, 16, 2, 8)
+    factors = np.ascontiguousarray(factors.transpose(0, 1, 4, 2, 3, 5))
     b = Builder()
     b.output(b.winograd_strips(b.input("x", "f32", x.shape), factors, values(2, 8), pads=[1] * 4))
     module = b.build()
