@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tilewright.ir import Block, Const, Iter, Load, Var, all_exprs
+from tilewright.ir import Block, Const, Iter, Load, Var, all_exprs, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Access,
@@ -36,6 +36,8 @@ from tilewright.target import Target
 _SHORT = 16
 #: Accumulators that a tile keeps in registers.
 _TILE = 12
+#: The same of one vector each, for windows that overlap, beside as many operands.
+_LONG_TILE = 14
 #: Rows that a strip takes at a time, and bytes between rows from which strips pay.
 _ROWS_AT_A_TIME, _FAR = 4, 2048
 #: Elements between the lanes of a vector that can still be loaded quickly.
@@ -168,20 +170,23 @@ def _schedule_tiles(
     epilogue = take_on(s, name)
     pads = padding_before(s, name)
     width = extent_of(column)
-    vectors = 4 if width is None else max(1, min(4, width // lanes))
-    lanes = lanes if width is None else min(lanes, 1 << (max(1, width).bit_length() - 1))
     row = _row_variable(block, column)
+    slides = row is not None and _slides(block, row)
+    vectors = 1 if slides else 4 if width is None else max(1, min(4, width // lanes))
+    lanes = lanes if width is None else min(lanes, 1 << (max(1, width).bit_length() - 1))
     outer_column, middle, vector = s.split(loops[column.var], None, vectors, lanes)
     row_outer, row_inner = list[Loop](), list[Loop]()
     if row is not None:
-        tile = max(1, min(_TILE // vectors, extent_of(row) or _TILE))
-        first, second = s.split(loops[row.var], None, tile)
+        most = _sliding_tile(row, target) if slides else _TILE // vectors
+        first, second = s.split(loops[row.var], None, max(1, min(most, extent_of(row) or most)))
         row_outer, row_inner = [first], [second]
     tiled = {it.var for it in (column, row) if it is not None}
     inner = [loops[it.var] for it in reduced]
     others = [it for it in block.iters if it.var not in tiled and it.kind == "spatial"]
     shared, apart = _cut_strips(s, name, pads, others, loops, target)
-    outer = [*shared, *apart, *row_outer, outer_column]
+    # What does not change along the rows stays in registers where these are walked last.
+    within = [outer_column, *row_outer] if slides else [*row_outer, outer_column]
+    outer = [*shared, *apart, *within]
     s.reorder(*outer, *inner, *row_inner, middle, vector)
     for loop in (*row_inner, middle):
         s.unroll(loop)
@@ -191,6 +196,20 @@ def _schedule_tiles(
     if shared:
         place_padding(s, pads, shared[-1], target)
     parallelize_outer(s, name, target, work, within=shared if pads and shared else outer)
+
+
+def _slides(block: Block, row: Iter) -> bool:
+    """Whether windows of neighbouring rows overlap: what was loaded for one serves the next."""
+    reduced = {it.var for it in block.iters if it.kind == "reduce" and extent_of(it) != 1}
+    indices = (free_vars(i) for a in accesses_of(block) for i in a.indices)
+    return any(row.var in found and not reduced.isdisjoint(found) for found in indices)
+
+
+def _sliding_tile(row: Iter, target: Target) -> int:
+    """Rows of a tile of one vector: many share what is loaded, if their windows overlap."""
+    most = _TILE if target.vector_registers < 32 else _LONG_TILE
+    extent = extent_of(row)
+    return most if extent is None else -(-extent // -(-extent // most))
 
 
 def _cut_strips(

@@ -20,8 +20,9 @@ from tilewright.schedule.schedule import Schedule
 
 #: Operations from which on an epilogue is done a few vectors at a time: those of a function.
 _LONG: Final = 20
-#: How many vectors it takes side by side.
+#: How many vectors it takes side by side, and writes out at most.
 _AT_A_TIME: Final = 4
+_WRITTEN_OUT: Final = 16
 
 
 def take_on(s: Schedule, name: str) -> list[str]:
@@ -69,20 +70,24 @@ def vectorize_tile(
 
 
 def _innermost(s: Schedule, loops: Sequence[Loop], most: int) -> list[Loop]:
-    """The last of `loops`, and an even part of one, that have no more than `most` iterations.
+    """The last of `loops`, and an even part of one, so that about `most` vectors lie side by side.
 
-    Rather all of a loop than none: one by one, vectors would wait for each other.
+    More are written out where these come in fuller groups: 7 of 14 make 4 and 3.
     """
     chosen, together = list[Loop](), 1
     for loop in reversed(loops):
         extent = s.loop_of(loop).extent
-        if not isinstance(extent, Const):
+        if together >= most or not isinstance(extent, Const):
             break
-        whole, room = int(extent.value), max(1, most // together)
-        part = max(d for d in range(1, min(whole, room) + 1) if whole % d == 0)
-        part = whole if part == together == 1 else part
+        whole = int(extent.value)
+        parts = [d for d in range(1, min(whole, _WRITTEN_OUT) + 1) if whole % d == 0]
+        part = max(parts, key=lambda d: (_per_group(d * together, most), -d))
         chosen.append(loop if part == whole else s.split(loop, None, part)[-1])
         if part != whole:
             break
         together *= part
     return chosen
+
+
+def _per_group(count: int, most: int) -> float:
+    return count / -(-count // most)
