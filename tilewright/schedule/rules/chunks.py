@@ -5,21 +5,24 @@ for chunk (parallel):                           or, where there are few rows,
         for row of the tile: copy the run           for columns (parallel): for tile: …
     for columns: for tile: …
 
-Vectors of neighbouring steps of one row lie beside those of the next row of the tile: a tile reads
-on and on.
+Neighbouring steps of one row lie beside those of the next row of the tile: a tile reads on and on.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from tilewright.ir import Expr, free_vars
+from tilewright.ir import Expr, Iter, free_vars
 from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import extent_of
+from tilewright.schedule.rules.tiles import Tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
 #: What every further pass over the columns costs, as a part of all there is to do.
 _CHUNK_COST = 0.01
+#: Vectors of a row up to which all of it lies together.
+_FEW_VECTORS = 4
 #: Tiles of rows that every core must have for them to be shared out, and not the columns.
 _SHARE = 4
 
@@ -66,27 +69,34 @@ class GatheredRows(NamedTuple):
         return chunks * size * tile
 
 
-def gather_tiles(
-    s: Schedule, copy: str, axis: int, width: int, lanes: int, chunk: Loop | None
-) -> list[Loop]:
-    """Let the block `copy` gather rows, its dimension `axis`, by tiles of `width`, in `chunk`.
+def gather_tiles(s: Schedule, copy: str, axis: int, tile: Tile, chunk: Loop | None) -> list[Loop]:
+    """Let the block `copy` gather rows, its dimension `axis`, for tiles of sums, in `chunk`.
 
     Gives the loops down to that over tiles.
     """
+    width, lanes, run = tile.rows, tile.lanes, _run(s.block_of(copy).iters[-1], tile)
 
     def laid_out(*indices: Expr) -> tuple[Expr, ...]:
         *rest, step = (i for k, i in enumerate(indices) if k != axis)
         row = indices[axis]
-        return (row // width, *rest, step // lanes, row % width, step % lanes)
+        return (row // width, *rest, step // run, row % width, step % run)
 
     loops = s.loops(copy) if chunk is None else s.compute_at(copy, chunk)
     s.transform_layout(copy, 0, laid_out)
     along = free_vars(s.block_of(copy).bindings[axis])
     at = next(k for k, loop in enumerate(loops) if loop.var in along)
-    tile, within = s.split(loops[at], None, width)
+    tiles, within = s.split(loops[at], None, width)
     vectors, vector = s.split(loops[-1], None, lanes)
-    s.reorder(tile, *loops[at + 1 : -1], within, vectors, vector)
+    s.reorder(tiles, *loops[at + 1 : -1], within, vectors, vector)
     s.unroll(within)
     s.unroll(vectors)
     s.vectorize(vector)
-    return [*loops[:at], tile]
+    return [*loops[:at], tiles]
+
+
+def _run(step: Iter, tile: Tile) -> int:
+    """Neighbouring steps of a row that lie together: a vector of which lanes are picked, or all of
+    a few, so that one variable counts them."""
+    extent = extent_of(step) or 0
+    few = 0 < extent <= _FEW_VECTORS * tile.lanes
+    return extent if tile.factors == "broadcast" and few else tile.lanes

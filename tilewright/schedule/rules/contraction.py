@@ -408,11 +408,11 @@ class _Cut:
 
     def _gather(self, copy: str, chunk: Loop) -> None:
         """Rows are gathered by the thread that uses them, or all of them first, by all threads."""
-        c, row, width = self.plan.contraction, self.plan.row, self.tile.rows
+        c, row = self.plan.contraction, self.plan.row
         assert row is not None
         axis = next(k for k, i in enumerate(c.a.indices) if row.var in free_vars(i))
         place = chunk if self._packs_in_chunks else None
-        outer = gather_tiles(self.s, copy, axis, width, self.tile.lanes, place)
+        outer = gather_tiles(self.s, copy, axis, self.tile, place)
         if place is None:
             self._parallelize(outer, [])
 
