@@ -40,8 +40,9 @@ def test_matmul_keeps_its_tile_in_registers(cpu: str) -> None:
     assert len(accumulators) == tile.rows * tile.vectors <= target.vector_registers
     assert all(re.fullmatch(r"%[xyz]mm\d+|v\d+", a) for a in accumulators)
     assert not function.on_stack(loop)
-    # What is not a multiply-add: the operands, once each, and the loop itself.
-    assert len(loop.instructions) - len(loop.fmas) <= (tile.vectors + tile.rows + 6) * steps
+    # What is not a multiply-add: the operands, once each, requests for later ones, the loop itself.
+    others = [i for i in loop.instructions if not i.name.startswith(("prefetch", "prfm"))]
+    assert len(others) - len(loop.fmas) <= (tile.vectors + tile.rows + 6) * steps
 
 
 @pytest.mark.parametrize(("cpu", "name"), [("neoverse-n1", "sdot"), ("cascadelake", "vpdpbusd")])

@@ -274,7 +274,7 @@ def test_threads_find_their_place_for_many_elements_at_a_time() -> None:
 def test_threads_take_columns_where_rows_cannot_be_shared_out_evenly() -> None:
     target = tw.Target.of("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1 -num-cores=2")
     for rows, parts in ((49, "j"), (64, "i")):
-        inputs, output = matmul(rows, 144, 300)
+        inputs, output = matmul(rows, 288, 300)
         function = schedule_by_rules(te.function(inputs, [output], name="f"), target)
         block = next(b for b in walk(function.body) if isinstance(b, Block) and b.init is not None)
         around = [s for s in walk(function.body) if isinstance(s, For) and block in walk(s.body)]

@@ -35,7 +35,7 @@ from tilewright.schedule.rules.analysis import (
 from tilewright.schedule.rules.elementwise import vectorize_innermost
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
 from tilewright.schedule.rules.positions import loops_within
-from tilewright.schedule.rules.tiles import Factors, choose_tile
+from tilewright.schedule.rules.tiles import Factors, Size, choose_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -155,10 +155,12 @@ class _Cut:
         self.lanes = target.lanes(dtype)
         keys = extent_of(chain.key)
         #: A tile of scores has rows of keys; one of results, rows.
-        self.scores = choose_tile(target, dtype, keys, rows or 2 * self.lanes, self._factors())
+        self.scores = choose_tile(
+            target, dtype, Size(keys, rows or 2 * self.lanes), self._factors()
+        )
         self.size = self.scores.columns
         columns = extent_of(result.columns[0])
-        self.results = choose_tile(target, dtype, self.size, columns, "rows", whole=self.size)
+        self.results = choose_tile(target, dtype, Size(self.size, columns), "rows", whole=self.size)
 
     def _factors(self) -> Factors:
         depth, loads = self.chain.depth, all_exprs(self.s.block_of(self.chain.first).body)

@@ -42,6 +42,7 @@ from tilewright.schedule.rules.tiles import (
     ANY_ROWS,
     PARALLEL_CYCLES,
     Factors,
+    Size,
     Tile,
     choose_tile,
     packing_pays,
@@ -119,26 +120,28 @@ def plan_contraction(block: Block, target: Target, known: Operands) -> Plan | No
     free_columns = c.b.buffer in known.constants and _can_pack(c.b)
     ragged = (extent_of(column) or 0) % target.lanes(c.b.buffer.dtype) != 0
     pack_columns = free_columns or _packs(c.b, depth.var, c.rows, ragged) or not contiguous
-    lanes = target.lanes(c.out.buffer.dtype)
+    dtype = c.out.buffer.dtype
+    lanes = target.lanes(dtype)
     plain: Factors = "broadcast"
     if c.a.step(depth.var) == 1 and (extent_of(depth) or 0) % target.lanes("float32") == 0:
         plain = "depth"
 
+    size = Size(
+        1 if row is None else extent_of(row) or ANY_ROWS,
+        _count(c.columns) if blocks is not None else extent_of(column) or _ANY_VECTORS * lanes,
+        _count(c.reduced),
+    )
+
     def best(factors: Factors) -> Tile:
-        return choose_tile(
-            target,
-            c.out.buffer.dtype,
-            1 if row is None else extent_of(row) or ANY_ROWS,
-            _count(c.columns) if blocks is not None else extent_of(column) or _ANY_VECTORS * lanes,
-            factors,
-            None if blocks is None else extent_of(column),
-            None if gathered is None else gathered.computed,
-        )
+        block = None if blocks is None else extent_of(column)
+        computed = None if gathered is None else gathered.computed
+        return choose_tile(target, dtype, size, factors, block, computed)
 
     tile = best("rows" if pack_rows else plain)
     if pack_rows and not free_rows:
         spread = best(plain)
-        pack_rows = packing_pays(target, tile, spread, _count(c.rows), _count(c.columns))
+        whole = Size(_count(c.rows), _count(c.columns), size.depth)
+        pack_rows = packing_pays(target, dtype, tile, spread, whole)
         tile = tile if pack_rows else spread
     packs_rows = pack_rows or gathered is not None
     return Plan(c, row, column, blocks, tile, packs_rows, pack_columns, gathered)

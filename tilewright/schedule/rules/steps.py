@@ -30,7 +30,14 @@ from tilewright.schedule.rules.analysis import (
 )
 from tilewright.schedule.rules.elementwise import outermost
 from tilewright.schedule.rules.epilogue import vectorize_tile
-from tilewright.schedule.rules.tiles import ANY_ROWS, PARALLEL_CYCLES, Factors, Tile, choose_tile
+from tilewright.schedule.rules.tiles import (
+    ANY_ROWS,
+    PARALLEL_CYCLES,
+    Factors,
+    Size,
+    Tile,
+    choose_tile,
+)
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -104,8 +111,10 @@ def _tile(c: Contraction, gates: int, hidden: int, target: Target) -> Tile:
     factors: Factors = "depth" if near else "broadcast"
     if c.rows:
         rows = extent_of(c.rows[0]) or ANY_ROWS
-        return choose_tile(target, dtype, rows, hidden, factors, block=hidden)
-    return choose_tile(target, dtype, 1, hidden * gates, factors, together=gates)
+        size = Size(rows, hidden, extent_of(depth))
+        return choose_tile(target, dtype, size, factors, block=hidden)
+    size = Size(1, hidden * gates, extent_of(depth))
+    return choose_tile(target, dtype, size, factors, together=gates)
 
 
 def _tiles_of_a_panel(tile: Tile, hidden: int, target: Target) -> int:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tilewright.ir import DType
-from tilewright.target import Target
+from tilewright.target import Caches, Target
 
 #: How the scalars of the row operand reach the multiply-add.
 #:   broadcast  one load each (on x86 part of the instruction)
@@ -24,6 +24,8 @@ _LOAD_PORTS = 2
 #: Cycles that a load costs on average beyond its port (it may come from further away than L1), and
 #: that one turn of the reduction loop costs.
 _LOAD_COST, _LOOP_COST = 0.15, 1.0
+#: Cycles that a byte costs which comes from the second cache; how many come from the third in one.
+_L2_COST, _L3_RATE = 1 / 128, 12
 #: Cycles that a load of a row takes longer where rows lie far apart, and that packing takes for
 #: each element of a row.
 _FAR_COST, _PACKING_COST = 0.12, 1.0
@@ -36,6 +38,15 @@ ANY_ROWS = 7
 #: Cycles from asking for something that lies far away to its arrival; instructions that a core
 #: begins in a cycle, and that count the steps of the reduction.
 _FETCH_CYCLES, _ISSUED, _LOOP_INSTRUCTIONS = 192, 4, 3
+
+
+class Size(NamedTuple):
+    """How large a contraction is; None for large."""
+
+    rows: int | None = None
+    columns: int | None = None
+    #: Steps of the reduction.
+    depth: int | None = None
 
 
 @dataclass(frozen=True)
@@ -55,15 +66,14 @@ class Tile:
 def choose_tile(
     target: Target,
     dtype: DType,
-    rows: int | None,
-    columns: int | None,
+    size: Size,
     factors: Factors,
     block: int | None = None,
     computed: Callable[[int], int] | None = None,
     whole: int = 0,
     together: int = 1,
 ) -> Tile:
-    """The tile with the best predicted throughput for a problem of this size (None: large).
+    """The tile with the best predicted throughput for a problem of this size.
 
     Where columns come in blocks that lie apart, a tile has whole blocks, or an even part of one.
     `computed` says how many rows are computed by tiles of so many, where it is not just all tiles.
@@ -72,8 +82,8 @@ def choose_tile(
     lanes = target.lanes(dtype)
     if not target.has_lane_fma:
         factors = "broadcast"
-    most_rows = min(rows or 16, 16)
-    most_vectors = max(together, min(-(-(columns or 8 * lanes) // lanes), 8))
+    most_rows = min(size.rows or 16, 16)
+    most_vectors = max(together, min(-(-(size.columns or 8 * lanes) // lanes), 8))
     tiles = [
         Tile(r, v, lanes, factors)
         for r in range(1, most_rows + 1)
@@ -86,18 +96,19 @@ def choose_tile(
     single = [t for t in tiles if (t.vectors - 1) * lanes < (block or 0)]
 
     def score(tile: Tile) -> float:
-        if computed is None or rows is None:
-            return _score(tile, target, rows, columns)
-        return _score(tile, target, None, columns) * rows / computed(tile.rows)
+        if computed is None or size.rows is None:
+            return _score(tile, target, dtype, size)
+        every = _score(tile, target, dtype, size._replace(rows=None))
+        return every * size.rows / computed(tile.rows)
 
     return max(even or single, key=score)
 
 
-def packing_pays(target: Target, packed: Tile, spread: Tile, rows: int, columns: int) -> bool:
+def packing_pays(target: Target, dtype: DType, packed: Tile, spread: Tile, size: Size) -> bool:
     """Whether tiles of packed rows are faster, packing included, than those of rows far apart."""
-    busy = columns / (target.fma_ports * packed.lanes)
-    gained = _score(packed, target, rows, columns) * busy / (busy + _PACKING_COST)
-    return gained >= _score(spread, target, rows, columns, _FAR_COST)
+    busy = (size.columns or 1) / (target.fma_ports * packed.lanes)
+    gained = _score(packed, target, dtype, size) * busy / (busy + _PACKING_COST)
+    return gained >= _score(spread, target, dtype, size, _FAR_COST)
 
 
 def steps_ahead(target: Target, tile: Tile, dtype: DType, depth: int) -> int:
@@ -114,7 +125,7 @@ def steps_ahead(target: Target, tile: Tile, dtype: DType, depth: int) -> int:
 
 def packed_columns(target: Target, dtype: DType | str) -> int:
     """How many columns of the right operand of a product are best packed side by side."""
-    return choose_tile(target, DType.of(dtype), None, None, "rows").columns
+    return choose_tile(target, DType.of(dtype), Size(), "rows").columns
 
 
 def _fits_blocks(columns: int, block: int | None) -> bool:
@@ -126,19 +137,32 @@ def _registers(rows: int, vectors: int, lanes: int, factors: Factors) -> int:
     return rows * vectors + vectors + held
 
 
-def _score(
-    tile: Tile, target: Target, rows: int | None, columns: int | None, far: float = 0.0
-) -> float:
+def _score(tile: Tile, target: Target, dtype: DType, size: Size, far: float = 0.0) -> float:
     """Useful multiply-adds for each cycle; loads of rows take `far` cycles longer."""
     work = tile.rows * tile.vectors
     scalars = tile.rows if tile.factors == "broadcast" else tile.rows / tile.lanes
     loads = tile.vectors + scalars
     chain = target.fma_ports * target.fma_latency
-    cycles = max(work / target.fma_ports, loads / _LOAD_PORTS, chain / target.fma_ports)
-    cycles += _LOAD_COST * loads + far * scalars + _LOOP_COST
+    near, far_off = _traffic(tile, target.caches, dtype.itemsize, size.depth)
+    ports = max(work / target.fma_ports, loads / _LOAD_PORTS, chain / target.fma_ports)
+    cycles = max(ports, far_off / _L3_RATE)
+    cycles += _LOAD_COST * loads + far * scalars + _LOOP_COST + near * _L2_COST
     uneven = tile.factors == "rows" and tile.rows % tile.lanes
-    useful = _used(rows, tile.rows) * _used(columns, tile.columns) * (0.8 if uneven else 1.0)
-    return work / cycles * useful
+    useful = _used(size.rows, tile.rows) * _used(size.columns, tile.columns)
+    return work / cycles * useful * (0.8 if uneven else 1.0)
+
+
+def _traffic(tile: Tile, caches: Caches, itemsize: int, depth: int | None) -> tuple[int, int]:
+    """Bytes of a step that come from the second cache, and those that come from beyond it.
+
+    Rows pass by; the columns of a tile are used again by the next rows, from wherever they fit.
+    """
+    rows, columns = tile.rows * itemsize, tile.columns * itemsize
+    if depth is None:
+        return rows + columns, 0
+    if depth * (rows + columns) <= caches.l1d:
+        return rows, 0
+    return rows + columns, columns if 3 * depth * columns > 2 * caches.l2 else 0
 
 
 def _used(extent: int | None, tile: int) -> float:

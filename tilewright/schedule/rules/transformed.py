@@ -33,7 +33,7 @@ from tilewright.schedule.rules.positions import (
     loops_within,
     walk_source,
 )
-from tilewright.schedule.rules.tiles import Factors, Tile, choose_tile
+from tilewright.schedule.rules.tiles import Factors, Size, Tile, choose_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -146,7 +146,8 @@ def product_tile(dtype: DType, rows: int | None, column: Iter, step: Iter, targe
     """The tile of a product with so many rows, `step` being the last of its reduction."""
     whole = (extent_of(step) or 1) % target.lanes(dtype) == 0
     factors: Factors = "depth" if whole else "broadcast"
-    return choose_tile(target, dtype, rows, extent_of(column), factors, extent_of(column))
+    size = Size(rows, extent_of(column), extent_of(step))
+    return choose_tile(target, dtype, size, factors, extent_of(column))
 
 
 def cut_steps(s: Schedule, steps: list[Loop], tile: Tile) -> tuple[list[Loop], list[Loop]]:
