@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tests.codegen.assembly import BasicBlock, functions_of, hottest_loop
+from tests.codegen.emulation import run_emulated
 from tilewright.graph import Builder, KernelTable, passes
 from tilewright.graph.layouts import Blocking
 from tilewright.ir import Const, maximum
@@ -61,6 +62,35 @@ def test_dot_products_keep_their_tile_in_registers(cpu: str, name: str) -> None:
     count = sum(i.name == name for i in loop.instructions)
     assert count == plan.rows * plan.columns // plan.dot.lanes
     assert not function.on_stack(loop)
+
+
+@pytest.mark.parametrize("cpu", ["neoverse-n1", "x86-64-v3", "skylake-avx512", "znver4"])
+def test_long_epilogues_leave_the_registers_to_the_tile(cpu: str) -> None:
+    """Constants of what follows a product are not held while it is computed."""
+    a, b = te.placeholder((128, 768), name="A"), te.placeholder((768, 3072), name="B")
+    c = ops.matmul(a, b, name="C")
+    y = ops.gelu(c)
+    module = tw.build(te.function([a, b], [y], name="f"), f"llvm -mcpu={cpu} -num-cores=2")
+    loops = [(f, b) for f in functions_of(module.asm) for b in f.blocks if b.is_loop]
+    products = [
+        (f, b) for f, b in loops if b.fmas and not any("div" in i.name for i in b.instructions)
+    ]
+    function, loop = max(products, key=lambda found: len(found[1].fmas))
+    assert len(loop.fmas) >= 12
+    assert not function.on_stack(loop)
+
+
+def test_loops_that_are_called_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = te.placeholder((40, 32), name="A"), te.placeholder((32, 96), name="B")
+    f = te.function([a, b], [ops.gelu(ops.matmul(a, b, name="C"))], name="f")
+    module = tw.build(f, "llvm -mcpu=skylake-avx512 -num-cores=2")
+    assert ".apart" in module.llvm
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(n).astype("f4") for n in ((40, 32), (32, 96)))
+    got = np.full((40, 96), np.nan, "f4")
+    run_emulated(module, monkeypatch, x, y, got)
+    want = [v / 2 * (1 + math.erf(v / math.sqrt(2))) for v in (x @ y).ravel().tolist()]
+    np.testing.assert_allclose(got.ravel(), want, atol=1e-4)
 
 
 # ---- convolutions on blocked channels -----------------------------------------------------------

@@ -102,6 +102,12 @@ class Target:
         return self.arch == "aarch64" and self.has("neon")
 
     @property
+    def keeps_constants(self) -> bool:
+        """Whether LLVM holds vectors of constants in registers through loops that do not use them,
+        where these are in a loop together with one that does."""
+        return self.arch == "x86_64"
+
+    @property
     def has_bf16_products(self) -> bool:
         """Whether products of bfloat16 summed in float32 are instructions."""
         return any(map(self.has, ("amx-bf16", "avx512bf16", "bf16")))

@@ -268,12 +268,22 @@ class Frame:
 
     # ---- parallel loops -------------------------------------------------------------------------
 
+    def call_apart(self, loop: For) -> None:
+        """Make the loop a function, and call it."""
+        from tilewright.codegen.llvm.parallel import emit_apart
+
+        messages_before = len(self.messages)
+        emit_apart(self, loop)
+        if len(self.messages) > messages_before:
+            self._leave_if_failed()
+
     def fork(self, loop: For) -> None:
         """Make the loop's body a function that the thread pool runs on ranges of iterations."""
         from tilewright.codegen.llvm.parallel import emit_parallel
 
         messages_before = len(self.messages)
-        body, record = emit_parallel(self, loop)
+        function, record = emit_parallel(self, loop)
+        body = self.cx.builder.bitcast(function, pointer)
         run = self.cx.declare("tw_pool_run", void, [pointer, pointer, pointer, i64])
         extent = emit(self.cx, loop.extent)
         self.cx.builder.call(run, [self._word(_POOL), body, record, extent])

@@ -1,10 +1,15 @@
-"""Parallel loops: the body becomes a function over iterations, run by the thread pool."""
+"""Loops whose body becomes a function over iterations: run by the thread pool, or called.
+
+A loop is called (`apart`) where it stands beside another one that fills all registers, and LLVM
+would hold its constants through the other one (`Target.keeps_constants`).
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.frame import Frame
 from tilewright.codegen.llvm.types import (
     LLType,
@@ -39,7 +44,15 @@ class Captured(NamedTuple):
         return [cx.variables[v] for v in self.variables] + [cx.addresses[b] for b in self.buffers]
 
 
-def emit_parallel(frame: Frame, loop: For) -> tuple[LLValue, LLValue]:
+def emit_apart(frame: Frame, loop: For) -> None:
+    """Call a function of its own for the whole loop."""
+    function, record = emit_parallel(frame, loop, "apart")
+    function.attributes.add("noinline")
+    extent = emit(frame.cx, loop.extent)
+    frame.cx.builder.call(function, [record, llvm.Constant(i64, 0), extent])
+
+
+def emit_parallel(frame: Frame, loop: For, name: str = "parallel") -> tuple[LLValue, LLValue]:
     """The function that runs a range of iterations, and the record of what it captures."""
     cx = frame.cx
     captured = captured_by(cx, loop.body)
@@ -48,7 +61,7 @@ def emit_parallel(frame: Frame, loop: For) -> tuple[LLValue, LLValue]:
     record = frame.stack_slot(kind)
     for k, value in enumerate(values):
         cx.builder.store(value, _field(cx, record, kind, k))
-    return _emit_body(frame, loop, captured, kind), record
+    return _emit_body(frame, loop, captured, kind, name), record
 
 
 def captured_by(cx: Context, body: Stmt) -> Captured:
@@ -70,11 +83,11 @@ def captured_by(cx: Context, body: Stmt) -> Captured:
     )
 
 
-def _emit_body(frame: Frame, loop: For, captured: Captured, kind: LLType) -> LLValue:
+def _emit_body(frame: Frame, loop: For, captured: Captured, kind: LLType, suffix: str) -> LLValue:
     from tilewright.codegen.llvm.stmt import emit_loop
 
     outer = frame.cx
-    name = outer.module.get_unique_name(f"{frame.function.name}.parallel")
+    name = outer.module.get_unique_name(f"{frame.function.name}.{suffix}")
     signature = llvm.FunctionType(void, [pointer, i64, i64])
     function = llvm.Function(outer.module, signature, name)
     function.linkage = "internal"
@@ -97,7 +110,7 @@ def _emit_body(frame: Frame, loop: For, captured: Captured, kind: LLType) -> LLV
 
     emit_loop(inner, function.args[2], body, start=function.args[1])
     inner.finish()
-    return outer.builder.bitcast(function, pointer)
+    return function
 
 
 def _field(cx: Context, record: LLValue, kind: LLType, number: int) -> LLValue:

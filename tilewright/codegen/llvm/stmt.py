@@ -78,6 +78,10 @@ def _emit_for(frame: Frame, stmt: For) -> None:
         frame.fork(stmt)
         frame.cx.held.forget()
         return
+    if stmt.annotations.get("apart") and frame.cx.target.keeps_constants:
+        frame.call_apart(stmt)
+        frame.cx.held.forget()
+        return
     if stmt.kind in ("thread", "vectorized"):
         raise InternalError(f"a {stmt.kind} loop reached code generation")
     cx = frame.cx

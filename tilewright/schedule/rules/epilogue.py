@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tilewright.ir import Const
+from tilewright.ir import Const, const
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import is_step, operations, stores_of
 from tilewright.schedule.schedule import Schedule
@@ -65,28 +65,38 @@ def vectorize_tile(
         middle, inner = s.split(inner, None, lanes)
         outer.append(middle)
     s.vectorize(inner)
-    for loop in outer if at_a_time is None else _innermost(s, outer, at_a_time):
+    short, long = (outer, []) if at_a_time is None else _cut(s, outer, at_a_time)
+    for loop in short:
         s.unroll(loop)
+    if long:
+        # It needs the registers for its own.
+        s.annotate(long[0], "apart")
 
 
-def _innermost(s: Schedule, loops: Sequence[Loop], most: int) -> list[Loop]:
-    """The last of `loops`, and an even part of one, so that about `most` vectors lie side by side.
+def _cut(s: Schedule, loops: Sequence[Loop], most: int) -> tuple[list[Loop], list[Loop]]:
+    """The last of `loops`, and an even part of one, so that about `most` vectors lie side by side;
+    and those of the others that have more than one iteration.
 
     More are written out where these come in fuller groups: 7 of 14 make 4 and 3.
     """
-    chosen, together = list[Loop](), 1
-    for loop in reversed(loops):
+    others, chosen, together = list(loops), list[Loop](), 1
+    while others and together < most:
+        loop = others[-1]
         extent = s.loop_of(loop).extent
-        if together >= most or not isinstance(extent, Const):
+        if not isinstance(extent, Const):
             break
+        others.pop()
         whole = int(extent.value)
         parts = [d for d in range(1, min(whole, _WRITTEN_OUT) + 1) if whole % d == 0]
         part = max(parts, key=lambda d: (_per_group(d * together, most), -d))
-        chosen.append(loop if part == whole else s.split(loop, None, part)[-1])
         if part != whole:
+            rest, inner = s.split(loop, None, part)
+            others.append(rest)
+            chosen.append(inner)
             break
+        chosen.append(loop)
         together *= part
-    return chosen
+    return chosen, [loop for loop in others if s.loop_of(loop).extent is not const(1)]
 
 
 def _per_group(count: int, most: int) -> float:
