@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from tilewright.arith import Ranges, conjuncts, linear, prove, simplify, symbolic_bounds
 from tilewright.ir import (
     Alloc,
+    Binary,
     Block,
     Buffer,
     Const,
@@ -157,16 +158,28 @@ def _writes_first(loop: For, buffer: Buffer, inner: Ranges) -> bool:
 
 
 def _touches_its_own(loop: For, buffer: Buffer, inner: Ranges) -> bool:
-    """Whether some dimension keeps what iterations touch apart: it moves on by all of its span."""
+    """Whether some dimension keeps what iterations touch apart: it moves on by all of its span; or
+    several do together."""
     hulls = [_hull(a, inner) for a in _accesses(loop.body, buffer, (), ())]
     if None in hulls:
         return False
+    single = set[Expr]()
     for dimension, extent in enumerate(buffer.shape):
         low, size = _span([h[dimension] for h in hulls if h is not None], extent, inner)
         step = linear(low).terms.get(loop.var, 0)
         if isinstance(size, Const) and step >= int(size.value) and _moves_alone(low, loop.var):
             return True
-    return False
+        if size is const(1):
+            single.add(low)
+    return _is_told(loop.var, single)
+
+
+def _is_told(value: Expr, digits: set[Expr]) -> bool:
+    """Whether some digits of a value, such as v // 3 and v % 3, are all of it."""
+    if value in digits:
+        return True
+    last = [d for d in digits if isinstance(d, Binary) and d.op == "floormod" and d.a is value]
+    return any(_is_told(simplify(value // d.b), digits) for d in last)
 
 
 def _moves_alone(index: Expr, var: Var) -> bool:
