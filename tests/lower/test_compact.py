@@ -50,6 +50,29 @@ def test_meaning(keeps_meaning: Any) -> None:
     keeps_meaning(PRODUCER, compact_buffers, *arrays())
 
 
+FUSED = """
+def f(A: f32[64, 8], B: f32[64, 8]):
+    T = alloc(f32[8, 8, 8])
+    for v in range(64):
+        for b in range(4):
+            T[v // 8, v % 8, b] = A[v, b]
+        for b in range(8):
+            B[v, b] = B[v, b] if b >= 4 else T[v // 8, v % 8, b]
+"""
+
+
+def test_into_a_loop_that_several_indices_tell(keeps_meaning: Any) -> None:
+    result = keeps_meaning(FUSED, compact_buffers, *arrays())
+    (alloc,) = (s for s in walk(result.body) if isinstance(s, Alloc))
+    assert alloc.buffers[0].static_size() == 8
+
+
+def test_indices_that_tell_only_part_of_a_loop(keeps_meaning: Any) -> None:
+    text = FUSED.replace("v // 8, v % 8", "v // 16, v % 8")
+    result = keeps_meaning(text, compact_buffers, *arrays())
+    assert [b.name for s in _leading_allocs(result.body) for b in s.buffers] == ["T"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
