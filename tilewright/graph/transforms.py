@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from math import prod
+from math import copysign, prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -196,8 +196,9 @@ def _even_and_odd(row: Sequence[float], read: Callable[[int], Expr]) -> Expr:
     even, odd = ([(read(k), f) for k, f in enumerate(row) if f and k % 2 == p] for p in (0, 1))
     if not even or not odd:
         return _sum(even or odd)
-    last = odd[-1][1]
-    return _sum([(_sum(even), 1.0), (_sum([(x, f / last) for x, f in odd]), last)])
+    # Sums and differences of the same two: nothing is overwritten that is needed again.
+    sign = copysign(1.0, odd[-1][1])
+    return _sum([(_sum(even), 1.0), (_sum([(x, f * sign) for x, f in odd]), sign)])
 
 
 def by_pairs(matrix: Sequence[Sequence[float]], read: Callable[[int], Expr]) -> list[Expr]:
