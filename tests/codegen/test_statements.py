@@ -101,6 +101,20 @@ def f(A: f32[h, w], B: f32[h + 2, w + 2]):
 # ---- asserts -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("dtype", "around"), [("f32", "0.0"), ("f32", "-0.0"), ("i8", "0")])
+def test_padding_by_whole_vectors(dtype: str, around: str, agrees: Agrees) -> None:
+    """A vector lies in the image or beside it: what is beside it is never touched."""
+    text = f"""
+def f(A: {dtype}[5, 8], B: {dtype}[9, 8]):
+    for i in range(9):
+        for j in vectorized(8):
+            B[i, j] = A[i - 2, j] if i >= 2 and i < 7 else {dtype}({around})
+"""
+    kind = {"f32": "float32", "i8": "int8"}[dtype]
+    module = agrees(text, whole(5, 8, dtype=kind), whole(9, 8, dtype=kind))
+    assert "masked.load" not in module.llvm
+
+
 @pytest.mark.parametrize("kind", ["range", "vectorized", "parallel", "unrolled"])
 def test_an_index_out_of_bounds_is_reported(kind: str) -> None:
     text = f"""
