@@ -339,6 +339,22 @@ def test_rows_that_all_threads_pack(cpu: str, batch: int) -> None:
     np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("cores", [2, 8, 16, 32])
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("shape", [(3136, 96, 384), (784, 192, 96), (100, 256, 256)])
+def test_every_core_has_work(shape: tuple[int, int, int], cpu: str, cores: int) -> None:
+    """Few blocks of columns, or few of rows, are shared out together."""
+    inputs, output = matmul(*shape)
+    target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores={cores}")
+    scheduled = schedule_by_rules(te.function(inputs, [output], name="f"), target)
+    block = next(b for b in walk(scheduled.body) if isinstance(b, Block) and b.init is not None)
+    around = [s for s in walk(scheduled.body) if isinstance(s, For) and block in walk(s.body)]
+    (threads,) = [s.extent for s in around if s.kind == "parallel"]
+    assert isinstance(threads, Const)
+    turns = -(-int(threads.value) // cores)
+    assert threads.value >= 0.6 * turns * cores
+
+
 @pytest.mark.parametrize(("cpu", "rows"), [("neoverse-n1", 24), ("skylake-avx512", 96)])
 def test_threads_are_woken_for_as_many_cycles_on_every_machine(cpu: str, rows: int) -> None:
     target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")

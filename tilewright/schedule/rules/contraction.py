@@ -35,7 +35,6 @@ from tilewright.schedule.rules.chunks import (
     gather_tiles,
     tiles_that_fit,
 )
-from tilewright.schedule.rules.elementwise import outermost
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
 from tilewright.schedule.rules.padding import padding_before, place_padding, strip_of
 from tilewright.schedule.rules.tiles import (
@@ -66,6 +65,8 @@ _RUN = 128
 _LEAST_SIDE = 4
 #: How much longer the busiest thread may take with chunks of rows than with parts of columns.
 _UNEVEN = 1.03
+#: The part of their time for which cores should at least have work.
+_BUSY = 0.9
 #: What an extent that is not known counts as.
 _UNKNOWN = 256
 
@@ -250,7 +251,7 @@ class _Cut:
             self._parallelize(around[: self._strips], [])
         else:
             # What packs rows stands between their chunks and the columns.
-            inside = [] if self._packs_in_chunks else [*column_outer, *strip]
+            inside = [] if self._packs_in_chunks else [*column_outer, *strip, *row_outer]
             self._parallelize(around, [*part, *chunk, *inside])
 
     # ---- cutting --------------------------------------------------------------------------------
@@ -487,6 +488,22 @@ class _Cut:
         """Fuse loops, all of `first` and as many more as it takes to have work for every core."""
         if not self._is_worth_threads():
             return
-        chosen = outermost(self.s, [*first, *then], self.target.cores, least=len(first))
-        fused = self.s.fuse(*chosen) if len(chosen) > 1 else chosen[0]
-        self.s.parallel(fused)
+        loops = [*first, *then]
+        chosen, others = loops[: max(1, len(first))], loops[max(1, len(first)) :]
+        for loop in others:
+            if self._busy(chosen) >= _BUSY or not self.s.can("fuse", *chosen, loop):
+                break
+            chosen.append(loop)
+        self.s.parallel(self.s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
+
+    def _busy(self, loops: Sequence[Loop]) -> float:
+        """The part of their time that cores are busy with the iterations of some loops.
+
+        A size that is known only when the program runs may well be one.
+        """
+        extents = [self.s.loop_of(loop).extent for loop in loops]
+        count, cores = (
+            prod(int(e.value) for e in extents if isinstance(e, Const)),
+            self.target.cores,
+        )
+        return count / (-(-count // cores) * cores)
