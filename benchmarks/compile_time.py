@@ -1,6 +1,9 @@
 """How long compiling takes: importing the package, single kernels, graphs of growing length.
 
-python benchmarks/compile_time.py [--nodes 100 1000 10000]
+python benchmarks/compile_time.py [--nodes 100 1000 10000] [--models FILE.onnx …]
+
+With models, nothing but these is timed: each in a process of its own with an empty cache, and in
+another one after that; processor seconds are those of all processes, workers among them.
 
 Nothing is taken from the kernel cache unless the row says so. A graph's passes must grow in step
 with its length: the last column is the time per node, which should stay about the same.
@@ -17,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -29,12 +33,16 @@ from tilewright.tensor import ops
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nodes", type=int, nargs="+", default=[100, 1000, 10_000])
-    nodes = parser.parse_args().nodes
+    parser.add_argument("--models", type=Path, nargs="+", default=[])
+    args = parser.parse_args()
+    if args.models:
+        report_models(args.models)
+        return
     os.environ["TILEWRIGHT_CACHE"] = "0"
     report_import()
     report_kernels()
     report_networks()
-    report_chains(nodes)
+    report_chains(args.nodes)
 
 
 def seconds(run: Callable[[], object]) -> float:
@@ -130,6 +138,34 @@ def report_networks() -> None:
             row = f"{blocks} residual blocks"
             print(f"{row:40}{cold:10.2f}{warm:10.2f}{len(model.kernels):10}", flush=True)
         os.environ["TILEWRIGHT_CACHE"] = "0"
+
+
+# ---- models -------------------------------------------------------------------------------------
+
+
+def report_models(files: list[Path]) -> None:
+    heads = ("cold cpu s", "cold s", "warm cpu s", "warm s")
+    print(f"{'model':32}" + "".join(f"{head:>12}" for head in heads))
+    for file in files:
+        with tempfile.TemporaryDirectory() as folder:
+            taken = [*_compiled_elsewhere(file, folder), *_compiled_elsewhere(file, folder)]
+        print(f"{file.stem:32}" + "".join(f"{t:12.2f}" for t in taken), flush=True)
+
+
+def _compiled_elsewhere(file: Path, cache: str) -> tuple[float, float]:
+    """Processor seconds, and seconds, of a process that compiles a model."""
+    program = f"import tilewright as tw; tw.compile({str(file)!r})"
+    settings = {**os.environ, "TILEWRIGHT_CACHE": "1", "TILEWRIGHT_CACHE_DIR": cache}
+    before = _cpu_of_children()
+    wall = seconds(
+        lambda: subprocess.run([sys.executable, "-c", program], env=settings, check=True)
+    )
+    return _cpu_of_children() - before, wall
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 # ---- chains -------------------------------------------------------------------------------------
