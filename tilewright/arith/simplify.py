@@ -40,12 +40,25 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
         if task.node in memo and task.replacement is None:
             pending.pop()
             continue
-        missing = [p for p in task.parts() if p not in memo]
+        missing = [p for p in task.parts() if p not in memo and not _is_leaf(p, memo, ranges)]
         if missing:
             pending.extend(_Task(p, 0) for p in missing)
             continue
         _advance(task, pending, memo, ranges)
     return memo[expr]
+
+
+def _is_leaf(part: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> bool:
+    """Whether a part has none of its own; then it is done with at once."""
+    kind = type(part)
+    if kind is Const:
+        memo[part] = part
+    elif kind is Var:
+        value = memo[part] = _single_value(part, ranges)
+        memo.setdefault(value, value)
+    else:
+        return False
+    return True
 
 
 class _Task:

@@ -88,11 +88,11 @@ def _with_mapped_operands(
     rebuild: Callable[[Expr, tuple[Expr, ...]], Expr] | None,
 ) -> Expr:
     operands = node.operands
-    mapped = tuple(memo[o] for o in operands)
-    same = all(a is b for a, b in zip(operands, mapped, strict=True))
-    if same:
-        return node
-    return node.with_operands(mapped) if rebuild is None else rebuild(node, mapped)
+    mapped = tuple([memo[o] for o in operands])
+    for before, after in zip(operands, mapped, strict=True):
+        if before is not after:
+            return node.with_operands(mapped) if rebuild is None else rebuild(node, mapped)
+    return node
 
 
 def substitute(

@@ -200,17 +200,29 @@ def _covers(store: _Access, read: _Access, buffer: Buffer, ranges: Ranges) -> bo
         )
     if not _is_dense(store):
         return False
-    inside = _ranges_inside(store, buffer, ranges)
-    if not all(prove(c, inside) for c in _open_conditions(store, read)):
+    if not _always_runs(store, read, buffer, ranges):
         return False
     wide = _hull(store, ranges)
     narrow = _hull(read, ranges)
     if wide is None or narrow is None:
         return False
     return all(
-        prove(w[0] <= n[0], ranges) and prove(_clipped(n[1], extent, ranges) <= w[1], ranges)
+        _reaches(n[0], w[0], ranges) and _reaches(w[1], _clipped(n[1], extent, ranges), ranges)
         for w, n, extent in zip(wide, narrow, buffer.shape, strict=True)
     )
+
+
+def _reaches(high: Expr, low: Expr, ranges: Ranges) -> bool:
+    return high is low or prove(low <= high, ranges)
+
+
+def _always_runs(store: _Access, read: _Access, buffer: Buffer, ranges: Ranges) -> bool:
+    """Whether the conditions on the store hold for all of the buffer where the read is reached."""
+    conditions = _open_conditions(store, read)
+    if not conditions:
+        return True
+    inside = _ranges_inside(store, buffer, ranges)
+    return all(prove(c, inside) for c in conditions)
 
 
 def _open_conditions(store: _Access, read: _Access) -> list[Expr]:

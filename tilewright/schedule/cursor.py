@@ -7,7 +7,7 @@ the root and shares everything else, so old trees stay valid for the function th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from tilewright.arith import Ranges
 from tilewright.ir import (
@@ -181,7 +181,8 @@ class Tree:
         return self.replace(self.removable(stmt), Seq(()))
 
 
-def buffers_touched(block: Block) -> tuple[dict[Buffer, None], dict[Buffer, None]]:
+@lru_cache(maxsize=256)  # every primitive asks, mostly of blocks that the last one left alone
+def buffers_touched(block: Block) -> tuple[Mapping[Buffer, None], Mapping[Buffer, None]]:
     """The buffers that `block` reads and those it writes: by its regions and by its statements.
 
     An intrinsic may write through an address, which only the regions tell.

@@ -16,8 +16,11 @@ _Number = bool | int | float
 def fold(node: Expr) -> Expr | None:
     """The constant that a node over constants stands for."""
     rule = _FOLD.get(type(node))
-    if rule is None or not all(isinstance(o, Const) for o in node.operands):
+    if rule is None:
         return None
+    for operand in node.operands:
+        if type(operand) is not Const:
+            return None
     return rule(node)
 
 

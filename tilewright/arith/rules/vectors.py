@@ -33,12 +33,15 @@ Rule = Callable[[Any, Ranges], Expr | None]
 def _of_broadcasts(e: Expr, _r: Ranges) -> Expr | None:
     """broadcast(a) op broadcast(b) = broadcast(a op b)"""
     lanes = e.dtype.lanes
-    if lanes == 1 or not all(isinstance(o, Broadcast) or o.dtype.lanes == 1 for o in e.operands):
+    if lanes == 1:
         return None
-    scalars = tuple(o.a if isinstance(o, Broadcast) else o for o in e.operands)
-    if any(s.dtype.is_vector for s in scalars):
-        return None
-    return Broadcast(e.with_operands(scalars), lanes)
+    scalars: list[Expr] = []
+    for operand in e.operands:
+        scalar = operand.a if isinstance(operand, Broadcast) else operand
+        if scalar.dtype.is_vector:
+            return None
+        scalars.append(scalar)
+    return Broadcast(e.with_operands(tuple(scalars)), lanes)
 
 
 def _of_broadcast_args(e: Call, ranges: Ranges) -> Expr | None:
