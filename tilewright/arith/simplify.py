@@ -50,10 +50,9 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
 
 def _is_leaf(part: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> bool:
     """Whether a part has none of its own; then it is done with at once."""
-    kind = type(part)
-    if kind is Const:
+    if isinstance(part, Const):
         memo[part] = part
-    elif kind is Var:
+    elif isinstance(part, Var):
         value = memo[part] = _single_value(part, ranges)
         memo.setdefault(value, value)
     else:
