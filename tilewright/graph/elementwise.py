@@ -72,9 +72,9 @@ def mapped(
 
 def map_known(function: Callable[..., Any], *values: Value) -> Array | None:
     """`function` of known elements, broadcast; None where some are not known."""
-    arrays = [v.known for v in values]
-    if any(a is None for a in arrays):
+    if not all(v.is_known for v in values):
         return None
+    arrays = [v.known for v in values]
     try:
         operands = np.broadcast_arrays(*(a for a in arrays if a is not None))
     except ValueError:

@@ -92,6 +92,12 @@ class Value(Operators):
             self._known = _elements(self.constant, self.tensor)
         return self._known
 
+    @property
+    def is_known(self) -> bool:
+        """Whether `known` is more than None: quicker than to have all elements made for it."""
+        array = self.constant
+        return self._known is not None or (array is not None and _has_elements(array, self.tensor))
+
     @known.setter
     def known(self, elements: Array | None) -> None:
         self._known = elements
@@ -100,8 +106,12 @@ class Value(Operators):
         return f"{self.name}: {self.type}"
 
 
+def _has_elements(array: Array, type_: TensorType) -> bool:
+    return array.size <= KNOWN_LIMIT and type_.dtype.kind in ("int", "uint", "bool", "float")
+
+
 def _elements(array: Array, type_: TensorType) -> Array | None:
-    if array.size > KNOWN_LIMIT or type_.dtype.kind not in ("int", "uint", "bool", "float"):
+    if not _has_elements(array, type_):
         return None
     dtype = None if type_.dtype.is_integer or type_.dtype.is_bool else type_.dtype
     result = np.empty(array.shape, object)

@@ -9,7 +9,7 @@ grows with the number of calls alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Final, NamedTuple
 
@@ -48,6 +48,7 @@ class _Way(NamedTuple):
 def plan(steps: Sequence[Step], change: Change, limit: int = STATES) -> list[int]:
     """The number of the option to take for each step; values that no step makes are plain."""
     last = _last_uses(steps)
+    prices = _Prices(change)
     live: list[int] = []
     ways: dict[State, _Way] = {(): _Way(0.0, -1, None)}
     for index, step in enumerate(steps):
@@ -55,16 +56,19 @@ def plan(steps: Sequence[Step], change: Change, limit: int = STATES) -> list[int
         known = [*live, *entering]
         after = [v for v in known if last[v] > index]
         kept = [k for k, v in enumerate(known) if last[v] > index]
+        places = {v: k for k, v in enumerate(known)}
         follow = step.made is not None and last.get(step.made, -1) > index
         found: dict[State, _Way] = {}
         for state, way in ways.items():
             full = (*state, *(1,) * len(entering))
+            same = tuple([full[k] for k in kept])
             for number, option in enumerate(step.options):
-                cost, held = _take(full, known, option, change)
-                rest = tuple(held[k] for k in kept)
+                cost, held = _take(full, places, option, prices)
+                rest = same if held is full else tuple([held[k] for k in kept])
                 new = (*rest, 1 << option.gives) if follow else rest
                 total = way.cost + cost
-                if new not in found or total < found[new].cost:
+                other = found.get(new)
+                if other is None or total < other.cost:
                     found[new] = _Way(total, number, way)
         if len(found) > limit:
             found = dict(nsmallest(limit, found.items(), key=lambda item: item[1].cost))
@@ -76,11 +80,13 @@ def plan(steps: Sequence[Step], change: Change, limit: int = STATES) -> list[int
 def cost_of(steps: Sequence[Step], chosen: Sequence[int], change: Change) -> float:
     """What a choice of options costs altogether."""
     held: dict[int, int] = {}
+    prices = _Prices(change)
     total = 0.0
     for step, number in zip(steps, chosen, strict=True):
         option = step.options[number]
         known = list(dict.fromkeys(v for v, _ in option.takes))
-        cost, masks = _take([held.get(v, 1) for v in known], known, option, change)
+        places = {v: k for k, v in enumerate(known)}
+        cost, masks = _take([held.get(v, 1) for v in known], places, option, prices)
         held.update(zip(known, masks, strict=True))
         total += cost
         if step.made is not None:
@@ -94,16 +100,31 @@ def nearest_layout(mask: int, value: int, wanted: int, change: Change) -> int:
     return min(at_hand, key=lambda old: change(value, old, wanted))
 
 
+class _Prices(dict[tuple[int, int, int], float]):
+    """What it costs to bring a value from the nearest of some layouts into another one."""
+
+    def __init__(self, change: Change) -> None:
+        super().__init__()
+        self._change = change
+
+    def __missing__(self, key: tuple[int, int, int]) -> float:
+        mask, value, wanted = key
+        nearest = nearest_layout(mask, value, wanted, self._change)
+        price = self[key] = self._change(value, nearest, wanted)
+        return price
+
+
 def _take(
-    state: Sequence[int], known: Sequence[int], option: Option, change: Change
-) -> tuple[float, list[int]]:
+    state: Sequence[int], places: Mapping[int, int], option: Option, prices: _Prices
+) -> tuple[float, Sequence[int]]:
     """What an option costs in a state, and the layouts at hand afterwards."""
-    held, cost = list(state), option.cost
+    held, cost = state, option.cost
     for value, wanted in option.takes:
-        k = known.index(value)
-        if not held[k] >> wanted & 1:
-            cost += change(value, nearest_layout(held[k], value, wanted, change), wanted)
-            held[k] |= 1 << wanted
+        k = places[value]
+        mask = held[k]
+        if not mask >> wanted & 1:
+            cost += prices[mask, value, wanted]
+            held = [*held[:k], mask | 1 << wanted, *held[k + 1 :]]
     return cost, held
 
 
