@@ -292,6 +292,27 @@ def applied(s: tw.Schedule, rule: Any, *args: Any) -> tw.Schedule:
 CPUS = ["neoverse-n1", "x86-64-v3", "skylake-avx512", "znver4"]
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_no_block_is_left_with_its_plain_loops(name: str) -> None:
+    inputs, output = CASES[name]()
+    function = te.function(inputs, [output], name="f")
+    for cpu in CPUS:
+        scheduled = schedule_by_rules(function, tw.Target.of(f"llvm -mcpu={cpu} -num-cores=8"))
+        assert "refused" not in scheduled.attrs
+
+
+def test_schedules_tell_which_rule_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(s: tw.Schedule, name: str, *_: Any) -> None:
+        s.vectorize(s.loops(name)[-1])  # which reduces
+
+    monkeypatch.setattr(default, "schedule_contraction", refused)
+    inputs, output = matmul(64, 64, 64)
+    scheduled = schedule_by_rules(te.function(inputs, [output], name="f"), tw.Target.of("llvm"))
+    (told,) = scheduled.attrs["refused"]
+    assert told.startswith("refused of matmul: cannot vectorize loop k")
+    assert told in str(scheduled)
+
+
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(
     "shape",

@@ -49,6 +49,17 @@ class _Asked(NamedTuple):
         return self.tree is tree and (self.name, self.args, self.options) == (name, args, options)
 
 
+class Declined(NamedTuple):
+    """A rule that a primitive kept from a block (all of the function, where that is empty)."""
+
+    rule: str
+    block: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.rule} of {self.block or 'all'}: {self.reason}"
+
+
 class ScheduleState:
     """A function under edit; `LoopMethods` and kin add one method per primitive.
 
@@ -65,6 +76,8 @@ class ScheduleState:
         #: What is gone, and the name and number of the step that consumed it.
         self._gone: dict[Var | str, tuple[str, int]] = {}
         self._latest: _Asked | None = None
+        #: What was tried in vain, on this schedule and on its copies.
+        self.declined: list[Declined] = []
 
     @property
     def function(self) -> Function:

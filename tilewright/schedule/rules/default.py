@@ -41,6 +41,7 @@ from tilewright.schedule.rules.transpose import (
 )
 from tilewright.schedule.rules.widen import widen_operands
 from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.state import Declined
 from tilewright.target import Target
 
 
@@ -71,13 +72,22 @@ def _schedule_rest(s: Schedule, target: Target) -> Function:
             s = _schedule_independent(s, block.name, target)
         elif is_stepwise(s.block_of(block)):
             s = attempt(s, vectorize_innermost, block.name, target) or s
-    return s.function
+    return _telling_refusals(s)
+
+
+def _telling_refusals(s: Schedule) -> Function:
+    """The function with a note on blocks that are left with their plain loops, and why."""
+    plain = {b.name for b in s.blocks() if not _is_scheduled(s, b.name)}
+    told = [str(r) for r in s.declined if not r.block or r.block in plain]
+    return s.function.with_attrs(refused=told) if told else s.function
 
 
 def _schedule_dots(s: Schedule, target: Target) -> Schedule:
     """Products for which the target has an instruction."""
     prepared = widen_operands(shift_operands(s.function, target), target)
-    s = s if prepared is s.function else Schedule(prepared)
+    if prepared is not s.function:
+        declined, s = s.declined, Schedule(prepared)
+        s.declined = declined
     rules: list[tuple[Callable[[Block, Target], Any], Callable[..., None]]] = [
         (plan_amx, schedule_amx),
         (plan_dot, schedule_dot),
@@ -153,12 +163,15 @@ def attempt(s: Schedule, rule: Callable[..., None], *args: Any) -> Schedule | No
     """A copy of the schedule with `rule` applied; None where a primitive refuses.
 
     Rules say what is fast, primitives what is right: a block that a rule does not fit keeps its
-    loops.
+    loops, and `inspect --schedule` tells so.
     """
     trial = s.copy()
     try:
         rule(trial, *args)
-    except ScheduleError:
+    except ScheduleError as error:
+        name = getattr(rule, "__name__", "rule")
+        block = args[0] if args and isinstance(args[0], str) else ""
+        s.declined.append(Declined(name, block, str(error).split("\n", 1)[0]))
         return None
     return trial
 
