@@ -309,17 +309,18 @@ def test_results_are_those_of_direct_convolution_without_more_memory(batch: int)
     np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
 
 
-@pytest.mark.parametrize("divided", [0, 2])
-def test_images_of_any_size(divided: int) -> None:
+@pytest.mark.parametrize(("divided", "step"), [(0, 1), (2, 1), (0, 2)])
+def test_images_of_any_size(divided: int, step: int) -> None:
     """One program for all heights and widths; those of the tiles follow from divided ones too."""
     b = Builder("main")
     x = b.input("x", "f32", ("n", 64, "h", "w"))
     y = x
     for _ in range(divided):
         y = b.max_pool(y, kernel=[3, 3], strides=[2, 2], pads=[1] * 4)
-    b.output(b.relu(b.conv(y, values(64, 64, 3, 3) / np.float32(24), values(64), pads=[1] * 4)))
+    moved = {"pads": [1] * 4, "strides": [step, step]}
+    b.output(b.relu(b.conv(y, values(64, 64, 3, 3) / np.float32(24), values(64), **moved)))
     module = b.build()
-    assert tiles_of(planned(module)) == [4]
+    assert tiles_of(planned(module)) == ([4] if step == 1 else [5, 5, 5, 1])
     with PassContext(opt_level=3):
         model = tw.compile(module, threads=1)
     for n, height, width in ((1, 5, 8), (2, 17, 3), (1, 16, 21)):
