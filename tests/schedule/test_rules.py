@@ -178,6 +178,18 @@ def test_long_epilogues_take_a_few_vectors_at_a_time(name: str) -> None:
     assert all(r.buffer.scope != "local" for r in last.reads)
 
 
+@pytest.mark.parametrize("rows", [196, 128])
+def test_long_epilogues_come_in_groups_of_four_vectors(rows: int) -> None:
+    """Whatever tiles there are: chains of operations wait unless others run beside them."""
+    inputs, output = with_gelu(matmul(rows, 1536, 384))
+    target = tw.Target.of("llvm -mcpu=neoverse-n1 -num-cores=2")
+    scheduled = schedule_by_rules(te.function(inputs, [output], name="f"), target)
+    (last,) = [b for b in walk(scheduled.body) if isinstance(b, Block) and "gelu" in b.name]
+    around = [f for f in walk(scheduled.body) if isinstance(f, For) and last in walk(f)]
+    unrolled = [f.extent.value for f in around if f.kind == "unrolled"]
+    assert np.prod(unrolled) % 4 == 0
+
+
 def test_transposes_write_whole_lines_where_that_saves_reading_them() -> None:
     inputs, output = CASES["transpose"]()
     function = te.function(inputs, [output], name="f")

@@ -10,7 +10,7 @@ be wanting beside the accumulators. These are put down first, and taken up a few
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tilewright.ir import Const, const
@@ -79,24 +79,31 @@ def _cut(s: Schedule, loops: Sequence[Loop], most: int) -> tuple[list[Loop], lis
 
     More are written out where these come in fuller groups: 7 of 14 make 4 and 3.
     """
-    others, chosen, together = list(loops), list[Loop](), 1
-    while others and together < most:
-        loop = others[-1]
+    _, (inner, part) = max(_parts(s, loops), key=lambda p: (_per_group(p[0], most), -p[0]))
+    others, chosen = list(loops[: len(loops) - inner]), list(loops[len(loops) - inner :])
+    if part > 1:
+        rest, within = s.split(others.pop(), None, part)
+        others.append(rest)
+        chosen.insert(0, within)
+    return chosen, [loop for loop in others if s.loop_of(loop).extent is not const(1)]
+
+
+def _parts(s: Schedule, loops: Sequence[Loop]) -> Iterator[tuple[int, tuple[int, int]]]:
+    """How many vectors may be written out: all of so many inner loops, and a part of the next."""
+    together = 1
+    yield 1, (0, 1)
+    for inner, loop in enumerate(reversed(loops)):
         extent = s.loop_of(loop).extent
         if not isinstance(extent, Const):
-            break
-        others.pop()
+            return
         whole = int(extent.value)
-        parts = [d for d in range(1, min(whole, _WRITTEN_OUT) + 1) if whole % d == 0]
-        part = max(parts, key=lambda d: (_per_group(d * together, most), -d))
-        if part != whole:
-            rest, inner = s.split(loop, None, part)
-            others.append(rest)
-            chosen.append(inner)
-            break
-        chosen.append(loop)
-        together *= part
-    return chosen, [loop for loop in others if s.loop_of(loop).extent is not const(1)]
+        for part in range(2, min(whole, _WRITTEN_OUT // together + 1)):
+            if whole % part == 0:
+                yield together * part, (inner, part)
+        together *= whole
+        if together > _WRITTEN_OUT:
+            return
+        yield together, (inner + 1, 1)
 
 
 def _per_group(count: int, most: int) -> float:
