@@ -37,11 +37,12 @@ def store(k: int, source: Buffer = X, target: Buffer = Y, at: int | None = None)
 
 
 def sizes(*stores: Store) -> list[int]:
-    return [len(g) if isinstance(g, list) else 0 for g in side_by_side(stores)]
+    return [len(g) if isinstance(g, list) else 0 for g in side_by_side(stores, 4)]
 
 
-def test_four_at_a_time() -> None:
+def test_so_many_at_a_time() -> None:
     assert sizes(*(store(k) for k in range(10))) == [4, 4, 2]
+    assert len(side_by_side([store(k) for k in range(10)], 2)) == 5
 
 
 def test_short_chains_stay_apart() -> None:
@@ -55,7 +56,7 @@ def test_what_reads_a_result_waits_for_it() -> None:
 
 def test_other_statements_come_between() -> None:
     loop = For(Var("i"), const(2), "serial", store(3))
-    assert [type(g) for g in side_by_side([store(0), store(1), loop, store(2)])] == [
+    assert [type(g) for g in side_by_side([store(0), store(1), loop, store(2)], 4)] == [
         list,
         For,
         list,

@@ -79,6 +79,7 @@ def test_vectors(text: str, bits: int, registers: int, masks: bool) -> None:
     target = Target.of(f"llvm {text}")
     assert (target.vector_bits, target.vector_registers) == (bits, registers)
     assert target.has_masks == masks
+    assert target.chains == max(1, registers // 8)
     assert target.prefers_512 == (bits == 512)
     assert target.lanes("float32") == max(1, bits // 32)
     assert target.lanes("int8") == max(1, bits // 8)

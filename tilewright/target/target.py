@@ -92,6 +92,11 @@ class Target:
         return self._description.fma_latency
 
     @property
+    def chains(self) -> int:
+        """Vectors for which long chains of operations find registers side by side."""
+        return max(1, self.vector_registers // 8)
+
+    @property
     def has_masks(self) -> bool:
         """Whether masked vector loads and stores are single cheap instructions."""
         return self.has("avx512vl") or self.has("v")

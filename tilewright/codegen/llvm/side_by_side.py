@@ -14,20 +14,18 @@ from typing import Final
 
 from tilewright.ir import Expr, Load, Stmt, Store, walk_expr
 
-#: How many vectors are computed side by side: more would not find registers.
-_MOST: Final = 4
 #: Operations that wait for each other, from which on it pays.
 _LONG: Final = 10
 
 
-def side_by_side(statements: Iterable[Stmt]) -> list[Stmt | list[Store]]:
-    """The statements in order, stores in lists: those together that are computed side by side."""
+def side_by_side(statements: Iterable[Stmt], most: int) -> list[Stmt | list[Store]]:
+    """The statements in order, stores in lists: up to `most` that are computed side by side."""
     groups: list[Stmt | list[Store]] = []
     for statement in statements:
         last = groups[-1] if groups else None
         if not isinstance(statement, Store):
             groups.append(statement)
-        elif isinstance(last, list) and _joins(statement, last):
+        elif isinstance(last, list) and len(last) < most and _joins(statement, last):
             last.append(statement)
         else:
             groups.append([statement])
@@ -37,7 +35,7 @@ def side_by_side(statements: Iterable[Stmt]) -> list[Stmt | list[Store]]:
 def _joins(store: Store, group: list[Store]) -> bool:
     """Whether a store asks for nothing that those of the group write, and all are long."""
     last = group[-1]
-    if len(group) == _MOST or store.buffer is not last.buffer or _reads_own(store):
+    if store.buffer is not last.buffer or _reads_own(store):
         return False
     return _is_long(store.value) and _is_long(last.value)
 

@@ -179,7 +179,7 @@ def _emit_evaluate(frame: Frame, stmt: Evaluate) -> None:
 
 
 def _emit_seq(frame: Frame, stmt: Seq) -> None:
-    for part in side_by_side(stmt.statements):
+    for part in side_by_side(stmt.statements, frame.cx.target.chains):
         if isinstance(part, list):
             _emit_stores(frame, part)
         else:

@@ -306,7 +306,7 @@ class _Cut:
         s.unroll(rows)
         s.unroll(vectors)
         s.vectorize(lanes)
-        place_epilogue(s, epilogue, tiles, self.lanes)
+        place_epilogue(s, epilogue, tiles, self.lanes, self.target)
         return [*loops.values()], block
 
     def _cut_scores(self, stage: str, block: Loop) -> None:

@@ -192,7 +192,7 @@ def _schedule_tiles(
         s.unroll(loop)
     s.vectorize(vector)
     _unroll_short(s, inner)
-    place_epilogue(s, epilogue, outer[-1], lanes)
+    place_epilogue(s, epilogue, outer[-1], lanes, target)
     if shared:
         place_padding(s, pads, shared[-1], target)
     parallelize_outer(s, name, target, work, within=shared if pads and shared else outer)

@@ -244,7 +244,7 @@ class _Cut:
         if ahead:
             s.annotate(reduced[-1], "prefetch", ahead)
         if outer:
-            place_epilogue(s, epilogue, outer[-1], self.tile.lanes)
+            place_epilogue(s, epilogue, outer[-1], self.tile.lanes, self.target)
         self._place_packs(packs, chunk)
         if self._strips:
             place_padding(s, pads, around[self._strips - 1], self.target)

@@ -134,7 +134,8 @@ def schedule_dot_rows(s: Schedule, name: str, plan: DotRowsPlan, target: Target)
     start_with_vectors(s, name, s.decompose_reduction(name, steps).name, dot)
     for loop in (*inner, vectors):
         s.unroll(loop)
-    place_epilogue(s, epilogue, (panel, *outer)[-1], target.lanes(product.types[2]))
+    lanes = target.lanes(product.types[2])
+    place_epilogue(s, epilogue, (panel, *outer)[-1], lanes, target)
     schedule_packing(s, packed, target)
     s.tensorize(j, dot.name)
     if work >= PARALLEL_WORTH and target.cores > 1:

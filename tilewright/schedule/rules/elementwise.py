@@ -12,8 +12,8 @@ from tilewright.schedule.rules.analysis import Access, accesses_of, operations, 
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Operations of all vectors that are computed side by side, at most.
-_SIDE_BY_SIDE = 100
+#: Operations of all vectors that are computed side by side, at most, for each that finds registers.
+_SIDE_BY_SIDE = 25
 #: More parts than this of a row are not worth loops of their own.
 _MOST_SEAMS = 4
 #: How far behind the number it compares with a comparison changes.
@@ -108,7 +108,7 @@ def vectorize_innermost(s: Schedule, name: str, target: Target) -> None:
     """Cut the innermost loop into vectors of the widest type, a few of them at a time."""
     inner = s.loops(name)[-1]
     # Bodies with a function wait for themselves: two side by side. Longer ones would spill.
-    unroll = max(1, min(4, _SIDE_BY_SIDE // max(1, operations(s.block_of(name)))))
+    unroll = max(1, min(4, _SIDE_BY_SIDE * target.chains // max(1, operations(s.block_of(name)))))
     lanes = vector_lanes(s.block_of(name), target)
     extent = s.loop_of(inner).extent
     if lanes < 2 or (isinstance(extent, Const) and extent.value < 2):

@@ -17,11 +17,11 @@ from tilewright.ir import Const, const
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import is_step, operations, stores_of
 from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
 
 #: Operations from which on an epilogue is done a few vectors at a time: those of a function.
 _LONG: Final = 20
-#: How many vectors it takes side by side, and writes out at most.
-_AT_A_TIME: Final = 4
+#: How many vectors are written out at most.
 _WRITTEN_OUT: Final = 16
 
 
@@ -45,12 +45,14 @@ def is_long(s: Schedule, name: str) -> bool:
     return operations(s.block_of(name)) >= _LONG
 
 
-def place_epilogue(s: Schedule, names: Sequence[str], loop: Loop, lanes: int) -> None:
+def place_epilogue(
+    s: Schedule, names: Sequence[str], loop: Loop, lanes: int, target: Target
+) -> None:
     """Compute these blocks in the loop over tiles, by vectors."""
     for name in names:
         if s.can("reverse_compute_at", name, loop):
             loops = s.reverse_compute_at(name, loop)
-            vectorize_tile(s, loops, lanes, _AT_A_TIME if is_long(s, name) else None)
+            vectorize_tile(s, loops, lanes, target.chains if is_long(s, name) else None)
 
 
 def vectorize_tile(
