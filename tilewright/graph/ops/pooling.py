@@ -96,7 +96,7 @@ def avg_pool_compute(
     out: TensorType,
 ) -> te.Tensor:
     window, work = Window.of(kernel, strides, pads, dilations), accumulator(x.dtype)
-    total = _summed(x, window, out.shape, work, window.stays_inside(ceil_mode), "avg_pool_sum")
+    total = _summed(x, window, out.shape, work, ceil_mode, "avg_pool_sum")
 
     def element(*i: Expr) -> Expr:
         counts = [
@@ -135,18 +135,22 @@ def _summed(
     window: Window,
     shape: Sequence[Expr],
     work: DType,
-    stays: bool,
+    ceil: bool,
     name: str,
     power: int | None = None,
 ) -> te.Tensor:
     """The sum over every window of the elements, or of powers of their magnitudes."""
     rk = window.axes()
+    sticks_out = ceil and any(s != 1 for s in window.strides)
+    image = x if sticks_out else window.padded(x)
 
     def element(*i: Expr) -> Any:
-        value, inside = window.inside(x, i, rk)
+        value, inside = image[(*i[:2], *window.at(i[2:], rk))], None
+        if sticks_out:
+            value, inside = window.inside(x, i, rk)
         value = te.cast(value, work)
         value = value if power is None else _power(te.abs(value), power)
-        return te.sum(value, axis=rk, where=None if stays else inside)
+        return te.sum(value, axis=rk, where=inside)
 
     return te.compute(shape, element, name=name, axis_names=["n", "c", *window.names])
 
@@ -202,8 +206,7 @@ def lp_pool_compute(
     out: TensorType,
 ) -> te.Tensor:
     window, work = Window.of(kernel, strides, pads, dilations), accumulator(x.dtype)
-    stays = window.stays_inside(ceil_mode)
-    total = _summed(x, window, out.shape, work, stays, "lp_pool_sum", p)
+    total = _summed(x, window, out.shape, work, ceil_mode, "lp_pool_sum", p)
     return mapped(lambda e: te.cast(root(e, p), x.dtype), total, name="lp_pool")
 
 
