@@ -106,9 +106,10 @@ def _chosen_forms(module: Module, target: Target) -> dict[Value, Form]:
 
 def _steps(binding: Binding, target: Target) -> Iterator[_Step]:
     """Forms that pay, each after those that need less memory; what a byte saves gets less."""
-    call, conv = binding.expr, binding.outputs[0]
+    call = binding.expr
     if not isinstance(call, Call) or call.op.name != "conv_blocked":
         return
+    conv = binding.outputs[0]
     sizes = sizes_of(call, conv.tensor)
     if sizes is None:
         return
