@@ -101,6 +101,7 @@ CASES: dict[str, Definition] = {
     "softmax over columns": lambda: of_one(ops.softmax, 33, 40, axis=0),
     "layer norm": lambda: layer_norm(7, 5, 131),
     "sum of rows": lambda: of_one(ops.sum, 100, 333, axis=1),
+    "sum of short rows": lambda: of_one(ops.sum, 100, 16, axis=1),
     "sum of columns": lambda: of_one(ops.sum, 333, 100, axis=0),
     "sum of long columns": lambda: of_one(ops.sum, 300, 1030, axis=0),
     "sum of all": lambda: of_one(ops.sum, 37, 41, axis=(0, 1)),
@@ -318,6 +319,19 @@ def test_no_block_is_left_with_its_plain_loops(name: str) -> None:
     for cpu in CPUS:
         scheduled = schedule_by_rules(function, tw.Target.of(f"llvm -mcpu={cpu} -num-cores=8"))
         assert "refused" not in scheduled.attrs
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 12, 16, 32, 48, 64, 80])
+def test_rows_of_a_few_vectors_are_reduced_by_vectors(lanes: int) -> None:
+    x = tensor(200, lanes)
+    function = te.function([x], [ops.sum(x, axis=1)], name="f")
+    for cpu in CPUS:
+        target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=8")
+        s = tw.Schedule(schedule_by_rules(function, target))
+        for block in s.blocks():
+            inner = s.loop_of(s.loops(block)[-1])
+            is_long = isinstance(inner.extent, Const) and inner.extent.value > target.lanes("f32")
+            assert inner.kind != "serial" or not is_long
 
 
 def test_schedules_tell_which_rule_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:

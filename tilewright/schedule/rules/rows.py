@@ -52,7 +52,8 @@ def schedule_rows(s: Schedule, target: Target) -> Schedule | None:
         inside = [loop for loop in s.loops(block) if loop not in rows]
         if not inside:
             continue
-        if is_reduction(s.block_of(block)):
+        # Of rows that partial results cover at once nothing is left to reduce.
+        if s.block_of(block).init is not None:
             _finish_reduction(s, block.name, inside, target)
         elif is_injective(s.block_of(block)):
             vectorize_innermost(s, block.name, target)
