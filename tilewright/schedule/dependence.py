@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from tilewright.arith import Ranges, prove
 from tilewright.ir import (
+    TRUE,
     Assert,
     Block,
     Evaluate,
@@ -20,7 +21,7 @@ from tilewright.ir import (
     free_vars,
     is_const,
 )
-from tilewright.schedule.access import Access, accesses_in, determine, inner_vars, tells
+from tilewright.schedule.access import Access, Digit, accesses_in, determine, inner_vars, tells
 from tilewright.schedule.coverage import each_read_is_covered, is_private
 from tilewright.schedule.cursor import Tree, with_loops_in
 from tilewright.schedule.error import Fault
@@ -256,7 +257,13 @@ def _never_meet(a: Access, b: Access, running: set[Var], ranges: Ranges) -> bool
 
 def _all_tell(accesses: Sequence[Access], var: Var, free: set[Var], ranges: Ranges) -> bool:
     """All accesses tell `var` by the same rule, so iterations touch elements of their own."""
-    first, *rest = (
-        tells(a.ranges, var, free, ranges.assuming(a.block.predicate)) for a in accesses
-    )
+    first, *rest = (_tells(a, var, free, ranges) for a in accesses)
     return determine(first.intersection(*rest))
+
+
+def _tells(access: Access, var: Var, free: set[Var], ranges: Ranges) -> frozenset[Digit]:
+    """By what an access tells `var`; a predicate helps, or leaves one value that tells nothing."""
+    digits, predicate = tells(access.ranges, var, free, ranges), access.block.predicate
+    if predicate is TRUE:
+        return digits
+    return digits | tells(access.ranges, var, free, ranges.assuming(predicate))
