@@ -38,6 +38,8 @@ _SHORT = 16
 _TILE = 12
 #: The same of one vector each, for windows that overlap, beside as many operands.
 _LONG_TILE = 14
+#: Axes of a window over an image.
+_WINDOW_AXES = 2
 #: Rows that a strip takes at a time, and bytes between rows from which strips pay.
 _ROWS_AT_A_TIME, _FAR = 4, 2048
 #: Elements between the lanes of a vector that can still be loaded quickly.
@@ -171,7 +173,7 @@ def _schedule_tiles(
     pads = padding_before(s, name)
     width = extent_of(column)
     row = _row_variable(block, column)
-    slides = row is not None and _slides(block, row)
+    slides = row is not None and _slides(block, row, column)
     vectors = 1 if slides else 4 if width is None else max(1, min(4, width // lanes))
     lanes = lanes if width is None else min(lanes, 1 << (max(1, width).bit_length() - 1))
     outer_column, middle, vector = s.split(loops[column.var], None, vectors, lanes)
@@ -198,10 +200,17 @@ def _schedule_tiles(
     parallelize_outer(s, name, target, work, within=shared if pads and shared else outer)
 
 
-def _slides(block: Block, row: Iter) -> bool:
-    """Whether windows of neighbouring rows overlap: what was loaded for one serves the next."""
+def _slides(block: Block, row: Iter, column: Iter) -> bool:
+    """Whether windows of neighbouring rows overlap: what was loaded for one serves the next.
+
+    What all columns share serves several vectors of them just as well, and sums over more than a
+    window need their accumulators for longer.
+    """
     reduced = {it.var for it in block.iters if it.kind == "reduce" and extent_of(it) != 1}
-    indices = (free_vars(i) for a in accesses_of(block) for i in a.indices)
+    if len(reduced) > _WINDOW_AXES:
+        return False
+    own = (a for a in accesses_of(block) if a.step(column.var) != 0)
+    indices = (free_vars(i) for a in own for i in a.indices)
     return any(row.var in found and not reduced.isdisjoint(found) for found in indices)
 
 
