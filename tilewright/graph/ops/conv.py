@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.arith import simplify
 from tilewright.graph.agreement import require_equal, require_multiple
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.elementwise import require_kind, require_same_dtype
@@ -193,7 +194,7 @@ def _grouped(
     work: DType,
 ) -> te.Tensor:
     """The groups as a dimension of their own, so that each is a plain contraction."""
-    per_group, inputs = te.floordiv(shape[1], groups), weight.shape[1]
+    per_group, inputs = simplify(te.floordiv(shape[1], groups)), weight.shape[1]
     rc, rk = te.reduce_axis(inputs, name="rc"), window.axes()
 
     def element(n: Expr, g: Expr, o: Expr, *i: Expr) -> Any:
