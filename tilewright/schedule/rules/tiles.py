@@ -143,7 +143,7 @@ def _score(tile: Tile, target: Target, dtype: DType, size: Size, far: float = 0.
     scalars = tile.rows if tile.factors == "broadcast" else tile.rows / tile.lanes
     loads = tile.vectors + scalars
     chain = target.fma_ports * target.fma_latency
-    near, far_off = _traffic(tile, target.caches, dtype.itemsize, size.depth)
+    near, far_off = _traffic(tile, target.caches, dtype.itemsize, size)
     ports = max(work / target.fma_ports, loads / _LOAD_PORTS, chain / target.fma_ports)
     cycles = max(ports, far_off / _L3_RATE)
     cycles += _LOAD_COST * loads + far * scalars + _LOOP_COST + near * _L2_COST
@@ -152,17 +152,21 @@ def _score(tile: Tile, target: Target, dtype: DType, size: Size, far: float = 0.
     return work / cycles * useful * (0.8 if uneven else 1.0)
 
 
-def _traffic(tile: Tile, caches: Caches, itemsize: int, depth: int | None) -> tuple[int, int]:
+def _traffic(tile: Tile, caches: Caches, itemsize: int, size: Size) -> tuple[float, int]:
     """Bytes of a step that come from the second cache, and those that come from beyond it.
 
-    Rows pass by; the columns of a tile are used again by the next rows, from wherever they fit.
+    Rows pass by, unless all of them stay near; the columns of a tile are used again by the next
+    rows, from wherever they fit.
     """
     rows, columns = tile.rows * itemsize, tile.columns * itemsize
-    if depth is None:
+    if size.depth is None:
         return rows + columns, 0
-    if depth * (rows + columns) <= caches.l1d:
+    if size.depth * (rows + columns) > caches.l1d:
+        return rows + columns, columns if 3 * size.depth * columns > 2 * caches.l2 else 0
+    if size.rows is None:
         return rows, 0
-    return rows + columns, columns if 3 * depth * columns > 2 * caches.l2 else 0
+    passing = 0 if 2 * size.rows * size.depth * itemsize <= caches.l1d else rows
+    return passing + columns / -(-size.rows // tile.rows), 0
 
 
 def _used(extent: int | None, tile: int) -> float:
