@@ -180,7 +180,7 @@ def test_long_epilogues_take_a_few_vectors_at_a_time(name: str, target: str, cou
     (last,) = [b for b in walk(scheduled.body) if isinstance(b, Block) and "gelu" in b.name]
     around = [f for f in walk(scheduled.body) if isinstance(f, For) and last in walk(f)]
     kinds = [f.kind for f in around]
-    unrolled = [f.extent.value for f in around if f.kind == "unrolled"]
+    unrolled = [evaluate(f.extent, {}) for f in around if f.kind == "unrolled"]
     assert kinds[-1] == "vectorized"
     assert np.prod(unrolled) == count
     assert all(r.buffer.scope != "local" for r in last.reads)
@@ -194,7 +194,7 @@ def test_long_epilogues_come_in_groups_of_four_vectors(rows: int) -> None:
     scheduled = schedule_by_rules(te.function(inputs, [output], name="f"), target)
     (last,) = [b for b in walk(scheduled.body) if isinstance(b, Block) and "gelu" in b.name]
     around = [f for f in walk(scheduled.body) if isinstance(f, For) and last in walk(f)]
-    unrolled = [f.extent.value for f in around if f.kind == "unrolled"]
+    unrolled = [evaluate(f.extent, {}) for f in around if f.kind == "unrolled"]
     assert np.prod(unrolled) % 4 == 0
 
 
