@@ -30,6 +30,8 @@ from tilewright.tensor import ops
 
 Array = np.ndarray[Any, Any]
 
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+
 
 @dataclass
 class Case:
@@ -358,15 +360,25 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
-    first, *others = map(int, options.threads.split(","))
-    with processors(first):
-        print(f"# {tw.Target.of('llvm')}")
+    counts = options.threads.split(",")
+    if counts == [os.environ.get(_BLAS_THREADS)]:
+        run_all(int(counts[0]), options.only, options.rounds)
+        return
+    rest = ["--only", options.only, "--rounds", str(options.rounds)]
+    for count in counts:
+        # NumPy's threads are told their number before it is imported, and to sleep at once when
+        # they are done: they would hold a core that others are measured on.
+        quiet = {_BLAS_THREADS: count, "OPENBLAS_THREAD_TIMEOUT": "4"}
+        command = [sys.executable, __file__, "--threads", count, *rest]
+        subprocess.run(command, env={**os.environ, **quiet}, check=True)
+
+
+def run_all(threads: int, only: str, rounds: int) -> None:
+    with processors(threads):
+        print(f"# {tw.Target.of('llvm')}", flush=True)
         for case in cases():
-            if options.only in case.name:
-                run(case, first, options.rounds)
-    for count in others:
-        rest = ["--only", options.only, "--rounds", str(options.rounds)]
-        subprocess.run([sys.executable, __file__, "--threads", str(count), *rest], check=True)
+            if only in case.name:
+                run(case, threads, rounds)
 
 
 @contextmanager
