@@ -16,7 +16,7 @@ from tilewright.graph.layouts import Blocking
 from tilewright.ir import Const, maximum
 from tilewright.schedule import Schedule
 from tilewright.schedule.rules.analysis import constants_of
-from tilewright.schedule.rules.contraction import Operands, plan_contraction
+from tilewright.schedule.rules.contraction_plan import Operands, plan_contraction
 from tilewright.schedule.rules.dot import plan_dot
 from tilewright.tensor import ops, te
 

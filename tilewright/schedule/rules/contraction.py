@@ -15,193 +15,43 @@ takes a part of the columns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import gcd, prod
-from typing import NamedTuple
+from math import prod
 
-from tilewright.ir import TRUE, Block, Buffer, Const, Expr, Iter, Var, const, free_vars
+from tilewright.ir import TRUE, Buffer, Const, Expr, Iter, Var, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
-    GATHERS,
     Access,
-    Contraction,
-    as_contraction,
     constants_of,
     extent_of,
 )
 from tilewright.schedule.rules.chunks import (
-    GatheredRows,
     evenly_cut,
     gather_tiles,
     tiles_that_fit,
 )
+from tilewright.schedule.rules.contraction_plan import (
+    UNKNOWN,
+    Plan,
+    can_turn,
+    count_of,
+    turned_side,
+)
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
 from tilewright.schedule.rules.padding import padding_before, place_padding, strip_of
 from tilewright.schedule.rules.tiles import (
-    ANY_ROWS,
     PARALLEL_CYCLES,
-    Factors,
-    Size,
-    Tile,
-    choose_tile,
-    packing_pays,
     steps_ahead,
 )
 from tilewright.schedule.rules.transpose import plain_tile, turn_tiles, whole_tiles
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Rows that lie further apart than this (in bytes) are packed: they would fight for cache sets.
-_FAR = 1024
-#: An operand is packed only if every element of it is used at least this often.
-_WORTH_PACKING = 32
-#: Up to so many rows the weights are read once for, which takes longer than the arithmetic.
-_FEW_ROWS = 16
-#: Vectors of a tile where it is not known how many there are: little is computed past the last one.
-_ANY_VECTORS = 2
 #: Neighbouring elements of a row that a thread packs.
 _RUN = 128
-#: Smaller squares are not worth turning.
-_LEAST_SIDE = 4
 #: How much longer the busiest thread may take with chunks of rows than with parts of columns.
 _UNEVEN = 1.03
 #: The part of their time for which cores should at least have work.
 _BUSY = 0.9
-#: What an extent that is not known counts as.
-_UNKNOWN = 256
-
-
-class Operands(NamedTuple):
-    """Buffers that may be laid out as it suits: constants, and the copies that gather rows."""
-
-    constants: frozenset[Buffer] = frozenset()
-    gathered: frozenset[Buffer] = frozenset()
-
-    @staticmethod
-    def of(s: Schedule) -> Operands:
-        blocks = [s.block_of(b) for b in s.blocks()]
-        copies = [b for b in blocks if GATHERS in b.annotations]
-        made = frozenset(b.writes[0].buffer for b in copies)
-        return Operands(constants_of(s.function), made)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a contraction is cut: which variables carry the tile, and what is packed."""
-
-    contraction: Contraction
-    row: Iter | None
-    #: The variable that walks neighbouring elements, and the one over blocks of it, if any.
-    column: Iter
-    blocks: Iter | None
-    tile: Tile
-    pack_rows: bool
-    pack_columns: bool
-    #: Where a block before it gathers the rows: how these are cut.
-    gathered: GatheredRows | None = None
-
-
-def plan_contraction(block: Block, target: Target, known: Operands) -> Plan | None:
-    """A plan, or None where the block is no contraction that fits a tile."""
-    c = as_contraction(block)
-    if c is None or not c.reduced:
-        return None
-    column = next((it for it in c.columns if c.out.step(it.var) == 1), None)
-    if column is None:
-        return None
-    row, depth = _row_of(c.rows), c.reduced[-1]
-    blocks = next((it for it in reversed(c.columns) if it is not column), None)
-    # Constants are packed once and for all, which costs nothing when it counts.
-    free_rows = c.a.buffer in known.constants and _can_pack(c.a)
-    gathered = _gathered_rows(c, row, target) if c.a.buffer in known.gathered else None
-    pack_rows = row is not None and not gathered and (free_rows or _packs_rows(c, row))
-    contiguous = c.b.step(column.var) == 1
-    if not contiguous and not _can_pack(c.b):
-        return None
-    free_columns = c.b.buffer in known.constants and _can_pack(c.b)
-    ragged = (extent_of(column) or 0) % target.lanes(c.b.buffer.dtype) != 0
-    pack_columns = free_columns or _packs(c.b, depth.var, c.rows, ragged) or not contiguous
-    dtype = c.out.buffer.dtype
-    lanes = target.lanes(dtype)
-    plain: Factors = "broadcast"
-    if c.a.step(depth.var) == 1 and (extent_of(depth) or 0) % target.lanes("float32") == 0:
-        plain = "depth"
-
-    size = Size(
-        1 if row is None else extent_of(row) or ANY_ROWS,
-        _count(c.columns) if blocks is not None else extent_of(column) or _ANY_VECTORS * lanes,
-        _count(c.reduced),
-    )
-
-    def best(factors: Factors) -> Tile:
-        block = None if blocks is None else extent_of(column)
-        computed = None if gathered is None else gathered.computed
-        return choose_tile(target, dtype, size, factors, block, computed)
-
-    tile = best("rows" if pack_rows else plain)
-    if pack_rows and not free_rows:
-        spread = best(plain)
-        whole = Size(_count(c.rows), _count(c.columns), size.depth)
-        pack_rows = packing_pays(target, dtype, tile, spread, whole)
-        tile = tile if pack_rows else spread
-    packs_rows = pack_rows or gathered is not None
-    return Plan(c, row, column, blocks, tile, packs_rows, pack_columns, gathered)
-
-
-def _row_of(rows: tuple[Iter, ...]) -> Iter | None:
-    """The last variable of the rows that is long enough for a tile, else the longest."""
-    long = [it for it in rows if (extent_of(it) or _UNKNOWN) >= 4]
-    if long:
-        return long[-1]
-    return max(rows, key=lambda it: extent_of(it) or _UNKNOWN, default=None)
-
-
-def _packs_rows(c: Contraction, row: Iter) -> bool:
-    """Whether rows are packed when the kernel runs: not where there may be just a few of them."""
-    many = (extent_of(row) or 0) > _FEW_ROWS
-    return many and _packs(c.a, row.var, c.columns)
-
-
-def _packs(access: Access, var: Var, users: tuple[Iter, ...], ragged: bool = False) -> bool:
-    """Whether neighbours along `var` lie so far apart, and are used so often, that packing pays.
-
-    It pays as well where the last vector of each row is not whole and would be masked.
-    """
-    step = access.step(var)
-    far = step is None or abs(step) * access.buffer.dtype.itemsize >= _FAR
-    return (far or ragged) and _count(users) >= _WORTH_PACKING and _can_pack(access)
-
-
-def _gathered_rows(c: Contraction, row: Iter | None, target: Target) -> GatheredRows | None:
-    rows = None if row is None else extent_of(row)
-    size = _count(c.reduced) * c.a.buffer.dtype.itemsize
-    return None if rows is None else GatheredRows(rows, size, target)
-
-
-def _can_pack(access: Access) -> bool:
-    """Whether every index is a variable of its own: a copy then has the same shape."""
-    pairs = zip(access.indices, access.buffer.shape, strict=True)
-    return all(isinstance(i, Var) or d is const(1) for i, d in pairs)
-
-
-def _can_turn(plan: Plan) -> bool:
-    """Whether packing rows turns a plain matrix, by squares that are worth it."""
-    c = plan.contraction
-    wanted = (None if plan.row is None else plan.row.var, c.reduced[-1].var)
-    is_plain = all(i is v for i, v in zip(c.a.indices[-2:], wanted, strict=True))
-    return is_plain and _turned_side(plan.tile) >= _LEAST_SIDE
-
-
-def _turned_side(tile: Tile) -> int:
-    """Rows and columns of the squares that packing turns: they lie inside of one tile's rows."""
-    return gcd(tile.rows, tile.lanes)
-
-
-def _count(iters: Sequence[Iter]) -> int:
-    return prod(extent_of(it) or _UNKNOWN for it in iters)
-
-
-# ---- applying a plan ----------------------------------------------------------------------------
 
 
 def schedule_contraction(s: Schedule, name: str, plan: Plan, target: Target) -> None:
@@ -217,7 +67,7 @@ class _Cut:
         self.tile = plan.tile
         #: How many loops there are down to that over strips of rows; 0 where there are no strips.
         self._strips = 0
-        self.work = prod(extent_of(it) or _UNKNOWN for it in s.block_of(name).iters)
+        self.work = prod(extent_of(it) or UNKNOWN for it in s.block_of(name).iters)
         #: Whether threads take parts of the columns rather than chunks of rows.
         self._by_columns = self._columns_are_even()
 
@@ -304,7 +154,7 @@ class _Cut:
     def _tiles_per_chunk(self, cores: int) -> int:
         """Tiles of rows that are used together: what fits L2 beside the columns, evenly cut."""
         c = self.plan.contraction
-        depth = _count(c.reduced) * c.a.buffer.dtype.itemsize
+        depth = count_of(c.reduced) * c.a.buffer.dtype.itemsize
         fit = tiles_that_fit(depth * self.tile.rows, self.target)
         return evenly_cut(self._row_tiles(), fit, cores)
 
@@ -322,7 +172,7 @@ class _Cut:
             return False
         tiles, panels = self._row_tiles(), -(-width // self.tile.columns)
         size = self._tiles_per_chunk(cores)
-        apart = _count([it for it in (*c.batch, *c.rows) if it is not plan.row])
+        apart = count_of([it for it in (*c.batch, *c.rows) if it is not plan.row])
         by_rows = -(-apart * -(-tiles // size) // cores) * size / (apart * tiles)
         by_columns = -(-panels // cores) / panels
         return by_rows > by_columns * _UNEVEN
@@ -372,7 +222,7 @@ class _Cut:
         plan, c = self.plan, self.plan.contraction
         if not plan.pack_rows or not plan.pack_columns or plan.gathered:
             return 0
-        return steps_ahead(self.target, self.tile, c.out.buffer.dtype, _count(c.reduced))
+        return steps_ahead(self.target, self.tile, c.out.buffer.dtype, count_of(c.reduced))
 
     # ---- what comes before ----------------------------------------------------------------------
 
@@ -404,7 +254,7 @@ class _Cut:
             self._lay_out(packs["rows"], c.a, row.var, self.tile.rows)
             if self._by_columns:
                 self._pack_all(packs["rows"], loops)
-            elif _can_turn(self.plan):
+            elif can_turn(self.plan):
                 self._turn(packs["rows"], loops)
         if "columns" in packs:
             axis = self._lay_out(packs["columns"], c.b, self.plan.column.var, self.tile.columns)
@@ -433,7 +283,7 @@ class _Cut:
 
     def _turn(self, copy: str, loops: Sequence[Loop]) -> None:
         """Pack rows by transposing tiles, where whole tiles cover them."""
-        dtype, side = self.plan.contraction.a.buffer.dtype, _turned_side(self.tile)
+        dtype, side = self.plan.contraction.a.buffer.dtype, turned_side(self.tile)
         extents = [self.s.loop_of(loop).extent for loop in loops]
         whole = all(isinstance(e, Const) and e.value % side == 0 for e in extents)
         if len(loops) == 2 and whole and self.s.block_of(copy).predicate is TRUE:
@@ -446,9 +296,9 @@ class _Cut:
 
     def _pack_all(self, copy: str, loops: Sequence[Loop]) -> None:
         """Pack all rows, by all threads: by squares, or each thread some steps of all rows."""
-        side, depth = _turned_side(self.tile), self.s.loop_of(loops[-1]).extent
+        side, depth = turned_side(self.tile), self.s.loop_of(loops[-1]).extent
         whole = isinstance(depth, Const) and depth.value % side == 0
-        if len(loops) == 2 and whole and _can_turn(self.plan):
+        if len(loops) == 2 and whole and can_turn(self.plan):
             self._turn_all(copy, loops)
         else:
             part, within = self.s.split(loops[-1], self.target.cores, None)
@@ -457,7 +307,7 @@ class _Cut:
 
     def _turn_all(self, copy: str, loops: Sequence[Loop]) -> None:
         """Whole tiles first, then what is left."""
-        dtype, side = self.plan.contraction.a.buffer.dtype, _turned_side(self.tile)
+        dtype, side = self.plan.contraction.a.buffer.dtype, turned_side(self.tile)
         rows, depth = whole_tiles(self.s, loops[-2], side), loops[-1]
         _, depth, rows = turn_tiles(self.s, depth, rows, plain_tile(dtype, side, self.target))
         part, within = self.s.split(depth, None, _RUN // side)
@@ -502,8 +352,6 @@ class _Cut:
         A size that is known only when the program runs may well be one.
         """
         extents = [self.s.loop_of(loop).extent for loop in loops]
-        count, cores = (
-            prod(int(e.value) for e in extents if isinstance(e, Const)),
-            self.target.cores,
-        )
+        count = prod(int(e.value) for e in extents if isinstance(e, Const))
+        cores = self.target.cores
         return count / (-(-count // cores) * cores)

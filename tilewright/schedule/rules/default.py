@@ -22,7 +22,8 @@ from tilewright.schedule.rules.analysis import (
 )
 from tilewright.schedule.rules.attention import find_chain, schedule_attention
 from tilewright.schedule.rules.columns import is_skinny, schedule_columns, vector_variable
-from tilewright.schedule.rules.contraction import Operands, plan_contraction, schedule_contraction
+from tilewright.schedule.rules.contraction import schedule_contraction
+from tilewright.schedule.rules.contraction_plan import Operands, plan_contraction
 from tilewright.schedule.rules.dot import plan_dot, schedule_dot
 from tilewright.schedule.rules.dot_rows import plan_dot_rows, schedule_dot_rows
 from tilewright.schedule.rules.elementwise import schedule_elementwise, vectorize_innermost
