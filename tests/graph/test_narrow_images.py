@@ -220,6 +220,13 @@ def test_convolutions_of_few_products_stay_in_float32() -> None:
     assert _told(strided, HERE, asked) == "int8-dynamic (products: int8 × 1)"
 
 
+def test_convolutions_that_no_pass_transforms_are_bytes() -> None:
+    large, asked = _conv(64, 64, 3, 1, 28, 28), "int8-dynamic"
+    with PassContext(precision=asked, disabled_passes={"winograd"}):
+        fused = run_passes(large, graph_passes(HERE))
+        assert precision_text(fused) == "int8-dynamic (products: int8 × 1)"
+
+
 def test_bytes_are_dot_products() -> None:
     (kernel,) = _kernels(CASES["3x3"], HERE, "int8-dynamic")
     assert "sdot" in kernel_levels(kernel, HERE).asm

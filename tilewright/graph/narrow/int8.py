@@ -30,7 +30,7 @@ from typing import Final
 
 import numpy as np
 
-from tilewright.graph.context import PassContext
+from tilewright.graph.context import MAX_LEVEL, PassContext
 from tilewright.graph.few_products import least_share
 from tilewright.graph.ir import Array, Call, Value
 from tilewright.graph.narrow.rewriter import Rules, Writing
@@ -124,7 +124,9 @@ def _needs_few_products(call: Call, target: Target) -> bool:
     faster: they are four times as fast at best, and images have to be brought into them."""
     (out,) = call.op.infer(call.args, call.attrs)
     assert isinstance(out, TensorType)
-    return PassContext.current().opt_level >= 3 and least_share(call, out, target) <= _FEW
+    context = PassContext.current()
+    will_run = context.opt_level == MAX_LEVEL and "winograd" not in context.disabled_passes
+    return will_run and least_share(call, out, target) <= _FEW
 
 
 def _conv(call: Call, w: Writing) -> Sequence[Value] | None:
