@@ -46,6 +46,30 @@ def test_matmul_keeps_its_tile_in_registers(cpu: str) -> None:
     assert len(others) - len(loop.fmas) <= (tile.vectors + tile.rows + 6) * steps
 
 
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "skylake-avx512"])
+def test_rows_that_lie_far_apart_are_brought_together_by_vectors(cpu: str) -> None:
+    module = tw.build(_matmul(512), f"llvm -mcpu={cpu} -num-cores=2")
+    assert "A_global" in str(module.ir("scheduled"))
+    moved = {i.name for f in functions_of(module.asm) for b in f.blocks for i in b.instructions}
+    assert not moved & {"vmovss", "vextractps"}
+
+
+@pytest.mark.parametrize(("batch", "m", "k", "n"), [((), 64, 512, 512), ((2,), 33, 1031, 520)])
+def test_rows_that_were_brought_together_give_the_same(
+    batch: tuple[int, ...], m: int, k: int, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = te.placeholder((*batch, m, k), name="A"), te.placeholder((*batch, k, n), name="B")
+    f = te.function([a, b], [ops.matmul(a, b, name="C")], name="f")
+    module = tw.build(f, "llvm -mcpu=skylake-avx512 -num-cores=16")
+    assert "strides" in str(module.ir("scheduled"))
+    chance = np.random.default_rng(0)
+    x = chance.integers(-4, 5, (*batch, m, k)).astype("f4")
+    y = chance.integers(-4, 5, (*batch, k, n)).astype("f4")
+    got = np.full((*batch, m, n), np.nan, "f4")
+    run_emulated(module, monkeypatch, x, y, got)
+    np.testing.assert_array_equal(got, x @ y)
+
+
 @pytest.mark.parametrize(("cpu", "name"), [("neoverse-n1", "sdot"), ("cascadelake", "vpdpbusd")])
 def test_dot_products_keep_their_tile_in_registers(cpu: str, name: str) -> None:
     target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")

@@ -45,6 +45,22 @@ def test_every_line_that_is_read_later_is_asked_for_once(becomes: Any) -> None:
     )
 
 
+def test_what_moves_on_slowly_is_left_to_the_hardware(becomes: Any) -> None:
+    becomes(
+        """
+        def f(A: f32[512], C: f32[1]):
+            for k in range(64, note={"prefetch": 4}):
+                C[0] = C[0] + A[k]
+        """,
+        placed,
+        """
+        def f(A: f32[512], C: f32[1]):
+            for k in range(64):
+                C[0] = C[0] + A[k]
+        """,
+    )
+
+
 def test_requests_past_the_end_do_no_harm(keeps_meaning: Any) -> None:
     a, b = np.arange(512, dtype=np.float32), np.arange(2048, dtype=np.float32)
     keeps_meaning(SUMS, placed, a, b, np.int64(0), np.zeros(4, np.float32))

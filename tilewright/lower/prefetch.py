@@ -7,8 +7,9 @@
         prefetch(address_of(A[k * 8 + 128]))
         acc[…] += A[ramp(k * 8, 1, 4)] * …
 
-What moves on at a fixed pace is asked for line by line. Nothing is read by that: past the end of a
-buffer it does no harm, and in packed operands what lies there is what the next tile begins with.
+What moves on at a fixed pace, and not slowly, is asked for line by line. Nothing is read by that:
+past the end of a buffer it does no harm, and in packed operands what lies there is what the next
+tile begins with.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ from tilewright.ir import (
 from tilewright.target import Target
 
 _NOTE: Final = "prefetch"
+#: Iterations on a line from which on it is asked for by the hardware, which follows slow streams.
+_SLOW = 16
 
 
 def place_prefetches(function: Function, target: Target) -> Function:
@@ -59,11 +62,18 @@ class _Stream(NamedTuple):
     step: int
     terms: frozenset[tuple[Expr, int]]
 
+    @property
+    def bytes(self) -> int:
+        """Of an iteration."""
+        return self.step * self.buffer.dtype.itemsize
+
 
 def _requests(loop: For, ahead: int, line: int) -> list[Stmt]:
     """A request for each line that is read for the first time so many iterations later."""
     first: dict[_Stream, Linear] = {}
     for stream, start in _streams(loop.var, loop.body):
+        if stream.bytes * _SLOW <= line:
+            continue
         if stream not in first or start.constant < first[stream].constant:
             first[stream] = start
     return [

@@ -10,11 +10,13 @@ Neighbouring steps of one row lie beside those of the next row of the tile: a ti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tilewright.ir import Expr, Iter, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import extent_of
+from tilewright.schedule.rules.elementwise import vectorize_innermost
 from tilewright.schedule.rules.tiles import Tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -67,6 +69,28 @@ class GatheredRows(NamedTuple):
         if self.are_shared(tile):
             chunks = -(-chunks // self.target.cores) * self.target.cores
         return chunks * size * tile
+
+
+def copy_tiles(
+    s: Schedule, copy: str, loops: Sequence[Loop], tile: Tile, target: Target
+) -> list[Loop]:
+    """Let the block `copy` bring the rows of tiles together, each row from end to end.
+
+    Gives the loops down to that over rows.
+    """
+    width, block = tile.rows, s.block_of(copy)
+
+    def laid_out(*indices: Expr) -> tuple[Expr, ...]:
+        *rest, row, step = indices
+        return (row // width, *rest, row % width, step)
+
+    s.transform_layout(copy, 0, laid_out)
+    buffer = block.writes[0].buffer
+    # An odd number of lines from row to row: they lie in different places of the nearest cache.
+    line = target.caches.line // buffer.dtype.itemsize
+    s.storage_align(copy, buffer.name, -2, 2 * line, line)
+    vectorize_innermost(s, copy, target)
+    return list(loops[:-1])
 
 
 def gather_tiles(s: Schedule, copy: str, axis: int, tile: Tile, chunk: Loop | None) -> list[Loop]:

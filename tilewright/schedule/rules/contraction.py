@@ -25,6 +25,7 @@ from tilewright.schedule.rules.analysis import (
     extent_of,
 )
 from tilewright.schedule.rules.chunks import (
+    copy_tiles,
     evenly_cut,
     gather_tiles,
     tiles_that_fit,
@@ -33,6 +34,7 @@ from tilewright.schedule.rules.contraction_plan import (
     UNKNOWN,
     Plan,
     can_turn,
+    copies_rows,
     count_of,
     turned_side,
 )
@@ -251,11 +253,12 @@ class _Cut:
             loops = self.s.loops(packs["rows"])
             if self._packs_in_chunks:
                 loops = self.s.compute_at(packs["rows"], chunk[-1])
-            self._lay_out(packs["rows"], c.a, row.var, self.tile.rows)
-            if self._by_columns:
-                self._pack_all(packs["rows"], loops)
-            elif can_turn(self.plan):
-                self._turn(packs["rows"], loops)
+            if copies_rows(self.plan, constants_of(self.s.function)):
+                outer = copy_tiles(self.s, packs["rows"], loops, self.tile, self.target)
+                if self._by_columns:
+                    self._parallelize(outer, [])
+            else:
+                self._turn_rows(packs["rows"], loops)
         if "columns" in packs:
             axis = self._lay_out(packs["columns"], c.b, self.plan.column.var, self.tile.columns)
             self._spread_columns(packs["columns"], axis)
@@ -280,6 +283,15 @@ class _Cut:
 
         self.s.transform_layout(copy, 0, blocked)
         return axis
+
+    def _turn_rows(self, copy: str, loops: Sequence[Loop]) -> None:
+        """Let rows of a tile lie side by side."""
+        assert self.plan.row is not None
+        self._lay_out(copy, self.plan.contraction.a, self.plan.row.var, self.tile.rows)
+        if self._by_columns:
+            self._pack_all(copy, loops)
+        elif can_turn(self.plan):
+            self._turn(copy, loops)
 
     def _turn(self, copy: str, loops: Sequence[Loop]) -> None:
         """Pack rows by transposing tiles, where whole tiles cover them."""

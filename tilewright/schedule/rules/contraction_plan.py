@@ -150,10 +150,26 @@ def _can_pack(access: Access) -> bool:
 
 def can_turn(plan: Plan) -> bool:
     """Whether packing rows turns a plain matrix, by squares that are worth it."""
+    return _is_plain(plan) and turned_side(plan.tile) >= _LEAST_SIDE
+
+
+def copies_rows(plan: Plan, constants: frozenset[Buffer]) -> bool:
+    """Whether packing rows only brings them near each other, each from end to end.
+
+    Instructions that repeat a scalar from memory in all lanes take it from anywhere.
+    """
+    return (
+        plan.tile.factors == "broadcast"
+        and _is_plain(plan)
+        and plan.contraction.a.buffer not in constants
+    )
+
+
+def _is_plain(plan: Plan) -> bool:
+    """Whether the rows are those of a plain matrix."""
     c = plan.contraction
     wanted = (None if plan.row is None else plan.row.var, c.reduced[-1].var)
-    is_plain = all(i is v for i, v in zip(c.a.indices[-2:], wanted, strict=True))
-    return is_plain and turned_side(plan.tile) >= _LEAST_SIDE
+    return all(i is v for i, v in zip(c.a.indices[-2:], wanted, strict=True))
 
 
 def turned_side(tile: Tile) -> int:
