@@ -103,3 +103,24 @@ def test_a_guard_that_is_needed_keeps_none_of_the_others(becomes: Any) -> None:
     row, column = "i * 4 + ii < 10", "j * 4 + jj < 10"
     before = sums.format(size=10, where=f"{row} and {column}")
     becomes(before, overcompute, sums.format(size=12, where=row))
+
+
+@pytest.mark.parametrize("kind", ["range", "parallel"])
+def test_not_where_a_loop_over_tiles_just_ends_sooner(kind: str, becomes: Any) -> None:
+    text = """
+    def f(B: f32[104]):
+        T = alloc(f32[104])
+        for i in range(3):
+            for j in range(5):
+                for k in unrolled(8):
+                    with block("T", v=spatial(104, i * 40 + j * 8 + k)):
+                        where(i * 5 + j < 13)
+                        writes(T[v])
+                        T[v] = 2.0
+        for i in range(104):
+            with block("B", v=spatial(104, i)):
+                reads(T[v])
+                writes(B[v])
+                B[v] = T[v]
+    """.replace("j in range", f"j in {kind}")
+    becomes(text, overcompute, text)

@@ -8,7 +8,9 @@
 
 A conjunct of a block's predicate that only says "the element written is inside its buffer" is
 dropped when the buffer is intermediate: it grows by what lies outside, and nobody reads that. What
-the block reads from the function's parameters must be inside them without the condition too.
+the block reads from the function's parameters must be inside them without the condition too. Where
+a loop that is neither unrolled nor vectorized ends the tiles, its condition stays: the loop will
+just be shorter (`lower.tighten`).
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from tilewright.ir import (
     substitute,
     walk,
 )
+from tilewright.lower.tighten import is_shortened, limit_of
 
 Values = dict[Var, Expr]
 
@@ -60,24 +63,24 @@ class _Relaxer:
         self.local = frozenset(b for s in allocs for b in s.buffers if b.is_compact)
         self.shapes: dict[Buffer, tuple[Expr, ...]] = {}
 
-    def stmt(self, stmt: Stmt, ranges: Ranges, loops: tuple[Var, ...]) -> Stmt:
+    def stmt(self, stmt: Stmt, ranges: Ranges, loops: tuple[For, ...]) -> Stmt:
         if isinstance(stmt, Block):
             values = {it.var: b for it, b in zip(stmt.iters, stmt.bindings, strict=True)}
             kept = self._relaxed(stmt.predicate, stmt.body, values, ranges, loops)
             return stmt if kept is None else replace(stmt, predicate=all_of(*kept))
         if isinstance(stmt, If) and isinstance(stmt.then, Store) and stmt.otherwise is None:
             # What a reduction starts with is under the reduction's own condition.
-            same: Values = {var: var for var in loops}
+            same: Values = {loop.var: loop.var for loop in loops}
             kept = self._relaxed(stmt.condition, stmt.then, same, ranges, loops)
             if kept is None:
                 return stmt
             return If(all_of(*kept), stmt.then) if kept else stmt.then
         if isinstance(stmt, For):
-            ranges, loops = ranges.with_extent(stmt.var, stmt.extent), (*loops, stmt.var)
+            ranges, loops = ranges.with_extent(stmt.var, stmt.extent), (*loops, stmt)
         return map_children(stmt, lambda s: self.stmt(s, ranges, loops))
 
     def _relaxed(
-        self, condition: Expr, body: Stmt, values: Values, ranges: Ranges, loops: tuple[Var, ...]
+        self, condition: Expr, body: Stmt, values: Values, ranges: Ranges, loops: tuple[For, ...]
     ) -> list[Expr] | None:
         """The parts of a condition on `body` that are needed; None where all are."""
         parts = conjuncts(condition)
@@ -86,6 +89,8 @@ class _Relaxer:
             return None
         kept = list(parts)
         for part in parts:
+            if _ends_a_loop(part, loops):
+                continue
             rest = [c for c in kept if c is not part]
             if not all(_only_guards(part, s, values, ranges) for s in stores):
                 continue
@@ -109,7 +114,7 @@ class _Relaxer:
         access: Load | Store,
         values: Values,
         ranges: Ranges,
-        loops: tuple[Var, ...],
+        loops: tuple[For, ...],
     ) -> bool:
         """Make the buffer hold all that `access` touches, where that is known beforehand."""
         reach = [_reach(substitute(i, values), ranges, loops) for i in access.indices]
@@ -128,9 +133,18 @@ class _Relaxer:
         return all(_is_inside(e, values, ranges) for e in loads)
 
 
-def _reach(index: Expr, ranges: Ranges, loops: tuple[Var, ...]) -> Expr | None:
+def _ends_a_loop(condition: Expr, loops: tuple[For, ...]) -> bool:
+    """Whether `condition` is the same for all of a tile, and a loop over tiles may end with it."""
+    used = free_vars(condition)
+    around = [loop for loop in loops if loop.var in used]
+    return all(is_shortened(loop) for loop in around) and any(
+        limit_of(condition, loop.var) is not None for loop in around
+    )
+
+
+def _reach(index: Expr, ranges: Ranges, loops: tuple[For, ...]) -> Expr | None:
     """The extent that holds every value of `index`."""
-    ends = symbolic_bounds(index, ranges, loops)
+    ends = symbolic_bounds(index, ranges, [loop.var for loop in loops])
     return None if ends is None else ends[1] + 1
 
 

@@ -77,7 +77,7 @@ def _apply(loop: For, guarded: If, ranges: Ranges) -> Stmt:
     """`loop` around a guard: what does not concern it goes outside, what bounds it ends it."""
     outside, inside, extent = list[Expr](), list[Expr](), loop.extent
     for condition in conjuncts(guarded.condition):
-        limit = _limit(condition, loop.var) if loop.kind in ("serial", "parallel") else None
+        limit = limit_of(condition, loop.var) if is_shortened(loop) else None
         if loop.var not in free_vars(condition) and not loads_in(condition):
             outside.append(condition)
         elif limit is not None:
@@ -89,7 +89,12 @@ def _apply(loop: For, guarded: If, ranges: Ranges) -> Stmt:
     return If(all_of(*outside), shortened) if outside else shortened
 
 
-def _limit(condition: Expr, var: Var) -> Expr | None:
+def is_shortened(loop: For) -> bool:
+    """Whether conditions may end a loop: it is not of those that are written out."""
+    return loop.kind in ("serial", "parallel")
+
+
+def limit_of(condition: Expr, var: Var) -> Expr | None:
     """The extent that makes `condition` true for just the first values of `var`."""
     if not isinstance(condition, Binary) or condition.op != "lt" or loads_in(condition):
         return None
