@@ -257,7 +257,8 @@ def _softmax(scores: te.Tensor) -> te.Tensor:
     greatest = reduce_over(te.max, scores, (3,), True, name="greatest")
 
     def power(e: Expr, m: Expr) -> Expr:
-        return te.exp(e - te.select(m == te.const(float("-inf"), m.dtype), zero, m))
+        shift = te.select(m == te.const(float("-inf"), m.dtype), zero, m)
+        return te.exp(te.minimum(e - shift, 0))
 
     powers = mapped(power, scores, greatest, name="powers")
     total = reduce_over(te.sum, powers, (3,), True, name="total")

@@ -47,7 +47,10 @@ def shifted_powers(x: te.Tensor, axis: int, name: str) -> tuple[te.Tensor, te.Te
         return te.cast(e, work)
 
     greatest = reduce_over(te.max, x, (axis,), True, wide, f"{name}_max")
-    powers = mapped(lambda e, m: te.exp(wide(e) - m), x, greatest, name=f"{name}_exp")
+    # None is above the greatest: saying so spares exp the thought of overflowing.
+    powers = mapped(
+        lambda e, m: te.exp(te.minimum(wide(e) - m, 0)), x, greatest, name=f"{name}_exp"
+    )
     return powers, reduce_over(te.sum, powers, (axis,), True, name=f"{name}_sum"), greatest
 
 

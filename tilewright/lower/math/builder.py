@@ -139,12 +139,13 @@ class Builder:
         """2 ** n, a normal number, of a sum with `magic(bias)`."""
         return self.from_bits(self.bits(shifted) << self.mantissa)
 
-    def scaled(self, x: Expr, shifted: Expr) -> Expr:
-        """x * 2 ** n, gradually under- and overflowing, for a sum with `magic(2 * bias)`.
+    def halves_of_power(self, shifted: Expr) -> tuple[Expr, Expr]:
+        """Two normal numbers whose product is 2 ** n, for a sum with `magic(2 * bias)`.
 
-        2 ** n need not be a normal number; both of its halves are, and the first leaves x exact.
+        2 ** n need not be one. What is between 1/2 and 2 is multiplied by the first exactly, and
+        by the second so that it under- and overflows as it should.
         """
         both = self.bits(shifted)
         half = both >> 1
         first, second = (self.from_bits(e << self.mantissa) for e in (half, both - half))
-        return (x * first) * second
+        return first, second

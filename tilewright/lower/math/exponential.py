@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tilewright.ir import Expr, maximum, minimum, select
+from tilewright.ir import Binary, Broadcast, Const, Expr, maximum, minimum, select
 from tilewright.lower.math.builder import Builder
-from tilewright.lower.math.coefficients import EXP, EXP2, EXP_RATIO, EXPM1, LN2
+from tilewright.lower.math.coefficients import (
+    EXP,
+    EXP2,
+    EXP_RATIO,
+    EXPM1,
+    LN2,
+    ByType,
+)
 
 
 class Reduced(NamedTuple):
@@ -21,21 +28,33 @@ class Reduced(NamedTuple):
 
 
 def exp(b: Builder, x: Expr) -> Expr:
-    low, high = b.pick(-104.0, -746.0), b.pick(89.0, 710.0)
-    rest, shifted = reduced(b, minimum(maximum(x, low), high), 2 * b.bias)
-    return b.scaled(_exp_of_rest(b, rest), shifted)
+    clamped = maximum(x, b.pick(-104.0, -746.0))
+    if _is_at_most(x, b.pick(70.0, 670.0)):
+        return _exp_of_low(b, clamped)
+    rest, shifted = reduced(b, minimum(clamped, b.pick(89.0, 710.0)), 2 * b.bias)
+    first, second = b.halves_of_power(shifted)
+    return _times_exp(b, EXP, rest, first) * second
+
+
+def _exp_of_low(b: Builder, x: Expr) -> Expr:
+    """exp that cannot overflow: of a power that is moved up, and at last down to subnormals."""
+    up = b.mantissa + 2
+    rest, shifted = reduced(b, x, b.bias + up)
+    return _times_exp(b, EXP, rest, b.power_of_two(shifted)) * 2.0**-up
 
 
 def exp_of_moderate(b: Builder, x: Expr) -> Expr:
     """exp where the result is known to be a normal number."""
     rest, shifted = reduced(b, x, b.bias)
-    return _exp_of_rest(b, rest) * b.power_of_two(shifted)
+    return _times_exp(b, EXP, rest, b.power_of_two(shifted))
 
 
 def half_exp(b: Builder, x: Expr) -> Expr:
     """exp(x) / 2 for x >= 0, finite a little longer than exp itself."""
     rest, shifted = reduced(b, minimum(x, b.pick(90.0, 711.0)), b.bias - 2)
-    return _exp_of_rest(b, rest) * b.power_of_two(shifted) * 2.0
+    # The power may be infinite.
+    moderate = b.fma(b.polynomial(b.of_type(EXP), rest), rest, 1.0)
+    return moderate * b.power_of_two(shifted) * 2.0
 
 
 def exp2(b: Builder, x: Expr) -> Expr:
@@ -48,8 +67,8 @@ def exp2_of_sum(b: Builder, x: Expr, low: Expr | None) -> Expr:
     magic = b.magic(2 * b.bias)
     shifted = clamped + magic
     rest = clamped - (shifted - magic)
-    rest = rest if low is None else rest + low
-    return b.scaled(b.fma(b.polynomial(b.of_type(EXP2), rest), rest, 1.0), shifted)
+    first, second = b.halves_of_power(shifted)
+    return _times_exp(b, EXP2, rest if low is None else rest + low, first) * second
 
 
 def expm1(b: Builder, x: Expr) -> Expr:
@@ -94,5 +113,14 @@ def reduced(b: Builder, x: Expr, offset: int, sign: int = 1) -> Reduced:
     return Reduced(b.fma(n, -sign * low, b.fma(n, -sign * high, x)), shifted)
 
 
-def _exp_of_rest(b: Builder, rest: Expr) -> Expr:
-    return b.fma(b.polynomial(b.of_type(EXP), rest), rest, 1.0)
+def _times_exp(b: Builder, table: ByType, rest: Expr, power: Expr) -> Expr:
+    """power (1 + r P(r)): the product with r is exact and waits for no sum, and there is no 1."""
+    return b.fma(b.polynomial(b.of_type(table), rest), rest * power, power)
+
+
+def _is_at_most(x: Expr, bound: float) -> bool:
+    """Whether `x` is the lesser of something and a number up to `bound`."""
+    if not isinstance(x, Binary) or x.op != "min":
+        return False
+    numbers = (e.a if isinstance(e, Broadcast) else e for e in (x.a, x.b))
+    return any(isinstance(e, Const) and e.value <= bound for e in numbers)

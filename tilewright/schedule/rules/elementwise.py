@@ -8,7 +8,13 @@ from math import prod
 from tilewright.arith import conjuncts, linear
 from tilewright.ir import Binary, Block, Const, Expr, Select, Var, all_exprs, const
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.rules.analysis import Access, accesses_of, operations, stores_of
+from tilewright.schedule.rules.analysis import (
+    Access,
+    accesses_of,
+    operations,
+    operations_along,
+    stores_of,
+)
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -108,7 +114,8 @@ def vectorize_innermost(s: Schedule, name: str, target: Target) -> None:
     """Cut the innermost loop into vectors of the widest type, a few of them at a time."""
     inner = s.loops(name)[-1]
     # Bodies with a function wait for themselves: two side by side. Longer ones would spill.
-    unroll = max(1, min(4, _SIDE_BY_SIDE * target.chains // max(1, operations(s.block_of(name)))))
+    work = operations_along(s.block_of(name), inner.var)
+    unroll = max(1, min(4, _SIDE_BY_SIDE * target.chains // max(1, work)))
     lanes = vector_lanes(s.block_of(name), target)
     extent = s.loop_of(inner).extent
     if lanes < 2 or (isinstance(extent, Const) and extent.value < 2):

@@ -6,6 +6,8 @@ for row (parallel):
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from tilewright.ir import Block, Const, Load, Var, all_exprs, const, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
@@ -57,8 +59,18 @@ def schedule_rows(s: Schedule, target: Target) -> Schedule | None:
             _finish_reduction(s, block.name, inside, target)
         elif is_injective(s.block_of(block)):
             vectorize_innermost(s, block.name, target)
+    _join_passes(s, rows)
     parallelize_outer(s, last, target, work, within=rows)
     return s
+
+
+def _join_passes(s: Schedule, rows: list[Loop]) -> None:
+    """Let a reduction follow what it reads vector by vector, where both take as many at a time."""
+    for first, second in pairwise([b.name for b in s.blocks()]):
+        a, b = ([loop for loop in s.loops(n) if loop not in rows] for n in (first, second))
+        reads = any(c.name == second for c in s.consumers(first))
+        if a and b and reads and s.block_of(second).init is not None and s.can("merge", a[0], b[0]):
+            s.merge(a[0], b[0])
 
 
 def _last_and_after(s: Schedule) -> tuple[str, list[str]]:
