@@ -49,6 +49,23 @@ def test_not_where_parameters_would_be_read_outside(kind: str, becomes: Any) -> 
     becomes(text, overcompute, text)
 
 
+@pytest.mark.parametrize("kind", ["range", "unrolled", "vectorized"])
+def test_not_where_what_is_read_would_lie_before_its_buffer(kind: str, becomes: Any) -> None:
+    text = tiles(value="A[99 - v]").replace("unrolled", kind)
+    becomes(text, overcompute, text)
+    local = text.replace(
+        "    T = alloc(f32[100])", "    S = alloc(f32[100])\n    T = alloc(f32[100])"
+    )
+    local = local.replace("A[99", "S[99").replace("reads(A[v])", "reads(S[99 - v])")
+    becomes(local, overcompute, local)
+
+
+def test_what_is_read_under_a_condition_of_its_own_may_be_left_to_it(becomes: Any) -> None:
+    text = tiles(value="A[99 - v] if v < 100 else 0.0")
+    after = text.replace("                where(i * 16 + j < 100)\n", "")
+    becomes(text, overcompute, after.replace("alloc(f32[100])", "alloc(f32[112])"))
+
+
 def test_not_into_parameters(becomes: Any) -> None:
     text = """
     def f(B: f32[100]):

@@ -49,6 +49,10 @@ def test_functions_without_tiles_stay() -> None:
             "buffers of scope tile need 9 matrix registers: there are 8",
         ),
         (
+            'T = alloc(i32[256], scope="tile")\n    T[3] = 1',
+            "buffer T of scope tile is read or written element by element",
+        ),
+        (
             'T = alloc(i32[100], scope="tile")\n    llvm.x86.tilezero(tile_of(T[0]))',
             "buffer T of scope tile is not made of whole tiles",
         ),

@@ -251,6 +251,23 @@ def test_rows_are_cut_where_elements_come_from_elsewhere(comparison: str, turned
     np.testing.assert_array_equal(out, np.where(picks, *given))
 
 
+def test_padding_may_come_together_with_something_else() -> None:
+    x, k = tensor(16, 16), te.reduce_axis(3)
+
+    def parts(i: Expr, j: Expr) -> tuple[Any, Any]:
+        inside = (i > 0) & (i < 17) & (j > 0) & (j < 17)
+        return x[0, 0] * 2.0, te.if_then_else(inside, x[i - 1, j - 1], 0.0)
+
+    _, padded = te.compute((18, 18), parts, name="P")
+    y = te.compute((4, 16, 16), lambda c, i, j: te.max(padded[i + k, j], axis=k), name="Y")
+    given = np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)
+    out = np.empty((4, 16, 16), np.float32)
+    tw.build(te.function([x], [y]))(given, out)
+    around = np.pad(given, 1)[:, :16]
+    wanted = np.max([around[:16], around[1:17], around[2:]], axis=0)
+    np.testing.assert_array_equal(out, np.broadcast_to(wanted, out.shape))
+
+
 def test_rows_stay_whole_where_seams_lie_between_vectors() -> None:
     x, y = tensor(9, 64), tensor(9, 64, name="Y")
     z = te.compute((9, 64), lambda i, j: te.select(j < 32, x[i, j], y[i, j]), name="Z")

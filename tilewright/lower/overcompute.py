@@ -8,13 +8,14 @@
 
 A conjunct of a block's predicate that only says "the element written is inside its buffer" is
 dropped when the buffer is intermediate: it grows by what lies outside, and nobody reads that. What
-the block reads from the function's parameters must be inside them without the condition too. Where
-a loop that is neither unrolled nor vectorized ends the tiles, its condition stays: the loop will
-just be shorter (`lower.tighten`).
+the block reads must be inside its buffers without the condition too, and after their beginnings.
+Where a loop that is neither unrolled nor vectorized ends the tiles, its condition stays: the loop
+will just be shorter (`lower.tighten`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tilewright.arith import Ranges, conjuncts, prove, simplify, symbolic_bounds
@@ -28,11 +29,13 @@ from tilewright.ir import (
     Function,
     If,
     Load,
+    Select,
     Stmt,
     Store,
     Var,
     all_exprs,
     all_of,
+    child_exprs,
     free_vars,
     loads_in,
     map_children,
@@ -44,6 +47,8 @@ from tilewright.ir import (
 from tilewright.lower.tighten import is_shortened, limit_of
 
 Values = dict[Var, Expr]
+#: Choices within choices whose conditions are remembered.
+_CHOICES = 4
 
 
 def overcompute(function: Function) -> Function:
@@ -126,11 +131,16 @@ class _Relaxer:
         return True
 
     def _reads_inside(self, body: Stmt, values: Values, ranges: Ranges, kept: list[Expr]) -> bool:
-        """Whether what is read from parameters lies inside them as long as `kept` holds."""
+        """Whether what is read lies inside its buffer as long as `kept` holds.
+
+        Intermediate buffers grow at their ends, so that only their beginnings count.
+        """
         for condition in kept:
             ranges = ranges.assuming(condition)
-        loads = (e for e in all_exprs(body) if isinstance(e, Load) and e.buffer not in self.local)
-        return all(_is_inside(e, values, ranges) for e in loads)
+        return all(
+            _is_inside(load, values, _where(ranges, chosen, values), load.buffer in self.local)
+            for load, chosen in _chosen_loads(body)
+        )
 
 
 def _ends_a_loop(condition: Expr, loops: tuple[For, ...]) -> bool:
@@ -159,10 +169,38 @@ def _only_guards(condition: Expr, store: Store, values: Values, ranges: Ranges) 
     )
 
 
-def _is_inside(load: Load, values: Values, ranges: Ranges) -> bool:
+def _is_inside(load: Load, values: Values, ranges: Ranges, grows: bool) -> bool:
     pairs = zip(load.indices, load.buffer.shape, strict=True)
-    return all(_is_below(index, extent, values, ranges) for index, extent in pairs)
+    return all(_is_within(i, None if grows else extent, values, ranges) for i, extent in pairs)
 
 
-def _is_below(index: Expr, extent: Expr, values: Values, ranges: Ranges) -> bool:
-    return free_vars(index) <= values.keys() and prove(substitute(index, values) < extent, ranges)
+def _is_within(index: Expr, extent: Expr | None, values: Values, ranges: Ranges) -> bool:
+    if not free_vars(index) <= values.keys():
+        return False
+    at = substitute(index, values)
+    return (extent is None or prove(at < extent, ranges)) and prove(at >= 0, ranges)
+
+
+def _where(ranges: Ranges, chosen: tuple[Expr, ...], values: Values) -> Ranges:
+    for condition in chosen:
+        ranges = ranges.assuming(substitute(condition, values))
+    return ranges
+
+
+def _chosen_loads(body: Stmt) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
+    """The loads of a body, each with the conditions of the choices that it is one side of."""
+    pending: list[tuple[Expr, tuple[Expr, ...]]]
+    pending = [(e, ()) for s in walk(body) for e in child_exprs(s)]
+    seen = set[tuple[Expr, tuple[Expr, ...]]]()
+    while pending:
+        node, chosen = pending.pop()
+        if (node, chosen) in seen:
+            continue
+        seen.add((node, chosen))
+        if isinstance(node, Load):
+            yield node, chosen
+        if isinstance(node, Select) and len(chosen) < _CHOICES:
+            sides = (node.a, (*chosen, node.condition)), (node.b, (*chosen, ~node.condition))
+            pending.extend(((node.condition, chosen), *sides))
+        else:
+            pending.extend((o, chosen) for o in node.operands)

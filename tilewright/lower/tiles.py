@@ -11,6 +11,7 @@ tilerelease()
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from tilewright.arith import simplify
@@ -36,6 +37,7 @@ from tilewright.ir import (
     map_children,
     map_expr,
     seq,
+    walk,
 )
 from tilewright.support.errors import UserError
 
@@ -92,6 +94,7 @@ class _Placer:
                 remedy="compute fewer tiles at a time",
             )
         body = self.stmt(stmt.body, taken)
+        _check_only_tiles(body, {b for b in stmt.buffers if b.scope == "tile"})
         kept = tuple(b for b in stmt.buffers if b.scope != "tile")
         return Alloc(kept, body) if kept else body
 
@@ -127,6 +130,21 @@ def _tiles_of(buffer: Buffer) -> int:
             remedy=f"give it a multiple of {_TILE_BYTES} bytes",
         )
     return size * buffer.dtype.itemsize // _TILE_BYTES
+
+
+def _check_only_tiles(body: Stmt, tiles: set[Buffer]) -> None:
+    """What is left names no single element of a matrix register."""
+    if not tiles:
+        return
+    loads = (e.buffer for e in all_exprs(body) if isinstance(e, Load))
+    stores = (s.buffer for s in walk(body) if isinstance(s, Store))
+    for buffer in chain(loads, stores):
+        if buffer in tiles:
+            raise UserError(
+                f"buffer {buffer.name} of scope tile is read or written element by element",
+                reason="matrix registers are used as a whole, by tile instructions",
+                remedy="tensorize every block that uses it, or give it another scope",
+            )
 
 
 def _distance(node: Call) -> Expr:

@@ -37,7 +37,7 @@ def padding_before(s: Schedule, name: str) -> list[str]:
     for ref in s.producers(name):
         block = s.block_of(ref)
         private = [c.name for c in s.consumers(ref)] == [name]
-        chooses = is_injective(block) and is_conditional(block)
+        chooses = is_injective(block) and is_conditional(block) and len(block.writes) == 1
         if private and chooses and _is_intermediate(s, block.writes[0].buffer):
             found.append(ref.name)
     return found
