@@ -50,18 +50,27 @@ def _translated(text: str, here: tw.Target) -> bytes:
 # ---- vectors ------------------------------------------------------------------------------------
 
 
-def _dot(name: str, lanes: int, group: int, element: str, extend: tuple[str, str]) -> str:
+def _dot(
+    name: str,
+    lanes: int,
+    group: int,
+    element: str,
+    extend: tuple[str, str],
+    *,
+    accumulates: bool = True,
+) -> str:
     """Every 32-bit lane adds `group` products of neighbouring elements."""
     n = lanes * group
     out, product, add = ("float", "fmul", "fadd") if element == "bfloat" else ("i32", "mul", "add")
+    start = f"<{lanes} x {out}> %c, " if accumulates else ""
     lines = [
-        f'define <{lanes} x {out}> @"{name}"(<{lanes} x {out}> %c, <{n} x {element}> %a, '
+        f'define <{lanes} x {out}> @"{name}"({start}<{n} x {element}> %a, '
         f"<{n} x {element}> %b) alwaysinline {{",
         f"  %x = {extend[0]} <{n} x {element}> %a to <{n} x {out}>",
         f"  %y = {extend[1]} <{n} x {element}> %b to <{n} x {out}>",
         f"  %p = {product} <{n} x {out}> %x, %y",
     ]
-    total = "%c"
+    total = "%c" if accumulates else "zeroinitializer"
     for k in range(group):
         mask = ", ".join(f"i32 {lane * group + k}" for lane in range(lanes))
         both = f"<{n} x {out}> %p, <{n} x {out}> poison"
@@ -82,6 +91,12 @@ for _bits in (128, 256, 512):
         _name = f"emulated.{_stem}.{_bits}"
         _group = 4 if _element == "i8" else 2
         _VECTOR_DEFINITIONS[_name] = _dot(_name, _bits // 32, _group, _element, _extend)
+
+for _bits, _stem in ((512, "avx512.pmaddw.d.512"), (256, "avx2.pmadd.wd"), (128, "sse2.pmadd.wd")):
+    _name = f"emulated.{_stem}"
+    _VECTOR_DEFINITIONS[_name] = _dot(
+        _name, _bits // 32, 2, "i16", ("sext", "sext"), accumulates=False
+    )
 
 
 # ---- matrix registers ---------------------------------------------------------------------------

@@ -42,6 +42,10 @@ X86 = [
     Case("cascadelake", "uint8", "uint8", "vpdpbusd", "avx512vnni"),
     Case("alderlake", "uint8", "int8", "vpdpbusd", "avxvnni"),
     Case("arrowlake", "int8", "int8", "vpdpbssd", "avxvnniint8"),
+    Case("skylake-avx512", "int8", "int8", "vpmaddwd", "avx2"),
+    Case("skylake-avx512", "uint8", "uint8", "vpmaddwd", "avx2"),
+    Case("x86-64-v3", "uint8", "int8", "vpmaddwd", "avx2"),
+    Case("x86-64-v3", "int16", "int16", "vpmaddwd", "avx2"),
     Case("cooperlake", "bfloat16", "bfloat16", "vdpbf16ps", "avx512bf16"),
     Case("sapphirerapids", "int8", "int8", "tdpbssd", "amx-int8"),
     Case("sapphirerapids", "int8", "uint8", "tdpbsud", "amx-int8"),
@@ -175,7 +179,29 @@ def test_batches_and_transposed_operands(monkeypatch: Any) -> None:
         assert _count(module, "tdpbssd" if cpu == "sapphirerapids" else "vpdpbusd")
 
 
-@pytest.mark.parametrize("cpu", ["x86-64-v3", "cortex-a72", "skylake-avx512"])
+@pytest.mark.parametrize("cpu", ["cascadelake", "skylake-avx512", "x86-64-v3", "sapphirerapids"])
+@pytest.mark.parametrize(("a", "b"), [("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8")])
+def test_the_ends_of_the_ranges(cpu: str, a: str, b: str, monkeypatch: Any) -> None:
+    """Pairs of the largest products neither saturate nor wrap around before they are summed."""
+    m, n, k = 16, 32, 66
+    module = tw.build(_product(Case(cpu, a, b, "", ""), (m, n, k)), f"llvm -mcpu={cpu}")
+    ends = [[np.iinfo(t).min, np.iinfo(t).max] for t in (a, b)]
+    x, y = np.full((m, k), ends[0][0], a), np.full((k, n), ends[1][0], b)
+    x[1::2], y[:, 1::2] = ends[0][1], ends[1][1]
+    out = np.zeros((m, n), "int32")
+    run_emulated(module, monkeypatch, x, y, out)
+    np.testing.assert_array_equal(out, x.astype("int32") @ y.astype("int32"))
+
+
+def test_bytes_are_made_wider_while_they_are_packed() -> None:
+    """By whole vectors, for columns as well as for rows."""
+    case = Case("", "int8", "int8", "", "")
+    module = tw.build(_product(case, (256, 256, 256)), "llvm -mcpu=skylake-avx512 -num-cores=1")
+    assert len(re.findall(r"vpmovsxbw.*%zmm", module.asm)) >= 3
+    assert not re.search(r"\b(?:vpinsrb|vpextrb|vpmulld)\b", module.asm)
+
+
+@pytest.mark.parametrize("cpu", ["cortex-a72"])
 def test_other_machines_use_plain_code(cpu: str) -> None:
     case = Case(cpu, "uint8", "int8", "", "")
     module = tw.build(_product(case, (20, 36, 24)), f"llvm -mcpu={cpu} -num-cores=1")

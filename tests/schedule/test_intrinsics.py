@@ -65,9 +65,11 @@ def test_implementations_do_what_descriptions_say(name: str) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "lanes", "rows"), [("i8", 16, 4), ("i8", 4, 4), ("bf16", 8, 2)])
-def test_interleaving(dtype: str, lanes: int, rows: int) -> None:
-    intrin = interleave(DType.of(dtype), lanes, rows)
-    assert find_intrin(f"interleave.{rows}x{dtype}x{lanes}") is intrin
+@pytest.mark.parametrize("become", ["", ".f32"])
+def test_interleaving(dtype: str, lanes: int, rows: int, become: str) -> None:
+    intrin = find_intrin(f"interleave.{rows}x{dtype}x{lanes}{become}")
+    wide = DType.of(become[1:] or dtype)
+    assert intrin is interleave(DType.of(dtype), lanes, rows, wide)
     for a, b in zip(_results(intrin.description), _results(intrin.implementation), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -82,6 +84,9 @@ def test_interleaving(dtype: str, lanes: int, rows: int) -> None:
         ("arrowlake", "i8 i8 i32", "x86.vpdpbssd.256"),
         ("cooperlake", "bf16 bf16 f32", "x86.vdpbf16ps.512"),
         ("skylake-avx512", "u8 i8 i32", None),
+        ("skylake-avx512", "i16 i16 i32", "x86.vpmaddwd.512"),
+        ("x86-64-v3", "i16 i16 i32", "x86.vpmaddwd.256"),
+        ("cascadelake", "i16 i16 i32", "x86.vpdpwssd.512"),
         ("neoverse-n1", "i8 i8 i32", "arm.sdot"),
         ("neoverse-n1", "u8 u8 i32", "arm.udot"),
         ("neoverse-n1", "u8 i8 i32", None),

@@ -45,7 +45,7 @@ class Dot:
     """One instruction, as the default rules choose it and as `tensorize` names it."""
 
     name: str
-    #: LLVM's name of it; it takes the accumulator, then two vectors.
+    #: LLVM's name of it; it takes the accumulator, if it adds to one, then two vectors.
     llvm: str
     #: The types of rows, columns and accumulators.
     a: DType
@@ -60,6 +60,8 @@ class Dot:
     square: bool = False
     #: Bits of A that one row of the instruction reads.
     row_bits: int = 32
+    #: Whether the instruction adds to the accumulator; an addition follows where it does not.
+    accumulates: bool = True
 
     @property
     def depth(self) -> int:
@@ -71,19 +73,25 @@ class Dot:
         """Lanes of an accumulator."""
         return self.columns * (self.rows if self.square else 1)
 
+    @property
+    def instructions(self) -> int:
+        """How many it takes to add to one accumulator."""
+        return 1 if self.accumulates else 2
+
     def with_columns_first(self, name: str) -> Dot:
         """The same with the types of rows and columns exchanged."""
         return replace(self, name=name, a=self.b, b=self.a, columns_first=not self.columns_first)
 
     def register(self) -> Dot:
         """Make it known to `tensorize` and to the evaluator."""
+        sums = self.out.with_lanes(self.lanes)
         declare(
             self.llvm,
-            3,
+            3 if self.accumulates else 2,
             "any",
-            lambda types: types[0],
+            lambda _: sums,
             doc=f"{self.name}: sums of products of {self.a} and {self.b}",
-            value=self.value,
+            value=self.value if self.accumulates else self.sums,
         )
         register_maker(self.name, self.intrin)
         return self
@@ -92,16 +100,20 @@ class Dot:
 
     def value(self, c: Any, first: Any, second: Any) -> Any:
         """The instruction on NumPy arrays; floats are multiplied and summed in the type of C."""
+        return c + self.sums(first, second)
+
+    def sums(self, first: Any, second: Any) -> Any:
+        """What is added to the accumulator."""
         a, b = (second, first) if self.columns_first else (first, second)
         wide = self.out.numpy
         rows = self.rows if self.square else 1
         # Without rows of its own, A has its group repeated in every lane, as the registers have it.
         a = a.reshape(*a.shape[:-1], rows, -1, self.depth).astype(wide)
         b = b.reshape(*b.shape[:-1], 1, self.columns, self.depth).astype(wide)
-        if not self.square:
-            return c + (a * b).sum(-1, dtype=wide).reshape(c.shape)
-        a = a.reshape(*a.shape[:-3], rows, 1, self.depth)
-        return c + (a * b).sum(-1, dtype=wide).reshape(c.shape)
+        if self.square:
+            a = a.reshape(*a.shape[:-3], rows, 1, self.depth)
+        sums = (a * b).sum(-1, dtype=wide)
+        return sums.reshape(*sums.shape[:-2], self.lanes)
 
     # ---- as a tensor intrinsic -------------------------------------------------------------------
 
@@ -164,8 +176,10 @@ class Dot:
     def _store(self, c: Buffer, where: tuple[Expr, ...], rows: Expr, columns: Expr) -> Store:
         first, second = (columns, rows) if self.columns_first else (rows, columns)
         accumulator = Load(c, where)
-        value = Call(self.llvm, (accumulator, first, second), accumulator.dtype)
-        return Store(c, where, value)
+        if self.accumulates:
+            value = Call(self.llvm, (accumulator, first, second), accumulator.dtype)
+            return Store(c, where, value)
+        return Store(c, where, accumulator + Call(self.llvm, (first, second), accumulator.dtype))
 
 
 def _kind(name: str) -> Any:

@@ -1,7 +1,8 @@
-"""Dot products and multiply-adds of x86-64: VNNI, AVX-512 BF16, FMA.
+"""Dot products and multiply-adds of x86-64: VNNI, AVX-512 BF16, pairs of 16 bits, FMA.
 
 `vpdpbusd` takes unsigned bytes first and signed ones second. `vdpbf16ps` takes subnormal numbers
-for zeros.
+for zeros. `vpmaddwd` is what machines without VNNI have: an addition follows it, and bytes are
+made wider for it (`rules.widen`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,21 @@ def _dot(name: str, llvm: str, a: DType, b: DType, out: DType, bits: int, *needs
     return Dot(f"x86.{name}.{bits}", full, a, b, out, 1, bits // 32, needs)
 
 
+#: LLVM's name of the sums of pairs on vectors of so many bits, and what has it.
+_PAIRS = {
+    512: ("avx512.pmaddw.d.512", "avx512bw"),
+    256: ("avx2.pmadd.wd", "avx2"),
+    128: ("sse2.pmadd.wd", "sse2"),
+}
+
+
+def _pairs(bits: int) -> Dot:
+    """Sums of pairs, which wrap around like all sums of 32 bits."""
+    llvm, needs = _PAIRS[bits]
+    name, lanes = f"x86.vpmaddwd.{bits}", bits // 32
+    return Dot(name, f"llvm.x86.{llvm}", _S16, _S16, _S32, 1, lanes, (needs,), accumulates=False)
+
+
 def _family(bits: int) -> list[Dot]:
     """All dot products on vectors of so many bits."""
     narrow = bits < 512
@@ -45,6 +61,7 @@ def _family(bits: int) -> list[Dot]:
         _dot("vpdpwssd", "avx512.vpdpwssd", _S16, _S16, _S32, bits, *vnni),
         _dot("vdpbf16ps", "avx512bf16.dpbf16ps", _BF16, _BF16, _F32, bits, *bf16),
     ]
+    found.append(_pairs(bits))
     if narrow:
         int8 = "avxvnniint8"
         found.append(_dot("vpdpbssd", "avx2.vpdpbssd", _S8, _S8, _S32, bits, int8))

@@ -32,6 +32,10 @@ class Wanted:
 OTHER_SIGN = {DType.of("int8"): DType.of("uint8"), DType.of("uint8"): DType.of("int8")}
 
 
+#: Bytes of any sign fit it (`rules.widen`).
+WIDE = DType.of("int16")
+
+
 def with_other_signs(types: Types) -> list[Types]:
     """The types with the bytes of rows, or of columns, of the other sign."""
     a, b, out = types
@@ -39,9 +43,16 @@ def with_other_signs(types: Types) -> list[Types]:
 
 
 def has_packed_product(target: Target, types: Types) -> bool:
-    """Whether the target multiplies packed operands of these types, shifted or not."""
+    """Whether the target multiplies packed operands of these types, shifted or made wider."""
     wanted = Wanted(types, True)
-    return any(wanted.is_there(target, t) for t in (types, *with_other_signs(types)))
+    there = any(wanted.is_there(target, t) for t in (types, *with_other_signs(types)))
+    return there or has_wide_product(target, types)
+
+
+def has_wide_product(target: Target, types: Types) -> bool:
+    """Whether these are bytes whose packed products the target does in 16 bits."""
+    a, b, out = types
+    return a in OTHER_SIGN and b in OTHER_SIGN and bool(dots_for(target, WIDE, WIDE, out))
 
 
 def wanted_for(block: Block, constants: frozenset[Buffer]) -> Wanted | None:

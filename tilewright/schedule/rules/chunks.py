@@ -17,6 +17,7 @@ from tilewright.ir import Expr, Iter, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import extent_of
 from tilewright.schedule.rules.elementwise import vectorize_innermost
+from tilewright.schedule.rules.packing import stand_apart
 from tilewright.schedule.rules.tiles import Tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -78,17 +79,14 @@ def copy_tiles(
 
     Gives the loops down to that over rows.
     """
-    width, block = tile.rows, s.block_of(copy)
+    width = tile.rows
 
     def laid_out(*indices: Expr) -> tuple[Expr, ...]:
         *rest, row, step = indices
         return (row // width, *rest, row % width, step)
 
     s.transform_layout(copy, 0, laid_out)
-    buffer = block.writes[0].buffer
-    # An odd number of lines from row to row: they lie in different places of the nearest cache.
-    line = target.caches.line // buffer.dtype.itemsize
-    s.storage_align(copy, buffer.name, -2, 2 * line, line)
+    stand_apart(s, copy, target)
     vectorize_innermost(s, copy, target)
     return list(loops[:-1])
 

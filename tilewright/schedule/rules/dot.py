@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilewright.ir import Block, Expr, Iter
 from tilewright.schedule.intrinsics import Dot, dots_for
 from tilewright.schedule.rules.analysis import stores_of
-from tilewright.schedule.rules.packing import Layout
+from tilewright.schedule.rules.packing import Layout, Rows
 from tilewright.schedule.rules.product import (
     Product,
     ProductCut,
@@ -59,13 +59,15 @@ def _accumulators(dot: Dot, r: int, v: int) -> int:
 
 
 def _registers(dot: Dot, r: int, v: int) -> int:
-    return _accumulators(dot, r, v) + v + (1 if dot.rows == 1 else r)
+    sums = 0 if dot.accumulates else 1
+    return _accumulators(dot, r, v) + v + (1 if dot.rows == 1 else r) + sums
 
 
 def _score(dot: Dot, target: Target, r: int, v: int, rows: int, columns: int) -> float:
     """Useful instructions for each cycle."""
     work, loads = _accumulators(dot, r, v), r + v
-    cycles = max(work / target.fma_ports, loads / _LOAD_PORTS, target.fma_latency)
+    busy = work * dot.instructions / target.fma_ports
+    cycles = max(busy, loads / _LOAD_PORTS, target.fma_latency)
     cycles += _LOAD_COST * loads + _LOOP_COST
     return work / cycles * used(rows, r * dot.rows) * used(columns, v * dot.columns)
 
@@ -78,7 +80,8 @@ def schedule_dot(s: Schedule, name: str, plan: DotPlan, target: Target) -> None:
     dot = plan.dot
     cut = ProductCut(s, name, plan.product, (plan.rows, plan.columns, dot.depth), target)
     cut.pad()
-    rows, columns = cut.pack(Layout(plan.rows, dot.depth), Layout(plan.columns, dot.depth))
+    own = Rows(plan.rows) if dot.rows == 1 else Layout(plan.rows, dot.depth)
+    rows, columns = cut.pack(own, Layout(plan.columns, dot.depth))
     epilogue = taken_on(s, name)
     if dot.square:
         _lay_out_squares(s, name, dot)

@@ -5,8 +5,9 @@ With `width` rows (or columns) and `deep` groups of `group` elements in a tile, 
     D[i // width, k // (deep * group), k % (deep * group) // group * width * group
                                        + i % width * group + k % group]
 
-and with deep = 1 that is D[i // width, k // group, i % width * group + k % group]. The packed
-operand is a copy, or what pads the operand with zeros anyway.
+and with deep = 1 that is D[i // width, k // group, i % width * group + k % group]. Instructions
+that repeat one group of a row in all lanes find it anywhere: such rows stay whole (`Rows`), and
+only come near each other. The packed operand is a copy, or what pads the operand with zeros anyway.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.ir import Expr, Load, Var, free_vars
+from tilewright.ir import Cast, Expr, Load, Var, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import interleave
 from tilewright.schedule.rules.analysis import Access, is_injective, stores_of
+from tilewright.schedule.rules.elementwise import vectorize_innermost
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -44,17 +46,28 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Tiles of whole rows."""
+
+    width: int
+
+    def place(self, i: Expr, k: Expr) -> tuple[Expr, Expr, Expr]:
+        """Where the element of row `i` and step `k` goes."""
+        return i // self.width, i % self.width, k
+
+
+@dataclass(frozen=True)
 class Packed:
     """The block that packs an operand, and which of its dimensions go which way."""
 
     block: str
     across: int
     along: int
-    layout: Layout
+    layout: Layout | Rows
 
 
 def pack_operand(
-    s: Schedule, user: str, access: Access, across: Var, along: Var, layout: Layout
+    s: Schedule, user: str, access: Access, across: Var, along: Var, layout: Layout | Rows
 ) -> Packed:
     """Let the block `user` read the operand packed: tiles across rows (or columns) and along."""
     names = [i.name if isinstance(i, Var) else "" for i in access.indices]
@@ -93,13 +106,16 @@ def schedule_packing(s: Schedule, packed: Packed, target: Target) -> Loop | None
     if across is None or along is None or across is along:
         return None
     layout, dtype = packed.layout, s.block_of(packed.block).writes[0].buffer.dtype
+    if isinstance(layout, Rows):
+        return _copy_rows(s, packed, across, along, target)
     lanes = _lanes(layout.width, target.lanes(dtype))
     tile, vectors, lane = s.split(across, None, layout.width // lanes, lanes)
     steps, deep, group = s.split(along, None, layout.deep, layout.group)
     between = _between(s, packed.block, tile, (vectors, lane, steps, deep, group))
     if lanes > 1 and _is_copy_of_rows(s, packed):
         s.reorder(tile, *between, steps, deep, vectors, lane, group)
-        s.tensorize(lane, interleave(dtype, lanes, layout.group))
+        source = s.block_of(packed.block).reads[0].buffer.dtype
+        s.tensorize(lane, interleave(source, lanes, layout.group, dtype))
         return tile
     # Where a row lies is found once for all of its steps.
     s.reorder(tile, *between, vectors, lane, steps, deep, group)
@@ -107,6 +123,25 @@ def schedule_packing(s: Schedule, packed: Packed, target: Target) -> Loop | None
     if layout.group <= _SHORT:
         s.unroll(s.split(steps, None, _AT_ONCE)[1])
     return tile
+
+
+def _copy_rows(
+    s: Schedule, packed: Packed, across: Loop, along: Loop, target: Target
+) -> Loop | None:
+    """Bring rows near each other, each by vectors along it."""
+    between = _between(s, packed.block, across, (along,))
+    s.reorder(across, *between, along)
+    stand_apart(s, packed.block, target)
+    vectorize_innermost(s, packed.block, target)
+    return across
+
+
+def stand_apart(s: Schedule, copy: str, target: Target) -> None:
+    """Let neighbouring rows of what `copy` writes lie in different places of the nearest cache."""
+    buffer = s.block_of(copy).writes[0].buffer
+    # An odd number of lines from row to row.
+    line = target.caches.line // buffer.dtype.itemsize
+    s.storage_align(copy, buffer.name, -2, 2 * line, line)
 
 
 def _loop_along(s: Schedule, packed: Packed, dimension: int) -> Loop | None:
@@ -131,9 +166,10 @@ def _lanes(width: int, most: int) -> int:
 
 
 def _is_copy_of_rows(s: Schedule, packed: Packed) -> bool:
-    """Whether the block only copies, from where neighbours across lie side by side."""
+    """Whether the block only copies or converts what lies side by side across."""
     block = s.block_of(packed.block)
     (store,) = stores_of(block)
-    if not isinstance(store.value, Load):
+    value = store.value.a if isinstance(store.value, Cast) else store.value
+    if not isinstance(value, Load):
         return False
-    return Access(store.value.buffer, store.value.indices).step(block.iters[packed.across].var) == 1
+    return Access(value.buffer, value.indices).step(block.iters[packed.across].var) == 1

@@ -29,7 +29,7 @@ from tilewright.schedule.rules.analysis import (
     is_step,
 )
 from tilewright.schedule.rules.epilogue import vectorize_tile
-from tilewright.schedule.rules.packing import Layout, Packed, pack_operand, schedule_packing
+from tilewright.schedule.rules.packing import Layout, Packed, Rows, pack_operand, schedule_packing
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -166,13 +166,13 @@ class ProductCut:
         if any((extent_of(it) or 0) % f for it, f in zip(iters, factors, strict=True)):
             self.s.pad(self.name, factors)
 
-    def pack(self, rows: Layout, columns: Layout) -> tuple[Packed, Packed]:
+    def pack(self, rows: Layout | Rows, columns: Layout) -> tuple[Packed, Packed]:
         """Let the product read its operands in these layouts."""
         c, product = as_contraction(self.s.block_of(self.name)), self.product
         assert c is not None
         return self._packed(c.a, product.row, rows), self._packed(c.b, product.column, columns)
 
-    def _packed(self, access: Access, across: Iter, layout: Layout) -> Packed:
+    def _packed(self, access: Access, across: Iter, layout: Layout | Rows) -> Packed:
         return pack_operand(self.s, self.name, access, across.var, self.product.depth.var, layout)
 
     def place_rows(self, rows: Packed, chunk: Loop) -> None:

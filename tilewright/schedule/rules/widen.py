@@ -1,9 +1,11 @@
-"""Small floats converted once, before a product that would convert them again and again.
+"""Small numbers converted once, before a product that would convert them again and again.
 
 C[i, j] += f32(A[i, k]) * f32(B[k, j])                       A, B: bf16
 -->
 A_wide[i, k] = f32(A[i, k]);    B_wide[k, j] = f32(B[k, j])
 C[i, j] += A_wide[i, k] * B_wide[k, j]
+
+Bytes become numbers of 16 bits where the target has a dot product for these and none for bytes.
 """
 
 from __future__ import annotations
@@ -42,7 +44,13 @@ from tilewright.schedule.rules.analysis import (
     constants_of,
     extent_of,
 )
-from tilewright.schedule.rules.available import wanted_for
+from tilewright.schedule.rules.available import (
+    OTHER_SIGN,
+    WIDE,
+    Wanted,
+    has_wide_product,
+    wanted_for,
+)
 from tilewright.target import Target
 
 #: An operand is converted beforehand if every element of it is used at least this often.
@@ -50,33 +58,33 @@ _WORTH_CONVERTING = 32
 
 
 def widen_operands(function: Function, target: Target) -> Function:
-    """Products of small floats without an instruction of their own read wide copies."""
+    """Products of small numbers without an instruction of their own read wide copies."""
     for name in Tree(function).blocks:
         tree = Tree(function)
         block = tree.blocks[name]
         found = as_contraction(block)
         if found is None or not tree.loops_above(block):
             continue
-        if not _has_instruction(block, target, constants_of(function)):
-            function = _widened(tree, block, found)
+        wanted = wanted_for(block, constants_of(function))
+        if wanted is None or not wanted.is_there(target, wanted.types):
+            function = _widened(tree, block, found, _wide_type(found, wanted, target))
     return function
 
 
-def _has_instruction(block: Block, target: Target, constants: frozenset[Buffer]) -> bool:
-    wanted = wanted_for(block, constants)
-    return wanted is not None and wanted.is_there(target, wanted.types)
-
-
-def _widened(tree: Tree, block: Block, c: Contraction) -> Function:
+def _wide_type(c: Contraction, wanted: Wanted | None, target: Target) -> DType:
+    """The type in which operands are multiplied."""
     out = c.out.buffer.dtype
+    pairs = wanted is not None and wanted.is_packed and has_wide_product(target, wanted.types)
+    return WIDE if pairs else out
+
+
+def _widened(tree: Tree, block: Block, c: Contraction, dtype: DType) -> Function:
     chosen = {
-        access.buffer: access.buffer.with_(
-            name=f"{access.buffer.name}_wide", dtype=out, scope="global", strides=None, offset=0
-        )
+        access.buffer: Buffer(f"{access.buffer.name}_wide", dtype, access.buffer.shape)
         for access in (c.a, c.b)
-        if _is_small(access.buffer.dtype, out) and _uses(block, access) >= _WORTH_CONVERTING
+        if _is_small(access.buffer.dtype, dtype) and _uses(block, access) >= _WORTH_CONVERTING
     }
-    if not chosen:
+    if not chosen or (dtype is WIDE and len(chosen) == 1):
         return tree.function
     outermost = tree.loops_above(block)[0]
     copies = [_conversion(tree, old, new) for old, new in chosen.items()]
@@ -84,8 +92,10 @@ def _widened(tree: Tree, block: Block, c: Contraction) -> Function:
     return with_buffers(tree.replace(outermost, seq(*copies, product)), *chosen.values())
 
 
-def _is_small(dtype: DType, out: DType) -> bool:
-    return dtype.is_float and dtype.bits < 32 and out.is_float and out.bits >= 32
+def _is_small(dtype: DType, wide: DType) -> bool:
+    if wide is WIDE:
+        return dtype in OTHER_SIGN
+    return dtype.is_float and dtype.bits < 32 and wide.is_float and wide.bits >= 32
 
 
 def _uses(block: Block, access: Access) -> int:
@@ -105,7 +115,7 @@ def _conversion(tree: Tree, old: Buffer, new: Buffer) -> Stmt:
 def _reading(block: Block, chosen: dict[Buffer, Buffer]) -> Block:
     def on_node(e: Expr) -> Expr | None:
         if isinstance(e, Cast) and isinstance(e.a, Load) and e.a.buffer in chosen:
-            return Load(chosen[e.a.buffer], e.a.indices)
+            return cast(Load(chosen[e.a.buffer], e.a.indices), e.dtype)
         return None
 
     memo: dict[Expr, Expr] = {}
