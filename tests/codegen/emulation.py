@@ -99,6 +99,28 @@ for _bits, _stem in ((512, "avx512.pmaddw.d.512"), (256, "avx2.pmadd.wd"), (128,
     )
 
 
+def _extreme(name: str, op: str, kind: str, *, rounds: bool) -> str:
+    """The second operand where the comparison does not hold, so where one of them is NaN."""
+    last = ", i32 %r" if rounds else ""
+    relation = "ogt" if op == "max" else "olt"
+    return (
+        f'define {kind} @"{name}"({kind} %a, {kind} %b{last}) alwaysinline {{\n'
+        f"  %c = fcmp {relation} {kind} %a, %b\n"
+        f"  %d = select <{kind[1 : kind.index(' ')]} x i1> %c, {kind} %a, {kind} %b\n"
+        f"  ret {kind} %d\n}}\n"
+    )
+
+
+for _bits, _prefix, _suffix in ((128, "sse", ""), (256, "avx", ".256"), (512, "avx512", ".512")):
+    for _width, _letter, _kind in ((32, "s", "float"), (64, "d", "double")):
+        _lanes, _rounds = _bits // _width, _bits == 512
+        _own = "sse2" if (_bits, _width) == (128, 64) else _prefix
+        for _op in ("max", "min"):
+            _name = f"emulated.{_own}.{_op}.p{_letter}{_suffix}"
+            _vector = f"<{_lanes} x {_kind}>"
+            _VECTOR_DEFINITIONS[_name] = _extreme(_name, _op, _vector, rounds=_rounds)
+
+
 # ---- matrix registers ---------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.codegen.llvm import x86
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.types import LLValue, llvm, register_type
 from tilewright.ir import Binary, Broadcast, Cast, Const, DType, Expr, Unary
@@ -80,7 +81,10 @@ def _extreme(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
         compare = cx.builder.icmp_signed if signed else cx.builder.icmp_unsigned
         return cx.builder.select(compare("<" if node.op == "min" else ">", a, b), a, b)
     constants = [_constant_of(node.a), _constant_of(node.b)]
-    if cx.target.has_nan_extremes or constants == [None, None]:
+    plain = constants == [None, None]
+    if plain and x86.has_vector(cx.target, node.dtype):
+        return x86.extreme(cx, node.op, node.dtype, a, b)
+    if cx.target.has_nan_extremes or plain:
         name = "llvm.minimum" if node.op == "min" else "llvm.maximum"
         # To tell zeros apart would take x86-64 twice as many instructions.
         return cx.intrinsic(name, a.type, [a, b], [a.type], fastmath=("nsz",))
