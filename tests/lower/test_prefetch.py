@@ -9,6 +9,7 @@ import numpy as np
 import tilewright as tw
 from tilewright import te
 from tilewright.ir import Function
+from tilewright.lower.flatten import flatten
 from tilewright.lower.prefetch import place_prefetches
 from tilewright.target import Target
 
@@ -57,6 +58,25 @@ def test_what_moves_on_slowly_is_left_to_the_hardware(becomes: Any) -> None:
         def f(A: f32[512], C: f32[1]):
             for k in range(64):
                 C[0] = C[0] + A[k]
+        """,
+    )
+
+
+def test_rows_that_are_read_side_by_side_are_asked_for_each(becomes: Any) -> None:
+    """Where an iteration reads whole lines of them."""
+    becomes(
+        """
+        def f(A: f32[4, 256], C: f32[256]):
+            for j in range(16, note={"prefetch": 2}):
+                C[ramp(j * 16, 1, 16)] = A[0, ramp(j * 16, 1, 16)] + A[1, ramp(j * 16, 1, 16)]
+        """,
+        lambda function: placed(flatten(function)),
+        """
+        def f(A: f32[4, 256], C: f32[256]):
+            for j in range(16):
+                prefetch(address_of(A[j * 16 + 32]))
+                prefetch(address_of(A[j * 16 + 288]))
+                C[ramp(j * 16, 1, 16)] = A[ramp(j * 16, 1, 16)] + A[ramp(j * 16 + 256, 1, 16)]
         """,
     )
 

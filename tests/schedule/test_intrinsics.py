@@ -43,7 +43,14 @@ def _results(function: Function) -> list[Array]:
 
 @pytest.mark.parametrize(
     ("dtype", "lanes", "vectors", "columns"),
-    [("float32", 4, 1, 4), ("float32", 4, 4, 4), ("float16", 8, 2, 4), ("int8", 16, 1, 2)],
+    [
+        ("float32", 4, 1, 4),
+        ("float32", 4, 4, 4),
+        ("float32", 4, 4, 8),
+        ("float64", 2, 4, 4),
+        ("float16", 8, 2, 4),
+        ("int8", 16, 1, 2),
+    ],
 )
 def test_tiles_are_turned(dtype: str, lanes: int, vectors: int, columns: int) -> None:
     intrin = transpose_tile(DType.of(dtype), lanes, vectors, columns)

@@ -213,6 +213,48 @@ def test_transposes_write_whole_lines_where_that_saves_reading_them() -> None:
     assert tiles(x86) == ["transpose.f32x8x8.apart"]
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64"])
+@pytest.mark.parametrize("columns", [2048, 2046, 2041])
+def test_transposes_of_rows_that_share_places_in_the_cache(dtype: str, columns: int) -> None:
+    """All registers hold such a tile; what it is too wide for goes by smaller ones."""
+    wide = 8192 // tw.DType.of(dtype).itemsize
+    x, rows = te.placeholder((70, wide), dtype, name="X"), columns * wide // 2048
+    y = te.compute((rows, 70), lambda i, j: x[j, i], name="Y")
+    target = tw.Target.of("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1")
+    scheduled = schedule_by_rules(te.function([x], [y], name="f"), target)
+    a = np.arange(70 * wide).reshape(70, wide).astype(x.dtype.numpy)
+    b = np.zeros((rows, 70), a.dtype)
+    tw.build(tw.Schedule(scheduled))(a, b)
+    np.testing.assert_array_equal(b, a[:, :rows].T)
+    tiles = {"float16": "f16x32x8", "float32": "f32x16x8", "float64": "f64x8x8"}
+    assert f"transpose.{tiles.get(dtype, 'i8x16x16')}" in str(scheduled)
+
+
+@pytest.mark.parametrize("shape", [(1030, 4096), (1030, 1000), (2050, 1028), (515, 4112)])
+@pytest.mark.parametrize("cores", [1, 2])
+def test_columns_of_large_matrices_ask_for_what_comes_next(
+    shape: tuple[int, int], cores: int
+) -> None:
+    target = tw.Target.of(f"llvm -num-cores={cores} -l1d=64K -l2=1M")
+    inputs, output = of_one(ops.sum, *shape, axis=0)
+    module = tw.build(te.function(inputs, [output], name="f"), target)
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    y = np.zeros(shape[1], np.float32)
+    module(x, y)
+    np.testing.assert_allclose(y, x.sum(0, dtype=np.float64), rtol=1e-4, atol=1e-3)
+    assert "prefetch(" in str(module.ir("lowered"))
+
+
+def test_rows_that_are_only_added_up_ask_for_what_comes_next() -> None:
+    def lowered(op: Any, columns: int) -> str:
+        inputs, output = of_one(op, 512, columns, axis=1)
+        return str(tw.build(te.function(inputs, [output], name="f"), "llvm -l2=1M").ir("lowered"))
+
+    assert "prefetch(" in lowered(ops.sum, 1024)
+    assert "prefetch(" not in lowered(ops.sum, 128)
+    assert "prefetch(" not in lowered(ops.softmax, 1024)
+
+
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "skylake-avx512"])
 @pytest.mark.parametrize("dtype", ["int8", "float16", "bfloat16", "float32", "float64"])
 def test_transposes_by_moves_within_16_bytes(cpu: str, dtype: str) -> None:

@@ -210,12 +210,12 @@ declare("tile_of", 1, "any", lambda _: int8, doc="the matrix register that holds
 declare("distance", 2, "any", lambda _: int64, doc="the bytes from one element to another")
 declare(
     "keep_order",
-    0,
+    None,
     "any",
     lambda _: int32,
     pure=False,
-    doc="the compiler leaves what is stored before ahead of what is stored after",
-    value=lambda: np.int32(0),
+    doc="the compiler leaves what is read, stored and given here ahead of what comes after",
+    value=lambda *_: np.int32(0),
 )
 declare("prefetch", 1, "any", lambda _: int32, pure=False, doc="bring an address near")
 #: What host programs use; blocks of the heap go by numbers, and go back when the function ends.

@@ -49,7 +49,8 @@ from tilewright.target import Target
 Operands = tuple[Expr, ...]
 #: Intrinsics that only move values, or ask where they are.
 _MOVES = frozenset(
-    "lane zip zip_low zip_high unpack_low unpack_high join address_of tile_of distance".split()
+    "lane zip zip_low zip_high unpack_low unpack_high join address_of tile_of distance "
+    "keep_order".split()
 )
 
 

@@ -70,17 +70,27 @@ class _Stream(NamedTuple):
 
 def _requests(loop: For, ahead: int, line: int) -> list[Stmt]:
     """A request for each line that is read for the first time so many iterations later."""
-    first: dict[_Stream, Linear] = {}
+    starts: dict[_Stream, list[Linear]] = {}
     for stream, start in _streams(loop.var, loop.body):
-        if stream.bytes * _SLOW <= line:
-            continue
-        if stream not in first or start.constant < first[stream].constant:
-            first[stream] = start
+        if stream.bytes * _SLOW > line:
+            starts.setdefault(stream, []).append(start)
     return [
         Evaluate(call("prefetch", address_of(Load(stream.buffer, (start.shifted(by).expr(),)))))
-        for stream, start in first.items()
+        for stream, found in starts.items()
+        for start in _rows(stream, found, line)
         for by in _lines(stream, ahead, line)
     ]
+
+
+def _rows(stream: _Stream, starts: list[Linear], line: int) -> list[Linear]:
+    """Where the rows start that one iteration reads pieces of; only the first, if these are short:
+    the others would be asked for again and again."""
+    found = sorted(starts, key=lambda start: start.constant)
+    rows = found[:1]
+    for start in found if stream.bytes >= line else []:
+        if start.constant >= rows[-1].constant + stream.step:
+            rows.append(start)
+    return rows
 
 
 def _streams(var: Var, body: Stmt) -> Iterator[tuple[_Stream, Linear]]:

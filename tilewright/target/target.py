@@ -113,6 +113,12 @@ class Target:
         return self.arch == "x86_64"
 
     @property
+    def gains_by_streaming(self) -> bool:
+        """Whether a line that is written as a whole is read first all the same, unless its stores
+        bypass the caches."""
+        return self.arch == "x86_64"
+
+    @property
     def has_bf16_products(self) -> bool:
         """Whether products of bfloat16 summed in float32 are instructions."""
         return any(map(self.has, ("amx-bf16", "avx512bf16", "bf16")))

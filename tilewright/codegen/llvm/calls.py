@@ -25,6 +25,8 @@ from tilewright.codegen.llvm.types import (
 from tilewright.ir import INTRINSICS, Call, Const, Load
 from tilewright.support.errors import InternalError
 
+#: How inline assembly names a register for vectors.
+_VECTOR_REGISTERS = {"aarch64": "w", "x86_64": "x"}
 Emitter = Callable[[Context, Call, list[LLValue]], LLValue]
 
 
@@ -158,9 +160,18 @@ def _prefetch(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
     return cx.intrinsic("llvm.prefetch", void, [*args, *flags], [pointer])
 
 
-def _keep_order(cx: Context, _node: Call, _args: list[LLValue]) -> LLValue:
-    """No instruction: a fence against other code of this thread alone."""
-    cx.builder.fence("acq_rel", targetscope="singlethread")
+def _keep_order(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
+    """No instruction: a fence against other code of this thread alone.
+
+    Values are in registers there: else they might be computed as late as they are used.
+    """
+    kind = _VECTOR_REGISTERS.get(cx.target.arch)
+    if not args or kind is None:
+        cx.builder.fence("acq_rel", targetscope="singlethread")
+    else:
+        signature = llvm.FunctionType(void, [a.type for a in args])
+        places = ",".join([*([kind] * len(args)), "~{memory}"])
+        cx.builder.asm(signature, "", places, args, side_effect=True)
     return llvm.Constant(i32, 0)
 
 

@@ -43,14 +43,17 @@ class Workspace:
     def __init__(self, dims: Sequence[Var]) -> None:
         self.dims = frozenset(dims)
         self.size: Expr = const(0)
+        self._placed: dict[Buffer, Expr] = {}
 
     def place(self, buffer: Buffer) -> Expr:
         """The offset of `buffer` in bytes; its size may depend on symbolic dimensions alone."""
-        size = size_in_bytes(buffer)
-        _require_known(buffer, size, self.dims)
-        offset = self.size
-        self.size = simplify(offset + (size + (_ALIGNMENT - 1)) // _ALIGNMENT * _ALIGNMENT)
-        return offset
+        if buffer not in self._placed:
+            size = size_in_bytes(buffer)
+            _require_known(buffer, size, self.dims)
+            self._placed[buffer] = self.size
+            whole = (size + (_ALIGNMENT - 1)) // _ALIGNMENT * _ALIGNMENT
+            self.size = simplify(self.size + whole)
+        return self._placed[buffer]
 
 
 def size_in_bytes(buffer: Buffer) -> Expr:
@@ -100,7 +103,8 @@ class Frame:
         self._heap: list[LLValue] = []
         self._stack_used = 0
         self._known = frozenset(cx.variables)
-        self._streams = False
+        #: Results that are written past the caches (`codegen.llvm.streams`).
+        self.streamed: frozenset[Buffer] = frozenset()
         self._kernel_env: LLValue | None = None
         #: Calls of kernels so far.
         self.calls = 0
@@ -254,17 +258,6 @@ class Frame:
             builder.store(llvm.Constant(i64, call), self.env_word(record, 1 + MAX_MESSAGE_VALUES))
             builder.store(number, self._status)
             builder.branch(self.leave)
-
-    # ---- stores that bypass the caches ----------------------------------------------------------
-
-    @contextmanager
-    def streaming(self, wanted: bool) -> Generator[None]:
-        before, self._streams = self._streams, self._streams or wanted
-        yield
-        self._streams = before
-
-    def streams(self, buffer: Buffer) -> bool:
-        return self._streams and buffer.scope == "global"
 
     # ---- parallel loops -------------------------------------------------------------------------
 

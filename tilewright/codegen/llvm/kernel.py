@@ -20,6 +20,7 @@ from tilewright.codegen.llvm.frame import Frame, Workspace
 from tilewright.codegen.llvm.profile import Recorder
 from tilewright.codegen.llvm.sizes import saturated
 from tilewright.codegen.llvm.stmt import emit_stmt
+from tilewright.codegen.llvm.streams import emit_streaming
 from tilewright.codegen.llvm.types import (
     LLType,
     i32,
@@ -80,7 +81,7 @@ def _emit_kernel(
     frame = Frame(cx, kernel.args[-1], workspace, messages, emit_stmt, is_host=True)
     frame.recorder = Recorder(cx, function.name) if profiled else None
     frame.first_messages = _adopt_messages(function, messages)
-    emit_stmt(frame, function.body)
+    emit_streaming(frame, function)
     frame.finish()
     return workspace
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import gcd
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from tilewright.arith import divisor
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.types import LLValue, i32, llvm, memory_type, register_type
 from tilewright.ir import Broadcast, Buffer, Const, DType, Expr, Load, Ramp, const
 
-_ALIGNMENT_LIMIT = 64
+#: What all our own memory divides by: a line of the caches.
+ALIGNMENT_LIMIT: Final = 64
 
 
 def emit_load(cx: Context, node: Load, args: list[LLValue]) -> LLValue:
@@ -36,7 +37,10 @@ def emit_store(
     *,
     streams: bool = False,
 ) -> None:
-    """Write `value` at `position`, which is the value of `access_start(index)`."""
+    """Write `value` at `position`, which is the value of `access_start(index)`.
+
+    What `streams` bypasses the caches, and its buffer starts with a line of them.
+    """
     area = cx.aliases.area(buffer)
     cx.held.forget_written(area, index)
     if not index.dtype.is_vector:
@@ -94,9 +98,9 @@ def _is_contiguous(index: Expr) -> TypeGuard[Ramp]:
     return isinstance(index, Ramp) and index.stride is const(1)
 
 
-def _alignment(buffer: Buffer, index: Expr) -> int:
-    """What the address of an access is known to divide by; 64 is what all our own memory does."""
-    size, most = buffer.dtype.itemsize, min(buffer.alignment, _ALIGNMENT_LIMIT)
+def _alignment(buffer: Buffer, index: Expr, known: int = 1) -> int:
+    """What the address of an access is known to divide by, that of the first element by `known`."""
+    size, most = buffer.dtype.itemsize, min(max(known, buffer.alignment), ALIGNMENT_LIMIT)
     return gcd(divisor(index) * size, most) if most > size else gcd(size, most)
 
 
@@ -170,7 +174,7 @@ def _zeros(cx: Context, dtype: DType) -> LLValue:
     found = cx.module.globals.get(name)
     if found is None:
         found = llvm.GlobalVariable(cx.module, kind, name)
-        found.linkage, found.global_constant, found.align = "internal", True, _ALIGNMENT_LIMIT
+        found.linkage, found.global_constant, found.align = "internal", True, ALIGNMENT_LIMIT
         found.initializer = llvm.Constant(kind, None)
     return found
 
@@ -197,8 +201,9 @@ def _store_contiguous(
         cx.aliases.mark(stored, buffer)
         return
     stored = cx.builder.store(value, address)
-    stored.align = _alignment(buffer, index.base)
-    if streams:
+    stored.align = _alignment(buffer, index.base, ALIGNMENT_LIMIT if streams else 1)
+    # Vectors that lie across two lines cannot bypass the caches.
+    if streams and stored.align >= buffer.dtype.itemsize * index.dtype.lanes:
         stored.set_metadata("nontemporal", cx.module.add_metadata([llvm.Constant(i32, 1)]))
     cx.aliases.mark(stored, buffer)
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.frame import Frame
+from tilewright.codegen.llvm.streams import order_streams
 from tilewright.codegen.llvm.types import (
     LLType,
     LLValue,
@@ -105,10 +106,11 @@ def _emit_body(frame: Frame, loop: For, captured: Captured, kind: LLType, suffix
 
     def body(count: LLValue) -> None:
         cx.variables[loop.var] = count
-        with inner.streaming(bool(loop.annotations.get("streams"))):
-            inner.fill(inner, loop.body)
+        inner.fill(inner, loop.body)
 
+    inner.streamed = frame.streamed
     emit_loop(inner, function.args[2], body, start=function.args[1])
+    order_streams(inner)
     inner.finish()
     return function
 

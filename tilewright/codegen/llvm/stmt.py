@@ -88,8 +88,7 @@ def _emit_for(frame: Frame, stmt: For) -> None:
 
     def body(count: LLValue) -> None:
         cx.variables[stmt.var] = count
-        with frame.streaming(bool(stmt.annotations.get("streams"))):
-            emit_stmt(frame, stmt.body)
+        emit_stmt(frame, stmt.body)
 
     emit_loop(frame, emit(cx, stmt.extent), body)
 
@@ -105,7 +104,7 @@ def _emit_stores(frame: Frame, stores: Sequence[Store]) -> None:
     values = emit_side_by_side(cx, [s.value for s in stores])
     for s, position, value in zip(stores, positions, values, strict=True):
         mask = None if s.mask is None else emit(cx, s.mask)
-        streams = frame.streams(s.buffer)
+        streams = s.buffer in frame.streamed
         emit_store(cx, s.buffer, s.indices[0], position, value, mask, streams=streams)
 
 

@@ -18,7 +18,6 @@ from functools import cache
 
 from tilewright.ir import (
     Buffer,
-    Const,
     DType,
     Evaluate,
     Expr,
@@ -49,8 +48,8 @@ def transpose_tile(
     """D[j, i] = S[i, j] for `columns` rows of D, each of so many vectors.
 
     A row of D is stored as a whole before the next one begins: there are processors that write a
-    line of the cache without reading it first, if all of it comes at once. With `apart`,
-    lanes move within 16 bytes of a vector.
+    line of the cache without reading it first, if all of it comes at once. More columns than lanes
+    are turned side by side. With `apart`, lanes move within 16 bytes of a vector.
     """
     height, width = lanes * vectors, columns or lanes
     return TensorIntrin(
@@ -80,30 +79,52 @@ def _description(dtype: DType, height: int, width: int) -> Function:
 def _implementation(dtype: DType, lanes: int, height: int, width: int, *, apart: bool) -> Function:
     source, result = _buffers(dtype, height, width, strided=True)
     steps, turn = _Steps(), _turned_apart if apart else _turned
-    starts = range(0, height, lanes)
-    turned = [turn(source, start, lanes, steps) for start in starts]
-    stores: list[Stmt] = []
+    across = width if apart else min(width, lanes)
+    starts, firsts = range(0, height, lanes), range(0, width, across)
+    turned: dict[int, list[list[Expr]]] = {first: [] for first in firsts}
+    for start in starts:
+        for first in firsts:
+            place = Ramp(const(first), const(1), across)
+            columns = turn(source, start, place, lanes, steps)
+            turned[first].append(columns)
+            if len(firsts) > 1:
+                # Computed as late as they are used, they would take more registers than there are.
+                steps.do(Evaluate(call("keep_order", *columns)))
+            if start == starts[-1]:
+                # Registers are free again before what is left of these rows is turned.
+                _store_rows(result, first, turned.pop(first), steps)
+    return Function("implementation", (source, result), steps.body())
+
+
+def _store_rows(result: Buffer, first: int, turned: list[list[Expr]], steps: _Steps) -> None:
+    """Store the rows of the result from `first` on, each as a whole."""
+    lanes = turned[0][0].dtype.lanes
     for k, row in enumerate(zip(*turned, strict=True)):
-        if k > 0 and len(starts) > 1:
-            stores.append(Evaluate(call("keep_order")))
-        for start, part in zip(starts, row, strict=True):
-            stores.append(Store(result, (const(k), Ramp(const(start), const(1), lanes)), part))
-    return Function("implementation", (source, result), steps.before(seq(*stores)))
+        for number, part in enumerate(row):
+            place = Ramp(const(number * lanes), const(1), lanes)
+            steps.do(Store(result, (const(first + k), place), part))
+        if len(row) > 1:
+            steps.do(Evaluate(call("keep_order")))
 
 
 class _Steps:
-    """What is computed one after the other, each step with a name."""
+    """What is done one after the other; values that are computed have names."""
 
     def __init__(self) -> None:
-        self._named: list[tuple[Var, Expr]] = []
+        self._taken: list[tuple[Var, Expr] | Stmt] = []
 
     def name(self, value: Expr) -> Expr:
-        self._named.append((Var(f"r{len(self._named)}", value.dtype), value))
-        return self._named[-1][0]
+        var = Var(f"r{len(self._taken)}", value.dtype)
+        self._taken.append((var, value))
+        return var
 
-    def before(self, body: Stmt) -> Stmt:
-        for var, value in reversed(self._named):
-            body = Let(var, value, body)
+    def do(self, stmt: Stmt) -> None:
+        self._taken.append(stmt)
+
+    def body(self) -> Stmt:
+        body = seq()
+        for step in reversed(self._taken):
+            body = seq(step, body) if isinstance(step, Stmt) else Let(*step, body)
         return body
 
     def interleaved(self, rows: list[Expr], low: str, high: str) -> list[Expr]:
@@ -116,10 +137,9 @@ def _halves(rows: list[Expr]) -> list[tuple[Expr, Expr]]:
     return list(zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=True))
 
 
-def _turned(source: Buffer, start: int, lanes: int, steps: _Steps) -> list[Expr]:
-    """The columns of `lanes` rows."""
-    own = Ramp(const(0), const(1), _width(source))
-    rows: list[Expr] = [Load(source, (const(start + k), own)) for k in range(lanes)]
+def _turned(source: Buffer, start: int, place: Ramp, lanes: int, steps: _Steps) -> list[Expr]:
+    """The columns at `place` of `lanes` rows."""
+    rows: list[Expr] = [Load(source, (const(start + k), place)) for k in range(lanes)]
     for _ in range(lanes.bit_length() - 1):
         if rows[0].dtype.lanes < lanes:
             rows = [call("zip", a, b) for a, b in _halves(rows)]
@@ -128,17 +148,17 @@ def _turned(source: Buffer, start: int, lanes: int, steps: _Steps) -> list[Expr]
     return [steps.name(row) for row in rows]
 
 
-def _turned_apart(source: Buffer, start: int, lanes: int, steps: _Steps) -> list[Expr]:
+def _turned_apart(source: Buffer, start: int, place: Ramp, lanes: int, steps: _Steps) -> list[Expr]:
     """The same by moves within 16 bytes of a vector."""
     own = PART_BYTES // source.dtype.itemsize
-    firsts = range(0, _width(source), own)
+    firsts = range(0, place.dtype.lanes, own)
     joined: dict[int, list[Expr]] = {first: [] for first in firsts}
     # All that is needed of a row is read at once: its line may not stay in the nearest cache.
     for k in range(own):
         rows = [start + row for row in range(k, lanes, own)]
         for first in firsts:
-            place = Ramp(const(first), const(1), own)
-            pieces: list[Expr] = [Load(source, (const(row), place)) for row in rows]
+            piece = Ramp(const(first), const(1), own)
+            pieces: list[Expr] = [Load(source, (const(row), piece)) for row in rows]
             joined[first].append(steps.name(_joined(pieces)))
     turned: list[Expr] = []
     for columns in joined.values():
@@ -153,9 +173,3 @@ def _joined(pieces: list[Expr]) -> Expr:
     while len(pieces) > 1:
         pieces = [call("join", a, b) for a, b in zip(pieces[::2], pieces[1::2], strict=True)]
     return pieces[0]
-
-
-def _width(source: Buffer) -> int:
-    width = source.shape[1]
-    assert isinstance(width, Const)
-    return int(width.value)

@@ -13,6 +13,7 @@ from math import prod
 
 from tilewright.ir import Block, Const, Iter, Load, Var, all_exprs, free_vars
 from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.ahead import read_ahead
 from tilewright.schedule.rules.analysis import (
     Access,
     Contraction,
@@ -42,6 +43,8 @@ _LONG_TILE = 14
 _WINDOW_AXES = 2
 #: Rows that a strip takes at a time, and bytes between rows from which strips pay.
 _ROWS_AT_A_TIME, _FAR = 4, 2048
+#: Cache lines of a row that are read at a time where rows are read one by one.
+_LINES_IN_ORDER = 4
 #: Elements between the lanes of a vector that can still be loaded quickly.
 _STEPS = range(5)
 #: Up to so many results share a strip (the rows of a product with few rows).
@@ -111,16 +114,20 @@ def _schedule_strips(
     apart = [loops[it.var] for it in rows if loops[it.var] not in shared]
     results = _length(rows) if shared else 1
     width = _strip_width(extent_of(column), results, target, lanes)
+    is_far = instances(block) * _itemsize(block) > target.caches.l2
+    # Whole rows from memory are read fastest one by one, from end to end.
+    in_order = results == 1 and is_far and width == extent_of(column)
     # Whole cache lines at a time: rows a power of two apart share few places in the cache.
     line = max(1, min(width, target.caches.line // _itemsize(block)) // lanes)
+    wide = max(1, min(width // lanes, _LINES_IN_ORDER * line)) if in_order else line
     strip, middle, vectors, vector = s.split(
-        loops[column.var], None, max(1, width // (line * lanes)), line, lanes
+        loops[column.var], None, max(1, width // (wide * lanes)), wide, lanes
     )
-    is_far = instances(block) * _itemsize(block) > target.caches.l2
-    in_order = results == 1 and is_far and _is_narrow(column, _itemsize(block), target)
     at_a_time = 1 if in_order else max(2, _ROWS_AT_A_TIME // results)
     depth, down = s.split(loops[reduced[0].var], None, at_a_time)
     s.reorder(*apart, strip, depth, middle, *shared, down, vectors, vector)
+    if is_far and results == 1:
+        read_ahead(s, middle, wide * lanes * _itemsize(block))
     for loop in (*shared, down, vectors):
         s.unroll(loop)
     s.vectorize(vector)
@@ -129,15 +136,6 @@ def _schedule_strips(
         if after:
             s.vectorize(s.split(after[-1], None, lanes)[-1])
     parallelize_outer(s, name, target, work, within=[*apart, strip])
-
-
-def _is_narrow(column: Iter, itemsize: int, target: Target) -> bool:
-    """Whether accumulators for whole rows leave the nearest cache to what is read.
-
-    Rows from memory are then read faster one by one, from end to end.
-    """
-    width = extent_of(column)
-    return width is not None and 8 * width * itemsize <= target.caches.l1d
 
 
 def _itemsize(block: Block) -> int:

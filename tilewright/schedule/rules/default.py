@@ -31,6 +31,7 @@ from tilewright.schedule.rules.positions import chooses_by_position, schedule_po
 from tilewright.schedule.rules.rows import schedule_rows
 from tilewright.schedule.rules.shift import shift_operands
 from tilewright.schedule.rules.steps import followers, plan_step, schedule_step, share_out, take_on
+from tilewright.schedule.rules.stream import stream_results
 from tilewright.schedule.rules.strips import find_strips, schedule_strips
 from tilewright.schedule.rules.transformed import find_transformed, schedule_transformed
 from tilewright.schedule.rules.transpose import (
@@ -48,7 +49,7 @@ from tilewright.target import Target
 
 def schedule_by_rules(function: Function, target: Target) -> Function:
     """`function` under the default schedule for `target`."""
-    s = Schedule(function)
+    s = Schedule(stream_results(function, target))
     if not s.blocks():
         return function
     taken = _attempt_found(s, find_chain(s, target), schedule_attention, target)

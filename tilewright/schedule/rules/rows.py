@@ -7,9 +7,11 @@ for row (parallel):
 from __future__ import annotations
 
 from itertools import pairwise
+from math import prod
 
 from tilewright.ir import Block, Const, Load, Var, all_exprs, const, free_vars
 from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.ahead import read_ahead
 from tilewright.schedule.rules.analysis import (
     Access,
     is_injective,
@@ -41,6 +43,7 @@ def schedule_rows(s: Schedule, target: Target) -> Schedule | None:
     if not reductions or not all(_walks_neighbours(s, name) for name in reductions):
         return None
     s = s.copy()
+    is_alone = len(s.blocks()) == 1
     last, after = _last_and_after(s)
     if _is_total(s, last):
         last = _reduce_parts(s, last, target)
@@ -60,6 +63,8 @@ def schedule_rows(s: Schedule, target: Target) -> Schedule | None:
         elif is_injective(s.block_of(block)):
             vectorize_innermost(s, block.name, target)
     _join_passes(s, rows)
+    if is_alone:
+        _read_rows_ahead(s, s.blocks()[0].name, rows, target)
     parallelize_outer(s, last, target, work, within=rows)
     return s
 
@@ -71,6 +76,18 @@ def _join_passes(s: Schedule, rows: list[Loop]) -> None:
         reads = any(c.name == second for c in s.consumers(first))
         if a and b and reads and s.block_of(second).init is not None and s.can("merge", a[0], b[0]):
             s.merge(a[0], b[0])
+
+
+def _read_rows_ahead(s: Schedule, name: str, rows: list[Loop], target: Target) -> None:
+    """Ask early for what a reduction reads from memory, where adding it up is all that is done."""
+    block, inside = s.block_of(name), [loop for loop in s.loops(name) if loop not in rows]
+    read = [r.buffer for r in block.reads if r.buffer in s.function.buffers]
+    sizes = [b.dtype.itemsize * (b.static_size() or 0) for b in read]
+    is_far = max(sizes, default=0) > target.caches.l2
+    steps = [s.loop_of(loop).extent for loop in inside[1:]]
+    known = [int(step.value) for step in steps if isinstance(step, Const)]
+    if is_far and known and len(known) == len(steps) and s.loop_of(inside[0]).kind == "serial":
+        read_ahead(s, inside[0], prod(known) * read[0].dtype.itemsize)
 
 
 def _last_and_after(s: Schedule) -> tuple[str, list[str]]:

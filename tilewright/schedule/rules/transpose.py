@@ -8,6 +8,7 @@ what is left at the edges, by smaller tiles, and then element by element
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from tilewright.schedule.rules.elementwise import (
     instances,
     parallelize_outer,
 )
+from tilewright.schedule.rules.stream import streams
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tensor_intrin import TensorIntrin
 from tilewright.target import Target
@@ -60,7 +62,7 @@ def _dtype(block: Block) -> DType:
 
 def can_transpose(block: Block, turn: Turn, target: Target) -> bool:
     """Whether at least one whole tile fits, as far as is known."""
-    least = _tiles(_dtype(block), instances(block), target)[-1]
+    least = _tiles(block, turn, target)[-1]
     return least.lanes > 1 and all((extent_of(it) or 0) >= least.lanes for it in turn)
 
 
@@ -91,21 +93,41 @@ def plain_tile(dtype: DType, lanes: int, target: Target) -> Tile:
     return Tile(dtype, lanes, 1, min(lanes, max(own, target.vector_registers // 2)), apart=True)
 
 
-def _tiles(dtype: DType, elements: int, target: Target) -> list[Tile]:
+def _tiles(block: Block, turn: Turn, target: Target, *, streams: bool = False) -> list[Tile]:
     """The tiles that are tried in turn: by whole lines of the cache, then by single vectors."""
-    if plain_tile(dtype, target.lanes(dtype), target).apart:
-        sides = target.lanes(dtype), PART_BYTES // dtype.itemsize
-        return [plain_tile(dtype, lanes, target) for lanes in sides]
-    lanes = min(target.lanes(dtype), target.vector_registers // 2)
-    line = max(1, target.caches.line // (dtype.itemsize * lanes))
-    # Half of the registers hold the result; shorter rows than vectors are slower to read.
-    width = min(lanes, target.vector_registers // 2 // line)
-    is_far = 2 * elements * dtype.itemsize > target.caches.l2
-    pays = width == lanes or (2 * width == lanes and is_far)
+    dtype = _dtype(block)
+    lanes = target.lanes(dtype)
+    line = target.caches.line // (dtype.itemsize * lanes)
+    if plain_tile(dtype, lanes, target).apart:
+        own = PART_BYTES // dtype.itemsize
+        whole = [Tile(dtype, lanes, line, own, apart=True)] if streams and line > 1 else []
+        return [*whole, *(plain_tile(dtype, side, target) for side in (lanes, own))]
+    side = min(lanes, target.vector_registers // 2)
+    square = Tile(dtype, side, 1, side)
     # Elsewhere than on AArch64 a line that is written is read first all the same.
-    by_lines = target.arch == "aarch64" and line > 1 and pays
-    square = Tile(dtype, lanes, 1, lanes)
-    return [Tile(dtype, lanes, line, width), square] if by_lines else [square]
+    if target.arch != "aarch64" or line < 2:
+        return [square]
+    width = _line_width(block, turn, lanes, target.vector_registers // line, target)
+    return [Tile(dtype, lanes, line, width), square] if width else [square]
+
+
+def _line_width(block: Block, turn: Turn, lanes: int, most: int, target: Target) -> int:
+    """Columns of a tile by lines, `most` of which all registers hold; 0 where none pays."""
+    if most >= lanes and _rows_meet(block, turn, target):
+        return most
+    is_far = 2 * instances(block) * _dtype(block).itemsize > target.caches.l2
+    # Shorter rows than vectors are slower to read.
+    pays = most // 2 >= lanes or (most == lanes and is_far)
+    return most // 2 if pays else 0
+
+
+def _rows_meet(block: Block, turn: Turn, target: Target) -> bool:
+    """Whether rows of the source share so few places in the nearest cache that they do not stay
+    there from one tile to the next: long pieces of them are better read at once."""
+    value = stores_of(block)[0].value
+    assert isinstance(value, Load)
+    step = Access(value.buffer, value.indices).step(turn.result.var)
+    return bool(step) and step * value.buffer.dtype.itemsize % (target.caches.l1d // 8) == 0
 
 
 def schedule_transpose(s: Schedule, name: str, turn: Turn, target: Target) -> None:
@@ -116,9 +138,9 @@ def schedule_transpose(s: Schedule, name: str, turn: Turn, target: Target) -> No
     others = list(loops.values())
     # Each is cut while it is the outer one, so that whole tiles stay a perfect nest.
     s.reorder(*others, along, across)
-    tiles = _tiles(_dtype(block), instances(block), target)
+    tiles = _tiles(block, turn, target, streams=streams(s.function))
     tiles = [tile for tile in tiles if tile.width <= _extent(s, across)]
-    turned = [_turn(s, part, tile, target) for tile, part in _cut(s, along, tiles)]
+    turned = [_turn(s, part, tile, tiles[-1], target) for tile, part in _cut(s, along, tiles)]
     # What the first kind of tile leaves is little.
     _parallelize(s, block, others, turned[0], target)
 
@@ -184,12 +206,15 @@ class Turned(NamedTuple):
     loops: list[Loop]
 
 
-def _turn(s: Schedule, along: Loop, tile: Tile, target: Target) -> Turned:
-    """Turn all that is in a loop."""
-    across = next(s.loops(b)[-1] for b in s.blocks() if along in s.loops(b))
+def _turn(s: Schedule, along: Loop, tile: Tile, least: Tile, target: Target) -> Turned:
+    """Turn all that is in a loop; columns that `tile` is too wide for by tiles like `least`."""
+    across = _inside(s, along)
     s.reorder(across, along)
-    across = whole_tiles(s, across, tile.width)
-    block, rows, columns = turn_tiles(s, across, along, tile)
+    across, *rest = _whole_and_rest(s, across, tile.width)
+    if rest and least.width < tile.width and least.width <= _extent(s, rest[0]):
+        narrow = whole_tiles(s, rest[0], least.width)
+        turn_tiles(s, narrow, _inside(s, narrow), least)
+    block, rows, columns = turn_tiles(s, across, _inside(s, across), tile)
     rows, some_rows = s.split(rows, None, max(1, _RUN // (tile.dtype.itemsize * tile.width)))
     # Whole lines of the result are written at once.
     line = max(1, target.caches.line // (tile.dtype.itemsize * tile.height))
@@ -208,9 +233,18 @@ def turn_tiles(s: Schedule, across: Loop, along: Loop, tile: Tile) -> tuple[str,
 
 def whole_tiles(s: Schedule, loop: Loop, size: int) -> Loop:
     """The part of a loop that whole tiles cover; the rest becomes a loop of its own."""
+    return _whole_and_rest(s, loop, size)[0]
+
+
+def _whole_and_rest(s: Schedule, loop: Loop, size: int) -> Sequence[Loop]:
     extent = _extent(s, loop)
     whole = extent // size * size
-    return loop if whole == extent else s.loop_partition(loop, whole)[0]
+    return [loop] if whole == extent else s.loop_partition(loop, whole)
+
+
+def _inside(s: Schedule, loop: Loop) -> Loop:
+    """The innermost loop of the nest around which `loop` is."""
+    return next(s.loops(b)[-1] for b in s.blocks() if loop in s.loops(b))
 
 
 def _extent(s: Schedule, loop: Loop) -> int:

@@ -1,0 +1,62 @@
+"""Large results of kernels that are bound by memory: written past the caches.
+
+A line that a store does not bypass the caches for is read before it is written, which is a third of
+what a copy moves; and what is more than the last cache holds is gone before anyone reads it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilewright.ir import Block, Buffer, Const, Function, Load, Store, all_exprs, const, walk
+from tilewright.schedule.rules.analysis import is_injective, operations, stores_of
+from tilewright.schedule.rules.elementwise import instances, is_uniform
+from tilewright.target import Target
+
+#: Simple operations for each byte that a function touches, up to which memory is what it waits for.
+_MOST_WORK = 16
+
+
+def stream_results(function: Function, target: Target) -> Function:
+    """The function with a note on the results that are to bypass the caches (`streams`)."""
+    if not target.gains_by_streaming or "in_place" in function.attrs:
+        return function
+    touched = _touched(function)
+    if touched <= max(target.caches) or _work(function) > _MOST_WORK * touched:
+        return function
+    results = set(_results(function, target.caches.line))
+    numbers = [k for k, buffer in enumerate(function.buffers) if buffer in results]
+    return function.with_attrs(streams=numbers) if numbers else function
+
+
+def streams(function: Function) -> bool:
+    """Whether results of a function bypass the caches."""
+    return bool(function.attrs.get("streams"))
+
+
+def _touched(function: Function) -> int:
+    """Bytes of all that goes in and out, where that is known."""
+    sizes = [(b.static_size() or 0) * b.dtype.itemsize for b in function.buffers]
+    return sum(sizes)
+
+
+def _work(function: Function) -> int:
+    return sum(instances(b) * operations(b) for b in walk(function.body) if isinstance(b, Block))
+
+
+def _results(function: Function, line: int) -> Iterator[Buffer]:
+    """The buffers that are written by independent instances alone, by lines, and never read."""
+    read = {e.buffer for e in all_exprs(function.body) if isinstance(e, Load)}
+    blocks = [b for b in walk(function.body) if isinstance(b, Block)]
+    written = [(s, b) for b in blocks if is_injective(b) for s in stores_of(b)]
+    stores = [s for s in walk(function.body) if isinstance(s, Store)]
+    for buffer in {s.buffer for s in stores} - read:
+        own = [b for s, b in written if s.buffer is buffer]
+        whole = all(is_uniform(b) for b in own) or _has_whole_lines(buffer, line)
+        if whole and len(own) == sum(s.buffer is buffer for s in stores):
+            yield buffer
+
+
+def _has_whole_lines(buffer: Buffer, line: int) -> bool:
+    row = buffer.shape[-1] if buffer.shape else const(1)
+    return isinstance(row, Const) and int(row.value) * buffer.dtype.itemsize % line == 0
