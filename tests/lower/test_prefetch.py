@@ -9,7 +9,6 @@ import numpy as np
 import tilewright as tw
 from tilewright import te
 from tilewright.ir import Function
-from tilewright.lower.flatten import flatten
 from tilewright.lower.prefetch import place_prefetches
 from tilewright.target import Target
 
@@ -66,13 +65,13 @@ def test_rows_that_are_read_side_by_side_are_asked_for_each(becomes: Any) -> Non
     """Where an iteration reads whole lines of them."""
     becomes(
         """
-        def f(A: f32[4, 256], C: f32[256]):
+        def f(A: f32[1024], C: f32[256]):
             for j in range(16, note={"prefetch": 2}):
-                C[ramp(j * 16, 1, 16)] = A[0, ramp(j * 16, 1, 16)] + A[1, ramp(j * 16, 1, 16)]
+                C[ramp(j * 16, 1, 16)] = A[ramp(j * 16, 1, 16)] + A[ramp(j * 16 + 256, 1, 16)]
         """,
-        lambda function: placed(flatten(function)),
+        placed,
         """
-        def f(A: f32[4, 256], C: f32[256]):
+        def f(A: f32[1024], C: f32[256]):
             for j in range(16):
                 prefetch(address_of(A[j * 16 + 32]))
                 prefetch(address_of(A[j * 16 + 288]))

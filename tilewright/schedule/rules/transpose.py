@@ -113,7 +113,7 @@ def _tiles(block: Block, turn: Turn, target: Target, *, streams: bool = False) -
 
 def _line_width(block: Block, turn: Turn, lanes: int, most: int, target: Target) -> int:
     """Columns of a tile by lines, `most` of which all registers hold; 0 where none pays."""
-    if most >= lanes and _rows_meet(block, turn, target):
+    if most >= 2 * lanes and _rows_meet(block, turn, target):
         return most
     is_far = 2 * instances(block) * _dtype(block).itemsize > target.caches.l2
     # Shorter rows than vectors are slower to read.
