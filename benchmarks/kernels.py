@@ -78,7 +78,7 @@ def matmul(m: int, n: int, k: int) -> Case:
 
 def packed_matmul(m: int, n: int, k: int) -> Case:
     """The right operand in blocks of as many columns as a register tile has."""
-    width = packed_columns(tw.Target.of("llvm"), "float32")
+    width = packed_columns(tw.Target.of("llvm"), "float32", n)
     blocks = -(-n // width)
     a, b = te.placeholder((m, k), name="A"), te.placeholder((blocks, k, width), name="B")
     r = te.reduce_axis(k, name="k")

@@ -165,6 +165,38 @@ def test_epilogues_are_done_in_the_tile(cpu: str) -> None:
     assert trips <= target.vector_registers * lanes
 
 
+def _stem(size: int) -> tw.Function:
+    """A convolution of a picture with three channels."""
+    x = te.placeholder((1, 1, size, size, 3), name="X")
+    w = te.placeholder((2, 1, 3, 3, 3, 16), name="W")
+    y = ops.conv2d_blocked(x, w, strides=2, pads=1, name="Y")
+    return te.function([x, w], [y], name="stem")
+
+
+@pytest.mark.parametrize("size", [64, 300])
+def test_pictures_are_padded_by_whole_vectors(size: int) -> None:
+    """Whether all at once or by strips."""
+    asm = tw.build(_stem(size), "llvm -mcpu=skylake-avx512 -num-cores=2").asm
+    names = [i.name for f in functions_of(asm) for i in f.instructions]
+    assert "vmovss" not in names and "vmovsd" not in names
+    # What a row ends with is masked, as whole vectors as well.
+    assert re.search(r"vmovups\s.*%zmm\d+ \{%k\d\} \{z\}", asm)
+
+
+@pytest.mark.parametrize(("cpu", "size"), [("skylake-avx512", 64), ("x86-64-v3", 300)])
+def test_padded_pictures_give_the_same(
+    cpu: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = np.random.default_rng(0)
+    x = chance.integers(-3, 4, (1, 1, size, size, 3)).astype("f4")
+    w = chance.integers(-3, 4, (2, 1, 3, 3, 3, 16)).astype("f4")
+    got = np.full((1, 2, size // 2, size // 2, 16), np.nan, "f4")
+    run_emulated(tw.build(_stem(size), f"llvm -mcpu={cpu} -num-cores=2"), monkeypatch, x, w, got)
+    padded = np.pad(x[0, 0], ((1, 1), (1, 1), (0, 0)))
+    windows = [[padded[i : i + size : 2, j : j + size : 2] for j in range(3)] for i in range(3)]
+    np.testing.assert_array_equal(got[0], np.einsum("ijyxc,oijcb->oyxb", windows, w[:, 0]))
+
+
 # ---- the reader itself --------------------------------------------------------------------------
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tilewright.ir import DType
-from tilewright.schedule.rules.tiles import Size, Tile, choose_tile, packing_pays, steps_ahead
+from tilewright.schedule.rules.tiles import (
+    Size,
+    Tile,
+    choose_tile,
+    packed_columns,
+    packing_pays,
+    steps_ahead,
+)
 from tilewright.target import Target
 
 F32 = DType.of("float32")
@@ -40,6 +47,13 @@ def test_panels_of_deep_products_fit_the_second_cache() -> None:
 def test_small_products_have_small_tiles(cpu: str) -> None:
     tile = choose_tile(of(cpu), F32, Size(1, of(cpu).lanes(F32), 64), "rows")
     assert (tile.rows, tile.vectors) == (1, 1)
+
+
+@pytest.mark.parametrize("columns", [256, 320, 1024, 3072])
+@pytest.mark.parametrize("cpu", CPUS)
+def test_columns_are_packed_so_that_few_are_made_up(cpu: str, columns: int) -> None:
+    width = packed_columns(of(cpu), F32, columns)
+    assert -(-columns // width) * width <= 1.06 * columns
 
 
 def test_rows_are_packed_for_many_columns_alone() -> None:

@@ -29,7 +29,12 @@ from tilewright.schedule.rules.elementwise import (
     vector_lanes,
 )
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
-from tilewright.schedule.rules.padding import padding_before, place_padding, strip_of
+from tilewright.schedule.rules.padding import (
+    join_pixels,
+    padding_before,
+    place_padding,
+    strip_of,
+)
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -196,6 +201,8 @@ def _schedule_tiles(
     if shared:
         place_padding(s, pads, shared[-1], target)
     parallelize_outer(s, name, target, work, within=shared if pads and shared else outer)
+    if shared:
+        join_pixels(s, pads, target)
 
 
 def _slides(block: Block, row: Iter, column: Iter) -> bool:

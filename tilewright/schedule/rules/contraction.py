@@ -39,7 +39,12 @@ from tilewright.schedule.rules.contraction_plan import (
     turned_side,
 )
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
-from tilewright.schedule.rules.padding import padding_before, place_padding, strip_of
+from tilewright.schedule.rules.padding import (
+    join_pixels,
+    padding_before,
+    place_padding,
+    strip_of,
+)
 from tilewright.schedule.rules.tiles import (
     PARALLEL_CYCLES,
     steps_ahead,
@@ -101,6 +106,7 @@ class _Cut:
         if self._strips:
             place_padding(s, pads, around[self._strips - 1], self.target)
             self._parallelize(around[: self._strips], [])
+            join_pixels(s, pads, self.target)
         else:
             # What packs rows stands between their chunks and the columns.
             inside = [] if self._packs_in_chunks else [*column_outer, *strip, *row_outer]

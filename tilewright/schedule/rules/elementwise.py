@@ -46,12 +46,27 @@ def schedule_elementwise(s: Schedule, name: str, target: Target, *, as_one: bool
     seams = seams_of(block, target) if plain else []
     if as_one and is_uniform(block) and len(loops) > 1 and not seams:
         inner = s.fuse(*loops)
+    elif not seams and has_thin_pixels(s, name, target):
+        inner = s.fuse(*loops[-2:])
     parts = s.loop_partition(inner, *seams) if seams else [inner]
     made = [b.name for b in s.blocks() if s.loops(b) and s.loops(b)[-1] in parts]
     for part in made:
         vectorize_innermost(s, part, target)
     for part in made if len(loops) == 1 else [name]:
         parallelize_outer(s, part, target, work=instances(block) * max(1, operations(block)))
+
+
+def has_thin_pixels(s: Schedule, name: str, target: Target) -> bool:
+    """Whether the last dimension has a few elements that no vector fits (the channels of a picture)
+    and all that is read and written runs on over the one before."""
+    block, loops = s.block_of(name), s.loops(name)
+    if len(loops) < 2 or [loop.var for loop in loops[-2:]] != list(block.bindings[-2:]):
+        return False
+    pixel, channel = block.iters[-2:]
+    count = int(channel.extent.value) if isinstance(channel.extent, Const) else 0
+    is_odd = count & (count - 1) != 0 and count < vector_lanes(block, target)
+    steps = {(a.step(pixel.var), a.step(channel.var)) for a in accesses_of(block)}
+    return is_odd and steps == {(count, 1)}
 
 
 def seams_of(block: Block, target: Target) -> list[int]:

@@ -23,7 +23,7 @@ from tilewright.ir import (
 )
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import Access, extent_of, is_conditional, is_injective
-from tilewright.schedule.rules.elementwise import vectorize_innermost
+from tilewright.schedule.rules.elementwise import has_thin_pixels, vectorize_innermost
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -101,6 +101,19 @@ def _motion(load: Access, block: Block, row: Var) -> tuple[int, int]:
 def place_padding(s: Schedule, pads: list[str], loop: Loop, target: Target) -> None:
     """Pad in `loop` what it needs, by vectors."""
     for name in pads:
-        if s.can("compute_at", name, loop):
-            s.compute_at(name, loop)
+        if not s.can("compute_at", name, loop):
+            continue
+        s.compute_at(name, loop)
+        if not has_thin_pixels(s, name, target):
+            vectorize_innermost(s, name, target)
+
+
+def join_pixels(s: Schedule, pads: list[str], target: Target) -> None:
+    """Pad pixels that no vector fits as one run of elements.
+
+    That is for the end: what strips need of each other cannot be told any more.
+    """
+    for name in pads:
+        if has_thin_pixels(s, name, target):
+            s.fuse(*s.loops(name)[-2:])
             vectorize_innermost(s, name, target)

@@ -29,6 +29,8 @@ _L2_COST, _L3_RATE = 1 / 128, 12
 #: Cycles that a load of a row takes longer where rows lie far apart, and that packing takes for
 #: each element of a row.
 _FAR_COST, _PACKING_COST = 0.12, 1.0
+#: The part of packed columns that should be there.
+_WELL_USED = 0.95
 #: Cycles full of multiply-adds that are worth waking another thread for.
 PARALLEL_CYCLES = 12_500
 #: Rows of a tile where it is not known how many there are: few, because there is a version for each
@@ -123,9 +125,16 @@ def steps_ahead(target: Target, tile: Tile, dtype: DType, depth: int) -> int:
     return -(-_FETCH_CYCLES // cycles) if is_far and lines <= spare else 0
 
 
-def packed_columns(target: Target, dtype: DType | str) -> int:
-    """How many columns of the right operand of a product are best packed side by side."""
-    return choose_tile(target, DType.of(dtype), Size(), "rows").columns
+def packed_columns(target: Target, dtype: DType | str, columns: int | None = None) -> int:
+    """How many columns of the right operand of a product are best packed side by side.
+
+    Where it is known how many `columns` there are, the last of them do not stand alone.
+    """
+    dtype = DType.of(dtype)
+    best = choose_tile(target, dtype, Size(), "rows").columns
+    if _used(columns, best) >= _WELL_USED:
+        return best
+    return choose_tile(target, dtype, Size(columns=columns), "rows").columns
 
 
 def _fits_blocks(columns: int, block: int | None) -> bool:
