@@ -13,9 +13,10 @@ import pytest
 
 import tilewright as tw
 from tests.codegen.emulation import run_emulated
-from tilewright.ir import interpret
+from tilewright.ir import const, interpret
 from tilewright.kernels import build as builds
 from tilewright.kernels import module as modules
+from tilewright.schedule import Schedule
 from tilewright.tensor import ops, te
 
 Array = np.ndarray[Any, Any]
@@ -191,6 +192,21 @@ def test_the_ends_of_the_ranges(cpu: str, a: str, b: str, monkeypatch: Any) -> N
     out = np.zeros((m, n), "int32")
     run_emulated(module, monkeypatch, x, y, out)
     np.testing.assert_array_equal(out, x.astype("int32") @ y.astype("int32"))
+
+
+@pytest.mark.parametrize(("dtype", "beside"), [("int8", 4), ("bfloat16", 2)])
+def test_tiles_that_share_lines_are_packed_together(
+    dtype: str, beside: int, monkeypatch: Any
+) -> None:
+    case, shape = Case("sapphirerapids", dtype, dtype, "tdp", ""), (32, 128, 128)
+    module = tw.build(_product(case, shape), "llvm -mcpu=sapphirerapids -num-cores=2")
+    packing = Schedule(module.ir("scheduled"))
+    *_, tiles, _ = packing.loops("B_global_o")
+    assert packing.loop_of(tiles).extent is const(beside)
+    x, y = _inputs(case, shape)
+    out = np.zeros(shape[:2], case.out)
+    run_emulated(module, monkeypatch, x, y, out)
+    _check(case, x, y, out)
 
 
 def test_bytes_are_made_wider_while_they_are_packed() -> None:

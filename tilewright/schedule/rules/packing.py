@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.ir import Cast, Expr, Load, Var, free_vars
+from tilewright.ir import Cast, Const, DType, Expr, Load, Var, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import interleave
 from tilewright.schedule.rules.analysis import Access, is_injective, stores_of
@@ -113,8 +113,10 @@ def schedule_packing(s: Schedule, packed: Packed, target: Target) -> Loop | None
     steps, deep, group = s.split(along, None, layout.deep, layout.group)
     between = _between(s, packed.block, tile, (vectors, lane, steps, deep, group))
     if lanes > 1 and _is_copy_of_rows(s, packed):
-        s.reorder(tile, *between, steps, deep, vectors, lane, group)
         source = s.block_of(packed.block).reads[0].buffer.dtype
+        tile, beside = s.split(tile, None, _tiles_at_once(s, tile, layout.width, source, target))
+        s.unroll(beside)
+        s.reorder(tile, *between, steps, deep, beside, vectors, lane, group)
         s.tensorize(lane, interleave(source, lanes, layout.group, dtype))
         return tile
     # Where a row lies is found once for all of its steps.
@@ -123,6 +125,14 @@ def schedule_packing(s: Schedule, packed: Packed, target: Target) -> Loop | None
     if layout.group <= _SHORT:
         s.unroll(s.split(steps, None, _AT_ONCE)[1])
     return tile
+
+
+def _tiles_at_once(s: Schedule, tile: Loop, width: int, source: DType, target: Target) -> int:
+    """Tiles that share the lines they are read from, as long as every core has some."""
+    extent = s.loop_of(tile).extent
+    tiles = int(extent.value) if isinstance(extent, Const) else 1
+    beside = max(1, target.caches.line // (width * source.itemsize))
+    return beside if tiles % beside == 0 and tiles >= beside * target.cores else 1
 
 
 def _copy_rows(
