@@ -79,18 +79,28 @@ def schedule_columns(s: Schedule, name: str, target: Target) -> None:
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
     reduced = [it for it in block.iters if it.kind == "reduce"]
     work = instances(block) * operations(block)
-    if _is_streamed(block, reduced):
+    if _is_streamed(block, reduced, target):
         _schedule_strips(s, name, loops, column, reduced, target, work)
     else:
         _schedule_tiles(s, name, loops, column, reduced, target, work)
 
 
-def _is_streamed(block: Block, reduced: list[Iter]) -> bool:
-    """Whether the reduction goes down long columns of far-apart rows."""
+def _is_streamed(block: Block, reduced: list[Iter], target: Target) -> bool:
+    """Whether the reduction goes down long columns of far-apart rows, or of all that is read."""
     loads = [e for e in all_exprs(block.body) if isinstance(e, Load)]
     steps = [Access(e.buffer, e.indices).step(reduced[-1].var) for e in loads]
     far = any(s is not None and abs(s) * 4 >= _FAR for s in steps)
-    return _length(reduced) > 4 * _SHORT and far and len(reduced) == 1
+    alone = sum(it.kind == "spatial" for it in block.iters) == 1
+    return (
+        len(reduced) == 1
+        and _length(reduced) > 4 * _SHORT
+        and (far or (alone and _is_far(block, target)))
+    )
+
+
+def _is_far(block: Block, target: Target) -> bool:
+    """Whether what a sum reads comes from memory."""
+    return instances(block) * _itemsize(block) > target.caches.l2
 
 
 def is_skinny(c: Contraction) -> bool:
@@ -113,18 +123,25 @@ def _schedule_strips(
     block = s.block_of(name)
     lanes = vector_lanes(block, target)
     out = stores_of(block)[0].buffer
-    copy = s.cache_write(name, 0, "local") if out in s.function.buffers else None
+    # Whole cache lines at a time: rows a power of two apart share few places in the cache.
+    line = max(1, target.caches.line // _itemsize(block) // lanes)
     rows = [it for it in block.iters if it.kind == "spatial" and it.var is not column.var]
+    extent = extent_of(column)
+    if _length(rows) == 1 and extent is not None:
+        extent = _cut_uneven(s, loops, column, reduced[0], line * lanes)
+    is_even = extent == extent_of(column)
+    copy = s.cache_write(name, 0, "local") if is_even and out in s.function.buffers else None
+    # A loop around both parts stays where it is, for its one iteration.
+    rows = rows if is_even else []
     shared = [loops[it.var] for it in rows] if _length(rows) <= _FEW else []
     apart = [loops[it.var] for it in rows if loops[it.var] not in shared]
     results = _length(rows) if shared else 1
-    width = _strip_width(extent_of(column), results, target, lanes)
-    is_far = instances(block) * _itemsize(block) > target.caches.l2
+    width = _strip_width(extent, results, target, lanes)
+    is_far = _is_far(block, target)
     # Whole rows from memory are read fastest one by one, from end to end.
-    in_order = results == 1 and is_far and width == extent_of(column)
-    # Whole cache lines at a time: rows a power of two apart share few places in the cache.
-    line = max(1, min(width, target.caches.line // _itemsize(block)) // lanes)
-    wide = max(1, min(width // lanes, _LINES_IN_ORDER * line)) if in_order else line
+    in_order = results == 1 and is_far and extent is not None and width >= extent
+    line = min(line, width // lanes)
+    wide = line * (_even_lines(width, line * lanes) if in_order else 1)
     strip, middle, vectors, vector = s.split(
         loops[column.var], None, max(1, width // (wide * lanes)), wide, lanes
     )
@@ -143,6 +160,32 @@ def _schedule_strips(
     parallelize_outer(s, name, target, work, within=[*apart, strip])
 
 
+def _even_lines(width: int, line: int) -> int:
+    """How many lines of a row are read at a time, so that none are left."""
+    return max((n for n in range(1, _LINES_IN_ORDER + 1) if width % (n * line) == 0), default=1)
+
+
+def _cut_uneven(s: Schedule, loops: dict[Var, Loop], column: Iter, reduced: Iter, size: int) -> int:
+    """Take columns that fill no line apart; gives how many are left, which `loops` then run over.
+
+    for i: for k: S[i] += X[k, i]                     99 columns
+    -->
+    for i: for k: S[i] += X[k, i]                     96
+    for k: for i: S[96 + i] += X[k, 96 + i]           3
+    """
+    extent = extent_of(column)
+    assert extent is not None
+    whole = extent // size * size
+    if whole in (0, extent):
+        return extent
+    loops[column.var], rest = s.loop_partition(loops[column.var], whole)
+    nests = [s.loops(b) for b in s.blocks()]
+    loops[reduced.var] = next(nest[-1] for nest in nests if loops[column.var] in nest)
+    s.reorder(next(nest[-1] for nest in nests if rest in nest), rest)
+    s.unroll(rest)
+    return whole
+
+
 def _itemsize(block: Block) -> int:
     return stores_of(block)[0].buffer.dtype.itemsize
 
@@ -152,8 +195,9 @@ def _length(iters: Sequence[Iter]) -> int:
 
 
 def _strip_width(extent: int | None, rows: int, target: Target, lanes: int) -> int:
-    """Columns of a strip: a quarter of L1 for the accumulators, and a strip for every core."""
-    most = max(lanes, target.caches.l1d // 4 // (4 * rows) // lanes * lanes)
+    """Columns of a strip: accumulators share L1 with what is read, and every core has a strip."""
+    near = target.caches.l1d // (2 if rows == 1 else 4)
+    most = max(lanes, near // (4 * rows) // lanes * lanes)
     if extent is None:
         return most
     line = max(lanes, target.caches.line // 4)
