@@ -28,6 +28,7 @@ from tilewright.ir import (
     Function,
     If,
     Load,
+    Ramp,
     Seq,
     Stmt,
     Store,
@@ -103,9 +104,9 @@ def _accesses(
     for expr in child_exprs(stmt):
         for load in loads_in(expr):
             if load.buffer is buffer:
-                yield _Access(load.indices, False, loops, conditions)
+                yield _access(load.indices, False, loops, conditions, stmt)
     if isinstance(stmt, Store) and stmt.buffer is buffer:
-        yield _Access(stmt.indices, True, loops, conditions)
+        yield _access(stmt.indices, True, loops, conditions, stmt)
     if isinstance(stmt, For):
         loops = (*loops, stmt)
     for child in child_stmts(stmt):
@@ -115,6 +116,24 @@ def _accesses(
         if isinstance(stmt, If):
             below = (*conditions, stmt.condition if child is stmt.then else ~stmt.condition)
         yield from _accesses(child, buffer, loops, below)
+
+
+def _access(
+    indices: tuple[Expr, ...],
+    is_store: bool,
+    loops: tuple[For, ...],
+    conditions: tuple[Expr, ...],
+    stmt: Stmt,
+) -> _Access:
+    """An access whose lanes count as if a loop ran over them."""
+    plain = list[Expr]()
+    for index in indices:
+        if isinstance(index, Ramp):
+            lane = Var("lane", index.base.dtype)
+            loops = (*loops, For(lane, const(index.dtype.lanes), "serial", stmt))
+            index = simplify(index.base + lane * index.stride)
+        plain.append(index)
+    return _Access(tuple(plain), is_store, loops, conditions)
 
 
 def _region_accesses(
@@ -288,14 +307,15 @@ def _hull(access: _Access, ranges: Ranges) -> list[tuple[Expr, Expr]] | None:
 
 def _place(stmt: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
     """Allocate `buffer` here, just as large as the elements that `stmt` touches."""
-    if buffer.strides is not None:
-        return Alloc((buffer,), stmt)
     accesses = list(_accesses(stmt, buffer, (), ()))
     hulls = [_hull(a, ranges) for a in accesses]
     starts, extents = list[Expr](), list[Expr]()
     for dimension, extent in enumerate(buffer.shape):
         ends = None if None in hulls else [h[dimension] for h in hulls if h is not None]
         start, size = _span(ends, extent, ranges)
+        if dimension and buffer.strides is not None:
+            # They tell how far its elements lie apart: they stay so.
+            start, size = const(0), extent
         starts.append(start)
         extents.append(size)
     if _is_unchanged(buffer, starts, extents):
@@ -333,11 +353,17 @@ def _lesser(a: Expr, b: Expr, ranges: Ranges, *, greater: bool = False) -> Expr 
     return None
 
 
+def _moved(index: Expr, start: Expr, ranges: Ranges) -> Expr:
+    if isinstance(index, Ramp):
+        return Ramp(simplify(index.base - start, ranges), index.stride, index.dtype.lanes)
+    return simplify(index - start, ranges)
+
+
 def _shifted(
     stmt: Stmt, buffer: Buffer, smaller: Buffer, starts: list[Expr], ranges: Ranges
 ) -> Stmt:
     def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple(simplify(i - s, ranges) for i, s in zip(indices, starts, strict=True))
+        return tuple(_moved(i, s, ranges) for i, s in zip(indices, starts, strict=True))
 
     def on_node(e: Expr) -> Expr | None:
         if isinstance(e, Load) and e.buffer is buffer:

@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tilewright.ir import Expr, Iter, free_vars
+from tilewright.ir import TRUE, Const, Expr, Iter, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import extent_of
 from tilewright.schedule.rules.elementwise import vectorize_innermost
 from tilewright.schedule.rules.packing import stand_apart
 from tilewright.schedule.rules.tiles import Tile
+from tilewright.schedule.rules.transpose import Tile as Square
+from tilewright.schedule.rules.transpose import turn_tiles, whole_tiles
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -70,6 +72,27 @@ class GatheredRows(NamedTuple):
         if self.are_shared(tile):
             chunks = -(-chunks // self.target.cores) * self.target.cores
         return chunks * size * tile
+
+
+def turn_rows(
+    s: Schedule, copy: str, loops: Sequence[Loop], rows: int, square: Square
+) -> tuple[Loop, Loop] | None:
+    """Let the block `copy` pack a matrix of `rows` by squares, as far as whole ones cover it.
+
+    Gives the loops over squares, along the rows and across them; None where a chunk may end within
+    a square, or none is whole.
+    """
+    extents = [s.loop_of(loop).extent for loop in loops]
+    sizes = [int(e.value) for e in extents if isinstance(e, Const)]
+    if len(sizes) != 2 or len(loops) != 2 or sizes[0] < square.height or sizes[1] < square.width:
+        return None
+    if s.block_of(copy).predicate is not TRUE and rows % square.height:
+        return None
+    # Each is cut while it is the outer one, so that whole squares stay a perfect nest.
+    across, along = whole_tiles(s, loops[0], square.height), loops[1]
+    s.reorder(along, across)
+    _, along, across = turn_tiles(s, whole_tiles(s, along, square.width), across, square)
+    return along, across
 
 
 def copy_tiles(

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tilewright.ir import TRUE, Buffer, Const, Expr, Iter, Var, free_vars
+from tilewright.ir import Buffer, Const, Expr, Iter, Var, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Access,
@@ -29,6 +29,7 @@ from tilewright.schedule.rules.chunks import (
     evenly_cut,
     gather_tiles,
     tiles_that_fit,
+    turn_rows,
 )
 from tilewright.schedule.rules.contraction_plan import (
     UNKNOWN,
@@ -49,7 +50,7 @@ from tilewright.schedule.rules.tiles import (
     PARALLEL_CYCLES,
     steps_ahead,
 )
-from tilewright.schedule.rules.transpose import plain_tile, turn_tiles, whole_tiles
+from tilewright.schedule.rules.transpose import plain_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -228,7 +229,9 @@ class _Cut:
     def _fetched_ahead(self) -> int:
         """How many steps of the reduction ahead operands are asked for; 0 for not at all."""
         plan, c = self.plan, self.plan.contraction
-        if not plan.pack_rows or not plan.pack_columns or plan.gathered:
+        # Columns may come packed already: each step of a tile beside the next.
+        are_packed = plan.pack_columns or c.b.step(c.reduced[-1].var) == self.tile.columns
+        if not plan.pack_rows or not are_packed or plan.gathered:
             return 0
         return steps_ahead(self.target, self.tile, c.out.buffer.dtype, count_of(c.reduced))
 
@@ -296,41 +299,37 @@ class _Cut:
         self._lay_out(copy, self.plan.contraction.a, self.plan.row.var, self.tile.rows)
         if self._by_columns:
             self._pack_all(copy, loops)
-        elif can_turn(self.plan):
-            self._turn(copy, loops)
+        else:
+            self._pack_chunk(copy, loops)
 
-    def _turn(self, copy: str, loops: Sequence[Loop]) -> None:
-        """Pack rows by transposing tiles, where whole tiles cover them."""
-        dtype, side = self.plan.contraction.a.buffer.dtype, turned_side(self.tile)
-        extents = [self.s.loop_of(loop).extent for loop in loops]
-        whole = all(isinstance(e, Const) and e.value % side == 0 for e in extents)
-        if len(loops) == 2 and whole and self.s.block_of(copy).predicate is TRUE:
-            _, depth, rows = turn_tiles(
-                self.s, loops[1], loops[0], plain_tile(dtype, side, self.target)
-            )
+    def _pack_chunk(self, copy: str, loops: Sequence[Loop]) -> None:
+        """Pack the rows of a chunk, by squares where that is possible."""
+        turned = self._turned(copy, loops)
+        if turned is not None:
+            depth, rows = turned
             # All squares of a tile at once: they share its lines.
-            tiles, squares = self.s.split(rows, None, self.tile.rows // side)
+            tiles, squares = self.s.split(rows, None, self.tile.rows // turned_side(self.tile))
             self.s.reorder(tiles, depth, squares)
 
     def _pack_all(self, copy: str, loops: Sequence[Loop]) -> None:
         """Pack all rows, by all threads: by squares, or each thread some steps of all rows."""
-        side, depth = turned_side(self.tile), self.s.loop_of(loops[-1]).extent
-        whole = isinstance(depth, Const) and depth.value % side == 0
-        if len(loops) == 2 and whole and can_turn(self.plan):
-            self._turn_all(copy, loops)
+        turned = self._turned(copy, loops)
+        if turned is not None:
+            depth, rows = turned
+            part, within = self.s.split(depth, None, _RUN // turned_side(self.tile))
+            self.s.reorder(part, rows, within)
         else:
             part, within = self.s.split(loops[-1], self.target.cores, None)
             self.s.reorder(part, *loops[:-1], within)
-            self.s.parallel(part)
-
-    def _turn_all(self, copy: str, loops: Sequence[Loop]) -> None:
-        """Whole tiles first, then what is left."""
-        dtype, side = self.plan.contraction.a.buffer.dtype, turned_side(self.tile)
-        rows, depth = whole_tiles(self.s, loops[-2], side), loops[-1]
-        _, depth, rows = turn_tiles(self.s, depth, rows, plain_tile(dtype, side, self.target))
-        part, within = self.s.split(depth, None, _RUN // side)
-        self.s.reorder(part, rows, within)
         self.s.parallel(part)
+
+    def _turned(self, copy: str, loops: Sequence[Loop]) -> tuple[Loop, Loop] | None:
+        """Loops over the squares by which rows are packed, if they can be: along and across."""
+        rows = None if self.plan.row is None else extent_of(self.plan.row)
+        if rows is None or not can_turn(self.plan):
+            return None
+        dtype, side = self.plan.contraction.a.buffer.dtype, turned_side(self.tile)
+        return turn_rows(self.s, copy, loops, rows, plain_tile(dtype, side, self.target))
 
     def _spread_columns(self, copy: str, axis: int) -> None:
         loops, along = list(self.s.loops(copy)), self.s.block_of(copy).bindings[axis]
