@@ -19,6 +19,7 @@ SUMS = """
         sums = alloc(f32[4], scope="local")
         for k in range(64, note={"prefetch": 4}):
             sums[ramp(0, 1, 4)] = A[ramp(k * 8 + 4, 1, 4)] * B[ramp(n + k * 32, 1, 4)]
+            sums[ramp(0, 1, 4)] = sums[ramp(0, 1, 4)] + B[ramp(n + k * 32 + 16, 1, 4)]
             C[ramp(0, 1, 4)] = sums[ramp(0, 1, 4)] + A[ramp(k * 8, 1, 4)] + C[ramp(0, 1, 4)]
     """
 
@@ -40,6 +41,7 @@ def test_every_line_that_is_read_later_is_asked_for_once(becomes: Any) -> None:
                 prefetch(address_of(B[k * 32 + n + 128]))
                 prefetch(address_of(B[k * 32 + n + 144]))
                 sums[ramp(0, 1, 4)] = A[ramp(k * 8 + 4, 1, 4)] * B[ramp(n + k * 32, 1, 4)]
+                sums[ramp(0, 1, 4)] = sums[ramp(0, 1, 4)] + B[ramp(n + k * 32 + 16, 1, 4)]
                 C[ramp(0, 1, 4)] = sums[ramp(0, 1, 4)] + A[ramp(k * 8, 1, 4)] + C[ramp(0, 1, 4)]
         """,
     )
@@ -80,6 +82,26 @@ def test_rows_that_are_read_side_by_side_are_asked_for_each(becomes: Any) -> Non
     )
 
 
+def test_rows_that_lie_apart_are_asked_for_as_far_as_they_are_read(becomes: Any) -> None:
+    becomes(
+        """
+        def f(A: f32[65536], C: f32[1536]):
+            for k in range(64, note={"prefetch": 8}):
+                C[ramp(k * 24, 1, 16)] = A[ramp(k * 1024, 1, 16)]
+                C[ramp(k * 24 + 16, 1, 8)] = A[ramp(k * 1024 + 16, 1, 8)]
+        """,
+        placed,
+        """
+        def f(A: f32[65536], C: f32[1536]):
+            for k in range(64):
+                prefetch(address_of(A[k * 1024 + 8192]))
+                prefetch(address_of(A[k * 1024 + 8208]))
+                C[ramp(k * 24, 1, 16)] = A[ramp(k * 1024, 1, 16)]
+                C[ramp(k * 24 + 16, 1, 8)] = A[ramp(k * 1024 + 16, 1, 8)]
+        """,
+    )
+
+
 def test_requests_past_the_end_do_no_harm(keeps_meaning: Any) -> None:
     a, b = np.arange(512, dtype=np.float32), np.arange(2048, dtype=np.float32)
     keeps_meaning(SUMS, placed, a, b, np.int64(0), np.zeros(4, np.float32))
@@ -94,4 +116,5 @@ def product(depth: int) -> tw.Module:
 
 def test_products_ask_for_operands_that_outgrow_the_first_cache() -> None:
     assert "prefetcht0" in product(768).asm
-    assert "prefetch" not in product(32).asm
+    assert "address_of(b_global" in str(product(768).ir("lowered"))
+    assert "address_of(b_global" not in str(product(32).ir("lowered"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
 import tilewright as tw
 from tilewright import te
-from tilewright.ir import Alloc, Buffer, Function, walk
+from tilewright.ir import Alloc, Buffer, Const, Function, walk
 from tilewright.tensor import ops
 
 
@@ -25,3 +28,51 @@ def test_strips_of_an_image_are_padded_by_themselves_where_the_last_one_is_short
     rows = int(allocated(function, "X_pad").shape[2].value)  # type: ignore[union-attr]
     steps = (rows - 1) // 2
     assert rows < 28 and 28 % steps
+
+
+def product(m: int, k: int, n: int, target: str, cores: int = 1) -> tw.Module:
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    function = te.function([a, b], [ops.matmul(a, b, name="C")], name="f")
+    return tw.build(function, f"llvm -mcpu={target} -num-cores={cores}")
+
+
+def bytes_of(buffer: Buffer) -> int:
+    sizes = [int(d.value) for d in buffer.shape if isinstance(d, Const)]
+    assert len(sizes) == buffer.ndim
+    return int(np.prod(sizes)) * buffer.dtype.itemsize
+
+
+@pytest.mark.parametrize("shape", [(2048, 2048, 768), (2000, 519, 768), (197, 768, 768)])
+def test_rows_are_packed_by_squares_as_far_as_whole_ones_lie(shape: tuple[int, int, int]) -> None:
+    scheduled = str(product(*shape, "neoverse-n1").ir("scheduled"))
+    assert "transpose.f32x4x4" in scheduled
+
+
+def test_packed_rows_take_the_room_of_a_chunk() -> None:
+    function = product(2048, 2048, 768, "neoverse-n1").ir("compact_buffers")
+    assert bytes_of(allocated(function, "A_global")) <= 1 << 20
+
+
+@pytest.mark.parametrize("cpu", ["neoverse-n1", "skylake-avx512"])
+def test_columns_that_meet_one_chunk_of_rows_are_packed_panel_by_panel(cpu: str) -> None:
+    single = product(128, 512, 3072, cpu).ir("compact_buffers")
+    several = product(2048, 2048, 384, cpu).ir("compact_buffers")
+    assert bytes_of(allocated(single, "B_global")) <= 512 * 64 * 4
+    assert bytes_of(allocated(several, "B_global")) >= 2048 * 384 * 4
+
+
+@pytest.mark.parametrize(
+    "shape", [(130, 519, 333), (64, 96, 1000), (197, 100, 60), (300, 2048, 37)]
+)
+@pytest.mark.parametrize("cores", [1, 2])
+def test_panels_and_squares_that_are_not_whole_hold_the_same(
+    shape: tuple[int, int, int], cores: int
+) -> None:
+    m, k, n = shape
+    rng = np.random.default_rng(m)
+    a, b = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)
+    c = np.full((m, n), np.nan, np.float32)
+    x, y = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    function = te.function([x, y], [ops.matmul(x, y, name="C")], name="f")
+    tw.build(function, f"llvm -num-cores={cores}", threads=cores)(a, b, c)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-3)

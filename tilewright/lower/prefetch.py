@@ -68,33 +68,43 @@ class _Stream(NamedTuple):
         return self.step * self.buffer.dtype.itemsize
 
 
+class _Piece(NamedTuple):
+    """Neighbouring elements of a stream that one iteration reads."""
+
+    start: Linear
+    size: int
+
+
 def _requests(loop: For, ahead: int, line: int) -> list[Stmt]:
     """A request for each line that is read for the first time so many iterations later."""
-    starts: dict[_Stream, list[Linear]] = {}
-    for stream, start in _streams(loop.var, loop.body):
+    pieces: dict[_Stream, list[_Piece]] = {}
+    for stream, piece in _streams(loop.var, loop.body):
         if stream.bytes * _SLOW > line:
-            starts.setdefault(stream, []).append(start)
+            pieces.setdefault(stream, []).append(piece)
     return [
-        Evaluate(call("prefetch", address_of(Load(stream.buffer, (start.shifted(by).expr(),)))))
-        for stream, found in starts.items()
-        for start in _rows(stream, found, line)
-        for by in _lines(stream, ahead, line)
+        Evaluate(call("prefetch", address_of(Load(stream.buffer, (row.start.shifted(by).expr(),)))))
+        for stream, found in pieces.items()
+        for row in _rows(stream, found, line)
+        for by in _lines(stream, row, ahead, line)
     ]
 
 
-def _rows(stream: _Stream, starts: list[Linear], line: int) -> list[Linear]:
-    """Where the rows start that one iteration reads pieces of; only the first, if these are short:
-    the others would be asked for again and again."""
-    found = sorted(starts, key=lambda start: start.constant)
-    rows = found[:1]
-    for start in found if stream.bytes >= line else []:
-        if start.constant >= rows[-1].constant + stream.step:
-            rows.append(start)
+def _rows(stream: _Stream, pieces: list[_Piece], line: int) -> list[_Piece]:
+    """The rows that one iteration reads pieces of; only the first, if these are short: the others
+    would be asked for again and again."""
+    first, *others = sorted(pieces, key=lambda piece: piece.start.constant)
+    rows = [first]
+    for piece in others:
+        after = piece.start.constant - rows[-1].start.constant
+        if after < stream.step:
+            rows[-1] = rows[-1]._replace(size=max(rows[-1].size, after + piece.size))
+        elif stream.bytes >= line:
+            rows.append(piece)
     return rows
 
 
-def _streams(var: Var, body: Stmt) -> Iterator[tuple[_Stream, Linear]]:
-    """The streams that `body` reads from memory, and where each load of them starts."""
+def _streams(var: Var, body: Stmt) -> Iterator[tuple[_Stream, _Piece]]:
+    """The streams that `body` reads from memory, and what each load takes of them."""
     for node in all_exprs(body):
         if not isinstance(node, Load) or node.buffer.scope != "global":
             continue
@@ -102,10 +112,11 @@ def _streams(var: Var, body: Stmt) -> Iterator[tuple[_Stream, Linear]]:
         start = linear(index.base if isinstance(index, Ramp) else index)
         step = start.terms.get(var, 0)
         if step > 0 and start.dtype.lanes == 1:
-            yield _Stream(node.buffer, step, frozenset(start.terms.items())), start
+            stream = _Stream(node.buffer, step, frozenset(start.terms.items()))
+            yield stream, _Piece(start, node.dtype.lanes)
 
 
-def _lines(stream: _Stream, ahead: int, line: int) -> range:
+def _lines(stream: _Stream, row: _Piece, ahead: int, line: int) -> range:
     """How far ahead of the first element the lines of one iteration lie."""
-    first = ahead * stream.step
-    return range(first, first + stream.step, max(1, line // stream.buffer.dtype.itemsize))
+    first, size = ahead * stream.step, min(row.size, stream.step)
+    return range(first, first + size, max(1, line // stream.buffer.dtype.itemsize))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tilewright.ir import Buffer, Const, Expr, Iter, Var, free_vars
+from tilewright.ir import Buffer, Const, Expr, Iter, Var, const, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Access,
@@ -46,6 +46,7 @@ from tilewright.schedule.rules.padding import (
     place_padding,
     strip_of,
 )
+from tilewright.schedule.rules.panels import pack_panels, tiles_in_a_panel
 from tilewright.schedule.rules.tiles import (
     PARALLEL_CYCLES,
     steps_ahead,
@@ -93,6 +94,7 @@ class _Cut:
         pads = padding_before(s, self.name)
         around, strip = self._cut_strips(others, pads, loops)
         part = self._cut_parts(column_outer)
+        panels = self._cut_panels(column_outer, chunk)
         outer = [*around, *part, *chunk, *column_outer, *strip, *row_outer]
         s.reorder(*outer, *reduced, *unrolled, *row_inner, *column_inner)
         for loop in (*unrolled, *row_inner, *column_inner[:-1]):
@@ -103,7 +105,7 @@ class _Cut:
             s.annotate(reduced[-1], "prefetch", ahead)
         if outer:
             place_epilogue(s, epilogue, outer[-1], self.tile.lanes, self.target)
-        self._place_packs(packs, chunk)
+        self._place_packs(packs, chunk, panels)
         if self._strips:
             place_padding(s, pads, around[self._strips - 1], self.target)
             self._parallelize(around[: self._strips], [])
@@ -202,6 +204,33 @@ class _Cut:
         part, columns[-1] = self.s.split(columns[-1], self.target.cores, None)
         return [part]
 
+    def _cut_panels(self, columns: list[Loop], chunk: list[Loop]) -> Loop | None:
+        """The loop over panels of columns that are packed one at a time; `columns` then ends with
+        that over the tiles of a panel."""
+        if not self.plan.pack_columns or not self._meet_once(chunk):
+            return None
+        tiles = self.s.loop_of(columns[-1]).extent
+        if self._by_columns and (not isinstance(tiles, Const) or tiles.value % self._panel):
+            return None
+        columns[-1:] = self.s.split(columns[-1], None, self._panel)
+        return columns[-2]
+
+    @property
+    def _panel(self) -> int:
+        """Tiles of columns that are packed together."""
+        b = self.plan.contraction.b
+        contiguous = b.step(self.plan.column.var) == 1
+        return tiles_in_a_panel(self.target, self.tile, b.buffer.dtype) if contiguous else 1
+
+    def _meet_once(self, chunk: list[Loop]) -> bool:
+        """Whether a tile of columns is used by a single chunk of rows, that is, at one time."""
+        c = self.plan.contraction
+        if c.b.buffer in constants_of(self.s.function) or len(c.columns) > 1 or len(c.rows) > 1:
+            return False
+        used = {v for i in c.b.indices for v in free_vars(i)}
+        is_single = all(self.s.loop_of(loop).extent is const(1) for loop in chunk)
+        return self.plan.pack_rows and is_single and all(it.var in used for it in c.batch)
+
     def _cut_columns(self, loops: dict[Var, Loop]) -> tuple[list[Loop], list[Loop]]:
         """Loops over tiles of columns, and within a tile: blocks, vectors, lanes."""
         plan, lanes = self.plan, self.tile.lanes
@@ -253,9 +282,10 @@ class _Cut:
         made = self.s.producers(self.name)
         return next(b.name for b in made if self.s.block_of(b).writes[0].buffer is buffer)
 
-    def _place_packs(self, packs: dict[str, str], chunk: list[Loop]) -> None:
-        """Rows are packed by the thread that uses them, columns once for all, by all threads."""
-        c, row = self.plan.contraction, self.plan.row
+    def _place_packs(self, packs: dict[str, str], chunk: list[Loop], panels: Loop | None) -> None:
+        """Rows are packed by the thread that uses them; columns once for all, by all threads, or
+        in the loop over `panels` of them."""
+        row = self.plan.row
         if self.plan.gathered is not None:
             self._gather(packs["rows"], chunk[-1])
         elif "rows" in packs and row is not None:
@@ -269,8 +299,7 @@ class _Cut:
             else:
                 self._turn_rows(packs["rows"], loops)
         if "columns" in packs:
-            axis = self._lay_out(packs["columns"], c.b, self.plan.column.var, self.tile.columns)
-            self._spread_columns(packs["columns"], axis)
+            self._pack_columns(packs["columns"], panels)
 
     def _gather(self, copy: str, chunk: Loop) -> None:
         """Rows are gathered by the thread that uses them, or all of them first, by all threads."""
@@ -331,19 +360,15 @@ class _Cut:
         dtype, side = self.plan.contraction.a.buffer.dtype, turned_side(self.tile)
         return turn_rows(self.s, copy, loops, rows, plain_tile(dtype, side, self.target))
 
-    def _spread_columns(self, copy: str, axis: int) -> None:
-        loops, along = list(self.s.loops(copy)), self.s.block_of(copy).bindings[axis]
-        # Dimensions of one element have no loops.
-        columns = next((loop for loop in loops if loop.var in free_vars(along)), None)
-        if columns is None:
-            return
-        loops.remove(columns)
-        tile, vectors, lanes = self.s.split(columns, None, self.tile.vectors, self.tile.lanes)
-        self.s.reorder(tile, *loops, vectors, lanes)
-        self.s.unroll(vectors)
-        self.s.vectorize(lanes)
-        if self._is_worth_threads():
-            self.s.parallel(tile)
+    def _pack_columns(self, copy: str, panels: Loop | None) -> None:
+        """Pack columns in the loop over `panels`, or all of them first."""
+        operand, column = self.plan.contraction.b, self.plan.column.var
+        loops = self.s.loops(copy) if panels is None else self.s.compute_at(copy, panels)
+        axis = self._lay_out(copy, operand, column, self.tile.columns)
+        along = free_vars(self.s.block_of(copy).bindings[axis])
+        panel = pack_panels(self.s, copy, loops, along, self.tile, self._panel, self.target)
+        if panel is not None and panels is None and self._is_worth_threads():
+            self.s.parallel(panel)
 
     # ---- threads --------------------------------------------------------------------------------
 
