@@ -219,8 +219,10 @@ class _Cut:
     def _panel(self) -> int:
         """Tiles of columns that are packed together."""
         b = self.plan.contraction.b
-        contiguous = b.step(self.plan.column.var) == 1
-        return tiles_in_a_panel(self.target, self.tile, b.buffer.dtype) if contiguous else 1
+        # Constants are written from end to end: memory that is first touched so lies in order.
+        if b.buffer in constants_of(self.s.function) or b.step(self.plan.column.var) != 1:
+            return 1
+        return tiles_in_a_panel(self.target, self.tile, b.buffer.dtype)
 
     def _meet_once(self, chunk: list[Loop]) -> bool:
         """Whether a tile of columns is used by a single chunk of rows, that is, at one time."""
