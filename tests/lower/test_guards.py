@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir import function_text
 from tilewright.lower.guards import hoist_guards
 
 TILES = """
@@ -147,6 +148,52 @@ def test_masks_of_loads_and_two_guards(keeps_meaning: Any) -> None:
     for n, m in ((4, 8), (5, 9), (1, 23), (9, 16)):
         a = np.arange(n * m, dtype=np.float32).reshape(n, m)
         keeps_meaning(text, hoist_guards, a, np.ones((n, m), np.float32))
+
+
+WINDOWS = """
+def f(A: f32[9, {width}], B: f32[9, {width}]):
+    for y in range(9):
+        {tiles}:
+            for a in unrolled(2):
+                for xi in unrolled(4):
+                    B[y, {x}] = B[y, {x}] + load(A[y + a - 1, {x} - 1], y + a >= 1 and {x} >= 1)
+"""
+
+
+def test_tiles_at_one_edge_of_an_image_ask_for_nothing_else(keeps_meaning: Any) -> None:
+    text = WINDOWS.format(width=12, tiles="for xo in range(3)", x="xo * 4 + xi")
+    a = np.arange(9 * 12, dtype=np.float32).reshape(9, 12)
+    after = function_text(keeps_meaning(text, hoist_guards, a, np.ones_like(a)))
+    inside, edge, corner = [*after.split("if y >= 1")[1:], after.split("else:")[1]]
+    assert inside.startswith(" and xo >= 1:") and "load(" not in inside
+    assert edge.split("else:")[0].endswith(", xo * 4 + xi >= 1)\n" + " " * 12)
+    assert "y + a >= 1 and xo * 4 + xi >= 1" in corner
+
+
+def test_what_no_tile_meets_hinders_no_other_guard(keeps_meaning: Any) -> None:
+    text = WINDOWS.format(width=4, tiles="for n in range(2)", x="xi")
+    a = np.arange(9 * 4, dtype=np.float32).reshape(9, 4)
+    after = function_text(keeps_meaning(text, hoist_guards, a, np.ones_like(a)))
+    fast = after.split("if y >= 1:")[1].split("else:")[0]
+    assert "xi >= 1" in fast and "y + a >= 1" not in fast
+
+
+def test_rows_of_windows_that_lie_outside_are_told_apart(becomes: Any) -> None:
+    text = """
+    def f(A: f32[9, 4], B: f32[9, 4]):
+        for y in range(9):
+            for a in range(3):
+                {0}
+    """
+    rows = "for xi in unrolled(4):\n{0}    B[y, xi] = B[y, xi] + {1}"
+    masked = "load(A[y + a - 1, xi], y + a >= 1 and y + a <= 9)"
+    deep = " " * 20
+    split = (
+        f"if a + y >= 1 and a + y < 10:\n{deep}{rows.format(deep, 'A[y + a - 1, xi]')}\n"
+        f"                else:\n{deep}{rows.format(deep, masked)}"
+    )
+    before = text.format(rows.format(" " * 16, masked))
+    becomes(before, hoist_guards, text.format(split))
 
 
 def test_a_guard_on_memory_stays(becomes: Any) -> None:

@@ -12,7 +12,7 @@ import tilewright as tw
 from tests.codegen.assembly import functions_of
 from tilewright import te
 from tilewright.ir import Block, Const, Expr, For, Select, all_exprs, binary, const, evaluate, walk
-from tilewright.schedule import schedule_by_rules
+from tilewright.schedule import Schedule, schedule_by_rules
 from tilewright.schedule.rules import default
 from tilewright.tensor import ops
 
@@ -56,9 +56,9 @@ def conv(layout: str, c: int, o: int, size: int, kernel: int, stride: int = 1, p
     return [x, w], ops.conv2d_blocked(x, w, stride, pad)
 
 
-def depthwise(c: int, size: int, stride: int = 1):
-    x, w = tensor(1, c // 8, size, size, 8), tensor(c // 8, 3, 3, 8, name="W")
-    return [x, w], ops.depthwise_conv2d_blocked(x, w, stride, 1)
+def depthwise(c: int, size: int, stride: int = 1, kernel: int = 3):
+    x, w = tensor(1, c // 8, size, size, 8), tensor(c // 8, kernel, kernel, 8, name="W")
+    return [x, w], ops.depthwise_conv2d_blocked(x, w, stride, kernel // 2)
 
 
 def of_one(
@@ -94,6 +94,7 @@ CASES: dict[str, Definition] = {
     "conv blocked 1x1": lambda: conv("blocked", 32, 16, 7, 1),
     "depthwise": lambda: depthwise(16, 15),
     "depthwise stride": lambda: depthwise(16, 15, 2),
+    "depthwise, tiles inside and at edges": lambda: depthwise(16, 44, 1, 5),
     "max pool": lambda: of_one(ops.max_pool2d, 1, 3, 15, 15, kernel=3, strides=2, pads=1),
     "average pool": lambda: of_one(ops.avg_pool2d, 1, 3, 15, 15, kernel=3, strides=2, pads=1),
     "softmax": lambda: of_one(ops.softmax, 33, 77),
@@ -162,6 +163,40 @@ def test_default_schedule_uses_vectors(name: str, cpu: str) -> None:
     kinds = {s.kind for s in walk(scheduled.body) if isinstance(s, For)}
     turned = "transpose" in name and "thin" not in name
     assert turned or "vectorized" in kinds
+
+
+def test_windows_read_images_where_they_are() -> None:
+    """Unless edges lie within vectors, or what is padded is computed."""
+    x, w = tensor(1, 2, 28, 28, 8), tensor(2, 3, 3, 8, name="W")
+    y, v = tensor(1, 16, 28, 28), tensor(16, 1, 3, 3, name="W")
+    powers = te.compute(x.shape, lambda *i: te.exp(x[i]), name="powers")
+    cases = {
+        "plain": ([x, w], ops.depthwise_conv2d_blocked(x, w, 1, 1)),
+        "of powers": ([x, w], ops.depthwise_conv2d_blocked(powers, w, 1, 1)),
+        "along rows": ([y, v], ops.depthwise_conv2d_nchw(y, v, 1, 1)),
+    }
+    target = tw.Target.of("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1")
+    padded: dict[str, bool] = {}
+    for name, (inputs, output) in cases.items():
+        scheduled = schedule_by_rules(te.function(inputs, [output], name="f"), target)
+        blocks = [b.name for b in walk(scheduled.body) if isinstance(b, Block)]
+        padded[name] = any("pad" in b for b in blocks)
+    assert padded == {"plain": False, "of powers": True, "along rows": True}
+
+
+@pytest.mark.parametrize(("kernel", "stride", "vectors"), [(5, 1, 1), (3, 2, 4), (2, 2, 4)])
+def test_tiles_are_long_where_windows_share_much(kernel: int, stride: int, vectors: int) -> None:
+    x, size = tensor(1, 4, 57, 57, 16), (57 - kernel) // stride + 1
+    over = [te.reduce_axis(kernel, name=n) for n in ("a", "b")]
+
+    def greatest(n: Expr, c: Expr, i: Expr, j: Expr, k: Expr) -> Expr:
+        return te.max(x[n, c, i * stride + over[0], j * stride + over[1], k], axis=over)
+
+    y = te.compute((1, 4, size, size, 16), greatest, name="pool")
+    target = tw.Target.of("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1")
+    s = Schedule(schedule_by_rules(te.function([x], [y], name="f"), target))
+    *_, beside, lanes = (evaluate(s.loop_of(loop).extent, {}) for loop in s.loops("pool"))
+    assert (beside, lanes) == (vectors, 4)
 
 
 @pytest.mark.parametrize("name", ["conv blocked, gelu", "depthwise, gelu"])

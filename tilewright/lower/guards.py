@@ -7,8 +7,10 @@
         else:               for k: for ii in unrolled(4): if io * 4 + ii < n: …
 
 The condition of the whole tile is the guard at the worst values of the unrolled and vectorized
-loops between; it is tested where the variables that are left are known. A tile whose rows are
-summed up over a loop has a version for each number of rows instead (`lower.tile_rows`).
+loops between; it is tested where the variables that are left are known. Windows over an image have
+a third version, for tiles that are inside along all but the innermost dimension: its few loads at
+the edge are masked. A tile whose rows are summed up over a loop has a version for each number of
+rows instead (`lower.tile_rows`).
 """
 
 from __future__ import annotations
@@ -29,12 +31,14 @@ from tilewright.ir import (
     Load,
     Seq,
     Stmt,
+    Store,
     Var,
     all_of,
     child_exprs,
     child_stmts,
     const,
     free_vars,
+    is_const,
     loads_in,
     map_children,
     map_expr,
@@ -56,10 +60,11 @@ def hoist_guards(function: Function) -> Function:
 
 
 class _Hoister:
-    """`settled` are guards that an enclosing test has taken care of already."""
+    """`settled` are guards that an enclosing test has taken care of already; `inner` is the
+    variable of the loop whose tiles are looked at."""
 
-    def __init__(self, settled: set[Expr]) -> None:
-        self.settled = settled
+    def __init__(self, settled: set[Expr], inner: Var | None = None) -> None:
+        self.settled, self.inner = settled, inner
 
     def stmt(self, stmt: Stmt, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
         if isinstance(stmt, Let):
@@ -73,36 +78,49 @@ class _Hoister:
         return map_children(stmt, lambda _: body)
 
     def _split(self, loop: For, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
-        """The loop's body, in two versions if it has guards that are best decided here."""
+        """The loop's body, in versions if it has guards that are best decided here."""
         found = dict(_guards(loop.body, ranges, scope, frozenset()))
+        found.update(_masks_of_sums(loop, scope))
         here = {g: w for g, w in found.items() if g not in self.settled}
         if not any(loop.var in free_vars(whole) for whole in here.values()):
             return self.stmt(loop.body, ranges, scope)
         if _deeper_loop_decides(loop.body, scope):
             return self.stmt(loop.body, ranges, scope)
-        return self._versions(loop.body, here, ranges, scope)
+        # What no tile meets as a whole stays where it is.
+        hopeful = {g: w for g, w in here.items() if not is_const(simplify(w, ranges), False)}
+        hoister = _Hoister(self.settled | (set(here) - set(hopeful)), loop.var)
+        return hoister.versions(loop.body, hopeful, ranges, scope)
 
-    def _versions(self, body: Stmt, guards: Guards, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
-        """`body` with, in place of what the guards stand in, one version with and one without."""
+    def versions(self, body: Stmt, guards: Guards, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
+        """`body` with, in place of what the guards stand in, versions with and without them."""
         if isinstance(body, Alloc):
-            return replace(body, body=self._versions(body.body, guards, ranges, scope))
+            return replace(body, body=self.versions(body.body, guards, ranges, scope))
         rows = rows_of_tile(body, guards)
         if rows is not None:
             before, tile, after = parted(body, rows.guards)
             return seq(*before, self._by_rows(tile, rows, ranges, scope), *after)
         runs = _runs(body, guards) if isinstance(body, Seq) else [body]
         if len(runs) > 1:
-            return seq(*(self._versions(run, guards, ranges, scope) for run in runs))
+            return seq(*(self.versions(run, guards, ranges, scope) for run in runs))
         here = {g: w for g, w in guards.items() if _holds(body, {g})}
         if not here:
             return self.stmt(body, ranges, scope)
-        whole = simplify(all_of(*dict.fromkeys(here.values())), ranges)
-        fast = renew(_without(body, set(here)))
-        fast = self.stmt(fast, ranges.assuming(whole), scope)
-        if prove(whole, ranges):
-            return fast
-        slow = _Hoister(self.settled | set(guards)).stmt(body, ranges, scope)
-        return If(whole, fast, slow)
+        settled = _Hoister(self.settled | set(guards))
+        made = settled.stmt(body, ranges, scope)
+        for some in self._groups(body, here):
+            whole = simplify(all_of(*dict.fromkeys(some.values())), ranges)
+            if is_const(whole, False):
+                continue
+            fast = renew(_without(body, set(some)))
+            fast = settled.stmt(fast, ranges.assuming(whole), scope)
+            made = fast if prove(whole, ranges) else If(whole, fast, made)
+        return made
+
+    def _groups(self, body: Stmt, guards: Guards) -> list[Guards]:
+        """The guards that versions of `body` are without: all, or those of outer dimensions."""
+        masks = {c for s in walk(body) for c in _masks(s)}
+        outer = {g: w for g, w in guards.items() if self.inner not in free_vars(w)}
+        return [outer, guards] if outer and outer.keys() < guards.keys() <= masks else [guards]
 
     def _by_rows(self, tile: Stmt, rows: Rows, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
         """A version of the tile for each number of rows that it can have."""
@@ -118,7 +136,7 @@ class _Hoister:
                 for g, whole in _guards(version, known, scope, frozenset())
                 if g not in self.settled
             }
-            done = self._versions(version, guards, known, scope)
+            done = self.versions(version, guards, known, scope)
             made = done if prove(enough, ranges) else If(enough, done, made)
         assert made is not None
         return made
@@ -177,10 +195,26 @@ def _guards(
         yield from _guards(child, ranges, scope, tile)
 
 
+def _masks_of_sums(loop: For, scope: frozenset[Var]) -> Iterator[tuple[Expr, Expr]]:
+    """Masks that all of an innermost loop's body shares, where its iterations are summed up in a
+    tile: rows of windows that lie outside of an image."""
+    inside = list(walk(loop.body))
+    stored = [i for s in inside if isinstance(s, Store) for i in s.indices]
+    if any(_loops(loop.body)) or any(loop.var in free_vars(i) for i in stored):
+        return
+    for mask in (c for s in inside for c in _masks(s)):
+        if loop.var in free_vars(mask) and free_vars(mask) <= scope and not loads_in(mask):
+            yield mask, mask
+
+
 def _conditions(stmt: Stmt) -> Iterator[Expr]:
-    """The conditions of branches, and the masks of loads and stores."""
+    """The conditions of branches, and the masks of loads."""
     if isinstance(stmt, If):
         yield from conjuncts(stmt.condition)
+    yield from _masks(stmt)
+
+
+def _masks(stmt: Stmt) -> Iterator[Expr]:
     for expr in child_exprs(stmt):
         for load in loads_in(expr):
             if load.mask is not None:

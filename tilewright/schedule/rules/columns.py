@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tilewright.ir import Block, Const, Iter, Load, Var, all_exprs, free_vars
+from tilewright.arith import linear
+from tilewright.ir import Block, Const, Expr, Iter, Load, Var, all_exprs, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.ahead import read_ahead
 from tilewright.schedule.rules.analysis import (
@@ -30,8 +31,8 @@ from tilewright.schedule.rules.elementwise import (
 )
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
 from tilewright.schedule.rules.padding import (
+    inline_padding,
     join_pixels,
-    padding_before,
     place_padding,
     strip_of,
 )
@@ -44,6 +45,8 @@ _SHORT = 16
 _TILE = 12
 #: The same of one vector each, for windows that overlap, beside as many operands.
 _LONG_TILE = 14
+#: Of the loads of a tile of several vectors, what a long one is worth that needs no more.
+_FAR_LESS = 0.7
 #: Axes of a window over an image.
 _WINDOW_AXES = 2
 #: Rows that a strip takes at a time, and bytes between rows from which strips pay.
@@ -217,11 +220,13 @@ def _schedule_tiles(
     block = s.block_of(name)
     lanes = vector_lanes(block, target)
     epilogue = take_on(s, name)
-    pads = padding_before(s, name)
+    pads = inline_padding(s, name, column)
+    block = s.block_of(name)
     width = extent_of(column)
     row = _row_variable(block, column)
-    slides = row is not None and _slides(block, row, column)
-    vectors = 1 if slides else 4 if width is None else max(1, min(4, width // lanes))
+    vectors = 4 if width is None else max(1, min(4, width // lanes))
+    slides = row is not None and _slides(block, row, column, vectors, target)
+    vectors = 1 if slides else vectors
     lanes = lanes if width is None else min(lanes, 1 << (max(1, width).bit_length() - 1))
     outer_column, middle, vector = s.split(loops[column.var], None, vectors, lanes)
     row_outer, row_inner = list[Loop](), list[Loop]()
@@ -233,9 +238,7 @@ def _schedule_tiles(
     inner = [loops[it.var] for it in reduced]
     others = [it for it in block.iters if it.var not in tiled and it.kind == "spatial"]
     shared, apart = _cut_strips(s, name, pads, others, loops, target)
-    # What does not change along the rows stays in registers where these are walked last.
-    within = [outer_column, *row_outer] if slides else [*row_outer, outer_column]
-    outer = [*shared, *apart, *within]
+    outer = [*shared, *apart, *row_outer, outer_column]
     s.reorder(*outer, *inner, *row_inner, middle, vector)
     for loop in (*row_inner, middle):
         s.unroll(loop)
@@ -249,18 +252,53 @@ def _schedule_tiles(
         join_pixels(s, pads, target)
 
 
-def _slides(block: Block, row: Iter, column: Iter) -> bool:
-    """Whether windows of neighbouring rows overlap: what was loaded for one serves the next.
+def _slides(block: Block, row: Iter, column: Iter, vectors: int, target: Target) -> bool:
+    """Whether windows of neighbouring rows overlap so much that a long tile of one vector loads
+    far less than one of several vectors: what was loaded for one row serves the next.
 
     What all columns share serves several vectors of them just as well, and sums over more than a
     window need their accumulators for longer.
     """
-    reduced = {it.var for it in block.iters if it.kind == "reduce" and extent_of(it) != 1}
-    if len(reduced) > _WINDOW_AXES:
+    reduced = {it.var: extent_of(it) or 1 for it in block.iters if it.kind == "reduce"}
+    if len([n for n in reduced.values() if n > 1]) > _WINDOW_AXES:
         return False
-    own = (a for a in accesses_of(block) if a.step(column.var) != 0)
-    indices = (free_vars(i) for a in own for i in a.indices)
-    return any(row.var in found and not reduced.isdisjoint(found) for found in indices)
+    own = [a for a in accesses_of(block) if a.step(column.var) != 0 and _reads(a, reduced)]
+    if not any(row.var in free_vars(i) and _reads_at(i, reduced) for a in own for i in a.indices):
+        return False
+    long, wide = _sliding_tile(row, target), max(1, _TILE // vectors)
+    of_long, of_wide = (
+        _tiles(row, rows) * sum(_loaded(a, row, reduced, rows) for a in own)
+        for rows in (long, wide)
+    )
+    return vectors == 1 or of_long <= _FAR_LESS * of_wide
+
+
+def _reads(access: Access, reduced: dict[Var, int]) -> bool:
+    return any(_reads_at(i, reduced) for i in access.indices)
+
+
+def _reads_at(index: Expr, reduced: dict[Var, int]) -> bool:
+    return any(reduced.get(v, 1) > 1 for v in free_vars(index))
+
+
+def _tiles(row: Iter, rows: int) -> float:
+    """Tiles of so many rows that there are; the last may have fewer."""
+    extent = extent_of(row)
+    return 1 / rows if extent is None else -(-extent // rows)
+
+
+def _loaded(access: Access, row: Iter, reduced: dict[Var, int], rows: int) -> int:
+    """How many vectors of an operand a tile of so many rows reads, for each vector of a row."""
+    count = 1
+    for index in access.indices:
+        terms = linear(index).terms
+        window = {v: abs(terms[v]) for v, extent in reduced.items() if extent > 1 and v in terms}
+        reach = 1 + sum(step * (reduced[v] - 1) for v, step in window.items())
+        apart = prod(reduced[v] for v in window)
+        if row.var in terms:
+            reach, apart = reach + (rows - 1) * abs(terms[row.var]), apart * rows
+        count *= min(reach, apart)
+    return count
 
 
 def _sliding_tile(row: Iter, target: Target) -> int:

@@ -17,12 +17,21 @@ from tilewright.ir import (
     Const,
     Expr,
     Iter,
+    Load,
+    Select,
     Var,
+    all_exprs,
     free_vars,
     walk,
 )
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.rules.analysis import Access, extent_of, is_conditional, is_injective
+from tilewright.schedule.rules.analysis import (
+    Access,
+    extent_of,
+    is_conditional,
+    is_injective,
+    stores_of,
+)
 from tilewright.schedule.rules.elementwise import has_thin_pixels, vectorize_innermost
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -41,6 +50,29 @@ def padding_before(s: Schedule, name: str) -> list[str]:
         if private and chooses and _is_intermediate(s, block.writes[0].buffer):
             found.append(ref.name)
     return found
+
+
+def inline_padding(s: Schedule, name: str, column: Iter) -> list[str]:
+    """Read images where they are, and ask at their edges, as few tiles have to; the blocks that
+    still pad are those that do more, or along `column`, where lanes would ask one by one."""
+    kept: list[str] = []
+    for pad in padding_before(s, name):
+        trial = s.copy()
+        trial.compute_inline(pad)
+        asked = [e.condition for e in all_exprs(trial.block_of(name).body) if isinstance(e, Select)]
+        if _is_plain(s.block_of(pad)) and not any(column.var in free_vars(c) for c in asked):
+            s.compute_inline(pad)
+        else:
+            kept.append(pad)
+    return kept
+
+
+def _is_plain(block: Block) -> bool:
+    """Whether a block chooses between an element and a number, and does nothing else."""
+    values = [store.value for store in stores_of(block)]
+    return all(
+        isinstance(v, Select) and isinstance(v.a, Load) and isinstance(v.b, Const) for v in values
+    )
 
 
 def _is_intermediate(s: Schedule, buffer: Buffer) -> bool:
