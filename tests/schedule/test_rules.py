@@ -249,6 +249,30 @@ def test_transposes_write_whole_lines_where_that_saves_reading_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "axes", "order"),
+    [
+        ((2, 64, 6, 65), (0, 2, 1, 3), [2, 64, 6]),
+        ((4, 3, 40, 2, 64), (3, 1, 0, 2, 4), [4, 3, 40, 2]),
+        ((2, 64, 6, 8), (0, 2, 1, 3), [2, 6, 64]),
+    ],
+)
+def test_large_copies_by_rows_go_through_their_source_in_order(
+    shape: tuple[int, ...], axes: tuple[int, ...], order: list[int]
+) -> None:
+    """Unless rows are shorter than lines of the cache."""
+    inputs, output = of_one(ops.transpose, *shape, axes=axes)
+    function = te.function(inputs, [output], name="f")
+    # Nothing is shared out: loops stay apart.
+    scheduled = schedule_by_rules(function, tw.Target.of("llvm -num-cores=1 -l2=16K"))
+    loops = [f for f in walk(scheduled.body) if isinstance(f, For) and f.kind == "serial"]
+    assert [evaluate(f.extent, {}) for f in loops][: len(order)] == order
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    y = np.zeros([shape[k] for k in axes], np.float32)
+    tw.build(tw.Schedule(scheduled))(x, y)
+    np.testing.assert_array_equal(y, x.transpose(axes))
+
+
+@pytest.mark.parametrize(
     ("dtype", "columns"),
     [("int8", 2041), ("float16", 2046), ("float32", 2048), ("float32", 2046), ("float64", 2041)],
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from tilewright.arith import conjuncts, linear
-from tilewright.ir import Binary, Block, Const, Expr, Select, Var, all_exprs, const
+from tilewright.ir import Binary, Block, Const, Expr, Load, Select, Var, all_exprs, const
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Access,
@@ -37,6 +37,8 @@ def schedule_elementwise(s: Schedule, name: str, target: Target, *, as_one: bool
     `as_one` takes all loops as one where every access allows it.
     """
     block = s.block_of(name)
+    if _copies_rows(block, target):
+        _walk_source(s, name, block)
     loops = s.loops(name)
     if not loops:
         return
@@ -67,6 +69,34 @@ def has_thin_pixels(s: Schedule, name: str, target: Target) -> bool:
     is_odd = count & (count - 1) != 0 and count < vector_lanes(block, target)
     steps = {(a.step(pixel.var), a.step(channel.var)) for a in accesses_of(block)}
     return is_odd and steps == {(count, 1)}
+
+
+def _copies_rows(block: Block, target: Target) -> bool:
+    """Whether a block copies a large source by rows of a line or more."""
+    stores = stores_of(block)
+    if len(stores) != 1 or not isinstance(stores[0].value, Load):
+        return False
+    row, size = block.iters[-1].extent, stores[0].buffer.dtype.itemsize
+    is_far = 2 * instances(block) * size > target.caches.l2
+    return is_far and isinstance(row, Const) and int(row.value) * size >= target.caches.line
+
+
+def _walk_source(s: Schedule, name: str, block: Block) -> None:
+    """Copy in the order of the source: it is read from end to end, and lines are written whole.
+
+    for h: for t: for d: Y[h, t, d] = X[t, h, d]
+    -->
+    for t: for h: for d: Y[h, t, d] = X[t, h, d]
+    """
+    load, loops = stores_of(block)[0].value, s.loops(name)
+    if not isinstance(load, Load) or len(loops) != len(block.iters):
+        return
+    source = Access(load.buffer, load.indices)
+    steps = [source.step(it.var) for it in block.iters]
+    known = [step for step in steps if step]
+    if len(known) == len(steps) and min(known) == known[-1] == 1:
+        order = sorted(range(len(loops)), key=lambda k: -known[k])
+        s.reorder(*(loops[k] for k in order))
 
 
 def seams_of(block: Block, target: Target) -> list[int]:
