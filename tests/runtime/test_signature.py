@@ -64,6 +64,15 @@ def test_element_type(scale: tw.Module) -> None:
     refuses(scale, "convert it: .astype('int32')", I=np.zeros(3, np.int64))
 
 
+def test_numbers_of_numpy_are_arrays_to_be_read() -> None:
+    text = "def double(A: f32[()], B: f32[()]):\n    B[()] = A[()] * 2.0\n"
+    double, out = tw.build(tw.Schedule(parse_function(text))), np.zeros((), np.float32)
+    double(np.float32(3), out)
+    assert out == 6
+    with pytest.raises(UserError, match=r"argument B must be .*: the array is read-only"):
+        double(out, np.float32(3))
+
+
 def test_dimensions(scale: tw.Module) -> None:
     ones = np.ones((3, 4, 1), np.float32)
     refuses(scale, "argument A must be float32[n, 4]: got 3 dimensions: [3, 4, 1]", A=ones)

@@ -237,6 +237,9 @@ def test_environment_sets_the_number_of_threads(
 def test_impossible_pools_are_refused(native: Native) -> None:
     with pytest.raises(UserError, match=r"pool of 0 threads.*\n.*from 1 to 4096"):
         threads.pool_for(0)
+    for asked in ("2", 2.5):
+        with pytest.raises(UserError, match=r"cannot make a pool of ('2'|2.5) threads"):
+            threads.pool_for(asked)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"processors \[99999\]: this process may not use them"):
         threads.pool_for(2, [99999])
 

@@ -82,8 +82,17 @@ def test_arrays_at_odd_addresses_and_of_other_byte_order(model: Any) -> None:
     raw = np.zeros(25, np.uint8)[1:].view(F32).reshape(2, 3)
     (got,) = model.run(given(x=raw))
     np.testing.assert_array_equal(got, np.full((2, 3), 2, F32))
-    with pytest.raises(UserError, match="input x must be float32"):
+    with pytest.raises(UserError, match=r"input x must be .*: got float32 in the byte order of ot"):
         model.run(given(x=np.ones((2, 3), ">f4")))
+
+
+def test_python_numbers_are_not_rounded_to_integers() -> None:
+    b = Builder()
+    b.output(b.neg(b.input("x", "i64", ("n",))))
+    model = tw.compile(b.build(), threads=1)
+    assert model.run({"x": [1, 2.0]})[0].tolist() == [-1, -2]
+    with pytest.raises(UserError, match=r"input x must be int64\[n\]: got numbers that this type"):
+        model.run({"x": [1, 2.5]})
 
 
 def test_no_rows(model: Any) -> None:

@@ -111,6 +111,8 @@ def test_extents_are_known_whole_numbers() -> None:
         te.placeholder((1.5,), name="x")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="negative extent -1"):
         te.placeholder(-1)
+    with pytest.raises(UserError, match="x has the shape None"):
+        te.placeholder(None, name="x")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="it is i32, but extents are int64"):
         te.placeholder((te.var("n", "int32"),))
     with pytest.raises(UserError, match="depends on the elements of a tensor"):
@@ -139,6 +141,9 @@ def test_functions_of_the_wrong_tensors() -> None:
         te.function([A, B], [C, C])
     with pytest.raises(UserError, match="has no outputs"):
         te.function([A, B], [])
+    for name in ("", "llvm.exp.f32"):
+        with pytest.raises(UserError, match=f"te.function cannot be called '{name}'"):
+            te.function([A, B], C, name=name)
     with pytest.raises(UserError, match="cannot take 3"):
         te.function([A, 3], C)  # type: ignore[list-item]
     with pytest.raises(UserError, match="cannot compute 3: it is no tensor"):

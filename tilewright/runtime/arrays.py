@@ -26,6 +26,12 @@ def address_of(array: Array) -> int:
     return array.__array_interface__["data"][0]
 
 
+def type_name(array: Array) -> str:
+    """What an array's elements are, for messages."""
+    name = array.dtype.name
+    return name if array.dtype.isnative else f"{name} in the byte order of other machines"
+
+
 def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """A new array whose contents are undefined."""
     memory = np.empty(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)

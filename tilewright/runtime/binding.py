@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, cast
 
 import numpy as np
 
-from tilewright.runtime.arrays import Array
+from tilewright.runtime.arrays import Array, type_name
 from tilewright.runtime.dlpack import as_array
 from tilewright.runtime.lists import PassedList
 from tilewright.runtime.signature import Dim, dim_text, dim_value, learn
@@ -227,7 +227,7 @@ def _bound(spec: TensorSpec, value: Any) -> Array:
     array = cast("Array", value) if isinstance(value, np.ndarray) else _from_other(spec, value)
     if array.dtype != spec.numpy:
         remedy = f"convert it: .astype({spec.dtype.name!r})"
-        raise _refusal(spec, f"got {array.dtype.name}{list(array.shape)}", remedy)
+        raise _refusal(spec, f"got {type_name(array)}{list(array.shape)}", remedy)
     if array.ndim != len(spec.shape):
         raise _refusal(spec, f"got {array.ndim} dimensions: {list(array.shape)}")
     if spec.static_shape is not None and array.shape != spec.static_shape:
@@ -239,9 +239,12 @@ def _bound(spec: TensorSpec, value: Any) -> Array:
 def _from_other(spec: TensorSpec, value: Any) -> Array:
     if isinstance(value, bool | int | float | list | tuple):
         try:
-            return np.asarray(value, spec.numpy)
+            made = np.asarray(value, spec.numpy)
         except (TypeError, ValueError, OverflowError) as error:
             raise _refusal(spec, str(error)) from None
+        if made.dtype.kind in "iub" and np.any(made != np.asarray(value)):
+            raise _refusal(spec, "got numbers that this type does not hold")
+        return made
     array: Array | None = np.asarray(value) if np.isscalar(value) else as_array(value)
     if array is None:
         raise _refusal(spec, f"got {type(value).__name__}", "pass a NumPy array")

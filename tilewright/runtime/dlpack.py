@@ -45,9 +45,16 @@ class _Tensor(ctypes.Structure):
 
 
 def as_array(value: Any) -> Array | None:
-    """`value` as an array over the same memory; None if it is no array."""
+    """`value` as an array over the same memory; None if it is no array.
+
+    One of NumPy's numbers is an array without dimensions that cannot be written to.
+    """
     if isinstance(value, np.ndarray):
         return cast("Array", value)
+    if isinstance(value, np.generic):
+        number: Array = np.asarray(cast("Any", value))
+        number.flags.writeable = False
+        return number
     if not hasattr(value, "__dlpack__"):
         return None
     try:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tilewright.runtime.arrays import type_name
 from tilewright.runtime.dlpack import as_array
 from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
@@ -120,7 +121,7 @@ def _bind_one(signature: Signature, param: Param, arg: Any, values: dict[str, in
         raise _refusal(signature, param, f"got {type(arg).__name__}", "pass a NumPy array")
     if array.dtype != param.dtype.numpy:
         remedy = f"convert it: .astype({param.dtype.name!r})"
-        raise _refusal(signature, param, f"got {array.dtype.name}", remedy)
+        raise _refusal(signature, param, f"got {type_name(array)}", remedy)
     if array.ndim != len(param.shape):
         raise _refusal(signature, param, f"got {array.ndim} dimensions: {list(array.shape)}")
     for dim, extent in zip(param.shape, array.shape, strict=True):

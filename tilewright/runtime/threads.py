@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from ctypes import c_int32, c_int64, c_void_p
+from numbers import Integral
 from typing import Any
 
 from tilewright.runtime.jit import LoadedCode
@@ -159,11 +160,11 @@ def _installed() -> _Native:
 def _thread_count(asked: int | None, cpus: tuple[int, ...]) -> int:
     if asked is None:
         return len(cpus) or config().num_threads or len(available_cpus())
-    if not 1 <= asked <= 4096:
+    if not isinstance(asked, Integral) or not 1 <= asked <= 4096:
         raise UserError(
-            f"cannot make a pool of {asked} threads", remedy="ask for a number from 1 to 4096"
+            f"cannot make a pool of {asked!r} threads", remedy="ask for a number from 1 to 4096"
         )
-    return asked
+    return int(asked)
 
 
 def _check_affinity(cpus: tuple[int, ...]) -> None:

@@ -123,6 +123,12 @@ def _require_not_given(name: str, ops: Iterable[Definition], given: set[Tensor])
 
 
 def _check_parameters(name: str, given: list[Any], wanted: list[Any]) -> None:
+    if not name or name.startswith("llvm."):
+        raise UserError(
+            f"te.function cannot be called {name!r}",
+            reason="names of native functions are not empty, and those of LLVM's own start so",
+            remedy="give it another name",
+        )
     for value in given:
         if not isinstance(value, Tensor | Var):
             raise UserError(

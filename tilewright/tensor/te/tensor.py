@@ -139,6 +139,9 @@ def placeholder(shape: Shape, dtype: object = "float32", name: str = "placeholde
 
 def shape_of(shape: Shape, owner: str) -> tuple[Expr, ...]:
     """A shape as index expressions; one extent alone is a shape of one dimension."""
+    given: Any = shape
+    if not isinstance(given, int | Expr | Iterable):
+        raise UserError(f"{owner} has the shape {shape!r}", remedy="give a tuple of extents")
     dims = (shape,) if isinstance(shape, int | Expr) else tuple(shape)
     return tuple(extent_of(d, owner) for d in dims)
 
