@@ -15,20 +15,18 @@ from tilewright.runtime import aligned_empty
 from tilewright.schedule import schedule_by_rules
 from tilewright.tensor import ops
 
-#: A last cache that is small, so that tests need not move much.
-SMALL = "-num-cores=2 -l1d=8K -l2=16K -l3=64K"
 
-
-def kernel(name: str, rows: int = 128, columns: int = 256, dtype: str = "float32") -> Function:
-    x = te.placeholder((rows, columns), dtype, name="X")
+def kernel(name: str, rows: int = 8192, columns: int = 1024, dtype: str = "float32") -> Function:
+    x, w = (te.placeholder((rows, columns), dtype, name=name) for name in ("X", "W"))
     made = {
         "double": lambda: te.compute((rows, columns), lambda i, j: x[i, j] + x[i, j], name="Y"),
         "softmax": lambda: ops.softmax(x, axis=-1),
         "transpose": lambda: ops.transpose(x, (1, 0)),
         "sum": lambda: ops.sum(x, axis=1),
-        "matmul": lambda: ops.matmul(x, x, name="Y"),
+        "matmul": lambda: ops.matmul(x, w, name="Y"),
     }
-    return te.function([x], [made[name]()], name=name)
+    inputs = [x, w] if name == "matmul" else [x]
+    return te.function(inputs, [made[name]()], name=name)
 
 
 def streamed(function: Function, target: str) -> list[int]:
@@ -38,7 +36,7 @@ def streamed(function: Function, target: str) -> list[int]:
 @pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3", "skylake-avx512"])
 @pytest.mark.parametrize("name", ["double", "softmax", "transpose"])
 def test_large_results_bypass_the_caches(cpu: str, name: str) -> None:
-    module = tw.build(kernel(name), f"llvm -mcpu={cpu} {SMALL}")
+    module = tw.build(kernel(name), f"llvm -mcpu={cpu} -num-cores=2 -l3=32M")
     vectors = {"x86-64": "xmm", "x86-64-v3": "ymm", "skylake-avx512": "zmm"}
     assert re.search(rf"movntp[sd]\s+%{vectors[cpu]}", module.asm)
     # Such stores come in any order: other threads must see them before they are told.
@@ -46,24 +44,24 @@ def test_large_results_bypass_the_caches(cpu: str, name: str) -> None:
 
 
 def test_only_where_it_can_help() -> None:
-    x86 = f"llvm -mcpu=skylake-avx512 {SMALL}"
+    x86 = "llvm -mcpu=skylake-avx512 -l3=32M"
     assert streamed(kernel("double"), x86) == [1]
-    assert not streamed(kernel("double", 16), x86), "it fits the caches"
-    assert not streamed(kernel("double"), "llvm -mcpu=skylake-avx512"), "so it does here"
-    assert not streamed(kernel("double"), f"llvm -mcpu=neoverse-n1 {SMALL}"), "lines are not read"
-    assert not streamed(kernel("sum", 2048), x86), "it is read again and again while it is made"
-    assert not streamed(kernel("matmul", 256), x86), "memory is not what it waits for"
-    assert not streamed(kernel("softmax", 128, 250), x86), "rows share lines"
-    assert streamed(kernel("double", 127, 251), x86), "all is one row"
+    assert not streamed(kernel("double", 2048), x86), "it fits the caches"
+    assert not streamed(kernel("double"), "llvm -mcpu=skylake-avx512 -l3=64M"), "so it does here"
+    assert not streamed(kernel("double"), "llvm -mcpu=neoverse-n1"), "lines are not read first"
+    assert not streamed(kernel("sum", 16384), x86), "it is read again and again while it is made"
+    assert not streamed(kernel("matmul", 4096, 4096), x86), "memory is not what it waits for"
+    assert not streamed(kernel("softmax", 8192, 1025), x86), "rows share lines"
+    assert streamed(kernel("double", 8191, 1025), x86), "all is one row"
     assert not streamed(kernel("double").with_attrs(in_place=[0]), x86), "it is read there"
 
 
 def test_results_that_are_read_again_stay_near() -> None:
-    x = te.placeholder((128, 256), name="X")
-    y = te.compute((128, 256), lambda i, j: te.exp(x[i, j]), name="Y")
-    z = te.compute((128, 256), lambda i, j: y[i, j] + y[127 - i, j], name="Z")
+    x = te.placeholder((8192, 1024), name="X")
+    y = te.compute((8192, 1024), lambda i, j: te.exp(x[i, j]), name="Y")
+    z = te.compute((8192, 1024), lambda i, j: y[i, j] + y[8191 - i, j], name="Z")
     function = te.function([x], [y, z], name="f")
-    assert streamed(function, f"llvm -mcpu=skylake-avx512 {SMALL}") == [2]
+    assert streamed(function, "llvm -mcpu=skylake-avx512") == [2]
 
 
 def test_the_note_is_part_of_the_text() -> None:

@@ -15,6 +15,9 @@ from tilewright.target import Target
 
 #: Simple operations for each byte that a function touches, up to which memory is what it waits for.
 _MOST_WORK = 16
+#: Bytes up to which results may stay near: a target that names no machine has small caches, and the
+#: machine that it runs on larger ones, where the next kernel finds them.
+_LEAST = 32 << 20
 
 
 def stream_results(function: Function, target: Target) -> Function:
@@ -22,7 +25,7 @@ def stream_results(function: Function, target: Target) -> Function:
     if not target.gains_by_streaming or "in_place" in function.attrs:
         return function
     touched = _touched(function)
-    if touched <= max(target.caches) or _work(function) > _MOST_WORK * touched:
+    if touched <= max(_LEAST, *target.caches) or _work(function) > _MOST_WORK * touched:
         return function
     results = set(_results(function, target.caches.line))
     numbers = [k for k, buffer in enumerate(function.buffers) if buffer in results]
