@@ -90,7 +90,7 @@ def test_tiles_and_back(tile: int, size: int) -> None:
     both = [tile, tile]
     (tiles,) = check("winograd_tiles", [x], symbolic=False, atol=1e-4, pads=[1] * 4, tiles=both)
     rows = tiles.reshape(*tiles.shape[:2], -1, 16)
-    factors = winograd_weights(w, square(tile))[:, :, 0, 0]
+    factors = winograd_weights(w.transpose(2, 3, 1, 0), square(tile))[:, :, 0, 0]
     products = (rows @ factors).reshape(*tiles.shape[:5], 2, 8)
     extents = {"height": size, "width": size, "tiles": both}
     (got,) = check(
@@ -123,7 +123,7 @@ def test_strips_whose_tiles_of_registers_are_not_whole(
     """Threads take strips whatever number of rows a strip and a tile have."""
     target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=8")
     x, w = values(1, 2, 24, width, 16), values(16, 32, 3, 3)
-    factors = winograd_weights(w, square(4)).reshape(6, 6, 2, 16, 2, 8)
+    factors = winograd_weights(w.transpose(2, 3, 1, 0), square(4)).reshape(6, 6, 2, 16, 2, 8)
     factors = np.ascontiguousarray(factors.transpose(0, 1, 4, 2, 3, 5))
     b = Builder()
     b.output(b.winograd_strips(b.input("x", "f32", x.shape), factors, values(2, 8), pads=[1] * 4))
@@ -149,7 +149,9 @@ def test_strips_of_an_image(tile: int, size: tuple[int, ...], pads: list[int]) -
     """Strips that are whole and that are not, against NumPy; their results are a convolution's."""
     batch, height, width = size
     x, w, bias = values(batch, 3, height, width, 8), values(16, 24, 3, 3), values(2, 8)
-    turned = winograd_weights(w, square(tile)).reshape(tile + 2, tile + 2, 3, 8, 2, 8)
+    turned = winograd_weights(w.transpose(2, 3, 1, 0), square(tile)).reshape(
+        tile + 2, tile + 2, 3, 8, 2, 8
+    )
     factors = np.ascontiguousarray(turned.transpose(0, 1, 4, 2, 3, 5))
     (got,) = check("winograd_strips", [x, factors, bias], symbolic=False, atol=1e-3, pads=pads)
     plain = x.transpose(0, 1, 4, 2, 3).reshape(batch, 24, height, width)
@@ -178,7 +180,7 @@ def test_windows_of_other_kernels(size: tuple[int, int], axes: tuple[Along, Alon
     pads = [k // 2 for k in (*kernel, *kernel)]
     near: Any = {"symbolic": False, "atol": 1e-3, "rtol": 1e-4}
     (found,) = check("winograd_tiles", [x], pads=pads, **attrs, **near)
-    factors = winograd_weights(w, axes).reshape(*found.shape[:2], -1, 8)
+    factors = winograd_weights(w.transpose(2, 3, 1, 0), axes).reshape(*found.shape[:2], -1, 8)
     rows = found.reshape(*found.shape[:2], -1, factors.shape[2])
     products = (rows @ factors).reshape(*found.shape[:5], 1, 8)
     kept = np.zeros_like(w)

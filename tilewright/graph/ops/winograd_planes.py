@@ -1,7 +1,7 @@
 """Convolutions with fewer products (Winograd): tiles of images are transformed.
 
     winograd_tiles     N×(C/b)×H×W×b as t×u×N×tiles×groups×(C/b)×b: transformed windows
-    winograd_weights   O×C×kernel as t×u×groups×C×O, in NumPy: once, at compile time
+    winograd_weights   kernel×C×O as t×u×groups×C×O, in NumPy: once, at compile time
     winograd_image     t×u×N×tiles×(O/c)×c back to N×(O/c)×H×W×c, with the bias
 
 Between them each of the t×u planes is multiplied by its weights, over all groups and channels.
@@ -36,6 +36,10 @@ from tilewright.graph.types import TensorType, Type, known_dim
 from tilewright.ir import Expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
+
+#: Multiplications for which NumPy's BLAS does not wake its threads: these wait for one another
+#: longer than the work takes. So many columns in float64 stay in the caches as well.
+_AT_ONCE = 1 << 18
 
 # ---- windows ------------------------------------------------------------------------------------
 
@@ -132,13 +136,19 @@ def winograd_tiles_compute(
 # ---- weights ------------------------------------------------------------------------------------
 
 
-def winograd_weights(weight: Array, axes: Sequence[Along]) -> Array:
-    """Weights O×C×kernel, transformed in float64: planes×groups×C×O."""
+def winograd_weights(taps: Array, axes: Sequence[Along]) -> Array:
+    """Weights kernel×C×O, transformed in float64: planes×groups×C×O."""
     down, across = axes
-    taps = across.grouped(down.grouped(weight.astype("f8"), 2), 4)
-    matrices = (np.array(a.matrices.weight) for a in axes)
-    made = np.einsum("ir,js,ocgrhs->ijghco", *matrices, taps, optimize=True)
-    return np.ascontiguousarray(made.astype(weight.dtype))
+    grouped = across.grouped(down.grouped(taps, 0), 2)
+    groups, high, many, wide, *channels = grouped.shape
+    rows = np.moveaxis(grouped, (1, 3), (0, 1)).reshape(high * wide, -1)
+    matrix = np.kron(*(np.array(a.matrices.weight) for a in axes))
+    made = np.empty((len(matrix), rows.shape[1]), taps.dtype)
+    step = max(1, _AT_ONCE // matrix.size)
+    for start in range(0, rows.shape[1], step):
+        part = slice(start, start + step)
+        made[:, part] = matrix @ rows[:, part].astype("f8")
+    return made.reshape(down.planes, across.planes, groups, many, *channels)
 
 
 # ---- results ------------------------------------------------------------------------------------

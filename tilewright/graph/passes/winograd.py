@@ -40,7 +40,6 @@ from tilewright.graph.few_products import (
     worthy_forms,
 )
 from tilewright.graph.ir import Array, Binding, Call, Module, Value, all_graphs
-from tilewright.graph.ops.blocked import unblocked_array
 from tilewright.graph.ops.winograd_planes import winograd_weights
 from tilewright.graph.rewrite import Rewriter
 from tilewright.graph.types import known_dim
@@ -216,5 +215,7 @@ def _factors(weight: Value, axes: Axes) -> Array:
     """The transformed weights, a matrix for each plane."""
     packed = weight.constant
     assert packed is not None
-    made = winograd_weights(unblocked_array(unblocked_array(packed, 0), 1), axes)
+    _, blocks, high, wide, block, _ = packed.shape
+    taps = packed.transpose(2, 3, 1, 4, 0, 5).reshape(high, wide, blocks * block, -1)
+    made = winograd_weights(taps, axes)
     return made.reshape(planes_of(axes), -1, made.shape[-1])
