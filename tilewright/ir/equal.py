@@ -201,12 +201,11 @@ def _annotations(values: Any) -> str:
 
 def _mix(*parts: object) -> bytes:
     """One digest of several; lengths keep them apart."""
-    digest = hashlib.sha256()
+    flat: list[bytes] = []
     for part in parts:
         data = part if isinstance(part, bytes) else str(part).encode()
-        digest.update(struct.pack("<I", len(data)))
-        digest.update(data)
-    return digest.digest()
+        flat += len(data).to_bytes(4, "little"), data
+    return hashlib.sha256(b"".join(flat)).digest()
 
 
 def _const(node: Const) -> bytes:

@@ -63,9 +63,13 @@ class _Finder:
         self._body, self._table = body, facts
         self._maker = {v: k for k, b in enumerate(body) for v in b.outputs}
         self._uses = users_of(graph, body)
+        names = {b.expr.op.name for b in body if isinstance(b.expr, Call)}
+        self._may_find = not names.isdisjoint(("softmax", "attention"))
 
     def group(self, last: int) -> set[int]:
         """The bindings, by number, that make one kernel with a product; none if it is no such."""
+        if not self._may_find:
+            return set()
         call = self._body[last].expr
         if isinstance(call, Call) and call.op.name == "attention":
             moved = self._with_moves({last})
