@@ -1,7 +1,7 @@
 """Integer reasoning: simplification, bounds, proofs, affine maps."""
 
 from tilewright.arith.affine import AffineMap
-from tilewright.arith.bounds import bounds
+from tilewright.arith.bounds import bounds, linear_bounds
 from tilewright.arith.divisibility import divisor
 from tilewright.arith.interval import Interval
 from tilewright.arith.itermap import IterMap, detect_bindings
@@ -25,6 +25,7 @@ __all__ = [
     "divisor",
     "knowing_nothing",
     "linear",
+    "linear_bounds",
     "prove",
     "prove_equal",
     "simplify",

@@ -15,6 +15,9 @@ from tilewright.ir import Binary, Broadcast, Call, Cast, Const, Expr, Load, Ramp
 def bounds(expr: Expr, ranges: Ranges) -> Interval:
     """Constants between which `expr` lies in every lane; unbounded for floats."""
     known = ranges.intervals
+    found = known.get(expr)
+    if found is not None:
+        return found
     pending = [expr]
     while pending:
         node = pending[-1]
@@ -32,10 +35,15 @@ def bounds(expr: Expr, ranges: Ranges) -> Interval:
 
 def linear_bounds(total: Linear, ranges: Ranges) -> Interval:
     """Where the exact value of a sum lies."""
-    result = Interval(total.constant, total.constant)
+    low: int | None = total.constant
+    high: int | None = total.constant
     for atom, coefficient in total.terms.items():
-        result = result.plus(_atom_bounds(atom, ranges).scaled(coefficient))
-    return result
+        least, most = _atom_bounds(atom, ranges)
+        if coefficient < 0:
+            least, most = most, least
+        low = None if low is None or least is None else low + coefficient * least
+        high = None if high is None or most is None else high + coefficient * most
+    return Interval(low, high)
 
 
 def exact_linear(expr: Expr, ranges: Ranges) -> Linear | None:

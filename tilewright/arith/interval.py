@@ -43,6 +43,8 @@ class Interval(NamedTuple):
         )
 
     def intersect(self, other: Interval) -> Interval:
+        if other is EVERYTHING:
+            return self
         return Interval(
             _present(max, self.low, other.low),
             _present(min, self.high, other.high),

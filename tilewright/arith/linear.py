@@ -18,10 +18,13 @@ from tilewright.ir import Binary, Broadcast, Const, DType, Expr, Unary, const
 class Linear:
     """A sum; never changed after it is made."""
 
-    __slots__ = ("constant", "dtype", "terms")
+    __slots__ = ("constant", "dtype", "terms", "written")
+
+    #: The expression, once it was asked for.
+    written: Expr | None
 
     def __init__(self, terms: dict[Expr, int], constant: int, dtype: DType) -> None:
-        self.terms, self.constant, self.dtype = terms, constant, dtype
+        self.terms, self.constant, self.dtype, self.written = terms, constant, dtype, None
 
     @staticmethod
     def of_atom(atom: Expr) -> Linear:
@@ -82,15 +85,26 @@ class Linear:
     def wrapped(self) -> Linear:
         """The congruent sum with the smallest coefficients of the type."""
         dtype = self.dtype
+        limit = 1 << (dtype.bits - 1)
+        fits = all(c and -limit <= c < limit for c in self.terms.values())
+        if fits and -limit <= self.constant < limit:
+            return self
         terms = {a: w for a, c in self.terms.items() if (w := wrap_signed(c, dtype))}
         return Linear(terms, wrap_signed(self.constant, dtype), dtype)
 
     def ordered(self) -> list[tuple[Expr, int]]:
         """The terms as they are written: positive first, then by degree, size and atom."""
+        if len(self.terms) < 2:
+            return list(self.terms.items())
         return sorted(self.terms.items(), key=_written_order)
 
     def expr(self) -> Expr:
         """The sum as an expression."""
+        if self.written is None:
+            self.written = self._expr()
+        return self.written
+
+    def _expr(self) -> Expr:
         if self.is_constant:
             return constant_of(self.constant, self.dtype)
         total: Expr | None = None
@@ -109,9 +123,9 @@ class Linear:
 
 def number(expr: Expr) -> int | None:
     """The value of an integer constant, or of one in every lane."""
-    if isinstance(expr, Broadcast):
+    if type(expr) is Broadcast:
         expr = expr.a
-    return int(expr.value) if isinstance(expr, Const) and expr.dtype.is_integer else None
+    return int(expr.value) if type(expr) is Const and expr.dtype.is_integer else None
 
 
 def constant_of(value: int, dtype: DType) -> Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from tilewright.arith.linear import Linear, accumulate, number
 from tilewright.arith.order import order_key
@@ -46,6 +46,12 @@ def linear(root: Expr) -> Linear:
 def remember(expr: Expr, total: Linear) -> None:
     """`expr` was written from `total`: no need to take it apart again."""
     _linears[0][expr] = total
+
+
+def written_from(expr: Expr) -> Linear | None:
+    """The sum that `expr` was written from, if it was lately."""
+    total = _linears[0].get(expr)
+    return total if total is not None and total.written is expr else None
 
 
 def collect(root: Expr, of_leaf: OfLeaf) -> Linear:
@@ -98,12 +104,16 @@ _PARTS: Mapping[str, Callable[[Any], _Parts]] = {
 }
 
 
+#: An exact type is compared faster than `isinstance` answers, and this is asked of every node.
+_WITH_PARTS = frozenset([Binary, Unary])
+
+
 def _parts(node: Expr) -> _Parts:
     """What a sum adds up, with factors; nothing for an atom."""
-    if isinstance(node, Binary | Unary):
-        rule = _PARTS.get(node.op)
-        return rule(node) if rule is not None else ()
-    return ()
+    if type(node) not in _WITH_PARTS:
+        return ()
+    rule = _PARTS.get(cast(Binary, node).op)
+    return rule(node) if rule is not None else ()
 
 
 @lru_cache(maxsize=512)  # whoever asks for the leaves of a sum adds them up next

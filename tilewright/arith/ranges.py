@@ -28,7 +28,16 @@ class Ranges:
     Equal questions are asked often: answers are kept for as long as the context lives.
     """
 
-    __slots__ = ("answers", "conditions", "facts", "intervals", "limits", "multiples", "variables")
+    __slots__ = (
+        "answers",
+        "conditions",
+        "facts",
+        "intervals",
+        "limits",
+        "multiples",
+        "simplified",
+        "variables",
+    )
 
     #: Variables with symbolic or constant bounds.
     variables: dict[Var, Bounds]
@@ -42,13 +51,15 @@ class Ranges:
     multiples: dict[Expr, int]
     #: Remembered results of `bounds`.
     intervals: dict[Expr, Interval]
+    #: Remembered results of `simplify`.
+    simplified: dict[Expr, Expr]
     #: Remembered results of other questions, one table per question.
     answers: dict[str, dict[Any, Any]]
 
     def __init__(self) -> None:
         self.variables, self.limits, self.multiples = {}, {}, {}
         self.facts, self.conditions = (), frozenset()
-        self.intervals, self.answers = {}, {}
+        self.intervals, self.simplified, self.answers = {}, {}, {}
 
     @staticmethod
     def for_function(function: Function) -> Ranges:
@@ -273,7 +284,7 @@ _derived_so_far = [0]
 
 def knowing_nothing() -> Ranges:
     """A context without knowledge; shared, so its memory is bounded by replacing it."""
-    answers = len(_nothing[0].memo("simplify")) + len(_nothing[0].intervals)
+    answers = len(_nothing[0].simplified) + len(_nothing[0].intervals)
     if answers > _REMEMBERED or _derived_so_far[0] > _CONTEXTS:
         _nothing[0], _derived_so_far[0] = Ranges(), 0
     return _nothing[0]

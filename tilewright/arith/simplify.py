@@ -16,6 +16,7 @@ from tilewright.arith.linearize import (
     linear,
     multiplied,
     remember,
+    written_from,
 )
 from tilewright.arith.ranges import Ranges, knowing_nothing
 from tilewright.arith.rules import rewrite
@@ -30,67 +31,49 @@ _LONGEST_CHAIN = 40
 def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     """An expression of the same value, in canonical form and no costlier."""
     ranges = knowing_nothing() if ranges is None else ranges
-    memo = ranges.memo("simplify")
+    memo = ranges.simplified
     found = expr if isinstance(expr, Const) else memo.get(expr)
     if found is not None:
         return found
-    pending = [_Task(expr, 0)]
+    # Nodes, what they turned into, and how many rewrites led to them.
+    pending: list[tuple[Expr, Expr | None, int]] = [(expr, None, 0)]
     while pending:
-        task = pending[-1]
-        if task.node in memo and task.replacement is None:
-            pending.pop()
-            continue
-        missing = [p for p in task.parts() if p not in memo and not _is_leaf(p, memo, ranges)]
-        if missing:
-            pending.extend(_Task(p, 0) for p in missing)
-            continue
-        _advance(task, pending, memo, ranges)
+        node, replacement, chain = pending[-1]
+        if replacement is not None:
+            memo[node] = memo[replacement]
+        elif node not in memo:
+            missing = _missing_parts(node, memo, ranges)
+            if missing:
+                pending += missing
+                continue
+            step = _step(node, memo, ranges)
+            done = step if step is node or chain >= _LONGEST_CHAIN else memo.get(step)
+            if done is None:
+                pending[-1] = (node, step, chain)
+                pending.append((step, None, chain + 1))
+                continue
+            memo[node] = done
+            memo.setdefault(done, done)
+        pending.pop()
     return memo[expr]
 
 
-def _is_leaf(part: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> bool:
-    """Whether a part has none of its own; then it is done with at once."""
-    if isinstance(part, Const):
-        memo[part] = part
-    elif isinstance(part, Var):
-        value = memo[part] = _single_value(part, ranges)
-        memo.setdefault(value, value)
-    else:
-        return False
-    return True
-
-
-class _Task:
-    """A node being simplified: first its parts, then itself, then what it turned into."""
-
-    __slots__ = ("chain", "node", "replacement", "waiting")
-
-    def __init__(self, node: Expr, chain: int) -> None:
-        self.node, self.chain = node, chain
-        self.replacement: Expr | None = None
-        self.waiting: tuple[Expr, ...] | list[Expr] | None = None
-
-    def parts(self) -> tuple[Expr, ...] | list[Expr]:
-        """What must be simplified before the next step."""
-        if self.waiting is None:
-            self.waiting = leaves_of(self.node) if is_sum(self.node) else self.node.operands
-        return self.waiting
-
-
-def _advance(task: _Task, pending: list[_Task], memo: dict[Expr, Expr], ranges: Ranges) -> None:
-    if task.replacement is not None:
-        memo[task.node] = memo[task.replacement]
-        pending.pop()
-        return
-    step = _step(task.node, memo, ranges)
-    if step is task.node or task.chain >= _LONGEST_CHAIN:
-        memo[task.node] = step
-        memo.setdefault(step, step)
-        pending.pop()
-        return
-    task.replacement, task.waiting = step, (step,)
-    if step not in memo:
-        pending.append(_Task(step, task.chain + 1))
+def _missing_parts(
+    node: Expr, memo: dict[Expr, Expr], ranges: Ranges
+) -> list[tuple[Expr, Expr | None, int]]:
+    """What must be simplified before `node`; parts that have none of their own are done here."""
+    missing: list[tuple[Expr, Expr | None, int]] = []
+    for part in leaves_of(node) if is_sum(node) else node.operands:
+        if part in memo:
+            continue
+        if isinstance(part, Const):
+            memo[part] = part
+        elif isinstance(part, Var):
+            value = memo[part] = _single_value(part, ranges)
+            memo.setdefault(value, value)
+        else:
+            missing.append((part, None, 0))
+    return missing
 
 
 def _step(node: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> Expr:
@@ -98,17 +81,30 @@ def _step(node: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> Expr:
     if isinstance(node, Var):
         return _single_value(node, ranges)
     if is_sum(node):
+        if _is_written_out(node, memo, ranges):
+            return node
         return _written(collect(node, lambda leaf: linear(memo[leaf])), memo, ranges)
     operands = node.operands
-    mapped = tuple(memo[o] for o in operands)
+    mapped = tuple([memo[o] for o in operands])
     if isinstance(node, Call) and _takes_places(node):
         mapped = tuple(map(_as_place, operands, mapped))
-    if any(a is not b for a, b in zip(operands, mapped, strict=True)):
-        node = node.with_operands(mapped)
+    for before, after in zip(operands, mapped, strict=True):
+        if before is not after:
+            node = node.with_operands(mapped)
+            break
     result = rewrite(node, ranges)
     if result is None and is_product(node):
         return _written(multiplied(*(linear(o) for o in mapped)), memo, ranges)
     return node if result is None else result
+
+
+def _is_written_out(node: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> bool:
+    """Whether a sum was written by us, from parts that stay as they are."""
+    total = written_from(node)
+    if total is None or total.dtype.is_vector:
+        return False
+    same = all(memo.get(f) is f for atom in total.terms for f in factors(atom))
+    return same and tidy(total, ranges) is total
 
 
 def _takes_places(node: Call) -> bool:

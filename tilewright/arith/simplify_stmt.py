@@ -66,8 +66,10 @@ def is_empty(stmt: Stmt) -> bool:
 
 
 def _changed(stmt: Any, **fields: Any) -> Any:
-    same = all(getattr(stmt, name) is value for name, value in fields.items())
-    return stmt if same else replace(stmt, **fields)
+    for name, value in fields.items():
+        if getattr(stmt, name) is not value:
+            return replace(stmt, **fields)
+    return stmt
 
 
 def assume(ranges: Ranges, condition: Expr) -> Ranges:
@@ -123,7 +125,10 @@ def _with_extent(it: Iter, extent: Expr) -> Iter:
 def _kept(before: tuple[Any, ...], after: Any) -> tuple[Any, ...]:
     """`before` where nothing in it changed."""
     after = tuple(after)
-    return before if all(a is b for a, b in zip(before, after, strict=True)) else after
+    for a, b in zip(before, after, strict=True):
+        if a is not b:
+            return after
+    return before
 
 
 def _if(s: If, ranges: Ranges) -> Stmt:
@@ -171,7 +176,9 @@ def _knowing(ranges: Ranges, var: Var, value: Expr) -> Ranges:
 
 
 def _store(s: Store, ranges: Ranges) -> Stmt:
-    mask = None if s.mask is None else simplify(s.mask, ranges)
+    if s.mask is None:
+        return _plain(s, ranges)
+    mask = simplify(s.mask, ranges)
     scalar = getattr(mask, "a", mask)
     if isinstance(scalar, Const):
         if not scalar.value:

@@ -58,15 +58,13 @@ _serials = itertools.count()
 class Expr:
     """Base of all expressions; carries the operators that users write."""
 
-    __slots__ = ("dtype", "variables")
+    __slots__ = ("dtype", "operands", "variables")
 
     dtype: DType
-    variables: frozenset[Var] | None
-
-    @property
-    def operands(self) -> tuple[Expr, ...]:
-        """The expressions directly below this one."""
-        return ()
+    #: The expressions directly below this one.
+    operands: tuple[Expr, ...]
+    #: The variables in it.
+    variables: frozenset[Var]
 
     def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
         """The same node over other operands."""
@@ -168,6 +166,32 @@ class Expr:
         return expr_text(self)
 
 
+_NO_VARIABLES: frozenset[Var] = frozenset()
+
+
+def _either(a: frozenset[Var], b: frozenset[Var]) -> frozenset[Var]:
+    """Both sets as one; one of the two where it holds the other, as most do."""
+    if b <= a:
+        return a
+    return b if a <= b else a | b
+
+
+def _any(operands: tuple[Expr, ...]) -> frozenset[Var]:
+    found = _NO_VARIABLES
+    for operand in operands:
+        found = _either(found, operand.variables)
+    return found
+
+
+def _most_lanes(operands: tuple[Expr, ...]) -> int:
+    most = 1
+    for operand in operands:
+        lanes = operand.dtype.lanes
+        if lanes > most:
+            most = lanes
+    return most
+
+
 class Var(Expr):
     """A variable: a loop index, a symbolic dimension, a scalar parameter. Never interned."""
 
@@ -177,7 +201,8 @@ class Var(Expr):
     serial: int
 
     def __init__(self, name: str, dtype: object = index) -> None:
-        self.name, self.dtype, self.variables = name, DType.of(dtype), None
+        self.name, self.dtype = name, DType.of(dtype)
+        self.operands, self.variables = (), frozenset([self])
         # Tells variables of one name apart wherever a canonical order is needed.
         self.serial = next(_serials)
 
@@ -199,7 +224,8 @@ class Const(Expr):
         if found is not None:
             return found
         self = object.__new__(cls)
-        self.value, self.dtype, self.variables = value, dtype, None
+        self.value, self.dtype = value, dtype
+        self.operands, self.variables = (), _NO_VARIABLES
         return _table.add(key, self)
 
     def __bool__(self) -> bool:
@@ -218,12 +244,9 @@ class Unary(Expr):
         if found is not None:
             return found
         self = object.__new__(cls)
-        self.op, self.a, self.dtype, self.variables = op, a, unary_type(op, a), None
+        self.op, self.a, self.dtype = op, a, unary_type(op, a)
+        self.operands, self.variables = (a,), a.variables
         return _table.add(key, self)
-
-    @property
-    def operands(self) -> tuple[Expr, ...]:
-        return (self.a,)
 
     def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
         return Unary(self.op, *operands)
@@ -242,13 +265,9 @@ class Binary(Expr):
         if found is not None:
             return found
         self = object.__new__(cls)
-        self.op, self.a, self.b = op, a, b
-        self.dtype, self.variables = binary_type(op, a, b), None
+        self.op, self.a, self.b, self.dtype = op, a, b, binary_type(op, a, b)
+        self.operands, self.variables = (a, b), _either(a.variables, b.variables)
         return _table.add(key, self)
-
-    @property
-    def operands(self) -> tuple[Expr, ...]:
-        return (self.a, self.b)
 
     def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
         return Binary(self.op, *operands)
@@ -281,13 +300,10 @@ class Select(Expr):
                 remedy="compare it with something",
             )
         self = object.__new__(cls)
-        self.condition, self.a, self.b = condition, a, b
-        self.dtype, self.variables = a.dtype, None
+        self.condition, self.a, self.b, self.dtype = condition, a, b, a.dtype
+        self.operands = (condition, a, b)
+        self.variables = _any(self.operands)
         return _table.add(key, self)
-
-    @property
-    def operands(self) -> tuple[Expr, ...]:
-        return (self.condition, self.a, self.b)
 
     def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
         return Select(*operands)
@@ -304,12 +320,9 @@ class Cast(Expr):
         if found is not None:
             return found
         self = object.__new__(cls)
-        self.a, self.dtype, self.variables = a, dtype.with_lanes(a.dtype.lanes), None
+        self.a, self.dtype = a, dtype.with_lanes(a.dtype.lanes)
+        self.operands, self.variables = (a,), a.variables
         return _table.add(key, self)
-
-    @property
-    def operands(self) -> tuple[Expr, ...]:
-        return (self.a,)
 
     def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
         return Cast(self.dtype.scalar, *operands)
@@ -331,13 +344,10 @@ class Load(Expr):
             return found
         self = object.__new__(cls)
         self.buffer, self.indices, self.mask = buffer, indices, mask
-        lanes = max((i.dtype.lanes for i in indices), default=1)
-        self.dtype, self.variables = buffer.dtype.with_lanes(lanes), None
+        self.dtype = buffer.dtype.with_lanes(_most_lanes(indices))
+        self.operands = indices if mask is None else (*indices, mask)
+        self.variables = _any(self.operands)
         return _table.add(key, self)
-
-    @property
-    def operands(self) -> tuple[Expr, ...]:
-        return self.indices if self.mask is None else (*self.indices, self.mask)
 
     def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
         if self.mask is None:
@@ -357,16 +367,12 @@ class Call(Expr):
         if found is not None:
             return found
         self = object.__new__(cls)
-        self.name, self.args, self.dtype, self.variables = name, args, dtype, None
+        self.name, self.args, self.dtype = name, args, dtype
+        self.operands, self.variables = args, _any(args)
         return _table.add(key, self)
 
-    @property
-    def operands(self) -> tuple[Expr, ...]:
-        return self.args
-
     def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
-        before = max((a.dtype.lanes for a in self.args), default=1)
-        after = max((a.dtype.lanes for a in operands), default=1)
+        before, after = _most_lanes(self.args), _most_lanes(operands)
         dtype = self.dtype if before == after else self.dtype.with_lanes(after)
         return Call(self.name, operands, dtype)
 
@@ -383,13 +389,9 @@ class Ramp(Expr):
         if found is not None:
             return found
         self = object.__new__(cls)
-        self.base, self.stride, self.variables = base, stride, None
-        self.dtype = base.dtype.with_lanes(lanes)
+        self.base, self.stride, self.dtype = base, stride, base.dtype.with_lanes(lanes)
+        self.operands, self.variables = (base, stride), _either(base.variables, stride.variables)
         return _table.add(key, self)
-
-    @property
-    def operands(self) -> tuple[Expr, ...]:
-        return (self.base, self.stride)
 
     def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
         base, stride = operands
@@ -407,12 +409,9 @@ class Broadcast(Expr):
         if found is not None:
             return found
         self = object.__new__(cls)
-        self.a, self.dtype, self.variables = a, a.dtype.with_lanes(lanes), None
+        self.a, self.dtype = a, a.dtype.with_lanes(lanes)
+        self.operands, self.variables = (a,), a.variables
         return _table.add(key, self)
-
-    @property
-    def operands(self) -> tuple[Expr, ...]:
-        return (self.a,)
 
     def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
         (a,) = operands
@@ -458,7 +457,9 @@ def match_types(op: str, a: Any, b: Any) -> tuple[Expr, Expr]:
         b, a = match_types(op, b, a)
         return a, b
     a = as_expr(a)
-    if not isinstance(b, Expr):
+    if type(b) is int and a.dtype.is_integer:
+        b = Const(b, a.dtype.scalar)
+    elif not isinstance(b, Expr):
         b = _adapt(op, as_expr_or_number(b), a)
     if a.dtype.lanes == b.dtype.lanes:
         return a, b

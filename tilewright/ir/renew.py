@@ -56,7 +56,8 @@ def _rebind(stmt: Stmt, variables: Mapping[Var, Expr], buffers: Mapping[Buffer, 
     if isinstance(stmt, Alloc):
         return replace(stmt, buffers=tuple(buffers[b] for b in stmt.buffers))
     if isinstance(stmt, Store):
-        return replace(stmt, buffer=buffers.get(stmt.buffer, stmt.buffer))
+        buffer = buffers.get(stmt.buffer, stmt.buffer)
+        return Store(buffer, stmt.indices, stmt.value, stmt.mask, stmt.span)
     if isinstance(stmt, Block):
         iters = tuple(it._replace(var=variables[it.var]) for it in stmt.iters)
         reads, writes = (

@@ -13,7 +13,6 @@ from tilewright.support.errors import UserError
 if TYPE_CHECKING:
     from tilewright.ir.expr import Expr
 
-ARITHMETIC: Final = frozenset("add sub mul div floordiv floormod truncdiv truncmod min max".split())
 COMPARISONS: Final = frozenset("eq ne lt le gt ge".split())
 LOGIC: Final = frozenset(["and", "or"])
 BITWISE: Final = frozenset("bitand bitor bitxor shl shr".split())
@@ -48,20 +47,21 @@ def require_same(op: str, a: Expr, b: Expr) -> None:
 
 
 def _require_fitting(op: str, a: Expr) -> None:
-    dtype = a.dtype
-    fits = {
-        "div": dtype.is_float,
-        "and": dtype.is_bool,
-        "or": dtype.is_bool,
-        "min": True,
-        "max": True,
-    }.get(op)
-    if fits is None:
-        integers_only = op in BITWISE or "div" in op or "mod" in op
-        fits = dtype.is_integer if integers_only else not dtype.is_bool
-    if op not in ARITHMETIC | LOGIC | BITWISE or not fits:
+    if a.dtype.kind not in _FITTING.get(op, ()):
         remedy = "use // for whole numbers" if op == "div" else ""
-        raise UserError(f"{op} does not apply to `{a}`", reason=f"it is {dtype}", remedy=remedy)
+        raise UserError(f"{op} does not apply to `{a}`", reason=f"it is {a.dtype}", remedy=remedy)
+
+
+_INTEGERS: Final = ("int", "uint")
+_NUMBERS: Final = (*_INTEGERS, "float")
+#: The kinds of types that each operation applies to.
+_FITTING: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("add", "sub", "mul"), _NUMBERS),
+    **dict.fromkeys(("floordiv", "floormod", "truncdiv", "truncmod", *BITWISE), _INTEGERS),
+    "div": ("float",),
+    **dict.fromkeys(("min", "max"), (*_NUMBERS, "bool")),
+    **dict.fromkeys(LOGIC, ("bool",)),
+}
 
 
 def fit(value: Number, dtype: DType) -> Number:

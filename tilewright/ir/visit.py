@@ -99,7 +99,7 @@ def substitute(
     root: Expr, values: Mapping[Var, Expr], memo: dict[Expr, Expr] | None = None
 ) -> Expr:
     """`root` with variables replaced; `memo` carries the results from one call to the next."""
-    if not values or free_vars(root).isdisjoint(values):
+    if root.variables.isdisjoint(values):
         return root
     memo = {} if memo is None else memo
     if not memo:
@@ -109,32 +109,24 @@ def substitute(
         node = pending[-1]
         if node in memo:
             pending.pop()
-        elif free_vars(node).isdisjoint(values):
-            # Parts that stay as they are need not be looked into.
-            memo[node] = node
-        elif missing := [o for o in node.operands if o not in memo]:
-            pending.extend(missing)
-        else:
-            memo[node] = node.with_operands(tuple([memo[o] for o in node.operands]))
+            continue
+        mapped: list[Expr] = []
+        for operand in node.operands:
+            if operand in memo:
+                mapped.append(memo[operand])
+            elif operand.variables.isdisjoint(values):
+                # Parts that stay as they are need not be looked into.
+                mapped.append(operand)
+            else:
+                pending.append(operand)
+        if pending[-1] is node:
+            pending.pop()
+            memo[node] = node.with_operands(tuple(mapped))
     return memo[root]
 
 
 def free_vars(root: Expr) -> frozenset[Var]:
-    """The variables in `root`; remembered on every node."""
-    pending = [root]
-    while pending:
-        node = pending[-1]
-        if node.variables is not None:
-            pending.pop()
-            continue
-        missing = [o for o in node.operands if o.variables is None]
-        if missing:
-            pending.extend(missing)
-            continue
-        pending.pop()
-        own = frozenset([node]) if isinstance(node, Var) else frozenset[Var]()
-        node.variables = own.union(*(o.variables for o in node.operands if o.variables))
-    assert root.variables is not None
+    """The variables in `root`."""
     return root.variables
 
 
@@ -255,14 +247,18 @@ def _same(expr: Expr) -> Expr:
 
 
 def _changed(stmt: Any, **fields: Any) -> Any:
-    if all(getattr(stmt, name) is value for name, value in fields.items()):
-        return stmt
-    return replace(stmt, **fields)
+    for name, value in fields.items():
+        if getattr(stmt, name) is not value:
+            return replace(stmt, **fields)
+    return stmt
 
 
 def _map_tuple(items: tuple[Any, ...], change: Callable[[Any], Any]) -> tuple[Any, ...]:
-    mapped = tuple(change(i) for i in items)
-    return items if all(a is b for a, b in zip(items, mapped, strict=True)) else mapped
+    mapped = [change(i) for i in items]
+    for before, after in zip(items, mapped, strict=True):
+        if before is not after:
+            return tuple(mapped)
+    return items
 
 
 def _map_optional(item: Any, change: Callable[[Any], Any]) -> Any:
@@ -286,7 +282,10 @@ def map_region(region: Region, on_expr: ExprMap) -> Region:
 
 
 def _map_for(s: For, f: Any, e: Any) -> Stmt:
-    return _changed(s, extent=e(s.extent), body=f(s.body))
+    extent, body = e(s.extent), f(s.body)
+    if extent is s.extent and body is s.body:
+        return s
+    return For(s.var, extent, s.kind, body, s.axis, s.annotations, s.span)
 
 
 def _map_block(s: Block, f: Any, e: Any) -> Stmt:
@@ -303,9 +302,12 @@ def _map_block(s: Block, f: Any, e: Any) -> Stmt:
 
 
 def _map_store(s: Store, _f: Any, e: Any) -> Stmt:
-    return _changed(
-        s, indices=_map_tuple(s.indices, e), value=e(s.value), mask=_map_optional(s.mask, e)
-    )
+    indices, value, mask = _map_tuple(s.indices, e), e(s.value), s.mask
+    if mask is not None:
+        mask = e(mask)
+    if indices is s.indices and value is s.value and mask is s.mask:
+        return s
+    return Store(s.buffer, indices, value, mask, s.span)
 
 
 def _map_alloc(s: Alloc, f: Any, _e: Any) -> Stmt:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tilewright.arith import Linear, Ranges, bounds, linear, prove, simplify
+from tilewright.arith import Linear, Ranges, bounds, linear, linear_bounds, prove, simplify
 from tilewright.ir import (
     Binary,
     Block,
@@ -134,8 +134,7 @@ def _reading(
     Smaller terms have to stay below the scale, larger ones to be multiples of more than the rest.
     """
     small, large = total.without(atom).split(lambda _, c: abs(c) < scale)
-    lowest = bounds(small.expr(), context).low
-    if lowest is None or lowest < 0 or not _is_below(small.expr() + (width - 1), scale, context):
+    if not _stays_below(small, width, scale, context):
         return None
     if not large.terms:
         return scale, None
@@ -145,6 +144,16 @@ def _reading(
         return None
     # All that agree with the range of the atom read it in the same way.
     return (scale, None) if step % (scale * (most + 1)) == 0 else (scale, step)
+
+
+def _stays_below(small: Linear, width: Expr, scale: int, context: Ranges) -> bool:
+    """Whether so many places from a sum on are neither negative nor reach the scale."""
+    near = linear_bounds(small, context)
+    if isinstance(width, Const) and near.lies_in(0, scale - int(width.value)):
+        return True
+    lowest = bounds(small.expr(), context).low
+    is_natural = lowest is not None and lowest >= 0
+    return is_natural and _is_below(small.expr() + (width - 1), scale, context)
 
 
 def _is_below(value: Expr, scale: int, context: Ranges) -> bool:

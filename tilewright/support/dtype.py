@@ -54,13 +54,30 @@ _COMPUTE_FLOATS = {"float64", "float32", "float16", "bfloat16"}
 class DType:
     """An element type; `DType.of` makes one from a name, a NumPy type or another `DType`."""
 
-    __slots__ = ("_vectors", "bits", "float_format", "kind", "lanes", "name", "scalar", "short")
+    __slots__ = (
+        "_vectors",
+        "bits",
+        "float_format",
+        "is_bool",
+        "is_float",
+        "is_integer",
+        "is_vector",
+        "kind",
+        "lanes",
+        "name",
+        "scalar",
+        "short",
+    )
 
     name: str
     short: str
     kind: Kind
     bits: int
     lanes: int
+    is_float: bool
+    is_integer: bool
+    is_bool: bool
+    is_vector: bool
     scalar: DType
     float_format: FloatFormat | None
 
@@ -78,6 +95,9 @@ class DType:
         self.float_format, self.lanes = float_format, lanes
         self.scalar = scalar or self
         self._vectors: dict[int, DType] = {}
+        # Asked so often that a property would take a part of every compilation.
+        self.is_float, self.is_bool = kind == "float", kind == "bool"
+        self.is_integer, self.is_vector = kind in ("int", "uint"), lanes > 1
 
     @staticmethod
     def of(value: object) -> DType:
@@ -110,24 +130,8 @@ class DType:
         return found
 
     @property
-    def is_float(self) -> bool:
-        return self.kind == "float"
-
-    @property
-    def is_integer(self) -> bool:
-        return self.kind in ("int", "uint")
-
-    @property
-    def is_bool(self) -> bool:
-        return self.kind == "bool"
-
-    @property
     def is_signed(self) -> bool:
         return self.kind == "int" or (self.float_format is not None and self.float_format.signed)
-
-    @property
-    def is_vector(self) -> bool:
-        return self.lanes > 1
 
     @property
     def is_storage_only(self) -> bool:

@@ -8,7 +8,7 @@ rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from tilewright.arith.ranges import Ranges
 from tilewright.arith.rules import (
@@ -52,12 +52,16 @@ _RULES = _merged(
 )
 
 
+_WITH_OP = frozenset([Binary, Unary])
+
+
 def rewrite(node: Expr, ranges: Ranges) -> Expr | None:
     """The first rule that applies to the root of `node`, applied."""
     folded = fold(node)
     if folded is not None:
         return folded
-    root = node.op if isinstance(node, Binary | Unary) else type(node)
+    kind = type(node)
+    root = cast(Binary | Unary, node).op if kind in _WITH_OP else kind
     for rule in _RULES.get(root, ()):
         result = rule(node, ranges)
         if result is not None:
