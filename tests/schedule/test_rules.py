@@ -356,6 +356,18 @@ def test_rows_are_cut_where_elements_come_from_elsewhere(comparison: str, turned
     np.testing.assert_array_equal(out, np.where(picks, *given))
 
 
+def test_what_runs_over_nothing_is_left_alone() -> None:
+    x, k = tensor(0, 9, 5), te.reduce_axis(2)
+    padded = te.compute(
+        (0, 9, 7),
+        lambda n, i, j: te.if_then_else((j > 0) & (j < 6), x[n, i, j - 1], 0.0),
+        name="P",
+    )
+    y = te.compute((0, 9, 6), lambda n, i, j: te.sum(padded[n, i, j + k], axis=k), name="Y")
+    given, out = np.empty((0, 9, 5), np.float32), np.empty((0, 9, 6), np.float32)
+    tw.build(te.function([x], [y]))(given, out)
+
+
 def test_padding_may_come_together_with_something_else() -> None:
     x, k = tensor(16, 16), te.reduce_axis(3)
 

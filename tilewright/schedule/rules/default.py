@@ -27,6 +27,7 @@ from tilewright.schedule.rules.contraction_plan import Operands, plan_contractio
 from tilewright.schedule.rules.dot import plan_dot, schedule_dot
 from tilewright.schedule.rules.dot_rows import plan_dot_rows, schedule_dot_rows
 from tilewright.schedule.rules.elementwise import schedule_elementwise, vectorize_innermost
+from tilewright.schedule.rules.empty import drop_empty
 from tilewright.schedule.rules.positions import chooses_by_position, schedule_positions
 from tilewright.schedule.rules.rows import schedule_rows
 from tilewright.schedule.rules.shift import shift_operands
@@ -49,7 +50,7 @@ from tilewright.target import Target
 
 def schedule_by_rules(function: Function, target: Target) -> Function:
     """`function` under the default schedule for `target`."""
-    s = Schedule(stream_results(function, target))
+    s = Schedule(stream_results(drop_empty(function), target))
     if not s.blocks():
         return function
     taken = _attempt_found(s, find_chain(s, target), schedule_attention, target)
