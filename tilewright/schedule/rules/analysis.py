@@ -129,14 +129,6 @@ def operations(block: Block) -> int:
     return sum(_cost(e) for e in all_exprs(block.body))
 
 
-def operations_along(block: Block, var: Var) -> int:
-    """The same of what is not shared by all instances along the loop of this variable."""
-    pairs = zip(block.iters, block.bindings, strict=True)
-    moved = {it.var for it, binding in pairs if var in free_vars(binding)}
-    own = (e for e in all_exprs(block.body) if not moved.isdisjoint(free_vars(e)))
-    return sum(map(_cost, own))
-
-
 def _cost(e: Expr) -> int:
     if isinstance(e, Call):
         return 20 if e.name in TRANSCENDENTAL or e.name == "pow" else 1

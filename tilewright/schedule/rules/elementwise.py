@@ -12,7 +12,6 @@ from tilewright.schedule.rules.analysis import (
     Access,
     accesses_of,
     operations,
-    operations_along,
     stores_of,
 )
 from tilewright.schedule.schedule import Schedule
@@ -159,8 +158,7 @@ def vectorize_innermost(s: Schedule, name: str, target: Target) -> None:
     """Cut the innermost loop into vectors of the widest type, a few of them at a time."""
     inner = s.loops(name)[-1]
     # Bodies with a function wait for themselves: two side by side. Longer ones would spill.
-    work = operations_along(s.block_of(name), inner.var)
-    unroll = max(1, min(4, _SIDE_BY_SIDE * target.chains // max(1, work)))
+    unroll = max(1, min(4, _SIDE_BY_SIDE * target.chains // max(1, operations(s.block_of(name)))))
     lanes = vector_lanes(s.block_of(name), target)
     extent = s.loop_of(inner).extent
     if lanes < 2 or (isinstance(extent, Const) and extent.value < 2):
