@@ -64,6 +64,10 @@ def test_refusals(program: Any) -> None:
         s.fuse(i, k)
     with pytest.raises(ScheduleError, match="loop i is not directly inside loop j"):
         s.fuse(j, i)
+    s.annotate(i, "note")
+    with pytest.raises(ScheduleError, match="their annotations differ"):
+        s.fuse(i, j)
+    s.unannotate(i, "note")
     s.parallel(i)
     with pytest.raises(ScheduleError, match="loop i is parallel, loop j is serial"):
         s.fuse(i, j)
