@@ -8,6 +8,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.ir import Alloc, Buffer, Const, Function, walk
+from tilewright.schedule.rules.chunks import evenly_cut
 from tilewright.tensor import ops
 
 
@@ -28,6 +29,13 @@ def test_strips_of_an_image_are_padded_by_themselves_where_the_last_one_is_short
     rows = int(allocated(function, "X_pad").shape[2].value)  # type: ignore[union-attr]
     steps = (rows - 1) // 2
     assert rows < 28 and 28 % steps
+
+
+@pytest.mark.parametrize(("tiles", "fit", "cores"), [(256, 10, 2), (128, 16, 2), (25, 26, 1)])
+def test_chunks_of_rows_are_even_over_the_cores(tiles: int, fit: int, cores: int) -> None:
+    size = evenly_cut(tiles, fit, cores)
+    chunks = -(-tiles // size)
+    assert size <= fit and -(-chunks // cores) * size * cores == tiles
 
 
 def product(m: int, k: int, n: int, target: str, cores: int = 1) -> tw.Module:

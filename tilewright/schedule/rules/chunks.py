@@ -24,8 +24,9 @@ from tilewright.schedule.rules.transpose import turn_tiles, whole_tiles
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: What every further pass over the columns costs, as a part of all there is to do.
-_CHUNK_COST = 0.01
+#: What every further pass over the columns costs, as a part of all there is to do: these are asked
+#: for early.
+_CHUNK_COST = 0.001
 #: Vectors of a row up to which all of it lies together.
 _FEW_VECTORS = 4
 #: Tiles of rows that every core must have for them to be shared out, and not the columns.
@@ -33,16 +34,17 @@ _SHARE = 4
 
 
 def tiles_that_fit(size: int, target: Target) -> int:
-    """How many tiles of so many bytes fit L2 beside the columns."""
-    return max(1, target.caches.l2 * 3 // 4 // max(1, size))
+    """How many tiles of so many bytes fit L2 beside the columns, and stay when others pass by."""
+    return max(1, target.caches.l2 * 5 // 8 // max(1, size))
 
 
 def evenly_cut(tiles: int, fit: int, cores: int) -> int:
     """How many tiles make a chunk, not more than `fit`: chunks are even over the cores."""
 
     def cost(size: int) -> float:
-        chunks = -(-tiles // (size * cores)) * cores
-        return chunks * size * (1 + _CHUNK_COST * chunks)
+        chunks = -(-tiles // size)
+        busiest = min(tiles, -(-chunks // cores) * size)
+        return busiest * (1 + _CHUNK_COST * chunks)
 
     return min(range(1, min(fit, -(-tiles // cores)) + 1), key=cost)
 
