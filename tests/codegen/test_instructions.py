@@ -268,3 +268,22 @@ def test_this_machine_is_taken_as_it_may_be_used(amx_machine: tw.Target) -> None
     module = tw.build(_product(Case("", "int8", "int8", "", ""), (64, 64, 64)))
     assert amx_machine.has("amx-tile") and not module.target.has("amx-tile")
     assert _count(module, "vpdpbusd") and not _count(module, "tdpbssd")
+
+
+@pytest.mark.parametrize("cpu", ["cascadelake", "skylake-avx512", "neoverse-n1"])
+@pytest.mark.parametrize(
+    ("n", "dtype", "wide"), [(70, "int8", "int32"), (516, "float32", "float32")]
+)
+def test_a_matrix_times_itself(cpu: str, n: int, dtype: str, wide: str, monkeypatch: Any) -> None:
+    """Either side is packed, shifted and made wider by itself."""
+    x = te.placeholder((n, n), dtype, name="X")
+    k = te.reduce_axis(n, name="k")
+    y = te.compute(
+        (n, n), lambda i, j: te.sum(te.cast(x[i, k], wide) * te.cast(x[k, j], wide), axis=k)
+    )
+    module = tw.build(te.function([x], [y], name="f"), f"llvm -mcpu={cpu} -num-cores=1")
+    assert "refused" not in module.ir("scheduled").attrs
+    given = np.random.default_rng(0).integers(-128, 128, (n, n)).astype(dtype)
+    got = np.zeros((n, n), wide)
+    run_emulated(module, monkeypatch, given, got)
+    np.testing.assert_array_equal(got, given.astype(np.int64) @ given.astype(np.int64))

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from tilewright.ir import Alloc, Block, Buffer, Function, walk
-from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.rules.amx import plan_amx, schedule_amx
 from tilewright.schedule.rules.analysis import (
     GATHERS,
@@ -42,9 +41,11 @@ from tilewright.schedule.rules.transpose import (
     schedule_thin,
     schedule_transpose,
 )
+from tilewright.schedule.rules.twofold import part_operands
 from tilewright.schedule.rules.widen import widen_operands
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.state import Declined
+from tilewright.support.errors import UserError
 from tilewright.target import Target
 
 
@@ -87,7 +88,7 @@ def _telling_refusals(s: Schedule) -> Function:
 
 def _schedule_dots(s: Schedule, target: Target) -> Schedule:
     """Products for which the target has an instruction."""
-    prepared = widen_operands(shift_operands(s.function, target), target)
+    prepared = widen_operands(shift_operands(part_operands(s.function), target), target)
     if prepared is not s.function:
         declined, s = s.declined, Schedule(prepared)
         s.declined = declined
@@ -171,7 +172,7 @@ def attempt(s: Schedule, rule: Callable[..., None], *args: Any) -> Schedule | No
     trial = s.copy()
     try:
         rule(trial, *args)
-    except ScheduleError as error:
+    except UserError as error:
         name = getattr(rule, "__name__", "rule")
         block = args[0] if args and isinstance(args[0], str) else ""
         s.declined.append(Declined(name, block, str(error).split("\n", 1)[0]))

@@ -87,7 +87,7 @@ def _widened(tree: Tree, block: Block, c: Contraction, dtype: DType) -> Function
     if not chosen or (dtype is WIDE and len(chosen) == 1):
         return tree.function
     outermost = tree.loops_above(block)[0]
-    copies = [_conversion(tree, old, new) for old, new in chosen.items()]
+    copies = [conversion(tree, old, new) for old, new in chosen.items()]
     product = tree.rebuilt(outermost, block, _reading(block, chosen))
     return with_buffers(tree.replace(outermost, seq(*copies, product)), *chosen.values())
 
@@ -104,7 +104,8 @@ def _uses(block: Block, access: Access) -> int:
     return prod(extent_of(it) or _WORTH_CONVERTING for it in block.iters if it.var not in own)
 
 
-def _conversion(tree: Tree, old: Buffer, new: Buffer) -> Stmt:
+def conversion(tree: Tree, old: Buffer, new: Buffer) -> Stmt:
+    """Loops that copy a buffer into one of another type."""
     iters = [Iter(Var(f"vax{n}"), extent, "spatial") for n, extent in enumerate(old.shape)]
     place = tuple(it.var for it in iters)
     body = Store(new, place, cast(Load(old, place), new.dtype))
