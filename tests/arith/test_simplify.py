@@ -307,6 +307,12 @@ def test_assumptions_decide_and_divide() -> None:
     assert simplify((n * 3 + 2) % 4, known) is const(2)
 
 
+@pytest.mark.parametrize("op", ["floordiv", "floormod"])
+def test_the_least_number_has_no_opposite_to_divide_by(op: str) -> None:
+    whole = Binary(op, Var("x"), Const(-(2**63), DType.of("int64")))
+    assert simplify(whole) is whole
+
+
 def test_signs_of_zero_are_told_apart() -> None:
     assert simplify(minimum(const(0.0), const(-0.0))) is minimum(const(0.0), const(-0.0))
     assert simplify(const(0.0) * const(-1.0)) is const(-0.0)
