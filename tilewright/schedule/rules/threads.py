@@ -1,0 +1,42 @@
+"""Loops shared out over the cores, where there is work enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tilewright.ir import Const
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: The part of their time for which cores should at least have work.
+_BUSY = 0.9
+
+
+class Threads:
+    """What becomes parallel of a schedule, if it `is_worth` it."""
+
+    def __init__(self, s: Schedule, target: Target, *, is_worth: bool) -> None:
+        self.s, self.cores, self.is_worth = s, target.cores, is_worth
+
+    def share(self, first: list[Loop], then: list[Loop]) -> None:
+        """Fuse loops, all of `first` and as many more as it takes to have work for every core."""
+        if not self.is_worth:
+            return
+        loops = [*first, *then]
+        chosen, others = loops[: max(1, len(first))], loops[max(1, len(first)) :]
+        for loop in others:
+            if self._busy(chosen) >= _BUSY or not self.s.can("fuse", *chosen, loop):
+                break
+            chosen.append(loop)
+        self.s.parallel(self.s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
+
+    def _busy(self, loops: Sequence[Loop]) -> float:
+        """The part of their time that cores are busy with the iterations of some loops.
+
+        A size that is known only when the program runs may well be one.
+        """
+        extents = [self.s.loop_of(loop).extent for loop in loops]
+        count = prod(int(e.value) for e in extents if isinstance(e, Const))
+        return count / (-(-count // self.cores) * self.cores)
