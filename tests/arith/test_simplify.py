@@ -110,7 +110,10 @@ DIVISIONS = [
     ((x * n + i) // n, x),
     ((x * n + i) % n, i),
     ((x * n * 4 + i * 4 + k) // (n * 4), x),
-    (x // -4, -x // 4),
+    (n // -4, -n // 4),
+    # The least number has no opposite.
+    (x // -4, x // -4),
+    (x % -4, x % -4),
     (_trunc("truncdiv", j, 4), j // 4),
     (_trunc("truncmod", j, 4), j % 4),
     (_trunc("truncdiv", x, 4), _trunc("truncdiv", x, 4)),

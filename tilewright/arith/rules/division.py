@@ -249,23 +249,26 @@ def _by_one(e: Binary, _r: Ranges) -> Expr | None:
     return e.a if e.op.endswith("div") else constant_of(0, e.dtype)
 
 
-def _has_opposite(c: int, e: Binary) -> bool:
-    """Whether a divisor is negative, and -c is a number of its type: that of the least is not."""
-    return is_index(e.dtype) and e.dtype.min_value < c < 0
+def _have_opposites(e: Binary, c: int, ranges: Ranges) -> bool:
+    """Whether c is negative, and -x and -c are numbers of the type: that of the least is not."""
+    if not is_index(e.dtype) or not e.dtype.min_value < c < 0:
+        return False
+    low = bounds(e.a, ranges).low
+    return low is not None and low > e.dtype.min_value
 
 
-def _quotient_by_negative(e: Binary, _r: Ranges) -> Expr | None:
+def _quotient_by_negative(e: Binary, ranges: Ranges) -> Expr | None:
     """x // -c = -x // c"""
     c = number(e.b)
-    if c is None or not _has_opposite(c, e):
+    if c is None or not _have_opposites(e, c, ranges):
         return None
     return Binary("floordiv", linear(e.a).scaled(-1).expr(), constant_of(-c, e.dtype))
 
 
-def _remainder_by_negative(e: Binary, _r: Ranges) -> Expr | None:
+def _remainder_by_negative(e: Binary, ranges: Ranges) -> Expr | None:
     """x % -c = -(-x % c)"""
     c = number(e.b)
-    if c is None or not _has_opposite(c, e):
+    if c is None or not _have_opposites(e, c, ranges):
         return None
     inner = Binary("floormod", linear(e.a).scaled(-1).expr(), constant_of(-c, e.dtype))
     return Linear.of_atom(inner).scaled(-1).expr()
