@@ -1,23 +1,19 @@
 """Reductions whose innermost output dimension is not reduced (depthwise convolution, pooling,
 column sums, products with few rows): vectors along that dimension.
 
-Short reductions keep a tile of accumulators in registers. Long ones over far-apart rows walk wide
-strips instead, a few rows at a time, with the accumulators in the nearest cache: memory is read in
-order.
+Short reductions keep a tile of accumulators in registers. Long ones over far-apart rows are
+another matter (`long_columns`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
 from tilewright.arith import linear
-from tilewright.ir import Block, Const, Expr, Iter, Load, Var, all_exprs, free_vars
+from tilewright.ir import Block, Const, Expr, Iter, Var, free_vars
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.rules.ahead import read_ahead
 from tilewright.schedule.rules.analysis import (
     Access,
-    Contraction,
     accesses_of,
     extent_of,
     is_reduction,
@@ -30,6 +26,7 @@ from tilewright.schedule.rules.elementwise import (
     vector_lanes,
 )
 from tilewright.schedule.rules.epilogue import place_epilogue, take_on
+from tilewright.schedule.rules.long_columns import is_streamed, schedule_long
 from tilewright.schedule.rules.padding import (
     inline_padding,
     join_pixels,
@@ -49,14 +46,8 @@ _LONG_TILE = 14
 _FAR_LESS = 0.7
 #: Axes of a window over an image.
 _WINDOW_AXES = 2
-#: Rows that a strip takes at a time, and bytes between rows from which strips pay.
-_ROWS_AT_A_TIME, _FAR = 4, 2048
-#: Cache lines of a row that are read at a time where rows are read one by one.
-_LINES_IN_ORDER = 4
 #: Elements between the lanes of a vector that can still be loaded quickly.
 _STEPS = range(5)
-#: Up to so many results share a strip (the rows of a product with few rows).
-_FEW = 16
 
 
 def vector_variable(block: Block) -> Iter | None:
@@ -82,130 +73,10 @@ def schedule_columns(s: Schedule, name: str, target: Target) -> None:
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
     reduced = [it for it in block.iters if it.kind == "reduce"]
     work = instances(block) * operations(block)
-    if _is_streamed(block, reduced, target):
-        _schedule_strips(s, name, loops, column, reduced, target, work)
+    if is_streamed(block, reduced, target):
+        schedule_long(s, name, loops, column, reduced, target, work)
     else:
         _schedule_tiles(s, name, loops, column, reduced, target, work)
-
-
-def _is_streamed(block: Block, reduced: list[Iter], target: Target) -> bool:
-    """Whether the reduction goes down long columns of far-apart rows, or of all that is read."""
-    loads = [e for e in all_exprs(block.body) if isinstance(e, Load)]
-    steps = [Access(e.buffer, e.indices).step(reduced[-1].var) for e in loads]
-    far = any(s is not None and abs(s) * 4 >= _FAR for s in steps)
-    alone = sum(it.kind == "spatial" for it in block.iters) == 1
-    return (
-        len(reduced) == 1
-        and _length(reduced) > 4 * _SHORT
-        and (far or (alone and _is_far(block, target)))
-    )
-
-
-def _is_far(block: Block, target: Target) -> bool:
-    """Whether what a sum reads comes from memory."""
-    return instances(block) * _itemsize(block) > target.caches.l2
-
-
-def is_skinny(c: Contraction) -> bool:
-    """Whether a product has so few rows that reading the other operand is all that counts."""
-    depth = c.reduced[-1]
-    step = c.b.step(depth.var)
-    far = step is not None and abs(step) * c.b.buffer.dtype.itemsize >= _FAR
-    return far and not c.batch and _length(c.rows) <= _FEW and _length(c.reduced) > 4 * _SHORT
-
-
-def _schedule_strips(
-    s: Schedule,
-    name: str,
-    loops: dict[Var, Loop],
-    column: Iter,
-    reduced: list[Iter],
-    target: Target,
-    work: int,
-) -> None:
-    block = s.block_of(name)
-    lanes = vector_lanes(block, target)
-    out = stores_of(block)[0].buffer
-    # Whole cache lines at a time: rows a power of two apart share few places in the cache.
-    line = max(1, target.caches.line // _itemsize(block) // lanes)
-    rows = [it for it in block.iters if it.kind == "spatial" and it.var is not column.var]
-    extent = extent_of(column)
-    if _length(rows) == 1 and extent is not None:
-        extent = _cut_uneven(s, loops, column, reduced[0], line * lanes)
-    is_even = extent == extent_of(column)
-    copy = s.cache_write(name, 0, "local") if is_even and out in s.function.buffers else None
-    # A loop around both parts stays where it is, for its one iteration.
-    rows = rows if is_even else []
-    shared = [loops[it.var] for it in rows] if _length(rows) <= _FEW else []
-    apart = [loops[it.var] for it in rows if loops[it.var] not in shared]
-    results = _length(rows) if shared else 1
-    width = _strip_width(extent, results, target, lanes)
-    is_far = _is_far(block, target)
-    # Whole rows from memory are read fastest one by one, from end to end.
-    in_order = results == 1 and is_far and extent is not None and width >= extent
-    line = min(line, width // lanes)
-    wide = line * (_even_lines(width, line * lanes) if in_order else 1)
-    strip, middle, vectors, vector = s.split(
-        loops[column.var], None, max(1, width // (wide * lanes)), wide, lanes
-    )
-    at_a_time = 1 if in_order else max(2, _ROWS_AT_A_TIME // results)
-    depth, down = s.split(loops[reduced[0].var], None, at_a_time)
-    s.reorder(*apart, strip, depth, middle, *shared, down, vectors, vector)
-    if is_far and results == 1:
-        read_ahead(s, middle, wide * lanes * _itemsize(block))
-    for loop in (*shared, down, vectors):
-        s.unroll(loop)
-    s.vectorize(vector)
-    if copy is not None:
-        after = s.reverse_compute_at(copy, strip)
-        if after:
-            s.vectorize(s.split(after[-1], None, lanes)[-1])
-    parallelize_outer(s, name, target, work, within=[*apart, strip])
-
-
-def _even_lines(width: int, line: int) -> int:
-    """How many lines of a row are read at a time, so that none are left."""
-    return max((n for n in range(1, _LINES_IN_ORDER + 1) if width % (n * line) == 0), default=1)
-
-
-def _cut_uneven(s: Schedule, loops: dict[Var, Loop], column: Iter, reduced: Iter, size: int) -> int:
-    """Take columns that fill no line apart; gives how many are left, which `loops` then run over.
-
-    for i: for k: S[i] += X[k, i]                     99 columns
-    -->
-    for i: for k: S[i] += X[k, i]                     96
-    for k: for i: S[96 + i] += X[k, 96 + i]           3
-    """
-    extent = extent_of(column)
-    assert extent is not None
-    whole = extent // size * size
-    if whole in (0, extent):
-        return extent
-    loops[column.var], rest = s.loop_partition(loops[column.var], whole)
-    nests = [s.loops(b) for b in s.blocks()]
-    loops[reduced.var] = next(nest[-1] for nest in nests if loops[column.var] in nest)
-    s.reorder(next(nest[-1] for nest in nests if rest in nest), rest)
-    s.unroll(rest)
-    return whole
-
-
-def _itemsize(block: Block) -> int:
-    return stores_of(block)[0].buffer.dtype.itemsize
-
-
-def _length(iters: Sequence[Iter]) -> int:
-    return prod(extent_of(it) or 1024 for it in iters)
-
-
-def _strip_width(extent: int | None, rows: int, target: Target, lanes: int) -> int:
-    """Columns of a strip: accumulators share L1 with what is read, and every core has a strip."""
-    near = target.caches.l1d // (2 if rows == 1 else 4)
-    most = max(lanes, near // (4 * rows) // lanes * lanes)
-    if extent is None:
-        return most
-    line = max(lanes, target.caches.line // 4)
-    share = -(-extent // (target.cores * line)) * line
-    return max(lanes, min(most, share))
 
 
 def _schedule_tiles(

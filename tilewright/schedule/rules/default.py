@@ -20,13 +20,14 @@ from tilewright.schedule.rules.analysis import (
     is_stepwise,
 )
 from tilewright.schedule.rules.attention import find_chain, schedule_attention
-from tilewright.schedule.rules.columns import is_skinny, schedule_columns, vector_variable
+from tilewright.schedule.rules.columns import schedule_columns, vector_variable
 from tilewright.schedule.rules.contraction import schedule_contraction
 from tilewright.schedule.rules.contraction_plan import Operands, plan_contraction
 from tilewright.schedule.rules.dot import plan_dot, schedule_dot
 from tilewright.schedule.rules.dot_rows import plan_dot_rows, schedule_dot_rows
 from tilewright.schedule.rules.elementwise import schedule_elementwise, vectorize_innermost
 from tilewright.schedule.rules.empty import drop_empty
+from tilewright.schedule.rules.long_columns import is_skinny
 from tilewright.schedule.rules.positions import chooses_by_position, schedule_positions
 from tilewright.schedule.rules.rows import schedule_rows
 from tilewright.schedule.rules.shift import shift_operands
