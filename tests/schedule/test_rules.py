@@ -581,3 +581,11 @@ def test_stems_of_all_sizes_keep_their_tiles(
     function = te.function(inputs, [output], name="f")
     for cpu in CPUS:
         schedule_by_rules(function, tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2"))
+
+
+def test_a_copy_of_one_number() -> None:
+    x = te.placeholder((), name="x")
+    module = tw.build(te.function([x], [te.compute((), lambda: x[()], name="y")], name="f"))
+    got = np.zeros((), np.float32)
+    module(np.array(2.5, np.float32), got)
+    assert got == 2.5

@@ -73,7 +73,7 @@ def has_thin_pixels(s: Schedule, name: str, target: Target) -> bool:
 def _copies_rows(block: Block, target: Target) -> bool:
     """Whether a block copies a large source by rows of a line or more."""
     stores = stores_of(block)
-    if len(stores) != 1 or not isinstance(stores[0].value, Load):
+    if len(stores) != 1 or not isinstance(stores[0].value, Load) or not block.iters:
         return False
     row, size = block.iters[-1].extent, stores[0].buffer.dtype.itemsize
     is_far = 2 * instances(block) * size > target.caches.l2
