@@ -308,6 +308,23 @@ def test_columns_of_large_matrices_ask_for_what_comes_next(
     assert "prefetch(" in str(module.ir("lowered"))
 
 
+@pytest.mark.parametrize("op", [ops.sum, ops.max])
+@pytest.mark.parametrize(("shape", "by_parts"), [((520, 1024), True), ((521, 1024), False)])
+def test_every_core_reads_whole_rows_of_its_own(
+    op: Any, shape: tuple[int, int], by_parts: bool
+) -> None:
+    inputs, output = of_one(op, *shape, axis=0)
+    target = "llvm -num-cores=4 -l1d=64K -l2=256K"
+    module = tw.build(te.function(inputs, [output], name="f"), target)
+    scheduled = module.ir("scheduled")
+    assert ("_rf" in str(scheduled)) == by_parts and "refused" not in scheduled.attrs
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    y = np.zeros(shape[1], np.float32)
+    module(x, y)
+    expected = x.sum(0, dtype=np.float64) if op is ops.sum else x.max(0)
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_rows_that_are_only_added_up_ask_for_what_comes_next() -> None:
     def lowered(op: Any, columns: int) -> str:
         inputs, output = of_one(op, 512, columns, axis=1)

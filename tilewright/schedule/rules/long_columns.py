@@ -68,6 +68,9 @@ def schedule_long(
     out = stores_of(block)[0].buffer
     # Whole cache lines at a time: rows a power of two apart share few places in the cache.
     line = max(1, target.caches.line // _itemsize(block) // lanes)
+    if _goes_by_parts(block, column, line * lanes, target):
+        _schedule_parts(s, name, column, line, lanes, target)
+        return
     rows = [it for it in block.iters if it.kind == "spatial" and it.var is not column.var]
     extent = extent_of(column)
     if _length(rows) == 1 and extent is not None:
@@ -101,6 +104,47 @@ def schedule_long(
         if after:
             s.vectorize(s.split(after[-1], None, lanes)[-1])
     parallelize_outer(s, name, target, work, within=[*apart, strip])
+
+
+def _goes_by_parts(block: Block, column: Iter, line: int, target: Target) -> bool:
+    """Whether every core reads whole rows of its own from memory, with sums for all columns."""
+    rows = [it for it in block.iters if it.kind == "spatial" and it.var is not column.var]
+    width, count, cores = extent_of(column), extent_of(block.iters[-1]), target.cores
+    if block.iters[-1].kind != "reduce" or width is None or count is None:
+        return False
+    is_even = width % line == 0 and count % cores == 0
+    is_long = count >= _LONG * cores and width <= _most_columns(1, target, 1)
+    return cores > 1 and is_even and is_long and _length(rows) == 1 and _is_far(block, target)
+
+
+def _schedule_parts(
+    s: Schedule, name: str, column: Iter, line: int, lanes: int, target: Target
+) -> None:
+    """A part of the rows for every core, read in order; what they make is added up in the end.
+
+    for p in parallel: for k of p: for i: S_rf[p, i] += X[k, i]
+    for i: for p: S[i] += S_rf[p, i]
+    """
+    block = s.block_of(name)
+    variables = [it.var for it in block.iters]
+    across, down = variables.index(column.var), len(variables) - 1
+    part, _ = s.split(s.loops(name)[down], target.cores, None)
+    made = s.rfactor(part, 0).name
+    copy = s.cache_write(made, 0, "local")
+    *around, part, depth = s.loops(made)
+    columns = around.pop(across)
+    wide = line * _even_lines(extent_of(column) or 0, line * lanes)
+    middle, vectors, vector = s.split(columns, None, wide, lanes)
+    s.reorder(part, *around, depth, middle, vectors, vector)
+    read_ahead(s, middle, wide * lanes * _itemsize(block))
+    s.unroll(vectors)
+    s.vectorize(vector)
+    s.vectorize(s.split(s.reverse_compute_at(copy, part)[-1], None, lanes)[-1])
+    s.parallel(part)
+    joined = s.loops(name)
+    outer, vector = s.split(joined[across], None, lanes)
+    s.reorder(outer, joined[down], vector)
+    s.vectorize(vector)
 
 
 def _even_lines(width: int, line: int) -> int:
@@ -139,10 +183,15 @@ def _length(iters: Sequence[Iter]) -> int:
 
 def _strip_width(extent: int | None, rows: int, target: Target, lanes: int) -> int:
     """Columns of a strip: accumulators share L1 with what is read, and every core has a strip."""
-    near = target.caches.l1d // (2 if rows == 1 else 4)
-    most = max(lanes, near // (4 * rows) // lanes * lanes)
+    most = _most_columns(rows, target, lanes)
     if extent is None:
         return most
     line = max(lanes, target.caches.line // 4)
     share = -(-extent // (target.cores * line)) * line
     return max(lanes, min(most, share))
+
+
+def _most_columns(rows: int, target: Target, lanes: int) -> int:
+    """Columns whose accumulators leave room in L1 for what is read."""
+    near = target.caches.l1d // (2 if rows == 1 else 4)
+    return max(lanes, near // (4 * rows) // lanes * lanes)
