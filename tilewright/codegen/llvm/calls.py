@@ -26,7 +26,7 @@ from tilewright.ir import INTRINSICS, Call, Const, Load
 from tilewright.support.errors import InternalError
 
 #: How inline assembly names a register for vectors.
-_VECTOR_REGISTERS = {"aarch64": "w", "x86_64": "x"}
+_VECTOR_REGISTERS = {"aarch64": "w", "x86_64": "v"}
 Emitter = Callable[[Context, Call, list[LLValue]], LLValue]
 
 

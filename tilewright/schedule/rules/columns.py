@@ -70,25 +70,16 @@ def schedule_columns(s: Schedule, name: str, target: Target) -> None:
     block = s.block_of(name)
     column = vector_variable(block)
     assert column is not None
-    loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
-    reduced = [it for it in block.iters if it.kind == "reduce"]
     work = instances(block) * operations(block)
-    if is_streamed(block, reduced, target):
-        schedule_long(s, name, loops, column, reduced, target, work)
+    if is_streamed(block, target):
+        schedule_long(s, name, column, target, work)
     else:
-        _schedule_tiles(s, name, loops, column, reduced, target, work)
+        _schedule_tiles(s, name, column, target, work)
 
 
-def _schedule_tiles(
-    s: Schedule,
-    name: str,
-    loops: dict[Var, Loop],
-    column: Iter,
-    reduced: list[Iter],
-    target: Target,
-    work: int,
-) -> None:
+def _schedule_tiles(s: Schedule, name: str, column: Iter, target: Target, work: int) -> None:
     block = s.block_of(name)
+    loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
     lanes = vector_lanes(block, target)
     epilogue = take_on(s, name)
     pads = inline_padding(s, name, column)
@@ -106,7 +97,7 @@ def _schedule_tiles(
         first, second = s.split(loops[row.var], None, max(1, min(most, extent_of(row) or most)))
         row_outer, row_inner = [first], [second]
     tiled = {it.var for it in (column, row) if it is not None}
-    inner = [loops[it.var] for it in reduced]
+    inner = [loops[it.var] for it in block.iters if it.kind == "reduce"]
     others = [it for it in block.iters if it.var not in tiled and it.kind == "spatial"]
     shared, apart = _cut_strips(s, name, pads, others, loops, target)
     outer = [*shared, *apart, *row_outer, outer_column]

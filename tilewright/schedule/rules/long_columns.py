@@ -27,8 +27,9 @@ _LINES_IN_ORDER = 4
 _FEW = 16
 
 
-def is_streamed(block: Block, reduced: list[Iter], target: Target) -> bool:
-    """Whether the reduction goes down long columns of far-apart rows, or of all that is read."""
+def is_streamed(block: Block, target: Target) -> bool:
+    """Whether a reduction goes down long columns of far-apart rows, or of all that is read."""
+    reduced = [it for it in block.iters if it.kind == "reduce"]
     loads = [e for e in all_exprs(block.body) if isinstance(e, Load)]
     steps = [Access(e.buffer, e.indices).step(reduced[-1].var) for e in loads]
     far = any(s is not None and abs(s) * 4 >= _FAR for s in steps)
@@ -53,17 +54,11 @@ def is_skinny(c: Contraction) -> bool:
     return far and not c.batch and _length(c.rows) <= _FEW and _length(c.reduced) > _LONG
 
 
-def schedule_long(
-    s: Schedule,
-    name: str,
-    loops: dict[Var, Loop],
-    column: Iter,
-    reduced: list[Iter],
-    target: Target,
-    work: int,
-) -> None:
-    """Walk strips of columns; `loops` are those of the block's variables."""
+def schedule_long(s: Schedule, name: str, column: Iter, target: Target, work: int) -> None:
+    """Walk strips of columns, or all columns in parts of the rows."""
     block = s.block_of(name)
+    loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
+    (reduced,) = (it for it in block.iters if it.kind == "reduce")
     lanes = vector_lanes(block, target)
     out = stores_of(block)[0].buffer
     # Whole cache lines at a time: rows a power of two apart share few places in the cache.
@@ -74,7 +69,7 @@ def schedule_long(
     rows = [it for it in block.iters if it.kind == "spatial" and it.var is not column.var]
     extent = extent_of(column)
     if _length(rows) == 1 and extent is not None:
-        extent = _cut_uneven(s, loops, column, reduced[0], line * lanes)
+        extent = _cut_uneven(s, loops, column, reduced, line * lanes)
     is_even = extent == extent_of(column)
     copy = s.cache_write(name, 0, "local") if is_even and out in s.function.buffers else None
     # A loop around both parts stays where it is, for its one iteration.
@@ -92,7 +87,7 @@ def schedule_long(
         loops[column.var], None, max(1, width // (wide * lanes)), wide, lanes
     )
     at_a_time = 1 if in_order else max(2, _ROWS_AT_A_TIME // results)
-    depth, down = s.split(loops[reduced[0].var], None, at_a_time)
+    depth, down = s.split(loops[reduced.var], None, at_a_time)
     s.reorder(*apart, strip, depth, middle, *shared, down, vectors, vector)
     if is_far and results == 1:
         read_ahead(s, middle, wide * lanes * _itemsize(block))

@@ -57,14 +57,19 @@ def inline_padding(s: Schedule, name: str, column: Iter) -> list[str]:
     still pad are those that do more, or along `column`, where lanes would ask one by one."""
     kept: list[str] = []
     for pad in padding_before(s, name):
-        trial = s.copy()
-        trial.compute_inline(pad)
-        asked = [e.condition for e in all_exprs(trial.block_of(name).body) if isinstance(e, Select)]
-        if _is_plain(s.block_of(pad)) and not any(column.var in free_vars(c) for c in asked):
+        if _is_plain(s.block_of(pad)) and not _asks_along(s, name, pad, column):
             s.compute_inline(pad)
         else:
             kept.append(pad)
     return kept
+
+
+def _asks_along(s: Schedule, name: str, pad: str, column: Iter) -> bool:
+    """Whether lanes along `column` would ask by themselves, without the block `pad`."""
+    trial = s.copy()
+    trial.compute_inline(pad)
+    choices = (e for e in all_exprs(trial.block_of(name).body) if isinstance(e, Select))
+    return any(column.var in free_vars(e.condition) for e in choices)
 
 
 def _is_plain(block: Block) -> bool:
