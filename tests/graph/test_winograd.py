@@ -71,6 +71,16 @@ def convolution(
     return b.build()
 
 
+def test_reads_of_dimensions_stay_as_they_are() -> None:
+    """A read has no outputs, and stands beside convolutions that are written anew."""
+    b = Builder("main")
+    x, size = b.input("x", "f32", (1, 64, 14, 14)), b.input("size", "i64", (1,))
+    image = b.conv(b.relu(x), values(64, 64, 3, 3), pads=[1] * 4)
+    (n,) = b.read(size)
+    b.output(b.relu(image), b.expand(values(1), shape=[n]))
+    assert ops_of(planned(b.build()))["winograd_image"] == 1
+
+
 # ---- operators ----------------------------------------------------------------------------------
 
 

@@ -219,9 +219,13 @@ class Frame:
         for k, word in enumerate(words):
             slot = builder.gep(record, [llvm.Constant(i64, k)], source_etype=i64)
             builder.store(word, slot)
+        self._leave_with(llvm.Constant(i32, code))
+
+    def _leave_with(self, status: LLValue) -> None:
+        """Go to the end; functions that run on other threads only leave their error record."""
         if self._status is not None:
-            builder.store(llvm.Constant(i32, code), self._status)
-        builder.branch(self.leave)
+            self.cx.builder.store(status, self._status)
+        self.cx.builder.branch(self.leave)
 
     def finish(self) -> None:
         """Close the function: free what it took, return its status."""
@@ -239,13 +243,12 @@ class Frame:
             builder.ret(builder.load(self._status, typ=i32))
 
     def _leave_if_failed(self) -> None:
-        """After a parallel loop: did one of its iterations fail?"""
+        """After a loop in functions of its own: did one of its iterations fail?"""
         builder = self.cx.builder
         code = builder.load(self._word(_ERROR), typ=i64)
         failed = builder.icmp_signed("!=", code, llvm.Constant(i64, 0))
         with builder.if_then(failed, likely=False):
-            builder.store(builder.trunc(code, i32), self._status)
-            builder.branch(self.leave)
+            self._leave_with(builder.trunc(code, i32))
 
     def leave_if_kernel_failed(self, code: LLValue, first: int, call: int) -> None:
         """After a kernel: its messages begin at number `first` of this function's."""
@@ -256,8 +259,7 @@ class Frame:
             record = self._word(_ERROR)
             builder.store(builder.zext(number, i64), record)
             builder.store(llvm.Constant(i64, call), self.env_word(record, 1 + MAX_MESSAGE_VALUES))
-            builder.store(number, self._status)
-            builder.branch(self.leave)
+            self._leave_with(number)
 
     # ---- parallel loops -------------------------------------------------------------------------
 

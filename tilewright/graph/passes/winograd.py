@@ -66,10 +66,9 @@ class _Winograd(Rewriter):
         self._forms = forms
 
     def visit(self, binding: Binding) -> Sequence[Binding]:
-        form = self._forms.get(binding.outputs[0])
-        if form is None or not isinstance(binding.expr, Call):
+        if not isinstance(binding.expr, Call) or binding.outputs[0] not in self._forms:
             return (binding,)
-        return _written(binding, binding.expr, form)
+        return _written(binding, binding.expr, self._forms[binding.outputs[0]])
 
 
 # ---- choosing -----------------------------------------------------------------------------------
