@@ -212,6 +212,38 @@ def test_an_interrupt_ends_the_workers_too() -> None:
     assert len(set(pids)) == 2 and process.pid not in pids
 
 
+#: A worker whose compiler takes for ever.
+BUSY = """
+import sys, time
+from tilewright.kernels import workers
+
+def busy(*_):
+    print("busy", file=sys.stderr, flush=True)
+    time.sleep(60)
+
+workers.compile_text = busy
+workers.serve()
+"""
+
+
+def test_workers_end_with_their_input() -> None:
+    """As it does when the parent is killed: no worker goes on compiling for nobody."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUSY],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(tw.__file__).parent.parent)},
+    )
+    assert process.stdin is not None and process.stderr is not None
+    head = json.dumps({"target": str(HOST), "options": {"checked": False}}).encode()
+    for message in (head, b"def f(): pass"):
+        process.stdin.write(len(message).to_bytes(8, "little") + message)
+    process.stdin.flush()
+    assert process.stderr.readline() == b"busy\n"
+    process.stdin.close()
+    assert process.wait(timeout=30) == 0
+
+
 # ---- work on constants --------------------------------------------------------------------------
 
 

@@ -106,6 +106,23 @@ def f(A: i64[4], S: i64[1]):
         interpret(result, np.ones(4, np.int64), np.zeros(1, np.int64))
 
 
+def test_conditions_on_loads_in_a_guarded_loop_are_known_of_the_same_loads() -> None:
+    """All loads of I get the guard as their mask, and no more: what is said of one holds of all."""
+    text = """
+def f(A: f32[n], I: i64[m], B: f32[m]):
+    for i in range((m + 7) // 8):
+        for j in vectorized(8):
+            if i * 8 + j < m:
+                B[i * 8 + j] = A[I[i * 8 + j]] if I[i * 8 + j] >= 0 and I[i * 8 + j] < n else 0.0
+"""
+    result = check_bounds(parse_function(text))
+    assert not asserts(result)
+    indices = np.array([0, 4, -1, 7, 2, 100, 1, 3, 5, 2])
+    a, b = np.arange(5, dtype=np.float32), np.zeros(10, np.float32)
+    interpret(result, a, indices, b)
+    np.testing.assert_array_equal(b, [0, 4, 0, 0, 2, 0, 1, 3, 0, 2])
+
+
 def test_vectors_are_checked_lane_by_lane() -> None:
     text = """
 def f(A: f32[10], M: bool[8], B: f32[8]):

@@ -208,6 +208,8 @@ class ExprCompiler:
         args = self._operands(node)
         if node.name == "all_lanes":
             return lambda: bool(np.all(args[0]()))
+        if node.name == "first_lane":
+            return lambda: int(np.argmax(args[0]()))
         if node.name == "lane":
             scalar = node.dtype
             return lambda: plain(args[0]()[args[1]()], scalar)

@@ -3,14 +3,16 @@
 LLVM's Python binding holds a global lock, so threads would take turns. A worker is a fresh
 interpreter that reads loop functions as text and writes packed kernels, until its input ends. It
 imports nothing of the user's program (which `multiprocessing` would run anew), shares no memory
-with it, and is out of reach of Ctrl-C at the terminal: its parent ends it. What a worker fails to
-compile, the parent compiles itself, and so gets to see the error.
+with it, and is out of reach of Ctrl-C at the terminal: its parent ends it, and where the parent was
+killed, the end of its input does. What a worker fails to compile, the parent compiles itself, and
+so gets to see the error.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import queue
 import subprocess
 import sys
 import threading
@@ -159,14 +161,24 @@ def serve() -> None:
         return
     settings: dict[str, Any] = json.loads(head)
     target, options = Target.of(settings["target"]), Options(**settings["options"])
+    texts = queue.SimpleQueue[bytes]()
+    threading.Thread(target=_receive, args=(source, texts), daemon=True).start()
     with collecting_rarely():
-        while (text := _read(source)) is not None:
+        while True:
+            text = texts.get()
             try:
                 answer = compile_text(text.decode(), target, options)
             except Exception:
                 # The parent compiles it again and sees the error.
                 answer = b""
             _write(sink, answer)
+
+
+def _receive(source: IO[bytes], texts: queue.SimpleQueue[bytes]) -> None:
+    """Pass on what comes in. Its end ends the process, whatever that is compiling: nobody waits."""
+    while (text := _read(source)) is not None:
+        texts.put(text)
+    os._exit(0)
 
 
 def _write(pipe: IO[bytes], data: bytes) -> None:

@@ -190,6 +190,10 @@ class _Safe:
         if not self.checked and _is_inside(node, self.place.all_lanes):
             return None
         mask, under = node.mask, self.place.ranges
+        # A load that needs no more than the guard gets the same mask wherever it stands, so that
+        # what a condition says of its value is known of all others.
+        if condition is not None and not self.checked and _is_inside(node, under):
+            condition = None
         for known in (condition, self.place.guard):
             mask = mask if known is None else _both(known, mask)
         for known in (condition, node.mask):

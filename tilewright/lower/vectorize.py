@@ -47,7 +47,7 @@ from tilewright.ir import (
 )
 
 #: Intrinsics that take or give something else than one value per lane.
-_LANELESS = {"address_of", "all_lanes", "lane", "prefetch"}
+_LANELESS = {"address_of", "all_lanes", "first_lane", "lane", "prefetch"}
 
 
 def _is_laneless(node: Call) -> bool:
@@ -187,19 +187,11 @@ class _Lanes:
         wanted = broadcast(condition, self.lanes)
         if mask is not None:
             wanted = ~mask | wanted
-        all_hold = call("all_lanes", wanted)
-        if all(free_vars(v).isdisjoint(self.varying) for v in stmt.values):
-            return replace(stmt, condition=all_hold)
         # Which lane it was matters to the message alone.
+        failed = call("first_lane", ~wanted)
         values = [self.expr(v) for v in stmt.values]
-        lanes = [self._check_lane(stmt, wanted, values, k) for k in range(self.lanes)]
-        return If(~all_hold, seq(*lanes), None, stmt.span)
-
-    def _check_lane(self, stmt: Assert, wanted: Expr, values: list[Expr], lane: int) -> Stmt:
-        def of_lane(e: Expr) -> Expr:
-            return call("lane", e, const(lane)) if e.dtype.is_vector else e
-
-        return replace(stmt, condition=of_lane(wanted), values=tuple(map(of_lane, values)))
+        told = tuple(call("lane", v, failed) if v.dtype.is_vector else v for v in values)
+        return replace(stmt, condition=call("all_lanes", wanted), values=told)
 
     def row(self, stmt: Seq, mask: Expr | None) -> Stmt:
         return seq(*(self.stmt(s, mask) for s in stmt.statements))

@@ -104,6 +104,15 @@ def _all_lanes(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     return cx.intrinsic("llvm.vector.reduce.and", i1, args, [args[0].type])
 
 
+def _first_lane(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
+    bits = llvm.IntType(args[0].type.count)
+    mask = cx.builder.bitcast(args[0], bits)
+    found = cx.intrinsic("llvm.cttz", bits, [mask, llvm.Constant(i1, False)], [bits])
+    if bits.width > 64:
+        return cx.builder.trunc(found, i64)
+    return found if bits.width == 64 else cx.builder.zext(found, i64)
+
+
 def _lane(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
     return cx.builder.extract_element(args[0], args[1])
 
@@ -214,6 +223,7 @@ _EMITTERS: dict[str, Emitter] = {
     "signbit": _signbit,
     "mulhi": _mulhi,
     "all_lanes": _all_lanes,
+    "first_lane": _first_lane,
     "lane": _lane,
     "zip": _zip(0, parts=1),
     "zip_low": _zip(0),
