@@ -114,15 +114,21 @@ def test_tiles_and_back(tile: int, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tile", "size", "pads"),
-    [(4, (1, 1, 1), [1] * 4), (4, (2, 17, 9), [0, 1, 2, 0]), (2, (2, 5, 8), [1] * 4)],
+    ("tile", "size", "pads", "blocks"),
+    [
+        (4, (1, 1, 1), [1] * 4, 3),
+        (4, (2, 17, 9), [0, 1, 2, 0], 3),
+        (2, (2, 5, 8), [1] * 4, 3),
+        (4, (1, 9, 9), [1] * 4, 1),
+    ],
 )
 def test_weights_transformed_where_they_are_used(
-    tile: int, size: tuple[int, ...], pads: list[int]
+    tile: int, size: tuple[int, ...], pads: list[int], blocks: int
 ) -> None:
     """As many tiles as make whole tiles of registers, and not; results of direct convolution."""
     batch, height, width = size
-    x, w, bias = values(batch, 3, height, width, 8), values(2, 3, 8, 3, 3, 16), values(2, 16)
+    x = values(batch, blocks, height, width, 8)
+    w, bias = values(2, blocks, 8, 3, 3, 16), values(2, 16)
     check("winograd_conv", [x, w, bias], symbolic=False, atol=1e-4, pads=pads, tile=tile)
 
 

@@ -120,26 +120,26 @@ def _cut_results(s: Schedule, t: Transformed, target: Target) -> Loop:
 
 
 def _cut_products(s: Schedule, t: Transformed, block: Loop, target: Target) -> Loop:
-    """Tiles of sums over a block of the reduction; the loop over these blocks."""
+    """Tiles of sums over a block of the reduction; the innermost loop around such a block."""
     own, loops = s.block_of(t.total), loops_within(s, t.total, block)
     *_, row, column = (it for it in own.iters if it.kind == "spatial")
     (depth,) = (it for it in own.iters if it.kind == "reduce")
     *_, step = s.block_of(t.parts).iters
     dtype = stores_of(own)[0].buffer.dtype
     tile = product_tile(dtype, extent_of(row), column, step, target)
-    blocks, columns = loops.pop(depth.var), loops.pop(column.var)
-    panel, vectors, lanes = s.split(columns, None, tile.vectors, tile.lanes)
-    # There is no loop over a single row.
+    panel, vectors, lanes = s.split(loops.pop(column.var), None, tile.vectors, tile.lanes)
+    # There is no loop over a single block, or a single row.
+    blocks = [loops.pop(depth.var)] if depth.var in loops else []
     outer, inner = (
         s.split(loops.pop(row.var), None, tile.rows) if row.var in loops else (None, None)
     )
     rows, within = ([] if loop is None else [loop] for loop in (outer, inner))
-    s.reorder(blocks, *loops.values(), panel, *rows, *within, vectors, lanes)
+    s.reorder(*blocks, *loops.values(), panel, *rows, *within, vectors, lanes)
     for loop in (*within, vectors):
         s.unroll(loop)
     s.vectorize(lanes)
     _cut_parts(s, t, (rows or [panel])[-1], tile)
-    return blocks
+    return (blocks or [block])[-1]
 
 
 def product_tile(dtype: DType, rows: int | None, column: Iter, step: Iter, target: Target) -> Tile:
