@@ -51,6 +51,15 @@ def norm(b: Builder, x: Value, channels: int) -> Any:
     return b.batch_norm(x, *moments)
 
 
+def test_batch_norm_goes_into_the_convolution_of_an_image_of_any_size() -> None:
+    """Whether the kernel fits into the image is asked by the new convolution as by the old one."""
+    b = Builder()
+    x = b.input("x", "f32", (1, 4, "h", "w"))
+    module = built(norm(b, b.conv(x, array(8, 4, 3, 3)), 8), b=b)
+    changed = run_passes(module, STEPS)
+    assert [b.expr.op.name for b in changed.main.body if isinstance(b.expr, Call)] == ["conv"]
+
+
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("bias", [False, True])
 def test_batch_norm_goes_into_the_convolution(groups: int, bias: bool) -> None:

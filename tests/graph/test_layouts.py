@@ -40,6 +40,14 @@ def test_blocking_and_back(channels: int) -> None:
     check("from_blocked", [blocked], symbolic=False, channels=channels, expected=x)
 
 
+def test_what_fills_the_last_block_is_cleared() -> None:
+    x = values(2, 2, 3, 5, 4)
+    (cleared,) = check("clear_fill", [x], symbolic=False, channels=6)
+    assert not cleared[:, 1, :, :, 2:].any()
+    np.testing.assert_array_equal(cleared[:, 0], x[:, 0])
+    np.testing.assert_array_equal(cleared[:, 1, :, :, :2], x[:, 1, :, :, :2])
+
+
 def test_packed_weights() -> None:
     w = values(6, 5, 3, 3)
     (packed,) = check("pack_conv_weights", [w], symbolic=False, in_block=4, out_block=8)
@@ -138,6 +146,23 @@ def test_a_residual_block_changes_no_layouts(target: tw.Target) -> None:
     assert found["conv_into_blocked"] == 1
     assert found["conv_blocked"] == 2
     assert not found["to_blocked"] and not found["from_blocked"] and not found["conv"]
+
+
+def test_blocks_that_channels_do_not_fill_stay_blocked() -> None:
+    """Adding a number to channels that only fill a block would make them more than zeros."""
+    b = Builder("main")
+    x = b.input("x", "f32", (1, 32, "h", "w"))
+    a = b.conv(x, values(40, 32, 3, 3), pads=[1] * 4)
+    swished = b.mul(a, b.sigmoid(b.add(a, b.constant(np.float32(3)))))
+    b.output(b.conv(swished, values(32, 40, 3, 3)))
+    module = b.build()
+    planned = passes.constant_folding(passes.plan_layouts(WIDE)(module))
+    verify(planned)
+    found = ops_of(planned)
+    assert found["clear_fill"] == 2 and found["to_blocked"] <= 1 and found["from_blocked"] == 1
+    array = values(1, 32, 5, 6)
+    (got,), (want,) = evaluate(planned, [array]), evaluate(module, [array])
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
 
 
 def test_symbolic_images_are_compiled() -> None:

@@ -152,11 +152,12 @@ def elementwise_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iter
     """An operator on tensors that broadcast by NumPy's rules, and has no attributes on axes."""
     for block in blocking.blocks(out):
         sides = [_side(a, out, block) for a in call.args]
-        padded = (channels_of(out) or 0) % block != 0
-        if padded and not _keeps_zero(call, sides):
-            continue
         wanted = tuple(block if s == "image" else PLAIN for s in sides)
-        yield Form(wanted, block, 0.0, _broadcast(call, sides, out.ndim, block))
+        emit = _broadcast(call, sides, out.ndim, block)
+        channels = channels_of(out) or 0
+        if channels % block and not _keeps_zero(call, sides):
+            emit = _cleared(emit, channels)
+        yield Form(wanted, block, 0.0, emit)
 
 
 def _side(value: Value | None, out: TensorType, block: int) -> str:
@@ -203,6 +204,15 @@ def _broadcast(call: Call, sides: Sequence[str], rank: int, block: int) -> Emit:
         return builder.emit(call.op, *operands, **call.attrs)
 
     return emit
+
+
+def _cleared(emit: Emit, channels: int) -> Emit:
+    """The same, with zeros in what fills the last block."""
+
+    def then_clear(builder: Builder, args: Sequence[Any]) -> Any:
+        return builder.emit("clear_fill", emit(builder, args), channels=channels)
+
+    return then_clear
 
 
 def window_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:

@@ -42,10 +42,15 @@ def to_blocked_compute(x: te.Tensor, *, block: int, out: TensorType) -> te.Tenso
 @op
 def from_blocked(x: Value, *, channels: int) -> Type:
     """N×(C/b)×spatial×b as N×C×spatial."""
-    batch, blocks, *spatial, block = x.shape
+    _require_blocks(x, channels)
+    batch, _, *spatial, _ = x.shape
+    return x.tensor.with_shape([batch, channels, *spatial])
+
+
+def _require_blocks(x: Value, channels: int) -> None:
+    _, blocks, *_, block = x.shape
     if known_dim(blocks) != -(-channels // (known_dim(block) or 1)):
         raise UserError(f"{x} does not hold {channels} channels")
-    return x.tensor.with_shape([batch, channels, *spatial])
 
 
 @from_blocked.reference
@@ -63,6 +68,29 @@ def from_blocked_compute(x: te.Tensor, *, channels: int, out: TensorType) -> te.
         return x[(n, te.floordiv(c, block), *i, te.floormod(c, block))]
 
     return te.compute(out.shape, element, name="from_blocked")
+
+
+@op
+def clear_fill(x: Value, *, channels: int) -> Type:
+    """A blocked image with zeros for the channels that only fill its last block."""
+    _require_blocks(x, channels)
+    return x.type
+
+
+@clear_fill.reference
+def clear_fill_reference(x: Array, *, channels: int) -> Array:
+    return blocked_array(from_blocked_reference(x, channels=channels), 1, x.shape[-1])
+
+
+@clear_fill.compute
+def clear_fill_compute(x: te.Tensor, *, channels: int, out: TensorType) -> te.Tensor:
+    block = known_dim(x.shape[-1])
+    assert block is not None
+
+    def element(*i: Expr) -> Expr:
+        return te.if_then_else(i[1] * block + i[-1] < channels, x[i], te.const(0, x.dtype))
+
+    return te.compute(out.shape, element, name="clear_fill")
 
 
 @op

@@ -54,13 +54,14 @@ class RuleRewriter(Rewriter):
             if result is None or result.type != binding.outputs[0].type:
                 continue
             made = site.bindings(result)
-            if not self._loses_conditions(call, made):
+            if not self._loses_conditions(call, made, result):
                 return self._replaced(binding, result, made)
         return None
 
-    def _loses_conditions(self, call: Call, made: Sequence[Binding]) -> bool:
+    def _loses_conditions(self, call: Call, made: Sequence[Binding], result: Value) -> bool:
         """Whether something that a call or the makers of its operands ask would not be asked."""
-        makers = (self._makers.call_of(a) for a in call.args)
+        used = {result, *(a for b in made for a in b.expr.args)}
+        makers = (self._makers.call_of(a) for a in call.args if a not in used)
         asked = {c for k in (call, *makers) if k is not None for c, _ in open_conditions(k)}
         if not asked:
             return False
