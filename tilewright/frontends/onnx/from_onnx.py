@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontends.onnx.failed import FailedNode
 from tilewright.frontends.onnx.importer import Importer, Scope
 from tilewright.frontends.onnx.input_types import Shape, input_type
 from tilewright.frontends.onnx.load import LoadedModel, load_model
 from tilewright.frontends.onnx.missing import require_converters
 from tilewright.graph import Array, Module, TensorType, Value
 from tilewright.support.errors import TilewrightError, UserError, nearest
+from tilewright.support.faults import during
 
 
 def from_onnx(
@@ -47,10 +49,18 @@ def _converted(
 ) -> Module:
     model = load_model(source, mapped=mapped)
     importer = Importer(model)
+    scope = Scope(model.versions)
+    with during("front end", "ONNX", FailedNode(model, scope.find)):
+        return _imported(importer, scope, shapes, values)
+
+
+def _imported(
+    importer: Importer, scope: Scope, shapes: Mapping[str, Shape], values: Mapping[str, Any]
+) -> Module:
+    model = importer.model
     require_converters(model, importer.functions)
     _require_names(model, "shapes", shapes)
     _require_names(model, "values", values)
-    scope = Scope(model.versions)
     _add_inputs(importer, scope, shapes, values)
     results = importer.graph(model.proto.graph, scope)
     # Inputs keep their names, and so does what is an output already.
