@@ -103,11 +103,11 @@ class _Work:
 
     def compile_here(self) -> None:
         """Compile what waits, in this process."""
+        while not self.crashes and (k := self.take()) is not None:
+            self.done[k] = compile_function(self.functions[k], self.target, self.options)
         for k, cause in self.crashes.items():
             with during("kernel", self.functions[k].name, self.functions[k]):
                 raise KernelCrashError("the compiler crashed", reason=cause)
-        while (k := self.take()) is not None:
-            self.done[k] = compile_function(self.functions[k], self.target, self.options)
 
 
 def _size(function: Function) -> int:
