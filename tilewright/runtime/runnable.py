@@ -74,7 +74,7 @@ class RunnableModel:
             with suppress(Exception):
                 told.places["model"] = repr(self)
             with suppress(Exception):
-                told.places["run on"] = _inputs_text(inputs)
+                told.places["call"] = f"run({_inputs_text(inputs)})"
         return told
 
     def __call__(self, *inputs: Any) -> Any:

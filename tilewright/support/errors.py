@@ -49,14 +49,14 @@ class InternalError(TilewrightError):
 
     def __str__(self) -> str:
         lines = [super().__str__()]
-        lines += [f"  in {_named(kind, name)}" for kind, name in self.places.items()]
+        lines += [f"  in {named(kind, name)}" for kind, name in self.places.items()]
         lines.append("  this is a bug in Tilewright: please report it")
         if self.reproducer:
             lines[-1] += f", with the file {self.reproducer} (your weights are not in it)"
         return "\n".join(lines)
 
 
-def _named(kind: str, name: str) -> str:
+def named(kind: str, name: str) -> str:
     """`pass fuse`; names that begin with what they are stay as they are."""
     return name if name.startswith(f"{kind} ") else f"{kind} {name}"
 

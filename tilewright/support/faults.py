@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final
 
-from tilewright.support.errors import InternalError, TilewrightError, UserError
+from tilewright.support.errors import InternalError, TilewrightError, UserError, named
 
 #: What the system refuses to any program: nothing that a report could mend.
 _REFUSED_BY_THE_SYSTEM: Final = {
@@ -54,7 +54,7 @@ class _Border(AbstractContextManager[None]):
         del at
         if not isinstance(error, Exception) or isinstance(error, UserError | MemoryError):
             return
-        told = as_tilewright_error(error, f"{self._kind} {self._name} failed")
+        told = as_tilewright_error(error, f"{named(self._kind, self._name)} failed")
         if isinstance(told, InternalError):
             told.places.setdefault(self._kind, self._name)
             if self._subject is not None:
