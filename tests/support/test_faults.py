@@ -30,9 +30,9 @@ def test_what_is_unexpected_becomes_a_fault_that_says_where() -> None:
 
 
 def test_faults_that_are_known_as_such_learn_where_they_happened() -> None:
-    with pytest.raises(InternalError, match=r"no code for it(.|\n)*in kernel k") as caught:
-        with during("kernel", "k"):
-            raise InternalError("no code for it")
+    told = pytest.raises(InternalError, match=r"no code for it(.|\n)*in kernel k")
+    with told as caught, during("kernel", "k"):
+        raise InternalError("no code for it")
     assert caught.value.__cause__ is None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Generator, Mapping, Set
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,15 @@ def from_onnx(
     What must be given and is not raises `UnspecialisedError`, which names the inputs. If `mapped`,
     large weights are looked at where they are in the file, which must not change meanwhile.
     """
-    try:
+    with _trusting():
         return _converted(source, shapes or {}, values or {}, mapped)
+
+
+@contextmanager
+def _trusting() -> Generator[None]:
+    """Code that trusts a file to be what ONNX says; where it is not, the file is damaged."""
+    try:
+        yield
     except TilewrightError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError, RecursionError) as e:
@@ -50,7 +58,7 @@ def _converted(
     model = load_model(source, mapped=mapped)
     importer = Importer(model)
     scope = Scope(model.versions)
-    with during("front end", "ONNX", FailedNode(model, scope.find)):
+    with during("front end", "ONNX", FailedNode(model, scope.find)), _trusting():
         return _imported(importer, scope, shapes, values)
 
 

@@ -173,7 +173,14 @@ class Importer:
             self._define(proto, results, scope)
         except TilewrightError as error:
             raise _located(error, origin) from error.__cause__
-        except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
+        except (
+            ArithmeticError,
+            LookupError,
+            TypeError,
+            ValueError,
+            MemoryError,
+            RecursionError,
+        ) as error:
             # Converters trust that operands and attributes are what ONNX says they are.
             raise UserError(
                 f"cannot convert {origin}",
