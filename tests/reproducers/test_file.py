@@ -40,6 +40,10 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert read_reproducer(other) == example()
 
 
+def test_a_folder_is_made(tmp_path: Path) -> None:
+    assert read_reproducer(example().write(tmp_path / "a" / "b")) == example()
+
+
 def test_links_are_not_followed(tmp_path: Path) -> None:
     path = example().write(tmp_path)
     path.unlink()
@@ -47,7 +51,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert example().write(tmp_path) != path and not (tmp_path / "elsewhere").exists()
 
 
-@pytest.mark.parametrize("place", ["missing", "file"])
+@pytest.mark.parametrize("place", ["file", "file/below"])
 def test_a_folder_that_cannot_be_written_costs_only_the_file(
     network: Module, break_pass: Break, folder: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

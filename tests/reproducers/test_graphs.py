@@ -94,6 +94,25 @@ def test_what_only_fails_with_the_weights_shows_its_structure(
     require_no_weights(r.text(), weights)
 
 
+def test_what_cannot_be_run_again_is_told_as_far_as_it_is_known(
+    network: Module, weights: list[Array], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tilewright.graph import passes
+
+    def tail_recursion(module: Module) -> Module:
+        for binding in module.main.body:
+            if "softmax" in str(binding) and network.main.body[0] is module.main.body[0]:
+                raise KeyError(binding)
+        return module
+
+    monkeypatch.setattr(passes, "tail_recursion", tail_recursion)
+    error = fault_of(network)
+    r = read_reproducer(error.reproducer or "")
+    assert not r.fails and "once its graph is written and read" in r.note
+    assert error.places["node"] == "softmax" and "softmax(" in r.subject
+    require_no_weights(r.text(), weights)
+
+
 def test_small_constants_that_are_weights_are_replaced(break_pass: Break) -> None:
     b = Builder()
     x = b.input("x", "f32", (4,))

@@ -14,7 +14,7 @@ import pytest
 
 import tilewright as tw
 from tests.frontends.onnx.models import info, make, node
-from tests.reproducers.faults import fault_of
+from tests.reproducers.faults import Break, fault_of, has_op
 from tilewright.frontends.onnx import from_onnx, importer
 from tilewright.reproducers import Reproducer, read_reproducer, run_again
 
@@ -29,7 +29,7 @@ def break_converter(monkeypatch: pytest.MonkeyPatch, op: str, check: Any = None)
         convert = find(domain, name, version)
 
         def failing(n: Any) -> Any:
-            if check is None or check(n):
+            if check is None or check(n) or convert is None:
                 raise AttributeError("no such thing")
             return convert(n)
 
@@ -138,6 +138,12 @@ def test_programs_that_are_built_while_a_model_runs(monkeypatch: pytest.MonkeyPa
     with pytest.raises(tw.InternalError, match=r"in node last \(Relu\)") as caught:
         model.run([np.zeros(2, np.float32), np.array([0])])
     assert read_reproducer(caught.value.reproducer or "").fails
+
+
+def test_faults_after_the_front_end_name_nodes_too(break_pass: Break) -> None:
+    break_pass("tail_recursion", lambda m: has_op(m, "reshape"), KeyError("reshape"))
+    error = fault_of(network())
+    assert error.places == {"node": "node third (Reshape)", "pass": "tail_recursion"}
 
 
 def test_a_path_is_not_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

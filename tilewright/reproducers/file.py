@@ -124,6 +124,7 @@ class Reproducer:
 
     def write(self, folder: Path) -> Path:
         """Write the file into a folder, beside what is there already."""
+        folder.mkdir(parents=True, exist_ok=True)
         data = self.text().encode(errors="replace")
         name = f"tilewright-fault-{hashlib.sha256(data).hexdigest()[:12]}"
         path = folder / f"{name}.txt"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from traceback import walk_tb
 from typing import Any, Final
 
 from tilewright.frontends import FailedNode, from_onnx
@@ -45,9 +46,17 @@ def reproducer_of(error: InternalError, conditions: Conditions) -> Reproducer:
     nodes = (error.places["node"],) if "node" in error.places else ()
     plain = Reproducer("none", name, conditions, failure, nodes=nodes)
     try:
-        return _reproducer(plain, error)
+        made = _reproducer(plain, error)
     except Exception as other:
-        return _without_message(plain, f"no reproducer could be made: {type(other).__name__}")
+        made = _without_message(plain, f"no reproducer could be made: {type(other).__name__}")
+    return replace(made, nodes=made.nodes or _at_hand(error))
+
+
+def _at_hand(error: BaseException) -> tuple[str, ...]:
+    """The binding that the innermost function with one was looking at, as a guess."""
+    frames = [f for f, _ in walk_tb((error.__cause__ or error).__traceback__)]
+    local = [v for f in reversed(frames) for v in f.f_locals.values()]
+    return next(((v.label,) for v in local if isinstance(v, Binding) and v.label), ())
 
 
 def _reproducer(plain: Reproducer, error: InternalError) -> Reproducer:
