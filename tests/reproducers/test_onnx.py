@@ -119,6 +119,30 @@ def test_constants_in_attributes_are_replaced(monkeypatch: pytest.MonkeyPatch) -
     assert not np.isin(WEIGHTS, onnx.numpy_helper.to_array(constant.attribute[0].t)).any()
 
 
+def test_nothing_is_left_in_inner_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that are sparse, or in branches, and what exporters note about nodes."""
+    found = WEIGHTS[0][:4]
+    values = onnx.numpy_helper.from_array(found, "s")
+    indices = onnx.numpy_helper.from_array(np.arange(4))
+    sparse = onnx.helper.make_sparse_tensor(values, indices, [16])
+    then = onnx.helper.make_graph(
+        [node("Constant", [], ["v"], sparse_value=sparse), node("Add", ["v", "u"], ["t"])],
+        "then",
+        [],
+        [info("t")],
+        [onnx.numpy_helper.from_array(WEIGHTS[1], "u")],
+    )
+    other = onnx.helper.make_graph([node("Relu", ["x"], ["o"])], "other", [], [info("o")])
+    branch = node("If", ["c"], ["y"], name="choice", then_branch=then, else_branch=other)
+    branch.doc_string = "written by somebody"
+    inputs = [info("c", "bool"), info("x", shape=(16,))]
+    break_converter(monkeypatch, "If")
+    r = read_reproducer(fault_of(make([branch], inputs, ["y"])).reproducer or "")
+    data = zlib.decompress(base64.b64decode(r.subject))
+    assert r.fails and found.tobytes() not in data and WEIGHTS[1].tobytes() not in data
+    assert b"written by somebody" not in data
+
+
 def test_what_no_node_is_to_blame_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: Any) -> Any:
         raise AttributeError("no result")

@@ -131,19 +131,26 @@ def _disguise(graph: Any, filling: Filling) -> None:
     while pending:
         current = pending.pop()
         for node in current.node:
-            node.doc_string = ""
+            for told in ("doc_string", "metadata_props"):
+                if told in node.DESCRIPTOR.fields_by_name:
+                    node.ClearField(told)
             for attribute in node.attribute:
                 _disguise_attribute(attribute, filling)
                 pending += [*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs]
+        for default in getattr(current, "attribute_proto", ()):
+            _disguise_attribute(default, filling)
         if current is not graph:
-            for tensor in getattr(current, "initializer", ()):
+            sparse = [s.values for s in current.sparse_initializer]
+            for tensor in (*current.initializer, *sparse):
                 _disguise_tensor(tensor, filling)
 
 
 def _disguise_attribute(attribute: Any, filling: Filling) -> None:
     if attribute.HasField("t"):
         _disguise_tensor(attribute.t, filling)
-    for tensor in attribute.tensors:
+    if attribute.HasField("sparse_tensor"):
+        _disguise_tensor(attribute.sparse_tensor.values, filling)
+    for tensor in (*attribute.tensors, *(s.values for s in attribute.sparse_tensors)):
         _disguise_tensor(tensor, filling)
     if len(attribute.floats) >= _LONG:
         shape = (len(attribute.floats),)
