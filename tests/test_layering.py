@@ -39,6 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "tune": _ANALYSIS | {"schedule"},
     "kernels": _STAGES,
     "models": _STAGES | {"frontends", "kernels"},
+    "reproducers": {"*"},
     "insight": {"*"},
     "cli": {"*"},
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from tilewright.runtime import RunnableModel, let_files_go, return_free_memory
 from tilewright.schedule import Schedule
 from tilewright.support.collector import collecting_rarely
 from tilewright.support.errors import UserError
+from tilewright.support.faults import during
 from tilewright.target import Target
 
 if TYPE_CHECKING:
@@ -43,21 +45,23 @@ def compile(
 
     from tilewright.graph import Module as GraphModule
     from tilewright.graph import PassContext, passes
+    from tilewright.reproducers import saving_reproducers
 
     context = PassContext.current()
     level = context.opt_level if opt_level is None else opt_level
     wanted = context.precision if precision is None else precision
     context = replace(context, opt_level=level, precision=wanted, _tokens=[])
+    reported = saving_reproducers(target, context)
 
     def compiled(graph: Graph) -> RunnableModel:
-        with context:
+        with context, reported:
             return _compile_graph(graph, Target.of(target), threads)
 
-    with collecting_rarely():
+    with collecting_rarely(), reported:
         if isinstance(model, GraphModule):
             made = compiled(passes.bind_shapes(model, shapes or {}))
         else:
-            made = _compile_onnx(model, shapes or {}, compiled)
+            made = _compile_onnx(model, shapes or {}, compiled, reported)
     # The graph with its weights as they were is gone by now.
     return_free_memory()
     return made
@@ -78,7 +82,11 @@ def build(
     target = Target.of(target)
     if isinstance(source, Function | Schedule):
         return build_loops(source, target, checked, threads)
-    return _compile_graph(_graph_of(source), target, threads, checked=checked)
+    from tilewright.graph import PassContext
+    from tilewright.reproducers import saving_reproducers
+
+    with saving_reproducers(target, PassContext.current(), checked=checked):
+        return _compile_graph(_graph_of(source), target, threads, checked=checked)
 
 
 # ---- graphs -------------------------------------------------------------------------------------
@@ -142,11 +150,12 @@ def compile_fused(
     def native(part: Graph) -> Model:
         return _compile_native(part, as_permitted(target), threads, checked)
 
-    if passes.is_native(fused.main):
-        return native(fused)
-    from tilewright.models.hosted import HostedModel
+    with during("step", "native code", fused):
+        if passes.is_native(fused.main):
+            return native(fused)
+        from tilewright.models.hosted import HostedModel
 
-    return HostedModel.compiled(fused, native, target)
+        return HostedModel.compiled(fused, native, target)
 
 
 def _compile_native(fused: Graph, target: Target, threads: int | None, checked: bool) -> Model:
@@ -165,8 +174,9 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
     let_files_go(v.constant for v in constants_of(fused) if v.constant is not None)
     return_free_memory()
     calls = prepare_calls(calls, kernels, threads)
-    host = lower_program(fused.main, calls, kernels)
-    lowered = lower_host(host.function)
+    with during("step", "host program"):
+        host = lower_program(fused.main, calls, kernels)
+        lowered = lower_host(host.function)
     return Model(fused, host, lowered, kernels, table.functions, target, threads)
 
 
@@ -185,6 +195,7 @@ def _compile_onnx(
     model: Any,
     shapes: Mapping[str, Sequence[Any]],
     compiled: Callable[[Graph], RunnableModel],
+    reported: AbstractContextManager[None],
 ) -> RunnableModel:
     from tilewright.frontends import UnspecialisedError, from_onnx, input_names
 
@@ -194,7 +205,8 @@ def _compile_onnx(
         from tilewright.models.specialised import SpecialisedModel
 
         def build(values: Mapping[str, Any], sizes: Mapping[str, Sequence[int]]) -> Graph:
-            return from_onnx(model, shapes={**shapes, **sizes}, values=values, mapped=True)
+            with reported:
+                return from_onnx(model, shapes={**shapes, **sizes}, values=values, mapped=True)
 
         return SpecialisedModel(input_names(model), error, build, compiled)
     return compiled(graph)

@@ -22,6 +22,7 @@ from tilewright.cli import (
     inspect,
     profile,
     report,
+    reproduce,
     run,
 )
 from tilewright.cli.command import Command, Exit
@@ -42,6 +43,7 @@ COMMANDS: tuple[Command, ...] = (
     export.COMMAND,
     doctor.COMMAND,
     demo.COMMAND,
+    reproduce.COMMAND,
     cache.COMMAND,
     completion.COMMAND,
 )
@@ -49,7 +51,7 @@ COMMANDS: tuple[Command, ...] = (
 _EPILOG = """\
 exit codes:
   0  done                         3  a model, artifact, target or file cannot be used
-  1  compared, and different      4  a fault of Tilewright's own
+  1  different, or still failing  4  a fault of Tilewright's own
   2  wrong command line         130  interrupted
 """
 

@@ -17,7 +17,8 @@ class Exit(IntEnum):
 
     #: All went well.
     DONE = 0
-    #: The command did its work, and the answer is no: `compare` found a difference.
+    #: The command did its work, and the answer is no: `compare` found a difference, `reproduce`
+    #: that a fault is still there.
     DIFFERENT = 1
     #: The command line could not be understood.
     USAGE = 2

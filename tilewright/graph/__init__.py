@@ -40,6 +40,7 @@ from tilewright.graph.ir import (
 )
 from tilewright.graph.op import OPS, OpDef, find_op, op
 from tilewright.graph.parser import parse_module
+from tilewright.graph.parts import module_part, without_data
 from tilewright.graph.precision import precision_text
 from tilewright.graph.printer import binding_text, function_text, module_constants, module_text
 from tilewright.graph.types import (

@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol, TextIO
+from typing import Any, Final, Literal, NamedTuple, Protocol, TextIO
 
 from tilewright.graph.ir import Module
-from tilewright.support.errors import UserError, nearest
+from tilewright.support.errors import TilewrightError, UserError, nearest
+from tilewright.support.faults import during
 
 Pass = Callable[[Module], Module]
 MAX_LEVEL: Final = 3
@@ -110,11 +111,25 @@ def run_pass(module: Module, run: Pass) -> Module:
     """One pass, watched by the instruments of the current context."""
     context = PassContext.current()
     for instrument in context.instruments:
-        instrument.before(run.__name__, module)
-    module = run(module)
+        _tell(instrument, "before", run.__name__, module)
+    with during("pass", run.__name__, module):
+        module = run(module)
     for instrument in reversed(context.instruments):
-        instrument.after(run.__name__, module)
+        _tell(instrument, "after", run.__name__, module)
     return module
+
+
+def _tell(instrument: Instrument, event: Literal["before", "after"], name: str, m: Module) -> None:
+    """Instruments are the user's: what they raise is no fault of the pass, nor of ours."""
+    try:
+        (instrument.before if event == "before" else instrument.after)(name, m)
+    except TilewrightError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"the instrument {type(instrument).__name__} failed {event} the pass {name}",
+            reason=f"{type(error).__name__}: {error}",
+        ) from error
 
 
 def _require_known(context: PassContext, steps: Sequence[Step]) -> None:

@@ -40,6 +40,7 @@ from tilewright.ir import (
     walk_expr,
 )
 from tilewright.support.errors import InternalError
+from tilewright.support.faults import during
 from tilewright.tensor import te
 
 #: Up to this cost, an element is computed again for every definition that reads it.
@@ -79,6 +80,10 @@ class KernelTable:
 
     def __call__(self, binding: Binding) -> KernelCall:
         """The kernel that a binding calls."""
+        with during("node", binding.label):
+            return self._call(binding)
+
+    def _call(self, binding: Binding) -> KernelCall:
         group = _group_of(binding)
         key = _key(group)
         if key not in self._by_key:

@@ -356,6 +356,11 @@ class Binding:
         self.outputs, self.expr, self.origin = tuple(outputs), expr, origin
 
     @property
+    def label(self) -> str:
+        """What messages call it: where it comes from, else what it defines."""
+        return self.origin or ", ".join(v.name for v in self.outputs)
+
+    @property
     def is_view(self) -> bool:
         """Whether the result is the operand's memory."""
         return isinstance(self.expr, Call) and self.expr.op.view

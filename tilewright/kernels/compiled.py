@@ -35,6 +35,7 @@ from tilewright.ir import (
 )
 from tilewright.kernels.formulas import Formula, expr_of, formula_of
 from tilewright.support.cache import cache_key, default_cache
+from tilewright.support.faults import during
 from tilewright.target import Target, why_not_here
 
 if TYPE_CHECKING:
@@ -134,6 +135,11 @@ def compile_text(text: str, target: Target, options: Options) -> bytes:
 
 def compile_function(function: Function, target: Target, options: Options) -> bytes:
     """A packed kernel of a loop function under the default schedule."""
+    with during("kernel", function.name, function):
+        return _compiled(function, target, options).packed()
+
+
+def _compiled(function: Function, target: Target, options: Options) -> CompiledKernel:
     from tilewright.lower import split_constant_work
 
     scheduled = default_schedule(function, target)
@@ -141,7 +147,7 @@ def compile_function(function: Function, target: Target, options: Options) -> by
     kernel, code = _object_code(split.function if split else scheduled, target, options)
     workspace = formula_of(kernel.workspace, numbers_of(function))
     once = _compiled_preparation(split, target, options) if split else None
-    return CompiledKernel(kernel.name, kernel.messages, workspace, code, once).packed()
+    return CompiledKernel(kernel.name, kernel.messages, workspace, code, once)
 
 
 def default_schedule(function: Function, target: Target) -> Function:

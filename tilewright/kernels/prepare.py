@@ -11,6 +11,7 @@ from tilewright.ir import DType, Var
 from tilewright.kernels.compiled import CompiledKernel, Preparation
 from tilewright.kernels.module import install_threadpool
 from tilewright.runtime import ArrayParam, NativeFunction, Signature, aligned_empty, let_go
+from tilewright.support.faults import during
 
 
 def prepare_calls(
@@ -31,7 +32,8 @@ def _prepared(call: KernelCall, kernel: CompiledKernel, store: _Store) -> Kernel
     values = dict(enumerate(a for a in call.arguments() if isinstance(a, Value)))
     params = [k for k, p in enumerate(call.function.params) if not _is_number(p)]
     constants = [values[params.index(k)] for k in once.taken]
-    added = store.made(once, constants)
+    with during("kernel", kernel.name):
+        added = store.made(once, constants)
     return call._replace(dropped=frozenset(once.dropped), added=added)
 
 

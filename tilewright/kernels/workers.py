@@ -5,7 +5,7 @@ interpreter that reads loop functions as text and writes packed kernels, until i
 imports nothing of the user's program (which `multiprocessing` would run anew), shares no memory
 with it, and is out of reach of Ctrl-C at the terminal: its parent ends it, and where the parent was
 killed, the end of its input does. What a worker fails to compile, the parent compiles itself, and
-so gets to see the error.
+so gets to see the error; not so where the worker crashed, as the parent would.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -27,10 +28,24 @@ from tilewright.ir import Block, Function, function_text, walk
 from tilewright.kernels.compiled import Options, compile_function, compile_text
 from tilewright.support.collector import collecting_rarely
 from tilewright.support.config import config
+from tilewright.support.errors import InternalError
+from tilewright.support.faults import during
 from tilewright.target import Target
 
 #: Fewer kernels than this are compiled before another interpreter would have started.
 _WORTH_A_WORKER = 4
+#: Seconds after which a process that has closed its output has ended.
+_ENDS_WITHIN = 10.0
+#: Signals by which a program ends that is at fault itself.
+_CRASHES = [
+    getattr(signal, name)
+    for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE")
+    if hasattr(signal, name)
+]
+
+
+class KernelCrashError(InternalError):
+    """LLVM ended the process that compiled a kernel."""
 
 
 def compile_side_by_side(
@@ -45,6 +60,16 @@ def compile_side_by_side(
         # What a worker took and did not bring back.
         work.compile_here()
     return [work.done[k] for k in range(len(functions))]
+
+
+def compile_apart(function: Function, target: Target, options: Options) -> bytes:
+    """A packed kernel that a worker compiles: if that crashes, this process does not."""
+    work = _Work([function], target, options)
+    with _workers(work, 1) as threads:
+        for thread in threads:
+            thread.join()
+        work.compile_here()
+    return work.done[0]
 
 
 def _worker_count(kernels: int) -> int:
@@ -65,6 +90,8 @@ class _Work:
     def __init__(self, functions: Sequence[Function], target: Target, options: Options) -> None:
         self.functions, self.target, self.options = functions, target, options
         self.done: dict[int, bytes] = {}
+        #: The signals that ended workers, by the functions that they were at.
+        self.crashes: dict[int, str] = {}
         # Large ones first, so that the last to end does not end much later than the others.
         order = sorted(range(len(functions)), key=lambda k: -_size(functions[k]))
         self.waiting = deque(order)
@@ -77,8 +104,11 @@ class _Work:
 
     def compile_here(self) -> None:
         """Compile what waits, in this process."""
-        while (k := self.take()) is not None:
+        while not self.crashes and (k := self.take()) is not None:
             self.done[k] = compile_function(self.functions[k], self.target, self.options)
+        for k, cause in self.crashes.items():
+            with during("kernel", self.functions[k].name, self.functions[k]):
+                raise KernelCrashError("the compiler crashed", reason=cause)
 
 
 def _size(function: Function) -> int:
@@ -134,6 +164,9 @@ def _feed(process: subprocess.Popen[bytes], work: _Work) -> None:
     head = {"target": str(work.target), "options": asdict(work.options)}
     with suppress(OSError, ValueError):
         _write(process.stdin, json.dumps(head).encode())
+        if _read(process.stdout) is None:
+            # It did not even start, which is nothing that a kernel could be blamed for.
+            return
         while (k := work.take()) is not None:
             answer = None
             try:
@@ -142,10 +175,20 @@ def _feed(process: subprocess.Popen[bytes], work: _Work) -> None:
             finally:
                 if answer:
                     work.done[k] = answer
+                elif (cause := _crash(process) if answer is None else None) is not None:
+                    work.crashes[k] = cause
                 else:
                     work.waiting.append(k)
             if not answer:
                 return
+
+
+def _crash(process: subprocess.Popen[bytes]) -> str | None:
+    """The signal by which a process ended, if that was its own doing."""
+    with suppress(subprocess.TimeoutExpired):
+        code = -process.wait(timeout=_ENDS_WITHIN)
+        return next((s.name for s in _CRASHES if s == code), None)
+    return None
 
 
 # ---- the other side -----------------------------------------------------------------------------
@@ -163,6 +206,7 @@ def serve() -> None:
     target, options = Target.of(settings["target"]), Options(**settings["options"])
     texts = queue.SimpleQueue[bytes]()
     threading.Thread(target=_receive, args=(source, texts), daemon=True).start()
+    _write(sink, b"")
     with collecting_rarely():
         while True:
             text = texts.get()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tilewright.runtime.artifact import Build, save_models
 from tilewright.runtime.binding import Spec
-from tilewright.support.errors import UserError, nearest
+from tilewright.support.errors import InternalError, TilewrightError, UserError, nearest
+from tilewright.support.faults import as_tilewright_error
 from tilewright.support.timing import Latencies, latencies
 
 if TYPE_CHECKING:
@@ -56,11 +58,24 @@ class RunnableModel:
         """
         try:
             results = self.outputs_for(self._given if inputs is None else inputs, out)
-        except MemoryError as error:
-            raise UserError("there is not enough memory", reason=str(error)) from error
+        except TilewrightError:
+            raise
+        except Exception as error:
+            raise self._failed(error, self._given if inputs is None else inputs) from error
         if inputs is None:
             self._results = results
         return results
+
+    def _failed(self, error: Exception, inputs: Inputs) -> TilewrightError:
+        """What is raised where running the model on these inputs fails unexpectedly."""
+        told = as_tilewright_error(error, "running the model failed")
+        if isinstance(told, InternalError):
+            # The fault may have left anything behind: what tells of it must not fail in turn.
+            with suppress(Exception):
+                told.places["model"] = repr(self)
+            with suppress(Exception):
+                told.places["call"] = f"run({_inputs_text(inputs)})"
+        return told
 
     def __call__(self, *inputs: Any) -> Any:
         """The output for these inputs in order; a tuple where there are several."""
@@ -159,3 +174,14 @@ class RunnableModel:
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, s)) for s in (self.inputs, self.outputs))
         return f"<{type(self).__name__} ({inputs}) -> ({outputs})>"
+
+
+def _inputs_text(inputs: Any) -> str:
+    """The types and shapes of inputs, whatever they are, for messages."""
+    named: Any = inputs.items() if hasattr(inputs, "items") else enumerate(inputs)
+    return ", ".join(f"{name}: {_input_text(value)}" for name, value in named)
+
+
+def _input_text(value: Any) -> str:
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    return type(value).__name__ if shape is None else f"{dtype}{[*shape]}"

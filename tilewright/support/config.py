@@ -32,6 +32,8 @@ class Config:
     num_threads: int
     #: Processes that compile kernels side by side; 0 means as many as there are cores.
     compile_jobs: int
+    #: Where reproducers of faults are written; None means the folder for temporary files.
+    faults_dir: Path | None
     #: Check the IR after every pass, not only where it crosses a border.
     verify: bool
 
@@ -40,10 +42,11 @@ def config() -> Config:
     """The settings as the environment has them now."""
     return Config(
         cache=_flag("CACHE", True),
-        cache_dir=_path("CACHE_DIR", _default_cache_dir()),
+        cache_dir=_path("CACHE_DIR") or _default_cache_dir(),
         cache_limit=_size("CACHE_LIMIT", 2 << 30),
         num_threads=_count("NUM_THREADS", 0),
         compile_jobs=_count("COMPILE_JOBS", 0),
+        faults_dir=_path("FAULTS_DIR"),
         verify=_flag("VERIFY", False),
     )
 
@@ -95,9 +98,9 @@ def _size(name: str, default: int) -> int:
         raise _bad(name, text, "set it to a number of bytes, such as 512M or 2G") from None
 
 
-def _path(name: str, default: Path) -> Path:
+def _path(name: str) -> Path | None:
     text = _read(name)
-    return Path(text).expanduser() if text else default
+    return Path(text).expanduser() if text else None
 
 
 def _default_cache_dir() -> Path:

@@ -9,6 +9,7 @@ the culprit underlined.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 
 class TilewrightError(Exception):
@@ -32,10 +33,32 @@ class UserError(TilewrightError):
 
 
 class InternalError(TilewrightError):
-    """Tilewright itself is at fault."""
+    """Tilewright itself is at fault.
+
+    `support.faults` fills in where it happened; `reproducers` saves a file for the report.
+    """
+
+    def __init__(self, what: str, *, reason: str = "", remedy: str = "", listing: str = "") -> None:
+        super().__init__(what, reason=reason, remedy=remedy, listing=listing)
+        #: The steps it happened in, innermost first: {"node": …, "kernel": …, "pass": …}.
+        self.places: dict[str, str] = {}
+        #: What those steps were given, innermost first: loop functions, graphs, nodes of a model.
+        self.subjects: list[Any] = []
+        #: The file that shows the fault again; None until one is saved.
+        self.reproducer: str | None = None
 
     def __str__(self) -> str:
-        return super().__str__() + "\n  this is a bug in Tilewright: please report it"
+        lines = [super().__str__()]
+        lines += [f"  in {named(kind, name)}" for kind, name in self.places.items()]
+        lines.append("  this is a bug in Tilewright: please report it")
+        if self.reproducer:
+            lines[-1] += f", with the file {self.reproducer} (your weights are not in it)"
+        return "\n".join(lines)
+
+
+def named(kind: str, name: str) -> str:
+    """`pass fuse`; names that begin with what they are stay as they are."""
+    return name if name.startswith(f"{kind} ") else f"{kind} {name}"
 
 
 def nearest(name: str, candidates: Iterable[str], count: int = 3) -> str:

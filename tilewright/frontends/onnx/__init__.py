@@ -7,11 +7,13 @@
     table.py        which converter serves which operator, by domain, name and version
     node.py         what a converter sees of a node
     structure.py    values that must be known before the program can be built
+    failed.py       small models of a node that could not be converted, for reports
     ops/            the converters, one family of operators a file
 
 The `onnx` package is an optional extra and is imported when a model is read, not before.
 """
 
 # pyright: reportUnusedImport=false
+from tilewright.frontends.onnx.failed import FailedNode
 from tilewright.frontends.onnx.from_onnx import from_onnx, input_names
 from tilewright.frontends.onnx.structure import UnspecialisedError

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Generator, Mapping, Set
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from tilewright.frontends.onnx.failed import FailedNode
 from tilewright.frontends.onnx.importer import Importer, Scope
 from tilewright.frontends.onnx.input_types import Shape, input_type
 from tilewright.frontends.onnx.load import LoadedModel, load_model
 from tilewright.frontends.onnx.missing import require_converters
 from tilewright.graph import Array, Module, TensorType, Value
 from tilewright.support.errors import TilewrightError, UserError, nearest
+from tilewright.support.faults import during
 
 
 def from_onnx(
@@ -30,8 +33,15 @@ def from_onnx(
     What must be given and is not raises `UnspecialisedError`, which names the inputs. If `mapped`,
     large weights are looked at where they are in the file, which must not change meanwhile.
     """
-    try:
+    with _trusting():
         return _converted(source, shapes or {}, values or {}, mapped)
+
+
+@contextmanager
+def _trusting() -> Generator[None]:
+    """Code that trusts a file to be what ONNX says; where it is not, the file is damaged."""
+    try:
+        yield
     except TilewrightError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError, RecursionError) as e:
@@ -47,10 +57,18 @@ def _converted(
 ) -> Module:
     model = load_model(source, mapped=mapped)
     importer = Importer(model)
+    scope = Scope(model.versions)
+    with during("front end", "ONNX", FailedNode(model, scope.find)), _trusting():
+        return _imported(importer, scope, shapes, values)
+
+
+def _imported(
+    importer: Importer, scope: Scope, shapes: Mapping[str, Shape], values: Mapping[str, Any]
+) -> Module:
+    model = importer.model
     require_converters(model, importer.functions)
     _require_names(model, "shapes", shapes)
     _require_names(model, "values", values)
-    scope = Scope(model.versions)
     _add_inputs(importer, scope, shapes, values)
     results = importer.graph(model.proto.graph, scope)
     # Inputs keep their names, and so does what is an output already.

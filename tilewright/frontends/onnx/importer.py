@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tilewright.frontends.onnx.attributes import Attributes
 from tilewright.frontends.onnx.external import ExternalFiles
+from tilewright.frontends.onnx.failed import FailedNode
 from tilewright.frontends.onnx.functions import FunctionTable, standard_function
 from tilewright.frontends.onnx.load import LoadedModel, plain_domain, read_versions
 from tilewright.frontends.onnx.node import Node
@@ -18,6 +19,7 @@ from tilewright.graph import Binding, Builder, Value
 from tilewright.graph import Node as Expression
 from tilewright.graph import Type as GraphType
 from tilewright.support.errors import InternalError, TilewrightError, UserError, nearest
+from tilewright.support.faults import during
 
 #: Functions and the bodies of loops are converted anew for each use: a small file may mean very
 #: many nodes. More than this, plus so many times those in the file, are refused.
@@ -161,7 +163,8 @@ class Importer:
                     f"the model has more than {self._most_nodes} nodes",
                     reason="functions and loops are counted each time they are used",
                 )
-            self._convert(node, scope)
+            with during("node", node_text(node), FailedNode(self.model, scope.find, node)):
+                self._convert(node, scope)
 
     def _convert(self, proto: Any, scope: Scope) -> None:
         origin = self.builder.origin = node_text(proto)
@@ -170,7 +173,14 @@ class Importer:
             self._define(proto, results, scope)
         except TilewrightError as error:
             raise _located(error, origin) from error.__cause__
-        except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
+        except (
+            ArithmeticError,
+            LookupError,
+            TypeError,
+            ValueError,
+            MemoryError,
+            RecursionError,
+        ) as error:
             # Converters trust that operands and attributes are what ONNX says they are.
             raise UserError(
                 f"cannot convert {origin}",

@@ -13,7 +13,7 @@ def ordered_nodes(graph: Any) -> list[Any]:
     """The nodes of a graph, as they stand where that is an order, else sorted."""
     nodes = list(graph.node)
     makers = _makers(nodes, graph)
-    needs = [{makers[n] for n in _used(node) if n in makers} for node in nodes]
+    needs = [{makers[n] for n in used_names(node) if n in makers} for node in nodes]
     if all(max(found, default=-1) < k for k, found in enumerate(needs)):
         return nodes
     return [nodes[k] for k in _sorted(nodes, needs)]
@@ -35,7 +35,7 @@ def _makers(nodes: list[Any], graph: Any) -> dict[str, int]:
     return makers
 
 
-def _used(node: Any) -> Iterator[str]:
+def used_names(node: Any) -> Iterator[str]:
     """The names that a node uses, those that graphs inside it capture included."""
     pending: list[tuple[Any, frozenset[str]]] = [(node, frozenset())]
     while pending:

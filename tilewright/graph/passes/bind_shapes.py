@@ -15,10 +15,16 @@ from tilewright.graph.rewrite import Rewriter
 from tilewright.graph.types import as_dim, known_dim
 from tilewright.ir import Expr, Var
 from tilewright.support.errors import UserError, nearest
+from tilewright.support.faults import during
 
 
 def bind_shapes(module: Module, shapes: Mapping[str, Sequence[Any]]) -> Module:
     """The module for inputs of these shapes; None leaves a dimension as it is."""
+    with during("pass", "bind_shapes", module):
+        return _bound(module, shapes)
+
+
+def _bound(module: Module, shapes: Mapping[str, Sequence[Any]]) -> Module:
     main = module.main
     rewriter = Rewriter()
     rewriter.dims = _dims(main, shapes)

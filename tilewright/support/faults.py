@@ -1,0 +1,79 @@
+"""Faults of our own become `InternalError`s that say what was being done.
+
+    with during("pass", "fuse", subject=module):
+        …
+
+`during` stands at the borders of the compiler: a node that is read, a pass, a kernel, the host
+program. What leaves the block and was not raised on purpose becomes an `InternalError`, with the
+original as its cause; one that is an `InternalError` already learns where it happened.
+"""
+
+from __future__ import annotations
+
+import errno
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Final
+
+from tilewright.support.errors import InternalError, TilewrightError, UserError, named
+
+#: What the system refuses to any program: nothing that a report could mend.
+_REFUSED_BY_THE_SYSTEM: Final = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.EIO,
+    errno.EAGAIN,
+}
+
+
+def during(kind: str, name: str, subject: Any = None) -> AbstractContextManager[None]:
+    """A block in which the `kind` called `name` is made from `subject`.
+
+    A `MemoryError` goes through as it is: there are places that can do with less memory.
+    """
+    return _Border(kind, name, subject)
+
+
+class _Border(AbstractContextManager[None]):
+    __slots__ = ("_kind", "_name", "_subject")
+
+    def __init__(self, kind: str, name: str, subject: Any) -> None:
+        self._kind, self._name, self._subject = kind, name, subject
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        del at
+        if not isinstance(error, Exception) or isinstance(error, UserError | MemoryError):
+            return
+        told = as_tilewright_error(error, f"{named(self._kind, self._name)} failed")
+        if isinstance(told, InternalError):
+            told.places.setdefault(self._kind, self._name)
+            if self._subject is not None:
+                told.subjects.append(self._subject)
+        if told is not error:
+            raise told from error
+
+
+def as_tilewright_error(error: Exception, what: str) -> TilewrightError:
+    """The error itself, if it is one of ours; else what is raised in its place."""
+    if isinstance(error, TilewrightError):
+        return error
+    if isinstance(error, MemoryError) or _is_out_of_memory(error):
+        return UserError("there is not enough memory", reason=str(error))
+    if isinstance(error, OSError) and error.errno in _REFUSED_BY_THE_SYSTEM:
+        name = f"{error.filename}: " if error.filename else ""
+        return UserError(what, reason=f"{name}{error.strerror}")
+    return InternalError(what, reason=f"{type(error).__name__}: {error}")
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno == errno.ENOMEM
