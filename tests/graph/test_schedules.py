@@ -6,28 +6,31 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.graph.harness import operands
-from tilewright.graph import find_op
-from tilewright.ir import Function, function_text
+from tilewright.graph import TensorType, Value, find_op
+from tilewright.ir import Function, Var, function_text
 from tilewright.schedule import Schedule, schedule_by_rules
 from tilewright.target import Target
 from tilewright.tensor import te
 
 
 def scheduled(
-    name: str, shapes: list[tuple[int, ...]], constants: Sequence[int] = (), **attrs: Any
+    name: str,
+    shapes: list[tuple[int | str, ...]],
+    constants: Sequence[int] = (),
+    target: str = "llvm -mtriple=x86_64-unknown-linux-gnu",
+    **attrs: Any,
 ) -> Function:
     op = find_op(name)
-    values, _ = operands([np.zeros(s, "f4") for s in shapes], symbolic=False)
+    dims = [[Var(d) if isinstance(d, str) else d for d in shape] for shape in shapes]
+    values = [Value(f"x{k}", TensorType("float32", shape)) for k, shape in enumerate(dims)]
     bound, full = op.bind(values, attrs)
     tensors = [None if v is None else te.placeholder(v.shape, v.dtype, v.name) for v in bound]
     outs = op.define(tensors, full, op.infer(bound, full))
     function = te.function([t for t in tensors if t is not None], list(outs), name=name)
     function = replace(function, attrs={"constants": list(constants)})
-    return schedule_by_rules(function, Target.of("llvm -mtriple=x86_64-unknown-linux-gnu"))
+    return schedule_by_rules(function, Target.of(target))
 
 
 def test_moments_are_computed_once_for_each_channel() -> None:
@@ -80,3 +83,15 @@ def test_a_product_that_waits_for_a_step_has_threads_of_its_own() -> None:
 def test_short_steps_are_not_shared_out() -> None:
     s = Schedule(scheduled("lstm_scan", [(500, 1, 256), (1, 64, 256)], constants=[1]))
     assert all(s.loop_of(loop).kind != "parallel" for loop in s.loops("h"))
+
+
+@pytest.mark.parametrize("size", [(64, 64), ("h", "w")])
+def test_images_that_all_channels_read_are_padded_once(size: tuple[int | str, ...]) -> None:
+    """A plain convolution with few channels: by vectors, on all cores."""
+    target = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=cascadelake -num-cores=2"
+    function = scheduled("conv", [(1, 3, *size), (8, 3, 3, 3)], target=target, pads=[1] * 4)
+    assert "refused" not in function.attrs, function.attrs
+    s = Schedule(function)
+    own, padding = s.loops("conv"), s.loops(s.blocks()[0])
+    assert [s.loop_of(own[k]).kind for k in (0, -1)] == ["parallel", "vectorized"]
+    assert not set(own) & set(padding)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.arith import simplify
-from tilewright.ir import Expr, For, Var
+from tilewright.ir import Expr, For, Var, const
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import Edit, loop_name, product, rebind
 from tilewright.schedule.error import Fault, require
@@ -64,8 +64,10 @@ def _shares(var: Var, loops: tuple[For, ...]) -> dict[Var, Expr]:
     """What each loop's variable is in terms of the fused one."""
     values: dict[Var, Expr] = {}
     below: Expr = product(())
-    for loop in reversed(loops[1:]):
-        values[loop.var] = simplify(var // below) % loop.extent
+    # No more than its own extent is left for the first loop; those of one iteration do not count.
+    first = next((loop for loop in loops if loop.extent is not const(1)), loops[0])
+    for loop in reversed(loops):
+        share = simplify(var // below)
+        values[loop.var] = share if loop is first else share % loop.extent
         below = product((below, loop.extent))
-    values[loops[0].var] = var // below
     return values

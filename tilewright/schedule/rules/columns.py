@@ -100,6 +100,8 @@ def _schedule_tiles(s: Schedule, name: str, column: Iter, target: Target, work: 
     inner = [loops[it.var] for it in block.iters if it.kind == "reduce"]
     others = [it for it in block.iters if it.var not in tiled and it.kind == "spatial"]
     shared, apart = _cut_strips(s, name, pads, others, loops, target)
+    if not apart:
+        pads = []  # an image that is not cut into strips is padded once, before all else
     outer = [*shared, *apart, *row_outer, outer_column]
     s.reorder(*outer, *inner, *row_inner, middle, vector)
     for loop in (*row_inner, middle):
@@ -107,11 +109,10 @@ def _schedule_tiles(s: Schedule, name: str, column: Iter, target: Target, work: 
     s.vectorize(vector)
     _unroll_short(s, inner)
     place_epilogue(s, epilogue, outer[-1], lanes, target)
-    if shared:
+    if pads:
         place_padding(s, pads, shared[-1], target)
-    parallelize_outer(s, name, target, work, within=shared if pads and shared else outer)
-    if shared:
-        join_pixels(s, pads, target)
+    parallelize_outer(s, name, target, work, within=shared if pads else outer)
+    join_pixels(s, pads, target)
 
 
 def _slides(block: Block, row: Iter, column: Iter, vectors: int, target: Target) -> bool:
@@ -185,7 +186,8 @@ def _cut_strips(
         return own, []
     made = {s.block_of(p).writes[0].buffer for p in pads}
     image = next(a for a in accesses_of(s.block_of(name)) if a.buffer in made)
-    rows = strip_of(s, name, image, last, target)
+    moves = any(last.var in free_vars(i) for i in image.indices)
+    rows = strip_of(s, name, image, last, target) if moves else None
     if rows is None:
         return own, []
     # Few channels are cut into more strips, so that every core has some.
