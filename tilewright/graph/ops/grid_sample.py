@@ -38,7 +38,8 @@ def grid_sample(
     """N×C×… images at the places that N×…×k grids name, from -1 to 1, the last dimension first.
 
     -1 and 1 are the middles of the border pixels (`align_corners`), or their outer edges. Beyond
-    them there are zeros, the border, or the image mirrored.
+    them there are zeros, the border, or the image mirrored. A coordinate that is not a number
+    counts as -1, as in PyTorch and ONNX Runtime.
     """
     require_kind("float", x, grid)
     rank = x.ndim - 2
@@ -70,6 +71,7 @@ def grid_sample_reference(
 
 
 def _placed(v: float, extent: int, padding: str, align: bool, rounds: bool) -> float:
+    v = -1.0 if v != v else v
     at = (v + 1) / 2 * (extent - 1) if align else ((v + 1) * extent - 1) / 2
     at = float(np.rint(np.float32(at))) if rounds else float(np.float32(at))
     low, high = (0.0, extent - 1.0) if align else (-0.5, extent - 0.5)
@@ -171,7 +173,8 @@ def grid_places_compute(
     def element(*i: Expr) -> Expr:
         result: Expr = te.const(0, grid.dtype)
         for k in range(len(extents)):
-            value = grid[(*i[:-1], len(extents) - 1 - k)]
+            given = grid[(*i[:-1], len(extents) - 1 - k)]
+            value = te.select(te.isnan(given), te.const(-1, grid.dtype), given)
             result = te.select(i[-1] == k, place(k, value), result)
         return result
 
