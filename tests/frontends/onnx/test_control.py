@@ -216,3 +216,28 @@ def test_a_sequence_input_of_known_rank() -> None:
     model.graph.input.extend([helper.make_value_info("q", sequence), info("k", "int64")])
     got = results(model, [X, X[:1]], 1)
     np.testing.assert_array_equal(got[0], X[:1])
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_what_a_loop_hands_on_unchanged_is_known_inside(copied: bool) -> None:
+    """As TensorFlow's exporter passes what the body uses: here, an axis."""
+    after = "axis2" if copied else "axis"
+    copies = [node("Identity", ["axis"], ["axis1"]), node("Identity", ["axis1"], ["axis2"])]
+    body = graph(
+        [
+            node("ReduceSum", ["x", "axis"], ["s"], keepdims=0),
+            node("Add", ["total", "s"], ["more"]),
+            *(copies if copied else []),
+        ],
+        ["i", "go", "axis", "total"],
+        ["go", after, "more"],
+    )
+    model = make(
+        [node("Loop", ["three", "", "one", "zeros"], ["last", "y"], body=body)],
+        [info("x", shape=["n", 3])],
+        ["last", "y"],
+        {"three": np.array(3), "one": np.array([1]), "zeros": np.zeros(2, np.float32)},
+    )
+    last, y = results(model, X)
+    assert last == [1]
+    np.testing.assert_array_equal(y, 3 * X.sum(1))

@@ -28,22 +28,44 @@ def if_(n: Node) -> list[Value | None]:
 
 @converts("Loop")
 def loop(n: Node) -> list[Value]:
-    body, condition = n.body("body"), n.get(1)
-    count = len(n.inputs) - 2
+    body, condition, initial = n.body("body"), n.get(1), n.all_from(2)
+    changing = [k for k, stays in enumerate(_stays(n.graph("body"), len(initial))) if not stays]
     filled: set[int] = set()
 
     def trip(i: Value, *state: Value) -> Any:
-        going, *results = body(i, n.constant(True, "bool"), *state)
+        given = [*initial]
+        for k, value in zip(changing, state, strict=True):
+            given[k] = value
+        going, *results = body(i, n.constant(True, "bool"), *given)
         # Without a condition it is a counted loop, whatever the body says.
         go_on = None if condition is None else scalar(n, present(going))
-        pairs = enumerate(zip(state, results, strict=False))
-        filled.update(k for k, (before, after) in pairs if _is_filled(before, after))
-        carried = [n.builder.optional(r) if k in filled else r for k, r in enumerate(results)]
-        return go_on, carried[:count], results[count:]
+        filled.update(k for k in changing if _is_filled(given[k], results[k]))
+        carried = [n.builder.optional(results[k]) if k in filled else results[k] for k in changing]
+        return go_on, carried, results[len(initial) :]
 
     bounds = [None if v is None else scalar(n, v) for v in (n.get(0), condition)]
-    results = several(n.builder.loop(bounds[0], n.all_from(2), trip, condition=bounds[1]))
-    return [n.builder.optional_get(r) if k in filled else r for k, r in enumerate(results)]
+    state = [initial[k] for k in changing]
+    results = several(n.builder.loop(bounds[0], state, trip, condition=bounds[1]))
+    last = dict(enumerate(initial)) | dict(zip(changing, results, strict=False))
+    after = [n.builder.optional_get(v) if k in filled else v for k, v in last.items()]
+    return [*after, *results[len(changing) :]]
+
+
+def _stays(body: Any, count: int) -> list[bool]:
+    """Which of so many values a body hands on to its next run as it got them.
+
+    Those are no state: inside, they are what they are outside, and may be known.
+    """
+    copies = [k for k in body.node if k.op_type == "Identity" and len(k.input) == len(k.output) == 1]
+    same = {copy.output[0]: copy.input[0] for copy in copies}
+
+    def source(name: str) -> str:
+        for _ in same:  # a damaged graph may go round in circles
+            name = same.get(name, name)
+        return name
+
+    pairs = zip(body.input[2 : 2 + count], body.output[1 : 1 + count], strict=False)
+    return [source(after.name) == before.name for before, after in pairs]
 
 
 def _is_filled(before: Value, after: Value | None) -> bool:
