@@ -241,3 +241,25 @@ def test_what_a_loop_hands_on_unchanged_is_known_inside(copied: bool) -> None:
     last, y = results(model, X)
     assert last == [1]
     np.testing.assert_array_equal(y, 3 * X.sum(1))
+
+
+def test_single_numbers_of_different_ranks_are_one_type() -> None:
+    """As Paddle's exporter writes the condition of a loop: a number here, a list of one there."""
+    sides = {
+        "then_branch": graph([node("Identity", ["x"], ["t"])], [], ["t"]),
+        "else_branch": graph([node("Unsqueeze", ["x", "zero"], ["t"])], [], ["t"]),
+    }
+    body = graph(
+        [node("Not", ["i1"], ["c"]), node("If", ["c"], ["r"], **sides)], ["i", "go", "v"], []
+    )
+    body.node.insert(0, node("Cast", ["i"], ["i1"], to=TensorProto.BOOL))
+    body.output.extend([out("go"), out("r")])
+    model = make(
+        [node("Loop", ["k", "", "x"], ["y"], body=body)],
+        [info("k", "int64"), info("x")],
+        ["y"],
+        {"zero": np.array([0])},
+    )
+    for trips in (0, 1, 3):
+        (y,) = results(model, trips, np.float32(2.5))
+        assert y.shape == () and y == 2.5

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.ops.indexing import scalar
 from tilewright.frontends.onnx.table import converts
-from tilewright.graph import OptionalType, Value
+from tilewright.graph import OptionalType, TensorType, Value
 from tilewright.support.errors import UserError
 
 
@@ -18,12 +18,60 @@ def if_(n: Node) -> list[Value | None]:
     known = n.find_array(0)
     if known is not None:
         return then() if known.all() else otherwise()
+    condition, levelled = scalar(n, n[0]), _Levelled(n)
     try:
-        return several(n.builder.branch(scalar(n, n[0]), then, otherwise))
+        return several(n.builder.branch(condition, levelled.of(then), levelled.of(otherwise)))
     except UserError:
+        # Single numbers, with and without dimensions, are brought to the same rank.
+        if levelled.find_ranks():
+            branches = levelled.of(then), levelled.of(otherwise)
+            return several(n.builder.branch(condition, *branches))
         # Branches of different ranks: which one is taken must be known, if inputs can tell it.
         n.array(0)
         raise
+
+
+class _Levelled:
+    """Branches whose results are single numbers of different ranks, as some exporters write."""
+
+    def __init__(self, n: Node) -> None:
+        self._node = n
+        self._seen: list[list[Value | None]] = []
+        self._ranks: list[int | None] = []
+
+    def of(self, branch: Callable[..., list[Value | None]]) -> Callable[[], list[Value | None]]:
+        def run() -> list[Value | None]:
+            results = branch()
+            self._seen.append(results)
+            if len(self._ranks) != len(results):
+                return results
+            return [self._raised(*r) for r in zip(results, self._ranks, strict=True)]
+
+        return run
+
+    def find_ranks(self) -> bool:
+        """Learn the rank of each result; whether any of them differed in rank."""
+        if len({len(results) for results in self._seen}) != 1 or len(self._seen) != 2:
+            return False
+        self._ranks = [_common_rank(*pair) for pair in zip(*self._seen, strict=True)]
+        return any(rank is not None for rank in self._ranks)
+
+    def _raised(self, value: Value | None, rank: int | None) -> Value | None:
+        if value is None or rank is None:
+            return value
+        return self._node.builder.reshape(value, shape=[1] * rank)
+
+
+def _common_rank(a: Value | None, b: Value | None) -> int | None:
+    """The greater rank of two single numbers, where they differ in it."""
+    if not (_is_single(a) and _is_single(b)):
+        return None
+    assert a is not None and b is not None
+    return max(a.ndim, b.ndim) if a.ndim != b.ndim else None
+
+
+def _is_single(value: Value | None) -> bool:
+    return value is not None and isinstance(value.type, TensorType) and value.type.size == 1
 
 
 @converts("Loop")
@@ -40,7 +88,10 @@ def loop(n: Node) -> list[Value]:
         # Without a condition it is a counted loop, whatever the body says.
         go_on = None if condition is None else scalar(n, present(going))
         filled.update(k for k in changing if _is_filled(given[k], results[k]))
-        carried = [n.builder.optional(results[k]) if k in filled else results[k] for k in changing]
+        carried = [
+            n.builder.optional(results[k]) if k in filled else _as_before(n, given[k], results[k])
+            for k in changing
+        ]
         return go_on, carried, results[len(initial) :]
 
     bounds = [None if v is None else scalar(n, v) for v in (n.get(0), condition)]
@@ -51,12 +102,21 @@ def loop(n: Node) -> list[Value]:
     return [*after, *results[len(changing) :]]
 
 
+def _as_before(n: Node, before: Value, after: Value | None) -> Value | None:
+    """A single number in the rank that it had before the trip."""
+    if _common_rank(before, after) is None:
+        return after
+    return n.builder.reshape(after, shape=before.shape)
+
+
 def _stays(body: Any, count: int) -> list[bool]:
     """Which of so many values a body hands on to its next run as it got them.
 
     Those are no state: inside, they are what they are outside, and may be known.
     """
-    copies = [k for k in body.node if k.op_type == "Identity" and len(k.input) == len(k.output) == 1]
+    copies = [
+        k for k in body.node if k.op_type == "Identity" and len(k.input) == len(k.output) == 1
+    ]
     same = {copy.output[0]: copy.input[0] for copy in copies}
 
     def source(name: str) -> str:
