@@ -70,7 +70,8 @@ def _level(model: Any, kernel: str, option: str) -> str:
         return str(model.ir(kernel))
     from tilewright.kernels.levels import kernel_levels
 
-    return str(getattr(kernel_levels(model.ir(kernel), model.target), _LEVELS[option]))
+    levels = kernel_levels(model.ir(kernel), model.target, model.denormals)
+    return str(getattr(levels, _LEVELS[option]))
 
 
 # ---- the overview -------------------------------------------------------------------------------
