@@ -28,6 +28,8 @@ _MXCSR: Final = _Register(plain=0x1F80, flush=0x8040, control=0xFFC0)
 _FPCR: Final = _Register(plain=0, flush=1 << 24, control=-1)
 _REGISTERS: Final = {"x86_64": _MXCSR, "amd64": _MXCSR, "aarch64": _FPCR, "arm64": _FPCR}
 
+_FLUSHED: Final = '"denormal-fp-math"="preserve-sign,preserve-sign"'
+
 
 def has_state(arch: str) -> bool:
     """Whether code for this architecture can say what happens to denormals."""
@@ -39,6 +41,19 @@ def state_for(arch: str, denormals: Denormals) -> LLValue:
     register = _REGISTERS[arch]
     word = register.plain | (register.flush if denormals == "flush" else 0)
     return llvm.Constant(i64, word)
+
+
+def tell_llvm(module: Any, denormals: Denormals) -> None:
+    """Tell LLVM in which state the functions of `module` run.
+
+    It would otherwise fold by IEEE 754: `x == 0` and the like into tests of x's bits.
+    """
+    if denormals == "keep":
+        return
+    for function in module.functions:
+        if not function.is_declaration:
+            # llvmlite lets its own list of attributes pass only, which has none with a value.
+            set[str].add(function.attributes, _FLUSHED)
 
 
 def control_of(builder: Any, arch: str, state: LLValue) -> LLValue:

@@ -17,7 +17,7 @@ from typing import Any
 
 from tilewright.codegen.llvm.context import AliasScopes, Context
 from tilewright.codegen.llvm.expr import emit
-from tilewright.codegen.llvm.float_state import get_state, set_state, state_for
+from tilewright.codegen.llvm.float_state import get_state, set_state, state_for, tell_llvm
 from tilewright.codegen.llvm.frame import Frame, Workspace
 from tilewright.codegen.llvm.profile import Recorder
 from tilewright.codegen.llvm.sizes import saturated
@@ -61,6 +61,8 @@ def generate(
     workspace = _emit_kernel(module, function, target, messages, profiled)
     _emit_entry(module, function, target, denormals)
     _emit_workspace(module, function, target, workspace)
+    if target.flushes_denormals:
+        tell_llvm(module, denormals)
     return Kernel(function.name, str(module), tuple(messages), workspace.size)
 
 

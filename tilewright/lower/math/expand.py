@@ -4,7 +4,8 @@
 
 Every function is within 4 units in the last place for all arguments, and exact for special ones.
 float16 and bfloat16 are computed in float32. What one instruction does (sqrt, floor, fma, …) stays.
-Where denormals are flushed, what would be one is zero.
+Where denormals are flushed, what would be one is zero; since that goes for what is computed on the
+way as well, results may also be off by no more than twice the least normal number.
 """
 
 from __future__ import annotations
