@@ -20,7 +20,6 @@ from tilewright.lower.math.coefficients import (
     ByType,
 )
 
-
 _LN2: Final = 0.6931471805599453
 
 
