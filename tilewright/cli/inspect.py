@@ -89,10 +89,11 @@ def _overview(model: Any, console: Console) -> Exit:
     if isinstance(model, NativeModel):
         target, operators = str(model.target), _operators(graph_of(model))
         console.result(target=target, kernels=list(model.kernels), operators=operators)
-        console.result(precision=model.precision)
+        console.result(precision=model.precision, denormals=model.denormals)
         rows += [
             ("target", target),
             ("precision", model.precision),
+            ("denormals", model.denormals),
             ("kernels", len(model.kernels)),
             *_memory(model, console),
         ]
