@@ -65,7 +65,8 @@ def test_kernels_flush_or_keep_whatever_the_caller_does(
     want = {"flush": 0.0, "keep": x[0] * 0.5}
     assert 0 < want["keep"] < np.finfo(dtype).tiny
     modules = {
-        mode: tw.build(halves(x.size, dtype), threads=2, denormals=mode) for mode in DENORMALS
+        mode: tw.build(halves(x.size, dtype), threads=2, denormals=mode)
+        for mode in DENORMALS.values()
     }
     assert "tw_pool_run" in modules["flush"].llvm
     # By turns, on the same threads.
@@ -160,7 +161,7 @@ def test_no_denormal_is_made_by_attention_in_shifted_windows() -> None:
     """The program runs where denormals are not flushed, and would be told of."""
     module, inputs = shifted_windows()
     met = {mode: _met_denormals(tw.compile(module, threads=1, denormals=mode), inputs)
-           for mode in DENORMALS}  # fmt: skip
+           for mode in DENORMALS.values()}  # fmt: skip
     assert met == {"flush": False, "keep": True}
     (got,) = tw.compile(module).run(inputs)
     np.testing.assert_allclose(got, evaluate(module, inputs)[0], rtol=1e-4, atol=1e-5)

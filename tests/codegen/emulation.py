@@ -80,7 +80,11 @@ def _dot(
     return "\n".join([*lines, f"  ret <{lanes} x {out}> {total}", "}\n"])
 
 
-_VECTOR_DEFINITIONS: dict[str, str] = {}
+#: The floating-point state is left as it is.
+_VECTOR_DEFINITIONS: dict[str, str] = {
+    name: f'define void @"{name}"(ptr %slot) alwaysinline {{ ret void }}\n'
+    for name in ("emulated.sse.stmxcsr", "emulated.sse.ldmxcsr")
+}
 for _bits in (128, 256, 512):
     for _stem, _element, _extend in (
         ("avx512.vpdpbusd", "i8", ("zext", "sext")),

@@ -115,7 +115,7 @@ class HostedModel(RunnableModel):
     @property
     def denormals(self) -> Denormals:
         """What native parts do with them; the others run in the caller's floating-point state."""
-        modes = [part.denormals for part in self._native.values()]
+        modes: list[Denormals] = [part.denormals for part in self._native.values()]
         return modes[0] if modes else super().denormals
 
     @property
