@@ -1,4 +1,4 @@
-"""Entries of kernels set the floating-point state and put the caller's back, on machines that can."""
+"""Entries of kernels set the floating-point state and put the caller's back, where they can."""
 
 from __future__ import annotations
 
