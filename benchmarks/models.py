@@ -3,10 +3,14 @@
     python benchmarks/models.py [--models A,B] [--threads 1,2] [--batch 1,8] [--runtimes A,B]
                                 [--rounds N] [--seconds S] [--picture FILE.svg] [--json FILE]
 
-Every runtime has a process of its own and they take turns, so that noise falls on all alike; the
-others sleep meanwhile. Answers are compared: `error` is the largest difference between ours and
-those of any peer. `ratio` is the time of the fastest peer over ours, by medians and by the least
-times: above 1 we are faster. Runtimes that are not installed, or do not take a model, are left out.
+Every runtime has a process of its own; in each round all of them run, one after the other, while
+the others sleep. Of a round only the least time of each counts: what else runs on the machine makes
+times longer, never shorter. The time of a runtime is the median of these over the rounds. `ratio`
+is the time of a peer over ours in the same round, of which again the median over the rounds, for
+the fastest peer: above 1 we are faster; `least` is the same by the least times of all rounds.
+
+Answers are compared: `error` is the largest difference between ours and those of any peer. Runtimes
+that are not installed, or do not take a model, are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,6 +56,7 @@ class Runner:
     process: subprocess.Popen[str]
     answers: Path
     load: float = math.nan
+    #: The least time of each round.
     times: list[float] = field(default_factory=list)
     resident: int = 0
 
@@ -79,7 +84,7 @@ class Runner:
         print(seconds, file=self.process.stdin, flush=True)
         heard = self._hear()
         if heard is not None:
-            self.times += heard["times"]
+            self.times.append(min(heard["times"]))
             self.resident = heard["resident"]
 
     def stop(self) -> None:
@@ -111,16 +116,30 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        return self._ratio(statistics.median)
+        """How many times as long as ours the fastest peer takes."""
+        return min(self.ratios().values(), default=math.nan)
 
     @property
     def ratio_of_least(self) -> float:
-        return self._ratio(min)
+        peers = [min(r.times) for r in self.peers().values()]
+        return min(peers) / min(self._ours) if peers and self._ours else math.nan
 
-    def _ratio(self, figure: Callable[[list[float]], float]) -> float:
-        figures = {name: figure(r.times) for name, r in self.runners.items() if r.times}
-        ours = figures.pop(OURS, None)
-        return math.nan if ours is None or not figures else min(figures.values()) / ours
+    def ratios(self) -> dict[str, float]:
+        """How many times as long as ours each peer takes: the median over the rounds."""
+        rounds = {n: _quotients(r.times, self._ours) for n, r in self.peers().items()}
+        return {n: statistics.median(found) for n, found in rounds.items() if found}
+
+    def peers(self) -> dict[str, Runner]:
+        return {n: r for n, r in self.runners.items() if n != OURS and r.times}
+
+    @property
+    def _ours(self) -> list[float]:
+        return self.runners[OURS].times if OURS in self.runners else []
+
+
+def _quotients(theirs: Sequence[float], ours: Sequence[float]) -> list[float]:
+    # One that ended before its time has fewer rounds, the first ones.
+    return [a / b for a, b in zip(theirs, ours, strict=False)]
 
 
 def measure(
@@ -195,6 +214,7 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def as_json(row: Row) -> dict[str, Any]:
+    ratios = row.ratios()
     return {
         "model": row.model,
         "threads": row.threads,
@@ -203,6 +223,7 @@ def as_json(row: Row) -> dict[str, Any]:
         "runtimes": {
             name: {
                 "median": statistics.median(r.times),
+                "ratio": ratios.get(name, 1.0),
                 "least": min(r.times),
                 "load": r.load,
                 "resident": r.resident,

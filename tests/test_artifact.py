@@ -457,6 +457,7 @@ def _model(manifest: dict[str, Any]) -> dict[str, Any]:
         (lambda m: _model(m)["texts"].update(x="texts/none"), "has no texts/none"),
         (lambda m: _model(m).update(dims="n"), "dims is no list"),
         (lambda m: _model(m).update(name=True), "name is no str"),
+        (lambda m: _model(m).update(denormals="drop"), "'drop' is no way to treat denormals"),
     ],
 )
 def test_manifests_that_claim_what_is_not_so(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from tilewright.kernels.build import as_permitted, build_loops
 from tilewright.runtime import RunnableModel, let_files_go, return_free_memory
 from tilewright.schedule import Schedule
 from tilewright.support.collector import collecting_rarely
+from tilewright.support.denormals import Denormals, denormals_of
 from tilewright.support.errors import UserError
 from tilewright.support.faults import during
 from tilewright.target import Target
@@ -31,6 +33,7 @@ def compile(
     threads: int | None = None,
     opt_level: int | None = None,
     precision: str | None = None,
+    denormals: Denormals | None = None,
 ) -> RunnableModel:
     """Compile a model: a graph module, or an ONNX model by path, as bytes or as a ModelProto.
 
@@ -40,9 +43,11 @@ def compile(
     `precision` says in what products are computed: "float32"; "bf16", with sums in float32, where
     the target is faster at it; or "int8-dynamic", products by constant weights in bytes. Inputs and
     outputs keep their types.
-    """
-    from dataclasses import replace
 
+    `denormals` says what becomes of numbers below the least normal one (2**-126 in float32):
+    "flush" makes them zeros, since they are slow; "keep" computes with them. After a run the
+    caller's floating-point state is as it was.
+    """
     from tilewright.graph import Module as GraphModule
     from tilewright.graph import PassContext, passes
     from tilewright.reproducers import saving_reproducers
@@ -50,7 +55,8 @@ def compile(
     context = PassContext.current()
     level = context.opt_level if opt_level is None else opt_level
     wanted = context.precision if precision is None else precision
-    context = replace(context, opt_level=level, precision=wanted, _tokens=[])
+    mode = context.denormals if denormals is None else denormals
+    context = replace(context, opt_level=level, precision=wanted, denormals=mode, _tokens=[])
     reported = saving_reproducers(target, context)
 
     def compiled(graph: Graph) -> RunnableModel:
@@ -73,20 +79,24 @@ def build(
     *,
     checked: bool = False,
     threads: int | None = None,
+    denormals: Denormals | None = None,
 ) -> Any:
     """Compile one loop function for `target`; one that nobody has scheduled gets a default.
 
     `checked` adds a bounds check to every access. `threads` is how many the module may use; it can
-    be changed later. A graph module becomes a `Model`.
+    be changed later. `denormals` is as for `compile`; a loop function flushes them unless told to
+    keep them. A graph module becomes a `Model`.
     """
     target = Target.of(target)
     if isinstance(source, Function | Schedule):
-        return build_loops(source, target, checked, threads)
+        return build_loops(source, target, checked, threads, denormals_of(denormals or "flush"))
     from tilewright.graph import PassContext
     from tilewright.reproducers import saving_reproducers
 
-    with saving_reproducers(target, PassContext.current(), checked=checked):
-        return _compile_graph(_graph_of(source), target, threads, checked=checked)
+    graph, context = _graph_of(source), PassContext.current()
+    context = replace(context, denormals=denormals or context.denormals, _tokens=[])
+    with context, saving_reproducers(target, context, checked=checked):
+        return _compile_graph(graph, target, threads, checked=checked)
 
 
 # ---- graphs -------------------------------------------------------------------------------------
@@ -159,7 +169,7 @@ def compile_fused(
 
 
 def _compile_native(fused: Graph, target: Target, threads: int | None, checked: bool) -> Model:
-    from tilewright.graph import KernelTable, kernel_bindings, lower_program
+    from tilewright.graph import KernelTable, PassContext, kernel_bindings, lower_program
     from tilewright.kernels.compiled import Options, compile_kernels
     from tilewright.kernels.prepare import prepare_calls
     from tilewright.lower import lower_host
@@ -168,7 +178,8 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
 
     table = KernelTable()
     calls = {b: table(b) for b in kernel_bindings(fused.main)}
-    made = compile_kernels(list(table.functions.values()), target, Options(checked=checked))
+    options = Options(checked=checked, denormals=PassContext.current().denormals)
+    made = compile_kernels(list(table.functions.values()), target, options)
     kernels = {kernel.name: kernel for kernel in made}
     # What passes and LLVM have done with makes room for packed weights.
     let_files_go(v.constant for v in constants_of(fused) if v.constant is not None)

@@ -38,6 +38,7 @@ def run_emulated(module: tw.Module, monkeypatch: Any, *args: Array) -> MatrixUni
 def _translated(text: str, here: tw.Target) -> bytes:
     text = re.sub(r'target triple = "[^"]*"', f'target triple = "{here.triple}"', text)
     text = text.replace('"llvm.x86.', '"emulated.')
+    text = re.sub(r'"llvm\.aarch64\.(get|set)\.fpcr"', r'"emulated.\1.fpcr"', text)
     for name, definition in _VECTOR_DEFINITIONS.items():
         pattern = rf'declare [^\n]*"{re.escape(name)}"[^\n]*\n'
         text = re.sub(pattern, lambda _, own=definition: own, text)
@@ -80,7 +81,13 @@ def _dot(
     return "\n".join([*lines, f"  ret <{lanes} x {out}> {total}", "}\n"])
 
 
-_VECTOR_DEFINITIONS: dict[str, str] = {}
+#: The floating-point state is left as it is.
+_VECTOR_DEFINITIONS: dict[str, str] = {
+    name: f'define void @"{name}"(ptr %slot) alwaysinline {{ ret void }}\n'
+    for name in ("emulated.sse.stmxcsr", "emulated.sse.ldmxcsr")
+}
+_VECTOR_DEFINITIONS["emulated.get.fpcr"] = 'define i64 @"emulated.get.fpcr"() { ret i64 0 }\n'
+_VECTOR_DEFINITIONS["emulated.set.fpcr"] = 'define void @"emulated.set.fpcr"(i64) { ret void }\n'
 for _bits in (128, 256, 512):
     for _stem, _element, _extend in (
         ("avx512.vpdpbusd", "i8", ("zext", "sext")),

@@ -1,6 +1,7 @@
 """The vector maths against wider references: at most 4 units in the last place, specials exact.
 
-Every check runs on the evaluator, with and without fused multiply-add, and on compiled code.
+Every check runs on the evaluator, with and without fused multiply-add, and on compiled code; with
+denormals kept, and with denormals flushed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -34,10 +35,10 @@ from tilewright.ir import (
     minimum,
     walk_expr,
 )
-from tilewright.lower.math import EXPANSIONS, expand, expand_math
+from tilewright.lower.math import EXPANSIONS, Arithmetic, expand, expand_math
+from tilewright.support.denormals import DENORMALS, Denormals
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Executor = Callable[..., Array]
 LIMIT = 4.0
 NAMES = sorted(EXPANSIONS)
 TYPES = ("float32", "float64")
@@ -49,20 +50,33 @@ HARD_ANGLES = {"float32": 16367173.0 * 2.0**72, "float64": 6381956970095103.0 * 
 # ---- ways to run a function ---------------------------------------------------------------------
 
 
-def _evaluator(*, fused: bool) -> Executor:
+class Executor(NamedTuple):
+    """Runs the functions by name, in a mode."""
+
+    run: Callable[..., Array]
+    denormals: Denormals
+
+    def __call__(self, name: str, *args: Array) -> Array:
+        return self.run(name, *args)
+
+
+def _evaluator(*, fused: bool, denormals: Denormals = "keep") -> Executor:
+    """NumPy does not flush: neither does a machine that cannot."""
+    arithmetic = Arithmetic(fused, denormals, flushes=False)
+
     def run(name: str, *args: Array) -> Array:
         operands = [Var(n, a.dtype) for n, a in zip("xy", args, strict=False)]
         node = call(name, *operands)
         assert isinstance(node, Call)
-        expanded = expand(node, fused=fused)
+        expanded = expand(node, arithmetic)
         assert expanded is not None
         return evaluate(expanded, dict(zip(operands, args, strict=True)))
 
-    return run
+    return Executor(run, denormals)
 
 
-def _compiled() -> Executor:
-    modules = {dtype: _all_functions(dtype) for dtype in TYPES}
+def _compiled(denormals: Denormals) -> Executor:
+    modules = {dtype: _all_functions(dtype, denormals) for dtype in TYPES}
 
     def run(name: str, *args: Array) -> Array:
         x = np.ascontiguousarray(args[0])
@@ -71,10 +85,10 @@ def _compiled() -> Executor:
         modules[x.dtype.name](x, y, *results)
         return results[NAMES.index(name)]
 
-    return run
+    return Executor(run, denormals)
 
 
-def _all_functions(dtype: str) -> tw.Module:
+def _all_functions(dtype: str, denormals: Denormals) -> tw.Module:
     n = te.var("n")
     x, y = te.placeholder((n,), dtype, name="x"), te.placeholder((n,), dtype, name="y")
 
@@ -82,14 +96,18 @@ def _all_functions(dtype: str) -> tw.Module:
         return lambda i: call(name, *(x[i], y[i])[: INTRINSICS[name].arity])
 
     outputs = [te.compute((n,), body(name), name=f"{name}_of") for name in NAMES]
-    return tw.build(te.function([x, y], outputs))
+    return tw.build(te.function([x, y], outputs), denormals=denormals)
 
 
-@pytest.fixture(scope="module", params=["fused", "unfused", "compiled"])
+WAYS = itertools.product(["fused", "unfused", "compiled"], DENORMALS.values())
+
+
+@pytest.fixture(scope="module", params=WAYS, ids="-".join)
 def executor(request: pytest.FixtureRequest) -> Executor:
-    if request.param == "compiled":
-        return _compiled()
-    return _evaluator(fused=request.param == "fused")
+    way, denormals = request.param
+    if way == "compiled":
+        return _compiled(denormals)
+    return _evaluator(fused=way == "fused", denormals=denormals)
 
 
 # ---- references ---------------------------------------------------------------------------------
@@ -141,6 +159,32 @@ def ulps(got: Array, expected: Array) -> Array:
     both_nan = np.isnan(a) & np.isnan(b)
     distance = np.where(np.isnan(a) | np.isnan(b), np.inf, np.abs(a - b) / unit)
     return np.where(both_nan, 0, distance).astype(np.float64)
+
+
+def flushed(x: Array) -> Array:
+    """Zeros for what is below the least normal number."""
+    return np.where(np.abs(x) < np.finfo(x.dtype).tiny, np.copysign(0, x), x).astype(x.dtype)
+
+
+def error_of(executor: Executor, name: str, args: list[Array], expected: Array) -> Array:
+    """How far the answers are off, in units in the last place.
+
+    Where denormals are flushed, no answer is one, answers may be off by twice the least normal
+    number, and denormal arguments may count as zeros.
+    """
+    got = executor(name, *args)
+    assert got.dtype == args[0].dtype
+    error = ulps(got, expected)
+    if executor.denormals == "keep":
+        return error
+    tiny = np.finfo(got.dtype).tiny
+    assert not ((got != 0) & (np.abs(got) < tiny)).any()
+    of_zeros = reference(name, *map(flushed, args))
+    has_denormal = np.any([flushed(a) != a for a in args], axis=0)
+    error = np.where(has_denormal, np.minimum(error, ulps(got, of_zeros)), error)
+    with np.errstate(invalid="ignore"):
+        off = np.minimum(np.abs(got - expected), np.abs(got - of_zeros))
+    return np.where(off <= 2 * tiny, 0, error)
 
 
 # ---- arguments ----------------------------------------------------------------------------------
@@ -223,11 +267,9 @@ def _specials(dtype: str) -> Array:
 @pytest.mark.parametrize("name", NAMES)
 def test_within_four_units_in_the_last_place(name: str, dtype: str, executor: Executor) -> None:
     args, expected = _case(name, dtype)
-    got = executor(name, *args)
-    error = ulps(got, expected)
+    error = error_of(executor, name, args, expected)
     worst = int(np.argmax(error))
-    assert got.dtype == dtype
-    assert error[worst] <= LIMIT, f"{error[worst]} ulp at {[a[worst] for a in args]}: {got[worst]}"
+    assert error[worst] <= LIMIT, f"{error[worst]} ulp at {[a[worst] for a in args]}"
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -235,24 +277,29 @@ def test_within_four_units_in_the_last_place(name: str, dtype: str, executor: Ex
 def test_specials_are_exact(name: str, dtype: str, executor: Executor) -> None:
     """Zeros with their sign, infinities and NaN come where C99 wants them, and nowhere else."""
     points = _specials(dtype)
+    if executor.denormals == "flush":
+        points = flushed(points)
     pairs = list(itertools.product(points, repeat=INTRINSICS[name].arity or 1))
     args = [np.array(column) for column in zip(*pairs, strict=True)]
     got = executor(name, *args)
     wide = reference(name, *args)
     with np.errstate(over="ignore"):
         expected = wide.astype(dtype)
+    if executor.denormals == "flush":
+        expected = flushed(expected)
     for values, a, b in zip(pairs, got, expected, strict=True):
         if np.isnan(b):
             assert np.isnan(a), (name, values)
         elif b == 0 or np.isinf(b):
             assert a == b and np.signbit(a) == np.signbit(b), (name, values, a, b)
-    assert ulps(got, wide).max() <= LIMIT
+    assert error_of(executor, name, args, wide).max() <= LIMIT
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_what_is_representable_is_exact(dtype: str, executor: Executor) -> None:
     info = np.finfo(dtype)
-    whole = np.arange(info.minexp - info.nmant, info.maxexp).astype(dtype)
+    least = info.minexp - (info.nmant if executor.denormals == "keep" else 0)
+    whole = np.arange(least, info.maxexp).astype(dtype)
     powers = np.ldexp(np.ones_like(whole), whole.astype(np.int32))
     assert (executor("exp2", whole) == powers).all()
     assert (executor("log2", powers) == whole).all()
@@ -272,21 +319,26 @@ def test_bounded_functions_keep_their_bounds(name: str, dtype: str, executor: Ex
     assert np.abs(executor(name, x)).max() <= 1
 
 
+@pytest.mark.parametrize("denormals", DENORMALS)
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_exp_of_what_is_not_positive(dtype: str, fused: bool) -> None:
+def test_exp_of_what_is_not_positive(dtype: str, fused: bool, denormals: Denormals) -> None:
     """It takes fewer operations, and is as exact: subnormal results, infinities and NaN."""
+    arithmetic = Arithmetic(fused, denormals)
     x = Var("x", dtype)
     node = call("exp", minimum(x, 0))
     assert isinstance(node, Call)
-    expanded = expand(node, fused=fused)
-    assert expanded is not None
+    expanded = expand(node, arithmetic)
+    by_itself = expand(node, arithmetic._replace(flushes=False))
+    assert expanded is not None and by_itself is not None
     points = np.concatenate([_spread(np.random.default_rng(3), dtype), _specials(dtype)])
+    executor = Executor(lambda _, points: evaluate(by_itself, {x: points}), denormals)
     expected = reference("exp", np.minimum(points, 0))
-    assert ulps(evaluate(expanded, {x: points}), expected).max() <= LIMIT
+    points = np.minimum(points, 0)
+    assert error_of(executor, "exp", [points], expected).max() <= LIMIT
     ends = evaluate(expanded, {x: np.array([-np.inf, np.inf, np.nan, -0.0], dtype)})
     np.testing.assert_array_equal(ends, np.array([0, 1, np.nan, 1], dtype))
-    plain = expand(Call("exp", (x,), x.dtype), fused=fused)
+    plain = expand(Call("exp", (x,), x.dtype), arithmetic)
     assert plain is not None
     assert _operations(expanded) < _operations(plain)
 
@@ -329,7 +381,7 @@ def test_no_fused_operation_where_there_is_none(name: str, dtype: str) -> None:
     operands = [Var(n, dtype) for n in "xy"][: INTRINSICS[name].arity]
     node = call(name, *operands)
     assert isinstance(node, Call)
-    expanded = expand(node, fused=False)
+    expanded = expand(node, Arithmetic(fused=False))
     assert expanded is not None
     names = {e.name for e in walk_expr(expanded) if isinstance(e, Call)}
     assert not names & {"fma", *EXPANSIONS}

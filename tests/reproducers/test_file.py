@@ -18,7 +18,7 @@ from tilewright.reproducers.file import Conditions
 def example(subject: str = "def main():\n    return\n") -> Reproducer:
     failure = Failure("KeyError", "tilewright/a.py: f", "it's \"odd\"\x7f\n'''", "one\ntwo")
     options = {"limit": 1.5, "most": float("inf"), "name": "ü"}
-    conditions = Conditions("llvm", 2, "bf16", ("fuse",), options, True, True)
+    conditions = Conditions("llvm", 2, "bf16", ("fuse",), options, True, True, "keep")
     constants = {"w": "zeros", "k": [[1, 2], [3, 4]]}
     nodes = ("node /a (B)", "c")
     return Reproducer("pass", "x", conditions, failure, subject, "zeros", constants, nodes, True)

@@ -70,12 +70,29 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     found = [_difference(n, "", ours[n], theirs[n], args.tolerance) for n in ours]
     wrong = [d for d in found if d.error > args.tolerance]
     console.result(against=args.against, tolerance=args.tolerance, precision=model.precision)
-    console.result(outputs=[d._asdict() for d in found])
+    console.result(outputs=[d._asdict() for d in found], denormals=model.denormals)
+    if model.denormals == "flush":
+        _tell_denormals(args, console)
     for d in found:
         console.text(f"{'DIFFERS' if d in wrong else 'agrees '}  {d}")
     if not wrong:
         return Exit.DONE
     return _blame(args, inputs, console)
+
+
+def _tell_denormals(args: argparse.Namespace, console: Console) -> None:
+    """Name the constants that the model takes for zeros, in part or as a whole."""
+    from tilewright.frontends import UnspecialisedError
+    from tilewright.insight.denormals import denormal_constants
+
+    try:
+        found = denormal_constants(_graph(args))
+    except UnspecialisedError:
+        # There is no one graph, and constants may be all different.
+        return
+    console.result(denormal_constants=[c._asdict() for c in found])
+    for constant in found:
+        console.text(f"denormal, taken for zero (--denormals keep does not): {constant}")
 
 
 def _peer_outputs(args: argparse.Namespace, inputs: Any) -> list[Any]:
@@ -108,7 +125,8 @@ def _blame(args: argparse.Namespace, inputs: Any, console: Console) -> Exit:
     level = PassContext().opt_level if args.opt_level is None else args.opt_level
     with console.working("looking for the layer"):
         target = Target.of(args.target or "llvm")
-        with PassContext(opt_level=level, precision=args.precision or "float32"):
+        precision, denormals = args.precision or "float32", args.denormals or "flush"
+        with PassContext(opt_level=level, precision=precision, denormals=denormals):
             ours = compiled_layers(_graph(args), inputs, target)
         theirs = _peer_layers(args, inputs, [layer.name for layer in ours])
     first, count = first_difference(ours, theirs, args.tolerance)

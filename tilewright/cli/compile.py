@@ -52,6 +52,7 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     size = output.stat().st_size
     console.result(output=str(output), bytes=size, seconds=spent, inputs=_specs(model.inputs))
     console.result(outputs=_specs(model.outputs), precision=model.precision)
+    console.result(denormals=model.denormals)
     console.text(f"{output}: {size / 1e6:.1f} MB, compiled in {spent:.1f} s")
     if model.precision != "float32":
         console.text(f"precision: {model.precision}")

@@ -70,7 +70,8 @@ def _level(model: Any, kernel: str, option: str) -> str:
         return str(model.ir(kernel))
     from tilewright.kernels.levels import kernel_levels
 
-    return str(getattr(kernel_levels(model.ir(kernel), model.target), _LEVELS[option]))
+    levels = kernel_levels(model.ir(kernel), model.target, model.denormals)
+    return str(getattr(levels, _LEVELS[option]))
 
 
 # ---- the overview -------------------------------------------------------------------------------
@@ -88,10 +89,11 @@ def _overview(model: Any, console: Console) -> Exit:
     if isinstance(model, NativeModel):
         target, operators = str(model.target), _operators(graph_of(model))
         console.result(target=target, kernels=list(model.kernels), operators=operators)
-        console.result(precision=model.precision)
+        console.result(precision=model.precision, denormals=model.denormals)
         rows += [
             ("target", target),
             ("precision", model.precision),
+            ("denormals", model.denormals),
             ("kernels", len(model.kernels)),
             *_memory(model, console),
         ]

@@ -41,6 +41,7 @@ def compiled(args: argparse.Namespace, console: Console, target: str) -> Runnabl
             threads=getattr(args, "threads", None),
             opt_level=args.opt_level,
             precision=args.precision,
+            denormals=args.denormals,
         )
 
 
@@ -78,7 +79,7 @@ def require_file(path: Path) -> None:
 
 
 def _loaded(args: argparse.Namespace) -> RunnableModel:
-    for option in ("target", "shapes", "opt_level", "precision"):
+    for option in ("target", "shapes", "opt_level", "precision", "denormals"):
         if getattr(args, option, None):
             raise UserError(
                 f"--{option.replace('_', '-')} has no effect on {args.model}",

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tilewright.support.denormals import DENORMALS
+
 #: What an artifact's name ends with.
 ARTIFACT = ".twm"
 
@@ -38,6 +40,12 @@ def add_compile_options(parser: argparse.ArgumentParser, *, several: bool = Fals
         metavar="P",
         help="in what products are computed: float32 (default); bf16, where the target is faster"
         " at it; int8-dynamic, products by constant weights in bytes",
+    )
+    group.add_argument(
+        "--denormals",
+        choices=DENORMALS,
+        help="numbers below the least normal one: flush (default) makes them zeros, which is"
+        " faster; keep computes with them",
     )
 
 

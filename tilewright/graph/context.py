@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol, TextIO
 
 from tilewright.graph.ir import Module
+from tilewright.support.denormals import Denormals, denormals_of
 from tilewright.support.errors import TilewrightError, UserError, nearest
 from tilewright.support.faults import during
 
@@ -56,6 +57,8 @@ class PassContext:
     #: bf16: products of bfloat16, summed in float32, where the machine is faster at that;
     #: int8-dynamic: products by constant weights in bytes, with scales found at run time.
     precision: str = "float32"
+    #: flush: numbers below the least normal one are zeros, which is faster; keep: as IEEE 754 says.
+    denormals: Denormals = "flush"
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     instruments: Sequence[Instrument] = ()
     _tokens: list[Token[PassContext | None]] = field(
@@ -72,6 +75,8 @@ class PassContext:
                 f"there is no precision {self.precision}",
                 remedy=f"use {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}",
             )
+
+        denormals_of(self.denormals)
 
     def __enter__(self) -> PassContext:
         self._tokens.append(_current.set(self))

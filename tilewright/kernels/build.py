@@ -7,6 +7,7 @@ from tilewright.kernels.module import Module
 from tilewright.lower import lower
 from tilewright.runtime import request_amx
 from tilewright.schedule import Schedule, require_features, schedule_by_rules
+from tilewright.support.denormals import Denormals
 from tilewright.target import Target
 
 
@@ -15,6 +16,7 @@ def build_loops(
     target: Target,
     checked: bool = False,
     threads: int | None = None,
+    denormals: Denormals = "flush",
 ) -> Module:
     """A loop function, compiled for `target`; one that nobody has scheduled gets a default."""
     target = as_permitted(target)
@@ -24,9 +26,10 @@ def build_loops(
     scheduled = given if is_scheduled else schedule_by_rules(given, target)
     require_features(scheduled, target)
     stages = {"given": given, "scheduled": scheduled}
-    lowered = lower(scheduled, target, checked=checked, after=stages.__setitem__)
+    after = stages.__setitem__
+    lowered = lower(scheduled, target, checked=checked, denormals=denormals, after=after)
     stages["lowered"] = lowered
-    return Module(given, lowered, target, stages, threads)
+    return Module(given, lowered, target, stages, threads, denormals)
 
 
 def as_permitted(target: Target) -> Target:

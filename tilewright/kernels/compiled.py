@@ -35,6 +35,7 @@ from tilewright.ir import (
 )
 from tilewright.kernels.formulas import Formula, expr_of, formula_of
 from tilewright.support.cache import cache_key, default_cache
+from tilewright.support.denormals import Denormals
 from tilewright.support.faults import during
 from tilewright.target import Target, why_not_here
 
@@ -52,6 +53,7 @@ class Options:
 
     #: Add a bounds check to every access.
     checked: bool = False
+    denormals: Denormals = "flush"
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,9 @@ def _object_code(function: Function, target: Target, options: Options) -> tuple[
     from tilewright.codegen import emit_object, generate, optimize, parse, target_machine
     from tilewright.lower import lower
 
-    kernel = generate(lower(function, target, checked=options.checked), target)
+    checked, denormals = options.checked, options.denormals
+    lowered = lower(function, target, checked=checked, denormals=denormals)
+    kernel = generate(lowered, target, denormals=denormals)
     machine = target_machine(target.triple, target.llvm_cpu, target.llvm_features)
     module = parse(kernel.llvm)
     optimize(module, machine)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.graph import Array, Call, Value
+from tilewright.graph import Array, Call, PassContext, Value
 from tilewright.kernels.build import build_loops
 from tilewright.runtime import let_go
 from tilewright.target import Target
@@ -21,7 +21,9 @@ def fold_natively(call: Call, outputs: Sequence[Value]) -> list[Array]:
     constants = [a.constant for a in call.args if a is not None and a.constant is not None]
     arrays = [np.require(a, requirements=["C", "A"]) for a in constants]
     results = [np.empty(v.tensor.static_shape, v.dtype.numpy) for v in outputs]
-    build_loops(function, Target.of("llvm"))(*arrays, *results)
+    # As the model would compute them.
+    denormals = PassContext.current().denormals
+    build_loops(function, Target.of("llvm"), denormals=denormals)(*arrays, *results)
     for array in constants:
         let_go(array)
     return results

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.ir import Function
+from tilewright.support.denormals import Denormals
 from tilewright.target import Target
 
 
@@ -19,7 +20,7 @@ class Levels:
     asm: str
 
 
-def kernel_levels(function: Function, target: Target) -> Levels:
+def kernel_levels(function: Function, target: Target, denormals: Denormals = "flush") -> Levels:
     """All levels of a kernel, by the steps that `kernels.compile_function` takes."""
     from tilewright.codegen import emit_assembly, generate, optimize, parse, target_machine
     from tilewright.kernels.compiled import default_schedule
@@ -27,7 +28,8 @@ def kernel_levels(function: Function, target: Target) -> Levels:
 
     scheduled = default_schedule(function, target)
     split = split_constant_work(scheduled)
-    kernel = generate(lower(split.function if split else scheduled, target), target)
+    lowered = lower(split.function if split else scheduled, target, denormals=denormals)
+    kernel = generate(lowered, target, denormals=denormals)
     machine = target_machine(target.triple, target.llvm_cpu, target.llvm_features)
     module = parse(kernel.llvm)
     optimize(module, machine)

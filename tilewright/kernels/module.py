@@ -32,6 +32,7 @@ from tilewright.runtime import (
     is_installed,
     request_amx,
 )
+from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError, nearest
 from tilewright.support.timing import Timing, measure
 from tilewright.target import Target, why_not_here
@@ -54,6 +55,7 @@ class Module:
         target: Target,
         stages: Mapping[str, Function],
         threads: int | None,
+        denormals: Denormals,
     ) -> None:
         from tilewright.codegen import generate
 
@@ -61,7 +63,7 @@ class Module:
         self.signature = signature_of(source)
         self._stages = stages
         self._threads = threads
-        self._kernel = generate(lowered, target)
+        self._kernel = generate(lowered, target, denormals=denormals)
 
     # ---- running --------------------------------------------------------------------------------
 

@@ -233,7 +233,9 @@ def _encode_exponent(value: Expr) -> Expr:
     half = 1 << (_MANTISSA - 1)
     code = (word + half) >> _MANTISSA
     code = select(word <= half, _like(0, word), code)
-    return select(value > 0.0, minimum(code, 0xFF), _like(0xFF, word))
+    # By bits: a comparison may take 0's value, which is denormal, for zero.
+    is_positive = word - 1 < _INFINITY
+    return select(is_positive, minimum(code, 0xFF), _like(0xFF, word))
 
 
 def _round_off(word: Expr, shift: int) -> Expr:

@@ -13,7 +13,7 @@ from tilewright.lower.flatten import flatten
 from tilewright.lower.guards import hoist_guards
 from tilewright.lower.init import place_init
 from tilewright.lower.lanes import group_lanes
-from tilewright.lower.math import expand_math
+from tilewright.lower.math import Arithmetic, expand_math
 from tilewright.lower.narrow import legalize_types
 from tilewright.lower.overcompute import overcompute
 from tilewright.lower.prefetch import place_prefetches
@@ -22,13 +22,17 @@ from tilewright.lower.tighten import tighten_loops
 from tilewright.lower.tiles import place_tiles
 from tilewright.lower.unroll import unroll
 from tilewright.lower.vectorize import vectorize
+from tilewright.support.denormals import Denormals
 from tilewright.target import Target
 
 Pass = Callable[[Function], Function]
 
 
-def passes(target: Target, *, checked: bool) -> list[tuple[str, Pass]]:
+def passes(
+    target: Target, *, checked: bool, denormals: Denormals = "flush"
+) -> list[tuple[str, Pass]]:
     """The passes by name; what each needs of the ones before is said beside it."""
+    arithmetic = Arithmetic.of(target, denormals)
     return [
         ("place_init", place_init),
         # Drops predicates, which are the blocks' own.
@@ -46,7 +50,7 @@ def passes(target: Target, *, checked: bool) -> list[tuple[str, Pass]]:
         ("legalize_types", lambda f: legalize_types(f, target)),
         # Makes indices that fuse dimensions plain again, for vectors to be seen as contiguous.
         ("flatten", flatten),
-        ("expand_math", lambda f: expand_math(f, fused=target.has_fma)),
+        ("expand_math", lambda f: expand_math(f, arithmetic)),
         ("expand_rounding", lambda f: expand_rounding(f, target)),
         ("vectorize", vectorize),
         ("unroll", unroll),
@@ -65,10 +69,11 @@ def lower(
     target: Target,
     *,
     checked: bool = False,
+    denormals: Denormals = "flush",
     after: Callable[[str, Function], None] | None = None,
 ) -> Function:
     """`function` ready for code generation; `after` sees the result of every pass."""
-    for name, run in passes(target, checked=checked):
+    for name, run in passes(target, checked=checked, denormals=denormals):
         function = run(function)
         if after is not None:
             after(name, function)

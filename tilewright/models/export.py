@@ -116,6 +116,7 @@ def _interface(
         program.origins,
         tuple(places),
         may_use_amx="amx-tile" in target.features and "linux" in target.triple,
+        denormals=program.denormals,
     )
 
 

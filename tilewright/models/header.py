@@ -38,11 +38,22 @@ def header(model: Interface, inputs: Sequence[TensorSpec], outputs: Sequence[Ten
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
         _tensors(name, "input", inputs),
         _tensors(name, "output", outputs),
+        _denormals(model),
         _functions(model),
         "#ifdef __cplusplus\n}\n#endif\n",
         "#endif",
     ]
     return "\n".join(p for p in parts if p) + "\n"
+
+
+def _denormals(model: Interface) -> str:
+    flushes = model.denormals == "flush"
+    told = "taken for zeros" if flushes else "computed with"
+    return (
+        f"/* Numbers below the least normal one are {told}, in all threads that run the model.\n"
+        "   After a run, the caller's floating-point state is as it was before. */\n"
+        f"#define {model.prefix.upper()}_FLUSHES_DENORMALS {int(flushes)}\n"
+    )
 
 
 def _tensors(name: str, kind: str, specs: Sequence[TensorSpec]) -> str:

@@ -43,6 +43,7 @@ from tilewright.runtime import (
     bind_inputs,
     in_order,
 )
+from tilewright.support.denormals import Denormals
 from tilewright.target import Target
 
 #: Compiles a module whose `main` is native.
@@ -110,6 +111,12 @@ class HostedModel(RunnableModel):
         """That of the largest native part."""
         parts = sorted(self._native.values(), key=lambda model: len(model.calls))
         return parts[-1].precision if parts else super().precision
+
+    @property
+    def denormals(self) -> Denormals:
+        """What native parts do with them; the others run in the caller's floating-point state."""
+        modes: list[Denormals] = [part.denormals for part in self._native.values()]
+        return modes[0] if modes else super().denormals
 
     @property
     def graph(self) -> Module:

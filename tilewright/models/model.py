@@ -18,6 +18,7 @@ from tilewright.graph import (
     ANY,
     HostProgram,
     OptionalType,
+    PassContext,
     SequenceType,
     TensorType,
     UnknownType,
@@ -103,7 +104,8 @@ def _program(
     kernels: Sequence[CompiledKernel],
     target: Target,
 ) -> Program:
-    made = generate(lowered, target)
+    denormals = PassContext.current().denormals
+    made = generate(lowered, target, denormals=denormals)
     code = host_object(made, target)
     main = graph.main
     names = unique_names(_dims([*main.params, *main.results], host.dims))
@@ -119,6 +121,7 @@ def _program(
         origins=tuple(host.origins),
         calls=tuple(_kernels_called(lowered)),
         precision=precision_text(graph),
+        denormals=denormals,
     )
 
 

@@ -39,7 +39,8 @@ class Profiled:
         from tilewright.models.model import host_object
 
         program, target = self._program, self._model.target
-        made = generate(lower_host(self._model.ir(program.name)), target, profiled=True)
+        host = lower_host(self._model.ir(program.name))
+        made = generate(host, target, profiled=True, denormals=program.denormals)
         code = host_object(made, target)
         return self._model.with_program(replace(program, objects=(code, *program.objects[1:])))
 

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tilewright import __version__
 from tilewright.reproducers.failure import Failure
+from tilewright.support.denormals import denormals_of
 from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:
     from tilewright.graph import PassContext
+    from tilewright.kernels.compiled import Options
     from tilewright.target import Target
 
 _FORMAT: Final = 1
@@ -40,6 +42,7 @@ class Conditions:
     #: Whether the graph was verified after each pass.
     verify: bool = False
     checked: bool = False
+    denormals: str = "flush"
 
     @staticmethod
     def of(target: Target, context: PassContext, checked: bool) -> Conditions:
@@ -54,7 +57,13 @@ class Conditions:
             {k: v for k, v in context.options.items() if isinstance(v, plain)},
             any(isinstance(i, PassVerifier) for i in context.instruments),
             checked,
+            context.denormals,
         )
+
+    def kernel_options(self) -> Options:
+        from tilewright.kernels.compiled import Options
+
+        return Options(checked=self.checked, denormals=denormals_of(self.denormals))
 
     def context(self) -> PassContext:
         from tilewright.graph import PassContext, PassVerifier
@@ -63,8 +72,9 @@ class Conditions:
             self.opt_level,
             self.disabled_passes,
             self.precision,
-            self.options,
-            [PassVerifier()] if self.verify else [],
+            options=self.options,
+            instruments=[PassVerifier()] if self.verify else [],
+            denormals=denormals_of(self.denormals),
         )
 
 
@@ -112,6 +122,7 @@ class Reproducer:
         yield f"disabled_passes = {_value(list(c.disabled_passes))}"
         yield f"verify = {_value(c.verify)}"
         yield f"checked = {_value(c.checked)}"
+        yield f"denormals = {_value(c.denormals)}"
         yield from ("", "[failure]")
         yield f"exception = {_value(f.exception)}"
         yield f"place = {_value(f.place)}"

@@ -14,6 +14,7 @@ from tilewright.runtime.artifact import HostedContents as Hosted
 from tilewright.runtime.binding import Spec, ValueSpec, in_order
 from tilewright.runtime.executor import BoundModel
 from tilewright.runtime.runnable import Inputs, RunnableModel
+from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ class CasesModel(RunnableModel):
     @property
     def precision(self) -> str:
         return super().precision if self._last is None else self._last.precision
+
+    @property
+    def denormals(self) -> Denormals:
+        return super().denormals if self._last is None else self._last.denormals
 
     @property
     def cases(self) -> list[tuple[CaseKey, RunnableModel]]:

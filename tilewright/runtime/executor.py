@@ -27,6 +27,7 @@ from tilewright.runtime.lists import PassedList
 from tilewright.runtime.program import Program
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.runtime.threads import Pool, pool_for, symbols
+from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError
 from tilewright.support.timing import Timing, measure
 
@@ -93,6 +94,10 @@ class CompiledModel(RunnableModel):
     @property
     def precision(self) -> str:
         return self._program.precision
+
+    @property
+    def denormals(self) -> Denormals:
+        return self._program.denormals
 
     @property
     def arena_bytes(self) -> int | None:

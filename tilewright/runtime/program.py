@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.runtime.binding import NativeSpec, TensorSpec
+from tilewright.support.denormals import Denormals
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Program:
     calls: tuple[str, ...] = ()
     #: In what products are computed, for people.
     precision: str = "float32"
+    denormals: Denormals = "keep"
 
     @property
     def record_words(self) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tilewright.runtime.artifact import Build, save_models
 from tilewright.runtime.binding import Spec
+from tilewright.support.denormals import Denormals
 from tilewright.support.errors import InternalError, TilewrightError, UserError, nearest
 from tilewright.support.faults import as_tilewright_error
 from tilewright.support.timing import Latencies, latencies
@@ -125,6 +126,11 @@ class RunnableModel:
     def precision(self) -> str:
         """The precision that was asked for; if not float32, with how many products are in what."""
         return "float32"
+
+    @property
+    def denormals(self) -> Denormals:
+        """Whether the code flushes numbers below the least normal one to zero, or keeps them."""
+        return "keep"
 
     @property
     def texts(self) -> Mapping[str, str]:

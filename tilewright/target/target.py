@@ -82,6 +82,11 @@ class Target:
         return self.arch in ("aarch64", "riscv64") or self.has("fma")
 
     @property
+    def flushes_denormals(self) -> bool:
+        """Whether threads can be told to treat denormals as zeros, for float32 and float64."""
+        return self.arch in ("x86_64", "aarch64")
+
+    @property
     def fma_ports(self) -> int:
         """Multiply-adds of full vector width that start in each cycle."""
         return self._description.fma_ports

@@ -75,7 +75,7 @@ def _in_order(graph: Graph, kernels: set[Binding]) -> list[Binding]:
 def _kernel(
     model: NativeModel, name: str, owner: Mapping[Binding, str], advance: Callable[[], None]
 ) -> dict[str, Any]:
-    levels = kernel_levels(model.ir(name), model.target)
+    levels = kernel_levels(model.ir(name), model.target, model.denormals)
     own = [b for b, kernel in owner.items() if kernel == name]
     advance()
     return {

@@ -3,7 +3,8 @@
 For a function `f` the module defines
     f            the kernel, as `frame` describes its signature
     f.entry      the same for callers that only know how to pass one pointer: to an array of 8-byte
-                 words with the arguments in order, then the three words of `env`
+                 words with the arguments in order, then the three words of `env`; the kernel runs
+                 in a floating-point state of its own, and the caller's is put back
     f.workspace  how many bytes of workspace it needs: takes the same words
 A function that calls kernels names them in its attribute `kernels`, with the messages of each.
 """
@@ -16,6 +17,7 @@ from typing import Any
 
 from tilewright.codegen.llvm.context import AliasScopes, Context
 from tilewright.codegen.llvm.expr import emit
+from tilewright.codegen.llvm.float_state import get_state, set_state, state_for, tell_llvm
 from tilewright.codegen.llvm.frame import Frame, Workspace
 from tilewright.codegen.llvm.profile import Recorder
 from tilewright.codegen.llvm.sizes import saturated
@@ -30,6 +32,7 @@ from tilewright.codegen.llvm.types import (
     register_type,
 )
 from tilewright.ir import Alloc, Buffer, Expr, Function, Param, Var, walk
+from tilewright.support.denormals import Denormals
 from tilewright.target import Target
 
 
@@ -44,14 +47,22 @@ class Kernel:
     workspace: Expr
 
 
-def generate(function: Function, target: Target, *, profiled: bool = False) -> Kernel:
+def generate(
+    function: Function,
+    target: Target,
+    *,
+    profiled: bool = False,
+    denormals: Denormals = "flush",
+) -> Kernel:
     """LLVM IR for a lowered function; a profiled one records its calls (`codegen.llvm.profile`)."""
     module = llvm.Module(function.name)
     module.triple = target.triple
     messages: list[str] = []
     workspace = _emit_kernel(module, function, target, messages, profiled)
-    _emit_entry(module, function)
+    _emit_entry(module, function, target, denormals)
     _emit_workspace(module, function, target, workspace)
+    if target.flushes_denormals:
+        tell_llvm(module, denormals)
     return Kernel(function.name, str(module), tuple(messages), workspace.size)
 
 
@@ -125,14 +136,25 @@ def _buffers_of(function: Function) -> Iterator[Buffer]:
             yield from stmt.buffers
 
 
-def _emit_entry(module: Any, function: Function) -> None:
+def _emit_entry(module: Any, function: Function, target: Target, denormals: Denormals) -> None:
     entry = llvm.Function(module, llvm.FunctionType(i32, [pointer]), f"{function.name}.entry")
     builder = llvm.IRBuilder(entry.append_basic_block("entry"))
     words = entry.args[0]
     params = parameters(function)
     values = [_load_word(builder, words, k, _parameter_type(p)) for k, p in enumerate(params)]
     env = _word_address(builder, words, len(params))
-    builder.ret(builder.call(module.globals[function.name], [*values, env]))
+    kernel = module.globals[function.name]
+    if not target.flushes_denormals:
+        builder.ret(builder.call(kernel, [*values, env]))
+        return
+    # There is one way out of a kernel, whatever happens in it.
+    slot = builder.alloca(i64)
+    slot.type = pointer
+    callers = get_state(builder, target.arch, slot)
+    set_state(builder, target.arch, slot, state_for(target.arch, denormals))
+    code = builder.call(kernel, [*values, env])
+    set_state(builder, target.arch, slot, callers)
+    builder.ret(code)
 
 
 def _emit_workspace(module: Any, function: Function, target: Target, workspace: Workspace) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.ir import Const, DType, Expr, broadcast, call, reinterpret
+from tilewright.ir import Const, DType, Expr, broadcast, call, reinterpret, select
 from tilewright.lower.math.coefficients import ByType, Coefficients, Ratio
 
 #: Polynomials with up to so many terms are evaluated one term after the other.
@@ -27,13 +27,14 @@ class Builder:
     """Constants, fused operations and bit fields of `dtype`.
 
     With `fused` the target has fused multiply-add: the low part of a product costs one operation.
-    Without it nothing relies on single rounding, and no `fma` is emitted.
+    Without it nothing relies on single rounding, and no `fma` is emitted. With `flush` results
+    below the least normal number are zero.
     """
 
-    def __init__(self, dtype: DType, *, fused: bool = True) -> None:
+    def __init__(self, dtype: DType, *, fused: bool = True, flush: bool = True) -> None:
         scalar, layout = dtype.scalar, dtype.float_format
         assert layout is not None
-        self.lanes, self.scalar, self.fused = dtype.lanes, scalar, fused
+        self.lanes, self.scalar, self.fused, self.flush = dtype.lanes, scalar, fused, flush
         self.width, self.mantissa, self.bias = scalar.bits, layout.mantissa, layout.bias
         self.signed = DType.of(f"int{scalar.bits}")
         self.unsigned = DType.of(f"uint{scalar.bits}")
@@ -93,6 +94,12 @@ class Builder:
 
     def with_sign(self, magnitude: Expr, sign: Expr) -> Expr:
         return call("copysign", magnitude, sign)
+
+    def flushed(self, x: Expr) -> Expr:
+        """A result that no operation has made: where denormals are flushed, zero for those."""
+        if not self.flush:
+            return x
+        return select(self.abs(x) < self.min_normal, self.with_sign(self.number(0.0), x), x)
 
     # ---- sums of two --------------------------------------------------------------------------
 

@@ -4,11 +4,14 @@
 
 Every function is within 4 units in the last place for all arguments, and exact for special ones.
 float16 and bfloat16 are computed in float32. What one instruction does (sqrt, floor, fma, …) stays.
+Where denormals are flushed, what would be one is zero; since that goes for what is computed on the
+way as well, results may also be off by no more than twice the least normal number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from tilewright.ir import Call, Expr, Function, cast, map_expr, map_exprs
 from tilewright.lower.math.builder import Builder
@@ -19,6 +22,8 @@ from tilewright.lower.math.inverse_trigonometric import acos, asin, atan, atan2
 from tilewright.lower.math.logarithm import log, log1p, log2, log10
 from tilewright.lower.math.power import pow, rsqrt
 from tilewright.lower.math.trigonometric import cos, sin, tan
+from tilewright.support.denormals import Denormals
+from tilewright.target import Target
 
 _FUNCTIONS: tuple[Callable[..., Expr], ...] = (
     *(exp, exp2, expm1, sigmoid),
@@ -30,29 +35,48 @@ _FUNCTIONS: tuple[Callable[..., Expr], ...] = (
 EXPANSIONS: dict[str, Callable[..., Expr]] = {f.__name__: f for f in _FUNCTIONS}
 
 
-def expand(node: Call, *, fused: bool = True) -> Expr | None:
-    """The arithmetic that computes `node`, or None where it is no function of this library.
+class Arithmetic(NamedTuple):
+    """What the machine does with numbers, as far as the functions depend on it."""
 
-    `fused` says whether the target has fused multiply-add; without it no `fma` is emitted.
-    """
+    #: Whether it has fused multiply-add; without it no `fma` is emitted.
+    fused: bool = True
+    denormals: Denormals = "flush"
+    #: Whether it flushes denormals by itself where they are to be flushed.
+    flushes: bool = True
+
+    @staticmethod
+    def of(target: Target, denormals: Denormals) -> Arithmetic:
+        return Arithmetic(target.has_fma, denormals, target.flushes_denormals)
+
+
+_DEFAULT: Final = Arithmetic()
+
+
+def expand(node: Call, arithmetic: Arithmetic = _DEFAULT) -> Expr | None:
+    """The arithmetic that computes `node`, or None where it is no function of this library."""
     expansion = EXPANSIONS.get(node.name)
     if expansion is None:
         return None
     if node.dtype.bits < 32:
         wide = (cast(a, "float32") for a in node.args)
-        return cast(_expanded(expansion, tuple(wide), fused), node.dtype)
-    return _expanded(expansion, node.args, fused)
+        return cast(_expanded(expansion, tuple(wide), arithmetic), node.dtype)
+    return _expanded(expansion, node.args, arithmetic)
 
 
-def expand_math(function: Function, *, fused: bool = True) -> Function:
+def expand_math(function: Function, arithmetic: Arithmetic = _DEFAULT) -> Function:
     """`function` with every call that `expand` knows expanded."""
     memo: dict[Expr, Expr] = {}
 
     def on_node(e: Expr) -> Expr | None:
-        return expand(e, fused=fused) if isinstance(e, Call) else None
+        return expand(e, arithmetic) if isinstance(e, Call) else None
 
     return function.with_body(map_exprs(function.body, lambda e: map_expr(e, on_node, memo)))
 
 
-def _expanded(expansion: Callable[..., Expr], args: tuple[Expr, ...], fused: bool) -> Expr:
-    return expansion(Builder(args[0].dtype, fused=fused), *args)
+def _expanded(
+    expansion: Callable[..., Expr], args: tuple[Expr, ...], arithmetic: Arithmetic
+) -> Expr:
+    flush = arithmetic.denormals == "flush"
+    builder = Builder(args[0].dtype, fused=arithmetic.fused, flush=flush)
+    result = expansion(builder, *args)
+    return result if arithmetic.flushes else builder.flushed(result)

@@ -2,11 +2,12 @@
 
 With x = n ln 2 + r and |r| <= ln(2) / 2, e**x = 2**n e**r; e**r is a polynomial, 2**n is made of
 bits. Arguments are clamped just beyond the range where the result is finite and not zero.
+Where denormals are flushed, products that would be denormal are zero.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tilewright.ir import Binary, Broadcast, Const, Expr, maximum, minimum, select
 from tilewright.lower.math.builder import Builder
@@ -19,6 +20,8 @@ from tilewright.lower.math.coefficients import (
     ByType,
 )
 
+_LN2: Final = 0.6931471805599453
+
 
 class Reduced(NamedTuple):
     """x = n ln 2 + rest; `shifted` is n + magic(offset)."""
@@ -28,6 +31,8 @@ class Reduced(NamedTuple):
 
 
 def exp(b: Builder, x: Expr) -> Expr:
+    if b.flush and _is_at_most(x, b.pick(70.0, 670.0)):
+        return _flushed_exp_of_low(b, x)
     clamped = maximum(x, b.pick(-104.0, -746.0))
     if _is_at_most(x, b.pick(70.0, 670.0)):
         return _exp_of_low(b, clamped)
@@ -41,6 +46,15 @@ def _exp_of_low(b: Builder, x: Expr) -> Expr:
     up = b.mantissa + 2
     rest, shifted = reduced(b, x, b.bias + up)
     return _times_exp(b, EXP, rest, b.power_of_two(shifted)) * 2.0**-up
+
+
+def _flushed_exp_of_low(b: Builder, x: Expr) -> Expr:
+    """exp that cannot overflow, and is zero from e**(-bias ln 2) down: there 2**n has no bits.
+
+    The power comes last: its product with a small `rest` would be denormal, and lost.
+    """
+    rest, shifted = reduced(b, maximum(x, -b.bias * _LN2), b.bias)
+    return b.fma(b.polynomial(b.of_type(EXP), rest), rest, 1.0) * b.power_of_two(shifted)
 
 
 def exp_of_moderate(b: Builder, x: Expr) -> Expr:
@@ -75,7 +89,7 @@ def expm1(b: Builder, x: Expr) -> Expr:
     low, high = b.pick(-20.0, -40.0), b.pick(89.0, 710.0)
     result = half_expm1(b, minimum(maximum(x, low), high)) * 2.0
     # Keeps the sign of zero and the last bit of subnormals.
-    return select(b.abs(x) < b.epsilon, x, result)
+    return select(b.abs(x) < b.epsilon, b.flushed(x), result)
 
 
 def half_expm1(b: Builder, x: Expr) -> Expr:

@@ -41,7 +41,7 @@ def asinh(b: Builder, x: Expr) -> Expr:
     square = size * size
     argument = size + square / (call("sqrt", square + 1.0) + 1.0)
     result = _log1p_or_log_of_double(b, size, argument)
-    return select(size < b.epsilon, x, b.with_sign(result, x))
+    return select(size < b.epsilon, b.flushed(x), b.with_sign(result, x))
 
 
 def acosh(b: Builder, x: Expr) -> Expr:
@@ -57,7 +57,7 @@ def atanh(b: Builder, x: Expr) -> Expr:
     argument = (size + size) / (1.0 - size)
     result = select(argument < b.infinity, log1p_of_ordinary(b, argument) * 0.5, argument)
     result = select(size <= 1.0, b.with_sign(result, x), b.nan)
-    return select(size < b.epsilon, x, result)
+    return select(size < b.epsilon, b.flushed(x), result)
 
 
 def _log1p_or_log_of_double(b: Builder, x: Expr, argument: Expr) -> Expr:

@@ -49,7 +49,7 @@ def log1p(b: Builder, x: Expr) -> Expr:
     special = select(x < b.infinity, special, x)
     special = select(x > -1.0, special, select(x == -1.0, -b.infinity, b.nan))
     # Keeps the sign of zero and every bit of subnormals.
-    return select(b.abs(x) < b.epsilon, x, special)
+    return select(b.abs(x) < b.epsilon, b.flushed(x), special)
 
 
 def log1p_of_ordinary(b: Builder, x: Expr) -> Expr:

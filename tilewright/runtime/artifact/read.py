@@ -25,6 +25,7 @@ from tilewright.runtime.artifact.write import FORMAT, VERSION
 from tilewright.runtime.binding import ANY_SIZE, LIST_KINDS, ListSpec, NativeSpec, TensorSpec
 from tilewright.runtime.program import Program, TargetInfo, words_in_record
 from tilewright.runtime.signature import DIM_OPERATIONS, Dim
+from tilewright.support.denormals import DENORMALS, Denormals
 from tilewright.support.dtype import DType
 from tilewright.support.errors import TilewrightError
 
@@ -127,8 +128,9 @@ class _Reader:
             messages=tuple(fields.texts("messages")),
             origins=tuple(fields.texts("origins")),
             calls=tuple(fields.texts("calls")),
-            # Files of earlier versions do not have it.
+            # Files of earlier versions do not have these, and kept denormals.
             precision=fields.text("precision") if "precision" in fields else "float32",
+            denormals=_denormals(fields) if "denormals" in fields else "keep",
         )
 
     def hosted(self, fields: Fields) -> HostedContents:
@@ -206,6 +208,12 @@ def _dtype(fields: Fields) -> DType:
         return DType.of(fields.text("dtype"))
     except TilewrightError as error:
         raise fields.wrong(str(error)) from None
+
+
+def _denormals(fields: Fields) -> Denormals:
+    if (text := fields.text("denormals")) not in DENORMALS:
+        raise fields.wrong(f"{text!r} is no way to treat denormals")
+    return DENORMALS[text]
 
 
 def _spec(fields: Fields) -> NativeSpec:

@@ -127,6 +127,7 @@ def _compiled(contents: CompiledContents, store: _Store) -> dict[str, Any]:
         "origins": list(program.origins),
         "calls": list(program.calls),
         "precision": program.precision,
+        "denormals": program.denormals,
         "constants": [store.array(a) for a in contents.constants],
         "texts": {name: store.text(name, text) for name, text in contents.texts.items()},
     }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.ir import DType
+from tilewright.support.denormals import Denormals
 
 #: A number, the name of a symbolic dimension, or an operation over two of these.
 Dim = int | str | tuple[str, "Dim", "Dim"]
@@ -38,6 +39,7 @@ class Interface:
     constants: tuple[int, ...]
     #: Whether matrix registers may be used, for which Linux wants to be asked.
     may_use_amx: bool = False
+    denormals: Denormals = "flush"
 
     @property
     def takes_dlpack(self) -> bool:

@@ -16,6 +16,8 @@ number, so at rest all are equal. Both sides wait by spinning for a while and th
   After a fork both are seen to be foreign: the lock is free and the workers are started anew.
 - Workers start at the first region. A pool with fewer threads than asked for (the system refused
   some) works with those it has.
+- Workers take on the caller's floating-point state with every region, so that models that flush
+  denormals and models that keep them share a pool.
 - There is no thread-local storage, which a JIT could not easily link.
 
 The C interface is in `lifecycle` and `regions`:

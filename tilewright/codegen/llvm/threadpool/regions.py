@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.codegen.llvm.float_state import control_of, get_state, has_state
 from tilewright.codegen.llvm.functions import I1, I64, PTR, VOID, Library, Value
 from tilewright.codegen.llvm.threadpool.workers import REGION, Mailbox, Pool, mailbox
 
@@ -100,6 +101,9 @@ def _pool_run(library: Library) -> None:
     f.put(ctx, pool, Pool.CTX)
     f.put(n, pool, Pool.N)
     f.put(parts, pool, Pool.PARTS)
+    if has_state(library.architecture):
+        mine = get_state(f.b, library.architecture, f.scratch(8))
+        f.put(control_of(f.b, library.architecture, mine), pool, Pool.FLOATS)
     f.call("tw_dispatch", pool, parts)
     f.call("tw_run_part", pool, I64(0))
     f.call("tw_help", pool, parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.codegen.llvm.float_state import control_of, get_state, has_state, set_state
 from tilewright.codegen.llvm.functions import (
     I1,
     I32,
@@ -35,6 +36,7 @@ class Pool:
     CTX = Field(2 * LINE + 8, PTR)
     N = Field(2 * LINE + 16, I64)
     PARTS = Field(2 * LINE + 24, I64)
+    FLOATS = Field(2 * LINE + 32, I64)  # the floating-point state of the caller
     BELL = Field(3 * LINE)
     SIZE = 3 * LINE + Bell.SIZE
 
@@ -60,7 +62,7 @@ def mailbox(f: Body, pool: Value, index: Value) -> Value:
 
 def emit_workers(library: Library) -> None:
     """Adds tw_run_part, tw_take and tw_start to `library`."""
-    for emit in (_run_part, _take, _work, _pin, _start_worker, _start):
+    for emit in (_run_part, _take, _adopt_floats, _work, _pin, _start_worker, _start):
         emit(library)
 
 
@@ -86,6 +88,22 @@ def _take(library: Library) -> None:
     f.ret(f.exchange(box, Mailbox.TAKEN, f.b.sub(ticket, I64(1)), ticket))
 
 
+def _adopt_floats(library: Library) -> None:
+    """Gives a worker the floating-point state in which its caller runs the region.
+
+    Nothing is put back: every region brings its own, and between them a worker computes nothing.
+    """
+    f = library.define("tw_adopt_floats", VOID, [PTR])
+    (pool,) = f.args
+    if has_state(library.architecture):
+        slot, wanted = f.scratch(8), f.get(pool, Pool.FLOATS)
+        mine = control_of(f.b, library.architecture, get_state(f.b, library.architecture, slot))
+        # Writing the register is slower than reading it.
+        with f.when(f.b.icmp_signed("!=", mine, wanted)):
+            set_state(f.b, library.architecture, slot, wanted)
+    f.ret()
+
+
 def _work(library: Library) -> None:
     """A worker's life: wait for a region, run one part unless the caller has, say so."""
     f = library.define("tw_work", PTR, [PTR])
@@ -101,6 +119,7 @@ def _work(library: Library) -> None:
         with f.when(f.call("tw_take", box, ticket)):
             with f.when(f.is_null(f.get(pool, Pool.FN))):
                 f.ret(PTR(None))
+            f.call("tw_adopt_floats", pool)
             f.call("tw_run_part", pool, index)
             f.put_atomic(ticket, box, Mailbox.DONE, "seq_cst")
             f.call("tw_ring", f.at(pool, Pool.BELL))
