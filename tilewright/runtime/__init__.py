@@ -17,7 +17,9 @@ from tilewright.runtime.artifact import (
     CompiledContents,
     Contents,
     HostedContents,
+    checksum_of,
     save_models,
+    seal_of,
 )
 from tilewright.runtime.binding import (
     ANY_SIZE,
@@ -69,6 +71,7 @@ __all__ = [
     "ValueSpec",
     "aligned_empty",
     "bind_inputs",
+    "checksum_of",
     "in_memory",
     "in_order",
     "install",
@@ -78,5 +81,6 @@ __all__ = [
     "request_amx",
     "return_free_memory",
     "save_models",
+    "seal_of",
     "shape_of",
 ]

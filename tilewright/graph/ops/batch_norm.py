@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import simplify
 from tilewright.graph.agreement import require_multiple
 from tilewright.graph.attributes import Ints
 from tilewright.graph.elementwise import mapped, require_kind
 from tilewright.graph.ir import Array, Value
+from tilewright.graph.naturals import simplify_size
 from tilewright.graph.normalized import (
     moments,
     moments_reference,
@@ -202,7 +202,7 @@ def group_norm_reference(
 def group_norm_compute(
     x: te.Tensor, scale: te.Tensor, bias: te.Tensor, *, groups: int, epsilon: float
 ) -> te.Tensor:
-    size = simplify(te.floordiv(x.shape[1], groups))
+    size = simplify_size(te.floordiv(x.shape[1], groups))
 
     def grouped(n: Expr, g: Expr, c: Expr, *i: Expr) -> Expr:
         return x[(n, g * size + c, *i)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -54,6 +54,10 @@ def _require_scalar(*values: Value) -> None:
 
 
 # ---- ramp and range -----------------------------------------------------------------------------
+
+
+#: Further than a range goes: differences of less do not wrap around.
+_TOO_FAR: Final = 1 << 62
 
 
 @op
@@ -154,7 +158,12 @@ def _count(b: Any, start: Value, limit: Value, delta: Value) -> Value:
     """How many elements there are, computed when the program runs."""
     if start.dtype.is_integer:
         first, last, by = (b.cast(v, dtype="int64") for v in (start, limit, delta))
-        count = b.neg(b.floor_div(b.sub(first, last), by))
+        exact = b.neg(b.floor_div(b.sub(first, last), by))
+        # Where the difference of the ends wraps around, there are more than any memory holds.
+        way = b.sub(*(b.cast(v, dtype="float64") for v in (limit, start)))
+        forward = b.mul(way, b.cast(by, dtype="float64")) > 0.0
+        many = b.where(forward, *(b.constant(n, "int64") for n in (_TOO_FAR, 0)))
+        count = b.where(b.abs(way) < float(_TOO_FAR), exact, many)
     else:
         first, last, by = (b.cast(v, dtype="float64") for v in (start, limit, delta))
         count = b.cast(b.ceil(b.div(b.sub(last, first), by)), dtype="int64")

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import IO, BinaryIO, Final, cast
 
 from tilewright.support.errors import UserError
-from tilewright.support.files import replacing
+from tilewright.support.files import replacing, text_path
 
 ALIGNMENT: Final = 64
 PARAMS: Final = "params.bin"
@@ -79,12 +79,13 @@ class ContainerWriter:
 class Container:
     """A container that is open for reading: its members lie in mapped memory."""
 
-    def __init__(self, path: str | os.PathLike[str], *, verify: bool = True) -> None:
-        self.path = os.fspath(path)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = text_path(path)
         with _opened(self.path) as file:
             self._map = _mapped(self.path, file)
             self._members = self._read_directory(file)
-            self._check(file, [n for n in self._members if verify or n != PARAMS])
+            # Parameters are checked by those who use them, one by one.
+            self._check(file, [n for n in self._members if n != PARAMS])
 
     def refusal(self, reason: str, remedy: str = "save the model again") -> UserError:
         """The error for a file that cannot be used."""
@@ -104,6 +105,12 @@ class Container:
     def bytes(self, name: str) -> bytes:
         """A copy of the member `name`."""
         return bytes(self.view(name))
+
+    def checked(self, name: str) -> memoryview:
+        """The member `name`, held against its checksum."""
+        if zlib.crc32(self.view(name)) != self._members[name][2]:
+            raise self._damaged(name)
+        return self.view(name)
 
     # ---- checks ---------------------------------------------------------------------------------
 
@@ -182,6 +189,8 @@ def _opened(path: str) -> RawIOBase:
         raise _refusal(path, "there is no such file") from None
     except OSError as error:
         raise _refusal(path, error.strerror or str(error)) from None
+    except ValueError as error:
+        raise _refusal(path.replace("\0", "\\0"), str(error)) from None
 
 
 def _mapped(path: str, file: RawIOBase) -> mmap.mmap:

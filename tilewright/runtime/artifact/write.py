@@ -19,7 +19,8 @@ from tilewright.runtime.artifact.contents import (
     CompiledContents,
     HostedContents,
 )
-from tilewright.runtime.binding import NativeSpec, TensorSpec
+from tilewright.runtime.artifact.describe import spec_fields
+from tilewright.runtime.artifact.seal import checksum_of
 from tilewright.support.dtype import DType
 
 FORMAT: Final = "tilewright"
@@ -70,7 +71,8 @@ class _Store:
         array = np.ascontiguousarray(array).reshape(array.shape)
         place = self._place(array)
         dtype = DType.of(array.dtype).name
-        return {"dtype": dtype, "shape": list(array.shape), "offset": place}
+        told = {"dtype": dtype, "shape": list(array.shape), "offset": place}
+        return {**told, "crc": checksum_of(array)}
 
     def _place(self, array: Array) -> int:
         digest = hashlib.sha256(_bytes_of(array)).digest()
@@ -118,8 +120,8 @@ def _compiled(contents: CompiledContents, store: _Store) -> dict[str, Any]:
         "kind": "compiled",
         "name": program.name,
         "objects": [store.object(code) for code in program.objects],
-        "inputs": [_spec(s) for s in program.inputs],
-        "outputs": [_spec(s) for s in program.outputs],
+        "inputs": [spec_fields(s) for s in program.inputs],
+        "outputs": [spec_fields(s) for s in program.outputs],
         "dims": list(program.dims),
         "direct": list(program.direct),
         "records": [[k, at] for k, at in program.records.items()],
@@ -156,14 +158,6 @@ _KINDS: dict[type, Callable[[Any, _Store], dict[str, Any]]] = {
     HostedContents: _hosted,
     CasesContents: _cases,
 }
-
-
-def _spec(spec: NativeSpec) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": spec.name, "dtype": spec.dtype.name}
-    if isinstance(spec, TensorSpec):
-        return {**told, "shape": list(spec.shape)}
-    items = {} if spec.items is None else {"items": list(spec.items)}
-    return {**told, "kind": spec.kind, **items}
 
 
 def _key(key: CaseKey) -> dict[str, Any]:
