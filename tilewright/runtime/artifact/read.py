@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
@@ -22,6 +21,7 @@ from tilewright.runtime.artifact.contents import (
 )
 from tilewright.runtime.artifact.fields import Fields
 from tilewright.runtime.artifact.seal import checksum_of, seal_in, seal_of
+from tilewright.runtime.artifact.sign import Keys, Trust
 from tilewright.runtime.artifact.write import FORMAT, VERSION
 from tilewright.runtime.binding import ANY_SIZE, LIST_KINDS, ListSpec, NativeSpec, TensorSpec
 from tilewright.runtime.objectfile import require_names
@@ -30,6 +30,7 @@ from tilewright.runtime.signature import DIM_OPERATIONS, Dim
 from tilewright.runtime.threads import POOL_FUNCTIONS
 from tilewright.support.dtype import DType
 from tilewright.support.errors import TilewrightError
+from tilewright.support.files import AnyPath
 
 _DIM_DEPTH: Final = 64
 _MESSAGE_VALUES: Final = 4
@@ -46,8 +47,9 @@ class Candidate(NamedTuple):
 class Artifact:
     """An artifact that is open: what it is about, and the builds in it."""
 
-    def __init__(self, path: str | os.PathLike[str], *, verify: bool = True) -> None:
-        self._file, self._verify = Container(path), verify
+    def __init__(self, path: AnyPath, *, verify: bool = True, trusted: Keys | None = None) -> None:
+        trust = None if trusted is None else Trust(trusted)
+        self._file, self._verify = Container(path, trust), verify
         self.path = self._file.path
         fields = Fields.parse(self._file.bytes(MANIFEST), self._file.refusal)
         self._check_version(fields)

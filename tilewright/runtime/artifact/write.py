@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,21 +20,26 @@ from tilewright.runtime.artifact.contents import (
 )
 from tilewright.runtime.artifact.describe import spec_fields
 from tilewright.runtime.artifact.seal import checksum_of
+from tilewright.runtime.artifact.sign import Signer
 from tilewright.support.dtype import DType
+from tilewright.support.files import AnyPath
 
 FORMAT: Final = "tilewright"
 VERSION: Final = 1
 
 
 def write_artifact(
-    path: str | os.PathLike[str], builds: Sequence[Build], about: Mapping[str, Any]
+    path: AnyPath,
+    builds: Sequence[Build],
+    about: Mapping[str, Any],
+    signer: Signer | None = None,
 ) -> None:
     """Write builds of one model for different targets; `about` is for people who look inside."""
     store = _Store()
     described = [_build(b, store) for b in builds]
     head = {"format": FORMAT, "version": VERSION, **about, "builds": described}
     manifest = json.dumps(head, indent=1).encode()
-    with ContainerWriter(path) as file:
+    with ContainerWriter(path, signer) as file:
         file.add(MANIFEST, [manifest], len(manifest))
         for name, data in store.members.items():
             file.add(name, [data], len(data))
