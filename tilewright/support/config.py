@@ -97,7 +97,10 @@ def _size(name: str, default: int) -> int:
 
 def _path(name: str, default: Path) -> Path:
     text = _read(name)
-    return Path(text).expanduser() if text else default
+    try:
+        return Path(text).expanduser() if text else default
+    except RuntimeError:
+        raise _bad(name, text, "name a folder; there is no such user's home") from None
 
 
 def _default_cache_dir() -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.arith import simplify
 from tilewright.graph.agreement import require_same_shape
 from tilewright.graph.attributes import Dim, Dims, Ints
-from tilewright.graph.axes import tidy
+from tilewright.graph.axes import clamped, tidy
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import KNOWN_LIMIT, Array, Value
 from tilewright.graph.op import op
@@ -56,6 +56,8 @@ def _require_scalar(*values: Value) -> None:
 # ---- ramp and range -----------------------------------------------------------------------------
 
 
+#: No tensor has so many rows or columns.
+_BEYOND: Final = 1 << 48
 #: Further than a range goes: differences of less do not wrap around.
 _TOO_FAR: Final = 1 << 62
 
@@ -211,6 +213,9 @@ def trilu_reference(x: Array, *, k: int, upper: bool) -> Array:
 
 @trilu.compute
 def trilu_compute(x: te.Tensor, *, k: Dim, upper: bool) -> te.Tensor:
+    # Beyond all diagonals, but near enough to compute with.
+    k = tidy(clamped(k, -_BEYOND, _BEYOND))
+
     def element(*i: Expr) -> Expr:
         above = i[-1] - i[-2]
         kept = above >= k if upper else above <= k
