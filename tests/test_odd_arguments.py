@@ -65,7 +65,7 @@ def test_paths(model: Any, tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"a\\0b"):
             use("a\0b")
         with pytest.raises(UserError, match="a path must be text, bytes or a Path: got int"):
-            use(5)
+            use(5)  # type: ignore[arg-type]
     model.save(os.fsencode(tmp_path / "m.twm"))
     tw.load(os.fsencode(tmp_path / "m.twm")).run([random(1, 8)])
     # Nothing that is written meanwhile has a longer name.

@@ -38,7 +38,7 @@ def require_shapes(shapes: Any) -> None:
         if isinstance(shape, str | bytes) or not isinstance(shape, Iterable):
             raise _no_shape(name, shape, "it is no list")
         for dim in cast("Iterable[Any]", shape):
-            is_size = isinstance(dim, Integral) and not isinstance(dim, bool)
+            is_size = not isinstance(dim, bool) and isinstance(dim, Integral)
             if not (is_size or dim is None or isinstance(dim, str | Expr)):
                 raise _no_shape(name, shape, f"{dim!r} is no size")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from tilewright.support.errors import UserError
 from tilewright.support.files import text_path
@@ -44,8 +44,7 @@ class Trust:
     """The public keys of those whose artifacts are used."""
 
     def __init__(self, keys: Keys) -> None:
-        single = isinstance(keys, str | bytes | os.PathLike)
-        listed = [cast("Key", keys)] if single else list(cast("Sequence[Key]", keys))
+        listed = [keys] if isinstance(keys, str | bytes | os.PathLike) else list(keys)
         if not listed:
             raise UserError("cannot trust nobody", remedy="pass a public key, or leave it out")
         self._keys = [_read(key, "public", "trust") for key in listed]
