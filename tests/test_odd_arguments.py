@@ -57,7 +57,8 @@ def test_shapes_that_are_none(source: Any, shapes: Any, message: str) -> None:
 
 
 def test_shapes_of_numpy_numbers() -> None:
-    assert str(tw.compile(RELU, shapes={"x": np.array([2, 8])}).inputs[0]) == "x: float32[2, 8]"
+    shapes: dict[str, Any] = {"x": np.array([2, 8])}
+    assert str(tw.compile(RELU, shapes=shapes).inputs[0]) == "x: float32[2, 8]"
 
 
 def test_paths(model: Any, tmp_path: Path) -> None:
