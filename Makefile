@@ -10,7 +10,7 @@ WHEELS := magika==1.0.3 silero_vad==6.2.3 onnx_asr==0.12.0 rapidocr_onnxruntime=
   basic_pitch==0.4.0 speechmos==0.0.1.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test wheels bench lint format docs clean
+.PHONY: help demo test fuzz wheels bench lint format docs clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -20,6 +20,9 @@ demo: $(STAMP)/demo  ## compile a trained model, ask it, time it beside ONNX Run
 
 test: $(STAMP)/test wheels  ## run the test suite
 	$(BIN)/python -m pytest -q -n $(JOBS) --timeout=300 tests
+
+fuzz: $(STAMP)/test  ## try every edit of the manifests of artifacts; takes long
+	TILEWRIGHT_FUZZ=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/runtime/test_manifest_edits.py
 
 bench: $(STAMP)/bench $(STAMP)/recipes  ## re-run every figure the project claims
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done

@@ -9,6 +9,7 @@ from tilewright.arith.linear import Linear
 from tilewright.arith.linearize import linear
 from tilewright.arith.prove import prove, prove_equal
 from tilewright.arith.ranges import Ranges, conjuncts, knowing_nothing
+from tilewright.arith.rough import rough
 from tilewright.arith.simplify import simplify
 from tilewright.arith.simplify_stmt import simplify_function, simplify_stmt
 from tilewright.arith.symbolic_bounds import symbolic_bounds
@@ -28,6 +29,7 @@ __all__ = [
     "linear_bounds",
     "prove",
     "prove_equal",
+    "rough",
     "simplify",
     "simplify_function",
     "simplify_stmt",

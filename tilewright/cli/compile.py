@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.cli.command import Command, Exit
-from tilewright.cli.loading import compiled
+from tilewright.cli.loading import compiled, require_file
 from tilewright.cli.options import ARTIFACT, add_compile_options, add_model
 from tilewright.support.errors import UserError, nearest
 
@@ -21,6 +21,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser, artifact=False)
     parser.add_argument(
         "-o", "--output", type=Path, metavar=f"FILE{ARTIFACT}", help="default: MODEL's name"
+    )
+    parser.add_argument(
+        "--sign-key", type=Path, metavar="KEY.pem", help="sign the artifact by this private key"
     )
     add_compile_options(parser, several=True)
     looking = parser.add_argument_group("looking")
@@ -43,11 +46,13 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     output = args.output or args.model.with_suffix(ARTIFACT)
     require_writable(output)
     _require_passes(args.print_ir_after)
+    if args.sign_key:
+        require_file(args.sign_key)
     start = time.perf_counter()
     with PassContext(instruments=_instruments(args)):
         models = [compiled(args, console, target) for target in args.target or ["llvm"]]
     spent = time.perf_counter() - start
-    tw.save(models, output)
+    tw.save(models, output, key=args.sign_key)
     model = models[0]
     size = output.stat().st_size
     console.result(output=str(output), bytes=size, seconds=spent, inputs=_specs(model.inputs))
@@ -124,6 +129,7 @@ COMMAND = Command(
         "compile bert.onnx --shapes input_ids=1,128 --opt-level 3",
         "compile model.onnx --target 'llvm -mcpu=znver4' --target 'llvm -mcpu=neoverse-n1'",
         "compile bert.onnx --precision int8-dynamic",
+        "compile model.onnx --sign-key release.pem",
         "compile model.onnx --print-ir-after fuse",
     ),
 )

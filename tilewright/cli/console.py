@@ -6,7 +6,9 @@ and only where `rich` is installed; without it, the same text comes out plain.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import io
 import json
 import os
 import sys
@@ -23,6 +25,9 @@ class Console:
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
         self._document: dict[str, Any] | None = None
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors=_DEGRADE)
 
     # ---- results --------------------------------------------------------------------------------
 
@@ -116,6 +121,20 @@ class Console:
     def _styled(self, text: str, style: str, stream: Any = None) -> str:
         return f"{_STYLES[style]}{text}\x1b[0m" if _has_colours(stream or sys.stdout) else text
 
+
+#: What stands for characters that an encoding does not have; for others, a question mark.
+_PLAIN = {"×": "x", "–": "-", "…": "...", "µ": "u", "→": "->", "·": "*", "²": "2", "≥": ">="}
+_DEGRADE = "tilewright-degrade"
+
+
+def _degraded(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    unknown = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(c, "?") for c in unknown), error.end
+
+
+codecs.register_error(_DEGRADE, _degraded)
 
 _STYLES = {"bold": "\x1b[1m", "dim": "\x1b[2m", "red": "\x1b[31m"}
 

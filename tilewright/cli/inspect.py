@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.cli.command import Command, Exit
@@ -41,7 +40,7 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     asked = {k: getattr(args, k) for k in _LEVELS if getattr(args, k) is not None}
     if not args.graph and not asked:
         if is_artifact(args.model):
-            _builds(args.model, console)
+            _builds(args, console)
         return _overview(model, console)
     if args.graph:
         text = str(graph_of(native(model, "graph")))
@@ -115,11 +114,11 @@ def _memory(model: NativeModel, console: Console) -> list[tuple[str, Any]]:
     return [("memory", ", ".join(known)), ("arena", shared)]
 
 
-def _builds(path: Path, console: Console) -> None:
+def _builds(args: argparse.Namespace, console: Console) -> None:
     """The targets that an artifact holds code for."""
     from tilewright.models.artifact import describe
 
-    info = describe(path)
+    info = describe(args.model, trusted=args.trusted)
     console.result(tool=info.tool, version=info.version, builds=[asdict(b) for b in info.builds])
     for build in info.builds:
         usable = f"not here: {build.why_not}" if build.why_not else "runs here"

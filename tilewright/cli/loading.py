@@ -21,6 +21,10 @@ def open_model(args: argparse.Namespace, console: Console) -> RunnableModel:
     require_file(args.model)
     if is_artifact(args.model):
         return _loaded(args)
+    if getattr(args, "trusted", None):
+        raise UserError(
+            f"--trusted has no effect on {args.model}", reason="only artifacts are signed"
+        )
     return compiled(args, console, args.target or "llvm")
 
 
@@ -88,4 +92,5 @@ def _loaded(args: argparse.Namespace) -> RunnableModel:
             )
     import tilewright as tw
 
-    return tw.load(args.model, threads=getattr(args, "threads", None))
+    threads = getattr(args, "threads", None)
+    return tw.load(args.model, threads=threads, trusted=args.trusted)

@@ -17,6 +17,14 @@ Shapes = dict[str, list[int | str]]
 def add_model(parser: argparse.ArgumentParser, *, artifact: bool = True) -> None:
     what = f"a model (.onnx) or an artifact ({ARTIFACT})" if artifact else "a model (.onnx)"
     parser.add_argument("model", metavar="MODEL", type=Path, help=what)
+    if artifact:
+        parser.add_argument(
+            "--trusted",
+            action="append",
+            type=Path,
+            metavar="KEY.pem",
+            help="refuse an artifact unless this public key signed it; may be repeated",
+        )
 
 
 def add_compile_options(parser: argparse.ArgumentParser, *, several: bool = False) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilewright.arith import simplify
 from tilewright.graph.attributes import Dim
 from tilewright.graph.naturals import naturals as known_about
+from tilewright.graph.naturals import simplify_size
 from tilewright.graph.types import known_dim
 from tilewright.ir import Expr, Var, as_expr, maximum, minimum
 from tilewright.support.errors import UserError
@@ -36,7 +36,7 @@ def tidy(extent: Dim, *naturals: Expr) -> Expr:
     for dim in dict.fromkeys(d for d in naturals if isinstance(d, Var)):
         if dim not in ranges.variables:
             ranges = ranges.with_bounds(dim, 0, None)
-    return simplify(extent, ranges)
+    return simplify_size(extent, ranges)
 
 
 def counted_from_front(index: Dim, extent: Expr) -> Expr:

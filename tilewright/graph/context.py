@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Final, Literal, NamedTuple, Protocol, TextIO
 
 from tilewright.graph.ir import Module
@@ -66,9 +67,9 @@ class PassContext:
     )
 
     def __post_init__(self) -> None:
-        if not 0 <= self.opt_level <= MAX_LEVEL:
+        if not isinstance(self.opt_level, Integral) or not 0 <= self.opt_level <= MAX_LEVEL:
             raise UserError(
-                f"there is no opt_level {self.opt_level}", remedy=f"use 0 to {MAX_LEVEL}"
+                f"there is no opt_level {self.opt_level!r}", remedy=f"use 0 to {MAX_LEVEL}"
             )
         if self.precision not in PRECISIONS:
             raise UserError(

@@ -6,11 +6,15 @@ they may be anything, and are marked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import Final
 
 from tilewright.arith import Ranges, knowing_nothing, simplify
-from tilewright.ir import Expr, Var, free_vars
+from tilewright.ir import Binary, Const, Expr, Unary, Var, free_vars
+from tilewright.support.dtype import index
+from tilewright.support.errors import UserError
 
 #: The serial numbers of dimensions that may be negative. Kept by number: it outlives none of them.
 _SIGNED: set[int] = set()
@@ -47,6 +51,58 @@ def _not_negative(dims: frozenset[Var]) -> Ranges:
     return ranges
 
 
-def simplify_size(expr: Expr) -> Expr:
-    """An expression over sizes, simplified."""
-    return simplify(expr, naturals(expr))
+def simplify_size(expr: Expr, ranges: Ranges | None = None) -> Expr:
+    """An expression over sizes, simplified; refused where numbers in it do not fit 64 bits."""
+    _require_fits(expr)
+    return simplify(expr, naturals(expr) if ranges is None else ranges)
+
+
+#: What sizes are computed by, exactly.
+_EXACT: Final[dict[str, Callable[[int, int], int]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": lambda a, b: a // b if b else 0,
+    "floormod": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+}
+
+
+@lru_cache(maxsize=4096)
+def _require_fits(expr: Expr) -> None:
+    """Refuse sizes whose numbers wrap around, even where every symbolic dimension is 1.
+
+    Simplification computes as the machine does. What it makes of such an expression would be a
+    plausible size, and another one than was asked for.
+    """
+    values: dict[Expr, int | None] = {}
+    pending = [expr]
+    while pending:
+        node = pending[-1]
+        missing = [o for o in node.operands if o not in values]
+        pending.extend(missing)
+        if missing:
+            continue
+        pending.pop()
+        values[node] = value = _exact(node, values)
+        if value is not None and not index.min_value <= value <= index.max_value:
+            where = " where every dimension in it is 1" if free_vars(node) else ""
+            raise UserError("a size does not fit 64 bits", reason=f"{node} is {value}{where}")
+
+
+def _exact(node: Expr, values: dict[Expr, int | None]) -> int | None:
+    """The value of a node with 1 for each dimension; None where it is not made of whole numbers."""
+    if isinstance(node, Const):
+        return int(node.value) if node.dtype is index else None
+    if isinstance(node, Var):
+        return 1 if node.dtype is index else None
+    operands = [values[o] for o in node.operands]
+    numbers = [v for v in operands if v is not None]
+    if len(numbers) < len(operands):
+        return None
+    if isinstance(node, Unary) and node.op == "neg":
+        return -numbers[0]
+    if isinstance(node, Binary) and node.op in _EXACT:
+        return _EXACT[node.op](*numbers)
+    return None

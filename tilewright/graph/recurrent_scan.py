@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.arith import simplify
+from tilewright.graph.naturals import simplify_size
 from tilewright.graph.ops.quantize import to_integer
 from tilewright.graph.ops.quantize_rows import LEAST
 from tilewright.graph.recurrent import GREATEST, Cells
@@ -160,7 +160,7 @@ class Scan:
             factor = te.cast(self.weight[d, k, column], _INT32)
             return te.sum(te.cast(stored[t, d, b, k], _INT32) * factor, axis=k)
 
-        size = simplify(hidden * count)
+        size = simplify_size(hidden * count)
         total = te.compute((*state.shape[:3], size), total_of, name=f"{name}_total")
 
         def real(t: Expr, d: Expr, b: Expr, g: Expr, j: Expr) -> Expr:

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tilewright.arith import simplify
 from tilewright.graph.attributes import Dim, Ints
 from tilewright.graph.ir import Array
+from tilewright.graph.naturals import simplify_size
 from tilewright.graph.types import known_dim
 from tilewright.graph.windows import Window
 from tilewright.ir import Expr, as_expr
@@ -144,7 +144,7 @@ def both_axes(*parts: Ints) -> tuple[Along, Along]:
 
 def tiles_along(places: Any, tile: int) -> Expr:
     """How many tiles cover so many places."""
-    return simplify(te.floordiv(as_expr(places) + (tile - 1), tile))
+    return simplify_size(te.floordiv(as_expr(places) + (tile - 1), tile))
 
 
 def places_of(
@@ -166,7 +166,7 @@ def tiled_window(spatial: Sequence[Any], pads: Ints, axes: Sequence[Along]) -> W
     places = places_of(spatial, pads, kernel, strides)
     after: list[Dim] = []
     for extent, first, count, axis in zip(spatial, pads, places, axes, strict=False):
-        whole = simplify(axis.reach(tiles_along(count, axis.tile)) - extent - first)
+        whole = simplify_size(axis.reach(tiles_along(count, axis.tile)) - extent - first)
         number = known_dim(whole)
         # What lies behind the last step is not read.
         after.append(whole if number is None else max(0, number))

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import simplify
 from tilewright.graph.agreement import ask, is_asked
 from tilewright.graph.attributes import Dim, Dims, Ints
 from tilewright.graph.ir import Array
+from tilewright.graph.naturals import simplify_size
 from tilewright.graph.types import known_dim
 from tilewright.ir import Expr, as_expr, minimum
 from tilewright.support.errors import UserError
@@ -82,7 +82,7 @@ class Window:
 
     def slack(self, n: int, extent: Dim) -> Expr:
         """How far the window can move along one axis."""
-        return simplify(as_expr(extent) + self.before[n] + self.after[n] - self.reach(n))
+        return simplify_size(as_expr(extent) + self.before[n] + self.after[n] - self.reach(n))
 
     def _places(self, n: int, extent: Expr, ceil: bool) -> Expr:
         slack, step = self.slack(n, extent), self.strides[n]
@@ -95,10 +95,10 @@ class Window:
         if room is None and is_asked():
             ask(slack >= 0, f"there is no place for a window over {extent} elements plus padding")
         if not ceil or step == 1:
-            return simplify(te.floordiv(slack, step) + 1)
+            return simplify_size(te.floordiv(slack, step) + 1)
         # A window that starts in the padding after the image does not count.
         started = te.floordiv(as_expr(extent) + self.before[n] - 1, step) + 1
-        return simplify(minimum(te.floordiv(slack + (step - 1), step) + 1, started))
+        return simplify_size(minimum(te.floordiv(slack + (step - 1), step) + 1, started))
 
     # ---- for compute definitions ----------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class Window:
         spatial = range(axis, axis + self.rank)
         shape = list(x.shape)
         for n, a in enumerate(spatial):
-            shape[a] = simplify(x.shape[a] + self.before[n] + self.after[n])
+            shape[a] = simplify_size(x.shape[a] + self.before[n] + self.after[n])
 
         def element(*i: Expr) -> Expr:
             index, inside = list(i), list[Expr]()

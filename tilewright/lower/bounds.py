@@ -235,7 +235,7 @@ class _Safe:
             f"index {{}} is out of bounds for dimension {dimension} of {buffer.name}, "
             "whose extent is {}"
         )
-        self.asserts.append(Assert(condition, message, (index, extent)))
+        self.asserts.append(Assert(condition, message, (_as_given(index, extent), extent)))
 
     # ---- lazy nodes -----------------------------------------------------------------------------
 
@@ -252,6 +252,13 @@ class _Safe:
     def disjunction(self, node: Binary, condition: Expr | None) -> Expr:
         a = self._under(node.a, condition)
         return Binary("or", a, self._under(node.b, _both(condition, simplify(~a))))
+
+
+def _as_given(index: Expr, extent: Expr) -> Expr:
+    """An index before negative ones were counted from the end, as whoever gave it knows it."""
+    if isinstance(index, Select) and simplify(index.a - index.b) is simplify(extent):
+        return index.b
+    return index
 
 
 _LAZY: dict[str, Callable[[_Safe, Any, Expr | None], Expr]] = {

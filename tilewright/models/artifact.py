@@ -6,7 +6,6 @@ models parts of which Python runs.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,30 +18,43 @@ from tilewright.runtime import (
     CasesContents,
     CompiledContents,
     HostedContents,
+    Key,
+    Keys,
     LoadedCases,
     RunnableModel,
     save_models,
 )
 from tilewright.support.errors import UserError
+from tilewright.support.files import AnyPath
 
-Path = str | os.PathLike[str]
 
+def save(
+    models: RunnableModel | Sequence[RunnableModel], path: AnyPath, *, key: Key | None = None
+) -> None:
+    """Write a model to one file; several are the same model compiled for different targets.
 
-def save(models: RunnableModel | Sequence[RunnableModel], path: Path) -> None:
-    """Write a model to one file; several are the same model compiled for different targets."""
-    save_models([models] if isinstance(models, RunnableModel) else list(models), path)
+    `key` signs the file: the path of a PEM file with a private Ed25519 key, or the key as bytes.
+    """
+    save_models([models] if isinstance(models, RunnableModel) else list(models), path, key)
 
 
 def load(
-    path: Path, *, target: str | None = None, threads: int | None = None, verify: bool = True
+    path: AnyPath,
+    *,
+    target: str | None = None,
+    threads: int | None = None,
+    verify: bool = True,
+    trusted: Keys | None = None,
 ) -> RunnableModel:
     """The model in an artifact, as it was made for the best target that this machine can run.
 
     `target` picks a build by its text or its architecture instead, even one that can only be looked
     at and exported here. Parameters are mapped, so that processes share them; `verify=False` does
-    not read them for their checksum, which makes loading large models faster.
+    not read them for their checksum, which makes loading large models faster. With `trusted`, one
+    or several public Ed25519 keys (paths of PEM files, or bytes), a file that none of them signed
+    is refused before anything in it is used.
     """
-    artifact = Artifact(path, verify=verify)
+    artifact = Artifact(path, verify=verify, trusted=trusted)
     return _opened(_chosen(artifact, target).open(), threads)
 
 
@@ -68,9 +80,9 @@ class ArtifactInfo:
     builds: list[BuildInfo]
 
 
-def describe(path: Path) -> ArtifactInfo:
+def describe(path: AnyPath, *, trusted: Keys | None = None) -> ArtifactInfo:
     """What is in an artifact; nothing of it is loaded, so it may be for any machine."""
-    artifact = Artifact(path)
+    artifact = Artifact(path, trusted=trusted)
     fields = artifact.fields
     memory = [f.fields("memory") for f in fields.all_fields("builds")]
     builds = [

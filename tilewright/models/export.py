@@ -25,7 +25,7 @@ from tilewright.codegen import (
 from tilewright.models.header import header
 from tilewright.runtime import ListSpec, NativeSpec, Program, TargetInfo, TensorSpec
 from tilewright.support.errors import UserError
-from tilewright.support.files import replacing
+from tilewright.support.files import replacing, text_path
 
 _ALIGNMENT: Final = 64
 #: Code reaches its constants over distances of 31 bits.
@@ -46,12 +46,18 @@ def export_library(
     name: str | None,
 ) -> None:
     """Write a library of the kind that `path` ends in, and its header."""
-    place = Path(path)
+    place = Path(text_path(path))
     if place.suffix not in _KINDS:
         raise UserError(
             f"cannot export to {place}",
             reason=f"it is not clear what a file {place.name!r} shall be",
             remedy=f"end its name in {', '.join(_KINDS)}",
+        )
+    if header_path is not None and os.path.realpath(header_path) == os.path.realpath(place):
+        raise UserError(
+            f"cannot export to {place}",
+            reason="the library and its header have the same name",
+            remedy=f"name the header {place.with_suffix('.h')}",
         )
     inputs, outputs = _tensors("input", program.inputs), _tensors("output", program.outputs)
     places = _places(constants)

@@ -75,7 +75,7 @@ def c_type(dtype: DType) -> str:
 
 
 def _safe(text: str) -> str:
-    return text.replace("*/", "* /").replace("\n", " ")
+    return text.replace("*/", "* /").replace("/*", "/ *").replace("\n", " ")
 
 
 def _functions(model: Interface) -> str:

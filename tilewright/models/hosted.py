@@ -124,7 +124,8 @@ class HostedModel(RunnableModel):
         return self._module
 
     def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
-        del out
+        if out:
+            raise self._not_offered("write its outputs to given arrays")
         given = list(in_order(inputs, self._specs))
         tensors = [k for k, s in enumerate(self._specs) if isinstance(s, TensorSpec)]
         specs = [s for s in self._specs if isinstance(s, TensorSpec)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tilewright.codegen import (
@@ -16,6 +17,7 @@ from tilewright.codegen import (
 )
 from tilewright.graph import (
     ANY,
+    Array,
     HostProgram,
     OptionalType,
     PassContext,
@@ -34,7 +36,18 @@ from tilewright.kernels.compiled import CompiledKernel
 from tilewright.kernels.module import dim_of, unique_names
 from tilewright.models.constants import constant_bytes, held
 from tilewright.models.native import GRAPH_TEXT, HOST_TEXT, NativeModel, loops_text, target_info
-from tilewright.runtime import ANY_SIZE, LIST_KINDS, Dim, ListSpec, NativeSpec, Program, TensorSpec
+from tilewright.runtime import (
+    ANY_SIZE,
+    LIST_KINDS,
+    Dim,
+    ListSpec,
+    NativeSpec,
+    Program,
+    TargetInfo,
+    TensorSpec,
+    checksum_of,
+    seal_of,
+)
 from tilewright.support.errors import UserError, nearest
 from tilewright.target import Target
 
@@ -62,9 +75,10 @@ class Model(NativeModel):
         self._graph = graph if constant_bytes(graph) <= _KEPT_CONSTANTS else None
         constants = held(host.constants, self._graph)
         self._graph_text = module_text(graph) if self._graph is None else ""
-        program = _program(graph, host, lowered, list(kernels.values()), target)
         pool = threadpool_object(target.triple)
-        super().__init__(program, constants, target_info(target), pool, threads)
+        sealed = _Sealing(constants, pool, target_info(target))
+        program = _program(graph, host, lowered, list(kernels.values()), target, sealed)
+        super().__init__(program, constants, sealed.target, pool, threads)
 
     # ---- looking --------------------------------------------------------------------------------
 
@@ -103,15 +117,15 @@ def _program(
     lowered: Function,
     kernels: Sequence[CompiledKernel],
     target: Target,
+    sealing: _Sealing,
 ) -> Program:
     denormals = PassContext.current().denormals
     made = generate(lowered, target, denormals=denormals)
-    code = host_object(made, target)
     main = graph.main
     names = unique_names(_dims([*main.params, *main.results], host.dims))
-    return Program(
+    program = Program(
         name=host.function.name,
-        objects=(code, *(k.object_code for k in kernels)),
+        objects=tuple(k.object_code for k in kernels),
         inputs=tuple(_spec(p, p.name, names) for p in main.params),
         outputs=tuple(_spec(r, n, names) for r, n in zip(main.results, main.outputs, strict=True)),
         dims=tuple(names[d] for d in host.dims),
@@ -123,6 +137,23 @@ def _program(
         precision=precision_text(graph),
         denormals=denormals,
     )
+    code = host_object(made, target, sealing.seal(program))
+    return replace(program, objects=(code, *program.objects))
+
+
+@dataclass(frozen=True)
+class _Sealing:
+    """What the seal of a program is made of, beside the program."""
+
+    constants: Sequence[Array]
+    pool: bytes
+    target: TargetInfo
+
+    def seal(self, program: Program) -> bytes:
+        """The seal of a program that has all but its host object."""
+        checksums = [checksum_of(c) for c in self.constants]
+        kernels = program.objects
+        return seal_of(program, kernels, self.constants, checksums, self.pool, self.target)
 
 
 def _kernels_called(program: Function) -> Iterator[str]:
@@ -134,13 +165,14 @@ def _kernels_called(program: Function) -> Iterator[str]:
                 yield name
 
 
-def host_object(program: Kernel, target: Target) -> bytes:
-    """Object code of a host program."""
+def host_object(program: Kernel, target: Target, seal: bytes = b"") -> bytes:
+    """Object code of a host program, with the seal of what it runs on."""
     # LLVM's instruction selection takes more than linear time on long stretches of calls, in which
     # it finds nothing to gain either.
     level = 3 if len(program.llvm) < _LONG else 0
     machine = target_machine(target.triple, target.llvm_cpu, target.llvm_features, opt=level)
-    module = parse(program.llvm)
+    kept = f'@"{program.name}.seal" = constant [{len(seal)} x i8] c"{seal.decode()}"\n'
+    module = parse(program.llvm + (f"\n{kept}" if seal else ""))
     optimize(module, machine)
     return emit_object(module, machine)
 

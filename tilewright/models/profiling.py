@@ -48,6 +48,7 @@ class Profiled:
         """The calls of all kernels in `runs` runs, after others that are not looked at."""
         if runs < 1:
             raise UserError("cannot profile without a run", remedy="ask for at least one")
+        self._recorded.share_threads(self._model)
         for _ in range(max(1, warmup)):
             self._state[:] = [0, 0, 0]
             self._recorded.run(inputs)

@@ -7,10 +7,11 @@ import mmap
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+T = TypeVar("T")
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
 #: Arrays that are not aligned are copied up to so many bytes; large models keep theirs.
@@ -57,6 +58,29 @@ def aligned_all(arrays: Sequence[Array]) -> list[Array]:
             array = copy
         result.append(array)
     return result
+
+
+def overlapping(arrays: Iterable[tuple[T, Array, bool]]) -> tuple[T, T] | None:
+    """The names of two arrays that share memory and one of which, named first, is written.
+
+    An array comes with its name and whether it is written.
+    """
+    spans = [(*_span(array), name, written) for name, array, written in arrays if array.size]
+    spans.sort(key=lambda span: span[0])
+    for k, (_, end, name, written) in enumerate(spans):
+        for start, _, other, other_written in spans[k + 1 :]:
+            if start >= end:
+                break
+            if written or other_written:
+                return (name, other) if written else (other, name)
+    return None
+
+
+def _span(array: Array) -> tuple[int, int]:
+    """Where the memory begins and ends that an array's elements lie in."""
+    steps = [s * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
+    begin = address_of(array) + sum(s for s in steps if s < 0)
+    return begin, begin + sum(map(abs, steps)) + array.itemsize
 
 
 def let_go(array: Array) -> None:

@@ -5,14 +5,14 @@ A refusal names the input, what was expected and what came.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, cast
 
 import numpy as np
 
-from tilewright.runtime.arrays import Array, type_name
+from tilewright.runtime.arrays import Array, overlapping, type_name
 from tilewright.runtime.dlpack import as_array
 from tilewright.runtime.lists import PassedList
 from tilewright.runtime.signature import Dim, dim_text, dim_value, learn
@@ -263,9 +263,15 @@ def _refusal(spec: NativeSpec, reason: str, remedy: str = "") -> UserError:
 
 
 def bind_outputs(
-    outputs: Mapping[str, Any] | Sequence[Any], specs: Sequence[NativeSpec], dims: dict[str, int]
+    outputs: Mapping[str, Any] | Sequence[Any],
+    specs: Sequence[NativeSpec],
+    dims: dict[str, int],
+    handed_over: Container[int],
 ) -> list[Array | None]:
-    """The caller's own arrays for the outputs; None for those the model makes."""
+    """The caller's own arrays for the outputs; None for those the model makes.
+
+    There can be none for outputs that the code hands over, whose numbers are given.
+    """
     names = [s.name for s in specs]
     if isinstance(outputs, Mapping):
         for name in outputs:
@@ -276,18 +282,49 @@ def bind_outputs(
         if len(outputs) > len(specs):
             raise UserError(f"{len(outputs)} arrays were given for {len(specs)} outputs")
         given = [*outputs, *[None] * (len(specs) - len(outputs))]
+    for k, spec in enumerate(specs):
+        if given[k] is not None and k in handed_over:
+            what = f"it is {str(spec).partition(': ')[2]}"
+            size = "how large it gets is known only when the model has run"
+            raise UserError(
+                f"output {spec.name} cannot be written to an array",
+                reason=what if isinstance(spec, ListSpec) else size,
+                remedy="leave it out of the arrays for outputs",
+            )
     return [
-        None if g is None else _own_output(s, g, dims) for s, g in zip(specs, given, strict=True)
+        _own_output(s, g, dims) if isinstance(s, TensorSpec) and g is not None else None
+        for s, g in zip(specs, given, strict=True)
     ]
 
 
-def _own_output(spec: NativeSpec, given: Any, dims: dict[str, int]) -> Array:
-    if isinstance(spec, ListSpec):
+def require_apart(
+    inputs: Sequence[Bound],
+    takes: Sequence[NativeSpec],
+    outputs: Sequence[Array | None],
+    gives: Sequence[NativeSpec],
+) -> None:
+    """Refuse arrays for outputs that share memory with each other or with inputs.
+
+    An output may be written while inputs are still read, and before other outputs.
+    """
+    written = [
+        (f"output {s.name}", a, True) for s, a in zip(gives, outputs, strict=True) if a is not None
+    ]
+    read = [
+        (f"input {s.name}", array, False)
+        for s, value in zip(takes, inputs, strict=True)
+        for array in (value.arrays if isinstance(value, PassedList) else (value,))
+    ]
+    shared = overlapping([*written, *read])
+    if shared is not None:
         raise UserError(
-            f"output {spec.name} cannot be written to an array",
-            reason=f"it is {str(spec).partition(': ')[2]}",
-            remedy="leave it out of the arrays for outputs",
+            f"{shared[0]} cannot be written to its array",
+            reason=f"it shares memory with that of {shared[1]}",
+            remedy="pass separate arrays",
         )
+
+
+def _own_output(spec: TensorSpec, given: Any, dims: dict[str, int]) -> Array:
     wanted = spec.sizes(dims)
     array = as_array(given)
     if array is None or array.dtype != spec.numpy or list(array.shape) != wanted:

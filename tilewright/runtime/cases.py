@@ -60,7 +60,9 @@ class CasesModel(RunnableModel):
     def cases(self) -> list[tuple[CaseKey, RunnableModel]]:
         """The programs that can still be asked for, and what each was made for."""
         wanted = (self._in_order(self.by_value), self._in_order(self.by_shape))
-        return [(k, m) for k, m in self._programs.items() if _names_of(k) == wanted]
+        # Other threads move programs about: `list` takes them all in one step.
+        programs = list(self._programs.items())
+        return [(k, m) for k, m in programs if _names_of(k) == wanted]
 
     def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
         return self._program_for(self._named(inputs)).outputs_for(inputs, out)

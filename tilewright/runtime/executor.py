@@ -18,6 +18,7 @@ from tilewright.runtime.binding import (
     dims_of,
     in_order,
     native_inputs,
+    require_apart,
 )
 from tilewright.runtime.call import ModelCall, Sizes
 from tilewright.runtime.dlpack import as_array
@@ -105,15 +106,22 @@ class CompiledModel(RunnableModel):
         return None if self._why_not else self._size
 
     def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
-        """Use `count` threads from now on (None: all cores), on the given processors."""
+        """Use `count` threads from now on (None: all cores), on the given processors.
+
+        Runs that have begun in other threads end with those that they began with.
+        """
         self._require_loaded()
         self._pool: Pool = pool_for(count, affinity)
+
+    def share_threads(self, other: CompiledModel) -> None:
+        """Use the threads that another model uses now."""
+        self._pool = other._pool
 
     def with_program(self, program: Program) -> CompiledModel:
         """The same model with other code: it shares constants and threads."""
         self._require_loaded()
         other = CompiledModel(program, self._constants)
-        other._pool = self._pool
+        other.share_threads(self)
         return other
 
     def address(self, name: str) -> int:
@@ -166,7 +174,7 @@ class CompiledModel(RunnableModel):
         bound = native_inputs(inputs, program.inputs)
         shapes = tuple([b.shape for b in bound])
         sizes = self._sizes.get(shapes) or self._learn(shapes, bound)
-        own = bind_outputs(out, program.outputs, sizes.dims) if out else ()
+        own = self._own_outputs(out, bound, sizes) if out else ()
         call = ModelCall(program, bound, sizes, own, self._record, self._release)
         call.words = words = self._words()
         memory = [
@@ -177,8 +185,17 @@ class CompiledModel(RunnableModel):
         words[: len(memory)] = memory
         words[len(memory) : -3] = sizes.words
         call.scratch = scratch = take_scratch(self._spare, sizes.workspace)
-        words[-3:] = [self._pool.address, scratch.workspace, scratch.error_address]
+        words[-2:] = [scratch.workspace, scratch.error_address]
         return call
+
+    def _own_outputs(
+        self, out: Inputs, inputs: Sequence[Bound], sizes: Sizes
+    ) -> list[Array | None]:
+        """The caller's arrays for outputs."""
+        program = self._program
+        own = bind_outputs(out, program.outputs, sizes.dims, program.records)
+        require_apart(inputs, program.inputs, own, program.outputs)
+        return own
 
     def _learn(self, shapes: _Shapes, bound: Sequence[Bound]) -> Sizes:
         """What follows from shapes that are new."""
@@ -195,6 +212,9 @@ class CompiledModel(RunnableModel):
         return found
 
     def _run(self, call: ModelCall) -> None:
+        # The pool must live until the code ends: `set_threads` may replace the model's meanwhile.
+        pool = self._pool
+        call.words[-3] = pool.address
         code: int = self._entry(call.words)
         if not code:
             return

@@ -49,7 +49,8 @@ class NativeFunction:
 
     def __call__(self, *args: Any) -> None:
         bound, dims = self.signature.bind(args)
-        words, scratch = self._ready(bound, dims)
+        pool = self._pool
+        words, scratch = self._ready(bound, dims, pool)
         try:
             code = self._entry(words)
             if code:
@@ -60,25 +61,29 @@ class NativeFunction:
     def prepared(self, *args: Any) -> Any:
         """The call with arguments that are checked now, once: for timing the kernel itself."""
         bound, dims = self.signature.bind(args)
-        (words, scratch), entry = self._ready(bound, dims), self._entry
+        pool, entry = self._pool, self._entry
+        words, scratch = self._ready(bound, dims, pool)
 
         def run() -> None:
             code = entry(words)
             if code:
                 raise self._error(code, scratch)
 
-        run.keep = (bound, scratch, self)  # type: ignore[attr-defined]
+        run.keep = (bound, scratch, pool, self)  # type: ignore[attr-defined]
         return run
 
-    def _ready(self, bound: Sequence[Any], dims: Sequence[int]) -> tuple[Any, Scratch]:
-        """The arguments as the entry takes them, and what the call needs for itself."""
+    def _ready(self, bound: Sequence[Any], dims: Sequence[int], pool: Pool) -> tuple[Any, Scratch]:
+        """The arguments as the entry takes them, and what the call needs for itself.
+
+        The words hold the pool's address alone: callers keep it alive until the call ends.
+        """
         words = (ctypes.c_uint64 * (len(bound) + len(dims) + 3))()
         for k, (param, value) in enumerate(zip(self.signature.params, bound, strict=True)):
             scalar = isinstance(param, ScalarParam)
             words[k] = _bits(value, param.dtype.numpy) if scalar else value.ctypes.data
         words[len(bound) : len(bound) + len(dims)] = list(dims)
         scratch = take_scratch(self._spare, self._workspace_size(words))
-        words[-3:] = [self._pool.address, scratch.workspace, scratch.error_address]
+        words[-3:] = [pool.address, scratch.workspace, scratch.error_address]
         return words, scratch
 
     def _error(self, code: int, scratch: Scratch) -> UserError:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tilewright.runtime.relocations import MACHINES
-from tilewright.support.errors import InternalError
+from tilewright.support.errors import InternalError, UserError
 
 _MAGIC: Final = b"\x7fELF\x02\x01"
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -120,7 +120,13 @@ def image_of(objects: Sequence[bytes], page: int) -> Image | None:
         parts = [_take_apart(number, code) for number, code in enumerate(objects)]
         return Image(parts, page) if all(p.is_plain for p in parts) else None
     except (struct.error, IndexError, ValueError, UnicodeDecodeError):
-        return None
+        raise _damaged() from None
+
+
+def _damaged() -> UserError:
+    return UserError(
+        "cannot load object code", reason="it is damaged", remedy="compile the model again"
+    )
 
 
 class Image:
@@ -147,7 +153,10 @@ class Image:
             for number, place in item.places.items():
                 data = item.sections[number].data
                 image[place : place + len(data)] = data
-            self._relocate(image, item, base, known)
+            try:
+                self._relocate(image, item, base, known)
+            except (struct.error, IndexError, KeyError):
+                raise _damaged() from None
         return image
 
     # ---- layout ---------------------------------------------------------------------------------

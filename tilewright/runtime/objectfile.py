@@ -7,7 +7,7 @@ that a missing function is an error with a name in it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -48,6 +48,19 @@ def names_of(code: bytes) -> ObjectNames:
         if code.startswith(magic):
             return _read_with(reader, code)
     raise _unreadable("it is neither a 64-bit ELF nor a 64-bit Mach-O file")
+
+
+def require_names(
+    objects: Sequence[bytes], names: Iterable[str], wrong: Callable[[str], UserError]
+) -> None:
+    """Refuse objects that do not define all these names, or that define one twice."""
+    defined = [name for code in objects for name in names_of(code).defined]
+    for name in names:
+        if name not in defined:
+            raise wrong(f"its code does not define {name}")
+    if len(defined) > len(set(defined)):
+        twice = min(name for name in defined if defined.count(name) > 1)
+        raise wrong(f"its code defines {twice} twice")
 
 
 def _read_with(reader: Callable[[bytes], ObjectNames], code: bytes) -> ObjectNames:

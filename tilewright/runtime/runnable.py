@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tilewright.runtime.artifact import Build, save_models
+from tilewright.runtime.artifact import Build, Key, save_models
 from tilewright.runtime.binding import Spec
 from tilewright.support.denormals import Denormals
 from tilewright.support.errors import InternalError, TilewrightError, UserError, nearest
 from tilewright.support.faults import as_tilewright_error
+from tilewright.support.files import AnyPath
 from tilewright.support.timing import Latencies, latencies
 
 if TYPE_CHECKING:
@@ -152,9 +153,12 @@ class RunnableModel:
 
     # ---- keeping --------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to one file, which `tilewright.load` reads on any such machine."""
-        save_models([self], path)
+    def save(self, path: AnyPath, *, key: Key | None = None) -> None:
+        """Write the model to one file, which `tilewright.load` reads on any such machine.
+
+        `key` signs it: the path of a PEM file with a private Ed25519 key, or the key as bytes.
+        """
+        save_models([self], path, key)
 
     def export_library(
         self,

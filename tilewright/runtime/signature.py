@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tilewright.runtime.arrays import type_name
+from tilewright.runtime.arrays import overlapping, type_name
 from tilewright.runtime.dlpack import as_array
 from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
@@ -180,31 +180,15 @@ def _check_strides(
 
 def _check_overlap(signature: Signature, bound: list[Any]) -> None:
     """Compiled code relies on its buffers being apart."""
-    spans = [
-        (p, a.ctypes.data, a.ctypes.data + _extent_in_bytes(a))
-        for p, a in zip(signature.params, bound, strict=True)
-        if isinstance(p, ArrayParam) and a.size
-    ]
-    spans.sort(key=lambda s: s[1])
-    for k, (p, _, end) in enumerate(spans):
-        for q, start, _ in spans[k + 1 :]:
-            if start >= end:
-                break
-            if p.is_written or q.is_written:
-                _refuse_overlap(signature, *((p, q) if p.is_written else (q, p)))
-
-
-def _refuse_overlap(signature: Signature, written: ArrayParam, other: ArrayParam) -> None:
-    raise UserError(
-        f"{signature.name}: {written.name} shares memory with {other.name}",
-        reason=f"{written.name} is written while {other.name} is in use",
-        remedy="pass separate arrays",
-    )
-
-
-def _extent_in_bytes(array: np.ndarray[Any, Any]) -> int:
-    steps = [abs(s) * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
-    return sum(steps) + array.itemsize
+    params = zip(signature.params, bound, strict=True)
+    shared = overlapping((p.name, a, p.is_written) for p, a in params if isinstance(p, ArrayParam))
+    if shared is not None:
+        written, other = shared
+        raise UserError(
+            f"{signature.name}: {written} shares memory with {other}",
+            reason=f"{written} is written while {other} is in use",
+            remedy="pass separate arrays",
+        )
 
 
 def _scalar(signature: Signature, param: ScalarParam, arg: Any) -> Any:

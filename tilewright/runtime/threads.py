@@ -31,6 +31,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "tw_pool_set_spin": (None, c_void_p, c_int64),
     "tw_pool_run": (None, c_void_p, c_void_p, c_void_p, c_int64),
 }
+#: What the pool's object code defines.
+POOL_FUNCTIONS = tuple(_SIGNATURES)
 
 
 class _Native:

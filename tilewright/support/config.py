@@ -100,7 +100,10 @@ def _size(name: str, default: int) -> int:
 
 def _path(name: str) -> Path | None:
     text = _read(name)
-    return Path(text).expanduser() if text else None
+    try:
+        return Path(text).expanduser() if text else None
+    except RuntimeError:
+        raise _bad(name, text, "name a folder; there is no such user's home") from None
 
 
 def _default_cache_dir() -> Path:

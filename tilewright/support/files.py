@@ -11,15 +11,29 @@ from typing import BinaryIO
 
 from tilewright.support.errors import UserError
 
+#: Where a file is; what the operating system takes.
+AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+
+def text_path(path: AnyPath) -> str:
+    """A path as text."""
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        reason = f"got {type(path).__name__}"
+        raise UserError("a path must be text, bytes or a Path", reason=reason) from None
+
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Generator[BinaryIO]:
+def replacing(path: AnyPath) -> Generator[BinaryIO]:
     """A file to write to, which takes the place of `path` when the block ends well.
 
     Whatever else ends the block leaves `path` as it was, and nothing beside it.
     """
+    path = text_path(path)
     place = _place(path)
-    temporary = place.with_name(f".{place.name}.{os.urandom(4).hex()}.tmp")
+    # Not longer than the name itself may be: systems allow 255 bytes.
+    temporary = place.with_name(f".tilewright-{os.urandom(8).hex()}.tmp")
     try:
         with open(temporary, "xb") as file:
             yield file
@@ -31,8 +45,10 @@ def replacing(path: str | os.PathLike[str]) -> Generator[BinaryIO]:
             temporary.unlink()
 
 
-def _place(path: str | os.PathLike[str]) -> Path:
+def _place(path: str) -> Path:
     """Where the file goes: to what a link points to, and never in the place of a device."""
+    if "\0" in path:
+        raise _refusal(path.replace("\0", "\\0"), "its name holds a zero byte")
     place = Path(os.path.realpath(path))
     if place.is_dir():
         raise _refusal(path, "it is a folder", f"name a file in it: {place / 'model.twm'}")
@@ -43,5 +59,5 @@ def _place(path: str | os.PathLike[str]) -> Path:
     return place
 
 
-def _refusal(path: str | os.PathLike[str], reason: str, remedy: str = "") -> UserError:
-    return UserError(f"cannot write {os.fspath(path)}", reason=reason, remedy=remedy)
+def _refusal(path: str, reason: str, remedy: str = "") -> UserError:
+    return UserError(f"cannot write {path}", reason=reason, remedy=remedy)

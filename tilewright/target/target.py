@@ -51,7 +51,11 @@ class Target:
         the cache sizes `-l1d=48K -l2=2M -l3=32M -line=64`. A triple without a processor means the
         least machine of that kind.
         """
-        return value if isinstance(value, Target) else _resolve(parse_options(value))
+        if isinstance(value, Target):
+            return value
+        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UserError(f"{value!r} is no target", remedy="pass a text such as 'llvm'")
+        return _resolve(parse_options(value))
 
     @cached_property
     def arch(self) -> str:

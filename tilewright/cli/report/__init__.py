@@ -41,7 +41,7 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     profile = None if args.no_profile else timeline(*measured(model, args, console))
     with console.counting("kernels", len(model.kernels)) as advance:
         report = collect(model, args.model.stem, profile, advance)
-    text = page(report).encode()
+    text = page(report).encode(errors="replace")
     with replacing(output) as file:
         file.write(text)
     console.result(output=str(output), bytes=len(text), kernels=len(report["kernels"]))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.ir import Binary, Const, Expr, Unary, binary, cast, const, maximum, select
+from tilewright.arith import rough
+from tilewright.ir import Const, Expr, const, maximum, select
 
 #: No memory holds so many bytes.
 TOO_MANY: Final = 1 << 60
-_KEPT: Final = frozenset({"add", "sub", "mul", "min", "max"})
 
 
 def saturated(size: Expr) -> Expr:
@@ -16,16 +16,4 @@ def saturated(size: Expr) -> Expr:
     if isinstance(size, Const):
         return const(min(int(size.value), TOO_MANY))
     limit = const(float(TOO_MANY), "float64")
-    return select(_rough(size) < limit, maximum(size, 0), const(TOO_MANY))
-
-
-def _rough(e: Expr) -> Expr:
-    """The expression in floating point, which has room for everything."""
-    if isinstance(e, Binary) and e.op in _KEPT:
-        return binary(e.op, _rough(e.a), _rough(e.b))
-    if isinstance(e, Binary) and e.op == "floordiv":
-        # No less than the quotient, and no more than by one.
-        return binary("div", _rough(e.a), _rough(e.b))
-    if isinstance(e, Unary) and e.op == "neg":
-        return binary("sub", const(0.0, "float64"), _rough(e.a))
-    return cast(e, "float64")
+    return select(rough(size) < limit, maximum(size, 0), const(TOO_MANY))

@@ -13,7 +13,7 @@ from tilewright.frontends.onnx.importer import Importer, Scope
 from tilewright.frontends.onnx.input_types import Shape, input_type
 from tilewright.frontends.onnx.load import LoadedModel, load_model
 from tilewright.frontends.onnx.missing import require_converters
-from tilewright.graph import Array, Module, TensorType, Value
+from tilewright.graph import Array, Module, TensorType, Value, passes
 from tilewright.support.errors import TilewrightError, UserError, nearest
 from tilewright.support.faults import during
 
@@ -55,6 +55,7 @@ def _trusting() -> Generator[None]:
 def _converted(
     source: Any, shapes: Mapping[str, Shape], values: Mapping[str, Any], mapped: bool
 ) -> Module:
+    passes.require_shapes(shapes)
     model = load_model(source, mapped=mapped)
     importer = Importer(model)
     scope = Scope(model.versions)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
-from tilewright.arith import divisor, simplify
+from tilewright.arith import divisor, rough, simplify
 from tilewright.graph.groups import KernelCall
 from tilewright.graph.host.memory import Memory, is_read
 from tilewright.graph.host.places import BufferPlace, Slot
@@ -20,6 +20,8 @@ from tilewright.ir import (
     Evaluate,
     Expr,
     Store,
+    Var,
+    all_of,
     cast,
     const,
     free_vars,
@@ -30,6 +32,8 @@ from tilewright.support.errors import UserError
 _INT32: Final = DType.of("int32")
 _NOWHERE: Final = Const(0, "uint64")
 _TOO_MANY: Final = 1 << 60
+#: Numbers beyond this are refused, before they wrap around.
+_TOO_FAR: Final = 1 << 62
 
 
 class KernelInfo(Protocol):
@@ -125,10 +129,19 @@ def _require_sizes(m: Memory, value: Value, name: str) -> None:
         raise UserError(f"no memory can hold {value}", reason=f"it has {least} elements or more")
     for axis, dim in enumerate(value.shape):
         if any(map(is_signed, free_vars(dim))) and m.asks(dim >= 0):
+            _require_fits(m, dim, f"{name}: dimension {axis} of the result does not fit 64 bits")
             holds = simplify_size(dim >= 0)
             if not isinstance(holds, Const):
                 message = f"{name}: dimension {axis} of the result would be {{}}"
                 m.emit(Assert(m.expr(holds), message, (m.expr(dim),)))
+
+
+def _require_fits(m: Memory, dim: Expr, message: str) -> None:
+    """Stop where a size is computed of numbers so large that it wraps around."""
+    if isinstance(dim, Var):
+        return
+    size = rough(m.expr(dim))
+    m.emit(Assert(all_of(size > -float(_TOO_FAR), size < float(_TOO_FAR)), message))
 
 
 def _require(m: Memory, condition: Expr, message: str) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import simplify
 from tilewright.graph.agreement import require_multiple
 from tilewright.graph.attributes import Ints
 from tilewright.graph.elementwise import mapped, require_kind
 from tilewright.graph.ir import Array, Value
+from tilewright.graph.naturals import simplify_size
 from tilewright.graph.normalized import (
     moments,
     moments_reference,
@@ -20,7 +20,7 @@ from tilewright.graph.normalized import (
 )
 from tilewright.graph.op import op
 from tilewright.graph.reduced import accumulator, sorted_axes
-from tilewright.graph.types import Type
+from tilewright.graph.types import Type, known_dim
 from tilewright.ir import Expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
@@ -202,7 +202,7 @@ def group_norm_reference(
 def group_norm_compute(
     x: te.Tensor, scale: te.Tensor, bias: te.Tensor, *, groups: int, epsilon: float
 ) -> te.Tensor:
-    size = simplify(te.floordiv(x.shape[1], groups))
+    size = simplify_size(te.floordiv(x.shape[1], groups))
 
     def grouped(n: Expr, g: Expr, c: Expr, *i: Expr) -> Expr:
         return x[(n, g * size + c, *i)]
@@ -272,10 +272,13 @@ def lrn_reference(x: Array, *, size: int, alpha: float, beta: float, bias: float
 @lrn.compute
 def lrn_compute(x: te.Tensor, *, size: int, alpha: float, beta: float, bias: float) -> te.Tensor:
     work = accumulator(x.dtype)
-    k = te.reduce_axis(size, name="k")
+    # Channels that are not there add nothing, however many of them the window spans.
+    most = known_dim(x.shape[1])
+    before, after = (n if most is None else min(n, most) for n in ((size - 1) // 2, size // 2))
+    k = te.reduce_axis(before + after + 1, name="k")
 
     def squares(*i: Expr) -> Any:
-        c = i[1] + k - (size - 1) // 2
+        c = i[1] + k - before
         value = te.cast(x[(i[0], c, *i[2:])], work)
         return te.sum(value * value, axis=k, where=te.all_of(c >= 0, c < x.shape[1]))
 

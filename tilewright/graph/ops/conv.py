@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import simplify
 from tilewright.graph.agreement import require_equal, require_multiple
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
+from tilewright.graph.naturals import simplify_size
 from tilewright.graph.op import OPS, op
 from tilewright.graph.reduced import accumulator
 from tilewright.graph.types import TensorType, Type, known_dim
@@ -194,7 +194,7 @@ def _grouped(
     work: DType,
 ) -> te.Tensor:
     """The groups as a dimension of their own, so that each is a plain contraction."""
-    per_group, inputs = simplify(te.floordiv(shape[1], groups)), weight.shape[1]
+    per_group, inputs = simplify_size(te.floordiv(shape[1], groups)), weight.shape[1]
     rc, rk = te.reduce_axis(inputs, name="rc"), window.axes()
 
     def element(n: Expr, g: Expr, o: Expr, *i: Expr) -> Any:

@@ -15,10 +15,10 @@ from itertools import chain
 from math import prod
 from typing import Any
 
-from tilewright.arith import simplify
 from tilewright.graph.builder import Builder
 from tilewright.graph.ir import Call
 from tilewright.graph.layouts import PLAIN, Blocking, Form, channels_of, count
+from tilewright.graph.naturals import simplify_size
 from tilewright.graph.ops.conv_transpose import conv_transpose
 from tilewright.graph.reduced import accumulator
 from tilewright.graph.types import TensorType, known_dim
@@ -96,5 +96,5 @@ def _put_in_place(builder: Builder, products: Any, kernel: Sequence[int], blocks
     pairs = [(2 + rank + n, 1 + n) for n in range(rank)]
     axes = [0, 1 + rank, *chain.from_iterable(pairs), 2 + 2 * rank]
     turned = builder.emit("transpose", apart, axes=axes)
-    extents = [simplify(e * k) for e, k in zip(spatial, kernel, strict=True)]
+    extents = [simplify_size(e * k) for e, k in zip(spatial, kernel, strict=True)]
     return builder.emit("reshape", turned, shape=[batch, blocks, *extents, block])

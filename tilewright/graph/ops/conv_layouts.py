@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tilewright.arith import simplify
 from tilewright.graph.builder import Builder
 from tilewright.graph.ir import Call, Value
 from tilewright.graph.layouts import PLAIN, Blocking, Emit, Form, channels_of, count
+from tilewright.graph.naturals import simplify_size
 from tilewright.graph.ops.conv import conv
 from tilewright.graph.reduced import accumulator
 from tilewright.graph.types import TensorType, known_dim
@@ -93,7 +93,7 @@ def _depthwise(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form
 def _padded(type_: TensorType, block: int) -> TensorType:
     channels = int(known_dim(type_.shape[1]) or 0)
     shape = [type_.shape[0], -(-channels // block) * block, *type_.shape[2:]]
-    return type_.with_shape([simplify(d) if isinstance(d, Expr) else d for d in shape])
+    return type_.with_shape([simplify_size(d) if isinstance(d, Expr) else d for d in shape])
 
 
 def _width(blocking: Blocking, block: int) -> float:

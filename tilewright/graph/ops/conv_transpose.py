@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import simplify
 from tilewright.graph.agreement import require_equal, require_multiple
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
+from tilewright.graph.naturals import simplify_size
 from tilewright.graph.op import op
 from tilewright.graph.ops.conv import require_bias, with_bias
 from tilewright.graph.reduced import accumulator
@@ -49,7 +49,7 @@ def conv_transpose(
         raise UserError(f"there are {groups} groups of channels")
     channels = require_equal(x.shape[1], weight.shape[0], "channels of image and weights")
     require_multiple(channels, groups, "channels in groups")
-    outputs = simplify(weight.shape[1] * groups)
+    outputs = simplify_size(weight.shape[1] * groups)
     require_bias(bias, outputs)
     window = Window.of(weight.shape[2:], strides, pads, dilations)
     return TensorType(x.dtype, [x.shape[0], outputs, *_spread(window, x.shape[2:], output_pads)])
@@ -60,7 +60,7 @@ def _spread(window: Window, extents: Sequence[Any], output_pads: Dims) -> list[E
     if len(extra) != window.rank:
         raise UserError(f"there are {len(extra)} output pads for {window.rank} spatial axes")
     return [
-        simplify(
+        simplify_size(
             (as_expr(e) - 1) * window.strides[n]
             + window.reach(n)
             + extra[n]

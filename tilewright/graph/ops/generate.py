@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tilewright.arith import simplify
 from tilewright.graph.agreement import require_same_shape
 from tilewright.graph.attributes import Dim, Dims, Ints
-from tilewright.graph.axes import tidy
+from tilewright.graph.axes import clamped, tidy
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import KNOWN_LIMIT, Array, Value
 from tilewright.graph.op import op
@@ -54,6 +54,12 @@ def _require_scalar(*values: Value) -> None:
 
 
 # ---- ramp and range -----------------------------------------------------------------------------
+
+
+#: No tensor has so many rows or columns.
+_BEYOND: Final = 1 << 48
+#: Further than a range goes: differences of less do not wrap around.
+_TOO_FAR: Final = 1 << 62
 
 
 @op
@@ -154,7 +160,12 @@ def _count(b: Any, start: Value, limit: Value, delta: Value) -> Value:
     """How many elements there are, computed when the program runs."""
     if start.dtype.is_integer:
         first, last, by = (b.cast(v, dtype="int64") for v in (start, limit, delta))
-        count = b.neg(b.floor_div(b.sub(first, last), by))
+        exact = b.neg(b.floor_div(b.sub(first, last), by))
+        # Where the difference of the ends wraps around, there are more than any memory holds.
+        way = b.sub(*(b.cast(v, dtype="float64") for v in (limit, start)))
+        forward = b.mul(way, b.cast(by, dtype="float64")) > 0.0
+        many = b.where(forward, *(b.constant(n, "int64") for n in (_TOO_FAR, 0)))
+        count = b.where(b.abs(way) < float(_TOO_FAR), exact, many)
     else:
         first, last, by = (b.cast(v, dtype="float64") for v in (start, limit, delta))
         count = b.cast(b.ceil(b.div(b.sub(last, first), by)), dtype="int64")
@@ -202,6 +213,9 @@ def trilu_reference(x: Array, *, k: int, upper: bool) -> Array:
 
 @trilu.compute
 def trilu_compute(x: te.Tensor, *, k: Dim, upper: bool) -> te.Tensor:
+    # Beyond all diagonals, but near enough to compute with.
+    k = tidy(clamped(k, -_BEYOND, _BEYOND))
+
     def element(*i: Expr) -> Expr:
         above = i[-1] - i[-2]
         kept = above >= k if upper else above <= k

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import simplify
 from tilewright.graph.agreement import ask, is_asked, require_equal
 from tilewright.graph.attributes import Dims, Ints
 from tilewright.graph.axes import axes_of
 from tilewright.graph.ir import Array, Value
+from tilewright.graph.naturals import simplify_size
 from tilewright.graph.op import op
 from tilewright.graph.types import TensorType, Type, known_dim, product
 from tilewright.ir import Expr, const
@@ -88,7 +88,7 @@ def _rest(source: Sequence[Expr], others: Sequence[Expr]) -> Expr:
         if (number % by if by else number) != 0:
             raise UserError(f"{number} elements cannot be divided by {by}")
         return const(number // by if by else 0)
-    return simplify(total // rest)
+    return simplify_size(total // rest)
 
 
 def _wrong_size(x: Value, shape: Dims) -> UserError:

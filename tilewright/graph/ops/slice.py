@@ -24,6 +24,8 @@ from tilewright.tensor import te
 _FAR = 2**31 - 1
 #: Numbers are held within these bounds, so that differences of them are numbers too.
 _FARTHEST = 2**61
+#: No tensor has so many elements: a step as long as this leaves it at once.
+_LONGEST_STEP = 2**48
 
 # ---- slice --------------------------------------------------------------------------------------
 
@@ -154,6 +156,7 @@ def spans_of(
 def span_of(extent: Expr, start: Dim, end: Dim, step: int = 1) -> Span:
     """What `start:end:step` takes of `extent` elements."""
     start, end = _held(start), _held(end)
+    step = min(max(step, -_LONGEST_STEP), _LONGEST_STEP)
     begin, length = (_forwards if step > 0 else _backwards)(extent, start, end)
     size = abs(step)
     count = length if size == 1 else (length + (size - 1)) // size

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith import simplify
 from tilewright.graph.attributes import Ints
 from tilewright.graph.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
+from tilewright.graph.naturals import simplify_size
 from tilewright.graph.op import op
 from tilewright.graph.ops.blocked import blocked_array, unblocked_array
 from tilewright.graph.ops.conv import conv
@@ -153,7 +153,7 @@ def _windows(x: te.Tensor, pads: Ints, made: Transform, *, together: bool) -> te
     tile = len(made.result)
     image = tiled_window(x.shape[2:4], pads, square(tile)).padded(x)
     tall, wide = (tiles_along(p, tile) for p in places_of(x.shape[2:4], pads))
-    (batch, blocks, *_, block), size, count = x.shape, tile + 2, simplify(tall * wide)
+    (batch, blocks, *_, block), size, count = x.shape, tile + 2, simplify_size(tall * wide)
 
     def row(c: Expr, n: Expr, t: Expr, i: Expr, k: Expr, b: Expr) -> Expr:
         y, x = te.floordiv(t, wide) * tile, te.floormod(t, wide) * tile + k

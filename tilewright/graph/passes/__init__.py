@@ -2,7 +2,7 @@
 
 # pyright: reportUnusedImport=false
 from tilewright.graph.passes.algebra import algebra
-from tilewright.graph.passes.bind_shapes import bind_shapes
+from tilewright.graph.passes.bind_shapes import bind_shapes, require_shapes
 from tilewright.graph.passes.combine_parallel import combine_parallel
 from tilewright.graph.passes.common_subexpressions import common_subexpressions
 from tilewright.graph.passes.constant_folding import constant_folding, folding_by

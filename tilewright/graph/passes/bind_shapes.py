@@ -7,8 +7,9 @@ def main(x: f32[n, 3, h, w])       -->     def main(x: f32[8, 3, side, side])
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
+from typing import Any, cast
 
 from tilewright.graph.ir import Function, Module, Value
 from tilewright.graph.rewrite import Rewriter
@@ -20,6 +21,7 @@ from tilewright.support.faults import during
 
 def bind_shapes(module: Module, shapes: Mapping[str, Sequence[Any]]) -> Module:
     """The module for inputs of these shapes; None leaves a dimension as it is."""
+    require_shapes(shapes)
     with during("pass", "bind_shapes", module):
         return _bound(module, shapes)
 
@@ -31,6 +33,28 @@ def _bound(module: Module, shapes: Mapping[str, Sequence[Any]]) -> Module:
     if not rewriter.dims:
         return module
     return module.map(lambda f: rewriter.graph(f) if f is main else f)
+
+
+def require_shapes(shapes: Any) -> None:
+    """Refuse what is no shape of an input: numbers, names of dimensions, or None for any size."""
+    if not isinstance(shapes, Mapping):
+        reason = f"got {type(shapes).__name__}"
+        raise UserError("shapes must be a dict of shapes by the names of inputs", reason=reason)
+    for name, shape in cast("Mapping[Any, Any]", shapes).items():
+        if isinstance(shape, str | bytes) or not isinstance(shape, Iterable):
+            raise _no_shape(name, shape, "it is no list")
+        for dim in cast("Iterable[Any]", shape):
+            is_size = not isinstance(dim, bool) and isinstance(dim, Integral)
+            if not (is_size or dim is None or isinstance(dim, str | Expr)):
+                raise _no_shape(name, shape, f"{dim!r} is no size")
+
+
+def _no_shape(name: Any, shape: Any, reason: str) -> UserError:
+    return UserError(
+        f"shapes gives input {name} the shape {shape!r}",
+        reason=reason,
+        remedy="give a list of whole numbers, and names for symbolic dimensions",
+    )
 
 
 def _dims(main: Function, shapes: Mapping[str, Sequence[Any]]) -> dict[Var, Expr]:

@@ -11,3 +11,5 @@ from tilewright.runtime.artifact.contents import (
 )
 from tilewright.runtime.artifact.read import Artifact, Candidate
 from tilewright.runtime.artifact.save import save_models
+from tilewright.runtime.artifact.seal import checksum_of, seal_of
+from tilewright.runtime.artifact.sign import Key, Keys, make_key_pair

@@ -8,7 +8,6 @@ checksum, before anybody looks inside.
 from __future__ import annotations
 
 import mmap
-import os
 import re
 import struct
 import zipfile
@@ -18,8 +17,9 @@ from io import RawIOBase
 from types import TracebackType
 from typing import IO, BinaryIO, Final, cast
 
+from tilewright.runtime.artifact.sign import SIGNATURE, Signer, Trust, digest_of
 from tilewright.support.errors import UserError
-from tilewright.support.files import replacing
+from tilewright.support.files import AnyPath, replacing, text_path
 
 ALIGNMENT: Final = 64
 PARAMS: Final = "params.bin"
@@ -38,8 +38,9 @@ _CHUNK: Final = 1 << 18
 class ContainerWriter:
     """Writes members one after the other; the file appears when the block ends well."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._replacing = replacing(path)
+    def __init__(self, path: AnyPath, signer: Signer | None = None) -> None:
+        self._replacing, self._signer = replacing(path), signer
+        self._digests: dict[str, bytes] = {}
 
     def __enter__(self) -> ContainerWriter:
         self._file: BinaryIO = self._replacing.__enter__()
@@ -54,6 +55,9 @@ class ContainerWriter:
     ) -> bool | None:
         if value is None:
             try:
+                if self._signer is not None:
+                    signature = self._signer.signature(self._digests)
+                    self._write(SIGNATURE, [signature], len(signature))
                 self._zip.close()
             except OSError as error:
                 kind, value, trace = type(error), error, error.__traceback__
@@ -64,6 +68,12 @@ class ContainerWriter:
 
     def add(self, name: str, parts: Iterable[bytes | memoryview], size: int) -> None:
         """Add a member of `size` bytes in all, which begins at a multiple of 64 bytes."""
+        if self._signer is not None:
+            parts = list(parts)
+            self._digests[name] = digest_of(parts)
+        self._write(name, parts, size)
+
+    def _write(self, name: str, parts: Iterable[bytes | memoryview], size: int) -> None:
         info = zipfile.ZipInfo(name)
         info.external_attr = 0o644 << 16
         # From 2 GiB on, the local header gets a field for the true size.
@@ -79,12 +89,15 @@ class ContainerWriter:
 class Container:
     """A container that is open for reading: its members lie in mapped memory."""
 
-    def __init__(self, path: str | os.PathLike[str], *, verify: bool = True) -> None:
-        self.path = os.fspath(path)
+    def __init__(self, path: AnyPath, trust: Trust | None = None) -> None:
+        self.path = text_path(path)
         with _opened(self.path) as file:
             self._map = _mapped(self.path, file)
             self._members = self._read_directory(file)
-            self._check(file, [n for n in self._members if verify or n != PARAMS])
+            # Parameters are checked by those who use them, one by one.
+            self._check(file, [n for n in self._members if n != PARAMS])
+        if trust is not None:
+            self._require_signature(trust)
 
     def refusal(self, reason: str, remedy: str = "save the model again") -> UserError:
         """The error for a file that cannot be used."""
@@ -104,6 +117,12 @@ class Container:
     def bytes(self, name: str) -> bytes:
         """A copy of the member `name`."""
         return bytes(self.view(name))
+
+    def checked(self, name: str) -> memoryview:
+        """The member `name`, held against its checksum."""
+        if zlib.crc32(self.view(name)) != self._members[name][2]:
+            raise self._damaged(name)
+        return self.view(name)
 
     # ---- checks ---------------------------------------------------------------------------------
 
@@ -156,6 +175,15 @@ class Container:
             if _checksum(file, size, chunk) != expected:
                 raise self._damaged(name)
 
+    def _require_signature(self, trust: Trust) -> None:
+        if SIGNATURE not in self._members:
+            raise self.refusal("it is not signed", "sign it: model.save(path, key=…)")
+        digests = {name: digest_of([self.view(name)]) for name in self._members}
+        if not trust.covers(digests, self.bytes(SIGNATURE)):
+            raise self.refusal(
+                "no key that is trusted signed it as it is", "load files of those whom you trust"
+            )
+
     def _damaged(self, name: str) -> UserError:
         return self.refusal(f"{name} in it is damaged")
 
@@ -182,6 +210,8 @@ def _opened(path: str) -> RawIOBase:
         raise _refusal(path, "there is no such file") from None
     except OSError as error:
         raise _refusal(path, error.strerror or str(error)) from None
+    except ValueError as error:
+        raise _refusal(path.replace("\0", "\\0"), str(error)) from None
 
 
 def _mapped(path: str, file: RawIOBase) -> mmap.mmap:

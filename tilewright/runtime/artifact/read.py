@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
@@ -21,16 +20,22 @@ from tilewright.runtime.artifact.contents import (
     HostedContents,
 )
 from tilewright.runtime.artifact.fields import Fields
+from tilewright.runtime.artifact.seal import checksum_of, seal_in, seal_of
+from tilewright.runtime.artifact.sign import Keys, Trust
 from tilewright.runtime.artifact.write import FORMAT, VERSION
 from tilewright.runtime.binding import ANY_SIZE, LIST_KINDS, ListSpec, NativeSpec, TensorSpec
+from tilewright.runtime.objectfile import require_names
 from tilewright.runtime.program import Program, TargetInfo, words_in_record
 from tilewright.runtime.signature import DIM_OPERATIONS, Dim
+from tilewright.runtime.threads import POOL_FUNCTIONS
 from tilewright.support.denormals import DENORMALS, Denormals
 from tilewright.support.dtype import DType
 from tilewright.support.errors import TilewrightError
+from tilewright.support.files import AnyPath
 
 _DIM_DEPTH: Final = 64
 _MESSAGE_VALUES: Final = 4
+_VALUE_DEPTH: Final = 8
 
 
 class Candidate(NamedTuple):
@@ -43,8 +48,9 @@ class Candidate(NamedTuple):
 class Artifact:
     """An artifact that is open: what it is about, and the builds in it."""
 
-    def __init__(self, path: str | os.PathLike[str], *, verify: bool = True) -> None:
-        self._file = Container(path, verify=verify)
+    def __init__(self, path: AnyPath, *, verify: bool = True, trusted: Keys | None = None) -> None:
+        trust = None if trusted is None else Trust(trusted)
+        self._file, self._verify = Container(path, trust), verify
         self.path = self._file.path
         fields = Fields.parse(self._file.bytes(MANIFEST), self._file.refusal)
         self._check_version(fields)
@@ -68,19 +74,21 @@ class Artifact:
         return Candidate(info, lambda: self._build(fields, info))
 
     def _build(self, fields: Fields, target: TargetInfo) -> Build:
-        reader = _Reader(self._file)
+        reader = _Reader(self._file, fields, target, verify=self._verify)
         memory = fields.fields("memory")
         sizes = {name: memory.integer(name) for name in memory}
-        contents = reader.model(fields.fields("model"))
-        return Build(target, reader.object(fields, fields.text("pool")), contents, sizes)
+        return Build(target, reader.pool, reader.model(fields.fields("model")), sizes)
 
 
 class _Reader:
-    """Reads models out of a container."""
+    """Reads the models of a build out of a container."""
 
-    def __init__(self, file: Container) -> None:
-        self._file = file
+    def __init__(self, file: Container, build: Fields, target: TargetInfo, *, verify: bool) -> None:
+        self._file, self._target, self._verify = file, target, verify
         self._params = file.view(PARAMS)
+        self._is_checked = False
+        self.pool = self.object(build, build.text("pool"))
+        require_names([self.pool], POOL_FUNCTIONS, build.wrong)
 
     def model(self, fields: Fields) -> Contents:
         kind = fields.text("kind")
@@ -109,11 +117,24 @@ class _Reader:
 
     def compiled(self, fields: Fields) -> CompiledContents:
         texts = fields.fields("texts")
-        return CompiledContents(
-            _checked_program(self._program(fields), fields),
-            tuple(self.array(f) for f in fields.all_fields("constants")),
-            _Texts(self, {name: texts.text(name) for name in texts}),
-        )
+        program = _checked_program(self._program(fields), fields)
+        constants = [self.array(f) for f in fields.all_fields("constants")]
+        self._check_seal(program, constants, fields)
+        members = {name: texts.text(name) for name in texts}
+        return CompiledContents(program, tuple(constants), _Texts(self, members))
+
+    def _check_seal(self, program: Program, constants: list[Array], fields: Fields) -> None:
+        """Refuse data that the code was not made for."""
+        names = [f"{program.name}.{part}" for part in ("entry", "workspace")]
+        require_names(program.objects, names, fields.wrong)
+        host, *kernels = program.objects
+        found = [s for s in map(seal_in, program.objects) if s is not None]
+        checksums = [f.integer("crc") for f in fields.all_fields("constants") if "crc" in f]
+        if not found and not checksums:
+            return  # Files of earlier versions have neither.
+        made = seal_of(program, kernels, constants, checksums, self.pool, self._target)
+        if seal_in(host) != made:
+            raise fields.wrong(f"it says of {program.name} what does not hold for its code")
 
     def _program(self, fields: Fields) -> Program:
         pairs = [_pair(p, fields) for p in fields.values("records")]
@@ -151,7 +172,13 @@ class _Reader:
             model = self.model(case.fields("model"))
             if isinstance(model, CasesContents):
                 raise fields.wrong("a case of several cases")
-            found.append((_key(case), model))
+            key = _key(case)
+            told = [[name for name, _ in part] for part in key]
+            if told != [[n for n in names if n in by] for by in (by_value, by_shape)]:
+                raise fields.wrong("a case does not tell what decides on it")
+            if isinstance(model, CompiledContents) and len(model.program.inputs) != len(names):
+                raise fields.wrong("a case takes other inputs")
+            found.append((key, model))
         return CasesContents(names, by_value, by_shape, tuple(found))
 
     # ---- parameters -----------------------------------------------------------------------------
@@ -168,7 +195,19 @@ class _Reader:
         if not count:
             return np.empty(shape, dtype)
         raw = np.frombuffer(self._params, np.uint8, count * dtype.itemsize, offset)
-        return raw.view(dtype).reshape(shape)
+        array = raw.view(dtype).reshape(shape)
+        if self._verify:
+            self._check(array, fields)
+        return array
+
+    def _check(self, array: Array, fields: Fields) -> None:
+        """Hold parameters against their checksum, or that of all, in files of earlier versions."""
+        if "crc" in fields:
+            if checksum_of(array) != fields.integer("crc"):
+                raise self._file.refusal(f"{PARAMS} in it is damaged")
+        elif not self._is_checked:
+            self._file.checked(PARAMS)
+            self._is_checked = True
 
 
 class _Texts(Mapping[str, str]):
@@ -297,19 +336,28 @@ def _key(fields: Fields) -> CaseKey:
     values = [_pair(p, fields) for p in fields.values("values")]
     shapes = [_pair(p, fields) for p in fields.values("shapes")]
     return (
-        tuple((str(name), _value(v, fields)) for name, v in values),
-        tuple((str(name), tuple(map(fields.natural, s))) for name, s in shapes),
+        tuple((str(name), _value(v, fields, _VALUE_DEPTH)) for name, v in values),
+        tuple((str(name), _sizes(s, fields)) for name, s in shapes),
     )
 
 
-def _value(value: Any, fields: Fields) -> Any:
-    if isinstance(value, list):
-        return tuple(_value(v, fields) for v in cast("list[Any]", value))
+def _sizes(value: Any, fields: Fields) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise fields.wrong(f"{value!r} is no shape")
+    return tuple(map(fields.natural, cast("list[Any]", value)))
+
+
+def _value(value: Any, fields: Fields, depth: int) -> Any:
+    if isinstance(value, list) and depth:
+        return tuple(_value(v, fields, depth - 1) for v in cast("list[Any]", value))
     tensor = Fields(value, "value", fields.wrong)
     shape, dtype = tuple(tensor.integers("shape")), tensor.text("dtype")
-    if "strings" in list(tensor):
-        return (shape, dtype, tuple(tensor.texts("strings")))
+    strings = tuple(tensor.texts("strings")) if "strings" in tensor else None
     try:
-        return (shape, dtype, bytes.fromhex(tensor.text("hex")))
-    except ValueError:
+        data = strings or bytes.fromhex(tensor.text("hex"))
+        size = 1 if strings is not None else np.dtype(dtype).itemsize
+    except (ValueError, TypeError):
         raise fields.wrong("the value of an input is not written in hex") from None
+    if len(data) != math.prod(shape) * size:
+        raise fields.wrong(f"the value of an input is no {dtype}{list(shape)}")
+    return (shape, dtype, data)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilewright import __version__
+from tilewright.runtime.artifact.sign import Key, Signer
 from tilewright.runtime.artifact.write import write_artifact
 from tilewright.support.errors import UserError
+from tilewright.support.files import AnyPath, text_path
 
 if TYPE_CHECKING:
     from tilewright.runtime.runnable import RunnableModel
 
 
-def save_models(models: Sequence[RunnableModel], path: str | os.PathLike[str]) -> None:
-    """Write one artifact with a model as it was compiled for different targets."""
+def save_models(models: Sequence[RunnableModel], path: AnyPath, key: Key | None = None) -> None:
+    """Write one artifact with a model as it was compiled for different targets, signed by `key`."""
+    signer = None if key is None else Signer(key)
     if not models:
-        raise UserError(f"cannot write {os.fspath(path)}", reason="there is no model to save")
+        raise UserError(f"cannot write {text_path(path)}", reason="there is no model to save")
     builds = [m.as_build() for m in models]
     texts = [b.target.text for b in builds]
     if twice := sorted({t for t in texts if texts.count(t) > 1}):
@@ -30,7 +32,7 @@ def save_models(models: Sequence[RunnableModel], path: str | os.PathLike[str]) -
                 reason=f"for {text} it takes and gives {interface}, and first {interfaces[0]}",
                 remedy="save each to a file of its own",
             )
-    write_artifact(path, builds, {"tool": __version__, **interfaces[0]})
+    write_artifact(path, builds, {"tool": __version__, **interfaces[0]}, signer)
 
 
 def _interface(model: RunnableModel) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -19,22 +18,28 @@ from tilewright.runtime.artifact.contents import (
     CompiledContents,
     HostedContents,
 )
-from tilewright.runtime.binding import NativeSpec, TensorSpec
+from tilewright.runtime.artifact.describe import spec_fields
+from tilewright.runtime.artifact.seal import checksum_of
+from tilewright.runtime.artifact.sign import Signer
 from tilewright.support.dtype import DType
+from tilewright.support.files import AnyPath
 
 FORMAT: Final = "tilewright"
 VERSION: Final = 1
 
 
 def write_artifact(
-    path: str | os.PathLike[str], builds: Sequence[Build], about: Mapping[str, Any]
+    path: AnyPath,
+    builds: Sequence[Build],
+    about: Mapping[str, Any],
+    signer: Signer | None = None,
 ) -> None:
     """Write builds of one model for different targets; `about` is for people who look inside."""
     store = _Store()
     described = [_build(b, store) for b in builds]
     head = {"format": FORMAT, "version": VERSION, **about, "builds": described}
     manifest = json.dumps(head, indent=1).encode()
-    with ContainerWriter(path) as file:
+    with ContainerWriter(path, signer) as file:
         file.add(MANIFEST, [manifest], len(manifest))
         for name, data in store.members.items():
             file.add(name, [data], len(data))
@@ -70,7 +75,8 @@ class _Store:
         array = np.ascontiguousarray(array).reshape(array.shape)
         place = self._place(array)
         dtype = DType.of(array.dtype).name
-        return {"dtype": dtype, "shape": list(array.shape), "offset": place}
+        told = {"dtype": dtype, "shape": list(array.shape), "offset": place}
+        return {**told, "crc": checksum_of(array)}
 
     def _place(self, array: Array) -> int:
         digest = hashlib.sha256(_bytes_of(array)).digest()
@@ -118,8 +124,8 @@ def _compiled(contents: CompiledContents, store: _Store) -> dict[str, Any]:
         "kind": "compiled",
         "name": program.name,
         "objects": [store.object(code) for code in program.objects],
-        "inputs": [_spec(s) for s in program.inputs],
-        "outputs": [_spec(s) for s in program.outputs],
+        "inputs": [spec_fields(s) for s in program.inputs],
+        "outputs": [spec_fields(s) for s in program.outputs],
         "dims": list(program.dims),
         "direct": list(program.direct),
         "records": [[k, at] for k, at in program.records.items()],
@@ -157,14 +163,6 @@ _KINDS: dict[type, Callable[[Any, _Store], dict[str, Any]]] = {
     HostedContents: _hosted,
     CasesContents: _cases,
 }
-
-
-def _spec(spec: NativeSpec) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": spec.name, "dtype": spec.dtype.name}
-    if isinstance(spec, TensorSpec):
-        return {**told, "shape": list(spec.shape)}
-    items = {} if spec.items is None else {"items": list(spec.items)}
-    return {**told, "kind": spec.kind, **items}
 
 
 def _key(key: CaseKey) -> dict[str, Any]:
