@@ -48,7 +48,7 @@ def _nothing_left(folder: Path, *allowed: str) -> None:
 
 def test_every_command_is_tried() -> None:
     commands = {a.dest: a for a in build_parser()._actions}["command"].choices or ()
-    others = {"doctor", "demo", "reproduce", "cache", "completion"}
+    others = {"doctor", "demo", "keygen", "reproduce", "cache", "completion"}
     assert set(commands) == {*OPENING, *others}
 
 

@@ -11,7 +11,7 @@ import pytest
 from tilewright.codegen.llvm.machine import emit_object, target_machine
 from tilewright.runtime.image import Image, image_of
 from tilewright.runtime.jit import LoadedCode
-from tilewright.support.errors import InternalError
+from tilewright.support.errors import InternalError, UserError
 
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 BASE, OUTSIDE, PAGE = 0x300000000000, 0x7F1234567890, 4096
@@ -94,8 +94,12 @@ def test_what_is_unknown_is_left_to_llvm() -> None:
     shared = compiled("@own = thread_local global i64 1", llvm.get_process_triple())
     assert image_of([shared], PAGE) is None
     assert image_of([compiled(BESIDE, "riscv64-unknown-linux-gnu")], PAGE) is None
-    assert image_of([compiled(BESIDE, X86)[:-200]], PAGE) is None
     assert image_of([], PAGE) is None
+
+
+def test_damaged_objects_are_refused() -> None:
+    with pytest.raises(UserError, match="cannot load object code: it is damaged"):
+        image_of([compiled(BESIDE, X86)[:-200]], PAGE)
 
 
 def test_names_that_may_be_missing_are_zero() -> None:
