@@ -190,16 +190,15 @@ class _Lanes:
         all_hold = call("all_lanes", wanted)
         if all(free_vars(v).isdisjoint(self.varying) for v in stmt.values):
             return replace(stmt, condition=all_hold)
-        # Which lane it was matters to the message alone.
-        values = [self.expr(v) for v in stmt.values]
-        lanes = [self._check_lane(stmt, wanted, values, k) for k in range(self.lanes)]
-        return If(~all_hold, seq(*lanes), None, stmt.span)
+        # Which lane it was matters to the message alone: a loop finds it, once something is wrong.
+        lane = Var("lane")
 
-    def _check_lane(self, stmt: Assert, wanted: Expr, values: list[Expr], lane: int) -> Stmt:
         def of_lane(e: Expr) -> Expr:
-            return call("lane", e, const(lane)) if e.dtype.is_vector else e
+            return call("lane", e, lane) if e.dtype.is_vector else e
 
-        return replace(stmt, condition=of_lane(wanted), values=tuple(map(of_lane, values)))
+        values = tuple(of_lane(self.expr(v)) for v in stmt.values)
+        found = replace(stmt, condition=of_lane(wanted), values=values)
+        return If(~all_hold, For(lane, const(self.lanes), "serial", found), None, stmt.span)
 
     def row(self, stmt: Seq, mask: Expr | None) -> Stmt:
         return seq(*(self.stmt(s, mask) for s in stmt.statements))
