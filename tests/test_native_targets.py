@@ -32,5 +32,5 @@ def test_code_for_a_machine_that_this_is_not_is_refused(cpu: str) -> None:
         pytest.skip("this machine runs it")
     case = CASES[0]
     model = tw.compile(case.graph(), target)
-    with pytest.raises(tw.UserError, match="cannot run here|this machine"):
+    with pytest.raises(tw.UserError, match="this machine"):
         model.run(list(case.inputs))

@@ -2,9 +2,9 @@
 
     python tools/fetch_emulators.py build/emulators
 
-QEMU's user-mode emulators come out of Debian's package, which is only unpacked; a C compiler for all
-architectures comes out of a wheel (`ziglang`), which builds a static libc for each of them now, so
-that tests need not. What is there already is left alone. Tests that find nothing are skipped.
+QEMU's user-mode emulators come out of Debian's package, which is only unpacked; a C compiler for
+all architectures comes out of a wheel (`ziglang`), which builds a static libc for each of them now,
+so that tests need not. What is there already is left alone. Tests that find nothing are skipped.
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ import itertools
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ class Trial(NamedTuple):
     name: str
     model: Any
     target: str
-    options: dict[str, Any] = {}
+    options: Mapping[str, Any] = MappingProxyType({})
 
     def run(self) -> str:
         """What went wrong; empty where nothing did."""
@@ -75,7 +76,9 @@ def _files(path: Path) -> list[Path]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("models", nargs="*", help="ONNX files, or folders of them")
     parser.add_argument("--seconds", type=float, default=600, help="begin nothing after this long")
     parser.add_argument("--first", type=int, default=0, help="the first seed")

@@ -44,14 +44,14 @@ class Emulator:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def run_model(
-        self, model: tw.Model, inputs: Sequence[Array], like: Sequence[Array], threads: int = 2
+        self, model: Any, inputs: Sequence[Array], like: Sequence[Array], threads: int = 2
     ) -> list[Array]:
         """The outputs of a model, exported as a library; they have the types and shapes of `like`.
 
         Sizes that the data decide are not told: no output may have any.
         """
         assert isinstance(model, NativeModel)
-        program = model.as_build().contents.program
+        program = model._program
         assert not program.records, "the run decides how large an output is"
         sizes = _sizes(program.inputs, inputs)
         with tempfile.TemporaryDirectory() as folder:

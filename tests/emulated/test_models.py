@@ -1,6 +1,6 @@
 """Whole networks compiled for the other architecture, run under its emulator, beside NumPy.
 
-Sizes are free, threads are two, and code goes through an exported library: so kernels, host program,
+Sizes are free, threads are two, and code goes through an exported library: kernels, host program,
 thread pool and what links them are all of the other architecture. `make test` takes a sample;
 `make test-emulated` (TILEWRIGHT_EMULATE=all) takes all of them.
 """
