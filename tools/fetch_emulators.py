@@ -70,7 +70,7 @@ def _libc(folder: Path, arch: str) -> bool:
     source = folder / "program.c"
     source.write_text("int main(void) { return 0; }\n")
     caches = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
-    zig = [sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-linux-musl", "-static"]
+    zig = [sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-linux-musl", "-O1", "-static"]
     command = [*zig, str(source), "-o", str(program), "-lpthread"]
     return _done(command, environment={"PYTHONPATH": str(folder), **caches})
 
