@@ -30,7 +30,8 @@ Array = np.ndarray[Any, Any]
 
 FETCHED = Path(__file__).parents[2] / "build" / "emulators"
 _SOURCE = Path(__file__).parent / "run.c"
-_SECONDS = 120
+#: Less than what a test may take.
+_SECONDS = 280
 
 
 @dataclass(frozen=True)
