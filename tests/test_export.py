@@ -15,6 +15,7 @@ import pytest
 
 import tilewright as tw
 from tests.frontends.onnx.models import info, make, node
+from tests.machines import without_avx512
 from tests.networks import mlp, positive, random
 from tilewright.graph import ANY, Builder, SequenceType, TensorType
 from tilewright.runtime.objectfile import names_of
@@ -55,15 +56,19 @@ def sizes(*values: int) -> Any:
 # ---- C and C++ programs -------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    folder = tmp_path_factory.mktemp("c")
+def example_module() -> Any:
     spec = importlib.util.spec_from_file_location("export", EXAMPLES / "export.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.main(folder)
-    return folder, tw.compile(module.classifier())
+    return module
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    folder = tmp_path_factory.mktemp("c")
+    example_module().main(folder)
+    return folder, tw.compile(example_module().classifier())
 
 
 def compile_c(folder: Path, compiler: str, *options: str) -> Path:
@@ -106,14 +111,16 @@ def test_programs_get_what_python_gets(
 
 @needs_cc
 @pytest.mark.skipif(not shutil.which("valgrind"), reason="there is no valgrind")
-def test_valgrind_finds_nothing_to_say(example: tuple[Path, Any]) -> None:
+def test_valgrind_finds_nothing_to_say(example: tuple[Path, Any], tmp_path: Path) -> None:
     """No byte is read before it is written, nor outside what was allocated, and none is lost.
 
     Answers are near, not equal: valgrind rounds the product of a vector multiply-add by itself.
     """
-    folder, model = example
-    source = str(EXAMPLES / "classify.c")
-    program = compile_c(folder, "cc", "-g", f"-I{folder}", source, f"{folder}/classifier.a")
+    _, model = example
+    library, source = tmp_path / "classifier.a", str(EXAMPLES / "classify.c")
+    readable = tw.compile(example_module().classifier(), target=without_avx512())
+    readable.export_library(library, tmp_path / "classifier.h")
+    program = compile_c(tmp_path, "cc", "-g", f"-I{tmp_path}", source, str(library))
     done = under_valgrind(program, "6")
     assert (done.returncode, done.stderr) == (0, "")
     got = np.array([float.fromhex(v) for v in done.stdout.split()])
@@ -250,7 +257,7 @@ def test_one_program_may_hold_several_models(tmp_path: Path) -> None:
     run_c(compile_c(tmp_path, "cc", "-std=c99", f"-I{tmp_path}", f"{tmp_path}/both.c", *objects))
 
 
-def collected() -> Any:
+def collected(target: str = "llvm") -> Any:
     """The rows of x, each twice, which are collected and put together again; and row k."""
     b = Builder()
     x, k = b.input("x", "f32", ("n", 3)), b.input("k", "i64")
@@ -262,7 +269,7 @@ def collected() -> Any:
 
     rows = b.loop(b.sequence_length(parts), [b.sequence_empty(dtype="f32")], trip)
     b.output(b.concat_from_sequence(rows, axis=0), b.relu(b.sequence_at(rows, k)))
-    return tw.compile(b.build())
+    return tw.compile(b.build(), target=target)
 
 
 @needs_cc
@@ -307,7 +314,7 @@ int main(void) {
 @needs_cc
 @pytest.mark.skipif(not shutil.which("valgrind"), reason="there is no valgrind")
 def test_sequences_lose_no_memory_whether_a_run_succeeds_or_fails(tmp_path: Path) -> None:
-    collected().export_library(tmp_path / "rows.a", tmp_path / "rows.h")
+    collected(without_avx512()).export_library(tmp_path / "rows.a", tmp_path / "rows.h")
     (tmp_path / "main.c").write_text(COLLECTING)
     options = [f"-I{tmp_path}", f"{tmp_path}/main.c", f"{tmp_path}/rows.a"]
     done = under_valgrind(compile_c(tmp_path, "cc", "-g", *options))

@@ -97,6 +97,11 @@ CASES: list[tuple[str, Stmt, Stmt]] = [
     ),
     ("true assertion", seq(Assert(i <= i, "?"), _store(i)), _store(i)),
     (
+        "assertion that was made before",
+        seq(Assert((i < j) | (j < 3), "?"), _store(i), Assert((i < j) | (j < 3), "?")),
+        seq(Assert((i < j) | (j < 3), "?"), _store(i)),
+    ),
+    (
         "assertion tells what follows",
         seq(Assert(i < j, "?"), If(i < j, _store(1))),
         seq(Assert(i < j, "?"), _store(1)),

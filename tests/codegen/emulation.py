@@ -14,14 +14,30 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
+from tests.emulated.emulator import needed_emulator
 from tilewright.codegen import emit_object, optimize, parse, target_machine, threadpool_object
 from tilewright.runtime import NativeFunction, function, install, is_installed
+from tilewright.target import why_not_here
 
 Array = np.ndarray[Any, Any]
 
 
+def run_anywhere(module: tw.Module, monkeypatch: Any, *args: Array) -> None:
+    """Run `module` on this machine, whatever it was built for.
+
+    Code of another architecture runs under a full emulator; the test is skipped without one.
+    """
+    if module.target.arch == "x86_64":
+        run_emulated(module, monkeypatch, *args)
+    elif why_not_here(module.target.triple, module.target.features):
+        needed_emulator(module.target.arch).run_kernel(module, *args)
+    else:
+        module(*args)
+
+
 def run_emulated(module: tw.Module, monkeypatch: Any, *args: Array) -> MatrixUnit:
-    """Run `module` on this machine; gives the matrix unit, which knows what was done."""
+    """Run `module`, which is for x86-64, here; gives the matrix unit, which knows what was done."""
+    assert module.target.arch == "x86_64", "LLVM aborts at instructions of other architectures"
     here = tw.Target.of("llvm")
     unit = MatrixUnit()
     if not is_installed():

@@ -1,6 +1,7 @@
 """Products of small types by a target's instructions: default schedules, in assembly and numbers.
 
 Where this machine lacks the instruction, it is emulated (`emulation`); where it has it, it runs.
+Code of another architecture runs under a full emulator (`tests/emulated`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.codegen.emulation import run_emulated
+from tests.codegen.emulation import run_anywhere, run_emulated
+from tests.emulated.emulator import needed_emulator
 from tilewright.ir import const, interpret
 from tilewright.kernels import build as builds
 from tilewright.kernels import module as modules
@@ -133,6 +135,16 @@ def test_interpreted(case: Case) -> None:
     x, y = _inputs(case, shape)
     out = np.zeros((shape[0], shape[1]), case.out)
     interpret(module.ir("scheduled"), x, y, out)
+    _check(case, x, y, out)
+
+
+@pytest.mark.parametrize("case", ARM, ids=str)
+def test_under_an_emulator(case: Case) -> None:
+    emulator = needed_emulator("aarch64")
+    module = _built(case, ODD)
+    x, y = _inputs(case, ODD)
+    out = np.zeros(ODD[:2], case.out)
+    emulator.run_kernel(module, x, y, out)
     _check(case, x, y, out)
 
 
@@ -285,5 +297,5 @@ def test_a_matrix_times_itself(cpu: str, n: int, dtype: str, wide: str, monkeypa
     assert "refused" not in module.ir("scheduled").attrs
     given = np.random.default_rng(0).integers(-128, 128, (n, n)).astype(dtype)
     got = np.zeros((n, n), wide)
-    run_emulated(module, monkeypatch, given, got)
+    run_anywhere(module, monkeypatch, given, got)
     np.testing.assert_array_equal(got, given.astype(np.int64) @ given.astype(np.int64))

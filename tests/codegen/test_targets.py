@@ -132,3 +132,17 @@ def test_foreign_code_does_not_run_here() -> None:
     foreign = next(t for t in ELF if here not in t)
     with pytest.raises(UserError, match="f cannot run here: it is compiled for llvm -mtriple="):
         build(FUNCTIONS["vectorized"], foreign)()
+
+
+@pytest.mark.parametrize(("cpu", "has_it"), [("neoverse-n1", 0), ("x86-64", 0), ("haswell", 1)])
+def test_instructions_that_a_target_lacks_are_refused(cpu: str, has_it: int) -> None:
+    """LLVM would end the process."""
+    text = """
+def f(A: i16[16], B: i16[16], C: i32[8]):
+    C[ramp(0, 1, 8)] = llvm.x86.avx2.pmadd.wd(A[ramp(0, 1, 16)], B[ramp(0, 1, 16)])
+"""
+    if has_it:
+        assert "vpmaddwd" in build(text, f"llvm -mcpu={cpu}").asm
+        return
+    with pytest.raises(UserError, match=r"llvm\.x86\.avx2\.pmadd\.wd: that needs avx2"):
+        build(text, f"llvm -mcpu={cpu}")

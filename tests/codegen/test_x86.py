@@ -1,7 +1,8 @@
-"""Instructions of x86-64 that are chosen by us: extremes with NaN."""
+"""Instructions of x86-64 that are chosen by us: extremes with NaN, masked loads."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import tilewright as tw
 from tests.codegen.assembly import functions_of
 from tests.codegen.emulation import run_emulated
+from tests.machines import native_targets
+from tilewright.ir import parse_function
 from tilewright.tensor import ops, te
 
 CPUS = ["skylake-avx512", "x86-64-v3"]
@@ -45,3 +48,33 @@ def test_extremes_wait_for_one_instruction(cpu: str) -> None:
     made = {i.operands.split(", ")[-1] for i in loop.instructions if i.name == "vmaxps"}
     tested = {i.operands.split(", ")[1] for i in loop.instructions if i.name == "vcmpunordps"}
     assert made and tested and not made & tested
+
+
+_EVERY_SECOND = """
+def f(A: {dtype}[n], B: {dtype}[m]):
+    for i in range((m + 15) // 16):
+        for j in vectorized(16):
+            if i * 16 + j < m and (i * 16 + j) * {step} < n:
+                B[i * 16 + j] = A[(i * 16 + j) * {step}]
+"""
+
+
+@pytest.mark.parametrize("target", native_targets())
+@pytest.mark.parametrize("step", [2, 3, 4, 5])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i8", "i16"])
+def test_masked_loads_of_every_second(target: str, step: int, dtype: str) -> None:
+    text = _EVERY_SECOND.format(dtype=dtype, step=step)
+    module = tw.build(tw.Schedule(parse_function(text)), target)
+    kind = tw.DType.of(dtype).numpy
+    for size in (1, 15, 16, 37):
+        x = np.arange(1 + (size - 1) * step).astype(kind)
+        got = np.zeros(size + 3, kind)
+        module(x, got)
+        np.testing.assert_array_equal(got, [*x[::step], 0, 0, 0])
+
+
+@pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512"])
+def test_masked_loads_of_every_second_take_no_branches(cpu: str) -> None:
+    text = _EVERY_SECOND.format(dtype="f32", step=2)
+    module = tw.build(tw.Schedule(parse_function(text)), f"llvm -mcpu={cpu}")
+    assert len(re.findall(r"^\s+j\w+\s", module.asm, re.MULTILINE)) < 16

@@ -272,8 +272,8 @@ def test_windows_that_lie_apart_are_products_by_tiles(rank: int) -> None:
     kernel = (2, 3)[:rank]
     b = Builder("main")
     x = b.input("x", "f32", ("n", 16, *"hw"[:rank]))
-    weight = rng.standard_normal((16, 24, *kernel)).astype("f4")
-    bias = rng.standard_normal(24).astype("f4")
+    weight = rng.standard_normal((16, 32, *kernel)).astype("f4")
+    bias = rng.standard_normal(32).astype("f4")
     b.output(b.relu(b.conv_transpose(b.relu(x), weight, bias, strides=list(kernel))))
     module = b.build()
     model = tw.compile(module, threads=1)

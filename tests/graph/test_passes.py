@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from typing import Any
 
 import numpy as np
@@ -255,9 +256,11 @@ def test_passes_are_near_linear() -> None:
     b.output(v)
     module = b.build()
     timer = PassTimer()
+    # Of this process: how busy the machine is must not matter.
+    started = time.process_time()
     with PassContext(instruments=[timer]):
         run_passes(module, map(Step, PASSES))
-    assert sum(timer.seconds.values()) < 5
+    assert time.process_time() - started < 5
     assert "common_subexpressions" in str(timer)
 
 

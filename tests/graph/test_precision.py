@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.codegen.emulation import run_emulated
+from tests.codegen.emulation import run_anywhere
 from tests.graph.harness import check
 from tilewright.compile import graph_passes
 from tilewright.graph import (
@@ -294,7 +294,7 @@ def test_states_are_multiplied_by_instructions(
     assert isinstance(call, Call)
     operands = [_weights(6, 2, 256), *(None if a is None else a.constant for a in call.args[1:])]
     results = [np.zeros(v.tensor.static_shape, np.float32) for v in scan.outputs]
-    run_emulated(module, monkeypatch, *(a for a in operands if a is not None), *results)
+    run_anywhere(module, monkeypatch, *(a for a in operands if a is not None), *results)
     for got, want in zip(results, call.op.evaluate(operands, call.attrs), strict=True):
         np.testing.assert_allclose(got, want, atol=1e-5)
 

@@ -226,3 +226,9 @@ def test_deep_expressions_do_not_recurse() -> None:
     for _ in range(20_000):
         total = total + 1.0
     assert evaluate(total, {x: 0.0}) == 20_000
+
+
+@pytest.mark.parametrize("value", [np.finfo(np.float64).max, 2.0, 5e-324, 1 - 2.0**-53])
+def test_roots_are_rounded_once(value: float) -> None:
+    x = Var("x", "float64")
+    assert evaluate(call("sqrt", x), {x: np.array([value])}).tolist() == [math.sqrt(value)]

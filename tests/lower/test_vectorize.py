@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tilewright as tw
+from tilewright.ir import interpret, parse_function
 from tilewright.lower.vectorize import vectorize
+from tilewright.support.errors import UserError
 
 
 def test_neighbours_broadcasts_and_strides(becomes: Any) -> None:
@@ -105,6 +109,14 @@ def test_asserts_of_lanes(keeps_meaning: Any) -> None:
     """
     result = keeps_meaning(text, vectorize, np.zeros(8, np.float32), np.arange(8))
     assert "ramp" in repr(result)
+    assert repr(result).count("assert") == 1, "not one for each lane"
+    numbers = np.array([0, 1, 2, 3, 4, 9, 9, 7])
+    given = parse_function(textwrap.dedent(text))
+    for function in (given, result):
+        with pytest.raises(UserError, match="9 at 5"):
+            interpret(function, np.zeros(8, np.float32), numbers)
+    with pytest.raises(UserError, match="9 at 5"):
+        tw.build(tw.Schedule(given))(np.zeros(8, np.float32), numbers)
 
 
 def test_lets_and_loops_within(keeps_meaning: Any) -> None:

@@ -15,10 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.arith.bounds import bounds
-from tilewright.arith.ranges import Ranges
+from tilewright.arith.ranges import Ranges, conjuncts
 from tilewright.arith.simplify import simplify
 from tilewright.ir import (
     Assert,
+    Binary,
     Block,
     Const,
     Expr,
@@ -194,12 +195,29 @@ def _assert(s: Assert, ranges: Ranges) -> Stmt:
 
 def _seq(s: Seq, ranges: Ranges) -> Stmt:
     kept: list[Stmt] = []
+    asserted = set[Expr]()
     for statement in s.statements:
         after = simplify_stmt(statement, ranges)
+        if isinstance(after, Assert) and not loads_in(after.condition):
+            if after.condition in asserted:
+                after = _NOTHING
+            elif _tells_bounds(after.condition):
+                ranges = ranges.assuming(after.condition)
+            else:
+                asserted.add(after.condition)
         kept.append(after)
-        if isinstance(after, Assert):
-            ranges = assume(ranges, after.condition)
     return s if _kept(s.statements, kept) is s.statements else seq(*kept)
+
+
+def _tells_bounds(condition: Expr) -> bool:
+    """Whether numbers are known better where it holds: any other makes a context for nothing.
+
+    A new context has all its answers still to find.
+    """
+    return any(
+        isinstance(part, Binary) and part.op in ("lt", "le", "gt", "ge", "eq")
+        for part in conjuncts(condition)
+    )
 
 
 _RULES: dict[type[Stmt], Callable[[Any, Ranges], Stmt]] = {

@@ -152,11 +152,16 @@ def _call(node: Call, values: _Values) -> Any:
         return known.value(*args)
     if node.name not in _ROUNDED:
         raise UserError(f"cannot evaluate {node.name}", reason="it has no value outside a machine")
-    wide = np.float64 if node.args[0].dtype.bits <= float32.bits else np.longdouble
+    wide = np.float64 if _is_exact_in_float64(node) else np.longdouble
     result = np.asarray(_ROUNDED[node.name](*(a.astype(wide) for a in args)))
     if node.dtype.is_bool or node.dtype.scalar is float64:
         return result.astype(node.dtype.numpy)
     return convert(result, node.dtype)
+
+
+def _is_exact_in_float64(node: Call) -> bool:
+    """Whether float64 is wide enough: a longdouble of 64 bits would round a root twice."""
+    return node.args[0].dtype.bits <= float32.bits or node.name in _ROUNDED_BY_NUMPY
 
 
 def _seen_as(value: Any, before: DType, wanted: DType) -> Any:
@@ -277,14 +282,18 @@ _EXACT: dict[str, _Rule] = {
     "ctz": _ctz,
     "mulhi": _mulhi,
 }
+#: NumPy gives the nearest float64.
+_ROUNDED_BY_NUMPY: dict[str, _Rule] = {
+    **_from_numpy("sqrt floor ceil trunc isnan isinf isfinite signbit"),
+    "round": np.rint,
+}
 #: Computed in a wider type and rounded from there.
 _ROUNDED: dict[str, _Rule] = {
     **_from_numpy("exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh"),
     **_from_numpy("asin acos atan asinh acosh atanh", prefix="arc"),
-    **_from_numpy("sqrt floor ceil trunc isnan isinf isfinite signbit"),
+    **_ROUNDED_BY_NUMPY,
     "atan2": np.arctan2,
     "pow": np.power,
-    "round": np.rint,
     "erf": _erf,
     "sigmoid": _sigmoid,
     "rsqrt": _rsqrt,

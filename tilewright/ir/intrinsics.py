@@ -32,6 +32,8 @@ class Intrinsic:
     doc: str = ""
     #: What it computes, on arrays whose last axis is that of the lanes: for the evaluator.
     value: Callable[..., Any] | None = None
+    #: An instruction's features, by LLVM's names: each entry is a set that is enough.
+    needs: tuple[str, ...] = ()
 
 
 INTRINSICS: dict[str, Intrinsic] = {}
@@ -46,11 +48,12 @@ def declare(
     pure: bool = True,
     doc: str = "",
     value: Callable[..., Any] | None = None,
+    needs: tuple[str, ...] = (),
 ) -> Intrinsic:
     """Make an intrinsic known by name; one that is known keeps its value unless it gets another."""
     if value is None and name in INTRINSICS:
         value = INTRINSICS[name].value
-    intrinsic = INTRINSICS[name] = Intrinsic(name, arity, accepts, result, pure, doc, value)
+    intrinsic = INTRINSICS[name] = Intrinsic(name, arity, accepts, result, pure, doc, value, needs)
     return intrinsic
 
 

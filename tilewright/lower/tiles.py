@@ -49,8 +49,9 @@ _TILE_BYTES: Final = 16 * 64
 #: 48 the rows, one byte each.
 _CONFIGURATION: Final = (1, 0, 0x0040004000400040, 0x0040004000400040, 0, 0, 0x1010101010101010, 0)
 
-declare("llvm.x86.ldtilecfg", 1, "any", lambda _: _NOTHING, pure=False)
-declare("llvm.x86.tilerelease", 0, "any", lambda _: _NOTHING, pure=False)
+_AMX = ("amx-tile",)
+declare("llvm.x86.ldtilecfg", 1, "any", lambda _: _NOTHING, pure=False, needs=_AMX)
+declare("llvm.x86.tilerelease", 0, "any", lambda _: _NOTHING, pure=False, needs=_AMX)
 
 
 def place_tiles(function: Function) -> Function:

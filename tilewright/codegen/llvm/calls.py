@@ -23,7 +23,7 @@ from tilewright.codegen.llvm.types import (
     void,
 )
 from tilewright.ir import INTRINSICS, Call, Const, Load
-from tilewright.support.errors import InternalError
+from tilewright.support.errors import InternalError, UserError
 
 #: How inline assembly names a register for vectors.
 _VECTOR_REGISTERS = {"aarch64": "w", "x86_64": "v"}
@@ -37,10 +37,22 @@ def emit_call(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     if node.name.startswith("reinterpret_"):
         return cx.builder.bitcast(args[0], register_type(node.dtype))
     if node.name.startswith("llvm."):
+        _require_features(cx, node.name)
         return _call_named(cx, node, node.name, args)
     if node.name.startswith("extern."):
         return _call_named(cx, node, node.name.removeprefix("extern."), args)
     raise InternalError(f"no code for the intrinsic {node.name}")
+
+
+def _require_features(cx: Context, name: str) -> None:
+    """Refuse an instruction that the target lacks: LLVM would end the process."""
+    needs = INTRINSICS[name].needs
+    if needs and not any(all(map(cx.target.has, way.split())) for way in needs):
+        raise UserError(
+            f"cannot compile a call of {name}",
+            reason=f"that needs {' or '.join(needs)}, and the target lacks it: {cx.target}",
+            remedy="build for a machine that has it",
+        )
 
 
 def _call_named(cx: Context, node: Call, name: str, args: list[LLValue]) -> LLValue:

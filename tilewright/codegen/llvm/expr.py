@@ -67,7 +67,7 @@ def _operations(cx: Context, root: Expr, values: dict[Expr, LLValue]) -> Iterato
         if held is not None:
             values[node], reads[node] = held
             continue
-        operands = _needed(node)
+        operands = _needed(cx, node)
         missing = [o for o in operands if o not in values]
         if missing:
             pending.extend(reversed(missing))
@@ -108,13 +108,13 @@ def _may_write(node: Expr) -> bool:
     return isinstance(node, Call) and not is_pure(node) and node.name != "prefetch"
 
 
-def _needed(node: Expr) -> tuple[Expr, ...]:
+def _needed(cx: Context, node: Expr) -> tuple[Expr, ...]:
     """The operands to evaluate first: of an access to neighbours, where it starts is enough."""
     if isinstance(node, Call) and node.name == "address_of":
         node = node.args[0]
     if not isinstance(node, Load):
         return node.operands
-    start = load_start(node)
+    start = load_start(cx, node)
     return (start,) if node.mask is None else (start, node.mask)
 
 

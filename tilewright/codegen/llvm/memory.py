@@ -22,8 +22,8 @@ def emit_load(cx: Context, node: Load, args: list[LLValue]) -> LLValue:
         return _load_scalar(cx, node.buffer, position, mask)
     if _is_contiguous(index):
         return _load_contiguous(cx, node, index, position, mask)
-    if _is_spread(node):
-        return _load_spread(cx, node, position)
+    if _is_spread(cx, node):
+        return _load_spread(cx, node, position, mask)
     return _load_lanes(cx, node, position, mask)
 
 
@@ -80,18 +80,24 @@ def access_start(index: Expr) -> Expr:
     return index.base if _is_contiguous(index) else index
 
 
-def load_start(node: Load) -> Expr:
+def load_start(cx: Context, node: Load) -> Expr:
     """The same for a load, which can also skip through neighbours."""
     (index,) = node.indices
-    return index.base if isinstance(index, Ramp) and _is_spread(node) else access_start(index)
+    return index.base if isinstance(index, Ramp) and _is_spread(cx, node) else access_start(index)
 
 
-def _is_spread(node: Load) -> bool:
+def _is_spread(cx: Context, node: Load) -> bool:
     """Whether every second, third or fourth of some neighbours is loaded."""
     (index,) = node.indices
-    if not isinstance(index, Ramp) or node.mask is not None:
+    if not isinstance(index, Ramp) or not isinstance(index.stride, Const):
         return False
-    return isinstance(index.stride, Const) and 2 <= index.stride.value <= 4
+    return 2 <= index.stride.value <= 4 and (node.mask is None or _masks(cx, node.dtype))
+
+
+def _masks(cx: Context, dtype: DType) -> bool:
+    """Whether some lanes of a vector are loaded by an instruction, not by a branch for each."""
+    needs = "avx2" if dtype.bits in (32, 64) else "avx512bw"
+    return cx.target.arch == "x86_64" and not dtype.is_bool and cx.target.has(needs)
 
 
 def _is_contiguous(index: Expr) -> TypeGuard[Ramp]:
@@ -208,19 +214,40 @@ def _store_contiguous(
     cx.aliases.mark(stored, buffer)
 
 
-def _load_spread(cx: Context, node: Load, position: LLValue) -> LLValue:
+def _load_spread(cx: Context, node: Load, position: LLValue, mask: LLValue | None) -> LLValue:
     """All neighbours from the first to the last lane, of which those that are wanted are kept."""
     (index,) = node.indices
     assert isinstance(index, Ramp) and isinstance(index.stride, Const)
     step, lanes = int(index.stride.value), node.dtype.lanes
+    address = element_address(cx, node.buffer, position)
     kind = memory_type(node.dtype.with_lanes(step * (lanes - 1) + 1))
-    loaded = cx.builder.load(element_address(cx, node.buffer, position), typ=kind)
-    loaded.align = node.dtype.itemsize
+    if mask is None:
+        loaded = cx.builder.load(address, typ=kind)
+        loaded.align = node.dtype.itemsize
+    else:
+        # Neighbours that no lane wants need not be there.
+        wanted = _spread_mask(cx, mask, step)
+        zeros = llvm.Constant(kind, None)
+        types = [kind, address.type]
+        loaded = cx.intrinsic("llvm.masked.load", kind, [address, wanted, zeros], types)
     cx.aliases.mark(loaded, node.buffer)
-    order = [llvm.Constant(i32, step * k) for k in range(lanes)]
-    mask = llvm.Constant(llvm.VectorType(i32, lanes), order)
-    kept = cx.builder.shuffle_vector(loaded, llvm.Constant(kind, llvm.Undefined), mask)
+    kept = _shuffled(cx, loaded, llvm.Undefined, [step * k for k in range(lanes)])
     return _from_memory(cx, node.dtype, kept)
+
+
+def _spread_mask(cx: Context, mask: LLValue, step: int) -> LLValue:
+    """The lanes of `mask` so far apart, with false between them."""
+    lanes = mask.type.count
+    order = [k // step if k % step == 0 else lanes for k in range(step * (lanes - 1) + 1)]
+    return _shuffled(cx, mask, None, order)
+
+
+def _shuffled(cx: Context, vector: LLValue, other: Any, order: list[int]) -> LLValue:
+    """Lanes of `vector`, and of a constant that numbers past its end name."""
+    numbers = llvm.Constant(
+        llvm.VectorType(i32, len(order)), [llvm.Constant(i32, k) for k in order]
+    )
+    return cx.builder.shuffle_vector(vector, llvm.Constant(vector.type, other), numbers)
 
 
 # ---- lanes here and there -----------------------------------------------------------------------

@@ -45,7 +45,7 @@ _U8, _S8, _S32 = (DType.of(t) for t in ("uint8", "int8", "int32"))
 _F16, _BF16, _F32 = (DType.of(t) for t in ("float16", "bfloat16", "float32"))
 
 for _name, _arity in (("tilezero", 1), ("tileloadd64", 3), ("tilestored64", 3)):
-    declare(f"llvm.x86.{_name}", _arity, "any", lambda _: _NOTHING, pure=False)
+    declare(f"llvm.x86.{_name}", _arity, "any", lambda _: _NOTHING, pure=False, needs=("amx-tile",))
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,14 @@ class TileProduct:
         return ROW_BYTES // self.a.itemsize
 
     def register(self) -> TileProduct:
-        declare(f"llvm.x86.{self.name}", 3, "any", lambda _: _NOTHING, pure=False)
+        declare(
+            f"llvm.x86.{self.name}",
+            3,
+            "any",
+            lambda _: _NOTHING,
+            pure=False,
+            needs=(self.needs,),
+        )
         register_maker(f"amx.{self.name}", self._intrin)
         return self
 

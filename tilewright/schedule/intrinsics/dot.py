@@ -92,6 +92,7 @@ class Dot:
             lambda _: sums,
             doc=f"{self.name}: sums of products of {self.a} and {self.b}",
             value=self.value if self.accumulates else self.sums,
+            needs=self.needs,
         )
         register_maker(self.name, self.intrin)
         return self
