@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -135,6 +136,18 @@ def test_halves_keep_their_denormals() -> None:
     module(x, y)
     np.testing.assert_array_equal(y, x * np.float16(0.5))
     assert 0 < y[1] < np.finfo(np.float16).tiny
+
+
+def test_the_least_power_of_two_in_a_byte_survives_a_conversion() -> None:
+    """In float8_e8m0fnu, 0 stands for 2**-127, which is denormal in float32."""
+    e8m0 = np.dtype(ml_dtypes.float8_e8m0fnu)
+    x = te.placeholder((256,), "float8_e8m0fnu", name="x")
+    wide = te.compute((256,), lambda i: te.cast(x[i], "float32"), name="wide")
+    back = te.compute((256,), lambda i: te.cast(wide[i], "float8_e8m0fnu"), name="back")
+    codes = np.arange(256, dtype=np.uint8)
+    floats, bytes_ = np.empty(256, np.float32), np.empty(256, e8m0)
+    tw.build(te.function([x], [wide, back]))(codes.view(e8m0), floats, bytes_)
+    np.testing.assert_array_equal(bytes_.view(np.uint8), codes)
 
 
 # ---- no denormals where masks make scores small --------------------------------------------------

@@ -48,7 +48,8 @@ def elementwise(exprs: Sequence[Expr], inputs: Sequence[Var], lanes: int) -> Fun
 def compiled(exprs: Sequence[Expr], env: Env, lanes: int, **options: Any) -> list[Array]:
     (size,) = {len(a) for a in env.values()}
     assert size % lanes == 0
-    module = tw.build(elementwise(exprs, list(env), lanes), **options)
+    # As `evaluate` computes: it knows nothing of what machines do with denormals.
+    module = tw.build(elementwise(exprs, list(env), lanes), denormals="keep", **options)
     outs = [np.zeros(size, e.dtype.numpy) for e in exprs]
     module(*env.values(), *outs)
     return outs
