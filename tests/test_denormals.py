@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +253,15 @@ def test_kernels_put_the_state_back_to_the_bit() -> None:
         assert after == caller
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises, though processes in the background of a shell ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_leaves_the_state_as_it_was(model: Any) -> None:
     caller = STATES[1]
     timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
