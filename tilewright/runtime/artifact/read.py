@@ -278,9 +278,9 @@ def _dim(value: Any, fields: Fields, depth: int) -> Dim:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     parts = cast("list[Any]", value) if isinstance(value, list) else []
-    if len(parts) != 3 or parts[0] not in DIM_OPERATIONS or not depth:
+    op, a, b = parts if len(parts) == 3 else ("", 0, 0)
+    if not isinstance(op, str) or op not in DIM_OPERATIONS or not depth:
         raise fields.wrong(f"{value!r} is no dimension")
-    op, a, b = parts
     return (op, _dim(a, fields, depth - 1), _dim(b, fields, depth - 1))
 
 
