@@ -430,3 +430,19 @@ def test_compiling_and_running_keeps_memory_flat() -> None:
 def test_what_cannot_be_built_is_refused() -> None:
     with pytest.raises(tw.UserError, match="cannot build int"):
         tw.build(3)  # type: ignore[arg-type]
+
+
+def test_operators_in_one_kernel_are_rounded_as_by_themselves() -> None:
+    """What follows may round to integers: no bit differs between one kernel and several."""
+    b = Builder()
+    x = b.input("x", "f32", ("n", 40))
+    scale, shift = (np.linspace(0.1, 3, 40, dtype="f4") ** k for k in (1, 2))
+    y = b.add(b.mul(x, scale), shift)
+    z = b.sub(b.mul(y, y), b.mul(x, shift))
+    b.output(z, b.mean(b.add(b.mul(z, scale), y), axes=[1]))
+    module = b.build()
+    data = np.random.default_rng(3).standard_normal((7, 40)).astype("f4")
+    apart, fused = (tw.compile(module, opt_level=k).run([data]) for k in (0, 3))
+    np.testing.assert_array_equal(apart[0], fused[0])
+    (want, _) = evaluate(module, [data])
+    np.testing.assert_array_equal(fused[0], want)

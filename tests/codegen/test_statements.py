@@ -380,3 +380,25 @@ def f(A: f32[n], B: f32[n]):
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(one, range(64)))
+
+
+# ---- rounding ------------------------------------------------------------------------------------
+
+
+def test_products_are_fused_with_the_sums_that_add_them_up_and_no_others() -> None:
+    text = """
+def f(A: f32[64], B: f32[64], C: f32[64], S: f32[64]):
+    for i in vectorized(64):
+        C[i] = A[i] * B[i] + C[63 - i]
+    for k in range(64):
+        for i in vectorized(64):
+            S[i] = S[i] + A[k] * B[i]
+"""
+    module = tw.build(tw.Schedule(parse_function(text)))
+    rng = np.random.default_rng(0)
+    a, b, c, s = (rng.standard_normal(64).astype("f4") for _ in range(4))
+    want = a * b + c[::-1]
+    module(a, b, c, s)
+    np.testing.assert_array_equal(c, want)
+    if tw.Target.of("llvm").has_fma:
+        assert any(i in module.asm for i in ("vfmadd", "fmla", "fmadd"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
 import sys
@@ -24,7 +25,11 @@ _WORTH_ALIGNING = 16 << 10
 
 def address_of(array: Array) -> int:
     """Where an array's data begins; several times as fast as by `array.ctypes`."""
-    return array.__array_interface__["data"][0]
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError, BufferError):
+        # Empty arrays, those that are not to be written to, and types that buffers do not know.
+        return array.__array_interface__["data"][0]
 
 
 def type_name(array: Array) -> str:
@@ -131,8 +136,6 @@ def return_free_memory() -> None:
 
 @cache
 def _process() -> Any:
-    import ctypes
-
     return ctypes.CDLL(None) if sys.platform == "linux" else None
 
 

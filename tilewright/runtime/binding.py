@@ -151,6 +151,11 @@ def in_order(inputs: Any, specs: Sequence[Spec]) -> Sequence[Any]:
 
 
 def _by_name(inputs: Mapping[str, Any], specs: Sequence[Spec]) -> Sequence[Any]:
+    if len(inputs) == len(specs):
+        try:
+            return [inputs[s.name] for s in specs]
+        except KeyError:
+            pass  # what is missing or too much is told below
     names = [s.name for s in specs]
     for name in inputs:
         if name not in names:

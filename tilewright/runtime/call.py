@@ -31,7 +31,8 @@ class Sizes(NamedTuple):
 class ModelCall:
     """One run: its arrays, and the words that the code takes."""
 
-    words: Any
+    #: Addresses and dimensions that the code takes, before those of threads and of scratch memory.
+    words: list[int]
     scratch: Scratch
 
     def __init__(
@@ -58,20 +59,24 @@ class ModelCall:
         """All outputs in order."""
         if not self._program.records:
             return self.direct
-        made: dict[int, Any] = dict(zip(self._program.direct, self.direct, strict=True))
-        records = self._program.records
+        outputs, records = self._program.outputs, self._program.records
+        made: list[Any] = [None] * len(outputs)
+        for k, array in zip(self._program.direct, self.direct, strict=True):
+            made[k] = array
+        handed_over: list[int] = self.record.tolist()
         try:
-            made |= {k: self._copied(self._program.outputs[k], at) for k, at in records.items()}
+            for k, at in records.items():
+                made[k] = self._copied(outputs[k], handed_over, at)
         finally:
             for k, at in records.items():
-                self._give_back(self._program.outputs[k], int(self.record[at]))
-        return [made[k] for k in range(len(made))]
+                self._give_back(outputs[k], handed_over[at])
+        return made
 
-    def _copied(self, spec: NativeSpec, at: int) -> Any:
+    def _copied(self, spec: NativeSpec, handed_over: list[int], at: int) -> Any:
         """An output out of memory that the code handed over."""
-        address = int(self.record[at])
+        address = handed_over[at]
         if isinstance(spec, TensorSpec):
-            shape = self.record[at + 1 : at + 1 + len(spec.shape)].tolist()
+            shape = handed_over[at + 1 : at + 1 + len(spec.shape)]
             return copied_elements(address, shape, spec.numpy)
         if not address:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -72,8 +73,9 @@ class CompiledModel(RunnableModel):
         self._record = np.zeros(program.record_words, np.int64)
         self._record_address = 0 if program.records else address_of(self._record)
         count = len(program.inputs) + len(program.direct) + len(program.dims) + 5
-        self._words = ctypes.c_uint64 * count
-        self._size = None if program.dims else self._workspace_size(self._words())
+        #: What the code takes: the words below as bytes.
+        self._packed = struct.Struct(f"{count}Q").pack
+        self._size = None if program.dims else self._workspace_for([])
         self._sizes: dict[_Shapes, Sizes] = {}
         self._spare: list[Scratch] = []
         handed_over = [program.outputs[k] for k in program.records]
@@ -176,16 +178,14 @@ class CompiledModel(RunnableModel):
         sizes = self._sizes.get(shapes) or self._learn(shapes, bound)
         own = self._own_outputs(out, bound, sizes) if out else ()
         call = ModelCall(program, bound, sizes, own, self._record, self._release)
-        call.words = words = self._words()
-        memory = [
-            b.address if isinstance(b, PassedList) else address_of(b)
-            for b in (*bound, *call.direct)
+        call.words = [
+            *[b.address if isinstance(b, PassedList) else address_of(b) for b in bound],
+            *map(address_of, call.direct),
+            self._table_address,
+            self._record_address or address_of(call.record),
+            *sizes.words,
         ]
-        memory += [self._table_address, self._record_address or address_of(call.record)]
-        words[: len(memory)] = memory
-        words[len(memory) : -3] = sizes.words
-        call.scratch = scratch = take_scratch(self._spare, sizes.workspace)
-        words[-2:] = [scratch.workspace, scratch.error_address]
+        call.scratch = take_scratch(self._spare, sizes.workspace)
         return call
 
     def _own_outputs(
@@ -202,20 +202,24 @@ class CompiledModel(RunnableModel):
         program = self._program
         dims = dims_of(bound, program.inputs)
         numbers = [_size_of(d, dims) for d in program.dims]
-        words = self._words()
-        words[len(words) - 3 - len(numbers) : -3] = numbers
         outputs = [s.sizes(dims) if isinstance(s, TensorSpec) else () for s in program.outputs]
-        found = Sizes(dims, numbers, self._workspace_size(words), outputs)
+        found = Sizes(dims, numbers, self._workspace_for(numbers), outputs)
         if len(self._sizes) >= _KEPT:
             self._sizes.clear()
         self._sizes[shapes] = found
         return found
 
+    def _workspace_for(self, numbers: Sequence[int]) -> int:
+        """The bytes of workspace for a run with these dimensions."""
+        program = self._program
+        unused = [0] * (len(program.inputs) + len(program.direct) + 2)
+        return self._workspace_size(self._packed(*unused, *numbers, 0, 0, 0))
+
     def _run(self, call: ModelCall) -> None:
         # The pool must live until the code ends: `set_threads` may replace the model's meanwhile.
-        pool = self._pool
-        call.words[-3] = pool.address
-        code: int = self._entry(call.words)
+        pool, own = self._pool, call.scratch
+        words = self._packed(*call.words, pool.address, own.workspace, own.error_address)
+        code: int = self._entry(words)
         if not code:
             return
         error, origins = call.scratch.error, self._program.origins

@@ -10,8 +10,8 @@ from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.types import LLValue, llvm, register_type
 from tilewright.ir import Binary, Broadcast, Cast, Const, DType, Expr, Unary
 
-#: A product and a sum may become one fused operation; nothing else about floats is relaxed.
-_FLOAT_FLAGS = ("contract",)
+#: A product may become part of a fused operation with a sum that permits it as well.
+_FUSED = ("contract",)
 
 
 def emit_unary(cx: Context, node: Unary, args: list[LLValue]) -> LLValue:
@@ -35,7 +35,8 @@ def number(value: float, kind: Any) -> LLValue:
 def _arithmetic(integer: str, floating: str) -> Callable[..., LLValue]:
     def emit(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
         if node.dtype.is_float:
-            return getattr(cx.builder, floating)(a, b, flags=_FLOAT_FLAGS)
+            fuses = node.op == "mul" or node in cx.accumulations
+            return getattr(cx.builder, floating)(a, b, flags=_FUSED if fuses else ())
         return getattr(cx.builder, integer)(a, b)
 
     return emit

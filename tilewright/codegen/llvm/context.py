@@ -78,6 +78,10 @@ class Context:
     lists: dict[int, LLValue] = field(default_factory=dict[int, LLValue])
     #: Values computed already, innermost scope last: those of a loop body are not valid after it.
     scopes: list[dict[Expr | Place, LLValue]] = field(default_factory=lambda: [{}])
+    #: Sums of the statement being emitted that add to what they overwrite. Only these are fused
+    #: with products: elsewhere every operation is rounded by itself, so that operators give the
+    #: same bits in one kernel as in several.
+    accumulations: frozenset[Expr] = frozenset()
     #: Values that are valid until memory changes.
     held: HeldValues = field(default_factory=HeldValues)
 

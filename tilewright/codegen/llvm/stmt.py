@@ -15,12 +15,15 @@ from tilewright.codegen.llvm.types import LLValue, i64, llvm
 from tilewright.ir import (
     Alloc,
     Assert,
+    Binary,
     Call,
     Const,
     Evaluate,
+    Expr,
     For,
     If,
     Let,
+    Load,
     Seq,
     Stmt,
     Store,
@@ -101,11 +104,32 @@ def _emit_stores(frame: Frame, stores: Sequence[Store]) -> None:
     """Stores whose values do not depend on each other."""
     cx = frame.cx
     positions = [emit(cx, access_start(s.indices[0])) for s in stores]
+    cx.accumulations = frozenset(node for s in stores for node in _accumulations(s))
     values = emit_side_by_side(cx, [s.value for s in stores])
+    cx.accumulations = frozenset()
     for s, position, value in zip(stores, positions, values, strict=True):
         mask = None if s.mask is None else emit(cx, s.mask)
         streams = s.buffer in frame.streamed
         emit_store(cx, s.buffer, s.indices[0], position, value, mask, streams=streams)
+
+
+def _accumulations(store: Store) -> list[Expr]:
+    """The sums in `C[i] = C[i] + a + b` and the like, which add to what is there."""
+    sums, terms, pending = list[Expr](), list[Expr](), [store.value]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Binary) and node.op in ("add", "sub"):
+            sums.append(node)
+            pending += [node.a, node.b]
+        else:
+            terms.append(node)
+    adds = any(_is_target(term, store) for term in terms)
+    return sums if adds else []
+
+
+def _is_target(term: Expr, store: Store) -> bool:
+    is_load = isinstance(term, Load) and term.buffer is store.buffer
+    return is_load and term.indices == store.indices
 
 
 def _emit_if(frame: Frame, stmt: If) -> None:
