@@ -402,3 +402,18 @@ def f(A: f32[64], B: f32[64], C: f32[64], S: f32[64]):
     np.testing.assert_array_equal(c, want)
     if tw.Target.of("llvm").has_fma:
         assert any(i in module.asm for i in ("vfmadd", "fmla", "fmadd"))
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i16", "i32"])
+@pytest.mark.parametrize("inside", range(5))
+def test_masked_stores_write_no_more_than_their_lanes(dtype: str, inside: int) -> None:
+    """Also of a single lane, and of numbers that become narrower on their way to memory."""
+    text = f"""
+def f(A: i64[4], B: {dtype}[9]):
+    store(B[ramp(0, 1, 4)], {dtype}(A[ramp(0, 1, 4)]), ramp(0, 1, 4) < broadcast({inside}, 4))
+"""
+    module = tw.build(tw.Schedule(parse_function(text)))
+    whole = np.arange(1, 5)
+    memory = np.full(9, -1, module.signature.params[1].dtype.numpy)
+    module(whole, memory)
+    np.testing.assert_array_equal(memory, [*whole[:inside], *[-1] * (9 - inside)])

@@ -166,9 +166,7 @@ for _name in ("popcount", "clz", "ctz"):
     declare(_name, 1, "integer", _same)
 declare("mulhi", 2, "integer", _same, doc="the upper half of the product of twice the width")
 declare("all_lanes", 1, "any", lambda _: bool_, doc="whether a condition holds in every lane")
-declare(
-    "first_lane", 1, "any", lambda _: int64, doc="the number of the first lane where it holds"
-)
+declare("first_lane", 1, "any", lambda _: int64, doc="the number of the first lane where it holds")
 declare("lane", 2, "any", lambda types: types[0].scalar, doc="one element of a vector, by number")
 declare(
     "zip_low",

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from tilewright.arith import simplify
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit, emit_side_by_side
 from tilewright.codegen.llvm.frame import Frame
@@ -24,11 +28,17 @@ from tilewright.ir import (
     If,
     Let,
     Load,
+    Ramp,
     Seq,
     Stmt,
     Store,
     While,
+    call,
     cast,
+    const,
+    evaluate,
+    free_vars,
+    loads_in,
 )
 from tilewright.support.errors import InternalError
 
@@ -103,14 +113,31 @@ def _emit_store(frame: Frame, stmt: Store) -> None:
 def _emit_stores(frame: Frame, stores: Sequence[Store]) -> None:
     """Stores whose values do not depend on each other."""
     cx = frame.cx
-    positions = [emit(cx, access_start(s.indices[0])) for s in stores]
     cx.accumulations = frozenset(node for s in stores for node in _accumulations(s))
+    stores = [_of_single_lane(s) for s in stores]
+    positions = [emit(cx, access_start(s.indices[0])) for s in stores]
     values = emit_side_by_side(cx, [s.value for s in stores])
     cx.accumulations = frozenset()
     for s, position, value in zip(stores, positions, values, strict=True):
         mask = None if s.mask is None else emit(cx, s.mask)
         streams = s.buffer in frame.streamed
         emit_store(cx, s.buffer, s.indices[0], position, value, mask, streams=streams)
+
+
+def _of_single_lane(store: Store) -> Store:
+    """A store of one lane of a vector alone as one of a scalar.
+
+    LLVM (22, AVX-512) writes too many bytes for a single lane that is made narrower on its way.
+    """
+    mask, (index,) = store.mask, store.indices
+    if mask is None or not isinstance(index, Ramp) or free_vars(mask) or loads_in(mask):
+        return store
+    lanes = np.flatnonzero(evaluate(mask, {}))
+    if len(lanes) != 1:
+        return store
+    lane = const(int(lanes[0]))
+    position = simplify(index.base + index.stride * lane)
+    return replace(store, indices=(position,), value=call("lane", store.value, lane), mask=None)
 
 
 def _accumulations(store: Store) -> list[Expr]:
