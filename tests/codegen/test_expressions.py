@@ -212,7 +212,7 @@ def test_rounding_of_random_numbers(source: str, compare: Any) -> None:
 
 # ---- random expressions --------------------------------------------------------------------------
 
-FLOATS = ["add", "sub", "mul", "div"]
+REAL = ["add", "sub", "mul", "div"]
 WHOLE = "add sub mul min max floordiv floormod truncdiv bitand bitxor shl shr".split()
 
 
@@ -236,7 +236,7 @@ def one_more(draw: st.DrawFn, made: list[Expr], types: Sequence[str]) -> Expr:
     if kind == "unary":
         return draw(st.sampled_from([-a, call("abs", a)]))
     if kind == "binary":
-        return binary(draw(st.sampled_from(FLOATS if a.dtype.is_float else WHOLE)), a, b)
+        return binary(draw(st.sampled_from(REAL if a.dtype.is_float else WHOLE)), a, b)
     c, d = draw(st.sampled_from(made)), draw(st.sampled_from(made))
     return select(any_of(c < cast(d, c.dtype), a.astype("bool")), a, b)
 

@@ -17,7 +17,7 @@ from tilewright.tensor import te
 
 def scheduled(
     name: str,
-    shapes: list[tuple[int | str, ...]],
+    shapes: Sequence[tuple[int | str, ...]],
     constants: Sequence[int] = (),
     target: str = "llvm -mtriple=x86_64-unknown-linux-gnu",
     **attrs: Any,

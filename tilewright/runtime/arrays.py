@@ -8,7 +8,7 @@ import mmap
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -26,7 +26,7 @@ _WORTH_ALIGNING = 16 << 10
 def address_of(array: Array) -> int:
     """Where an array's data begins; several times as fast as by `array.ctypes`."""
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+        return ctypes.addressof(ctypes.c_char.from_buffer(cast("Any", array)))
     except (TypeError, ValueError, BufferError):
         # Empty arrays, those that are not to be written to, and types that buffers do not know.
         return array.__array_interface__["data"][0]

@@ -155,8 +155,9 @@ def _accumulations(store: Store) -> list[Expr]:
 
 
 def _is_target(term: Expr, store: Store) -> bool:
-    is_load = isinstance(term, Load) and term.buffer is store.buffer
-    return is_load and term.indices == store.indices
+    if not isinstance(term, Load):
+        return False
+    return term.buffer is store.buffer and term.indices == store.indices
 
 
 def _emit_if(frame: Frame, stmt: If) -> None:
