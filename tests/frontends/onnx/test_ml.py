@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from tests.frontends.onnx.models import applied
 from tests.frontends.onnx.peer import compare
+from tilewright.frontends.onnx.attributes import Attributes
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(5)
@@ -136,6 +138,23 @@ def test_classification_trees(transform: str) -> None:
             one["class_weights"] = [abs(w) / 6 for w in one["class_weights"]]
         labels = {"classlabels_int64s": [4, 5], "post_transform": transform}
         check("TreeEnsembleClassifier", WITH_NAN, count=2, **labels, **one)
+
+
+def test_attributes_of_forests_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading an attribute takes as long as the forest is large."""
+    reads: list[str] = []
+    get = Attributes.get
+
+    def counted(self: Any, name: str, *rest: Any) -> Any:
+        reads.append(name)
+        return get(self, name, *rest)
+
+    monkeypatch.setattr(Attributes, "get", counted)
+    for count in (1, 20):
+        reads.clear()
+        forest = trees(count, 4, 1, "target", ["BRANCH_LEQ"])
+        applied("TreeEnsembleRegressor", X, **attributes(n_targets=1, **forest))
+        assert max(Counter(reads).values()) <= 3
 
 
 def test_trees_that_are_none() -> None:

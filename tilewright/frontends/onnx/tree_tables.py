@@ -106,9 +106,9 @@ def read_node_list(n: Node, votes: str) -> Trees:
     numbers = _numbered(keys, [t == "LEAF" for t in texts])
     inner = [k for k, t in enumerate(texts) if t != "LEAF"]
     leaf_start, target, weight = _votes(n, votes, numbers)
-    threshold = _floats(n, "nodes_values")
+    threshold, features = _floats(n, "nodes_values"), n.integers("nodes_featureids")
     trees = Trees(
-        np.array([n.integers("nodes_featureids")[k] for k in inner], np.int64),
+        np.array([features[k] for k in inner], np.int64),
         threshold[inner],
         np.array([_mode(texts[k]) for k in inner], np.uint8),
         _linked(n, "nodes_truenodeids", keys, inner, numbers),
