@@ -153,7 +153,7 @@ def test_attributes_of_forests_are_read_once(monkeypatch: pytest.MonkeyPatch) ->
     for count in (1, 20):
         reads.clear()
         forest = trees(count, 4, 1, "target", ["BRANCH_LEQ"])
-        applied("TreeEnsembleRegressor", X, **attributes(n_targets=1, **forest))
+        applied("TreeEnsembleRegressor", X, domain="ai.onnx.ml", n_targets=1, **forest)
         assert max(Counter(reads).values()) <= 3
 
 
