@@ -183,9 +183,10 @@ def test_no_denormal_is_made_by_attention_in_shifted_windows() -> None:
 def _met_denormals(model: Any, inputs: list[Any]) -> bool:
     """Whether a model meets denormals if it runs without the entry that flushes them."""
     call = model._bind(inputs, ())
-    words = list(call.words)
-    env = ctypes.addressof(call.words) + 8 * (len(words) - 3)
-    arguments = [*words[:-3], env]
+    scratch = call.scratch
+    words = [model._pool.address, scratch.workspace, scratch.error_address]
+    env = (ctypes.c_uint64 * len(words))(*words)
+    arguments = [*call.words, ctypes.addressof(env)]
     kind = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * len(arguments))
     program = kind(model.address("main"))
     with float_state.state(PLAIN):
