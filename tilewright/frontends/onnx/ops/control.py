@@ -77,7 +77,8 @@ def _is_single(value: Value | None) -> bool:
 @converts("Loop")
 def loop(n: Node) -> list[Value]:
     body, condition, initial = n.body("body"), n.get(1), n.all_from(2)
-    changing = [k for k, stays in enumerate(_stays(n.graph("body"), len(initial))) if not stays]
+    unchanged = _unchanged(n.graph("body"), len(initial))
+    changing = [k for k in range(len(initial)) if k not in unchanged]
     filled: set[int] = set()
 
     def trip(i: Value, *state: Value) -> Any:
@@ -109,7 +110,7 @@ def _as_before(n: Node, before: Value, after: Value | None) -> Value | None:
     return n.builder.reshape(after, shape=before.shape)
 
 
-def _stays(body: Any, count: int) -> list[bool]:
+def _unchanged(body: Any, count: int) -> set[int]:
     """Which of so many values a body hands on to its next run as it got them.
 
     Those are no state: inside, they are what they are outside, and may be known.
@@ -125,7 +126,7 @@ def _stays(body: Any, count: int) -> list[bool]:
         return name
 
     pairs = zip(body.input[2 : 2 + count], body.output[1 : 1 + count], strict=False)
-    return [source(after.name) == before.name for before, after in pairs]
+    return {k for k, (a, b) in enumerate(pairs) if source(b.name) == a.name}
 
 
 def _is_filled(before: Value, after: Value | None) -> bool:
