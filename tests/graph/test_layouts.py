@@ -266,20 +266,35 @@ def test_halved_images_share_kernels_over_their_own_sizes() -> None:
     np.testing.assert_allclose(model.run([array])[0], want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("rank", [1, 2])
-def test_windows_that_lie_apart_are_products_by_tiles(rank: int) -> None:
-    rng = np.random.default_rng(rank)
-    kernel = (2, 3)[:rank]
+#: Transposed convolutions: rank, channels in and out, window, strides, pads, extra at the end.
+TRANSPOSED = [
+    (1, 16, 32, [3], [3], [0, 0], [0]),
+    (2, 16, 32, [2, 3], [2, 3], [0] * 4, [0, 0]),
+    (2, 24, 1, [2, 2], [2, 2], [0] * 4, [0, 0]),
+    (2, 24, 24, [2, 2], [2, 2], [0] * 4, [0, 0]),
+    (2, 16, 40, [4, 4], [2, 2], [1, 1, 1, 1], [0, 0]),
+    (2, 16, 16, [3, 3], [2, 2], [1, 1, 1, 1], [1, 1]),
+    (2, 20, 16, [3, 5], [1, 3], [0, 2, 1, 0], [0, 2]),
+    (1, 32, 16, [16], [8], [4, 4], [0]),
+    (1, 16, 16, [2], [3], [0, 0], [2]),
+    (1, 16, 16, [4], [2], [3, 2], [0]),
+    (3, 16, 16, [2, 2, 2], [2, 2, 2], [0] * 6, [0] * 3),
+]
+
+
+@pytest.mark.parametrize("case", TRANSPOSED)
+def test_transposed_convolutions_are_convolutions_of_phases(case: Any) -> None:
+    rank, inputs, outputs, window, strides, pads, extra = case
     b = Builder("main")
-    x = b.input("x", "f32", ("n", 16, *"hw"[:rank]))
-    weight = rng.standard_normal((16, 32, *kernel)).astype("f4")
-    bias = rng.standard_normal(32).astype("f4")
-    b.output(b.relu(b.conv_transpose(b.relu(x), weight, bias, strides=list(kernel))))
+    x = b.input("x", "f32", ("n", inputs, *"dhw"[:rank]))
+    weight, bias = values(inputs, outputs, *window), values(outputs)
+    attrs = {"strides": strides, "pads": pads, "output_pads": extra}
+    b.output(b.relu(b.conv_transpose(b.relu(x), weight, bias, **attrs)))
     module = b.build()
     model = tw.compile(module, threads=1)
     assert isinstance(model, tw.Model)
-    assert any("conv_blocked" in name for name in model.kernels)
-    for size in ((1, 1), (5, 4), (16, 17)):
-        image = rng.standard_normal((2, 16, *size[:rank])).astype("f4")
+    assert any("phases_to_image" in name or max(strides) == 1 for name in model.kernels)
+    for size in ((2, 2, 2), (5, 4, 3), (16, 17, 2)):
+        image = values(2, inputs, *size[:rank])
         (want,) = evaluate(module, [image])
         np.testing.assert_allclose(model.run([image])[0], want, rtol=1e-4, atol=1e-4)
