@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import tilewright as tw
 from tests.frontends.onnx.models import info, make, node, operators, out, results
 from tilewright.frontends import UnspecialisedError, from_onnx
 from tilewright.graph import If, Loop, verify
@@ -241,6 +242,22 @@ def test_what_a_loop_hands_on_unchanged_is_known_inside(copied: bool) -> None:
     last, y = results(model, X)
     assert last == [1]
     np.testing.assert_array_equal(y, 3 * X.sum(1))
+
+
+def test_what_no_trip_reads_may_begin_as_anything() -> None:
+    """As Paddle's exporter writes variables of a loop's body: a number stands for them at first."""
+    body = graph([node("Mul", ["x", "x"], ["t"])], ["i", "go", "unread"], ["go", "t"])
+    model = make(
+        [node("Loop", ["k", "", "zero"], ["y"], body=body)],
+        [info("k", "int64"), info("x", shape=["n", 3])],
+        ["y"],
+        {"zero": np.zeros((), np.float32)},
+    )
+    np.testing.assert_array_equal(results(model, 2, X)[0], X * X)
+    compiled = tw.compile(model)
+    np.testing.assert_array_equal(compiled.run([np.array(2), X])[0], X * X)
+    with pytest.raises(UserError, match="nothing"):
+        compiled.run([np.array(0), X])
 
 
 def test_single_numbers_of_different_ranks_are_one_type() -> None:

@@ -91,6 +91,21 @@ def test_slices_from_a_place_on() -> None:
     check(nodes, [{"x": X, "a": ints(a)} for a in PLACES], ["y"])
 
 
+def test_axes_tell_how_many_bounds_a_slice_has() -> None:
+    """The lengths of the bounds themselves are known when the model runs."""
+    model = make(
+        [node("Slice", ["x", "a", "b", "axes"])],
+        [info("x", shape=["n", 4]), info("a", "int64", ["k"]), info("b", "int64", ["k"])],
+        ["y"],
+        {"axes": np.array([1])},
+    )
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    compiled = tw.compile(model)
+    np.testing.assert_array_equal(compiled.run([x, ints(1), ints(3)])[0], x[:, 1:3])
+    with pytest.raises(UserError):
+        compiled.run([x, ints(1, 0), ints(3, 1)])
+
+
 def test_padding_and_cropping() -> None:
     nodes = [node("Pad", ["x", "p"], ["q"]), node("Neg", ["q"], ["y"])]
     pairs = itertools.product([-2, -1, 0, 3], [-3, -1, 0, 2])

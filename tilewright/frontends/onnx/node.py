@@ -108,9 +108,13 @@ class Node:
             return self.numbers(index)
         return self.integers(attribute, None)
 
-    def dims(self, index: int) -> list[Dim]:
-        """The elements of an integer operand as sizes, which may be read when the program runs."""
-        return self.dims_of(self[index], f"operand {index}")
+    def dims(self, index: int, count: int | None = None) -> list[Dim]:
+        """The elements of an integer operand as sizes, which may be read when the program runs;
+        `count` of them, where the operand does not say how many there are."""
+        value = self[index]
+        if count is not None and value.known is None and value.tensor.size is None:
+            value = self.builder.reshape(value, shape=[count])
+        return self.dims_of(value, f"operand {index}")
 
     def dims_of(self, value: Value, what: str) -> list[Dim]:
         """The elements of an integer tensor as sizes."""

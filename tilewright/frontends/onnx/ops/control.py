@@ -76,7 +76,22 @@ def _is_single(value: Value | None) -> bool:
 
 @converts("Loop")
 def loop(n: Node) -> list[Value]:
-    body, condition, initial = n.body("body"), n.get(1), n.all_from(2)
+    initial = n.all_from(2)
+    unread = _unread(n.graph("body"), len(initial))
+    replaced: set[int] = set()
+    try:
+        return _loop(n, initial, replaced & unread, replaced)
+    except UserError:
+        if not replaced & unread:
+            raise
+    # What no trip reads and every trip makes is nothing before the first one.
+    return _loop(n, initial, replaced & unread, set())
+
+
+def _loop(n: Node, initial: Sequence[Value], empty: set[int], replaced: set[int]) -> list[Value]:
+    """The loop, with nothing for the initial values that `empty` tells; `replaced` gets to know
+    which ones a trip replaces by values of other ranks."""
+    body, condition = n.body("body"), n.get(1)
     unchanged = _unchanged(n.graph("body"), len(initial))
     changing = [k for k in range(len(initial)) if k not in unchanged]
     filled: set[int] = set()
@@ -89,6 +104,7 @@ def loop(n: Node) -> list[Value]:
         # Without a condition it is a counted loop, whatever the body says.
         go_on = None if condition is None else scalar(n, present(going))
         filled.update(k for k in changing if _is_filled(given[k], results[k]))
+        replaced.update(k for k in changing if _differ_in_rank(given[k], results[k]))
         carried = [
             n.builder.optional(results[k]) if k in filled else _as_before(n, given[k], results[k])
             for k in changing
@@ -96,11 +112,34 @@ def loop(n: Node) -> list[Value]:
         return go_on, carried, results[len(initial) :]
 
     bounds = [None if v is None else scalar(n, v) for v in (n.get(0), condition)]
-    state = [initial[k] for k in changing]
+    state = [
+        n.builder.optional_none(dtype=initial[k].dtype) if k in empty else initial[k]
+        for k in changing
+    ]
     results = several(n.builder.loop(bounds[0], state, trip, condition=bounds[1]))
     last = dict(enumerate(initial)) | dict(zip(changing, results, strict=False))
     after = [n.builder.optional_get(v) if k in filled else v for k, v in last.items()]
     return [*after, *results[len(changing) :]]
+
+
+def _differ_in_rank(before: Value, after: Value | None) -> bool:
+    values = (before, after)
+    ranks = {v.type.ndim for v in values if v is not None and isinstance(v.type, TensorType)}
+    return len(ranks) == 2
+
+
+def _unread(body: Any, count: int) -> set[int]:
+    """Which of so many values a body does not read, but replaces."""
+    read = set[str]()
+    pending = [body]
+    while pending:
+        graph = pending.pop()
+        read.update(o.name for o in graph.output)
+        for node in graph.node:
+            read.update(node.input)
+            pending += [a.g for a in node.attribute if a.HasField("g")]
+            pending += [g for a in node.attribute for g in a.graphs]
+    return {k for k, value in enumerate(body.input[2 : 2 + count]) if value.name not in read}
 
 
 def _as_before(n: Node, before: Value, after: Value | None) -> Value | None:

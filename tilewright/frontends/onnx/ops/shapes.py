@@ -154,8 +154,9 @@ def slice_by_attributes(n: Node) -> Value:
 
 @converts("Slice", since=10)
 def slice_by_operands(n: Node) -> Value:
-    starts, ends = n.dims(1), [_end(d) for d in n.dims(2)]
-    axes = n.numbers(3) if n.get(3) is not None else list(range(len(starts)))
+    axes = n.numbers(3) if n.get(3) is not None else None
+    starts, ends = (n.dims(k, None if axes is None else len(axes)) for k in (1, 2))
+    ends, axes = [_end(d) for d in ends], list(range(len(starts))) if axes is None else axes
     steps = n.numbers(4) if n.get(4) is not None else None
     if steps is not None and all(-n[0].ndim <= axis < n[0].ndim for axis in axes):
         extents = [n[0].shape[axis] for axis in axes]
