@@ -10,6 +10,7 @@ import tilewright as tw
 from tests.graph.random_graphs import inputs, modules
 from tests.graph.random_shapes import shape_inputs, shape_modules
 from tilewright.graph import (
+    Builder,
     Module,
     PassContext,
     PassVerifier,
@@ -342,3 +343,24 @@ def main(x: f32[2, 3], n: i64[()]):
 """
     module = parse_module(text)
     assert algebra(module) is module
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_rows_are_taken_before_tables_are_mapped(axis: int) -> None:
+    """Tables of bytes with scales by row, by column and for all, too large to be folded."""
+    rng = np.random.default_rng(0)
+    b = Builder("main")
+    rows = b.input("rows", "i64", ("n", 2))
+    table = b.cast(rng.integers(-9, 9, (5, 6, 4)).astype(np.int8), dtype="f32")
+    for shape in ((5, 6, 4), (5, 1, 1), (6, 1), (4,), ()):
+        table = b.mul(table, rng.standard_normal(shape).astype(np.float32))
+    b.output(b.take(table, rows, axis=axis))
+    module = b.build()
+    changed = run_passes(module, STEPS)
+    takes = [x.expr for x in changed.main.body if x.expr.op.name == "take"]  # type: ignore[attr-defined]
+    assert takes and all(t.args[0].is_constant for t in takes)
+    last = changed.main.body[-1].expr.op.name  # type: ignore[attr-defined]
+    assert last == "mul"
+    indices = np.array([[3, -1], [0, 2], [1, 1]])
+    for a, e in zip(evaluate(changed, [indices]), evaluate(module, [indices]), strict=True):
+        np.testing.assert_array_equal(a, e)

@@ -7,7 +7,7 @@ import numpy as np
 from tilewright.graph import Builder, TensorType, evaluate
 from tilewright.graph.broadcast import broadcast_shapes
 from tilewright.graph.naturals import renewed, simplify_size
-from tilewright.ir import Var, maximum
+from tilewright.ir import Var, maximum, minimum
 
 
 def test_sizes_are_not_negative() -> None:
@@ -15,6 +15,8 @@ def test_sizes_are_not_negative() -> None:
     assert simplify_size(maximum(n, 0)) is n
     assert TensorType("f32", [maximum(n * m, 0)]) == TensorType("f32", [n * m])
     assert broadcast_shapes([n], [maximum(n, 0)]) == (n,)
+    assert broadcast_shapes([n], [minimum(n, 512)]) == (n,)
+    assert broadcast_shapes([minimum(n, 512)], [n]) == (n,)
 
 
 def test_a_range_up_to_a_size_has_that_size() -> None:

@@ -76,7 +76,10 @@ def _meet(a: Expr, b: Expr, axis: int, shapes: Sequence[Sequence[Expr]]) -> Expr
     if known:
         return a if x is not None else b
     # Equal, or one of them is 1: the greater one, but 0 against 1 is 0.
-    return simplify_size(maximum(a, b) * minimum(minimum(a, b), 1))
+    greater, not_empty = simplify_size(maximum(a, b)), simplify_size(minimum(minimum(a, b), 1))
+    if _are_equal(not_empty, simplify_size(minimum(greater, 1))):
+        return greater
+    return simplify_size(greater * not_empty)
 
 
 def _is_one(dim: Expr) -> list[Expr]:

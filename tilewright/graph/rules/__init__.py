@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tilewright.graph.rules import (
     casts,
+    gathers,
     identities,
     integers,
     powers,
@@ -42,6 +43,7 @@ _ALGEBRA = _merged(
     reshapes.RULES,
     transposes.RULES,
     slices.RULES,
+    gathers.RULES,
     reductions.RULES,
     integers.RULES,
 )

@@ -121,9 +121,9 @@ class Site:
         return call.op.infer(call.args, call.attrs)[0].shape[axis]  # type: ignore[attr-defined]
 
     def made_by(self, value: Value | None, *names: str) -> Call | None:
-        """The call that made a value, if its operator is one of these."""
+        """The call that made a value, if its operator is one of these; any, if none is named."""
         call = self.makers.call_of(value)
-        return call if call is not None and call.op.name in names else None
+        return call if call is not None and (not names or call.op.name in names) else None
 
     def private(self, value: Value | None, *names: str) -> Call | None:
         """The same, if nothing but this call uses the value."""

@@ -1,0 +1,50 @@
+"""Rows of tables: maps of whole tables become maps of the rows that are taken."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tilewright.graph.axes import axis_of
+from tilewright.graph.ir import Value
+from tilewright.graph.rules.site import Site
+from tilewright.graph.types import known_dim
+
+#: Maps that a table may have gone through, one after the other.
+_DEEP: Final = 8
+
+
+def _of_map(s: Site) -> Value | None:
+    """take(f(table, scales), rows) = f(take(table, rows), take(scales, rows)), for constant tables
+
+    Such tables are too large to be computed at compile time: quantized embeddings, for one.
+    """
+    inner = s.made_by(s.x)
+    if inner is None or not _is_of_constants(s, s.x, _DEEP):
+        return None
+    axis, rank = axis_of(s.attr("axis"), s.x.ndim), s.arg(1).ndim
+    args = [None if a is None else _taken(s, a, axis, rank) for a in inner.args]
+    return s.again(inner, args)
+
+
+def _is_of_constants(s: Site, value: Value, depth: int) -> bool:
+    """Whether a value is a constant, or maps of constants."""
+    if value.is_constant:
+        return True
+    call = s.made_by(value) if depth else None
+    if call is None or not s.is_map(call, value):
+        return False
+    return all(a is None or _is_of_constants(s, a, depth - 1) for a in call.args)
+
+
+def _taken(s: Site, operand: Value, axis: int, rank: int) -> Value:
+    """The rows of an operand of the map; one that is the same for all rows is only reshaped."""
+    missing = s.x.ndim - operand.ndim
+    full = [*[1] * missing, *operand.shape]
+    if known_dim(full[axis]) == 1:
+        shape = [*full[:axis], *[1] * rank, *full[axis + 1 :]]
+        return s.emit("reshape", operand, shape=shape)
+    whole = s.emit("reshape", operand, shape=full) if missing else operand
+    return s.again(s.call, [whole, s.arg(1)], axis=axis)
+
+
+RULES = {"gather": (_of_map,), "take": (_of_map,)}
