@@ -171,6 +171,23 @@ def test_conversions(name: str, compare: Any) -> None:
     compare([cast(x, t) for t in targets], {x: padded(specials(name))}, LANES)
 
 
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_conversions_of_what_is_held_within_bounds(name: str, compare: Any) -> None:
+    x = Var("x", name)
+    bounds = [(0.0, 255.0), (-128.0, 127.0), (-4e9, 300.0), (-1.0, 1e30), (7.0, 3.0)]
+    held = [
+        e
+        for low, high in bounds
+        for e in (
+            binary("min", binary("max", x, low), high),
+            binary("max", binary("min", x, high), low),
+        )
+    ]
+    types = ("int8", "uint8", "int16", "int32", "uint32", "int64")
+    values = padded(np.concatenate([specials(name), np.arange(-300, 300, 7.25).astype(name)]))
+    compare([cast(e, t) for e in held for t in types], {x: values}, LANES)
+
+
 @pytest.mark.parametrize("name", STORED)
 def test_stored_types_are_moved(name: str, compare: Any) -> None:
     x, y = Var("x", name), Var("y", name)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from tilewright.codegen.llvm import x86
 from tilewright.codegen.llvm.context import Context
-from tilewright.codegen.llvm.types import LLValue, llvm, register_type
+from tilewright.codegen.llvm.types import LLValue, number, register_type
 from tilewright.ir import Binary, Broadcast, Cast, Const, DType, Expr, Unary
 
 #: A product may become part of a fused operation with a sum that permits it as well.
@@ -23,13 +24,6 @@ def emit_unary(cx: Context, node: Unary, args: list[LLValue]) -> LLValue:
 
 def emit_binary(cx: Context, node: Binary, args: list[LLValue]) -> LLValue:
     return _BINARY[node.op](cx, node, *args)
-
-
-def number(value: float, kind: Any) -> LLValue:
-    """A constant of an LLVM type; a vector type repeats it."""
-    if isinstance(kind, llvm.VectorType):
-        return llvm.Constant(kind, [llvm.Constant(kind.element, value)] * kind.count)
-    return llvm.Constant(kind, value)
 
 
 def _arithmetic(integer: str, floating: str) -> Callable[..., LLValue]:
@@ -184,12 +178,32 @@ def emit_cast(cx: Context, node: Cast, args: list[LLValue]) -> LLValue:
     kind = register_type(wanted)
     if wanted.is_bool:
         return _to_bool(cx, source, a)
+    if source.is_float and not wanted.is_float and x86.converts(cx.target, source, wanted):
+        return x86.to_integers(cx, source, wanted, a, kind, _bounds(node.a))
     if source.is_float:
         return _from_float(cx, source, wanted, a, kind)
     if wanted.is_float:
         signed = source.kind == "int"
         return (cx.builder.sitofp if signed else cx.builder.uitofp)(a, kind)
     return _resize(cx, source, wanted, a, kind)
+
+
+def _bounds(expr: Expr) -> tuple[float, float]:
+    """Numbers within which an expression lies, where it is not NaN: min(max(…, low), high)."""
+    low, high = -math.inf, math.inf
+    while isinstance(expr, Binary) and expr.op in ("min", "max"):
+        found = [(c, other) for c, other in _sides(expr) if c is not None]
+        if not found:
+            break
+        (bound, expr), is_min = found[0], expr.op == "min"
+        # What comes first is nearer to the result, and narrows what lies within.
+        low = low if is_min else max(low, min(bound, high))
+        high = min(high, max(bound, low)) if is_min else high
+    return low, high
+
+
+def _sides(node: Binary) -> list[tuple[float | None, Expr]]:
+    return [(_constant_of(node.a), node.b), (_constant_of(node.b), node.a)]
 
 
 def _to_bool(cx: Context, source: DType, a: LLValue) -> LLValue:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilewright.codegen.llvm.arithmetic import number
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.lists import LIST_EXPRESSIONS
 from tilewright.codegen.llvm.memory import any_address
@@ -18,6 +17,7 @@ from tilewright.codegen.llvm.types import (
     i32,
     i64,
     llvm,
+    number,
     pointer,
     register_type,
     void,

@@ -74,3 +74,10 @@ def mangle(kind: LLType) -> str:
     if isinstance(kind, llvm.IntType):
         return f"i{kind.width}"
     return kind.intrinsic_name
+
+
+def number(value: float, kind: Any) -> LLValue:
+    """A constant of an LLVM type; a vector type repeats it."""
+    if isinstance(kind, llvm.VectorType):
+        return llvm.Constant(kind, [llvm.Constant(kind.element, value)] * kind.count)
+    return llvm.Constant(kind, value)

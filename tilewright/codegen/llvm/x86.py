@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from tilewright.codegen.llvm.context import Context
-from tilewright.codegen.llvm.types import LLValue, i32, llvm
+from tilewright.codegen.llvm.types import LLValue, i32, llvm, number
 from tilewright.ir import DType
 from tilewright.target import Target
 
@@ -34,3 +38,37 @@ def extreme(cx: Context, op: str, dtype: DType, a: LLValue, b: LLValue) -> LLVal
     name, args = f"llvm.x86.{prefix}.{op}.p{kind}{suffix}", [b, a, *rounding]
     found = cx.builder.call(cx.declare(name, a.type, [v.type for v in args]), args)
     return cx.builder.select(cx.builder.fcmp_unordered("uno", b, b), b, found)
+
+
+def converts(target: Target, source: DType, wanted: DType) -> bool:
+    """Whether `to_integers` is for such vectors: LLVM converts them element by element."""
+    fits = source.bits in (32, 64) and wanted.bits <= 32
+    return fits and source.lanes > 1 and target.arch == "x86_64"
+
+
+def to_integers(
+    cx: Context, source: DType, wanted: DType, a: LLValue, kind: LLValue, held: tuple[float, float]
+) -> LLValue:
+    """Floats as whole numbers: the nearest of the type where they are beyond it, 0 for NaN.
+
+    `held` tells within what numbers they lie at any rate.
+    """
+    builder, signed = cx.builder, wanted.is_signed or wanted.bits < 32
+    wide = llvm.VectorType(i32, source.lanes)
+    # Where a number does not fit, what this gives is not chosen below.
+    found = (builder.fptosi if signed else builder.fptoui)(a, wide)
+    found = found if wanted.bits == 32 else builder.trunc(found, kind)
+    least, greatest = int(wanted.min_value), int(wanted.max_value)
+    if held[0] < least:
+        below = builder.fcmp_ordered("<", a, number(float(least), a.type))
+        found = builder.select(below, number(least, kind), found)
+    if held[1] > greatest:
+        above = builder.fcmp_ordered(">", a, number(_at_most(greatest, source), a.type))
+        found = builder.select(above, number(greatest, kind), found)
+    return builder.select(builder.fcmp_ordered("ord", a, a), found, number(0, kind))
+
+
+def _at_most(value: int, dtype: DType) -> float:
+    """The greatest float of a type that is not above a whole number."""
+    nearest = dtype.numpy.type(value)
+    return float(nearest if int(nearest) <= value else np.nextafter(nearest, -math.inf))
