@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -364,3 +366,26 @@ def test_rows_are_taken_before_tables_are_mapped(axis: int) -> None:
     indices = np.array([[3, -1], [0, 2], [1, 1]])
     for a, e in zip(evaluate(changed, [indices]), evaluate(module, [indices]), strict=True):
         np.testing.assert_array_equal(a, e)
+
+
+def test_weights_that_meet_padding_alone_are_left_out() -> None:
+    rng = np.random.default_rng(0)
+    fewer = 0
+    for extent, kernel, step, gap, before, after in itertools.product(
+        (1, 2, 3), (2, 3, 5), (1, 2), (1, 2), (0, 1, 3), (0, 2)
+    ):
+        if extent + before + after < (kernel - 1) * gap + 1:
+            continue
+        b = Builder("main")
+        x = b.input("x", "f32", (2, 3, extent, 4))
+        weight = rng.standard_normal((4, 3, kernel, 1)).astype(np.float32)
+        attrs = {"strides": [step, 1], "dilations": [gap, 1], "pads": [before, 0, after, 0]}
+        b.output(b.conv(x, weight, **attrs))
+        module = b.build()
+        changed = run_passes(module, STEPS)
+        taps = changed.main.body[-1].expr.args[1].shape[2]  # type: ignore[union-attr]
+        fewer += known_dim(taps) < kernel  # type: ignore[operator]
+        image = rng.standard_normal((2, 3, extent, 4)).astype(np.float32)
+        for a, e in zip(evaluate(changed, [image]), evaluate(module, [image]), strict=True):
+            np.testing.assert_allclose(a, e, rtol=1e-5, atol=1e-5)
+    assert fewer > 20

@@ -20,6 +20,7 @@ from tilewright.graph.rules import (
     reshapes,
     scales,
     slices,
+    taps,
     transposes,
 )
 from tilewright.graph.rules.rewriter import Rule, RuleRewriter
@@ -43,6 +44,7 @@ _ALGEBRA = _merged(
     reshapes.RULES,
     transposes.RULES,
     slices.RULES,
+    taps.RULES,
     gathers.RULES,
     reductions.RULES,
     integers.RULES,
