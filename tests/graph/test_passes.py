@@ -155,6 +155,23 @@ def test_constant_folding_is_bounded_in_memory() -> None:
     assert not constant_folding(module).main.body
 
 
+def test_weights_are_folded_whatever_they_take() -> None:
+    b = Builder("main")
+    x = b.input("x", "f32", ("n", 64))
+    table = b.mul(b.cast(np.ones((64, 64), np.int8), dtype="f32"), np.full(64, 0.5, np.float32))
+    b.output(b.matmul(x, b.transpose(table, axes=[1, 0])), b.add(x, table))
+    module = b.build()
+    with PassContext(options={"fold_limit": 0, "fold_total": 0}):
+        folded = constant_folding(module)
+    assert [n.expr.op.name for n in folded.main.body] == ["matmul", "add"]  # type: ignore[attr-defined]
+    b = Builder("main")
+    x = b.input("x", "f32", ("n", 64))
+    b.output(b.add(x, b.cast(np.ones((64, 64), np.int8), dtype="f32")))
+    with PassContext(options={"fold_limit": 0, "fold_total": 0}):
+        kept = constant_folding(b.build())
+    assert [n.expr.op.name for n in kept.main.body] == ["cast", "add"]  # type: ignore[attr-defined]
+
+
 def test_folded_results_are_bounded_all_together() -> None:
     b = Builder("main")
     row = b.constant(np.ones((1, 1024), "f4"))

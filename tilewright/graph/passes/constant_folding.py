@@ -4,7 +4,8 @@
     y = reshape(x, shape=[3])        -->     …
     z = branch(bool(True), then, …)          (the bindings of `then`)
 
-Bounded in memory: results that would take much more of it than their operands stay as they are.
+Bounded in memory: results that would take much more of it than their operands stay as they are,
+but for weights, which would otherwise be made, and could not be packed, in every run.
 Bounded in time: long sums are computed by native code, where `folding_by` is given a way, and once
 a pass has taken too long, only what is small is folded.
 """
@@ -20,8 +21,21 @@ import numpy as np
 from tilewright.graph.attributes import attribute_parts
 from tilewright.graph.context import Pass, PassContext
 from tilewright.graph.definitions import work_of
-from tilewright.graph.ir import KNOWN_LIMIT, Array, Binding, Call, Graph, If, Module, Read, Value
+from tilewright.graph.ir import (
+    KNOWN_LIMIT,
+    Array,
+    Binding,
+    Call,
+    Function,
+    Graph,
+    If,
+    Module,
+    Read,
+    Value,
+    all_graphs,
+)
 from tilewright.graph.rewrite import Rewriter
+from tilewright.graph.rules.weights import WEIGHTED
 from tilewright.graph.types import STRING, TensorType
 from tilewright.ir import Const, Expr, const
 from tilewright.support.errors import UserError
@@ -74,7 +88,22 @@ def _folded(module: Module, native: Apply) -> Module:
         int(context.option("fold_total", FOLD_TOTAL)),
         float(context.option("fold_seconds", FOLD_SECONDS)),
     )
-    return module.map(lambda f: _Folder(limits, native).graph(f))
+    return module.map(lambda f: _Folder(limits, native, _weights(f)).graph(f))
+
+
+def _weights(function: Function) -> set[Value]:
+    """The values that become weights of products, directly or by way of other operators."""
+    found = set[Value]()
+    for graph in all_graphs(function):
+        for binding in reversed(graph.body):
+            call = binding.expr
+            if not isinstance(call, Call):
+                continue
+            if call.op.name in WEIGHTED and len(call.args) > 1:
+                found.update(a for a in call.args[1:2] if a is not None)
+            if found.intersection(binding.outputs):
+                found.update(a for a in call.args if a is not None)
+    return found
 
 
 class _Limits:
@@ -84,7 +113,7 @@ class _Limits:
         self._each, self._left = each, total
         self._end = time.monotonic() + seconds
 
-    def allow(self, call: Call, outputs: Sequence[Value]) -> bool:
+    def allow(self, call: Call, outputs: Sequence[Value], *, are_weights: bool) -> bool:
         """Whether there is memory and time for a call on constants."""
         sizes = [_bytes(v) for v in outputs]
         if any(s is None for s in sizes):
@@ -93,7 +122,8 @@ class _Limits:
         held = sum(a.constant.nbytes for a in call.args if a is not None and a.constant is not None)
         if made <= KNOWN_LIMIT:
             return True
-        return made - held <= min(self._each, self._left) and time.monotonic() < self._end
+        fits = are_weights or made - held <= min(self._each, self._left)
+        return fits and time.monotonic() < self._end
 
     def take(self, call: Call, arrays: Sequence[Array]) -> None:
         held = sum(a.constant.nbytes for a in call.args if a is not None and a.constant is not None)
@@ -101,9 +131,9 @@ class _Limits:
 
 
 class _Folder(Rewriter):
-    def __init__(self, limits: _Limits, native: Apply) -> None:
+    def __init__(self, limits: _Limits, native: Apply, weights: set[Value]) -> None:
         super().__init__()
-        self._limits, self._native = limits, native
+        self._limits, self._native, self._weights = limits, native, weights
 
     def visit(self, binding: Binding) -> Sequence[Binding]:
         expr = binding.expr
@@ -138,10 +168,13 @@ class _Folder(Rewriter):
         if found and len(found) == len(known):
             return found
         args = [a for a in call.args if a is not None]
-        if any(a.constant is None for a in args) or not self._limits.allow(call, binding.outputs):
+        if any(a.constant is None for a in args):
+            return None
+        are_weights = not self._weights.isdisjoint(binding.outputs)
+        if not self._limits.allow(call, binding.outputs, are_weights=are_weights):
             return None
         arrays = self._evaluated(call, binding.outputs)
-        if arrays is not None:
+        if arrays is not None and not are_weights:
             self._limits.take(call, arrays)
         return arrays
 
