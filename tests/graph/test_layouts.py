@@ -15,6 +15,8 @@ from tests.graph.random_images import RandomImages
 from tilewright.graph import Builder, Call, Module, PassContext, evaluate, passes, verify
 from tilewright.graph.layouts import Blocking
 from tilewright.graph.passes.layout_plan import Option, Step, cost_of, plan
+from tilewright.ir import DType
+from tilewright.kernels.levels import kernel_levels
 
 HERE = tw.Target.of("llvm")
 WIDE = tw.Target.of("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids")
@@ -298,3 +300,30 @@ def test_transposed_convolutions_are_convolutions_of_phases(case: Any) -> None:
         image = values(2, inputs, *size[:rank])
         (want,) = evaluate(module, [image])
         np.testing.assert_allclose(model.run([image])[0], want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("channels", "dtype"), [(24, "f32"), (64, "i8"), (31, "f64")])
+def test_images_change_their_layout_by_tiles(channels: int, dtype: str) -> None:
+    """Sizes that are known and not, rows that fill tiles and do not."""
+    for sizes in ((1, 1), (16, 16), (7, 33)):
+        for shape in (sizes, ("h", "w")):
+            b = Builder("main")
+            x = b.input("x", dtype, ("n", channels, *shape))
+            blocked = b.emit("to_blocked", x, block=16)
+            b.output(blocked, b.emit("from_blocked", b.abs(blocked), channels=channels))
+            module = b.build()
+            model = tw.compile(module, threads=1)
+            image = (values(2, channels, *sizes) * 40).astype(DType.of(dtype).numpy)
+            for got, want in zip(model.run([image]), evaluate(module, [image]), strict=True):
+                np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("sizes", [(40, 40), ("h", "w")])
+@pytest.mark.parametrize("channels", [24, 64])
+def test_tiles_go_through_registers_whatever_the_sizes(sizes: Any, channels: int) -> None:
+    b = Builder("main")
+    x = b.input("x", "f32", (1, -(-channels // 16), *sizes, 16))
+    b.output(b.emit("from_blocked", x, channels=channels))
+    model = tw.compile(b.build(), target="llvm -mcpu=skylake-avx512 -num-cores=2")
+    (name,) = model.kernels
+    assert "transpose.f32x16x16" in kernel_levels(model.ir(name), model.target).scheduled

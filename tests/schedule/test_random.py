@@ -79,6 +79,10 @@ class _Player:
         if len(self.s.blocks()) < 8:
             self.s.loop_partition(self.loop(), self.factor())
 
+    def peel(self) -> None:
+        if len(self.s.blocks()) < 8:
+            self.s.peel(self.loop(), 1 + self.factor())
+
     def decompose(self) -> None:
         self.s.decompose_reduction(self.block(), self.loop())
 
@@ -96,6 +100,7 @@ _MOVES = [
     *[_Player.split, _Player.fuse, _Player.reorder] * 4,
     *[_Player.decompose, _Player.partition, _Player.rfactor, _Player.blockize] * 2,
     _Player.merge,
+    _Player.peel,
     _Player.parallel,
     _Player.vectorize,
     _Player.unroll,

@@ -42,6 +42,11 @@ class LoopMethods(ScheduleState):
         """Cut the range of a loop at these points into loops that run one after the other."""
         return self._apply("loop_partition", self.loop(loop), *points)
 
+    def peel(self, loop: LoopLike, size: int) -> tuple[Loop, Loop]:
+        """Cut a loop into one over whole multiples of `size` and one over the rest."""
+        whole, rest = self._apply("peel", self.loop(loop), size)
+        return whole, rest
+
     def unroll(self, loop: LoopLike) -> None:
         """Write the iterations of a loop out one after the other."""
         self._apply("unroll", self.loop(loop))

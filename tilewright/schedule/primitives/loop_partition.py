@@ -40,7 +40,7 @@ def loop_partition(tree: Tree, loop: For, *points: int) -> Edit:
     check(tree, loop, *points)
     taken, parts = set(tree.blocks), list[For]()
     for number, (start, end) in enumerate(_parts(loop, points)):
-        part = _part(tree, loop, number, start, end, taken)
+        part = part_of(tree, loop, number, start, end, taken)
         taken |= {block.name for block in Tree(tree.function.with_body(part)).blocks.values()}
         parts.append(part)
     return Edit(tree.replace(loop, seq(*parts)), tuple(Loop(part.var) for part in parts))
@@ -49,7 +49,7 @@ def loop_partition(tree: Tree, loop: For, *points: int) -> Edit:
 def check(tree: Tree, loop: For, *points: int) -> None:
     what = f"cannot partition loop {loop.var.name} at {', '.join(map(str, points)) or 'no point'}"
     require(tree, what, loop_is_plain(loop), _points_ascend(loop, points))
-    require(tree, what, _reductions_begin_in_one_part(tree, loop))
+    require(tree, what, reductions_begin_in_one_part(tree, loop))
 
 
 def _points_ascend(loop: For, points: tuple[int, ...]) -> Fault | None:
@@ -72,7 +72,9 @@ def _parts(loop: For, points: tuple[int, ...]) -> list[tuple[Expr, Expr]]:
     return [(const(0), ends[0]), *((s, maximum(e - s, 0)) for s, e in later)]
 
 
-def _part(tree: Tree, loop: For, number: int, start: Expr, extent: Expr, taken: set[str]) -> For:
+def part_of(tree: Tree, loop: For, number: int, start: Expr, extent: Expr, taken: set[str]) -> For:
+    """The loop over `extent` iterations from `start` on; the blocks of all but the first part are
+    copies, whose names are not among `taken`."""
     ranges = tree.ranges_at(loop)
     extent = simplify(extent, ranges)
     var = Var(loop_name(loop.var.name, str(number)), loop.var.dtype)
@@ -95,7 +97,7 @@ def _later_part(loop: For, taken: set[str]) -> Stmt:
     return map_stmt(fresh_copy(loop.body, taken), on_stmt)
 
 
-def _reductions_begin_in_one_part(tree: Tree, loop: For) -> Fault | None:
+def reductions_begin_in_one_part(tree: Tree, loop: For) -> Fault | None:
     for block in tree.blocks_in(loop):
         if block.init is not None and loop_reduces_and_does_not(block, loop):
             return Fault(

@@ -111,8 +111,20 @@ def _schedule_tiles(s: Schedule, name: str, column: Iter, target: Target, work: 
     place_epilogue(s, epilogue, outer[-1], lanes, target)
     if pads:
         place_padding(s, pads, shared[-1], target)
-    parallelize_outer(s, name, target, work, within=shared if pads else outer)
+    within = shared if pads or _share_enough(s, shared, target) else outer
+    parallelize_outer(s, name, target, work, within=within)
     join_pixels(s, pads, target)
+
+
+def _share_enough(s: Schedule, loops: list[Loop], target: Target) -> bool:
+    """Whether some loops have work for every core, so that those over the tiles of a row can stay
+    serial: only then is it known where a tile meets the edge of an image.
+
+    A batch of unknown size may well be one; rows of unknown number are many.
+    """
+    extents = [s.loop_of(loop).extent for loop in loops]
+    count = prod(int(e.value) for e in extents if isinstance(e, Const))
+    return count >= target.cores or not all(isinstance(e, Const) for e in extents[1:])
 
 
 def _slides(block: Block, row: Iter, column: Iter, vectors: int, target: Target) -> bool:

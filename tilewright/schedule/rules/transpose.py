@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from tilewright.ir import Block, Const, DType, Iter, Load, Store
+from tilewright.ir import Binary, Block, Const, DType, Iter, Load, Store
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import PART_BYTES, transpose_tile
 from tilewright.schedule.rules.analysis import Access, extent_of, is_injective, stores_of
@@ -30,6 +30,8 @@ from tilewright.target import Target
 _RUN = 1024
 #: What an element costs, in simple operations.
 _WORK = 4
+#: What an extent that is known only when the program runs counts as.
+_MANY = 1024
 
 
 class Turn(NamedTuple):
@@ -37,6 +39,8 @@ class Turn(NamedTuple):
 
     source: Iter
     result: Iter
+    #: So many neighbours lie together in the source, as blocked channels do; 0 where all do.
+    block: int = 0
 
 
 def as_turn(block: Block) -> Turn | None:
@@ -46,9 +50,23 @@ def as_turn(block: Block) -> Turn | None:
         return None
     store, load = stores[0], stores[0].value
     inner, outer = _runs_along(block, store), _runs_along(block, load)
-    if inner is None or outer is None or inner is outer:
+    if inner is None or inner is outer:
         return None
-    return Turn(source=outer, result=inner)
+    if outer is not None:
+        return Turn(source=outer, result=inner)
+    blocked = next(
+        ((it, b) for it in block.iters for b in [_block_along(load, it)] if it is not inner and b),
+        None,
+    )
+    return None if blocked is None else Turn(blocked[0], inner, blocked[1])
+
+
+def _block_along(load: Load, it: Iter) -> int:
+    """How many neighbours along a variable lie together, where indices divide it by that."""
+    places = [i for i in load.indices if isinstance(i, Binary) and i.op == "floormod"]
+    sizes = [int(i.b.value) for i in places if i.a is it.var and isinstance(i.b, Const)]
+    access = Access(load.buffer, load.indices)
+    return next((b for b in sizes if b > 1 and access.step_within(it.var, b) == 1), 0)
 
 
 def _runs_along(block: Block, access: Store | Load) -> Iter | None:
@@ -63,7 +81,8 @@ def _dtype(block: Block) -> DType:
 def can_transpose(block: Block, turn: Turn, target: Target) -> bool:
     """Whether at least one whole tile fits, as far as is known."""
     least = _tiles(block, turn, target)[-1]
-    return least.lanes > 1 and all((extent_of(it) or 0) >= least.lanes for it in turn)
+    across, along = extent_of(turn.source) or _MANY, extent_of(turn.result) or _MANY
+    return least.lanes > 1 and min(across, along, turn.block or across) >= least.lanes
 
 
 class Tile(NamedTuple):
@@ -136,10 +155,34 @@ def schedule_transpose(s: Schedule, name: str, turn: Turn, target: Target) -> No
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
     across, along = loops.pop(turn.source.var), loops.pop(turn.result.var)
     others = list(loops.values())
+    tiles = _tiles(block, turn, target, streams=streams(s.function))
+    if turn.block and _extent(s, across) > turn.block:
+        # Cut while it is the outermost one, so that each part is a perfect nest.
+        s.reorder(across, *others, along)
+        across, *rest = _whole_and_rest(s, across, turn.block)
+        for part in rest:
+            _, *inside, last = s.loops(_block_in(s, part))
+            _schedule_part(s, block, tiles, inside, last, part, target)
+        blocks, across = s.split(across, None, turn.block)
+        others.append(blocks)
+    _schedule_part(s, block, tiles, others, along, across, target)
+
+
+def _schedule_part(
+    s: Schedule,
+    block: Block,
+    tiles: list[Tile],
+    others: list[Loop],
+    along: Loop,
+    across: Loop,
+    target: Target,
+) -> None:
+    """Copy what is in a nest of loops, by tiles if any fits."""
+    tiles = [tile for tile in tiles if tile.width <= _extent(s, across)]
+    if not tiles:
+        return
     # Each is cut while it is the outer one, so that whole tiles stay a perfect nest.
     s.reorder(*others, along, across)
-    tiles = _tiles(block, turn, target, streams=streams(s.function))
-    tiles = [tile for tile in tiles if tile.width <= _extent(s, across)]
     turned = [_turn(s, part, tile, tiles[-1], target) for tile, part in _cut(s, along, tiles)]
     # What the first kind of tile leaves is little.
     _parallelize(s, block, others, turned[0], target)
@@ -177,16 +220,21 @@ def _parallelize(
 ) -> None:
     """All loops as one where the tiles are all there is; else the outer ones, or those of tiles."""
     work = instances(block) * _WORK
-    count = max(1, prod(_extent(s, loop) for loop in others))
+    extents = [s.loop_of(loop).extent for loop in others]
+    # A size that is known only when the program runs may well be one.
+    count = max(1, prod(int(e.value) for e in extents if isinstance(e, Const)))
     within = [*others, *turned.loops]
     if others and not s.can("fuse", others[-1], turned.loops[0]):
-        outside = count >= 4 * target.cores or work // count < PARALLEL_WORTH
-        within, work = (others, work) if outside else (turned.loops, work // count)
+        outside = count >= 2 * target.cores or work // count < PARALLEL_WORTH
+        own = [loop for loop in turned.loops if _extent(s, loop) > 1]
+        within, work = (others, work) if outside or not own else (own, work // count)
     parallelize_outer(s, turned.block, target, work, within)
 
 
 def _cut(s: Schedule, along: Loop, tiles: list[Tile]) -> list[tuple[Tile, Loop]]:
     """Parts of a loop that are covered by whole tiles; what no tile fits is left."""
+    if not isinstance(s.loop_of(along).extent, Const):
+        return [(tiles[0], s.peel(along, tiles[0].height)[0])]
     extent = _extent(s, along)
     kinds, points, end = list[Tile](), list[int](), 0
     for tile in tiles:
@@ -237,6 +285,8 @@ def whole_tiles(s: Schedule, loop: Loop, size: int) -> Loop:
 
 
 def _whole_and_rest(s: Schedule, loop: Loop, size: int) -> Sequence[Loop]:
+    if not isinstance(s.loop_of(loop).extent, Const):
+        return s.peel(loop, size)
     extent = _extent(s, loop)
     whole = extent // size * size
     return [loop] if whole == extent else s.loop_partition(loop, whole)
@@ -244,10 +294,14 @@ def _whole_and_rest(s: Schedule, loop: Loop, size: int) -> Sequence[Loop]:
 
 def _inside(s: Schedule, loop: Loop) -> Loop:
     """The innermost loop of the nest around which `loop` is."""
-    return next(s.loops(b)[-1] for b in s.blocks() if loop in s.loops(b))
+    return s.loops(_block_in(s, loop))[-1]
+
+
+def _block_in(s: Schedule, loop: Loop) -> str:
+    return next(b.name for b in s.blocks() if loop in s.loops(b))
 
 
 def _extent(s: Schedule, loop: Loop) -> int:
     """How often a loop runs; often, where that is not known."""
     extent = s.loop_of(loop).extent
-    return int(extent.value) if isinstance(extent, Const) else 1024
+    return int(extent.value) if isinstance(extent, Const) else _MANY
