@@ -12,6 +12,7 @@ import tilewright as tw
 from tests.graph.harness import check
 from tests.graph.interpreted import check_definition
 from tilewright.graph import Builder, evaluate
+from tilewright.kernels.levels import kernel_levels
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(10)
@@ -199,3 +200,21 @@ def test_what_is_refused() -> None:
         b.quantize(x, np.ones(2, "f4"), block=4)
     with pytest.raises(UserError, match="takes integer tensors"):
         b.matmul_integer(x, x)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_extremes_of_everything_are_found_by_vectors(cores: int) -> None:
+    b = Builder("main")
+    x = b.input("x", "f32", ("n", "m", 40))
+    b.output(*b.emit_all("dynamic_quantize", [x], {}))
+    module = b.build()
+    model = tw.compile(module, target=f"llvm -num-cores={cores}", threads=cores)
+    (name,) = model.kernels
+    scheduled = kernel_levels(model.ir(name), model.target).scheduled
+    assert "refused" not in scheduled and "greatest_rf" in scheduled
+    for shape in ((1, 1, 40), (3, 5, 40), (17, 33, 40)):
+        array = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        for got, want in zip(model.run([array]), evaluate(module, [array]), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+    array[2, 3, 4] = np.nan
+    assert np.isnan(model.run([array])[1])

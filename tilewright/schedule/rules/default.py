@@ -29,7 +29,7 @@ from tilewright.schedule.rules.elementwise import schedule_elementwise, vectoriz
 from tilewright.schedule.rules.empty import drop_empty
 from tilewright.schedule.rules.long_columns import is_skinny
 from tilewright.schedule.rules.positions import chooses_by_position, schedule_positions
-from tilewright.schedule.rules.rows import schedule_rows
+from tilewright.schedule.rules.rows import is_total, schedule_rows, schedule_total
 from tilewright.schedule.rules.shift import shift_operands
 from tilewright.schedule.rules.steps import followers, plan_step, schedule_step, share_out, take_on
 from tilewright.schedule.rules.stream import stream_results
@@ -125,6 +125,8 @@ def _schedule_reductions(s: Schedule, target: Target) -> Schedule:
         packed = plan is not None and plan.contraction.b.buffer in known.constants
         if plan is not None and (packed or not is_skinny(plan.contraction)):
             s = attempt(s, schedule_contraction, block.name, plan, target) or s
+        elif _has_own_loops(s, block.name) and is_total(s, block.name):
+            s = attempt(s, schedule_total, block.name, target) or s
         elif _has_own_loops(s, block.name) and vector_variable(s.block_of(block)) is not None:
             s = attempt(s, schedule_columns, block.name, target) or s
     return s

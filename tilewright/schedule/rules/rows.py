@@ -10,6 +10,7 @@ from itertools import pairwise
 from math import prod
 
 from tilewright.ir import Block, Const, Load, Var, all_exprs, const, free_vars
+from tilewright.schedule.error import ScheduleError
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.ahead import read_ahead
 from tilewright.schedule.rules.analysis import (
@@ -45,28 +46,58 @@ def schedule_rows(s: Schedule, target: Target) -> Schedule | None:
     s = s.copy()
     is_alone = len(s.blocks()) == 1
     last, after = _last_and_after(s)
-    if _is_total(s, last):
+    if _is_all(s, last):
         last = _reduce_parts(s, last, target)
         reductions = [last]
     for name in reductions:
         keep_partial_vectors(s, name, target)
-    rows = _share_rows(s, last, after)
+    names = [b.name for b in s.blocks()]
+    rows = _share_rows(s, last, names[: names.index(last)], after)
     if rows is None:
         return None
-    for block in s.blocks():
-        inside = [loop for loop in s.loops(block) if loop not in rows]
-        if not inside:
-            continue
-        # Of rows that partial results cover at once nothing is left to reduce.
-        if s.block_of(block).init is not None:
-            _finish_reduction(s, block.name, inside, target)
-        elif is_injective(s.block_of(block)):
-            vectorize_innermost(s, block.name, target)
+    _finish_rows(s, [b.name for b in s.blocks()], rows, target)
     _join_passes(s, rows)
     if is_alone:
         _read_rows_ahead(s, s.blocks()[0].name, rows, target)
     parallelize_outer(s, last, target, work, within=rows)
     return s
+
+
+def is_total(s: Schedule, name: str) -> bool:
+    """Whether a block reduces neighbouring elements to a single one."""
+    block = s.block_of(name)
+    is_single = all(it.kind == "reduce" for it in block.iters) and bool(block.iters)
+    return is_single and is_reduction(block) and _walks_neighbours(s, name)
+
+
+def schedule_total(s: Schedule, name: str, target: Target) -> None:
+    """Reduce everything to one element: parts on all cores, each by vectors of partial results."""
+    work = instances(s.block_of(name)) * operations(s.block_of(name))
+    before = {b.name for b in s.blocks()}
+    *outer, _ = s.loops(name)
+    if len(outer) > 1:
+        s.fuse(*outer)
+    last = _reduce_parts(s, name, target)
+    keep_partial_vectors(s, last, target)
+    own = [b.name for b in s.blocks() if b.name not in before]
+    rows = _share_rows(s, last, [n for n in own if n != last], [])
+    if rows is None:
+        raise ScheduleError(f"the parts of {name} cannot be reduced side by side")
+    _finish_rows(s, own, rows, target)
+    parallelize_outer(s, last, target, work, within=rows)
+
+
+def _finish_rows(s: Schedule, names: list[str], rows: list[Loop], target: Target) -> None:
+    """Vectors for what blocks do inside of rows."""
+    for name in names:
+        inside = [loop for loop in s.loops(name) if loop not in rows]
+        if not inside:
+            continue
+        # Of rows that partial results cover at once nothing is left to reduce.
+        if s.block_of(name).init is not None:
+            _finish_reduction(s, name, inside, target)
+        elif is_injective(s.block_of(name)):
+            vectorize_innermost(s, name, target)
 
 
 def _join_passes(s: Schedule, rows: list[Loop]) -> None:
@@ -102,10 +133,9 @@ def _last_and_after(s: Schedule) -> tuple[str, list[str]]:
     return (names[last], after) if len(results) > 1 else (names[-1], [])
 
 
-def _is_total(s: Schedule, name: str) -> bool:
+def _is_all(s: Schedule, name: str) -> bool:
     """Whether all there is, is the reduction of everything to a single element."""
-    iters = s.block_of(name).iters
-    return len(s.blocks()) == 1 and not any(it.kind == "spatial" for it in iters)
+    return len(s.blocks()) == 1 and is_total(s, name)
 
 
 def _reduce_parts(s: Schedule, name: str, target: Target) -> str:
@@ -117,11 +147,9 @@ def _reduce_parts(s: Schedule, name: str, target: Target) -> str:
     return s.rfactor(parts, 0).name
 
 
-def _share_rows(s: Schedule, last: str, after: list[str]) -> list[Loop] | None:
+def _share_rows(s: Schedule, last: str, others: list[str], after: list[str]) -> list[Loop] | None:
     """Put what comes before the block `last`, and after it, under its row loops; None if that
     fails."""
-    names = [b.name for b in s.blocks()]
-    others = names[: names.index(last)]
     block = s.block_of(last)
     spatial = [loop for loop in s.loops(last) if _feeds_space(block, loop)]
     rows = spatial if is_reduction(block) else spatial[:-1]
