@@ -6,7 +6,7 @@ elements along `axis`; the zero point has the shape of the scale.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ import numpy as np
 from tilewright.graph.agreement import require_same_shape
 from tilewright.graph.axes import axis_of
 from tilewright.graph.elementwise import mapped, require_kind
-from tilewright.graph.ir import Array, Value
+from tilewright.graph.ir import Array, Call, Value
+from tilewright.graph.layouts import Blocking, Form, elementwise_layouts
 from tilewright.graph.op import op
 from tilewright.graph.ops.cast import cast_reference, converted
 from tilewright.graph.reduced import accumulator, reduce_over
@@ -187,6 +188,18 @@ def dequantize_compute(
         return te.cast(te.cast(value, work) * factor, dtype or scale.dtype)
 
     return te.compute(x.shape, element, name="dequantize")
+
+
+# ---- layouts ------------------------------------------------------------------------------------
+
+
+@quantize.layouts
+@dequantize.layouts
+def single_scale_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    """One scale for all elements is one for those of any layout."""
+    scale = call.args[1]
+    if scale is not None and is_single(scale.shape):
+        yield from elementwise_layouts(blocking, call, out)
 
 
 # ---- scales -------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from tilewright.graph.passes.legalize import legalize
 from tilewright.graph.passes.narrow_products import narrow_products
 from tilewright.graph.passes.outline import NATIVE_PREFIX, foreign_bindings, is_native, outline
 from tilewright.graph.passes.plan_layouts import plan_layouts
+from tilewright.graph.passes.quantized_products import quantized_products
 from tilewright.graph.passes.shape_arithmetic import shape_arithmetic
 from tilewright.graph.passes.simplify_inference import simplify_inference
 from tilewright.graph.passes.tail_recursion import tail_recursion

@@ -7,6 +7,8 @@
             output = epilogue(sums)
 
 A panel stays in the nearest cache while rows pass by, and is read in order by the first.
+Convolutions of images of any size are such products too: their columns come in blocks, and their
+reductions in runs. Rows of pixels are shared out over the cores then.
 """
 
 from __future__ import annotations
@@ -29,18 +31,31 @@ from tilewright.target import Target
 _VECTORS, _ROWS = 8, 4
 #: What an extent that is not known counts as.
 _UNKNOWN = 64
+#: Variables of the rows of an image, at least: its own rows, and the pixels of each.
+_WINDOW_ROWS = 2
 
 
 @dataclass(frozen=True)
 class RowProduct:
     """C[…, j] += A[…, k] * B[…, k, j] for constant B: rows of any number of dimensions.
 
-    It may be a step of a scan.
+    It may be a step of a scan. The last of several columns, or steps of the reduction, are those
+    that neighbours in memory are of.
     """
 
     contraction: Contraction
     column: Iter
     depth: Iter
+
+    @property
+    def blocks(self) -> tuple[Iter, ...]:
+        """Variables over blocks of columns."""
+        return self.contraction.columns[:-1]
+
+    @property
+    def runs(self) -> tuple[Iter, ...]:
+        """Variables over runs of the reduction."""
+        return self.contraction.reduced[:-1]
 
     @property
     def types(self) -> tuple[DType, DType, DType]:
@@ -55,20 +70,31 @@ class RowProduct:
 def as_row_product(block: Block, constants: frozenset[Buffer]) -> RowProduct | None:
     """The block as rows that meet constant columns, if it is that."""
     c = as_contraction(block)
-    if c is None or len(c.columns) != 1 or len(c.reduced) != 1 or c.b.buffer not in constants:
+    if c is None or not c.columns or not c.reduced or c.b.buffer not in constants:
         return None
-    column, depth = c.columns[0], c.reduced[0]
-    if extent_of(column) is None or extent_of(depth) is None or not _is_plain(c, block):
+    column, depth = c.columns[-1], c.reduced[-1]
+    if any(extent_of(it) is None for it in (*c.columns, *c.reduced)) or not _is_plain(c, block):
         return None
     neighbours = c.out.step(column.var) == 1 and c.a.step(depth.var) == 1
+    is_window = len(c.columns) > 1 or len(c.reduced) > 1
+    # Windows have rows of pixels to share out; matrices have batches instead.
+    if is_window and (len(c.rows) < _WINDOW_ROWS or c.batch):
+        return None
     return RowProduct(c, column, depth) if neighbours else None
 
 
 def _is_plain(c: Contraction, block: Block) -> bool:
-    """Whether every index is a variable by itself, or says which step of a scan it is."""
+    """Whether every index is a variable by itself, or says which step of a scan it is; rows may
+    also be found by adding where in a window they are."""
     times = {it.var for it in block.iters if it.kind == "ordered"}
-    indices = (i for access in (c.a, c.b, c.out) for i in access.indices)
-    return all(isinstance(i, Var | Const) or free_vars(i) <= times for i in indices)
+    own = {c.reduced[-1].var}
+    indices = (i for access in (c.b, c.out) for i in access.indices)
+    return all(isinstance(i, Var | Const) or free_vars(i) <= times for i in indices) and all(
+        isinstance(i, Var | Const)
+        or free_vars(i) <= times
+        or (len(c.reduced) > 1 and own.isdisjoint(free_vars(i)))
+        for i in c.a.indices
+    )
 
 
 @dataclass(frozen=True)
@@ -126,12 +152,18 @@ def schedule_dot_rows(s: Schedule, name: str, plan: DotRowsPlan, target: Target)
     iters = s.block_of(name).iters
     loops = {it.var: loop for it, loop in zip(iters, s.loops(name), strict=True)}
     column, depth = (loops.pop(it.var) for it in (product.column, product.depth))
+    blocks, runs = ([loops.pop(it.var) for it in part] for part in (product.blocks, product.runs))
     around = _around(s, name, loops, c)
     outer, inner = _cut_rows(s, loops, plan)
     panel, vectors, j = s.split(column, None, plan.vectors, dot.columns)
     steps, k = s.split(depth, None, dot.depth)
-    s.reorder(*around, panel, *outer, steps, *inner, vectors, j, k)
-    start_with_vectors(s, name, s.decompose_reduction(name, steps).name, dot)
+    if product.runs or blocks:
+        *around, last = outer
+        shared, outer = [*around, *blocks], [last]
+    else:
+        shared = [*around, panel]
+    s.reorder(*around, *blocks, panel, *outer, *runs, steps, *inner, vectors, j, k)
+    start_with_vectors(s, name, s.decompose_reduction(name, (*runs, steps)[0]).name, dot)
     for loop in (*inner, vectors):
         s.unroll(loop)
     lanes = target.lanes(product.types[2])
@@ -139,7 +171,7 @@ def schedule_dot_rows(s: Schedule, name: str, plan: DotRowsPlan, target: Target)
     schedule_packing(s, packed, target)
     s.tensorize(j, dot.name)
     if work >= PARALLEL_WORTH and target.cores > 1:
-        s.parallel(s.fuse(*around, panel) if around else panel)
+        s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
 
 
 def _pad(s: Schedule, name: str, plan: DotRowsPlan) -> None:

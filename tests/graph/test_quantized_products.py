@@ -1,0 +1,119 @@
+"""Quantized models that are written as products of floats: computed in bytes, and right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.graph import Builder, Module, evaluate
+from tilewright.graph.passes import quantized_products
+from tilewright.kernels.levels import kernel_levels
+
+VNNI = tw.Target.of("llvm -mcpu=cascadelake")
+PLAIN = tw.Target.of("llvm -mcpu=haswell")
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def stored(dtype: str, *shape: int) -> Any:
+    info = np.iinfo(dtype)
+    return rng().integers(info.min, info.max, shape, endpoint=True).astype(dtype)
+
+
+def operators(module: Module) -> list[str]:
+    return [b.expr.op.name for b in module.main.body]  # type: ignore[attr-defined]
+
+
+def conv_module(
+    image: str, zero: int, weight: Any, scale: Any, weight_zero: Any, **attrs: Any
+) -> Module:
+    b = Builder("main")
+    x = b.input("x", image, ("n", weight.shape[1], "h", "w"))
+    real = b.dequantize(x, np.float32(0.02), np.array(zero, image))
+    weights = b.dequantize(weight, scale, weight_zero, axis=0)
+    bias = b.dequantize(stored("int32", weight.shape[0]) >> 20, np.float32(0.004), None)
+    y = b.relu(b.conv(real, weights, bias, **attrs))
+    b.output(b.quantize(y, np.float32(0.5), np.uint8(3)))
+    return b.build()
+
+
+def check(module: Module, *arrays: Any) -> None:
+    """One step of quantization apart, where a sum lies between two."""
+    model = tw.compile(module, threads=1)
+    for got, want in zip(model.run(list(arrays)), evaluate(module, list(arrays)), strict=True):
+        apart = np.abs(got.astype(np.float64) - want)
+        assert apart.max() <= 1 and (apart > 0).mean() < 0.01
+
+
+@pytest.mark.parametrize(("image", "zero"), [("uint8", 0), ("uint8", 114), ("int8", -7)])
+@pytest.mark.parametrize("attrs", [{}, {"pads": [1] * 4}, {"pads": [1] * 4, "strides": [2, 2]}])
+def test_convolutions(image: str, zero: int, attrs: Any) -> None:
+    scales = rng().uniform(0.001, 0.01, 24).astype(np.float32)
+    module = conv_module(
+        image, zero, stored("int8", 24, 16, 3, 3), scales, np.zeros(24, np.int8), **attrs
+    )
+    changed = quantized_products(VNNI)(module)
+    assert "conv" in operators(changed)
+    (call,) = [b.expr for b in changed.main.body if b.expr.op.name == "conv"]  # type: ignore[attr-defined]
+    assert call.attrs["dtype"] is not None, "sums of bytes"
+    assert quantized_products(PLAIN)(module) is module, "it has no instructions for bytes"
+    array = stored(image, 2, 16, 9, 11)
+    for got, want in zip(evaluate(changed, [array]), evaluate(module, [array]), strict=True):
+        np.testing.assert_allclose(got, want, atol=1)
+    check(module, array)
+
+
+@pytest.mark.parametrize("cpu", ["cascadelake", "sapphirerapids", "neoverse-n1"])
+def test_images_of_any_size_are_convolved_by_instructions_for_bytes(cpu: str) -> None:
+    module = conv_module(
+        "uint8", 0, stored("int8", 64, 64, 3, 3), np.float32(0.003), None, pads=[1] * 4
+    )
+    model = tw.compile(module, target=f"llvm -mcpu={cpu} -num-cores=2")
+    (name,) = [k for k in model.kernels if "conv" in k]
+    assert "tensor_intrin" in kernel_levels(model.ir(name), model.target).scheduled
+
+
+def test_weights_take_in_their_zero_points_where_they_can() -> None:
+    taken = conv_module("uint8", 5, stored("uint8", 16, 16, 1, 1), np.float32(0.003), np.uint8(128))
+    assert "sub" in operators(quantized_products(VNNI)(taken))
+    check(taken, stored("uint8", 1, 16, 5, 6))
+    too_far = conv_module("uint8", 5, stored("uint8", 16, 16, 1, 1), np.float32(0.003), np.uint8(3))
+    (conv,) = [
+        b.expr
+        for b in quantized_products(VNNI)(too_far).main.body
+        if b.expr.op.name == "conv"  # type: ignore[attr-defined]
+    ]
+    assert conv.attrs["dtype"] is None, "they do not fit signed bytes"
+    check(too_far, stored("uint8", 1, 16, 5, 6))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_matrices(turned: bool) -> None:
+    b = Builder("main")
+    x = b.input("x", "uint8", ("n", 40))
+    real = b.dequantize(x, np.float32(0.02), np.uint8(120))
+    scales = rng().uniform(0.001, 0.01, 24).astype(np.float32)
+    array = stored("int8", 24, 40) if turned else stored("int8", 40, 24)
+    weights = b.dequantize(array, scales, None, axis=0 if turned else 1)
+    bias = rng().standard_normal(24).astype(np.float32)
+    y = b.gemm(real, weights, bias, transpose_b=turned)
+    z = y if turned else b.add(y, b.matmul(real, weights))
+    b.output(b.quantize(z, np.float32(0.05), np.uint8(100)))
+    module = b.build()
+    names = operators(quantized_products(VNNI)(module))
+    assert names.count("matmul_integer") == (1 if turned else 2) and "gemm" not in names
+    for rows in (1, 7):
+        check(module, stored("uint8", rows, 40))
+
+
+def test_scales_that_are_computed_stay() -> None:
+    b = Builder("main")
+    x, scale = b.input("x", "uint8", ("n", 40)), b.input("scale", "f32", ())
+    weights = b.dequantize(stored("int8", 40, 24), np.float32(0.01), None)
+    b.output(b.matmul(b.dequantize(x, scale, None), weights))
+    assert "matmul_integer" not in operators(quantized_products(VNNI)(b.build()))
