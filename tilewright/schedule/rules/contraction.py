@@ -30,7 +30,7 @@ from tilewright.schedule.rules.padding import (
     strip_of,
 )
 from tilewright.schedule.rules.threads import Threads
-from tilewright.schedule.rules.tiles import PARALLEL_CYCLES, steps_ahead
+from tilewright.schedule.rules.tiles import PARALLEL_CYCLES, READ_BYTES, steps_ahead
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -51,12 +51,19 @@ class _Cut:
         self.tile = plan.tile
         #: How many loops there are down to that over strips of rows; 0 where there are no strips.
         self._strips = 0
-        work = prod(extent_of(it) or UNKNOWN for it in s.block_of(name).iters)
-        enough = PARALLEL_CYCLES * target.fma_ports * self.tile.lanes
-        self.threads = Threads(s, target, is_worth=target.cores > 1 and work >= enough)
+        is_worth = target.cores > 1 and self._cycles() >= PARALLEL_CYCLES
+        self.threads = Threads(s, target, is_worth=is_worth)
         #: Whether threads take parts of the columns rather than chunks of rows.
         self._by_columns = self._columns_are_even()
         self.packing = Packing(s, name, plan, target, self.threads, by_columns=self._by_columns)
+
+    def _cycles(self) -> float:
+        """What it takes one thread: the products, or reading the columns where rows are few."""
+        c = self.plan.contraction
+        products = prod(extent_of(it) or UNKNOWN for it in self.s.block_of(self.name).iters)
+        columns = prod(extent_of(it) or UNKNOWN for it in (*c.batch, *c.columns, *c.reduced))
+        read = columns * c.b.buffer.dtype.itemsize / READ_BYTES
+        return max(products / (self.target.fma_ports * self.tile.lanes), read)
 
     def apply(self) -> None:
         s, plan = self.s, self.plan

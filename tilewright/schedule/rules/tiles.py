@@ -33,6 +33,8 @@ _FAR_COST, _PACKING_COST = 0.12, 1.0
 _WELL_USED = 0.95
 #: Cycles full of multiply-adds that are worth waking another thread for.
 PARALLEL_CYCLES = 12_500
+#: Bytes a cycle that a core reads of what lies in the second cache or beyond.
+READ_BYTES = 10
 #: Rows of a tile where it is not known how many there are: few, because there is a version for each
 #: number of rows that may be left.
 ANY_ROWS = 7
