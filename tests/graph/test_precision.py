@@ -20,9 +20,12 @@ from tilewright.graph import (
     KernelTable,
     Module,
     PassContext,
+    Step,
+    evaluate,
     kernel_bindings,
     run_passes,
 )
+from tilewright.graph.passes import dead_code, widen_images
 from tilewright.kernels.levels import kernel_levels
 from tilewright.models.native import NativeModel
 from tilewright.support.errors import UserError
@@ -317,3 +320,26 @@ def test_a_saved_model_tells_its_precision(tmp_path: Path) -> None:
     assert loaded.precision == model.precision == "int8-dynamic (products: int8 × 1)"
     assert model.precision in repr(loaded)
     np.testing.assert_array_equal(loaded.run(inputs)[0], model.run(inputs)[0])
+
+
+def test_convolutions_of_halves_are_computed_in_float32() -> None:
+    rng = np.random.default_rng(0)
+    b = Builder("main")
+    x = b.input("x", "f16", ("n", 16, "h", "w"))
+    weight = (rng.standard_normal((16, 16, 3, 3)) / 12).astype(np.float16)
+    y = b.relu(b.conv(x, weight, pads=[1] * 4))
+    z = b.max_pool(
+        b.add(b.conv(y, weight, rng.standard_normal(16).astype(np.float16)), 1.0),
+        kernel=[2, 2],
+        strides=[2, 2],
+    )
+    b.output(z, b.matmul(z, rng.standard_normal((4, 5)).astype(np.float16)), b.cast(y, dtype="f32"))
+    module = b.build()
+    widened = run_passes(module, [Step(widen_images), Step(dead_code)])
+    types = [(n.expr.op.name, str(n.outputs[0].dtype)) for n in widened.main.body]  # type: ignore[attr-defined]
+    assert ("conv", "f16") not in types and ("max_pool", "f32") in types
+    assert ("matmul", "f16") in types, "weights are read in half the time"
+    assert [name for name, _ in types].count("cast") == 2, "at the beginning and at the end"
+    image = rng.standard_normal((2, 16, 10, 10)).astype(np.float16)
+    for got, want in zip(tw.compile(module).run([image]), evaluate(module, [image]), strict=True):
+        np.testing.assert_allclose(got.astype("f4"), want.astype("f4"), rtol=2e-2, atol=2e-2)

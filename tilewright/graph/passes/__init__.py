@@ -20,4 +20,5 @@ from tilewright.graph.passes.shape_arithmetic import shape_arithmetic
 from tilewright.graph.passes.simplify_inference import simplify_inference
 from tilewright.graph.passes.tail_recursion import tail_recursion
 from tilewright.graph.passes.unroll_loops import unroll_loops
+from tilewright.graph.passes.widen_images import widen_images
 from tilewright.graph.passes.winograd import winograd
