@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tilewright.ir import function_text
 from tilewright.lower.guards import hoist_guards
@@ -19,12 +20,14 @@ def f(A: f32[n, 6], C: f32[n]):
 """
 
 
-def test_whole_tiles_have_no_guards_and_others_have_fewer_rows(becomes: Any) -> None:
-    def tile(rows: int) -> str:
-        return f"""
-                    for k in range(6):
-                        for ii in unrolled({rows}):
-                            C[io * 4 + ii] = C[io * 4 + ii] + A[io * 4 + ii, k]"""
+def test_whole_tiles_have_no_guards_and_others_come_in_parts(becomes: Any) -> None:
+    def tile(rows: int, indent: int, first: str = "") -> str:
+        pad = "\n" + " " * indent
+        at = f"io * 4 + (ii + {first})" if first else "io * 4 + ii"
+        return (
+            f"{pad}for k in range(6):{pad}    for ii in unrolled({rows}):"
+            f"{pad}        C[{at}] = C[{at}] + A[{at}, k]"
+        )
 
     becomes(
         TILES,
@@ -32,10 +35,11 @@ def test_whole_tiles_have_no_guards_and_others_have_fewer_rows(becomes: Any) -> 
         f"""
         def f(A: f32[n, 6], C: f32[n]):
             for io in range((n + 3) // 4):
-                if io * 4 + 3 < n:{tile(4)}
-                elif io * 4 + 2 < n:{tile(3)}
-                elif io * 4 + 1 < n:{tile(2)}
-                else:{tile(1)}
+                if io * 4 + 3 < n:{tile(4, 20)}
+                else:
+                    if io * 4 + 1 < n:{tile(2, 24)}
+                    if n % 2 >= 1:
+                        first_row = let(n // 2 * 2 - io * 4){tile(1, 24, "first_row")}
         """,
     )
 
@@ -78,6 +82,68 @@ def test_what_follows_the_sums_of_a_tile_is_in_its_version(keeps_meaning: Any) -
     for n in (1, 2, 3, 5, 8, 11):
         a = np.arange(6 * n, dtype=np.float32).reshape(n, 6)
         keeps_meaning(text, hoist_guards, a, np.zeros(n, np.float32), np.zeros(n, np.float32))
+
+
+@pytest.mark.parametrize("after", ["", "D[io] = T[0] + T[3]", "D[io] = D[io] + 1.0"])
+def test_parts_of_a_tile_start_anew(keeps_meaning: Any, after: str) -> None:
+    """Sums that something else reads, and what must happen once, are not computed by parts."""
+    text = f"""
+    def f(A: f32[n, 6], C: f32[n], D: f32[m]):
+        for io in range((n + 6) // 7):
+            T = alloc(f32[7], scope="local")
+            for ii in unrolled(7):
+                T[ii] = 0.0
+            for k in range(6):
+                for ii in unrolled(7):
+                    if io * 7 + ii < n:
+                        T[ii] = T[ii] + A[io * 7 + ii, k]
+            {after or "pass"}
+            for ij in unrolled(7):
+                if io * 7 + ij < n:
+                    C[io * 7 + ij] = T[ij]
+    """
+    for n in range(1, 16):
+        a = np.arange(6 * n, dtype=np.float32).reshape(n, 6)
+        d = np.zeros((n + 6) // 7, np.float32)
+        keeps_meaning(
+            text.replace("            pass\n", ""), hoist_guards, a, np.zeros(n, np.float32), d
+        )
+
+
+def test_sums_that_start_from_rows_of_memory(keeps_meaning: Any) -> None:
+    text = """
+    def f(A: f32[n, 6], E: f32[m], C: f32[n]):
+        for io in range((n + 6) // 7):
+            T = alloc(f32[7], scope="local")
+            for ij in unrolled(7):
+                T[ij] = E[io * 7 + ij]
+            for k in range(6):
+                for ii in unrolled(7):
+                    if io * 7 + ii < n:
+                        T[ii] = T[ii] + A[io * 7 + ii, k]
+            for il in unrolled(7):
+                if io * 7 + il < n:
+                    C[io * 7 + il] = T[il]
+    """
+    for n in range(1, 16):
+        a = np.arange(6 * n, dtype=np.float32).reshape(n, 6)
+        e = np.arange((n + 6) // 7 * 7, dtype=np.float32) ** 2
+        keeps_meaning(text, hoist_guards, a, e, np.zeros(n, np.float32))
+
+
+def test_tiles_that_lie_outside_have_no_rows(keeps_meaning: Any) -> None:
+    text = """
+    def f(A: f32[n, 6], C: f32[n]):
+        for io in range((n + 7) // 8):
+            for ib in range(2):
+                for k in range(6):
+                    for ii in unrolled(4):
+                        if io * 8 + ib * 4 + ii < n:
+                            C[at] = C[at] + A[at, k]
+    """.replace("at", "io * 8 + ib * 4 + ii")
+    for n in range(1, 18):
+        a = np.arange(6 * n, dtype=np.float32).reshape(n, 6)
+        keeps_meaning(text, hoist_guards, a, np.zeros(n, np.float32))
 
 
 def test_what_has_no_guards_has_one_version(becomes: Any) -> None:

@@ -9,13 +9,13 @@
 The condition of the whole tile is the guard at the worst values of the unrolled and vectorized
 loops between; it is tested where the variables that are left are known. Windows over an image have
 a third version, for tiles that are inside along all but the innermost dimension: its few loads at
-the edge are masked. A tile whose rows are summed up over a loop has a version for each number of
-rows instead (`lower.tile_rows`).
+the edge are masked. A tile whose rows are summed up over a loop has versions with fewer rows
+instead (`lower.tile_rows`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tilewright.arith import Ranges, conjuncts, knowing_nothing, prove, simplify, symbolic_bounds
@@ -23,6 +23,7 @@ from tilewright.ir import (
     TRUE,
     Alloc,
     Binary,
+    Buffer,
     Expr,
     For,
     Function,
@@ -46,7 +47,14 @@ from tilewright.ir import (
     seq,
     walk,
 )
-from tilewright.lower.tile_rows import Rows, parted, rows_of_tile, with_rows
+from tilewright.lower.tile_rows import (
+    Rows,
+    from_row,
+    parted,
+    rows_of_tile,
+    uses_of_buffers,
+    with_rows,
+)
 
 #: Conditions, each with what makes it true for a whole tile.
 Guards = dict[Expr, Expr]
@@ -56,15 +64,18 @@ def hoist_guards(function: Function) -> Function:
     """Guards of tiles are tested once for the tile where possible."""
     ranges = Ranges.for_function(function)
     scope = frozenset(function.dims) | {p for p in function.params if isinstance(p, Var)}
-    return function.with_body(_Hoister(set()).stmt(function.body, ranges, scope))
+    hoister = _Hoister(set(), uses_of_buffers(function.body))
+    return function.with_body(hoister.stmt(function.body, ranges, scope))
 
 
 class _Hoister:
-    """`settled` are guards that an enclosing test has taken care of already; `inner` is the
-    variable of the loop whose tiles are looked at."""
+    """`settled` are guards that an enclosing test has taken care of already; `uses` tells how often
+    the function uses buffers; `inner` is the variable of the loop whose tiles are looked at."""
 
-    def __init__(self, settled: set[Expr], inner: Var | None = None) -> None:
-        self.settled, self.inner = settled, inner
+    def __init__(
+        self, settled: set[Expr], uses: Mapping[Buffer, int], inner: Var | None = None
+    ) -> None:
+        self.settled, self.uses, self.inner = settled, uses, inner
 
     def stmt(self, stmt: Stmt, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
         if isinstance(stmt, Let):
@@ -88,7 +99,8 @@ class _Hoister:
             return self.stmt(loop.body, ranges, scope)
         # What no tile meets as a whole stays where it is.
         hopeful = {g: w for g, w in here.items() if not is_const(simplify(w, ranges), False)}
-        hoister = _Hoister(self.settled | (set(here) - set(hopeful)), loop.var)
+        settled = self.settled | (set(here) - set(hopeful))
+        hoister = _Hoister(settled, self.uses, loop.var)
         return hoister.versions(loop.body, hopeful, ranges, scope)
 
     def versions(self, body: Stmt, guards: Guards, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
@@ -98,6 +110,7 @@ class _Hoister:
         rows = rows_of_tile(body, guards)
         if rows is not None:
             before, tile, after = parted(body, rows.guards)
+            before, tile = _with_start(before, tile)
             return seq(*before, self._by_rows(tile, rows, ranges, scope), *after)
         runs = _runs(body, guards) if isinstance(body, Seq) else [body]
         if len(runs) > 1:
@@ -105,7 +118,7 @@ class _Hoister:
         here = {g: w for g, w in guards.items() if _holds(body, {g})}
         if not here:
             return self.stmt(body, ranges, scope)
-        settled = _Hoister(self.settled | set(guards))
+        settled = _Hoister(self.settled | set(guards), self.uses)
         made = settled.stmt(body, ranges, scope)
         for some in self._groups(body, here):
             whole = simplify(all_of(*dict.fromkeys(some.values())), ranges)
@@ -123,23 +136,75 @@ class _Hoister:
         return [outer, guards] if outer and outer.keys() < guards.keys() <= masks else [guards]
 
     def _by_rows(self, tile: Stmt, rows: Rows, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
-        """A version of the tile for each number of rows that it can have."""
+        """The tile in versions for the numbers of rows that it can have."""
+        own = self._own_buffers(tile, rows)
+        if own is not None and len(rows.counts()) > len(rows.parts):
+            return self._by_parts(tile, rows, own, ranges, scope)
         made: Stmt | None = None
         for count in rows.counts():
             enough = simplify(rows.room >= count, ranges)
             known = ranges.assuming(enough)
             if count < rows.most:
                 known = known.assuming(rows.room <= count)
-            version = renew(with_rows(tile, rows, count))
-            guards = {
-                g: whole
-                for g, whole in _guards(version, known, scope, frozenset())
-                if g not in self.settled
-            }
-            done = self.versions(version, guards, known, scope)
+            done = self._of_rows(with_rows(tile, rows, count), known, scope)
             made = done if prove(enough, ranges) else If(enough, done, made)
         assert made is not None
         return made
+
+    def _own_buffers(self, tile: Stmt, rows: Rows) -> set[Buffer] | None:
+        """The buffers in registers that a tile alone uses; None where its rows cannot be computed
+        by parts: others use some as well, or something else is done than rows of it."""
+        inside = uses_of_buffers(tile)
+        stores = [s for s in walk(tile) if isinstance(s, Store)]
+        own = {s.buffer for s in stores if s.buffer.scope == "local"}
+        others = [s for s in stores if not any(rows.loops & free_vars(i) for i in s.indices)]
+        only_start = all(s.buffer in own and not loads_in(s.value) for s in others)
+        return own if only_start and all(inside[b] == self.uses.get(b) for b in own) else None
+
+    def _by_parts(
+        self, tile: Stmt, rows: Rows, own: set[Buffer], ranges: Ranges, scope: frozenset[Var]
+    ) -> Stmt:
+        """All rows, or else 4, 2 and 1 of them one after the other, as many as there are."""
+        enough = simplify(rows.room >= rows.most, ranges)
+        full = self._of_rows(with_rows(tile, rows, rows.most), ranges.assuming(enough), scope)
+        if prove(enough, ranges):
+            return full
+        most, *others = rows.parts
+        front = simplify(rows.room >= most, ranges)
+        first = self._of_rows(with_rows(tile, rows, most), ranges.assuming(front), scope)
+        parts = [If(front, first, None)]
+        for count in others:
+            there = simplify(rows.room % (2 * count) >= count, ranges)
+            start = Var("first_row", rows.room.dtype)
+            known = ranges.assuming(there).with_bounds(start, 0, rows.most - count)
+            known = known.assuming(rows.room - start >= count)
+            version = from_row(with_rows(tile, rows, count), rows, start, own)
+            done = self._of_rows(version, known, scope | {start})
+            behind = simplify(rows.room // (2 * count) * (2 * count), ranges)
+            parts.append(If(there, Let(start, behind, done), None))
+        # A block of tiles may end before this one.
+        some = simplify(rows.room >= 1, ranges)
+        fewer = seq(*parts)
+        return If(enough, full, fewer if prove(some, ranges) else If(some, fewer, None))
+
+    def _of_rows(self, tile: Stmt, known: Ranges, scope: frozenset[Var]) -> Stmt:
+        """A version of a tile, with its other guards hoisted."""
+        version = renew(tile)
+        guards = {
+            g: whole
+            for g, whole in _guards(version, known, scope, frozenset())
+            if g not in self.settled
+        }
+        return self.versions(version, guards, known, scope)
+
+
+def _with_start(before: list[Stmt], tile: Stmt) -> tuple[list[Stmt], Stmt]:
+    """The tile together with what its sums start from, where that comes just before it."""
+    used = {b for b in uses_of_buffers(tile) if b.scope == "local"}
+    count = len(before)
+    while count and not used.isdisjoint(uses_of_buffers(before[count - 1])):
+        count -= 1
+    return before[:count], seq(*before[count:], tile)
 
 
 def _runs(body: Seq, guards: Guards) -> list[Stmt]:

@@ -1,16 +1,21 @@
-"""Tiles with fewer rows than others, at the edge: a version for each number of rows.
+"""Tiles with fewer rows than others, at the edge: versions of 1, 2, 4, … rows.
 
-    for k: for ii in unrolled(3): if io * 3 + ii < n: …
+    for k: for ii in unrolled(7): if io * 7 + ii < n: …
     -->
-    if n - io * 3 >= 3:    for k: for ii in unrolled(3): …
-    elif n - io * 3 >= 2:  for k: for ii in unrolled(2): …
-    else:                  for k: for ii in unrolled(1): …
+    room = n - io * 7
+    if room >= 7:             for k: for ii in unrolled(7): …
+    else:
+        if room >= 4:         for k: for ii in unrolled(4): …
+        if room % 4 >= 2:     for k: for ii in unrolled(2): …     from row room // 4 * 4 on
+        if room % 2 >= 1:     for k: for ii in unrolled(1): …     from row room // 2 * 2 on
 
-Only where the rows are looked at again and again: elsewhere, asking costs little.
+Where a tile's sums are read outside of it, there is a version for each number of rows instead. Only
+where the rows are looked at again and again: elsewhere, asking costs little.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,18 +24,26 @@ from tilewright.arith import conjuncts, linear
 from tilewright.ir import (
     TRUE,
     Binary,
+    Buffer,
     Const,
     Expr,
     For,
     If,
+    Load,
     Seq,
     Stmt,
+    Store,
     Var,
     all_of,
+    child_exprs,
     child_stmts,
+    const,
     free_vars,
+    loads_in,
     map_children,
+    map_expr,
     seq,
+    substitute,
     walk,
 )
 
@@ -54,6 +67,11 @@ class Rows(NamedTuple):
             left = room.constant % self.most
             return [left, self.most] if left else [self.most]
         return range(1, self.most + 1)
+
+    @property
+    def parts(self) -> Sequence[int]:
+        """Numbers of rows, descending, some of which make up any number below the most."""
+        return [1 << k for k in reversed(range((self.most - 1).bit_length()))]
 
 
 class _Row(NamedTuple):
@@ -135,3 +153,38 @@ def with_rows(stmt: Stmt, rows: Rows, count: int) -> Stmt:
             return with_rows(stmt.then, rows, count)
         stmt = replace(stmt, condition=condition)
     return map_children(stmt, lambda s: with_rows(s, rows, count))
+
+
+def from_row(stmt: Stmt, rows: Rows, start: Var, own: Collection[Buffer]) -> Stmt:
+    """The tile with its rows from `start` on; the buffers that are its `own` begin with it."""
+    at_front = {start: const(0)}
+    values = {var: var + start for var in rows.loops}
+    memo: dict[Expr, Expr] = {}
+
+    def front(indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        return tuple(substitute(i, at_front) for i in indices)
+
+    def on_node(e: Expr) -> Expr | None:
+        if isinstance(e, Var):
+            return values.get(e)
+        if isinstance(e, Load) and e.buffer in own:
+            return Load(e.buffer, front(e.indices), e.mask)
+        return None
+
+    def copy(stmt: Stmt) -> Stmt:
+        stmt = map_children(stmt, copy, lambda e: map_expr(e, on_node, memo))
+        if isinstance(stmt, Store) and stmt.buffer in own:
+            return replace(stmt, indices=front(stmt.indices))
+        return stmt
+
+    return copy(stmt)
+
+
+def uses_of_buffers(stmt: Stmt) -> Counter[Buffer]:
+    """How often buffers are read and written."""
+    found = Counter[Buffer]()
+    for inner in walk(stmt):
+        if isinstance(inner, Store):
+            found[inner.buffer] += 1
+        found.update(load.buffer for e in child_exprs(inner) for load in loads_in(e))
+    return found
