@@ -20,6 +20,7 @@ from tilewright.ir import (
     Evaluate,
     Expr,
     Function,
+    Let,
     Load,
     Stmt,
     Store,
@@ -51,10 +52,13 @@ def program(body: Stmt, *buffers: Buffer, params: tuple[Buffer, ...] = ()) -> Fu
 def offsets(function: Function, dims: dict[Var, int] | None = None) -> list[list[int]]:
     """For each call, where in the arena its operands lie."""
     found: list[list[int]] = []
+    known = dict(dims or {})
     for stmt in walk(function.body):
+        if isinstance(stmt, Let):
+            known[stmt.var] = int(evaluate(stmt.value, known))
         if isinstance(stmt, Evaluate):
             assert isinstance(stmt.call, Call)
-            found.append([int(evaluate(_offset(a), dims or {})) for a in stmt.call.args[:-1]])
+            found.append([int(evaluate(_offset(a), known)) for a in stmt.call.args[:-1]])
     return found
 
 

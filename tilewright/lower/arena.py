@@ -17,18 +17,20 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Final
 
 from tilewright.arith import simplify
 from tilewright.ir import (
     Alloc,
+    Binary,
     Buffer,
     Call,
     Const,
     Expr,
     For,
     Function,
+    Let,
     Load,
     Stmt,
     Store,
@@ -65,10 +67,28 @@ def plan_arena(function: Function) -> Function:
     planned = {b: span for b, span in uses.spans.items() if b not in uses.touched}
     if not planned:
         return function
-    offsets, size = _layout(planned)
-    arena = Buffer("arena", "uint8", (size,), alignment=_ALIGNMENT)
-    body = _rewritten(function, offsets, arena).body
+    offsets, starts = _layout(planned)
+    by_name, names = _named(starts[:-1])
+    arena = Buffer("arena", "uint8", (starts[-1],), alignment=_ALIGNMENT)
+    places = {b: by_name.get(offset, offset) for b, offset in offsets.items()}
+    body = _rewritten(function, places, arena).body
+    for var, value in reversed(names):
+        body = Let(var, value, body)
     return function.with_body(Alloc((arena,), body))
+
+
+def _named(starts: Sequence[Expr]) -> tuple[dict[Expr, Expr], list[tuple[Var, Expr]]]:
+    """Names for the starts of slots that are not numbers, and what they stand for, in order.
+
+    Sizes of slots are long: they are computed once, and not simplified in every address.
+    """
+    named, names = dict[Expr, Expr](), list[tuple[Var, Expr]]()
+    for number, (before, start) in enumerate(pairwise(starts), 1):
+        assert isinstance(start, Binary) and start.a is before
+        var = Var(f"slot_{number}", start.dtype)
+        names.append((var, named.get(before, before) + start.b))
+        named[start] = var
+    return named, names
 
 
 @dataclass(frozen=True)
@@ -98,13 +118,13 @@ def arena_plan(function: Function) -> ArenaPlan:
     """The plan that `plan_arena` follows."""
     uses = _Uses(function)
     spans = {b: span for b, span in uses.spans.items() if b not in uses.touched}
-    offsets, size = _layout(spans)
+    offsets, starts = _layout(spans)
     places = [
         Place(b.name, _usual(offsets[b]), _usual(_size(b)), span.first, span.last)
         for b, span in spans.items()
     ]
     live = _live_at_once(spans.values(), [p.size for p in places])
-    return ArenaPlan(_usual(size), live, tuple(places), tuple(uses.calls))
+    return ArenaPlan(_usual(starts[-1]), live, tuple(places), tuple(uses.calls))
 
 
 @dataclass(slots=True)
@@ -183,8 +203,8 @@ class _Uses:
 # ---- layout -------------------------------------------------------------------------------------
 
 
-def _layout(spans: dict[Buffer, _Span]) -> tuple[dict[Buffer, Expr], Expr]:
-    """The offset of every buffer, in bytes, and the size of all."""
+def _layout(spans: dict[Buffer, _Span]) -> tuple[dict[Buffer, Expr], list[Expr]]:
+    """The offset of every buffer, in bytes; the starts of slots, and the end of the last."""
     sizes = {b: _size(b) for b in spans}
     fixed = {b: int(s.value) for b, s in sizes.items() if isinstance(s, Const)}
     places, total = _least({b: spans[b] for b in fixed}, fixed)
@@ -195,7 +215,7 @@ def _layout(spans: dict[Buffer, _Span]) -> tuple[dict[Buffer, Expr], Expr]:
     for size in slot_sizes:
         starts.append(starts[-1] + size)
     offsets.update({b: starts[slot] for b, slot in slots.items()})
-    return offsets, starts[-1]
+    return offsets, starts
 
 
 def _size(buffer: Buffer) -> Expr:

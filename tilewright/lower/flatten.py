@@ -17,6 +17,7 @@ from tilewright.ir import (
     Store,
     cast,
     const,
+    is_const,
     map_expr,
     map_function,
     match_types,
@@ -34,6 +35,9 @@ def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
     position: Expr = buffer.offset
     for index, stride in zip(indices, buffer.stride_exprs(), strict=True):
         index = cast(index, position.dtype)
+        # Strides of unknown sizes are long to simplify, just to find that nothing is left of them.
+        if is_const(index, 0):
+            continue
         term = index if stride is const(1) else _times(index, stride)
         a, b = match_types("add", position, term)
         position = term if position is const(0) else a + b
