@@ -50,10 +50,10 @@ def conv_transpose_layouts(blocking: Blocking, call: Call, out: TensorType) -> I
     for inner in blocking.blocks(x.type):
         inputs = _filled(channels_of(x.type) or 0, inner)
         for block in blocking.blocks(out):
-            cost = _cost(blocking, x, out, phases, inputs * _filled(outputs, block) * phases.count)
+            cost = _cost(blocking, x, out, phases, inputs * _filled(outputs, block) * phases.number)
             yield Form((inner, PLAIN, PLAIN), block, cost, _into_blocks(phases, inner, block))
         block = blocking.widths[-1]
-        cost = _cost(blocking, x, out, phases, inputs * _filled(outputs * phases.count, block))
+        cost = _cost(blocking, x, out, phases, inputs * _filled(outputs * phases.number, block))
         cost += _SCATTERED * blocking.copy(count(out.shape), out.dtype)
         yield Form((inner, PLAIN, PLAIN), PLAIN, cost, _into_plain(phases, inner, block))
 
@@ -70,7 +70,7 @@ def conv_transpose_cost(blocking: Blocking, call: Call, out: TensorType) -> floa
 def _cost(blocking: Blocking, x: Value, out: TensorType, phases: Phases, channels: float) -> float:
     """The products of all phases, and a copy that puts them in place."""
     products = count(x.shape[:1]) * count(x.shape[2:]) * prod(phases.kernel) * channels
-    elements = count(out.shape) if phases.count > 1 else 0.0
+    elements = count(out.shape) if phases.number > 1 else 0.0
     return blocking.products(products, out.dtype, _BY_PHASES) + blocking.copy(elements, out.dtype)
 
 
@@ -93,7 +93,7 @@ class Phases(NamedTuple):
     cut: tuple[int, ...]
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         return prod(self.strides)
 
     @property
@@ -148,10 +148,9 @@ def _into_blocks(phases: Phases, inner: int, block: int) -> Emit:
         weight = _widened(builder, weight, 1, outputs)
         bias = None if bias is None else _widened(builder, bias, 0, outputs)
         products = _all_phases(builder, phases, x, weight, bias, inner, block)
-        if phases.count == 1 and not any(phases.cut):
+        if phases.number == 1 and not any(phases.cut):
             return products
-        attrs = {"strides": phases.strides, "cut": phases.cut}
-        return builder.emit("phases_to_image", products, **attrs)
+        return builder.emit("phases_to_image", products, strides=phases.strides, cut=phases.cut)
 
     return emit
 
@@ -160,9 +159,9 @@ def _into_plain(phases: Phases, inner: int, block: int) -> Emit:
     def emit(builder: Builder, args: Sequence[Any]) -> Any:
         x, weight, bias = args
         products = _all_phases(builder, phases, x, weight, bias, inner, block)
-        attrs = {"strides": phases.strides, "cut": phases.cut}
         channels = known_dim(weight.shape[1])
-        return builder.emit("phases_to_image", products, **attrs, channels=channels)
+        where = {"strides": phases.strides, "cut": phases.cut, "channels": channels}
+        return builder.emit_all("phases_to_image", [products], where)[0]
 
     return emit
 
@@ -174,7 +173,7 @@ def _all_phases(
     rows = _phase_weights(builder, phases, weight)
     packed = builder.emit("pack_conv_weights", rows, in_block=inner, out_block=block)
     if bias is not None:
-        repeated = builder.emit("concat", *[bias] * phases.count, axis=0)
+        repeated = builder.emit("concat", *[bias] * phases.number, axis=0)
         bias = builder.emit("pack_channels", repeated, block=block)
     return builder.emit("conv_blocked", x, packed, bias, pads=phases.pads)
 
@@ -190,7 +189,7 @@ def _phase_weights(builder: Builder, phases: Phases, weight: Value) -> Value:
     split = builder.emit("reshape", weight, shape=shape)
     kernel_axes, phase_axes = range(2, 2 + 2 * rank, 2), range(3, 3 + 2 * rank, 2)
     transposed = builder.emit("transpose", split, axes=[*phase_axes, 1, 0, *kernel_axes])
-    shape = [phases.count * int(known_dim(outputs) or 0), channels, *phases.kernel]
+    shape = [phases.number * int(known_dim(outputs) or 0), channels, *phases.kernel]
     rows = builder.emit("reshape", transposed, shape=shape)
     axes, back = list(range(2, 2 + rank)), [-1] * rank
     ends = [-k - 1 for k in phases.kernel]
