@@ -360,7 +360,8 @@ def test_rows_are_taken_before_tables_are_mapped(axis: int) -> None:
     module = b.build()
     changed = run_passes(module, STEPS)
     takes = [x.expr for x in changed.main.body if x.expr.op.name == "take"]  # type: ignore[attr-defined]
-    assert takes and all(t.args[0].is_constant for t in takes)
+    tables = [t.args[0] for t in takes]
+    assert tables and all(t is not None and t.is_constant for t in tables)
     last = changed.main.body[-1].expr.op.name  # type: ignore[attr-defined]
     assert last == "mul"
     indices = np.array([[3, -1], [0, 2], [1, 1]])

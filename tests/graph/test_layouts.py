@@ -325,5 +325,6 @@ def test_tiles_go_through_registers_whatever_the_sizes(sizes: Any, channels: int
     x = b.input("x", "f32", (1, -(-channels // 16), *sizes, 16))
     b.output(b.emit("from_blocked", x, channels=channels))
     model = tw.compile(b.build(), target="llvm -mcpu=skylake-avx512 -num-cores=2")
+    assert isinstance(model, tw.Model)
     (name,) = model.kernels
     assert "transpose.f32x16x16" in kernel_levels(model.ir(name), model.target).scheduled

@@ -209,6 +209,7 @@ def test_extremes_of_everything_are_found_by_vectors(cores: int) -> None:
     b.output(*b.emit_all("dynamic_quantize", [x], {}))
     module = b.build()
     model = tw.compile(module, target=f"llvm -num-cores={cores}", threads=cores)
+    assert isinstance(model, tw.Model)
     (name,) = model.kernels
     scheduled = kernel_levels(model.ir(name), model.target).scheduled
     assert "refused" not in scheduled and "greatest_rf" in scheduled

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.graph import Builder, Module, evaluate
+from tilewright.graph import Builder, Call, Module, evaluate
 from tilewright.graph.passes import quantized_products
 from tilewright.kernels.levels import kernel_levels
 
@@ -25,8 +25,12 @@ def stored(dtype: str, *shape: int) -> Any:
     return rng().integers(info.min, info.max, shape, endpoint=True).astype(dtype)
 
 
+def calls(module: Module) -> list[Call]:
+    return [b.expr for b in module.main.body if isinstance(b.expr, Call)]
+
+
 def operators(module: Module) -> list[str]:
-    return [b.expr.op.name for b in module.main.body]  # type: ignore[attr-defined]
+    return [c.op.name for c in calls(module)]
 
 
 def conv_module(
@@ -59,7 +63,7 @@ def test_convolutions(image: str, zero: int, attrs: Any) -> None:
     )
     changed = quantized_products(VNNI)(module)
     assert "conv" in operators(changed)
-    (call,) = [b.expr for b in changed.main.body if b.expr.op.name == "conv"]  # type: ignore[attr-defined]
+    (call,) = [c for c in calls(changed) if c.op.name == "conv"]
     assert call.attrs["dtype"] is not None, "sums of bytes"
     assert quantized_products(PLAIN)(module) is module, "it has no instructions for bytes"
     array = stored(image, 2, 16, 9, 11)
@@ -74,6 +78,7 @@ def test_images_of_any_size_are_convolved_by_instructions_for_bytes(cpu: str) ->
         "uint8", 0, stored("int8", 64, 64, 3, 3), np.float32(0.003), None, pads=[1] * 4
     )
     model = tw.compile(module, target=f"llvm -mcpu={cpu} -num-cores=2")
+    assert isinstance(model, tw.Model)
     (name,) = [k for k in model.kernels if "conv" in k]
     assert "tensor_intrin" in kernel_levels(model.ir(name), model.target).scheduled
 
@@ -83,11 +88,7 @@ def test_weights_take_in_their_zero_points_where_they_can() -> None:
     assert "sub" in operators(quantized_products(VNNI)(taken))
     check(taken, stored("uint8", 1, 16, 5, 6))
     too_far = conv_module("uint8", 5, stored("uint8", 16, 16, 1, 1), np.float32(0.003), np.uint8(3))
-    (conv,) = [
-        b.expr
-        for b in quantized_products(VNNI)(too_far).main.body
-        if b.expr.op.name == "conv"  # type: ignore[attr-defined]
-    ]
+    (conv,) = [c for c in calls(quantized_products(VNNI)(too_far)) if c.op.name == "conv"]
     assert conv.attrs["dtype"] is None, "they do not fit signed bytes"
     check(too_far, stored("uint8", 1, 16, 5, 6))
 
