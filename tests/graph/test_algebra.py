@@ -25,6 +25,7 @@ from tilewright.graph import (
 )
 from tilewright.graph.passes import algebra, constant_folding, dead_code
 from tilewright.graph.types import known_dim
+from tilewright.support.errors import UserError
 
 STEPS = [Step(algebra), Step(constant_folding), Step(dead_code)]
 
@@ -390,3 +391,13 @@ def test_weights_that_meet_padding_alone_are_left_out() -> None:
         for a, e in zip(evaluate(changed, [image]), evaluate(module, [image]), strict=True):
             np.testing.assert_allclose(a, e, rtol=1e-5, atol=1e-5)
     assert fewer > 20
+
+
+def test_the_index_of_a_table_of_one_row_is_still_looked_at() -> None:
+    b = Builder("main")
+    row = b.input("row", "i64", ())
+    table = b.cast(np.ones((1, 4), np.int8), dtype="f32")
+    b.output(b.take(table, row))
+    changed = run_passes(b.build(), [Step(algebra)])
+    with pytest.raises(UserError, match="out of range"):
+        evaluate(changed, [np.array(3)])

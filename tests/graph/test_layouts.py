@@ -295,7 +295,7 @@ def test_transposed_convolutions_are_convolutions_of_phases(case: Any) -> None:
     module = b.build()
     model = tw.compile(module, threads=1)
     assert isinstance(model, tw.Model)
-    assert any("phases_to_image" in name or max(strides) == 1 for name in model.kernels)
+    assert any("phases_to_image" in name for name in model.kernels)
     for size in ((2, 2, 2), (5, 4, 3), (16, 17, 2)):
         image = values(2, inputs, *size[:rank])
         (want,) = evaluate(module, [image])

@@ -92,17 +92,20 @@ def _folded(module: Module, native: Apply) -> Module:
 
 
 def _weights(function: Function) -> set[Value]:
-    """The values that become weights of products, directly or by way of other operators."""
+    """The values that constants alone make and that become weights of products, directly or by way
+    of other such values."""
     found = set[Value]()
     for graph in all_graphs(function):
-        for binding in reversed(graph.body):
-            call = binding.expr
-            if not isinstance(call, Call):
-                continue
-            if call.op.name in WEIGHTED and len(call.args) > 1:
-                found.update(a for a in call.args[1:2] if a is not None)
-            if found.intersection(binding.outputs):
-                found.update(a for a in call.args if a is not None)
+        calls = [(b.outputs, b.expr) for b in graph.body if isinstance(b.expr, Call)]
+        known = set[Value]()
+        for outputs, call in calls:
+            if all(a is None or a.is_constant or a in known for a in call.args):
+                known.update(outputs)
+        for outputs, call in reversed(calls):
+            if call.op.name in WEIGHTED:
+                found.update(a for a in call.args[1:2] if a in known)
+            elif found.intersection(outputs):
+                found.update(a for a in call.args if a in known)
     return found
 
 

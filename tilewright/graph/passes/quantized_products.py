@@ -66,7 +66,7 @@ def _conv(s: Site) -> Value | None:
     if x is None or w is None or min(w.array.shape[:2]) < _FEW:
         return None
     image, attrs = _padded(s, x)
-    total = s.again(s.call, [image, s.emit_constant(w.array)], **attrs, dtype=_INT32)
+    total = s.again(s.call, [image, s.constant(w.array)], **attrs, dtype=_INT32)
     by_channel = (-1, *[1] * (s.x.ndim - 2))
     sums = w.array.reshape(len(w.array), -1).sum(axis=1, dtype=np.int64)
     real = _scaled(s, total, x, sums.reshape(by_channel), w.scales.reshape(by_channel))
@@ -83,7 +83,7 @@ def _padded(s: Site, x: _Bytes) -> tuple[Value, dict[str, Any]]:
         return x.value, {}
     rank = s.x.ndim - 2
     around = {"before": (0, 0, *pads[:rank]), "after": (0, 0, *pads[rank:])}
-    zero = s.emit_constant(np.array(x.zero, x.value.dtype.numpy))
+    zero = s.constant(np.array(x.zero, x.value.dtype.numpy))
     return s.emit("pad", x.value, zero, **around), {"pads": (0,) * (2 * rank)}
 
 
@@ -109,16 +109,16 @@ def _product(s: Site, w: _Weights | None) -> Value | None:
     x = None if w is None else _bytes(s, s.x)
     if x is None or w is None or w.array.ndim != 2 or min(w.array.shape) < _FEW or s.x.ndim < 2:
         return None
-    total = s.emit("matmul_integer", x.value, s.emit_constant(w.array))
+    total = s.emit("matmul_integer", x.value, s.constant(w.array))
     return _scaled(s, total, x, w.array.sum(axis=0, dtype=np.int64), w.scales)
 
 
 def _scaled(s: Site, total: Value, x: _Bytes, sums: Array, scales: Array) -> Value:
     """The real numbers that sums of bytes stand for."""
     if x.zero:
-        total = s.emit("sub", total, s.emit_constant((x.zero * sums).astype(np.int32)))
+        total = s.emit("sub", total, s.constant((x.zero * sums).astype(np.int32)))
     factors = (x.scale.astype(np.float32) * scales).astype(np.float32)
-    return s.emit("mul", s.emit("cast", total, dtype=_FLOAT32), s.emit_constant(factors))
+    return s.emit("mul", s.emit("cast", total, dtype=_FLOAT32), s.constant(factors))
 
 
 # ---- what is dequantized ------------------------------------------------------------------------
@@ -140,7 +140,8 @@ def _bytes(s: Site, value: Value) -> _Bytes | None:
         return None
     x, scale, zero = call.args
     assert x is not None and scale is not None and scale.constant is not None
-    zeros = np.zeros(1) if zero is None or zero.constant is None else zero.constant
+    zeros = np.zeros((), np.int8) if zero is None else zero.constant
+    assert zeros is not None
     if x.is_constant or scale.constant.size != 1 or zeros.size != 1:
         return None
     return _Bytes(x, scale.constant.reshape(()), int(zeros.reshape(())))
@@ -159,11 +160,13 @@ def _weights(s: Site, value: Value, outputs: int) -> _Weights | None:
         return None
     centred = stored.astype(np.int16)
     if zero is not None and zero.constant is not None:
-        shape = [-1 if n == outputs else 1 for n in range(stored.ndim)]
-        centred = centred - zero.constant.astype(np.int16).reshape(
-            shape if zero.constant.size > 1 else ()
-        )
+        zeros = zero.constant.astype(np.int16).reshape(-1)
+        centred = centred - zeros.reshape([-1 if n == outputs else 1 for n in range(stored.ndim)])
     if centred.size and not -128 <= centred.min() <= centred.max() <= 127:
+        return None
+    # Floats would not wrap around: sums of bytes must not either, whatever they are multiplied by.
+    others = tuple(n for n in range(stored.ndim) if n != outputs)
+    if np.abs(centred).sum(axis=others, dtype=np.int64).max(initial=0) * 256 > _INT32.max_value:
         return None
     full = np.broadcast_to(scales.reshape(-1), (stored.shape[outputs],))
     return _Weights(centred.astype(np.int8), full)

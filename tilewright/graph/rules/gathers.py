@@ -19,9 +19,10 @@ def _of_map(s: Site) -> Value | None:
     Such tables are too large to be computed at compile time: quantized embeddings, for one.
     """
     inner = s.made_by(s.x)
-    if inner is None or not _is_of_constants(s, s.x, _DEEP):
-        return None
     axis, rank = axis_of(s.attr("axis"), s.x.ndim), s.arg(1).ndim
+    # Of a table of one row nothing would be taken, and no index be looked at.
+    if inner is None or known_dim(s.x.shape[axis]) == 1 or not _is_of_constants(s, s.x, _DEEP):
+        return None
     args = [None if a is None else _taken(s, a, axis, rank) for a in inner.args]
     return s.again(inner, args)
 

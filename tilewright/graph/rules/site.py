@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tilewright.graph.builder import Builder
 from tilewright.graph.definitions import Facts, FactTable
-from tilewright.graph.ir import Array, Binding, Call, Graph, Value, all_graphs
+from tilewright.graph.ir import Binding, Call, Graph, Value, all_graphs
 from tilewright.ir import Expr
 
 #: Bytes of a constant that may be there twice.
@@ -146,11 +146,11 @@ class Site:
         """The same operator on other operands."""
         return self._builder.emit(call.op, *args, **(call.attrs | attrs))
 
-    def constant(self, array: Any, like: Value) -> Value:
+    def constant(self, array: Any, like: Value | None = None) -> Value:
+        """A constant, of the type and with the name of another where that is given."""
+        if like is None:
+            return self._builder.constant(array)
         return self._builder.constant(array, like.dtype, like.name)
-
-    def emit_constant(self, array: Array) -> Value:
-        return self._builder.constant(array)
 
     def bindings(self, result: Value) -> list[Binding]:
         """What was emitted, without what `result` does not need."""

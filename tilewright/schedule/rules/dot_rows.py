@@ -157,12 +157,12 @@ def schedule_dot_rows(s: Schedule, name: str, plan: DotRowsPlan, target: Target)
     outer, inner = _cut_rows(s, loops, plan)
     panel, vectors, j = s.split(column, None, plan.vectors, dot.columns)
     steps, k = s.split(depth, None, dot.depth)
-    if product.runs or blocks:
-        *around, last = outer
-        shared, outer = [*around, *blocks], [last]
-    else:
-        shared = [*around, panel]
-    s.reorder(*around, *blocks, panel, *outer, *runs, steps, *inner, vectors, j, k)
+    shared = [*around, panel]
+    if blocks or runs:
+        # A window: all but the pixels of a row, which pass by a panel.
+        shared, outer = [*around, *outer[:-1], *blocks], outer[-1:]
+    inside = [loop for loop in (panel, *outer) if loop not in shared]
+    s.reorder(*shared, *inside, *runs, steps, *inner, vectors, j, k)
     start_with_vectors(s, name, s.decompose_reduction(name, (*runs, steps)[0]).name, dot)
     for loop in (*inner, vectors):
         s.unroll(loop)

@@ -46,7 +46,7 @@ def schedule_rows(s: Schedule, target: Target) -> Schedule | None:
     s = s.copy()
     is_alone = len(s.blocks()) == 1
     last, after = _last_and_after(s)
-    if _is_all(s, last):
+    if is_alone and is_total(s, last):
         last = _reduce_parts(s, last, target)
         reductions = [last]
     for name in reductions:
@@ -131,11 +131,6 @@ def _last_and_after(s: Schedule) -> tuple[str, list[str]]:
     after = names[last + 1 :]
     results = [name for name in after if not s.consumers(name)]
     return (names[last], after) if len(results) > 1 else (names[-1], [])
-
-
-def _is_all(s: Schedule, name: str) -> bool:
-    """Whether all there is, is the reduction of everything to a single element."""
-    return len(s.blocks()) == 1 and is_total(s, name)
 
 
 def _reduce_parts(s: Schedule, name: str, target: Target) -> str:

@@ -35,8 +35,8 @@ _WELL_USED = 0.95
 PARALLEL_CYCLES = 12_500
 #: Bytes a cycle that a core reads of what lies in the second cache or beyond.
 READ_BYTES = 10
-#: Rows of a tile where it is not known how many there are: few, because there is a version for each
-#: number of rows that may be left.
+#: Rows of a tile where it is not known how many there are: few, because there are versions for what
+#: may be left.
 ANY_ROWS = 7
 
 #: Cycles from asking for something that lies far away to its arrival; instructions that a core

@@ -80,7 +80,7 @@ def loop(n: Node) -> list[Value]:
     unread = _unread(n.graph("body"), len(initial))
     replaced: set[int] = set()
     try:
-        return _loop(n, initial, replaced & unread, replaced)
+        return _loop(n, initial, set(), replaced)
     except UserError:
         if not replaced & unread:
             raise
