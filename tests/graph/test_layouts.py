@@ -302,7 +302,7 @@ def test_transposed_convolutions_are_convolutions_of_phases(case: Any) -> None:
         np.testing.assert_allclose(model.run([image])[0], want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("channels", "dtype"), [(24, "f32"), (64, "i8"), (31, "f64")])
+@pytest.mark.parametrize(("channels", "dtype"), [(24, "f32"), (17, "f32"), (64, "i8"), (31, "f64")])
 def test_images_change_their_layout_by_tiles(channels: int, dtype: str) -> None:
     """Sizes that are known and not, rows that fill tiles and do not."""
     for sizes in ((1, 1), (16, 16), (7, 33)):

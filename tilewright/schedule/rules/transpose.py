@@ -20,6 +20,7 @@ from tilewright.schedule.rules.elementwise import (
     PARALLEL_WORTH,
     instances,
     parallelize_outer,
+    vectorize_innermost,
 )
 from tilewright.schedule.rules.stream import streams
 from tilewright.schedule.schedule import Schedule
@@ -180,6 +181,10 @@ def _schedule_part(
     """Copy what is in a nest of loops, by tiles if any fits."""
     tiles = [tile for tile in tiles if tile.width <= _extent(s, across)]
     if not tiles:
+        # A few neighbours that do not fill a block: element by element, along the result.
+        name = _block_in(s, across)
+        vectorize_innermost(s, name, target)
+        parallelize_outer(s, name, target, instances(block) * _WORK, [across, *others])
         return
     # Each is cut while it is the outer one, so that whole tiles stay a perfect nest.
     s.reorder(*others, along, across)
