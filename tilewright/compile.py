@@ -20,6 +20,7 @@ from tilewright.support.faults import during
 from tilewright.target import Target
 
 if TYPE_CHECKING:
+    from tilewright.frontends import Source
     from tilewright.graph import Module as Graph
     from tilewright.graph import Step
     from tilewright.models.model import Model
@@ -34,8 +35,13 @@ def compile(
     opt_level: int | None = None,
     precision: str | None = None,
     denormals: Denormals | None = None,
+    params: Any = None,
+    inputs: Any = None,
 ) -> RunnableModel:
-    """Compile a model: a graph module, or an ONNX model by path, as bytes or as a ModelProto.
+    """Compile a model: a graph module, or what a front end reads (a file, bytes, an object).
+
+    `params` are weights in a file of their own and `inputs` example inputs, where a format needs
+    them.
 
     `shapes` gives inputs other shapes, numbers or names of symbolic dimensions. `opt_level` goes
     from 0 (every operator by itself) to 3; that of the open `PassContext` unless given.
@@ -48,6 +54,7 @@ def compile(
     "flush" makes them zeros, since they are slow; "keep" computes with them. After a run the
     caller's floating-point state is as it was.
     """
+    from tilewright.frontends import Source
     from tilewright.graph import Module as GraphModule
     from tilewright.graph import PassContext, passes
     from tilewright.reproducers import saving_reproducers
@@ -67,7 +74,8 @@ def compile(
         if isinstance(model, GraphModule):
             made = compiled(passes.bind_shapes(model, shapes or {}))
         else:
-            made = _compile_onnx(model, shapes or {}, compiled, reported)
+            source = Source(model, params, inputs)
+            made = _compile_source(source, shapes or {}, compiled, reported)
     # The graph with its weights as they were is gone by now.
     return_free_memory()
     return made
@@ -206,24 +214,26 @@ def _graph_of(value: Any) -> Graph:
     )
 
 
-def _compile_onnx(
-    model: Any,
+def _compile_source(
+    source: Source,
     shapes: Mapping[str, Sequence[Any]],
     compiled: Callable[[Graph], RunnableModel],
     reported: AbstractContextManager[None],
 ) -> RunnableModel:
-    from tilewright.frontends import UnspecialisedError, from_onnx, input_names
+    """A model of another framework, by the front end that reads it."""
+    from tilewright.frontends import UnspecialisedError, front_end_of
 
+    front_end = front_end_of(source)
     try:
-        graph = from_onnx(model, shapes=shapes, mapped=True)
+        graph = front_end.convert(source, shapes, {})
     except UnspecialisedError as error:
         from tilewright.models.specialised import SpecialisedModel
 
         def build(values: Mapping[str, Any], sizes: Mapping[str, Sequence[int]]) -> Graph:
             with reported:
-                return from_onnx(model, shapes={**shapes, **sizes}, values=values, mapped=True)
+                return front_end.convert(source, {**shapes, **sizes}, values)
 
-        return SpecialisedModel(input_names(model), error, build, compiled)
+        return SpecialisedModel(front_end.input_names(source), error, build, compiled)
     return compiled(graph)
 
 

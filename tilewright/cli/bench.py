@@ -114,10 +114,10 @@ def _batched(args: argparse.Namespace, batch: int) -> list[tuple[str, list[int |
     """Shapes with another first dimension, from the model's own."""
     if is_artifact(args.model):
         raise UserError("--batch has no effect on an artifact", remedy="pass the model itself")
-    from tilewright.frontends import from_onnx
+    from tilewright.frontends import read_model
 
     given = dict(args.shapes)
-    params = from_onnx(str(args.model), shapes=given).main.params
+    params = read_model(str(args.model), shapes=given).main.params
     shapes = {p.name: [_dim(d) for d in p.shape] for p in params}
     return [(n, [batch, *s[1:]]) for n, s in shapes.items() if s]
 

@@ -109,9 +109,9 @@ def _peer_outputs(args: argparse.Namespace, inputs: Any) -> list[Any]:
 
 
 def _graph(args: argparse.Namespace) -> Module:
-    from tilewright.frontends import from_onnx
+    from tilewright.frontends import read_model
 
-    return from_onnx(str(args.model), shapes=dict(args.shapes))
+    return read_model(str(args.model), shapes=dict(args.shapes))
 
 
 # ---- the first layer ----------------------------------------------------------------------------

@@ -1,4 +1,6 @@
 """Models from other tools, as graphs."""
 
 # pyright: reportUnusedImport=false
-from tilewright.frontends.onnx import FailedNode, UnspecialisedError, from_onnx, input_names
+from tilewright.frontends.common.structure import UnspecialisedError
+from tilewright.frontends.onnx import FailedNode, from_onnx
+from tilewright.frontends.sources import FrontEnd, Source, front_end_of, read_model

@@ -38,6 +38,7 @@ from tilewright.graph.ir import (
     Value,
     all_graphs,
 )
+from tilewright.graph.naturals import simplify_size
 from tilewright.graph.op import OPS, OpDef, find_op, op
 from tilewright.graph.parser import parse_module
 from tilewright.graph.parts import module_part, without_data

@@ -6,7 +6,7 @@
     importer.py     walks the nodes; scopes, subgraphs, functions
     table.py        which converter serves which operator, by domain, name and version
     node.py         what a converter sees of a node
-    structure.py    values that must be known before the program can be built
+    front_end.py    the row of this folder in the table of front ends
     failed.py       small models of a node that could not be converted, for reports
     ops/            the converters, one family of operators a file
 
@@ -15,5 +15,5 @@ The `onnx` package is an optional extra and is imported when a model is read, no
 
 # pyright: reportUnusedImport=false
 from tilewright.frontends.onnx.failed import FailedNode
-from tilewright.frontends.onnx.from_onnx import from_onnx, input_names
-from tilewright.frontends.onnx.structure import UnspecialisedError
+from tilewright.frontends.onnx.from_onnx import from_onnx
+from tilewright.frontends.onnx.front_end import FRONT_END

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Set
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping, Set
+from typing import Any, Final
 
 import numpy as np
 
+from tilewright.frontends.common.damaged import trusting
 from tilewright.frontends.onnx.failed import FailedNode
 from tilewright.frontends.onnx.importer import Importer, Scope
 from tilewright.frontends.onnx.input_types import Shape, input_type
 from tilewright.frontends.onnx.load import LoadedModel, load_model
 from tilewright.frontends.onnx.missing import require_converters
 from tilewright.graph import Array, Module, TensorType, Value, passes
-from tilewright.support.errors import TilewrightError, UserError, nearest
+from tilewright.support.errors import UserError, nearest
 from tilewright.support.faults import during
+
+_WHAT: Final = "the ONNX model"
+_REMEDY: Final = "check it with onnx.checker.check_model(model, full_check=True)"
 
 
 def from_onnx(
@@ -33,23 +36,8 @@ def from_onnx(
     What must be given and is not raises `UnspecialisedError`, which names the inputs. If `mapped`,
     large weights are looked at where they are in the file, which must not change meanwhile.
     """
-    with _trusting():
+    with trusting(_WHAT, _REMEDY):
         return _converted(source, shapes or {}, values or {}, mapped)
-
-
-@contextmanager
-def _trusting() -> Generator[None]:
-    """Code that trusts a file to be what ONNX says; where it is not, the file is damaged."""
-    try:
-        yield
-    except TilewrightError:
-        raise
-    except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError, RecursionError) as e:
-        raise UserError(
-            "the ONNX model is damaged",
-            reason=f"its parts do not fit together ({type(e).__name__}: {e})",
-            remedy="check it with onnx.checker.check_model(model, full_check=True)",
-        ) from e
 
 
 def _converted(
@@ -59,7 +47,7 @@ def _converted(
     model = load_model(source, mapped=mapped)
     importer = Importer(model)
     scope = Scope(model.versions)
-    with during("front end", "ONNX", FailedNode(model, scope.find)), _trusting():
+    with during("front end", "ONNX", FailedNode(model, scope.find)), trusting(_WHAT, _REMEDY):
         return _imported(importer, scope, shapes, values)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tilewright.frontends.common.structure import Structure, UnspecialisedError
 from tilewright.frontends.onnx.attributes import Attributes
 from tilewright.frontends.onnx.external import ExternalFiles
 from tilewright.frontends.onnx.failed import FailedNode
@@ -12,7 +13,6 @@ from tilewright.frontends.onnx.functions import FunctionTable, standard_function
 from tilewright.frontends.onnx.load import LoadedModel, plain_domain, read_versions
 from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.order import node_text, ordered_nodes
-from tilewright.frontends.onnx.structure import Structure, UnspecialisedError
 from tilewright.frontends.onnx.table import find_converter
 from tilewright.frontends.onnx.tensors import read_sparse, read_tensor
 from tilewright.graph import Binding, Builder, Value

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tilewright.frontends.common.structure import UnspecialisedError
 from tilewright.frontends.onnx.element_types import element_type
-from tilewright.frontends.onnx.structure import UnspecialisedError
 from tilewright.graph import (
     ANY,
     Builder,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tilewright.frontends.common.missing import refuse_missing
 from tilewright.frontends.onnx.functions import FunctionTable, has_standard_function
 from tilewright.frontends.onnx.load import LoadedModel, plain_domain, read_versions
 from tilewright.frontends.onnx.order import node_text
 from tilewright.frontends.onnx.table import find_converter
-from tilewright.support.errors import UserError
 
-_SHOWN: Final = 4
 #: What can be done about operators that will not be supported soon.
 _HINTS: Final = {
     "CastMap": "dictionaries are not supported; pass tensors",
@@ -29,13 +28,13 @@ def require_converters(model: LoadedModel, functions: FunctionTable) -> None:
         version = versions.get(domain, 1)
         if not _is_served(node, domain, version, functions):
             missing.setdefault((domain, node.op_type, version), []).append(node_text(node))
-    if missing:
-        raise UserError(
-            f"{model.name} has operators that Tilewright does not know",
-            reason=f"{len(missing)} of them, listed below",
-            remedy="define them as functions of the model, or write converters for them",
-            listing="\n".join(_line(*key, nodes) for key, nodes in sorted(missing.items())),
-        )
+    hints = {_text(*key): _HINTS[key[1]] for key in missing if key[1] in _HINTS}
+    refuse_missing(
+        model.name,
+        {_text(*key): nodes for key, nodes in sorted(missing.items())},
+        hints=hints,
+        remedy="define them as functions of the model, or write converters for them",
+    )
 
 
 def _is_served(node: Any, domain: str, version: int, functions: FunctionTable) -> bool:
@@ -62,8 +61,5 @@ def _all_nodes(
                     bodies.append((attribute.g, versions))
 
 
-def _line(domain: str, name: str, version: int, nodes: list[str]) -> str:
-    shown = ", ".join(nodes[:_SHOWN]) + (", …" if len(nodes) > _SHOWN else "")
-    full = f"{domain}.{name}" if domain else name
-    hint = f"; {_HINTS[name]}" if name in _HINTS else ""
-    return f"    {len(nodes)} × {full} (version {version}): {shown}{hint}"
+def _text(domain: str, name: str, version: int) -> str:
+    return f"{domain}.{name} (version {version})" if domain else f"{name} (version {version})"

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tilewright.frontends.common.padding import simplified
 from tilewright.frontends.onnx.attributes import REQUIRED, Attributes, text
 from tilewright.frontends.onnx.element_types import element_type
 from tilewright.frontends.onnx.tensors import read_sparse, read_tensor
-from tilewright.graph import Array, Builder, Dim, TensorType, Value
+from tilewright.graph import Array, Builder, Dim, Value
 from tilewright.ir import Const, DType, Expr, as_expr
 from tilewright.support.errors import UserError
 
@@ -146,7 +147,8 @@ class Node:
     @staticmethod
     def is_equal(a: Dim, b: Dim) -> bool:
         """Whether two sizes are known to be equal."""
-        return TensorType("bool", [as_expr(a) - b]).size == 0
+        difference = simplified(as_expr(a) - b)
+        return isinstance(difference, int) and difference == 0
 
     def require_shape(self, index: int) -> None:
         """Insist on an operand whose extents are numbers, because the structure depends on them."""

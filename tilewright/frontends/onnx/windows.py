@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tilewright.frontends.common.padding import dim_number, same_padding, split_padding
 from tilewright.frontends.onnx.node import Node
-from tilewright.graph import Dim, TensorType, Value
-from tilewright.ir import Const, Expr, as_expr, maximum
+from tilewright.graph import Dim, Value
+from tilewright.ir import Expr
 from tilewright.support.errors import UserError
 
 
@@ -42,11 +43,6 @@ def kernel_of_weight(n: Node, weight: Value) -> list[Dim]:
     return extents
 
 
-def dim_number(dim: Dim) -> Dim:
-    """A dimension as a number, if it is one."""
-    return int(dim.value) if isinstance(dim, Const) else dim
-
-
 def _per_axis(n: Node, name: str, rank: int) -> tuple[int, ...]:
     given = n.integers(name, None) or [1] * rank
     if len(given) != rank:
@@ -60,26 +56,10 @@ def _pads(n: Node, extents: Sequence[Expr], window: Window) -> tuple[Dim, ...]:
     if mode in ("SAME_UPPER", "SAME_LOWER"):
         axes = zip(extents, window.kernel, window.strides, window.dilations, strict=True)
         totals = [same_padding(*axis) for axis in axes]
-        return split_padding(totals, mode)
+        return split_padding(totals, odd_first=mode == "SAME_LOWER")
     if mode not in ("NOTSET", "VALID"):
         raise UserError(f"auto_pad is {mode!r}")
     pads = (n.integers("pads", None) if mode == "NOTSET" else None) or [0] * (2 * rank)
     if len(pads) != 2 * rank:
         raise UserError(f"{len(pads)} pads are given for {rank} spatial axes")
     return tuple(pads)
-
-
-def same_padding(extent: Expr, kernel: Dim, stride: int, dilation: int) -> Dim:
-    """How much padding makes ceil(extent / stride) windows fit."""
-    reach = (as_expr(kernel) - 1) * dilation + 1
-    windows = (extent + (stride - 1)) // stride
-    total = maximum((windows - 1) * stride + reach - extent, 0)
-    # A dimension of a type is simplified, to a number where it is one.
-    return dim_number(TensorType("bool", [total]).shape[0])
-
-
-def split_padding(totals: Sequence[Dim], mode: str) -> tuple[Dim, ...]:
-    """Padding for both sides; the odd element goes behind, or with SAME_LOWER in front."""
-    small: list[Dim] = [t // 2 for t in totals]
-    large: list[Dim] = [t - s for t, s in zip(totals, small, strict=True)]
-    return (*large, *small) if mode == "SAME_LOWER" else (*small, *large)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tilewright.frontends.onnx.node import Node
-from tilewright.frontends.onnx.table import Row, add_row, converts
+from tilewright.frontends.onnx.table import TABLE, converts
 from tilewright.graph import Value
 
 #: Our name and the attributes, with the defaults that ONNX gives them.
@@ -31,7 +31,7 @@ def _declare(name: str, op: str, defaults: dict[str, float]) -> None:
         attrs = {key: n.real(key, default) for key, default in defaults.items()}
         return n.builder.emit(op, n[0], **attrs)
 
-    add_row(name, Row(1, 1 << 31, convert))
+    TABLE.add(name, convert)
 
 
 for _name, _row in _ACTIVATIONS.items():

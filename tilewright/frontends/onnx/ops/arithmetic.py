@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tilewright.frontends.onnx.node import Node
-from tilewright.frontends.onnx.table import Row, add_row, converts
+from tilewright.frontends.onnx.table import TABLE, converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
 
@@ -65,8 +65,8 @@ def _declare(name: str, op: str, operands: int) -> None:
         return n.builder.emit(op, n[0], _aligned(n))
 
     if operands == 2:
-        add_row(name, Row(1, 7, convert_aligned))
-    add_row(name, Row(7 if operands == 2 else 1, 1 << 31, convert))
+        TABLE.add(name, convert_aligned, until=7)
+    TABLE.add(name, convert, since=7 if operands == 2 else 1)
 
 
 def _aligned(n: Node) -> Value:

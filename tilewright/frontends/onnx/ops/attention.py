@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.frontends.common.padding import dim_number
 from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.table import converts
-from tilewright.frontends.onnx.windows import dim_number
 from tilewright.graph import Dim, Value
 from tilewright.support.errors import UserError
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from tilewright.frontends.common.padding import simplified, split_padding
 from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.table import converts
-from tilewright.frontends.onnx.windows import (
-    dim_number,
-    kernel_of_weight,
-    read_window,
-    split_padding,
-)
-from tilewright.graph import Dim, TensorType, Value
+from tilewright.frontends.onnx.windows import kernel_of_weight, read_window
+from tilewright.graph import Dim, Value
 from tilewright.ir import as_expr, maximum
 from tilewright.support.errors import UserError
 
@@ -52,7 +48,7 @@ def conv_transpose(n: Node) -> Value:
         totals = [at_least(-m, 0) for m in missing]
         mode = n.text("auto_pad", "NOTSET")
         # Without a mode the odd element is cut off in front.
-        pads = split_padding(totals, "SAME_LOWER" if mode == "NOTSET" else mode)
+        pads = split_padding(totals, odd_first=mode in ("NOTSET", "SAME_LOWER"))
     return n.builder.conv_transpose(
         x,
         weight,
@@ -67,7 +63,7 @@ def conv_transpose(n: Node) -> Value:
 
 def at_least(dim: Dim, least: int) -> Dim:
     """A size that is not smaller than `least`."""
-    return dim_number(TensorType("bool", [maximum(as_expr(dim), least)]).shape[0])
+    return simplified(maximum(as_expr(dim), least))
 
 
 def _wanted(n: Node, x: Value, strides: tuple[int, ...]) -> list[Dim] | None:

@@ -11,12 +11,12 @@ from tilewright.frontends.onnx.ops.convolution import convolved
 from tilewright.frontends.onnx.ops.linear import gemm
 from tilewright.frontends.onnx.ops.normalization import rms_norm
 from tilewright.frontends.onnx.ops.pooling import max_pool_of
-from tilewright.frontends.onnx.table import Row, add_row, converts
+from tilewright.frontends.onnx.table import TABLE, converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
 
 _MS: Final = "com.microsoft"
-add_row("Gelu", Row(1, 1 << 31, gelu), _MS)
+TABLE.add("Gelu", gelu, domain=_MS)
 
 
 # ---- products -----------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def simplified_layer_norm(n: Node) -> Value:
 
 
 for _domain in ("", _MS):
-    add_row("SimplifiedLayerNormalization", Row(1, 1 << 31, simplified_layer_norm), _domain)
+    TABLE.add("SimplifiedLayerNormalization", simplified_layer_norm, domain=_domain)
 
 
 @converts("LayerNormalization", domain=_MS)

@@ -14,13 +14,13 @@ from tilewright.frontends.onnx.ops.quantization import (
     quantize,
 )
 from tilewright.frontends.onnx.ops.recurrent import run_lstm
-from tilewright.frontends.onnx.table import Row, add_row, converts
+from tilewright.frontends.onnx.table import TABLE, converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
 
 _MS: Final = "com.microsoft"
-add_row("QuantizeLinear", Row(1, 1 << 31, quantize), _MS)
-add_row("DequantizeLinear", Row(1, 1 << 31, dequantize), _MS)
+TABLE.add("QuantizeLinear", quantize, domain=_MS)
+TABLE.add("DequantizeLinear", dequantize, domain=_MS)
 
 
 def _real(n: Node, index: int) -> Value:

@@ -1,0 +1,8 @@
+"""What all front ends are made with.
+
+converters.py   a table from a framework's operators to functions that emit ours
+missing.py      operators that nothing converts, told all at once
+structure.py    values that must be known before a graph can be built: axes, counts, ranks
+padding.py      "same" padding, and dimensions as numbers
+damaged.py      files whose parts do not fit together, told as one clear error
+"""

@@ -1,0 +1,92 @@
+"""Which front end reads what a user gives: its type or its content tells."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from tilewright.graph import Module
+from tilewright.support.errors import UserError
+
+#: The folders of all front ends, in the order in which they are asked. A folder's façade has a
+#: `FRONT_END` and imports nothing of its framework. ONNX is last: its files have no mark.
+_FOLDERS: Final = ("onnx",)
+
+#: How much of a file a front end may look at to recognise it.
+_HEAD: Final = 4096
+
+Shapes = Mapping[str, Sequence[Any]]
+
+
+@dataclass
+class Source:
+    """A model as the user gave it: an object, bytes, a file or a folder."""
+
+    given: Any
+    #: Weights that lie in a file of their own.
+    params: Any = None
+    #: Example inputs, for what is traced.
+    inputs: Any = None
+
+    @cached_property
+    def path(self) -> Path | None:
+        """Where it lies, if it is a file or a folder."""
+        given: Any = self.given
+        return Path(os.fspath(given)) if isinstance(given, str | os.PathLike) else None
+
+    @cached_property
+    def head(self) -> bytes:
+        """The beginning of a file, or of bytes; empty if there is none."""
+        if isinstance(self.given, bytes | bytearray | memoryview):
+            data: Any = self.given  # pyright: ignore[reportUnknownMemberType]
+            return bytes(memoryview(data)[:_HEAD])
+        try:
+            if self.path is None or not self.path.is_file():
+                return b""
+            with self.path.open("rb") as file:
+                return file.read(_HEAD)
+        except (OSError, ValueError):
+            return b""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return str(self.path) if self.path is not None else "the model"
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """How the models of one framework become graphs."""
+
+    name: str
+    recognises: Callable[[Source], bool]
+    #: The graph of a model, with other shapes for some inputs, and built for the values of some.
+    convert: Callable[[Source, Shapes, Mapping[str, Any]], Module]
+    input_names: Callable[[Source], list[str]]
+
+
+def front_end_of(source: Source) -> FrontEnd:
+    """The front end that reads a model."""
+    rows: list[FrontEnd] = [
+        import_module(f"tilewright.frontends.{folder}").FRONT_END for folder in _FOLDERS
+    ]
+    for row in rows:
+        if row.recognises(source):
+            return row
+    raise UserError(
+        f"cannot compile {type(source.given).__name__}",
+        remedy=f"pass a graph module or a model of {', '.join(r.name for r in rows)}",
+    )
+
+
+def read_model(
+    source: Any, shapes: Shapes | None = None, *, params: Any = None, inputs: Any = None
+) -> Module:
+    """The graph of a model in any format that a front end reads."""
+    found = Source(source, params, inputs)
+    return front_end_of(found).convert(found, shapes or {}, {})
