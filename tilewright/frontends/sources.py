@@ -23,6 +23,11 @@ _HEAD: Final = 4096
 Shapes = Mapping[str, Sequence[Any]]
 
 
+def is_bytes(given: Any) -> bool:
+    """Whether a model is given as the bytes of its file."""
+    return isinstance(given, bytes | bytearray | memoryview)
+
+
 @dataclass
 class Source:
     """A model as the user gave it: an object, bytes, a file or a folder."""
@@ -42,9 +47,8 @@ class Source:
     @cached_property
     def head(self) -> bytes:
         """The beginning of a file, or of bytes; empty if there is none."""
-        if isinstance(self.given, bytes | bytearray | memoryview):
-            data: Any = self.given  # pyright: ignore[reportUnknownMemberType]
-            return bytes(memoryview(data)[:_HEAD])
+        if is_bytes(self.given):
+            return bytes(memoryview(self.given)[:_HEAD])
         try:
             if self.path is None or not self.path.is_file():
                 return b""
