@@ -22,7 +22,12 @@ MENU = {
 }
 #: What users call; how it is done inside is read in the source.
 REFERENCE = [
-    *("tilewright", "tilewright.graph", "tilewright.graph.rewrite", "tilewright.frontends"),
+    *(
+        "tilewright",
+        "tilewright.graph",
+        "tilewright.graph.rewriting.rewrite",
+        "tilewright.frontends",
+    ),
     *("tilewright.tensor", "tilewright.tensor.te", "tilewright.tensor.ops", "tilewright.schedule"),
     *("tilewright.ir", "tilewright.target", "tilewright.runtime", "tilewright.onnx_backend"),
     *("tilewright.insight.taps", "tilewright.insight.roof", "tilewright.insight.predict"),

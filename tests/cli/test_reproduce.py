@@ -29,7 +29,9 @@ def test_a_fault_is_saved_and_run_again(
         assert "in pass tail_recursion" in outcome.err
         again = tilewright("reproduce", file)
         assert again.code == 1
-        assert "it fails, as it did: LookupError in tilewright/graph/context.py" in again.out
+        assert (
+            "it fails, as it did: LookupError in tilewright/graph/rewriting/context.py" in again.out
+        )
         assert "in tail_recursion" in tilewright("reproduce", file, "--traceback").out
         answer = tilewright("reproduce", file, "--json").json
         assert answer["still_fails"] and answer["same"] and answer["name"] == "tail_recursion"

@@ -12,7 +12,7 @@ import tilewright as tw
 from tests.codegen.assembly import BasicBlock, functions_of, hottest_loop
 from tests.codegen.emulation import run_emulated
 from tilewright.graph import Builder, KernelTable, passes
-from tilewright.graph.layouts import Blocking
+from tilewright.graph.layouts.images import Blocking
 from tilewright.ir import Const, maximum
 from tilewright.schedule import Schedule
 from tilewright.schedule.rules.analysis import constants_of

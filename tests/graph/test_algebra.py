@@ -23,8 +23,8 @@ from tilewright.graph import (
     run_passes,
     verify,
 )
+from tilewright.graph.ir.types import known_dim
 from tilewright.graph.passes import algebra, constant_folding, dead_code
-from tilewright.graph.types import known_dim
 from tilewright.support.errors import UserError
 
 STEPS = [Step(algebra), Step(constant_folding), Step(dead_code)]

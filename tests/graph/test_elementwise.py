@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.graph.harness import check
-from tilewright.graph.ops.binary import BINARY
-from tilewright.graph.ops.logic import LOGIC
-from tilewright.graph.ops.unary import UNARY
+from tilewright.graph.ops.elementwise.binary import BINARY
+from tilewright.graph.ops.elementwise.logic import LOGIC
+from tilewright.graph.ops.elementwise.unary import UNARY
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 7.25, np.inf, -np.inf, np.nan]
 #: One formula of each form is also built for symbolic shapes, which all share one way to index.

@@ -13,8 +13,8 @@ import tilewright as tw
 from tests.graph.harness import check
 from tests.graph.random_images import RandomImages
 from tilewright.graph import Builder, Call, Module, PassContext, evaluate, passes, verify
-from tilewright.graph.layouts import Blocking
-from tilewright.graph.passes.layout_plan import Option, Step, cost_of, plan
+from tilewright.graph.layouts.images import Blocking
+from tilewright.graph.layouts.plan import Option, Step, cost_of, plan
 from tilewright.ir import DType
 from tilewright.kernels.levels import kernel_levels
 

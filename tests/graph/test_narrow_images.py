@@ -21,7 +21,7 @@ from tilewright.graph import (
     kernel_bindings,
     run_passes,
 )
-from tilewright.graph.precision import precision_text
+from tilewright.graph.precision.words import precision_text
 from tilewright.ir import Buffer, Function, interpret
 from tilewright.kernels.compiled import default_schedule
 from tilewright.kernels.levels import kernel_levels

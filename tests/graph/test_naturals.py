@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.graph import Builder, TensorType, evaluate
-from tilewright.graph.broadcast import broadcast_shapes
-from tilewright.graph.naturals import renewed, simplify_size
+from tilewright.graph.sizes.broadcast import broadcast_shapes
+from tilewright.graph.sizes.naturals import renewed, simplify_size
 from tilewright.ir import Var, maximum, minimum
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.graph.harness import check, natively
 from tests.graph.interpreted import check_definition
 from tilewright.graph import Builder, find_op
-from tilewright.graph.ops.random import splitmix
+from tilewright.graph.ops.numeric.random import splitmix
 from tilewright.support.errors import UserError
 
 KEY = np.array([0x13198A2E, 0x03707344], "u4")

@@ -12,8 +12,8 @@ import tilewright as tw
 from tests.graph.harness import check
 from tests.graph.interpreted import check_definition
 from tilewright.graph import Builder, parse_module
-from tilewright.graph.ops.activation import ACTIVATIONS
-from tilewright.graph.ops.reduce import REDUCTIONS
+from tilewright.graph.ops.elementwise.activation import ACTIVATIONS
+from tilewright.graph.ops.reduce.reduce import REDUCTIONS
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(5)

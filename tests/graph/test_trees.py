@@ -9,7 +9,7 @@ import pytest
 
 from tests.graph.harness import check
 from tilewright.graph import Builder
-from tilewright.graph.ops.trees import AGGREGATES, MODES
+from tilewright.graph.ops.tables.trees import AGGREGATES, MODES
 from tilewright.support.errors import UserError
 
 

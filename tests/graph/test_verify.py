@@ -29,7 +29,7 @@ from tilewright.graph import (
     fresh_dim,
     verify,
 )
-from tilewright.graph.verify import MAX_NESTING
+from tilewright.graph.ir.verify import MAX_NESTING
 from tilewright.support.errors import UserError
 
 F3, BOOL, I64 = TensorType("f32", [3]), TensorType("bool"), TensorType("i64")

@@ -21,8 +21,8 @@ from tilewright.graph import (
     passes,
     verify,
 )
-from tilewright.graph.ops.winograd_planes import winograd_weights
-from tilewright.graph.transforms import PLANES, TRANSFORMS, Along, square, transform_of
+from tilewright.graph.ops.forms.winograd_planes import winograd_weights
+from tilewright.graph.winograd.transforms import PLANES, TRANSFORMS, Along, square, transform_of
 from tilewright.schedule.rules import default
 
 #: What is chosen depends on the machine.

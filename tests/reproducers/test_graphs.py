@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tests.reproducers.faults import Array, Break, fault_of, has_op, require_no_weights
 from tilewright.graph import Builder, Module, PassContext, PassVerifier, parse_module
-from tilewright.graph.parts import module_part
+from tilewright.graph.rewriting.parts import module_part
 from tilewright.reproducers import read_reproducer, run_again
 
 

@@ -2,19 +2,9 @@
 
 # pyright: reportUnusedImport=false
 from tilewright.graph import passes
-from tilewright.graph.attributes import Dim, Dims, Floats, Ints, Strings
-from tilewright.graph.builder import Builder
-from tilewright.graph.context import (
-    PassContext,
-    PassPrinter,
-    PassTimer,
-    PassVerifier,
-    Step,
-    run_pass,
-    run_passes,
-)
+from tilewright.graph.build.builder import Builder
 from tilewright.graph.evaluate import evaluate
-from tilewright.graph.groups import KernelCall, KernelTable
+from tilewright.graph.fusion.groups import KernelCall, KernelTable
 from tilewright.graph.host import HostProgram, kernel_bindings, lower_program
 from tilewright.graph.ir import (
     Array,
@@ -38,13 +28,9 @@ from tilewright.graph.ir import (
     Value,
     all_graphs,
 )
-from tilewright.graph.naturals import simplify_size
-from tilewright.graph.op import OPS, OpDef, find_op, op
-from tilewright.graph.parser import parse_module
-from tilewright.graph.parts import module_part, without_data
-from tilewright.graph.precision import precision_text
-from tilewright.graph.printer import binding_text, function_text, module_constants, module_text
-from tilewright.graph.types import (
+from tilewright.graph.ir.attributes import Dim, Dims, Floats, Ints, Strings
+from tilewright.graph.ir.op import OPS, OpDef, find_op, op
+from tilewright.graph.ir.types import (
     ANY,
     STRING,
     DataType,
@@ -61,4 +47,18 @@ from tilewright.graph.types import (
     is_plain_dim,
     product,
 )
-from tilewright.graph.verify import verify
+from tilewright.graph.ir.verify import verify
+from tilewright.graph.precision.words import precision_text
+from tilewright.graph.rewriting.context import (
+    PassContext,
+    PassPrinter,
+    PassTimer,
+    PassVerifier,
+    Step,
+    run_pass,
+    run_passes,
+)
+from tilewright.graph.rewriting.parts import module_part, without_data
+from tilewright.graph.sizes.naturals import simplify_size
+from tilewright.graph.text.parser import parse_module
+from tilewright.graph.text.printer import binding_text, function_text, module_constants, module_text

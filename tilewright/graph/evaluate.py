@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graph.attributes import attribute_parts
 from tilewright.graph.ir import (
     Array,
     Binding,
@@ -29,8 +28,9 @@ from tilewright.graph.ir import (
     Read,
     Value,
 )
-from tilewright.graph.op import OpDef
-from tilewright.graph.types import ANY, STRING, TensorType, dims_of
+from tilewright.graph.ir.attributes import attribute_parts
+from tilewright.graph.ir.op import OpDef
+from tilewright.graph.ir.types import ANY, STRING, TensorType, dims_of
 from tilewright.ir import Expr, Var
 from tilewright.ir import evaluate as evaluate_expr
 from tilewright.support.errors import UserError

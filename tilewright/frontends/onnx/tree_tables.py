@@ -1,4 +1,4 @@
-"""Tree ensembles of all versions as tables of nodes (see `graph/ops/trees.py`)."""
+"""Tree ensembles of all versions as tables of nodes (see `graph/ops/tables/trees.py`)."""
 
 from __future__ import annotations
 

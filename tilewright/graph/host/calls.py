@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from tilewright.arith import divisor, rough, simplify
-from tilewright.graph.groups import KernelCall
+from tilewright.graph.fusion.groups import KernelCall
 from tilewright.graph.host.memory import Memory, is_read
 from tilewright.graph.host.places import BufferPlace, Slot
 from tilewright.graph.ir import Binding, Call, Fused, Read, Value
-from tilewright.graph.naturals import is_signed, simplify_size
+from tilewright.graph.sizes.naturals import is_signed, simplify_size
 from tilewright.ir import (
     Assert,
     Buffer,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tilewright.graph.fusion.sharing import Joins, parts_of
 from tilewright.graph.host.memory import Memory, part_of
 from tilewright.graph.host.places import BufferPlace, Place
 from tilewright.graph.ir import Binding, Value
-from tilewright.graph.sharing import Joins, parts_of
 from tilewright.ir import const
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tilewright.graph.fusion.sharing import is_shared, whole_views, writes
 from tilewright.graph.ir import Binding, Graph, Loop, Value, all_graphs
-from tilewright.graph.sharing import is_shared, whole_views, writes
 
 
 def views_of(graph: Graph) -> dict[Value, Value]:

@@ -22,7 +22,7 @@ from tilewright.graph.host.places import (
     Slot,
 )
 from tilewright.graph.ir import Array, Value
-from tilewright.graph.types import TensorType, product
+from tilewright.graph.ir.types import TensorType, product
 from tilewright.ir import (
     Alloc,
     Buffer,

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from tilewright.arith import simplify
-from tilewright.graph.axes import axis_of
 from tilewright.graph.host.lists import agree, each, empty_list, know, make_room
 from tilewright.graph.host.memory import Memory, part_of
 from tilewright.graph.host.places import AddressPlace, Place
 from tilewright.graph.ir import Value
-from tilewright.graph.types import product
+from tilewright.graph.ir.types import product
+from tilewright.graph.sizes.axes import axis_of
 from tilewright.ir import Assert, Expr, Load, call, cast, const, minimum
 
 _NAME: Final = "concat_from_sequence"

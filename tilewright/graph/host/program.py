@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.graph.groups import KernelCall
+from tilewright.graph.fusion.groups import KernelCall
+from tilewright.graph.fusion.sharing import Joins, is_join, is_shared, part_offset
 from tilewright.graph.host.calls import KernelInfo, call_kernel, check_dims, read_dims, store_dims
 from tilewright.graph.host.control import lower_branch, lower_loop
 from tilewright.graph.host.joins import copy_parts, place_parts
@@ -27,8 +28,7 @@ from tilewright.graph.host.memory import Memory, is_tensor
 from tilewright.graph.host.places import BufferPlace, Place
 from tilewright.graph.host.sequences import lower_list_call
 from tilewright.graph.ir import Array, Binding, Call, Function, Fused, Graph, If, Loop, Read, Value
-from tilewright.graph.sharing import Joins, is_join, is_shared, part_offset
-from tilewright.graph.types import dims_of, is_plain_dim
+from tilewright.graph.ir.types import dims_of, is_plain_dim
 from tilewright.ir import Buffer, Param, Store, Var, call, cast, const
 from tilewright.ir import Function as LoopFunction
 from tilewright.support.errors import UserError

@@ -10,7 +10,7 @@ from tilewright.graph.host.memory import Memory, is_tensor
 from tilewright.graph.host.pieces import join_items, split_to_items
 from tilewright.graph.host.places import BufferPlace, ListPlace
 from tilewright.graph.ir import Call, Value
-from tilewright.graph.types import OptionalType
+from tilewright.graph.ir.types import OptionalType
 from tilewright.ir import Assert, Expr, Store, cast, const
 
 

@@ -1,6 +1,7 @@
-"""The operator library: one family a file, found here by being here.
+"""The operator library: one folder a family, found here by being here.
 
-To add a family, add one file; nothing else changes. An operator is declared by its type rule:
+To add an operator, put it into a file of its family, or add a file; nothing else changes. An
+operator is declared by its type rule:
 
     @op
     def leaky_relu(x: Value, *, alpha: float = 0.01) -> Type:
@@ -20,7 +21,7 @@ None); `x.known` (elements that are known at compile time, as expressions). It r
 several. It raises `UserError` with the reason; whoever called it adds the text of the call.
 
 Operands: `x: Value`, `bias: Value | None = None`, `*xs: Value`. Attributes: keywords of the kinds
-in `graph.attributes` (int, float, bool, str, DType, Array, Dim, Ints, Floats, Strings, Dims).
+in `graph.ir.attributes` (int, float, bool, str, DType, Array, Dim, Ints, Floats, Strings, Dims).
 
 What gives the structure (axes, target shapes, pads, sizes) is an attribute, not an operand. Where
 it may depend on the sizes of inputs, its kind is `Dim` or `Dims`: whole numbers, or expressions
@@ -31,14 +32,14 @@ Sizes that depend on data: the type rule returns `fresh_dim("count")`; `decompos
 count, reads it with `builder.read` and hands it to operators that take it as an attribute.
 
 `@f.symbolic` hands known elements on (shape arithmetic). What a type rule requires of dimensions
-(`graph.agreement`: `require_equal` and its kin; `broadcast_shapes`) is asked when the program runs,
-where they are symbolic; so let it compare them by these alone. `@op(pure=False)` is for random
-numbers, `@op(host=True)` for strings, `@op(structural=True)` for what the calling program does
-itself (sequences, optionals).
+(`graph.sizes.agreement`: `require_equal` and its kin; `broadcast_shapes`) is asked when the program
+runs, where they are symbolic; so let it compare them by these alone. `@op(pure=False)` is for
+random numbers, `@op(host=True)` for strings, `@op(structural=True)` for what the calling program
+does itself (sequences, optionals).
 
-`@f.layouts` says how it carries blocked channels of images, where it can: see `graph.layouts`, the
-rules of which (`elementwise_layouts`, `window_layouts`, `along_axis_layouts`) fit most operators;
-`@f.cost` says what the plain form costs beside those.
+`@f.layouts` says how it carries blocked channels of images, where it can: see
+`graph.layouts.images`, the rules of which (`elementwise_layouts`, `window_layouts`,
+`along_axis_layouts`) fit most operators; `@f.cost` says what the plain form costs beside those.
 
 A reference that gives one list (a sequence) returns it in a tuple: a bare list is several results.
 
@@ -49,11 +50,11 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 
 @cache
 def load_families() -> None:
-    """Import all files of this folder, which declare the operators."""
-    for family in iter_modules(__path__):
-        import_module(f"{__name__}.{family.name}")
+    """Import all files below this folder, which declare the operators."""
+    for module in walk_packages(__path__, f"{__name__}."):
+        import_module(module.name)

@@ -12,8 +12,8 @@ from numbers import Integral
 from typing import Any, cast
 
 from tilewright.graph.ir import Function, Module, Value
-from tilewright.graph.rewrite import Rewriter
-from tilewright.graph.types import as_dim, known_dim
+from tilewright.graph.ir.types import as_dim, known_dim
+from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.ir import Expr, Var
 from tilewright.support.errors import UserError, nearest
 from tilewright.support.faults import during

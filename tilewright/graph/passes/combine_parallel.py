@@ -17,13 +17,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tilewright.graph.builder import Builder
-from tilewright.graph.context import PassContext
-from tilewright.graph.definitions import FactTable, Kind, call_key
+from tilewright.graph.build.builder import Builder
+from tilewright.graph.fusion.definitions import FactTable, Kind, call_key
 from tilewright.graph.ir import Array, Binding, Call, Graph, Module, Value, all_graphs
-from tilewright.graph.rewrite import Rewriter
+from tilewright.graph.ir.types import known_dim, product
+from tilewright.graph.rewriting.context import PassContext
+from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.graph.rules import speaks_of_places
-from tilewright.graph.types import known_dim, product
 
 #: Multiplications of a product that is small.
 COMBINE_LIMIT: Final = 1 << 15

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
-from tilewright.graph.attributes import attribute_key
 from tilewright.graph.ir import (
     Binding,
     Call,
@@ -24,7 +23,8 @@ from tilewright.graph.ir import (
     Project,
     Value,
 )
-from tilewright.graph.rewrite import Rewriter
+from tilewright.graph.ir.attributes import attribute_key
+from tilewright.graph.rewriting.rewrite import Rewriter
 
 #: Constants up to this many bytes are compared by what they hold, larger ones by identity.
 _COMPARED: Final = 1 << 16

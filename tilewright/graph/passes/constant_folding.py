@@ -18,9 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.graph.attributes import attribute_parts
-from tilewright.graph.context import Pass, PassContext
-from tilewright.graph.definitions import work_of
+from tilewright.graph.fusion.definitions import work_of
 from tilewright.graph.ir import (
     KNOWN_LIMIT,
     Array,
@@ -34,9 +32,11 @@ from tilewright.graph.ir import (
     Value,
     all_graphs,
 )
-from tilewright.graph.rewrite import Rewriter
+from tilewright.graph.ir.attributes import attribute_parts
+from tilewright.graph.ir.types import STRING, TensorType
+from tilewright.graph.rewriting.context import Pass, PassContext
+from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.graph.rules.weights import WEIGHTED
-from tilewright.graph.types import STRING, TensorType
 from tilewright.ir import Const, Expr, const
 from tilewright.support.errors import UserError
 

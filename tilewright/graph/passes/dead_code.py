@@ -20,8 +20,8 @@ from tilewright.graph.ir import (
     Value,
     all_graphs,
 )
-from tilewright.graph.rewrite import AnyGraph, attribute_dims, defined_dims
-from tilewright.graph.types import dims_of
+from tilewright.graph.ir.types import dims_of
+from tilewright.graph.rewriting.rewrite import AnyGraph, attribute_dims, defined_dims
 from tilewright.ir import Var
 
 

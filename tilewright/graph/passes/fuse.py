@@ -7,10 +7,11 @@
                                          return c
                                      y = fused(group)
 
-What goes together is read off the loops (`graph.definitions`): maps join the group that computes
-one of their operands, be it a contraction, a reduction or other maps; reductions take in cheap maps
-before them. One pass over the bindings: every group has a position at which all of it can run, and
-a call joins if its other operands are there by then, or if the group can wait until they are.
+What goes together is read off the loops (`graph.fusion.definitions`): maps join the group that
+computes one of their operands, be it a contraction, a reduction or other maps; reductions take in
+cheap maps before them. One pass over the bindings: every group has a position at which all of it
+can run, and a call joins if its other operands are there by then, or if the group can wait until
+they are.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar, cast
 
-from tilewright.graph.context import PassContext
-from tilewright.graph.definitions import Facts, FactTable, Kind
+from tilewright.graph.fusion.definitions import Facts, FactTable, Kind
+from tilewright.graph.fusion.sharing import Joins, is_shared
 from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Read, Value
-from tilewright.graph.rewrite import all_used, attribute_dims, grouped, users_of
-from tilewright.graph.sharing import Joins, is_shared
-from tilewright.graph.types import dims_of
+from tilewright.graph.ir.types import dims_of
+from tilewright.graph.rewriting.context import PassContext
+from tilewright.graph.rewriting.rewrite import all_used, attribute_dims, grouped, users_of
 from tilewright.ir import Var
 
 AnyGraph = TypeVar("AnyGraph", bound=Graph)

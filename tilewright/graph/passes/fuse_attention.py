@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar, cast
 
-from tilewright.graph.axes import axis_of
-from tilewright.graph.definitions import Facts, FactTable, Kind
+from tilewright.graph.fusion.definitions import Facts, FactTable, Kind
+from tilewright.graph.fusion.sharing import is_shared
 from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Value
-from tilewright.graph.rewrite import grouped, users_of
-from tilewright.graph.sharing import is_shared
-from tilewright.graph.types import known_dim
+from tilewright.graph.ir.types import known_dim
+from tilewright.graph.rewriting.rewrite import grouped, users_of
+from tilewright.graph.sizes.axes import axis_of
 
 AnyGraph = TypeVar("AnyGraph", bound=Graph)
 

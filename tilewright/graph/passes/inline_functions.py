@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.graph.copies import GraphCopy
 from tilewright.graph.ir import (
     Binding,
     CallFunction,
@@ -22,8 +21,9 @@ from tilewright.graph.ir import (
     Value,
     all_graphs,
 )
-from tilewright.graph.rewrite import Rewriter, defined_dims
-from tilewright.graph.types import dims_of
+from tilewright.graph.ir.types import dims_of
+from tilewright.graph.rewriting.copies import GraphCopy
+from tilewright.graph.rewriting.rewrite import Rewriter, defined_dims
 from tilewright.ir import Var
 
 

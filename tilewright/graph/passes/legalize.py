@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.graph.builder import Builder
-from tilewright.graph.conditions import open_conditions
+from tilewright.graph.build.builder import Builder
 from tilewright.graph.ir import Binding, Call, Function, Module, Value
-from tilewright.graph.op import find_op
-from tilewright.graph.rewrite import Rewriter
-from tilewright.graph.types import TensorType, substitute_type
+from tilewright.graph.ir.op import find_op
+from tilewright.graph.ir.types import TensorType, substitute_type
+from tilewright.graph.rewriting.rewrite import Rewriter
+from tilewright.graph.sizes.conditions import open_conditions
 
 
 def legalize(module: Module) -> Module:

@@ -6,9 +6,9 @@ precision="int8-dynamic"   by bytes, where weights are constant                 
 
 from __future__ import annotations
 
-from tilewright.graph.context import Pass, PassContext
 from tilewright.graph.ir import Module
-from tilewright.graph.narrow import Narrower, bf16_rules, int8_rules
+from tilewright.graph.precision import Narrower, bf16_rules, int8_rules
+from tilewright.graph.rewriting.context import Pass, PassContext
 from tilewright.target import Target
 
 

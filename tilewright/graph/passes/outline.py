@@ -32,9 +32,8 @@ from tilewright.graph.ir import (
     Value,
     all_graphs,
 )
-from tilewright.graph.op import find_op
-from tilewright.graph.rewrite import attribute_dims, defined_dims
-from tilewright.graph.types import (
+from tilewright.graph.ir.op import find_op
+from tilewright.graph.ir.types import (
     STRING,
     OptionalType,
     SequenceType,
@@ -43,6 +42,7 @@ from tilewright.graph.types import (
     UnknownType,
     dims_of,
 )
+from tilewright.graph.rewriting.rewrite import attribute_dims, defined_dims
 from tilewright.ir import Expr, Var
 
 _NATIVE: Final = ("compute", "kernel", "structural")

@@ -6,9 +6,9 @@
     y = mean(c, axes=[2, 3])                 m = mean(c, axes=[2, 3], keepdims=True)
                                              y = reshape(m)
 
-Operators declare in which layouts they can be computed and at what cost (`graph.layouts`); the plan
-with the least cost over all of the graph is taken (`passes.layout_plan`). What a graph takes, gives
-and what graphs inside it use stays plain.
+Operators declare in which layouts they can be computed and at what cost (`graph.layouts.images`);
+the plan with the least cost over all of the graph is taken (`graph.layouts.plan`). What a graph
+takes, gives and what graphs inside it use stays plain.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeVar, cast
 
-from tilewright.graph.builder import Builder
-from tilewright.graph.context import Pass, PassContext
+from tilewright.graph.build.builder import Builder
 from tilewright.graph.ir import Binding, Call, Graph, Module, Value, all_graphs
-from tilewright.graph.layouts import (
+from tilewright.graph.ir.types import TensorType
+from tilewright.graph.layouts.images import (
     PLAIN,
     Blocking,
     Form,
@@ -27,8 +27,8 @@ from tilewright.graph.layouts import (
     change_layout,
     count,
 )
-from tilewright.graph.passes.layout_plan import STATES, Option, Step, plan
-from tilewright.graph.types import TensorType
+from tilewright.graph.layouts.plan import STATES, Option, Step, plan
+from tilewright.graph.rewriting.context import Pass, PassContext
 from tilewright.support.errors import InternalError
 from tilewright.target import Target
 

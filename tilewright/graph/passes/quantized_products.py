@@ -17,12 +17,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tilewright.graph.axes import axis_of
-from tilewright.graph.context import Pass
 from tilewright.graph.ir import Array, Call, Module, Value
+from tilewright.graph.ir.types import known_dim
+from tilewright.graph.rewriting.context import Pass
 from tilewright.graph.rules import Rule, RuleRewriter
 from tilewright.graph.rules.site import Site
-from tilewright.graph.types import known_dim
+from tilewright.graph.sizes.axes import axis_of
 from tilewright.ir import DType
 from tilewright.target import Target
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from tilewright.graph.ir import Binding, Call, Graph, Module, Value
-from tilewright.graph.op import find_op
-from tilewright.graph.rewrite import Rewriter, defined_dims
-from tilewright.graph.types import TensorType, dims_of
+from tilewright.graph.ir.op import find_op
+from tilewright.graph.ir.types import TensorType, dims_of
+from tilewright.graph.rewriting.rewrite import Rewriter, defined_dims
 from tilewright.ir import Var, free_vars
 
 #: More elements than this are left to a kernel.

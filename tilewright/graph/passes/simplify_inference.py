@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.graph.ir import Binding, Call, MakeTuple, Module, Project, Value
-from tilewright.graph.rewrite import Rewriter
+from tilewright.graph.rewriting.rewrite import Rewriter
 
 
 def simplify_inference(module: Module) -> Module:

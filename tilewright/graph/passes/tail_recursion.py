@@ -21,8 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from tilewright.graph.builder import Builder
-from tilewright.graph.copies import GraphCopy
+from tilewright.graph.build.builder import Builder
 from tilewright.graph.ir import (
     Binding,
     CallFunction,
@@ -33,7 +32,8 @@ from tilewright.graph.ir import (
     Value,
     all_graphs,
 )
-from tilewright.graph.types import TensorType, dims_of
+from tilewright.graph.ir.types import TensorType, dims_of
+from tilewright.graph.rewriting.copies import GraphCopy
 from tilewright.ir import Var
 
 

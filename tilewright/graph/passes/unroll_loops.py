@@ -16,12 +16,12 @@ from typing import Final
 
 import numpy as np
 
-from tilewright.graph.builder import Builder
-from tilewright.graph.context import PassContext
-from tilewright.graph.copies import GraphCopy
+from tilewright.graph.build.builder import Builder
 from tilewright.graph.ir import Binding, Graph, Loop, Module, Value, all_graphs
-from tilewright.graph.rewrite import Rewriter, defined_dims
-from tilewright.graph.types import TensorType, dims_of
+from tilewright.graph.ir.types import TensorType, dims_of
+from tilewright.graph.rewriting.context import PassContext
+from tilewright.graph.rewriting.copies import GraphCopy
+from tilewright.graph.rewriting.rewrite import Rewriter, defined_dims
 from tilewright.ir import Var
 
 #: Bindings that a loop may become.

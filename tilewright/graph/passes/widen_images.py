@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tilewright.graph.builder import Builder
+from tilewright.graph.build.builder import Builder
 from tilewright.graph.ir import Binding, Call, Graph, Module, Value
-from tilewright.graph.products import PRODUCTS
-from tilewright.graph.rewrite import Rewriter
-from tilewright.graph.types import TensorType
+from tilewright.graph.ir.types import TensorType
+from tilewright.graph.precision.products import PRODUCTS
+from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.ir import DType
 from tilewright.support.errors import UserError
 

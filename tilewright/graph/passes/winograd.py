@@ -10,7 +10,7 @@
     y = winograd_conv(x, w, b, pads=[1, 1, 1, 1], tile=4)
 
 For float32 convolutions by constant weights, neither dilated nor grouped, of images with blocked
-channels. Which tiles are taken, if any, says a model of the machine (`graph.few_products`):
+channels. Which tiles are taken, if any, says a model of the machine (`graph.winograd.cost`):
 products, transforms, and weights, of which there are 4 times as many for tiles of 4×4 results of
 3×3 taps and 1.8 for 2×2; none more where they are transformed as they are used, which takes time
 instead. What weights grow by in all is bounded: by a quarter of the program's constants, or 24 MiB
@@ -28,9 +28,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.graph.builder import Builder
-from tilewright.graph.context import Pass, PassContext
-from tilewright.graph.few_products import (
+from tilewright.graph.build.builder import Builder
+from tilewright.graph.ir import Array, Binding, Call, Module, Value, all_graphs
+from tilewright.graph.ir.types import known_dim
+from tilewright.graph.ops.forms.winograd_planes import winograd_weights
+from tilewright.graph.rewriting.context import Pass, PassContext
+from tilewright.graph.rewriting.rewrite import Rewriter
+from tilewright.graph.winograd.cost import (
     Axes,
     Form,
     Sizes,
@@ -39,10 +43,6 @@ from tilewright.graph.few_products import (
     sizes_of,
     worthy_forms,
 )
-from tilewright.graph.ir import Array, Binding, Call, Module, Value, all_graphs
-from tilewright.graph.ops.winograd_planes import winograd_weights
-from tilewright.graph.rewrite import Rewriter
-from tilewright.graph.types import known_dim
 from tilewright.target import Target
 
 #: What weights may grow by: a part of all constants, or so many bytes.

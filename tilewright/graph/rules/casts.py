@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilewright.graph.ir import Value
+from tilewright.graph.ir.types import STRING
 from tilewright.graph.rules.site import Site
-from tilewright.graph.types import STRING
 from tilewright.ir import DType
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.graph.axes import axis_of
 from tilewright.graph.ir import Value
+from tilewright.graph.ir.types import known_dim
 from tilewright.graph.rules.site import Site
-from tilewright.graph.types import known_dim
+from tilewright.graph.sizes.axes import axis_of
 
 #: Maps that a table may have gone through, one after the other.
 _DEEP: Final = 8

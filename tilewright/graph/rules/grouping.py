@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tilewright.arith import prove_equal
-from tilewright.graph.types import known_dim, product
+from tilewright.graph.ir.types import known_dim, product
 from tilewright.ir import Expr
 
 

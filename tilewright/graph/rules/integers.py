@@ -7,8 +7,8 @@ from math import prod
 import numpy as np
 
 from tilewright.graph.ir import Value
+from tilewright.graph.ir.types import is_single, known_dim, product
 from tilewright.graph.rules.site import Site
-from tilewright.graph.types import is_single, known_dim, product
 
 
 def _as_product(s: Site) -> Value | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.graph.axes import axes_of
 from tilewright.graph.ir import Call, Value
+from tilewright.graph.ir.types import known_dim
 from tilewright.graph.rules.site import Site
-from tilewright.graph.types import known_dim
+from tilewright.graph.sizes.axes import axes_of
 
 #: Reductions of one element that give it back.
 _PLAIN: Final = ("sum", "prod", "max", "min", "mean", "any", "all")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from tilewright.graph.definitions import Kind
+from tilewright.graph.fusion.definitions import Kind
 from tilewright.graph.ir import Value
+from tilewright.graph.ir.types import known_dim
 from tilewright.graph.rules.grouping import pieces_of
 from tilewright.graph.rules.site import Site
-from tilewright.graph.types import known_dim
 from tilewright.ir import Expr
 
 _NO_KERNELS: Final = ("reshape", "dims")

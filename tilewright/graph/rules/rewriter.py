@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from tilewright.graph.conditions import open_conditions
 from tilewright.graph.ir import Binding, Call, Function, Graph, Value
-from tilewright.graph.rewrite import Rewriter
+from tilewright.graph.ir.types import STRING, TensorType
+from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.graph.rules.site import Makers, Site
-from tilewright.graph.types import STRING, TensorType
+from tilewright.graph.sizes.conditions import open_conditions
 from tilewright.support.errors import UserError
 
 Rule = Callable[[Site], Value | None]

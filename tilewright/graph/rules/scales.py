@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from tilewright.graph.ir import Array, Call, Value
+from tilewright.graph.ir.types import known_dim
 from tilewright.graph.rules.grouping import pieces_of
 from tilewright.graph.rules.site import Site
 from tilewright.graph.rules.transposes import order_of
@@ -21,7 +22,6 @@ from tilewright.graph.rules.weights import (
     with_outputs_scaled,
     with_outputs_shifted,
 )
-from tilewright.graph.types import known_dim
 
 #: Calls that a factor is followed through, at most.
 _DEEP: Final = 8

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from tilewright.graph.axes import axes_of, axis_of
 from tilewright.graph.ir import Call, Value
+from tilewright.graph.ir.types import known_dim
 from tilewright.graph.rules.site import Site
-from tilewright.graph.types import known_dim
+from tilewright.graph.sizes.axes import axes_of, axis_of
 
 #: (start, size) of a slice in steps of 1, by axis.
 Spans = dict[int, tuple[int, int]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tilewright.graph.ir import Value
+from tilewright.graph.ir.types import known_dim
+from tilewright.graph.ops.neural.windows import Window
 from tilewright.graph.rules.site import Site
-from tilewright.graph.types import known_dim
-from tilewright.graph.windows import Window
 
 
 class _Reached(NamedTuple):

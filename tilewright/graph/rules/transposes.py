@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tilewright.graph.axes import axes_of
 from tilewright.graph.ir import Call, Value
+from tilewright.graph.ir.types import known_dim
 from tilewright.graph.rules.grouping import Piece, pieces_of
 from tilewright.graph.rules.site import Site
-from tilewright.graph.types import known_dim
+from tilewright.graph.sizes.axes import axes_of
 
 Order = tuple[int, ...]
 #: Maps between two transposes, at most.

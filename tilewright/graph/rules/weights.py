@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tilewright.graph.ir import Array, Call, Value
+from tilewright.graph.ir.types import known_dim
 from tilewright.graph.rules.site import Site
-from tilewright.graph.types import known_dim
 
 #: The factors of one axis of channels, in a shape that broadcasts against the weights.
 Spread = Callable[[Call, Array, Array], Array]

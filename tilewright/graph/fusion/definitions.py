@@ -1,0 +1,256 @@
+"""What the loops of a call do, read off its definition: fusion asks for this, not for names.
+
+map           an element of the result needs the same element of each operand (or broadcasts it)
+injective     it needs one other element of an operand, or chooses between some
+reduction     it combines many, in a loop or written out
+contraction   it sums products of two operands
+opaque        statements of its own, a recurrence, or no definition at all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from math import prod
+from typing import Any, NamedTuple
+
+from tilewright.graph.ir import Call, Value
+from tilewright.graph.ir.attributes import attribute_key
+from tilewright.graph.ir.types import STRING, TensorType, Type
+from tilewright.ir import (
+    TRANSCENDENTAL,
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Var,
+    const,
+    free_vars,
+    map_expr,
+    walk_expr,
+)
+from tilewright.ir import Call as CallExpr
+from tilewright.tensor import te
+
+
+class Kind(IntEnum):
+    MAP = 0
+    INJECTIVE = 1
+    REDUCTION = 2
+    CONTRACTION = 3
+    OPAQUE = 4
+
+
+class Facts(NamedTuple):
+    """What is known of the loops of a call."""
+
+    kind: Kind
+    #: Roughly how many simple operations an element costs.
+    cost: int = 0
+    #: Whether neighbours of the result lie apart in the operand: a transposing copy.
+    turns: bool = False
+    #: Whether it is a map whose operands broadcast as in NumPy, and that is the same everywhere.
+    aligned: bool = False
+
+
+OPAQUE = Facts(Kind.OPAQUE)
+#: Operations of transcendental functions count as so many.
+_LONG = 10
+
+
+class FactTable:
+    """Facts about calls; equal calls on operands of equal types are looked at once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Any, Facts] = {}
+
+    def __call__(self, call: Call, types: Sequence[Type]) -> Facts:
+        # What is not pure must not be computed twice, which inlining may do.
+        if call.op.how != "compute" or not call.op.pure or not _on_tensors(call, types):
+            return OPAQUE
+        key = (call_key(call), *(None if a is None else a.type for a in call.args))
+        if key not in self._found:
+            self._found[key] = facts_of(*_defined(call, types))
+        return self._found[key]
+
+
+def call_key(call: Call) -> Any:
+    """Equal for calls of the same operator with the same attributes."""
+    return (call.op.name, tuple(attribute_key(v) for v in call.attrs.values()))
+
+
+def define(call: Call, tensors: Mapping[Value, te.Tensor], types: Sequence[Type]) -> Any:
+    """The results of a call on tensors that stand for its operands."""
+    args = [None if a is None else tensors[a] for a in call.args]
+    return call.op.define(args, call.attrs, tuple(types))
+
+
+def placeholder(value: Value) -> te.Tensor:
+    """A tensor that stands for a value."""
+    return te.placeholder(value.shape, value.dtype, value.name)
+
+
+def definitions(outputs: Iterable[te.Tensor], given: Iterable[te.Tensor]) -> list[te.Definition]:
+    """All definitions behind `outputs`, each after those it reads."""
+    known = set(given)
+    done: dict[te.Definition, None] = {}
+    pending = [t.op for t in reversed(list(outputs)) if t not in known]
+    while pending:
+        op = pending[-1]
+        missing = [t.op for t in op.inputs if t not in known and t.op not in done]
+        if op in done or not missing:
+            done.setdefault(op)
+            pending.pop()
+        else:
+            pending.extend(reversed(missing))
+    return list(done)
+
+
+def _on_tensors(call: Call, types: Sequence[Type]) -> bool:
+    every = [*types, *(a.type for a in call.args if a is not None)]
+    return all(isinstance(t, TensorType) and t.dtype is not STRING for t in every)
+
+
+def _defined(call: Call, types: Sequence[Type]) -> tuple[Any, list[te.Tensor]]:
+    operands = dict.fromkeys(a for a in call.args if a is not None)
+    tensors = {v: placeholder(v) for v in operands}
+    return define(call, tensors, types), list(tensors.values())
+
+
+def facts_of(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> Facts:
+    """What the definitions from `given` to `outputs` do."""
+    ops = definitions(outputs, given)
+    computes = [op for op in ops if isinstance(op, te.Compute)]
+    if len(computes) != len(ops):
+        return OPAQUE
+    kind = max((_kind(op) for op in computes), default=Kind.MAP)
+    cost = sum(cost_of(v) for op in computes for v in op.values)
+    turns = kind is Kind.INJECTIVE and any(_turns(op) for op in computes)
+    aligned = kind is Kind.MAP and bool(given) and all(_is_aligned(op) for op in computes)
+    return Facts(kind, cost, turns, aligned)
+
+
+def work_of(call: Call, types: Sequence[Type]) -> int:
+    """How many elements a call of known shapes adds up; 0 where it adds up none."""
+    static = all(isinstance(t, TensorType) and t.is_static for t in types)
+    if call.op.how != "compute" or not static or not _on_tensors(call, types):
+        return 0
+    ops = definitions(*_defined(call, types))
+    return sum(_turns_taken(op) for op in ops if isinstance(op, te.Compute) and op.reduced_axes)
+
+
+def _turns_taken(op: te.Compute) -> int:
+    extents = [*op.shape, *(a.extent for a in op.reduced_axes)]
+    return prod(int(e.value) if isinstance(e, Const) else 1 for e in extents)
+
+
+def cost_of(value: Expr) -> int:
+    """Roughly how many simple operations an element takes."""
+    return sum(_cost(e) for e in walk_expr(value))
+
+
+def _cost(e: Expr) -> int:
+    if isinstance(e, CallExpr):
+        return _LONG if e.name in TRANSCENDENTAL or e.name == "pow" else 1
+    return 1 if isinstance(e, Binary | Select | Cast) and not e.dtype.is_integer else 0
+
+
+def _kind(op: te.Compute) -> Kind:
+    if op.reduction is not None:
+        return Kind.CONTRACTION if is_contraction(op) else Kind.REDUCTION
+    if all(_reads_own(load, op) for load in _loads(op)):
+        return Kind.MAP
+    return Kind.REDUCTION if sums_by_place(op) else Kind.INJECTIVE
+
+
+def is_contraction(op: te.Definition) -> bool:
+    """Whether elements are sums of products of two operands."""
+    return isinstance(op, te.Compute) and op.reduction is not None and _is_product(op.values)
+
+
+def sums_by_place(op: te.Compute) -> bool:
+    """Whether elements are sums, each place its own: the product with a matrix of numbers."""
+    return op.reduction is None and any(_is_chosen_sum(v) for v in op.values)
+
+
+def _is_chosen_sum(value: Expr) -> bool:
+    if not isinstance(value, Select) or not isinstance(value.condition, Binary):
+        return False
+    is_chosen = value.condition.op == "eq"
+    return is_chosen and (_is_sum(value.a) or _is_sum(value.b) or _is_chosen_sum(value.b))
+
+
+def _is_sum(value: Expr) -> bool:
+    if isinstance(value, CallExpr):
+        return value.name == "fma"
+    return isinstance(value, Binary) and value.op in ("add", "sub")
+
+
+def _loads(op: te.Compute) -> Iterator[Load]:
+    return (e for value in op.values for e in walk_expr(value) if isinstance(e, Load))
+
+
+def _reads_own(load: Load, op: te.Compute) -> bool:
+    """Whether the element at the own index is read, by all of its parts or some, in order."""
+    left = list(op.axes)
+    for index in load.indices:
+        axis = _own_axis(index)
+        if axis is None and index is not const(0):
+            return False
+        if axis is not None and axis not in left:
+            return False
+        if axis is not None:
+            # What is read in another order is turned.
+            left = left[left.index(axis) + 1 :]
+    return True
+
+
+def _is_aligned(op: te.Compute) -> bool:
+    """Whether elements are read at the last of the own indices, which nothing else depends on."""
+    return all(_reads_last(load, op) for load in _loads(op)) and not any(
+        free_vars(_without_loads(v)) & set(op.axes) for v in op.values
+    )
+
+
+def _reads_last(load: Load, op: te.Compute) -> bool:
+    last = op.axes[len(op.axes) - len(load.indices) :]
+    return len(last) == len(load.indices) and all(
+        index is const(0) or _own_axis(index) is axis
+        for index, axis in zip(load.indices, last, strict=True)
+    )
+
+
+def _without_loads(value: Expr) -> Expr:
+    return map_expr(value, lambda e: const(0, e.dtype) if isinstance(e, Load) else None, {})
+
+
+def _own_axis(index: Expr) -> Var | None:
+    # What may turn out to be broadcast is read through a choice between 0 and the index.
+    if isinstance(index, Select) and index.a is const(0):
+        index = index.b
+    return index if isinstance(index, Var) else None
+
+
+def _is_product(values: Sequence[Expr]) -> bool:
+    if len(values) != 1 or not isinstance(values[0], Binary) or values[0].op != "mul":
+        return False
+    return all(isinstance(_uncast(e), Load) for e in values[0].operands)
+
+
+def _uncast(e: Expr) -> Expr:
+    while isinstance(e, Cast):
+        e = e.a
+    return e
+
+
+def _turns(op: te.Compute) -> bool:
+    if len(op.values) != 1 or not isinstance(op.values[0], Load) or not op.axes:
+        return False
+    load = op.values[0]
+    inner, extent = op.axes[-1], op.shape[-1]
+    is_long = not isinstance(extent, Const) or extent.value > 1
+    return (
+        is_long and bool(load.indices) and load.indices[-1] is not inner and inner in load.indices
+    )

@@ -1,0 +1,89 @@
+"""Values of a graph: what a binding or a parameter defines, or a constant."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.graph.build.operators import Operators
+from tilewright.graph.ir.attributes import Array
+from tilewright.graph.ir.types import TensorType, Type
+from tilewright.ir import DType, Expr, const
+from tilewright.support.errors import UserError
+
+#: Elements of tensors up to this many are followed through shape arithmetic.
+KNOWN_LIMIT: Final = 1024
+
+
+class Value(Operators):
+    """What a binding defines. A constant is a value with an array, and needs no binding.
+
+    `known` are the elements where they can be told at compile time: an array of expressions (over
+    int64 for all integers), in which symbolic dimensions may occur.
+    """
+
+    __slots__ = ("_known", "builder", "constant", "name", "type")
+
+    def __init__(self, name: str, type: Type, constant: Array | None = None) -> None:
+        self.name, self.type, self.constant = name, type, constant
+        self._known: Array | None = None
+        #: Where operators on this value go, while the graph is being built.
+        self.builder: Any = None
+
+    @property
+    def is_constant(self) -> bool:
+        return self.constant is not None
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type, which must be a tensor's."""
+        if isinstance(self.type, TensorType):
+            return self.type
+        raise UserError(f"{self.name} is no tensor", reason=f"it is {self.type}")
+
+    @property
+    def dtype(self) -> DType:
+        return self.tensor.dtype
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        return self.tensor.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.tensor.shape)
+
+    @property
+    def known(self) -> Array | None:
+        if self._known is None and self.constant is not None:
+            self._known = _elements(self.constant, self.tensor)
+        return self._known
+
+    @property
+    def is_known(self) -> bool:
+        """Whether `known` is more than None: quicker than to have all elements made for it."""
+        array = self.constant
+        return self._known is not None or (array is not None and _has_elements(array, self.tensor))
+
+    @known.setter
+    def known(self, elements: Array | None) -> None:
+        self._known = elements
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.type}"
+
+
+def _has_elements(array: Array, type_: TensorType) -> bool:
+    return array.size <= KNOWN_LIMIT and type_.dtype.kind in ("int", "uint", "bool", "float")
+
+
+def _elements(array: Array, type_: TensorType) -> Array | None:
+    if not _has_elements(array, type_):
+        return None
+    dtype = None if type_.dtype.is_integer or type_.dtype.is_bool else type_.dtype
+    result = np.empty(array.shape, object)
+    for index, element in np.ndenumerate(array):
+        plain = element.item() if hasattr(element, "item") else element
+        result[index] = const(int(plain) if type_.dtype.is_integer else plain, dtype)
+    return result

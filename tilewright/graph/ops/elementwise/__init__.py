@@ -1,0 +1,1 @@
+"""Operators that compute each element by itself."""

@@ -1,0 +1,1 @@
+"""Forms of operators that only passes make: blocked channels, Winograd, im2col, phases."""

@@ -1,0 +1,265 @@
+"""Transposed convolutions as convolutions of each phase, put in place.
+
+With a stride of s, the results at s·q, s·q + 1, … s·q + s-1 (the phases) each see every s-th weight
+of the window. A convolution of the image computes all phases of a place as channels of their own;
+`phases_to_image` then puts the phases side by side:
+
+    y = conv_transpose(x, w, strides=[2, 2])             w: C×O×4×4
+    -->
+    p = conv_blocked(x, w as 2·2·O×C×2×2, pads=…)        N×(2·2·O/b)×Q×R×b
+    y = phases_to_image(p, strides=[2, 2], cut=…)        N×(O/b)×2Q×2R×b, cut to size
+
+Where the result stays blocked, every phase has its channels filled up to whole blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from math import prod
+from typing import Any, NamedTuple
+
+from tilewright.graph.build.builder import Builder
+from tilewright.graph.ir import Array, Call, Value
+from tilewright.graph.ir.attributes import Ints
+from tilewright.graph.ir.op import op
+from tilewright.graph.ir.types import TensorType, Type, known_dim
+from tilewright.graph.layouts.images import PLAIN, Blocking, Emit, Form, channels_of, count
+from tilewright.graph.ops.forms.blocked import blocked_array, unblocked_array
+from tilewright.graph.ops.neural.conv_transpose import conv_transpose
+from tilewright.graph.ops.reduce.reduced import accumulator
+from tilewright.graph.sizes.naturals import simplify_size
+from tilewright.ir import Expr
+from tilewright.support.errors import UserError
+from tilewright.tensor import te
+
+#: The shares of what a machine can do that the products come to: where the products of all pixels
+#: are collected by the places that they reach, and as convolutions of phases.
+_COLLECTED, _BY_PHASES = 0.05, 0.6
+#: How much longer than a copy it takes to put phases in place element by element.
+_SCATTERED = 8.0
+
+
+@conv_transpose.layouts
+def conv_transpose_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    """From blocked channels to blocked or to plain ones, with weights that are packed once."""
+    x, phases = call.args[0], phases_of(call)
+    if x is None or phases is None or accumulator(x.dtype) is not x.dtype:
+        return
+    outputs = channels_of(out) or 0
+    for inner in blocking.blocks(x.type):
+        inputs = _filled(channels_of(x.type) or 0, inner)
+        for block in blocking.blocks(out):
+            cost = _cost(blocking, x, out, phases, inputs * _filled(outputs, block) * phases.number)
+            yield Form((inner, PLAIN, PLAIN), block, cost, _into_blocks(phases, inner, block))
+        block = blocking.widths[-1]
+        cost = _cost(blocking, x, out, phases, inputs * _filled(outputs * phases.number, block))
+        cost += _SCATTERED * blocking.copy(count(out.shape), out.dtype)
+        yield Form((inner, PLAIN, PLAIN), PLAIN, cost, _into_plain(phases, inner, block))
+
+
+@conv_transpose.cost
+def conv_transpose_cost(blocking: Blocking, call: Call, out: TensorType) -> float:
+    """What the plain form costs."""
+    x, weight, _ = call.args
+    assert x is not None and weight is not None
+    products = count(x.shape) * count(weight.shape[1:])
+    return blocking.products(products, out.dtype, _COLLECTED)
+
+
+def _cost(blocking: Blocking, x: Value, out: TensorType, phases: Phases, channels: float) -> float:
+    """The products of all phases, and a copy that puts them in place."""
+    products = count(x.shape[:1]) * count(x.shape[2:]) * prod(phases.kernel) * channels
+    elements = count(out.shape) if phases.number > 1 else 0.0
+    return blocking.products(products, out.dtype, _BY_PHASES) + blocking.copy(elements, out.dtype)
+
+
+def _filled(channels: int, block: int) -> int:
+    return -(-channels // block) * block
+
+
+# ---- phases -------------------------------------------------------------------------------------
+
+
+class Phases(NamedTuple):
+    """The convolution that gives all phases of a transposed one; numbers by spatial axis."""
+
+    strides: tuple[int, ...]
+    #: Its kernel: how many weights of the window each phase sees.
+    kernel: tuple[int, ...]
+    #: Its padding, before all axes and then after.
+    pads: tuple[int, ...]
+    #: What is cut off the phases side by side, before all axes and then after.
+    cut: tuple[int, ...]
+
+    @property
+    def number(self) -> int:
+        return prod(self.strides)
+
+    @property
+    def rank(self) -> int:
+        return len(self.strides)
+
+
+def phases_of(call: Call) -> Phases | None:
+    """The phases of a transposed convolution by constant weights; None where there are none."""
+    _, weight, bias = call.args
+    assert weight is not None
+    if not weight.is_constant or (bias is not None and not bias.is_constant):
+        return None
+    rank = weight.ndim - 2
+    pads = [known_dim(p) for p in call.attrs["pads"] or (0,) * (2 * rank)]
+    extra = [known_dim(p) for p in call.attrs["output_pads"] or (0,) * rank]
+    window = [known_dim(k) for k in weight.shape[2:]]
+    if None in (*pads, *extra, *window) or call.attrs["groups"] != 1:
+        return None
+    if any(d != 1 for d in call.attrs["dilations"]):
+        return None
+    steps = call.attrs["strides"] or (1,) * rank
+    rows = zip(steps, window, pads[:rank], pads[rank:], extra, strict=True)
+    axes = [_along(*row) for row in rows]  # type: ignore[arg-type]
+    if any(min(axis) < 0 for axis in axes):
+        return None
+    kernel, first, last, before, after = zip(*axes, strict=True)
+    return Phases(tuple(steps), kernel, (*first, *last), (*before, *after))
+
+
+def _along(
+    step: int, window: int, cut: int, cut_after: int, extra: int
+) -> tuple[int, int, int, int, int]:
+    """Along one axis: the kernel, its padding before and after, what is cut before and after.
+
+    The result at y lies in the phase (y + cut) mod step at the place q = (y + cut) div step, which
+    sees the pixels q, q - 1, … Places before the first and after the last result are left out.
+    """
+    kernel = -(-window // step)
+    end = window + extra - cut_after
+    pads = kernel - 1 - cut // step, (end - 1) // step
+    return kernel, *pads, cut % step, -end % step
+
+
+# ---- writing them down --------------------------------------------------------------------------
+
+
+def _into_blocks(phases: Phases, inner: int, block: int) -> Emit:
+    def emit(builder: Builder, args: Sequence[Any]) -> Any:
+        x, weight, bias = args
+        outputs = _filled(int(known_dim(weight.shape[1]) or 0), block)
+        weight = _widened(builder, weight, 1, outputs)
+        bias = None if bias is None else _widened(builder, bias, 0, outputs)
+        products = _all_phases(builder, phases, x, weight, bias, inner, block)
+        if phases.number == 1 and not any(phases.cut):
+            return products
+        return builder.emit("phases_to_image", products, strides=phases.strides, cut=phases.cut)
+
+    return emit
+
+
+def _into_plain(phases: Phases, inner: int, block: int) -> Emit:
+    def emit(builder: Builder, args: Sequence[Any]) -> Any:
+        x, weight, bias = args
+        products = _all_phases(builder, phases, x, weight, bias, inner, block)
+        channels = known_dim(weight.shape[1])
+        where = {"strides": phases.strides, "cut": phases.cut, "channels": channels}
+        return builder.emit_all("phases_to_image", [products], where)[0]
+
+    return emit
+
+
+def _all_phases(
+    builder: Builder, phases: Phases, x: Value, weight: Any, bias: Any, inner: int, block: int
+) -> Value:
+    """N×(phases·O/b)×places×b: the phases of every place, the channels of each together."""
+    rows = _phase_weights(builder, phases, weight)
+    packed = builder.emit("pack_conv_weights", rows, in_block=inner, out_block=block)
+    if bias is not None:
+        repeated = builder.emit("concat", *[bias] * phases.number, axis=0)
+        bias = builder.emit("pack_channels", repeated, block=block)
+    return builder.emit("conv_blocked", x, packed, bias, pads=phases.pads)
+
+
+def _phase_weights(builder: Builder, phases: Phases, weight: Value) -> Value:
+    """C×O×window as (phases·O)×C×kernel: the last weight that a phase sees comes first."""
+    rank = phases.rank
+    pairs = list(zip(phases.kernel, phases.strides, strict=True))
+    for n, (k, s) in enumerate(pairs):
+        weight = _widened(builder, weight, 2 + n, k * s)
+    channels, outputs = weight.shape[:2]
+    shape = [channels, outputs, *chain.from_iterable(pairs)]
+    split = builder.emit("reshape", weight, shape=shape)
+    kernel_axes, phase_axes = range(2, 2 + 2 * rank, 2), range(3, 3 + 2 * rank, 2)
+    transposed = builder.emit("transpose", split, axes=[*phase_axes, 1, 0, *kernel_axes])
+    shape = [phases.number * int(known_dim(outputs) or 0), channels, *phases.kernel]
+    rows = builder.emit("reshape", transposed, shape=shape)
+    axes, back = list(range(2, 2 + rank)), [-1] * rank
+    ends = [-k - 1 for k in phases.kernel]
+    return builder.emit("slice", rows, starts=back, ends=ends, axes=axes, steps=back)
+
+
+def _widened(builder: Builder, value: Value, axis: int, extent: int) -> Value:
+    """With zeros along an axis up to an extent."""
+    missing = extent - int(known_dim(value.shape[axis]) or 0)
+    after = [missing if n == axis else 0 for n in range(value.ndim)]
+    return builder.emit("pad", value, before=[0] * value.ndim, after=after) if missing else value
+
+
+# ---- phases side by side ------------------------------------------------------------------------
+
+
+@op
+def phases_to_image(x: Value, *, strides: Ints, cut: Ints, channels: int = 0) -> Type:
+    """An image of phases, N×(phases·C/b)×places×b, as the image that they make up, cut at its
+    borders: N×(C/b)×spatial×b, or the plain N×C×spatial where the number of channels is given.
+
+    Phases are counted by the last axis first, and come before the channels of each.
+    """
+    batch, blocks, *places, block = x.shape
+    count = prod(strides)
+    pairs = zip(places, strides, _cuts(strides, cut), strict=True)
+    spatial = [simplify_size(q * s - before - after) for q, s, (before, after) in pairs]
+    if channels:
+        return x.tensor.with_shape([batch, channels, *spatial])
+    if (known_dim(blocks) or 0) % count:
+        raise UserError(f"{x} does not hold {count} phases of whole blocks")
+    return x.tensor.with_shape([batch, (known_dim(blocks) or 0) // count, *spatial, block])
+
+
+def _cuts(strides: Ints, cut: Ints) -> list[tuple[int, int]]:
+    return list(zip(cut[: len(strides)], cut[len(strides) :], strict=True))
+
+
+@phases_to_image.reference
+def phases_to_image_reference(x: Array, *, strides: Ints, cut: Ints, channels: int) -> Array:
+    rank, count, block = len(strides), prod(strides), x.shape[-1]
+    plain = unblocked_array(x, 1)
+    if channels:
+        plain = plain[:, : count * channels]
+    split = plain.reshape(x.shape[0], *strides, -1, *x.shape[2:-1])
+    pairs = [(2 + rank + n, 1 + n) for n in range(rank)]
+    axes = [0, 1 + rank, *chain.from_iterable(pairs)]
+    extents = [q * s for q, s in zip(x.shape[2:-1], strides, strict=True)]
+    image = split.transpose(axes).reshape(x.shape[0], -1, *extents)
+    spans = [slice(a, e - b) for e, (a, b) in zip(extents, _cuts(strides, cut), strict=True)]
+    image = image[(slice(None), slice(None), *spans)]
+    return image.copy() if channels else blocked_array(image, 1, block)
+
+
+@phases_to_image.compute
+def phases_to_image_compute(
+    x: te.Tensor, *, strides: Ints, cut: Ints, channels: int, out: TensorType
+) -> te.Tensor:
+    rank = len(strides)
+
+    def element(n: Expr, c: Expr, *i: Expr) -> Expr:
+        phase: Expr = te.const(0)
+        places = list[Expr]()
+        for y, s, (before, _) in zip(i[:rank], strides, _cuts(strides, cut), strict=True):
+            phase = phase * s + te.floormod(y + before, s)
+            places.append(te.floordiv(y + before, s))
+        channel = phase * out.shape[1] + c
+        if not channels:
+            return x[(n, channel, *places, i[-1])]
+        block = x.shape[-1]
+        return x[(n, te.floordiv(channel, block), *places, te.floormod(channel, block))]
+
+    return te.compute(out.shape, element, name="phases_to_image")

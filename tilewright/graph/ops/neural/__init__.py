@@ -1,0 +1,1 @@
+"""Products, convolutions, pooling, normalisation, attention, losses."""

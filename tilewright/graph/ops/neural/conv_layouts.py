@@ -1,0 +1,129 @@
+"""How `conv` carries blocked channels: which of the operators of `conv_blocked`, at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tilewright.graph.build.builder import Builder
+from tilewright.graph.ir import Call, Value
+from tilewright.graph.ir.types import TensorType, known_dim
+from tilewright.graph.layouts.images import PLAIN, Blocking, Emit, Form, channels_of, count
+from tilewright.graph.ops.neural.conv import conv
+from tilewright.graph.ops.reduce.reduced import accumulator
+from tilewright.graph.sizes.naturals import simplify_size
+from tilewright.ir import Expr
+
+#: The share of the machine's multiply-adds that convolutions come to: on blocked channels, on a
+#: plain image into blocked channels, all plain; and those that are bound by memory.
+_BLOCKED, _INTO, _PLAIN, _DEPTHWISE, _DEPTHWISE_PLAIN = 0.85, 0.6, 0.3, 0.15, 0.06
+
+
+@conv.layouts
+def conv_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    """Convolutions by constant weights, which are packed once."""
+    x, weight, bias = call.args
+    assert x is not None and weight is not None
+    constant = weight.is_constant and (bias is None or bias.is_constant)
+    if not constant or channels_of(x.type) is None or accumulator(out.dtype) is not out.dtype:
+        return
+    groups, is_narrow = int(call.attrs["groups"]), x.dtype is not out.dtype
+    # Of integers, only bytes are multiplied so; what is narrow, not in groups.
+    if (is_narrow and groups > 1) or (x.dtype.is_integer and (x.dtype.bits > 8 or not is_narrow)):
+        return
+    if groups == 1:
+        yield from _ungrouped(blocking, call, out)
+    elif known_dim(weight.shape[1]) == 1 and known_dim(weight.shape[0]) == groups:
+        yield from _depthwise(blocking, call, out)
+    else:
+        yield from _grouped(blocking, call, out, groups)
+
+
+@conv.cost
+def conv_cost(blocking: Blocking, call: Call, out: TensorType) -> float:
+    """What the plain form costs."""
+    weight = call.args[1]
+    assert weight is not None
+    share = _DEPTHWISE_PLAIN if known_dim(weight.shape[1]) == 1 else _PLAIN
+    return blocking.products(count(out.shape) * count(weight.shape[1:]), out.dtype, share)
+
+
+def _ungrouped(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    x, weight, _ = call.args
+    assert x is not None and weight is not None
+    kernel = count(weight.shape[2:])
+    for block in blocking.blocks(out):
+        results = count(_padded(out, block).shape) * kernel
+        if x.dtype is out.dtype:
+            cost = blocking.products(results * count(x.shape[1:2]), out.dtype, _INTO)
+            yield _packed("conv_into_blocked", call, PLAIN, block, cost)
+        for inner in blocking.blocks(x.type):
+            inputs = -(-int(channels_of(x.type) or 0) // inner) * inner
+            share = _BLOCKED * _width(blocking, inner) * _width(blocking, block)
+            cost = blocking.products(results * inputs, out.dtype, share)
+            yield _packed("conv_blocked", call, inner, block, cost, dtype=call.attrs["dtype"])
+
+
+def _grouped(blocking: Blocking, call: Call, out: TensorType, groups: int) -> Iterator[Form]:
+    x, weight, _ = call.args
+    assert x is not None and weight is not None
+    inputs, outputs = known_dim(weight.shape[1]), known_dim(weight.shape[0])
+    if inputs is None or outputs is None:
+        return
+    products = count(out.shape) * count(weight.shape[1:])
+    for block in blocking.blocks(out):
+        for inner in blocking.blocks(x.type):
+            if inputs % inner or (outputs // groups) % block:
+                continue
+            share = _BLOCKED * _width(blocking, inner) * _width(blocking, block)
+            cost = blocking.products(products, out.dtype, share)
+            yield _packed("conv_blocked", call, inner, block, cost, groups=groups)
+
+
+def _depthwise(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    weight = call.args[1]
+    assert weight is not None
+    for block in blocking.blocks(out):
+        results = count(_padded(out, block).shape) * count(weight.shape[2:])
+        share = _DEPTHWISE * _width(blocking, block)
+        cost = blocking.products(results, out.dtype, share)
+        yield Form((block, PLAIN, PLAIN), block, cost, _depthwise_emit(call, block))
+
+
+def _padded(type_: TensorType, block: int) -> TensorType:
+    channels = int(known_dim(type_.shape[1]) or 0)
+    shape = [type_.shape[0], -(-channels // block) * block, *type_.shape[2:]]
+    return type_.with_shape([simplify_size(d) if isinstance(d, Expr) else d for d in shape])
+
+
+def _width(blocking: Blocking, block: int) -> float:
+    """Wide blocks are a little better: whole cache lines, fewer pieces."""
+    return 0.85 + 0.15 * block / blocking.widths[0]
+
+
+def _packed(name: str, call: Call, inner: int, block: int, cost: float, **more: Any) -> Form:
+    attrs = {k: call.attrs[k] for k in ("strides", "pads", "dilations")} | more
+
+    def emit(builder: Builder, args: Sequence[Any]) -> Any:
+        x, weight, bias = args
+        packed = builder.emit("pack_conv_weights", weight, in_block=inner, out_block=block)
+        return builder.emit(name, x, packed, _packed_bias(builder, bias, block), **attrs)
+
+    return Form((inner, PLAIN, PLAIN), block, cost, emit)
+
+
+def _depthwise_emit(call: Call, block: int) -> Emit:
+    attrs = {k: call.attrs[k] for k in ("strides", "pads", "dilations")}
+
+    def emit(builder: Builder, args: Sequence[Any]) -> Any:
+        x, weight, bias = args
+        single = builder.emit("reshape", weight, shape=[weight.shape[0], *weight.shape[2:]])
+        packed = builder.emit("pack_channels", single, block=block)
+        operands = (x, packed, _packed_bias(builder, bias, block))
+        return builder.emit("depthwise_blocked", *operands, **attrs)
+
+    return emit
+
+
+def _packed_bias(builder: Builder, bias: Value | None, block: int) -> Value | None:
+    return None if bias is None else builder.emit("pack_channels", bias, block=block)

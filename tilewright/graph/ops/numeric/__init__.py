@@ -1,0 +1,1 @@
+"""Fourier transforms, windows of signals, determinants, random numbers."""

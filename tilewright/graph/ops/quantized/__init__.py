@@ -1,0 +1,1 @@
+"""Numbers as small integers, and products of them."""

@@ -1,0 +1,1 @@
+"""Reductions along axes, running sums, softmax."""

@@ -1,0 +1,1 @@
+"""Elements in other shapes, orders and places; tensors that are made."""

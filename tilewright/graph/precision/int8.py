@@ -1,0 +1,190 @@
+"""Products by constant weights in bytes.
+
+    y = dense(x, w, b)
+    -->
+    q, s, z = quantize_rows(x)                    bytes, a scale and a zero point for each row
+    t = matmul_integer(q, bytes of w)             exact sums in int32
+    y = add(mul(mul(cast(sub(t, mul(z, sums of w))), s), scales of w), b)
+
+Weights have a scale for each column and no zero point, and are quantized here once. What reads the
+same rows shares their bytes. The scans of recurrent networks bring their states into bytes at every
+step (`graph.ops.recurrent.recurrent`).
+
+    y = conv(x, w, b)
+    -->
+    s = max(abs(x)) / 127                         one scale for each image, and no zero point
+    t = conv(to_bytes(x, 1 / s), bytes of w, dtype=int32)
+    y = add(mul(mul(cast(t), scales of w), s), b)
+
+Images that cannot be negative have unsigned bytes. Convolutions stay as they are on machines that
+have no instructions for bytes, if there is none for them (`products.is_dense_convolution`), or if
+they are computed with few products anyway.
+Everything else stays in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from tilewright.graph.ir import Array, Call, Value
+from tilewright.graph.ir.types import TensorType
+from tilewright.graph.ops.forms.quantize_rows import LEAST
+from tilewright.graph.ops.recurrent.recurrent import SCANS
+from tilewright.graph.precision.products import PRODUCTS, as_product, is_dense_convolution
+from tilewright.graph.precision.rewriter import Rules, Writing
+from tilewright.graph.rewriting.context import MAX_LEVEL, PassContext
+from tilewright.graph.winograd.cost import least_share
+from tilewright.ir import DType
+from tilewright.target import Target
+
+#: Weights of a product below which it gains nothing.
+_WORTH: Final = 1 << 10
+#: The largest byte of a weight: -128 is none, so that both signs reach as far.
+_GREATEST: Final = 127
+_FLOAT32, _INT32, _INT8, _UINT8 = (DType.of(t) for t in ("float32", "int32", "int8", "uint8"))
+#: The part of the time of direct convolution that bytes take, images included.
+_FEW: Final = 0.35
+#: Operators that give nothing negative, and those that do not if their operands are not.
+_NATURAL: Final = frozenset(["relu", "sigmoid", "hard_sigmoid", "exp", "abs", "softmax"])
+_HANDING_ON: Final = frozenset(["max_pool", "avg_pool", "concat", "reshape", "add", "slice"])
+#: Calls that it is looked back for what they hand on.
+_BACK: Final = 6
+
+
+def int8_rules(target: Target) -> Rules:
+    """The rules for a machine."""
+    rules = {**dict.fromkeys(PRODUCTS, _product), **dict.fromkeys(SCANS, _scan)}
+    if not target.has_byte_products:
+        return rules
+    pays = partial(_conv_where_it_pays, target=target)
+    # Matrix units are so much faster that nothing else comes near.
+    return rules | {"conv": _conv if target.has("amx-int8") else pays}
+
+
+def _product(call: Call, w: Writing) -> Sequence[Value] | None:
+    product = as_product(call)
+    columns = None if product is None else product.columns
+    if product is None or columns is None or columns.size < _WORTH:
+        return None
+    what = "rows in bytes" if product.turned else "columns in bytes"
+    weights = w.once(what, product.weight, lambda v: _quantized(columns, v.name, w))
+    if not weights:
+        return None
+    stored, sums, scales = weights
+    rows, scale, zero = w.once("bytes", product.x, lambda x: w.emit("quantize_rows", x))
+    total = w.emit("matmul_integer", rows, stored)
+    centred = w.emit("sub", total, w.emit("mul", zero, sums))
+    real = w.emit("mul", w.emit("cast", centred, dtype=_FLOAT32), scale)
+    result = w.emit("mul", real, _scaled(scales, product.factor, w))
+    if product.addend is not None:
+        result = w.emit("add", result, product.scaled_addend(w))
+    return [result]
+
+
+def _quantized(columns: Array, name: str, w: Writing) -> Sequence[Value]:
+    """Constants: bytes, their sums and scales for each column; nothing where there are none."""
+    found = quantized_columns(columns)
+    if found is None:
+        return ()
+    stored, scales = found
+    sums = stored.sum(axis=0, dtype=np.int32)
+    return w.constant(stored, name=name), w.constant(sums, name="sums"), w.constant(scales)
+
+
+def _scaled(scales: Value, factor: float, w: Writing) -> Value:
+    assert scales.constant is not None
+    return scales if factor == 1 else w.constant(scales.constant * np.float32(factor))
+
+
+def _scan(call: Call, w: Writing) -> Sequence[Value] | None:
+    products, weight, *others, scales = call.args
+    array = None if weight is None else weight.constant
+    if products is None or products.dtype is not _FLOAT32 or scales is not None or array is None:
+        return None
+    found = quantized_columns(array) if array.size >= _WORTH else None
+    if weight is None or found is None:
+        return None
+    stored, factors = w.constant(found[0], name=weight.name), w.constant(found[1], name="scales")
+    return w.emit_all(call.op, [products, stored, *others, factors], call.attrs)
+
+
+# ---- convolutions -------------------------------------------------------------------------------
+
+
+def _conv_where_it_pays(call: Call, w: Writing, target: Target) -> Sequence[Value] | None:
+    return None if _needs_few_products(call, target) else _conv(call, w)
+
+
+def _needs_few_products(call: Call, target: Target) -> bool:
+    """Whether it will be computed with so few products (`passes.winograd`) that bytes would not be
+    faster: they are four times as fast at best, and images have to be brought into them."""
+    (out,) = call.op.infer(call.args, call.attrs)
+    assert isinstance(out, TensorType)
+    context = PassContext.current()
+    will_run = context.opt_level == MAX_LEVEL and "winograd" not in context.disabled_passes
+    return will_run and least_share(call, out, target) <= _FEW
+
+
+def _conv(call: Call, w: Writing) -> Sequence[Value] | None:
+    x, weight, bias = call.args
+    array = None if weight is None else weight.constant
+    if x is None or weight is None or array is None or not is_dense_convolution(call):
+        return None
+    found = quantized_columns(array.reshape(len(array), -1).T)
+    if found is None:
+        return None
+    factors = w.constant(np.ascontiguousarray(found[0].T).reshape(array.shape), name=weight.name)
+    image, scale = w.once("image in bytes", x, lambda x: _image(x, w))
+    (total,) = w.emit_all(call.op, [image, factors], {**call.attrs, "dtype": _INT32})
+
+    def by_channel(numbers: Array) -> Array:
+        return numbers.reshape(-1, *[1] * (x.ndim - 2))
+
+    real = w.emit("cast", total, dtype=_FLOAT32)
+    result = w.emit("mul", w.emit("mul", real, by_channel(found[1])), scale)
+    if bias is not None:
+        assert bias.constant is not None  # dense convolutions have constant biases
+        result = w.emit("add", result, by_channel(bias.constant))
+    return [result]
+
+
+def _image(x: Value, w: Writing) -> tuple[Value, Value]:
+    """Bytes, and the scale of each image."""
+    is_natural = _is_natural(x, w)
+    dtype = _UINT8 if is_natural else _INT8
+    size = x if is_natural else w.emit("abs", x)
+    spatial = range(2, x.ndim)
+    greatest = w.emit("max", size, axes=tuple(spatial), keepdims=True)
+    greatest = w.emit("max", greatest, axes=(1,), keepdims=True)
+    most = np.float32(dtype.max_value)
+    factor = w.emit("div", most, w.emit("maximum", greatest, np.float32(LEAST)))
+    scale = w.emit("mul", greatest, np.float32(1 / dtype.max_value))
+    return w.emit("to_bytes", x, factor, dtype=dtype), scale
+
+
+def _is_natural(value: Value, w: Writing, back: int = _BACK) -> bool:
+    """Whether it can be seen that no element is negative."""
+    call = w.makers.get(value)
+    if call is None or not back:
+        return False
+    if call.op.name == "clip":
+        low = None if call.args[1] is None else call.args[1].constant
+        return low is not None and bool((low >= 0).all())
+    operands = [a for a in call.args if a is not None]
+    hands_on = call.op.name in _HANDING_ON and all(_is_natural(a, w, back - 1) for a in operands)
+    return hands_on or call.op.name in _NATURAL
+
+
+def quantized_columns(weights: Array) -> tuple[Array, Array] | None:
+    """Weights …×K×N as bytes, and the scale of each column, …×N; None where they are not finite:
+    these have no bytes that stand for them."""
+    greatest = np.abs(weights).max(axis=-2, initial=0)
+    if not np.isfinite(greatest).all():
+        return None
+    scales = np.where(greatest < LEAST, 1, greatest / _GREATEST).astype(np.float32)
+    stored = np.rint(weights / scales[..., None, :]).astype(np.int8)
+    return np.ascontiguousarray(stored), scales

@@ -1,0 +1,40 @@
+"""In what the products of a graph are computed, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tilewright.graph.fusion.definitions import FactTable, Kind
+from tilewright.graph.ir import Binding, Call, Module, Value, all_graphs
+from tilewright.graph.ops.recurrent.recurrent import SCANS
+from tilewright.graph.rewriting.context import PassContext
+
+
+def precision_text(module: Module) -> str:
+    """The precision that was asked for, and how many products are computed in which type."""
+    asked = PassContext.current().precision
+    if asked == "float32":
+        return asked
+    counts = ", ".join(f"{dtype} × {n}" for dtype, n in _products(module).items())
+    return f"{asked} (products: {counts or 'none'})"
+
+
+def _products(module: Module) -> dict[str, int]:
+    facts, found = FactTable(), Counter[str]()
+    for graph in all_graphs(module.main):
+        for binding in graph.body:
+            factor = _factor(binding, facts)
+            if factor is not None:
+                found[factor.dtype.name] += 1
+    return dict(found.most_common())
+
+
+def _factor(binding: Binding, facts: FactTable) -> Value | None:
+    """A factor of the products that a call computes, if it does: a scan has weights for states."""
+    call = binding.expr
+    if not isinstance(call, Call) or not call.args:
+        return None
+    if call.op.name in SCANS:
+        return call.args[1]
+    kind = facts(call, [v.type for v in binding.outputs]).kind
+    return call.args[0] if kind is Kind.CONTRACTION else None

@@ -1,0 +1,210 @@
+"""How passes are run: at what level, without which, watched by whom.
+
+    with PassContext(opt_level=3, disabled_passes={"fold_scale"}, instruments=[PassTimer()]):
+        …
+
+A pass is a plain function `Module -> Module`, named after itself; `run_passes` takes a table of
+them with the level at which each starts. The innermost context that is open is the current one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any, Final, Literal, NamedTuple, Protocol, TextIO
+
+from tilewright.graph.ir import Module
+from tilewright.support.denormals import Denormals, denormals_of
+from tilewright.support.errors import TilewrightError, UserError, nearest
+from tilewright.support.faults import during
+
+Pass = Callable[[Module], Module]
+MAX_LEVEL: Final = 3
+#: In what products may be computed; everything else, and what goes in and out, keeps its type.
+PRECISIONS: Final = ("float32", "bf16", "int8-dynamic")
+
+
+class Step(NamedTuple):
+    """A pass and the least `opt_level` at which it runs."""
+
+    run: Pass
+    level: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__
+
+
+class Instrument(Protocol):
+    """Watches passes; both are called for every pass that runs."""
+
+    def before(self, name: str, module: Module) -> None: ...
+
+    def after(self, name: str, module: Module) -> None: ...
+
+
+@dataclass
+class PassContext:
+    """Settings for the passes that run while it is open."""
+
+    #: 0: every operator by itself; 1: simplified and fused; 2: whole-graph choices; 3: also what
+    #: trades a few units in the last places for speed (Winograd).
+    opt_level: int = MAX_LEVEL
+    disabled_passes: Collection[str] = ()
+    #: bf16: products of bfloat16, summed in float32, where the machine is faster at that;
+    #: int8-dynamic: products by constant weights in bytes, with scales found at run time.
+    precision: str = "float32"
+    #: flush: numbers below the least normal one are zeros, which is faster; keep: as IEEE 754 says.
+    denormals: Denormals = "flush"
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    instruments: Sequence[Instrument] = ()
+    _tokens: list[Token[PassContext | None]] = field(
+        default_factory=list[Token["PassContext | None"]], repr=False
+    )
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.opt_level, Integral) or not 0 <= self.opt_level <= MAX_LEVEL:
+            raise UserError(
+                f"there is no opt_level {self.opt_level!r}", remedy=f"use 0 to {MAX_LEVEL}"
+            )
+        if self.precision not in PRECISIONS:
+            raise UserError(
+                f"there is no precision {self.precision}",
+                remedy=f"use {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}",
+            )
+
+        denormals_of(self.denormals)
+
+    def __enter__(self) -> PassContext:
+        self._tokens.append(_current.set(self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._tokens.pop())
+
+    @staticmethod
+    def current() -> PassContext:
+        """The innermost open context; the default one where none is open."""
+        return _current.get() or PassContext()
+
+    def option(self, name: str, default: Any) -> Any:
+        """A setting for a pass."""
+        return self.options.get(name, default)
+
+    def runs(self, step: Step) -> bool:
+        return step.level <= self.opt_level and step.name not in self.disabled_passes
+
+
+_current: ContextVar[PassContext | None] = ContextVar("pass_context", default=None)
+
+
+def run_passes(module: Module, steps: Iterable[Step]) -> Module:
+    """All passes that the current context lets run, in order."""
+    context = PassContext.current()
+    table = list(steps)
+    _require_known(context, table)
+    for step in table:
+        if context.runs(step):
+            module = run_pass(module, step.run)
+    return module
+
+
+def run_pass(module: Module, run: Pass) -> Module:
+    """One pass, watched by the instruments of the current context."""
+    context = PassContext.current()
+    for instrument in context.instruments:
+        _tell(instrument, "before", run.__name__, module)
+    with during("pass", run.__name__, module):
+        module = run(module)
+    for instrument in reversed(context.instruments):
+        _tell(instrument, "after", run.__name__, module)
+    return module
+
+
+def _tell(instrument: Instrument, event: Literal["before", "after"], name: str, m: Module) -> None:
+    """Instruments are the user's: what they raise is no fault of the pass, nor of ours."""
+    try:
+        (instrument.before if event == "before" else instrument.after)(name, m)
+    except TilewrightError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"the instrument {type(instrument).__name__} failed {event} the pass {name}",
+            reason=f"{type(error).__name__}: {error}",
+        ) from error
+
+
+def _require_known(context: PassContext, steps: Sequence[Step]) -> None:
+    names = {s.name for s in steps}
+    for name in context.disabled_passes:
+        if name not in names:
+            raise UserError(f"there is no pass {name} to disable", remedy=nearest(name, names))
+
+
+# ---- instruments --------------------------------------------------------------------------------
+
+
+class PassTimer:
+    """How long each pass took; `str` gives a table."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._started: list[float] = []
+
+    def before(self, name: str, module: Module) -> None:
+        del name, module
+        self._started.append(time.perf_counter())
+
+    def after(self, name: str, module: Module) -> None:
+        del module
+        spent = time.perf_counter() - self._started.pop()
+        self.seconds[name] = self.seconds.get(name, 0.0) + spent
+
+    def __str__(self) -> str:
+        rows = sorted(self.seconds.items(), key=lambda row: -row[1])
+        return "\n".join(f"{1e3 * s:10.2f} ms  {name}" for name, s in rows)
+
+
+class PassPrinter:
+    """Prints the module around passes (all, or those named)."""
+
+    def __init__(
+        self,
+        passes: Collection[str] | None = None,
+        *,
+        before: bool = False,
+        after: bool = True,
+        stream: TextIO | None = None,
+    ) -> None:
+        self._passes, self._stream = passes, stream
+        self._sides = {"before": before, "after": after}
+
+    def before(self, name: str, module: Module) -> None:
+        self._print("before", name, module)
+
+    def after(self, name: str, module: Module) -> None:
+        self._print("after", name, module)
+
+    def _print(self, side: str, name: str, module: Module) -> None:
+        if self._sides[side] and (self._passes is None or name in self._passes):
+            print(f"# {side} {name}\n{module}", file=self._stream or sys.stdout)
+
+
+class PassVerifier:
+    """Verifies the module after every pass, and says which one broke it."""
+
+    def before(self, name: str, module: Module) -> None:
+        del name, module
+
+    def after(self, name: str, module: Module) -> None:
+        from tilewright.graph.ir.verify import verify
+        from tilewright.support.errors import InternalError
+
+        try:
+            verify(module)
+        except UserError as error:
+            raise InternalError(f"the pass {name} broke the module", reason=str(error)) from error

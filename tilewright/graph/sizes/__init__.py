@@ -1,0 +1,1 @@
+"""What is known and asked of sizes: simplification, agreement, broadcasting, axes."""

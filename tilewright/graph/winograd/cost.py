@@ -1,0 +1,250 @@
+"""Which convolutions are computed with fewer products, and how: a model of the machine.
+
+What a form of a convolution costs are its products, the transforms of windows and results, and the
+weights that are read. `passes.winograd` chooses among the forms that are worth it; who wants to
+know beforehand whether there will be fewer products asks the same question (`least_share`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import Final, NamedTuple, TypeAlias
+
+from tilewright.graph.ir import Call, Value
+from tilewright.graph.ir.types import TensorType, known_dim
+from tilewright.graph.winograd.transforms import ALONE, PLANES, TAPS, TRANSFORMS, Along
+from tilewright.ir import Expr, evaluate, free_vars
+from tilewright.target import Target
+
+#: The shares of the machine's multiply-adds that direct convolutions and products come to.
+_DIRECT, _PRODUCT = 0.85, 0.8
+#: Cycles that a vector takes to be moved and, for each plane along an axis, to be transformed; and
+#: that it takes to call two kernels more.
+_MOVED, _SUMMED, _CALLS = 2.5, 0.25, 10_000.0
+#: Cycles that a vector of weights takes to be transformed where it is used, for each plane that is
+#: made of it, and that it takes to add the sums over a block of channels to a vector of others.
+_FACTORS, _SUMS = 2.3, 1.7
+#: Bytes of weights that a core reads in a cycle.
+_STREAM: Final = 4.0
+#: How many times L2 a cache is taken to hold where there is no further one.
+_FAR: Final = 8
+#: Pixels along the side of an image of any size.
+_USUAL: Final = 224
+#: The part of the time of direct convolution that it has to stay below.
+_WORTH: Final = 0.85
+
+Axes: TypeAlias = tuple[Along, Along]
+
+
+class Sizes(NamedTuple):
+    """What a convolution has of everything."""
+
+    batch: int
+    inputs: int
+    outputs: int
+    height: int
+    width: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    #: Channels in a block, before and after.
+    blocks: tuple[int, int]
+    #: Whether all of these are known.
+    are_known: bool
+
+    @property
+    def window(self) -> int:
+        """Matrices of weights."""
+        return prod(self.kernel)
+
+    def tiles(self, axes: Axes) -> int:
+        down, across = axes
+        return self.batch * -(-self.height // down.tile) * -(-self.width // across.tile)
+
+
+class Form(NamedTuple):
+    """How a convolution is computed, as a sum of terms, along both axes: with transformed weights
+    or with weights that are transformed where they are used; all at once, or by strips."""
+
+    terms: tuple[Axes, ...]
+    stored: bool
+    strips: bool = False
+
+    @property
+    def axes(self) -> Axes:
+        """Those of the only term."""
+        (axes,) = self.terms
+        return axes
+
+    @property
+    def matrices(self) -> int:
+        """Matrices of weights that are kept."""
+        if self.stored:
+            return sum(planes_of(axes) * groups_of(axes) for axes in self.terms)
+        return prod(a.kernel for a in self.axes)
+
+
+def planes_of(axes: Axes) -> int:
+    """Products for each tile and group."""
+    return prod(a.planes for a in axes)
+
+
+def groups_of(axes: Axes) -> int:
+    return prod(a.groups for a in axes)
+
+
+def sizes_of(call: Call, out: TensorType) -> Sizes | None:
+    """The sizes of a convolution of images, with blocked channels or plain; None where it has no
+    form with fewer products."""
+    x, weight, _ = call.args
+    assert x is not None and weight is not None
+    if not _qualifies(call, x, weight):
+        return None
+    shape, own, factors = ([_likely(d) for d in t.shape] for t in (out, x, weight))
+    inner, block = (own[4], shape[4]) if _is_blocked(call) else (1, 1)
+    return Sizes(
+        # Of a batch of any size, every image must be worth it.
+        batch=known_dim(x.shape[0]) or 1,
+        inputs=own[1] * inner,
+        outputs=shape[1] * block,
+        height=shape[2],
+        width=shape[3],
+        kernel=(factors[2], factors[3]),
+        strides=tuple(call.attrs["strides"]) or (1, 1),
+        blocks=(inner, block),
+        are_known=all(known_dim(d) is not None for d in x.shape),
+    )
+
+
+def _qualifies(call: Call, x: Value, weight: Value) -> bool:
+    """Whether it can be computed by transformed tiles."""
+    is_image = weight.ndim == (6 if _is_blocked(call) else 4) and x.dtype.name == "float32"
+    plain = call.attrs["groups"] == 1 and all(d == 1 for d in call.attrs["dilations"])
+    known = all(isinstance(p, int) for p in call.attrs["pads"])
+    channels = (x.shape[1], x.shape[-1]) if _is_blocked(call) else (x.shape[1],)
+    known = known and all(known_dim(d) is not None for d in channels)
+    return is_image and plain and known and weight.is_constant
+
+
+def _is_blocked(call: Call) -> bool:
+    return call.op.name == "conv_blocked"
+
+
+def _likely(dim: Expr) -> int:
+    """A size, or what becomes of it in an image of a usual one."""
+    return max(1, int(evaluate(dim, dict.fromkeys(free_vars(dim), _USUAL))))
+
+
+def worthy_forms(sizes: Sizes, target: Target) -> dict[Form, float]:
+    """The forms that are worth it, with the cycles that each takes."""
+    costs = {form: _cost(sizes, form, target) for form in _forms(sizes, target)}
+    most = _WORTH * direct_cost(sizes, target)
+    return {form: cost for form, cost in costs.items() if cost <= most}
+
+
+def least_share(call: Call, out: TensorType, target: Target) -> float:
+    """The part of the time of direct convolution that it will take at least."""
+    sizes = sizes_of(call, out)
+    if sizes is None:
+        return 1.0
+    direct = direct_cost(sizes, target)
+    return min(worthy_forms(sizes, target).values(), default=direct) / direct
+
+
+# ---- forms --------------------------------------------------------------------------------------
+
+
+def _forms(sizes: Sizes, target: Target) -> Iterator[Form]:
+    """The forms that a convolution can have."""
+    options = [list(_ways(k, s)) for k, s in zip(sizes.kernel, sizes.strides, strict=True)]
+    for down, across in product(*options):
+        terms = tuple(product(down, across))
+        if not all(map(_is_exact, terms)) or all(planes_of(axes) == 1 for axes in terms):
+            continue
+        is_square = len(terms) == 1 and _is_square(terms[0])
+        yield Form(terms, stored=True, strips=is_square and _is_large(sizes, terms[0], target))
+        if is_square and sizes.are_known and _sums_are_near(sizes, terms[0], target):
+            yield Form(terms, stored=False)
+
+
+def _ways(kernel: int, step: int) -> Iterator[tuple[Along, ...]]:
+    """The ways to compute a window along an axis: its phases, each in one way."""
+    if kernel == 1 and step == 1:
+        yield (Along(1, 1, 1, 1),)
+    counts = {-(-kernel // n) for n in range(1, kernel)} if step == 1 else {-(-kernel // step)}
+    for most, planes in product(sorted(counts), PLANES):
+        phases = [-(-(kernel - k) // step) for k in range(min(step, kernel))]
+        if 1 < most < planes:
+            ways = ((min(most, n), k) for k, n in enumerate(phases))
+            yield tuple(Along(kernel, step, *_taps_and_tile(n, planes), k) for n, k in ways)
+
+
+def _taps_and_tile(taps: int, planes: int) -> tuple[int, int]:
+    return (taps, planes - taps + 1) if taps > 1 else (1, 1)
+
+
+def _is_exact(axes: Axes) -> bool:
+    """Whether it does not round too much."""
+    planes = [a.planes for a in axes]
+    return max(planes) < ALONE or min(planes) == 1
+
+
+def _is_square(axes: Axes) -> bool:
+    """Whether it is a window of 3×3 that moves by single pixels: for that there are kernels."""
+    return axes[0] == axes[1] and axes[0][:3] == (TAPS, 1, TAPS) and axes[0].tile in TRANSFORMS
+
+
+def _sums_are_near(sizes: Sizes, axes: Axes, target: Target) -> bool:
+    """Whether what a block of channels adds to stays in the caches."""
+    size = planes_of(axes) * sizes.tiles(axes) * sizes.blocks[1] * 4
+    return size <= target.caches.l2 // 2
+
+
+def _is_large(sizes: Sizes, axes: Axes, target: Target) -> bool:
+    """Whether an image is better taken by strips: transformed windows and products would not stay
+    near, weights do; or all would have to come from memory."""
+    caches, planes = target.caches, planes_of(axes)
+    moved = 4 * planes * sizes.tiles(axes) // sizes.batch * (sizes.inputs + sizes.outputs)
+    weights = 4 * planes * sizes.inputs * sizes.outputs
+    far = max(caches.l3 // 2, _FAR * caches.l2)
+    is_long = moved > 2 * caches.l2 and weights <= caches.l2
+    return sizes.are_known and (is_long or moved > far)
+
+
+# ---- costs --------------------------------------------------------------------------------------
+
+
+def direct_cost(sizes: Sizes, target: Target) -> float:
+    """Cycles of direct convolution."""
+    pixels = sizes.batch * sizes.height * sizes.width
+    return _cycles(pixels, sizes, sizes.window, sizes.window, _DIRECT, target)
+
+
+def _cost(sizes: Sizes, form: Form, target: Target) -> float:
+    """Cycles for products and transforms."""
+    terms = sum(_term_cost(sizes, axes, form, target) for axes in form.terms)
+    if form.stored:
+        return terms + _CALLS * len(form.terms)
+    tiles, lanes = sizes.tiles(form.axes), target.lanes("float32")
+    factors = _FACTORS * sizes.inputs * sizes.outputs
+    sums = _SUMS * tiles * sizes.outputs * sizes.inputs / sizes.blocks[0]
+    return terms + planes_of(form.axes) * (factors + sums) / lanes
+
+
+def _term_cost(sizes: Sizes, axes: Axes, form: Form, target: Target) -> float:
+    tiles, planes, groups = sizes.tiles(axes), planes_of(axes), groups_of(axes)
+    moved = planes * tiles * (sizes.inputs * groups + sizes.outputs) / target.lanes("float32")
+    transforms = (_MOVED + _SUMMED * sum(a.planes for a in axes if a.planes > 1)) * moved
+    matrices = planes * groups if form.stored else form.matrices
+    return transforms + _cycles(tiles, sizes, planes * groups, matrices, _PRODUCT, target)
+
+
+def _cycles(
+    rows: int, sizes: Sizes, planes: int, matrices: int, share: float, target: Target
+) -> float:
+    """Cycles for so many rows by each plane, while all matrices of weights are read."""
+    size = sizes.inputs * sizes.outputs
+    products = rows * planes * size / (target.lanes("float32") * target.fma_ports * share)
+    is_near = 4 * matrices * size <= target.caches.l2
+    return products if is_near else max(products, 4 * matrices * size / _STREAM)
