@@ -1,66 +1,31 @@
 """Values that are memory of others: views, parts, and what is put together where it is computed.
 
-reshape      all of the operand's memory
-slice        a part of it, where that is in one piece: all axes before the last sliced one are 1
-concat       a whole that its parts are computed right into, where each is in one piece
-sequence_at  an item of a list
+Operators declare what they share (`OpDef.view`, `part`, `item`, `join`): a reshape all of its
+operand, a slice a part of it, a concat a whole that its operands are computed in, `sequence_at` an
+item of a list.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from tilewright.arith import simplify
 from tilewright.graph.ir import Binding, Call, Fused, Graph, If, Value
-from tilewright.graph.ir.types import TensorType, known_dim, product
-from tilewright.graph.sizes.axes import axis_of
-from tilewright.ir import Expr, const
-
-_LISTED: Final = frozenset({"sequence_at", "optional_get", "optional"})
+from tilewright.ir import Expr
 
 
 def is_shared(binding: Binding) -> bool:
     """Whether the result is memory of the operand, or a part of it."""
-    return binding.is_view or _is_in_list(binding) or part_offset(binding) is not None
-
-
-def _is_in_list(binding: Binding) -> bool:
-    """Whether the result is an item of the sequence or optional that is the operand, or is it."""
     call = binding.expr
-    if not isinstance(call, Call) or call.op.name not in _LISTED:
-        return False
-    source = call.args[0]
-    # A tensor is copied into an optional.
-    return call.op.name != "optional" or not isinstance(source and source.type, TensorType)
+    is_item = isinstance(call, Call) and call.op.is_item(call.args)
+    return binding.is_view or is_item or part_offset(binding) is not None
 
 
 def part_offset(binding: Binding) -> Expr | None:
-    """Where in its operand a slice begins, in elements, if it is in one piece."""
+    """Where in its operand a result begins, in elements, if it is a part of it in one piece."""
     call = binding.expr
-    if not isinstance(call, Call) or call.op.name != "slice":
+    if not isinstance(call, Call):
         return None
-    source, result = call.args[0], binding.outputs[0]
-    if source is None or source.is_constant or source.dtype.bits < 8:
-        return None
-    starts = _starts(call, source, result)
-    if starts is None:
-        return None
-    cut = [k for k in range(source.ndim) if source.shape[k] is not result.shape[k]]
-    if any(known_dim(d) != 1 for d in result.shape[: max(cut, default=0)]):
-        return None
-    offset: Expr = const(0)
-    for axis, start in starts.items():
-        offset = offset + start * product(source.shape[axis + 1 :])
-    return simplify(offset)
-
-
-def _starts(call: Call, source: Value, result: Value) -> dict[int, Expr] | None:
-    from tilewright.graph.ops.tensor.slice import spans_of
-
-    spans = spans_of(source, **call.attrs)
-    if any(s.step != 1 and known_dim(result.shape[k]) != 1 for k, s in spans.items()):
-        return None
-    return {k: s.start for k, s in spans.items()}
+    return call.op.part_offset(binding.outputs[0], call.args, call.attrs)
 
 
 # ---- joins --------------------------------------------------------------------------------------
@@ -132,17 +97,7 @@ def whole_views(graph: Graph) -> dict[Value, Value]:
 def is_join(binding: Binding) -> bool:
     """Whether it is a concat whose parts lie one after the other, in sizes that are known."""
     call = binding.expr
-    if not isinstance(call, Call) or call.op.name != "concat":
-        return False
-    result = binding.outputs[0]
-    axis = axis_of(call.attrs["axis"], result.ndim)
-    static = isinstance(result.type, TensorType) and result.type.is_static
-    return (
-        static
-        and result.dtype.bits >= 8
-        and all(known_dim(d) == 1 for d in result.shape[:axis])
-        and all(a is not None and a.tensor.is_static for a in call.args)
-    )
+    return isinstance(call, Call) and call.op.is_join(binding.outputs[0], call.args, call.attrs)
 
 
 def parts_of(binding: Binding) -> list[tuple[Value, int]]:
@@ -161,4 +116,4 @@ def writes(binding: Binding) -> bool:
     if isinstance(binding.expr, Fused | If):
         return True
     call = binding.expr
-    return isinstance(call, Call) and not is_shared(binding) and call.op.name != "dims"
+    return isinstance(call, Call) and not is_shared(binding) and not call.op.scalar

@@ -181,7 +181,7 @@ class _Lowering:
             source = expr.args[0]
             assert source is not None
             m.alias_part(binding.outputs[0], source, const(0) if offset is None else offset)
-        elif isinstance(expr, Call) and expr.op.name == "dims":
+        elif isinstance(expr, Call) and expr.op.scalar:
             store_dims(m, binding.outputs[0], expr)
         else:
             kernel = self._calls[binding]
@@ -204,7 +204,7 @@ def kernel_bindings(graph: Graph) -> list[Binding]:
 
 
 def _has_loops(binding: Binding, expr: Call) -> bool:
-    is_kernel = expr.op.how != "structural" and expr.op.name != "dims"
+    is_kernel = expr.op.how != "structural" and not expr.op.scalar
     return is_kernel and not is_shared(binding) and not is_join(binding)
 
 

@@ -49,8 +49,9 @@ class OpDef:
     """An operator: its signature, type rule, reference, and how it is computed.
 
     `pure` operators give the same result for the same operands. `host` ones are never compiled;
-    `structural` ones have no kernel, but are part of the program that calls kernels. The result of
-    a `view` is the memory of its operand.
+    `structural` ones have no kernel, but are part of the program that calls kernels; `scalar` ones
+    have one, but the calling program computes their few elements from dimensions by itself. The
+    result of a `view` is the memory of its operand.
     """
 
     def __init__(
@@ -61,10 +62,12 @@ class OpDef:
         host: bool = False,
         structural: bool = False,
         view: bool = False,
+        scalar: bool = False,
     ) -> None:
         self.name = rule.__name__.rstrip("_")
         self.doc = inspect.getdoc(rule) or ""
-        self.pure, self.host, self.structural, self.view = pure, host, structural, view
+        self.pure, self.host, self.structural = pure, host, structural
+        self.view, self.scalar = view, scalar
         self.operands, self.attributes = _signature(self.name, rule)
         self._infer = rule
         self._reference: Callable[..., Any] | None = None
@@ -74,6 +77,9 @@ class OpDef:
         self._symbolic: Callable[..., Any] | None = None
         self._layouts: Callable[..., Any] | None = None
         self._cost: Callable[..., Any] | None = None
+        self._part: Callable[..., Expr | None] | None = None
+        self._item: Callable[..., bool] | None = None
+        self._join: Callable[..., bool] | None = None
 
     # ---- declaring ------------------------------------------------------------------------------
 
@@ -113,6 +119,23 @@ class OpDef:
     def cost(self, rule: Rule) -> Rule:
         """`rule(blocking, call, type of the result)`: what the plain form costs beside others."""
         self._cost = rule
+        return rule
+
+    def part(self, rule: Rule) -> Rule:
+        """`rule(result, *values, **attrs)`: the element of the first operand at which the result
+        begins, if it is a part of that in one piece, which need not be copied; else None."""
+        self._part = rule
+        return rule
+
+    def item(self, rule: Rule) -> Rule:
+        """`rule(*values)`: whether the result is held by the list that is the first operand."""
+        self._item = rule
+        return rule
+
+    def join(self, rule: Rule) -> Rule:
+        """`rule(result, *values, **attrs)`: whether the operands lie in the result one after the
+        other, so that they can be computed there."""
+        self._join = rule
         return rule
 
     # ---- using ----------------------------------------------------------------------------------
@@ -177,6 +200,20 @@ class OpDef:
         """What the plain form costs, where others cost more than nothing."""
         return 0.0 if self._cost is None else self._cost(blocking, call, out)
 
+    def part_offset(
+        self, result: Value, args: Sequence[Value | None], attrs: dict[str, Any]
+    ) -> Expr | None:
+        """Where in its first operand the result begins, if it is a part of it in one piece."""
+        return None if self._part is None else self._part(result, *args, **attrs)
+
+    def is_item(self, args: Sequence[Value | None]) -> bool:
+        """Whether the result is held by the list that is the first operand, or is that list."""
+        return self._item is not None and self._item(*args)
+
+    def is_join(self, result: Value, args: Sequence[Value | None], attrs: dict[str, Any]) -> bool:
+        """Whether the operands lie in the result one after the other."""
+        return self._join is not None and self._join(result, *args, **attrs)
+
     def bind(
         self, args: Sequence[Any], attrs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -235,7 +272,12 @@ def op(rule: Callable[..., Any], /) -> OpDef: ...
 
 @overload
 def op(
-    *, pure: bool = True, host: bool = False, structural: bool = False, view: bool = False
+    *,
+    pure: bool = True,
+    host: bool = False,
+    structural: bool = False,
+    view: bool = False,
+    scalar: bool = False,
 ) -> Callable[[Callable[..., Any]], OpDef]: ...
 
 
@@ -247,11 +289,12 @@ def op(
     host: bool = False,
     structural: bool = False,
     view: bool = False,
+    scalar: bool = False,
 ) -> OpDef | Callable[[Callable[..., Any]], OpDef]:
     """Declare an operator by its type rule; underscores at the end of the name are dropped."""
 
     def declare(f: Callable[..., Any]) -> OpDef:
-        made = OpDef(f, pure=pure, host=host, structural=structural, view=view)
+        made = OpDef(f, pure=pure, host=host, structural=structural, view=view, scalar=scalar)
         if made.name in OPS:
             raise InternalError(f"operator {made.name} is declared twice")
         OPS[made.name] = made

@@ -37,6 +37,9 @@ runs, where they are symbolic; so let it compare them by these alone. `@op(pure=
 random numbers, `@op(host=True)` for strings, `@op(structural=True)` for what the calling program
 does itself (sequences, optionals).
 
+`@f.part`, `@f.item`, `@f.join` and `@op(view=True)` say where a result needs no memory of its own:
+see `graph.fusion.sharing`.
+
 `@f.layouts` says how it carries blocked channels of images, where it can: see
 `graph.layouts.images`, the rules of which (`elementwise_layouts`, `window_layouts`,
 `along_axis_layouts`) fit most operators; `@f.cost` says what the plain form costs beside those.

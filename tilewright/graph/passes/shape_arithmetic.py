@@ -43,7 +43,7 @@ class _ShapeArithmetic(Rewriter):
 
     def _renewed(self, binding: Binding) -> Sequence[Binding]:
         call = binding.expr
-        if not isinstance(call, Call) or len(binding.outputs) != 1 or call.op.name == "dims":
+        if not isinstance(call, Call) or len(binding.outputs) != 1 or call.op.scalar:
             return (binding,)
         value = binding.outputs[0]
         if not call.op.pure or not self._is_known(value):

@@ -119,6 +119,12 @@ def sequence_at_reference(items: list[Any], position: Array) -> Any:
     return (items[_at(items, position, len(items) - 1)],)
 
 
+@sequence_at.item
+def sequence_at_item(items: Value, position: Value) -> bool:
+    del items, position
+    return True
+
+
 @op(structural=True)
 def sequence_length(items: Value) -> Type:
     """How many elements it has."""

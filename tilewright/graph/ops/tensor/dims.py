@@ -16,7 +16,7 @@ from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
 
-@op
+@op(scalar=True)
 def dims(*, elements: Dims, shape: Ints, dtype: DType) -> Type:
     """The tensor with these elements, row by row."""
     if dtype.kind not in KINDS["integer"]:

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilewright.arith import simplify
 from tilewright.graph.ir import KNOWN_LIMIT, Array, Call, Value
 from tilewright.graph.ir.attributes import Dim, Dims, Ints
 from tilewright.graph.ir.op import op
-from tilewright.graph.ir.types import TensorType, Type, known_dim
+from tilewright.graph.ir.types import TensorType, Type, known_dim, product
 from tilewright.graph.layouts.images import Blocking, Form, channels_of, same_on_blocks
 from tilewright.graph.ops.elementwise.elementwise import require_same_dtype
 from tilewright.graph.sizes.agreement import ask, is_asked, require_equal
@@ -75,6 +76,23 @@ def slice_compute(
         return x[tuple(_within(spans.get(n), index) for n, index in enumerate(i))]
 
     return te.compute(out.shape, element, name="slice")
+
+
+@slice_.part
+def slice_part(result: Value, x: Value, **bounds: Any) -> Expr | None:
+    """A slice is in one piece where all axes before the last one that is cut have one element."""
+    if x.is_constant or x.dtype.bits < 8:
+        return None
+    spans = spans_of(x, **bounds)
+    if any(s.step != 1 and known_dim(result.shape[k]) != 1 for k, s in spans.items()):
+        return None
+    cut = [k for k in range(x.ndim) if x.shape[k] is not result.shape[k]]
+    if any(known_dim(d) != 1 for d in result.shape[: max(cut, default=0)]):
+        return None
+    offset: Expr = const(0)
+    for axis, span in spans.items():
+        offset = offset + span.start * product(x.shape[axis + 1 :])
+    return simplify(offset)
 
 
 @slice_.layouts
@@ -297,6 +315,18 @@ def concat_symbolic(*xs: Value, axis: int) -> Array | None:
     if len(arrays) < len(xs) or sum(a.size for a in arrays) > KNOWN_LIMIT:
         return None
     return np.concatenate(arrays, axis)
+
+
+@concat.join
+def concat_join(result: Value, *xs: Value, axis: int) -> bool:
+    """In sizes that are known, where all axes before that of the concat have one element."""
+    axis = axis_of(axis, result.ndim)
+    return (
+        result.tensor.is_static
+        and result.dtype.bits >= 8
+        and all(known_dim(d) == 1 for d in result.shape[:axis])
+        and all(x.tensor.is_static for x in xs)
+    )
 
 
 @concat.layouts
