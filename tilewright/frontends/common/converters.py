@@ -8,14 +8,14 @@
 
 A converter gets what its front end calls a node, emits graph operators through the node's builder,
 and returns the value of the output, or a list for several. It holds for the versions from `since`
-up to, but without, `until`. The table reads all modules of its folder when it is first asked.
+up to, but without, `until`. All modules below the table's folder are imported when it is first asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from tilewright.support.errors import InternalError
@@ -95,5 +95,5 @@ class ConverterTable(Generic[N]):
         if self._is_loaded:
             return
         self._is_loaded = True
-        for family in iter_modules(import_module(self._folder).__path__):
-            import_module(f"{self._folder}.{family.name}")
+        for module in walk_packages(import_module(self._folder).__path__, f"{self._folder}."):
+            import_module(module.name)

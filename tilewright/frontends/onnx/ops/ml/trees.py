@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from tilewright.frontends.onnx.node import Node
-from tilewright.frontends.onnx.ops.ml_scores import class_labels, post_transformed, scores_of_two
+from tilewright.frontends.onnx.ops.ml.scores import class_labels, post_transformed, scores_of_two
+from tilewright.frontends.onnx.ops.ml.tree_tables import Trees, read_node_list, read_tables
 from tilewright.frontends.onnx.table import converts
-from tilewright.frontends.onnx.tree_tables import Trees, read_node_list, read_tables
 from tilewright.graph import Array, Value
 from tilewright.support.errors import UserError
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.frontends.onnx.node import Node
-from tilewright.frontends.onnx.ops.ml_scores import class_labels, post_transformed, scores_of_two
+from tilewright.frontends.onnx.ops.ml.scores import class_labels, post_transformed, scores_of_two
 from tilewright.frontends.onnx.table import converts
 from tilewright.graph import Array, Value
 from tilewright.support.errors import UserError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tilewright.frontends.onnx.node import Node
-from tilewright.frontends.onnx.ops.ms_fused import channels_first, channels_last
+from tilewright.frontends.onnx.ops.microsoft.fused import channels_first, channels_last
 from tilewright.frontends.onnx.ops.pooling import average_pool_of
 from tilewright.frontends.onnx.ops.quantization import (
     dequantize,
