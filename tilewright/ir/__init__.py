@@ -43,13 +43,8 @@ from tilewright.ir.intrinsics import (
     regroup,
     reinterpret,
 )
-from tilewright.ir.names import Namer, find_dtype, plain_name
-from tilewright.ir.parse_expr import ExprReader
-from tilewright.ir.parser import Opening, StmtReader, dotted, parse_function
-from tilewright.ir.printer import expr_text, function_text, listing, stmt_text
 from tilewright.ir.regions import infer_regions, make_block, whole_region, with_inferred_regions
 from tilewright.ir.renew import bound_by, renew
-from tilewright.ir.source import Source
 from tilewright.ir.stmt import (
     ITER_KINDS,
     LOOP_KINDS,
@@ -75,6 +70,13 @@ from tilewright.ir.stmt import (
     While,
     seq,
 )
+from tilewright.ir.text.heads import Opening
+from tilewright.ir.text.names import Namer, find_dtype, plain_name
+from tilewright.ir.text.parse_expr import ExprReader
+from tilewright.ir.text.parser import StmtReader, parse_function
+from tilewright.ir.text.printer import expr_text, function_text, listing, stmt_text
+from tilewright.ir.text.source import Source
+from tilewright.ir.text.syntax import dotted
 from tilewright.ir.verify import MAX_NESTING, verify
 from tilewright.ir.visit import (
     all_exprs,

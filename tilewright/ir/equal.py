@@ -25,7 +25,6 @@ from tilewright.ir.expr import (
     Unary,
     Var,
 )
-from tilewright.ir.printer import literal_text
 from tilewright.ir.stmt import (
     Alloc,
     Assert,
@@ -42,6 +41,7 @@ from tilewright.ir.stmt import (
     Store,
     While,
 )
+from tilewright.ir.text.printer import literal_text
 
 
 def same_function(f: Function, g: Function, *, with_name: bool = True) -> bool:

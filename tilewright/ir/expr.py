@@ -161,7 +161,7 @@ class Expr:
         )
 
     def __repr__(self) -> str:
-        from tilewright.ir.printer import expr_text
+        from tilewright.ir.text.printer import expr_text
 
         return expr_text(self)
 

@@ -15,7 +15,6 @@ import numpy as np
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Call, Expr, Var
 from tilewright.ir.interpret_expr import Array, ExprCompiler, Thunk, checked, lanes_at, plain
-from tilewright.ir.printer import listing
 from tilewright.ir.starts import starts_of
 from tilewright.ir.stmt import (
     Alloc,
@@ -31,6 +30,7 @@ from tilewright.ir.stmt import (
     Store,
     While,
 )
+from tilewright.ir.text.printer import listing
 from tilewright.ir.verify import verify
 from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError, nearest

@@ -63,7 +63,7 @@ class Stmt:
     __slots__ = ()
 
     def __repr__(self) -> str:
-        from tilewright.ir.printer import stmt_text
+        from tilewright.ir.text.printer import stmt_text
 
         return stmt_text(self)
 
@@ -222,7 +222,7 @@ class Function:
         return replace(self, attrs={**self.attrs, **attrs})
 
     def __repr__(self) -> str:
-        from tilewright.ir.printer import function_text
+        from tilewright.ir.text.printer import function_text
 
         return function_text(self)
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Call, Const, Expr, Load, Var
-from tilewright.ir.printer import listing
 from tilewright.ir.stmt import (
     ITER_KINDS,
     LOOP_KINDS,
@@ -35,6 +34,7 @@ from tilewright.ir.stmt import (
     Store,
     While,
 )
+from tilewright.ir.text.printer import listing
 from tilewright.ir.verify_expr import access_faults, access_lanes, node_faults
 from tilewright.ir.visit import all_exprs, child_exprs, child_stmts, free_vars, walk, walk_expr
 from tilewright.support.dtype import DType, index

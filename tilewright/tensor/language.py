@@ -2,8 +2,8 @@
 
     from tilewright.tensor.language import alloc, f32, parallel
 
-Inside a script function they mean what `ir.printer` says; elsewhere they only complain. Types can
-be subscripted anywhere: `f32["n", 4]` is what an annotation evaluates to.
+Inside a script function they mean what `ir.text.printer` says; elsewhere they only complain. Types
+can be subscripted anywhere: `f32["n", 4]` is what an annotation evaluates to.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ and scalars (`alpha: "f32"`, `alpha=f32`) as parameters; scalar variables; local
 buffers (`T = alloc(f32[16])`); `for` over `range`, `parallel`, `vectorized` and `unrolled`;
 `while`, `if`, `break`, `continue`, `assert`; the intrinsics; numbers, types and tuples from the
 code around it; and calls of other loop functions, which are written out in place. Results go to
-buffers. The text form of the loop IR (`ir.printer`), blocks included, is part of the language.
+buffers. The text form of the loop IR (`ir.text.printer`), blocks included, is part of the language.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@
 
 A converter gets what its front end calls a node, emits graph operators through the node's builder,
 and returns the value of the output, or a list for several. It holds for the versions from `since`
-up to, but without, `until`. All modules below the table's folder are imported when it is first asked.
+up to, but without, `until`. All modules below the table's folder are imported when it is first
+asked.
 """
 
 from __future__ import annotations

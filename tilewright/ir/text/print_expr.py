@@ -23,7 +23,7 @@ from tilewright.ir.expr import (
     Var,
 )
 from tilewright.ir.intrinsics import find_intrinsic
-from tilewright.ir.names import Namer
+from tilewright.ir.text.names import Namer
 from tilewright.support.dtype import DType, bool_, float32, index
 from tilewright.support.errors import TilewrightError
 

@@ -1,4 +1,5 @@
-"""Loop functions as text: valid Python syntax, which `ir.parser` reads back to the same function.
+"""Loop functions as text: valid Python, which `ir.text.parser` reads back to the same function.
+function.
 
     @attrs(key="value")
     def matmul(A: f32[1024, n], B: f32[n, 1024], C: f32[1024, 1024], alpha: f32):
@@ -34,8 +35,6 @@ from typing import Any
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Binary, Const, Expr, Var, is_const
-from tilewright.ir.names import Namer
-from tilewright.ir.print_expr import expr_text as expr_text
 from tilewright.ir.stmt import (
     TRUE,
     Alloc,
@@ -53,6 +52,8 @@ from tilewright.ir.stmt import (
     Store,
     While,
 )
+from tilewright.ir.text.names import Namer
+from tilewright.ir.text.print_expr import expr_text as expr_text
 from tilewright.support.dtype import DType, index
 
 _INDENT = "    "

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ast
-import math
-import re
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from tilewright.ir.buffer import Buffer
@@ -26,8 +23,9 @@ from tilewright.ir.expr import (
     match_types,
 )
 from tilewright.ir.intrinsics import INTRINSICS, call, find_intrinsic
-from tilewright.ir.names import WORDS, find_dtype
-from tilewright.ir.source import Source
+from tilewright.ir.text.names import WORDS, find_dtype
+from tilewright.ir.text.source import Source
+from tilewright.ir.text.syntax import dotted, parts_of, special_float
 from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError, nearest
 
@@ -380,33 +378,6 @@ _READ: dict[type[ast.AST], Callable[[ExprReader, Any], Value]] = {
     ast.Call: lambda r, n: r.call(n),
     ast.Attribute: lambda r, n: r.attribute(n),
 }
-
-
-def parts_of(node: ast.expr) -> Sequence[ast.expr]:
-    """What stands between the brackets of a subscript."""
-    return node.elts if isinstance(node, ast.Tuple) else (node,)
-
-
-def dotted(node: ast.AST) -> str | None:
-    """A name, or several with dots between them."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    return ".".join(reversed([*parts, node.id]))
-
-
-def special_float(text: str) -> float:
-    """An infinity or a NaN, whose bits follow it where they are unusual."""
-    if text in ("inf", "-inf", "nan"):
-        return float(text)
-    if re.fullmatch(r"nan 0x[0-9a-f]{16}", text):
-        value = struct.unpack(">d", bytes.fromhex(text[6:]))[0]
-        if math.isnan(value):
-            return value
-    raise UserError(f'"{text}" is no special number', remedy='such are "inf", "-inf" and "nan"')
 
 
 def _described(node: ast.AST) -> str:

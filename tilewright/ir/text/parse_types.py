@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Expr, Var
-from tilewright.ir.parse_expr import ExprReader, dotted, parts_of, special_float
 from tilewright.ir.stmt import Param
+from tilewright.ir.text.parse_expr import ExprReader
+from tilewright.ir.text.syntax import dotted, parts_of, special_float
 from tilewright.support.dtype import DType
 
 

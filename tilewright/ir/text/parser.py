@@ -1,4 +1,4 @@
-"""Reads loop functions from the text form that `ir.printer` writes and describes.
+"""Reads loop functions from the text form that `ir.text.printer` writes and describes.
 
 The text is Python's syntax, so Python's own parser reads it; nothing is executed. `StmtReader` is
 the language of statements, which `@tw.script` extends.
@@ -9,17 +9,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, cast
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.expr import Binary, Const, Expr, Load, Var, const, is_const
-from tilewright.ir.parse_expr import dotted, parts_of
-from tilewright.ir.parse_types import TypeReader
-from tilewright.ir.source import Source
 from tilewright.ir.stmt import (
     ITER_KINDS,
-    TRUE,
     Alloc,
     Assert,
     Block,
@@ -29,7 +24,6 @@ from tilewright.ir.stmt import (
     If,
     Iter,
     Let,
-    LoopKind,
     Range,
     Region,
     Span,
@@ -38,6 +32,10 @@ from tilewright.ir.stmt import (
     While,
     seq,
 )
+from tilewright.ir.text.heads import LOOPS, BlockHead, LoopHead, Opening
+from tilewright.ir.text.parse_types import TypeReader
+from tilewright.ir.text.source import Source
+from tilewright.ir.text.syntax import dotted, parts_of
 from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
 
@@ -52,43 +50,6 @@ def parse_function(text: str, file: str = "<text>") -> Function:
         return StmtReader(source).function(tree.body[0])
     except RecursionError:
         raise source.too_deep() from None
-
-
-@dataclass(slots=True)
-class Opening:
-    """A statement whose body is the rest of the suite."""
-
-    wrap: Callable[[Stmt], Stmt]
-    buffers: tuple[Buffer, ...] = ()
-
-
-@dataclass(slots=True)
-class LoopHead:
-    """What `for x in …` says about the loop."""
-
-    kind: LoopKind
-    extent: Expr
-    axis: str
-    annotations: dict[str, Any]
-
-
-@dataclass(slots=True)
-class BlockHead:
-    """The lines at the top of a block that describe it."""
-
-    predicate: Expr = TRUE
-    reads: tuple[Region, ...] = ()
-    writes: tuple[Region, ...] = ()
-    annotations: dict[str, Any] | None = None
-
-
-LOOPS: dict[str, LoopKind] = {
-    "range": "serial",
-    "parallel": "parallel",
-    "vectorized": "vectorized",
-    "unrolled": "unrolled",
-    "thread": "thread",
-}
 
 
 class StmtReader(TypeReader):

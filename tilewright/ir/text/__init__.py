@@ -1,0 +1,1 @@
+"""Loop functions as text, and back."""
