@@ -2,7 +2,7 @@
 
 # pyright: reportUnusedImport=false
 from tilewright.graph import passes
-from tilewright.graph.build.builder import Builder
+from tilewright.graph.building.builder import Builder
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.fusion.groups import KernelCall, KernelTable
 from tilewright.graph.host import HostProgram, kernel_bindings, lower_program

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.graph.build.operators import Operators
+from tilewright.graph.building.operators import Operators
 from tilewright.graph.ir.attributes import Array
 from tilewright.graph.ir.types import TensorType, Type
 from tilewright.ir import DType, Expr, const

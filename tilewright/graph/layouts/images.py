@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tilewright.graph.build.builder import Builder
+from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Call, Value
 from tilewright.graph.ir.types import TensorType, Type, known_dim
 from tilewright.ir import DType, Expr

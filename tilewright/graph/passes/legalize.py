@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.graph.build.builder import Builder
+from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Binding, Call, Function, Module, Value
 from tilewright.graph.ir.op import find_op
 from tilewright.graph.ir.types import TensorType, substitute_type

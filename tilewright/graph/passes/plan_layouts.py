@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeVar, cast
 
-from tilewright.graph.build.builder import Builder
+from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Binding, Call, Graph, Module, Value, all_graphs
 from tilewright.graph.ir.types import TensorType
 from tilewright.graph.layouts.images import (

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from tilewright.graph.build.builder import Builder
+from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Binding, Graph, Loop, Module, Value, all_graphs
 from tilewright.graph.ir.types import TensorType, dims_of
 from tilewright.graph.rewriting.context import PassContext

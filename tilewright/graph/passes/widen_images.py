@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tilewright.graph.build.builder import Builder
+from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Binding, Call, Graph, Module, Value
 from tilewright.graph.ir.types import TensorType
 from tilewright.graph.precision.products import PRODUCTS

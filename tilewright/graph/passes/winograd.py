@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.graph.build.builder import Builder
+from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Array, Binding, Call, Module, Value, all_graphs
 from tilewright.graph.ir.types import known_dim
 from tilewright.graph.ops.forms.winograd_planes import winograd_weights

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tilewright.graph.build.builder import Builder
+from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Array, Call, Value
 from tilewright.graph.ir.types import TensorType, known_dim
 from tilewright.graph.rewriting.context import PassContext

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from tilewright.graph.build.builder import Builder
+from tilewright.graph.building.builder import Builder
 from tilewright.graph.fusion.definitions import Facts, FactTable
 from tilewright.graph.ir import Binding, Call, Graph, Value, all_graphs
 from tilewright.ir import Expr

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graph.build.builder import Builder
+from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import (
     Array,
     CallFunction,

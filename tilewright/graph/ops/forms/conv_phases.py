@@ -19,7 +19,7 @@ from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
 
-from tilewright.graph.build.builder import Builder
+from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Array, Call, Value
 from tilewright.graph.ir.attributes import Ints
 from tilewright.graph.ir.op import op

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tilewright.graph.build.builder import Builder
+from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Call, Value
 from tilewright.graph.ir.types import TensorType, known_dim
 from tilewright.graph.layouts.images import PLAIN, Blocking, Emit, Form, channels_of, count

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graph.build.builder import Builder
+from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Array, Call, Value
 from tilewright.graph.ir.attributes import Ints
 from tilewright.graph.ir.op import OpDef, op

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
-from tilewright.graph.ir.attributes import attribute_parts
 from tilewright.graph.ir import Value
+from tilewright.graph.ir.attributes import attribute_parts
 from tilewright.support.errors import UserError
 
 _TO_THE_END = 2**63 - 1

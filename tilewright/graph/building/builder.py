@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graph.build.control import ControlFlow
+from tilewright.graph.building.control import ControlFlow
 from tilewright.graph.ir import Array, Binding, Call, Function, Graph, Module, Node, Read, Value
-from tilewright.graph.sizes.naturals import mark_signed
 from tilewright.graph.ir.op import OpDef, find_op
 from tilewright.graph.ir.types import TensorType, Type, dims_of, dtype_of
+from tilewright.graph.sizes.naturals import mark_signed
 from tilewright.ir import DType, Expr, Var
 from tilewright.support.errors import TilewrightError, UserError
 
@@ -140,7 +140,7 @@ class Builder(ControlFlow):
 
     def index(self, value: Value, index: Any) -> Value:
         """`value[index]`: whole numbers, slices and `...`, as in NumPy."""
-        from tilewright.graph.build.indexing import apply_index
+        from tilewright.graph.building.indexing import apply_index
 
         return apply_index(self, value, index)
 
