@@ -1,0 +1,1 @@
+"""Building graphs in Python: the builder, control flow, operators on values."""
