@@ -125,3 +125,14 @@ def test_names_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert main(["inspect", artifact]) == 0
     assert main(["report", artifact]) == 0
     assert tilewright("run", os.fsencode("no" + artifact)).returncode == 3
+
+
+def test_outputs_keep_their_names() -> None:
+    """Also where what the file calls so is left out, as a product by one is."""
+    nodes = [node("Reciprocal", ["x"], ["r"]), node("Mul", ["r", "one"], ["conf"])]
+    one = {"one": np.float32(1)}
+    model = tw.compile(make(nodes, [info("x", shape=["n", 8])], ["conf"], one))
+    assert [s.name for s in model.outputs] == ["conf"]
+    model.set_input("x", np.ones((2, 8), np.float32))
+    model.run()
+    assert model.get_output("conf").shape == (2, 8)

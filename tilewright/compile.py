@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tilewright.graph import Module as Graph
     from tilewright.graph import Step
     from tilewright.models.model import Model
+    from tilewright.models.source import ModelSource
 
 
 def compile(
@@ -213,7 +214,9 @@ def _compile_onnx(
     reported: AbstractContextManager[None],
 ) -> RunnableModel:
     from tilewright.frontends import UnspecialisedError, from_onnx, input_names
+    from tilewright.models.source import ModelSource
 
+    source = ModelSource.of(model)
     try:
         graph = from_onnx(model, shapes=shapes, mapped=True)
     except UnspecialisedError as error:
@@ -221,10 +224,37 @@ def _compile_onnx(
 
         def build(values: Mapping[str, Any], sizes: Mapping[str, Sequence[int]]) -> Graph:
             with reported:
-                return from_onnx(model, shapes={**shapes, **sizes}, values=values, mapped=True)
+                changed = {**shapes, **sizes}
+                return from_onnx(source.again(), shapes=changed, values=values, mapped=True)
 
         return SpecialisedModel(input_names(model), error, build, compiled)
-    return compiled(graph)
+    made = compiled(graph)
+    _tell_apart(made, source, shapes, compiled, reported)
+    return made
+
+
+def _tell_apart(
+    made: RunnableModel,
+    source: ModelSource,
+    shapes: Mapping[str, Sequence[Any]],
+    compiled: Callable[[Graph], RunnableModel],
+    reported: AbstractContextManager[None],
+) -> None:
+    """Let a model take inputs that disagree on a name, where it can be read again."""
+    from tilewright.frontends import from_onnx
+    from tilewright.models.apart import ApartModels, share_names
+
+    if not share_names(made.inputs) or not source.is_cheap:
+        return
+
+    def read(others: Mapping[str, Sequence[Any]]) -> Graph:
+        return from_onnx(source.again(), shapes={**shapes, **others}, mapped=True)
+
+    def again(others: Mapping[str, Sequence[Any]]) -> RunnableModel:
+        with reported:
+            return _compile_onnx(source.again(), {**shapes, **others}, compiled, reported)
+
+    made.apart = ApartModels(made, read, again)
 
 
 class _CallableModule(ModuleType):

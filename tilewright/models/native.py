@@ -108,12 +108,7 @@ class NativeModel(CompiledModel):
             raise UserError(f"no kernel {name}", remedy=nearest(name, self.kernels))
         return parse_function(self.texts[file])
 
-    def profile(self, inputs: Inputs, *, runs: int = 10, warmup: int = 2) -> Profile:
-        """Where the time goes: the calls of all kernels in `runs` runs on these inputs.
-
-        The first call compiles the host program once more, with a recorder in it; `run` is none
-        the slower for it.
-        """
+    def profile_of(self, inputs: Inputs, runs: int, warmup: int) -> Profile:
         self._require_loaded()
         with self._profiling:
             if self._profiled is None:

@@ -141,7 +141,7 @@ class CompiledModel(RunnableModel):
         finally:
             self._spare.append(bound.scratch)
 
-    def bind(self, inputs: Inputs, out: Inputs = ()) -> BoundModel:
+    def bound_to(self, inputs: Inputs, out: Inputs) -> BoundModel:
         if self._program.records:
             names = ", ".join(self.outputs[k].name for k in self._program.records)
             raise UserError(
