@@ -59,6 +59,7 @@ def compile(
     mode = context.denormals if denormals is None else denormals
     context = replace(context, opt_level=level, precision=wanted, denormals=mode, _tokens=[])
     reported = saving_reproducers(target, context)
+    given: Mapping[str, Sequence[Any]] = {} if shapes is None else shapes
 
     def compiled(graph: Graph) -> RunnableModel:
         with context, reported:
@@ -66,9 +67,9 @@ def compile(
 
     with collecting_rarely(), reported:
         if isinstance(model, GraphModule):
-            made = compiled(passes.bind_shapes(model, shapes or {}))
+            made = compiled(passes.bind_shapes(model, given))
         else:
-            made = _compile_onnx(model, shapes or {}, compiled, reported)
+            made = _compile_onnx(model, given, compiled, reported)
     # The graph with its weights as they were is gone by now.
     return_free_memory()
     return made

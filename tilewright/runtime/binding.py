@@ -290,6 +290,11 @@ def bind_outputs(
     There can be none for outputs that the code hands over, whose numbers are given.
     """
     names = [s.name for s in specs]
+    if not isinstance(outputs, Mapping | list | tuple):
+        raise UserError(
+            f"outputs cannot be written to {type(outputs).__name__}",
+            remedy="pass a dict of arrays by name, or a list of them in order",
+        )
     if isinstance(outputs, Mapping):
         for name in outputs:
             if name not in names:

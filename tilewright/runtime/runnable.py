@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from tilewright.runtime.artifact import Build, Key, save_models
@@ -103,14 +104,14 @@ class RunnableModel:
     def set_input(self, name: str, value: Any) -> None:
         """Keep an input for `run()`."""
         names = [s.name for s in self.inputs]
-        if name not in names:
+        if not _is_one_of(name, names):
             raise UserError(f"the model has no input {name}", remedy=nearest(name, names))
         self._given[name] = value
 
     def get_output(self, output: int | str = 0) -> Any:
         """An output of the last `run()`, by number or by name."""
         names = [s.name for s in self.outputs]
-        number = names.index(output) if output in names else output
+        number = names.index(str(output)) if _is_one_of(output, names) else output
         if not isinstance(number, int) or not -len(names) <= number < len(names):
             raise UserError(f"the model has no output {output}", remedy=nearest(str(output), names))
         if not self._results:
@@ -133,7 +134,10 @@ class RunnableModel:
 
     def benchmark(self, inputs: Inputs, *, seconds: float = 1.0, warmup: int = 3) -> Latencies:
         """How long single runs on these inputs take: percentiles."""
-        return latencies(lambda: self.run(inputs), seconds, warmup)
+        if not isinstance(seconds, Real) or not isinstance(warmup, Integral):
+            reason = f"got {seconds!r} seconds, after {warmup!r} runs"
+            raise UserError("cannot time the model", reason=reason, remedy="give numbers")
+        return latencies(lambda: self.run(inputs), float(seconds), int(warmup))
 
     def profile(self, inputs: Inputs, *, runs: int = 10, warmup: int = 2) -> Profile:
         """Where the time goes: the calls of all kernels in `runs` runs on these inputs.
@@ -212,6 +216,10 @@ class RunnableModel:
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, s)) for s in (self.inputs, self.outputs))
         return f"<{type(self).__name__} ({inputs}) -> ({outputs})>"
+
+
+def _is_one_of(name: object, names: Sequence[str]) -> bool:
+    return isinstance(name, str) and name in names
 
 
 def _inputs_text(inputs: Any) -> str:
