@@ -50,7 +50,7 @@ def test_what_cannot_be_bound(model: Any) -> None:
         model.bind([X[:, ::-1]])
     with pytest.raises(UserError, match="input x cannot be bound"):
         model.bind([X.tolist()])
-    with pytest.raises(UserError, match="how large gather gets"):
+    with pytest.raises(UserError, match="how large compress gets"):
         tw.compile(positive()).bind([random(3)])
 
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -125,3 +125,47 @@ def test_names_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert main(["inspect", artifact]) == 0
     assert main(["report", artifact]) == 0
     assert tilewright("run", os.fsencode("no" + artifact)).returncode == 3
+
+
+def test_outputs_keep_their_names() -> None:
+    """Also where what the file calls so is left out, as a product by one is."""
+    nodes = [node("Reciprocal", ["x"], ["r"]), node("Mul", ["r", "one"], ["conf"])]
+    one = {"one": np.float32(1)}
+    model = tw.compile(make(nodes, [info("x", shape=["n", 8])], ["conf"], one))
+    assert [s.name for s in model.outputs] == ["conf"]
+    model.set_input("x", np.ones((2, 8), np.float32))
+    model.run()
+    assert model.get_output("conf").shape == (2, 8)
+
+
+#: As callers without a type checker see them.
+_load, _save, _compile = cast("Any", (tw.load, tw.save, tw.compile))
+#: Each is a call, and what it is told.
+_ODD_CALLS: list[tuple[str, Any, str]] = [
+    ("out", lambda m, x, _: m.run([x], out=3), "outputs cannot be written to int"),
+    ("out by number", lambda m, x, _: m.run([x], out={1: x}), "the model has no output 1"),
+    ("runs", lambda m, x, _: m.profile([x], runs="3"), "cannot profile '3' runs"),
+    ("warmup", lambda m, x, _: m.profile([x], warmup=None), "cannot warm up by None runs"),
+    ("seconds", lambda m, x, _: m.benchmark([x], seconds="1"), "got '1' seconds"),
+    ("affinity", lambda m, x, _: m.set_threads(1, 0), "cannot tie threads to processors 0"),
+    ("affinities", lambda m, x, _: m.set_threads(1, ["0"]), r"processors \['0'\]"),
+    ("input", lambda m, x, _: m.set_input(0, x), "the model has no input 0"),
+    ("kernel", lambda m, x, _: m.ir({}), "no kernel {}"),
+    ("header", lambda m, x, p: m.export_library(p / "a.o", 3), "a path must be text"),
+    ("prefix", lambda m, x, p: m.export_library(p / "a.o", name=3), "3 cannot begin the names"),
+    ("trusted", lambda m, x, p: _load(_saved(m, p), trusted=3), "a path must be text"),
+    ("models", lambda m, x, p: _save([m, 3], p / "a.twm"), "cannot save int"),
+    ("denormals", lambda m, x, _: _compile(RELU, denormals=[]), "cannot be treated by"),
+]
+
+
+@pytest.mark.parametrize("call", _ODD_CALLS, ids=[name for name, *_ in _ODD_CALLS])
+def test_odd_calls(model: Any, call: Any, tmp_path: Path) -> None:
+    _, act, message = call
+    with pytest.raises(UserError, match=message):
+        act(model, np.ones((2, 8), np.float32), tmp_path)
+
+
+def _saved(model: Any, folder: Path) -> Path:
+    model.save(folder / "model.twm")
+    return folder / "model.twm"

@@ -65,6 +65,7 @@ def compile(
     mode = context.denormals if denormals is None else denormals
     context = replace(context, opt_level=level, precision=wanted, denormals=mode, _tokens=[])
     reported = saving_reproducers(target, context)
+    given: Mapping[str, Sequence[Any]] = {} if shapes is None else shapes
 
     def compiled(graph: Graph) -> RunnableModel:
         with context, reported:
@@ -72,10 +73,10 @@ def compile(
 
     with collecting_rarely(), reported:
         if isinstance(model, GraphModule):
-            made = compiled(passes.bind_shapes(model, shapes or {}))
+            made = compiled(passes.bind_shapes(model, given))
         else:
             source = Source(model, params, inputs)
-            made = _compile_source(source, shapes or {}, compiled, reported)
+            made = _compile_source(source, given, compiled, reported)
     # The graph with its weights as they were is gone by now.
     return_free_memory()
     return made
@@ -231,10 +232,36 @@ def _compile_source(
 
         def build(values: Mapping[str, Any], sizes: Mapping[str, Sequence[int]]) -> Graph:
             with reported:
-                return front_end.convert(source, {**shapes, **sizes}, values)
+                return front_end.convert(source.again(), {**shapes, **sizes}, values)
 
         return SpecialisedModel(front_end.input_names(source), error, build, compiled)
-    return compiled(graph)
+    made = compiled(graph)
+    _tell_apart(made, source, shapes, compiled, reported)
+    return made
+
+
+def _tell_apart(
+    made: RunnableModel,
+    source: Source,
+    shapes: Mapping[str, Sequence[Any]],
+    compiled: Callable[[Graph], RunnableModel],
+    reported: AbstractContextManager[None],
+) -> None:
+    """Let a model take inputs that disagree on a name, where it can be read again."""
+    from tilewright.frontends import front_end_of
+    from tilewright.models.apart import ApartModels, share_names
+
+    if not share_names(made.inputs) or not source.is_cheap:
+        return
+
+    def read(others: Mapping[str, Sequence[Any]]) -> Graph:
+        return front_end_of(source).convert(source.again(), {**shapes, **others}, {})
+
+    def again(others: Mapping[str, Sequence[Any]]) -> RunnableModel:
+        with reported:
+            return _compile_source(source.again(), {**shapes, **others}, compiled, reported)
+
+    made.apart = ApartModels(made, read, again)
 
 
 class _CallableModule(ModuleType):

@@ -79,6 +79,7 @@ def test_max_roi_pool() -> None:
 def test_grid_sample(mode: str, padding: str) -> None:
     grid = RNG.uniform(-1.6, 1.6, (2, 3, 3, 2)).astype("f4")
     grid[0, 0, 0], grid[0, 0, 1], grid[1, 0, 0, 1] = (-1, 1), (0, 0), np.nan
+    grid[1, 1, 0], grid[1, 1, 1], grid[1, 2, 1] = (np.inf, 0), (0.5, -np.inf), (3e38, -3e38)
     for align in (False, True):
         how = {"mode": mode, "padding": padding, "align_corners": align}
         symbolic = align and mode == "linear"

@@ -17,6 +17,8 @@ from tilewright.support.errors import UserError
 #: `FRONT_END` and imports nothing of its framework. ONNX is last: its files have no mark.
 _FOLDERS: Final = ("onnx",)
 
+#: Models in memory of more bytes are not kept only because they might be read again.
+_KEPT: Final = 32 << 20
 #: How much of a file a front end may look at to recognise it.
 _HEAD: Final = 4096
 
@@ -38,6 +40,11 @@ class Source:
     #: Example inputs, for what is traced.
     inputs: Any = None
 
+    def __post_init__(self) -> None:
+        # The process may be in another folder when the file is read again.
+        self._place = None if self.path is None else os.path.abspath(self.path)
+        self._stamp = _stamp(self._place)
+
     @cached_property
     def path(self) -> Path | None:
         """Where it lies, if it is a file or a folder."""
@@ -58,9 +65,37 @@ class Source:
             return b""
 
     @property
+    def is_cheap(self) -> bool:
+        """Whether keeping it, to read it again, takes little memory."""
+        if is_bytes(self.given):
+            return len(self.given) <= _KEPT
+        return not hasattr(self.given, "ByteSize") or self.given.ByteSize() <= _KEPT
+
+    def again(self) -> Source:
+        """The same model, to be read once more; its file must be as it was."""
+        if self._place is None:
+            return self
+        if _stamp(self._place) != self._stamp:
+            raise UserError(
+                f"cannot read {self._place} again",
+                reason="the file was changed or removed after the model was compiled from it",
+                remedy="compile the model anew",
+            )
+        return Source(self._place, self.params, self.inputs)
+
+    @property
     def name(self) -> str:
         """What messages call it."""
         return str(self.path) if self.path is not None else "the model"
+
+
+def _stamp(path: str | None) -> tuple[int, ...]:
+    """What changes with a file; nothing where there is none, which readers will say."""
+    try:
+        found = os.stat(path or "")
+    except (OSError, ValueError):
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from tilewright.runtime import (
     save_models,
 )
 from tilewright.support.errors import UserError
+from tilewright.support.faults import at_the_border
 from tilewright.support.files import AnyPath
 
 
@@ -35,7 +36,12 @@ def save(
 
     `key` signs the file: the path of a PEM file with a private Ed25519 key, or the key as bytes.
     """
-    save_models([models] if isinstance(models, RunnableModel) else list(models), path, key)
+    listed = models if isinstance(models, list | tuple) else [models]
+    for model in listed:
+        if not isinstance(model, RunnableModel):
+            what = f"cannot save {type(model).__name__}"
+            raise UserError(what, remedy="pass a compiled model, or a list of them")
+    save_models([m for m in listed if isinstance(m, RunnableModel)], path, key)
 
 
 def load(
@@ -54,8 +60,9 @@ def load(
     or several public Ed25519 keys (paths of PEM files, or bytes), a file that none of them signed
     is refused before anything in it is used.
     """
-    artifact = Artifact(path, verify=verify, trusted=trusted)
-    return _opened(_chosen(artifact, target).open(), threads)
+    with at_the_border(f"loading {path!r} failed"):
+        artifact = Artifact(path, verify=verify, trusted=trusted)
+        return _opened(_chosen(artifact, target).open(), threads)
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,11 @@ class ArtifactInfo:
 
 def describe(path: AnyPath, *, trusted: Keys | None = None) -> ArtifactInfo:
     """What is in an artifact; nothing of it is loaded, so it may be for any machine."""
-    artifact = Artifact(path, trusted=trusted)
+    with at_the_border(f"reading {path!r} failed"):
+        return _described(Artifact(path, trusted=trusted))
+
+
+def _described(artifact: Artifact) -> ArtifactInfo:
     fields = artifact.fields
     memory = [f.fields("memory") for f in fields.all_fields("builds")]
     builds = [
@@ -120,7 +131,7 @@ def _chosen(artifact: Artifact, target: str | None) -> Candidate:
 
 def _named(artifact: Artifact, target: str) -> Candidate:
     for candidate in artifact.builds:
-        if target in (candidate.target.text, candidate.target.triple, candidate.target.arch):
+        if str(target) in (candidate.target.text, candidate.target.triple, candidate.target.arch):
             return candidate
     held = "; ".join(c.target.text for c in artifact.builds)
     raise UserError(

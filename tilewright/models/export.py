@@ -47,6 +47,7 @@ def export_library(
 ) -> None:
     """Write a library of the kind that `path` ends in, and its header."""
     place = Path(text_path(path))
+    header_path = None if header_path is None else text_path(header_path)
     if place.suffix not in _KINDS:
         raise UserError(
             f"cannot export to {place}",
@@ -81,10 +82,14 @@ def _tensors(role: str, specs: Sequence[NativeSpec]) -> list[TensorSpec]:
     return [s for s in specs if isinstance(s, TensorSpec)]
 
 
-def _prefix(name: str | None, place: Path) -> str:
-    if name is not None and not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+def _is_c_name(name: str) -> bool:
+    return re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
+
+
+def _prefix(name: Any, place: Path) -> str:
+    if name is not None and not (isinstance(name, str) and _is_c_name(name)):
         raise UserError(f"{name!r} cannot begin the names of C functions", remedy="use letters")
-    found = name or re.sub(r"\W", "_", place.stem.removeprefix("lib"), flags=re.ASCII)
+    found: str = name or re.sub(r"\W", "_", place.stem.removeprefix("lib"), flags=re.ASCII)
     return found if not found[:1].isdigit() else f"m{found}"
 
 

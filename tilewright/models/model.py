@@ -104,9 +104,9 @@ class Model(NativeModel):
         return tuple(self._functions)
 
     def ir(self, name: str = "main") -> Function:
-        if name == self._host.name:
+        if str(name) == self._host.name:
             return self._host
-        if name not in self._functions:
+        if str(name) not in self._functions:
             raise UserError(f"no kernel {name}", remedy=nearest(name, self._functions))
         return self._functions[name]
 

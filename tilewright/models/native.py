@@ -20,6 +20,7 @@ from tilewright.runtime import (
     request_amx,
 )
 from tilewright.support.errors import UserError, nearest
+from tilewright.support.faults import at_the_border
 from tilewright.target import Target, why_not_here
 
 if TYPE_CHECKING:
@@ -103,17 +104,12 @@ class NativeModel(CompiledModel):
         """The loops of a kernel before they are scheduled, or of the host program."""
         from tilewright.ir import parse_function
 
-        file = HOST_TEXT if name == self._program.name else loops_text(name)
+        file = HOST_TEXT if str(name) == self._program.name else loops_text(str(name))
         if file not in self.texts:
             raise UserError(f"no kernel {name}", remedy=nearest(name, self.kernels))
         return parse_function(self.texts[file])
 
-    def profile(self, inputs: Inputs, *, runs: int = 10, warmup: int = 2) -> Profile:
-        """Where the time goes: the calls of all kernels in `runs` runs on these inputs.
-
-        The first call compiles the host program once more, with a recorder in it; `run` is none
-        the slower for it.
-        """
+    def profile_of(self, inputs: Inputs, runs: int, warmup: int) -> Profile:
         self._require_loaded()
         with self._profiling:
             if self._profiled is None:
@@ -131,9 +127,10 @@ class NativeModel(CompiledModel):
     ) -> None:
         from tilewright.models.export import export_library
 
-        export_library(
-            self._program, self._constants, self._pool_code, self._target, path, header, name
-        )
+        with at_the_border(f"exporting {path!r} failed"):
+            export_library(
+                self._program, self._constants, self._pool_code, self._target, path, header, name
+            )
 
     def __repr__(self) -> str:
         megabytes = sum(c.nbytes for c in self._constants) / 1e6

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import replace
 from functools import cache
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,8 +47,10 @@ class Profiled:
 
     def profile(self, inputs: Inputs, runs: int, warmup: int) -> Profile:
         """The calls of all kernels in `runs` runs, after others that are not looked at."""
-        if runs < 1:
-            raise UserError("cannot profile without a run", remedy="ask for at least one")
+        if not isinstance(runs, Integral) or int(runs) < 1:
+            raise UserError(f"cannot profile {runs!r} runs", remedy="ask for at least one")
+        if not isinstance(warmup, Integral):
+            raise UserError(f"cannot warm up by {warmup!r} runs", remedy="give a whole number")
         self._recorded.share_threads(self._model)
         for _ in range(max(1, warmup)):
             self._state[:] = [0, 0, 0]

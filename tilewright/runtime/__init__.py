@@ -27,6 +27,7 @@ from tilewright.runtime.artifact import (
 from tilewright.runtime.binding import (
     ANY_SIZE,
     LIST_KINDS,
+    DimensionsDifferError,
     ListSpec,
     NativeSpec,
     Spec,
@@ -58,6 +59,7 @@ __all__ = [
     "CompiledModel",
     "Contents",
     "Dim",
+    "DimensionsDifferError",
     "HostedContents",
     "Inputs",
     "Key",

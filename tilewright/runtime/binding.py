@@ -128,6 +128,10 @@ class ValueSpec:
         return f"{self.name}: {self.type}"
 
 
+class DimensionsDifferError(UserError):
+    """Inputs whose shapes give a symbolic dimension several extents."""
+
+
 #: What compiled code takes and gives.
 NativeSpec = TensorSpec | ListSpec
 Spec = NativeSpec | ValueSpec
@@ -259,12 +263,20 @@ def _from_other(spec: TensorSpec, value: Any) -> Array:
 def _wrong_shape(spec: TensorSpec, array: Array, dims: dict[str, int]) -> UserError:
     known = ", ".join(f"{k} = {v}" for k, v in dims.items())
     reason = f"got the shape {list(array.shape)}"
-    return _refusal(spec, f"{reason} with {known} from the inputs" if known else reason)
+    pairs = zip(spec.shape, array.shape, strict=True)
+    differ = all(dim == extent for dim, extent in pairs if isinstance(dim, int))
+    kind = DimensionsDifferError if differ else UserError
+    return kind(
+        _must_be(spec), reason=f"{reason} with {known} from the inputs" if known else reason
+    )
 
 
 def _refusal(spec: NativeSpec, reason: str, remedy: str = "") -> UserError:
-    wanted = str(spec).partition(": ")[2]
-    return UserError(f"input {spec.name} must be {wanted}", reason=reason, remedy=remedy)
+    return UserError(_must_be(spec), reason=reason, remedy=remedy)
+
+
+def _must_be(spec: NativeSpec) -> str:
+    return f"input {spec.name} must be {str(spec).partition(': ')[2]}"
 
 
 def bind_outputs(
@@ -278,6 +290,11 @@ def bind_outputs(
     There can be none for outputs that the code hands over, whose numbers are given.
     """
     names = [s.name for s in specs]
+    if not isinstance(outputs, Mapping | list | tuple):
+        raise UserError(
+            f"outputs cannot be written to {type(outputs).__name__}",
+            remedy="pass a dict of arrays by name, or a list of them in order",
+        )
     if isinstance(outputs, Mapping):
         for name in outputs:
             if name not in names:

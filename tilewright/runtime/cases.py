@@ -65,12 +65,12 @@ class CasesModel(RunnableModel):
         return [(k, m) for k, m in programs if _names_of(k) == wanted]
 
     def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
-        return self._program_for(self._named(inputs)).outputs_for(inputs, out)
+        return self._program_for(self._named(inputs)).run(inputs, out=out)
 
-    def bind(self, inputs: Inputs, out: Inputs = ()) -> BoundModel:
+    def bound_to(self, inputs: Inputs, out: Inputs) -> BoundModel:
         return self._program_for(self._named(inputs)).bind(inputs, out)
 
-    def profile(self, inputs: Inputs, *, runs: int = 10, warmup: int = 2) -> Profile:
+    def profile_of(self, inputs: Inputs, runs: int, warmup: int) -> Profile:
         return self._program_for(self._named(inputs)).profile(inputs, runs=runs, warmup=warmup)
 
     def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:

@@ -141,7 +141,7 @@ class CompiledModel(RunnableModel):
         finally:
             self._spare.append(bound.scratch)
 
-    def bind(self, inputs: Inputs, out: Inputs = ()) -> BoundModel:
+    def bound_to(self, inputs: Inputs, out: Inputs) -> BoundModel:
         if self._program.records:
             names = ", ".join(self.outputs[k].name for k in self._program.records)
             raise UserError(
@@ -176,7 +176,7 @@ class CompiledModel(RunnableModel):
         bound = native_inputs(inputs, program.inputs)
         shapes = tuple([b.shape for b in bound])
         sizes = self._sizes.get(shapes) or self._learn(shapes, bound)
-        own = self._own_outputs(out, bound, sizes) if out else ()
+        own = () if _is_empty(out) else self._own_outputs(out, bound, sizes)
         call = ModelCall(program, bound, sizes, own, self._record, self._release)
         call.words = [
             *[b.address if isinstance(b, PassedList) else address_of(b) for b in bound],
@@ -245,6 +245,10 @@ class BoundModel:
     def __call__(self) -> list[Array]:
         self._run(self._call)
         return self.outputs
+
+
+def _is_empty(out: Inputs) -> bool:
+    return isinstance(out, tuple | list | dict) and not out
 
 
 def _size_of(dim: str, dims: dict[str, int]) -> int:

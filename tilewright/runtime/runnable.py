@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from tilewright.runtime.artifact import Build, Key, save_models
-from tilewright.runtime.binding import Spec
+from tilewright.runtime.binding import DimensionsDifferError, Spec
 from tilewright.support.denormals import Denormals
 from tilewright.support.errors import InternalError, TilewrightError, UserError, nearest
 from tilewright.support.faults import as_tilewright_error
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from tilewright.support.profile import Profile
 
 Inputs = Mapping[str, Any] | Sequence[Any]
+_T = TypeVar("_T")
+_Apart = Callable[["RunnableModel", Inputs, DimensionsDifferError], "RunnableModel"]
+#: What is being done in a call, for messages.
+_DOING: Final = {"run": "running", "bind": "binding", "profile": "profiling"}
 
 
 class RunnableModel:
@@ -31,6 +36,8 @@ class RunnableModel:
     def __init__(self) -> None:
         self._given: dict[str, Any] = {}
         self._results: list[Any] = []
+        #: Gives the model for inputs that disagree on a symbolic dimension; None: they are refused.
+        self.apart: _Apart | None = None
 
     @property
     def inputs(self) -> tuple[Spec, ...]:
@@ -58,25 +65,35 @@ class RunnableModel:
         Without inputs: for those of `set_input`. `out` are arrays of the caller's for outputs whose
         shapes follow from those of the inputs, by name or in order.
         """
-        try:
-            results = self.outputs_for(self._given if inputs is None else inputs, out)
-        except TilewrightError:
-            raise
-        except Exception as error:
-            raise self._failed(error, self._given if inputs is None else inputs) from error
+        given = self._given if inputs is None else inputs
+        results = self._called("run", given, lambda model: model.outputs_for(given, out))
         if inputs is None:
             self._results = results
         return results
 
-    def _failed(self, error: Exception, inputs: Inputs) -> TilewrightError:
-        """What is raised where running the model on these inputs fails unexpectedly."""
-        told = as_tilewright_error(error, "running the model failed")
+    def _called(self, name: str, inputs: Inputs, call: Callable[[RunnableModel], _T]) -> _T:
+        """What `call` gives for the model that takes these inputs; only our own errors leave it."""
+        try:
+            try:
+                return call(self)
+            except DimensionsDifferError as error:
+                if self.apart is None:
+                    raise
+                return self.apart(self, inputs, error)._called(name, inputs, call)
+        except TilewrightError:
+            raise
+        except Exception as error:
+            raise self._failed(error, name, inputs) from error
+
+    def _failed(self, error: Exception, name: str, inputs: Inputs) -> TilewrightError:
+        """What is raised where the call `name` of the model fails unexpectedly."""
+        told = as_tilewright_error(error, f"{_DOING[name]} the model failed")
         if isinstance(told, InternalError):
             # The fault may have left anything behind: what tells of it must not fail in turn.
             with suppress(Exception):
                 told.places["model"] = repr(self)
             with suppress(Exception):
-                told.places["call"] = f"run({_inputs_text(inputs)})"
+                told.places["call"] = f"{name}({_inputs_text(inputs)})"
         return told
 
     def __call__(self, *inputs: Any) -> Any:
@@ -87,14 +104,14 @@ class RunnableModel:
     def set_input(self, name: str, value: Any) -> None:
         """Keep an input for `run()`."""
         names = [s.name for s in self.inputs]
-        if name not in names:
+        if not _is_one_of(name, names):
             raise UserError(f"the model has no input {name}", remedy=nearest(name, names))
         self._given[name] = value
 
     def get_output(self, output: int | str = 0) -> Any:
         """An output of the last `run()`, by number or by name."""
         names = [s.name for s in self.outputs]
-        number = names.index(output) if output in names else output
+        number = names.index(str(output)) if _is_one_of(output, names) else output
         if not isinstance(number, int) or not -len(names) <= number < len(names):
             raise UserError(f"the model has no output {output}", remedy=nearest(str(output), names))
         if not self._results:
@@ -109,14 +126,29 @@ class RunnableModel:
         Nothing is checked, copied or allocated per call; results are in the arrays `out`, or in
         new ones that all calls share.
         """
+        return self._called("bind", inputs, lambda model: model.bound_to(inputs, out))
+
+    def bound_to(self, inputs: Inputs, out: Inputs) -> BoundModel:
+        """The model tied to these arrays."""
         raise self._not_offered("be bound to arrays")
 
     def benchmark(self, inputs: Inputs, *, seconds: float = 1.0, warmup: int = 3) -> Latencies:
         """How long single runs on these inputs take: percentiles."""
-        return latencies(lambda: self.run(inputs), seconds, warmup)
+        if not isinstance(seconds, Real) or not isinstance(warmup, Integral):
+            reason = f"got {seconds!r} seconds, after {warmup!r} runs"
+            raise UserError("cannot time the model", reason=reason, remedy="give numbers")
+        return latencies(lambda: self.run(inputs), float(seconds), int(warmup))
 
     def profile(self, inputs: Inputs, *, runs: int = 10, warmup: int = 2) -> Profile:
-        """Where the time goes: the calls of all kernels in `runs` runs on these inputs."""
+        """Where the time goes: the calls of all kernels in `runs` runs on these inputs.
+
+        The first call compiles the host program once more, with a recorder in it; `run` is none
+        the slower for it.
+        """
+        return self._called("profile", inputs, lambda m: m.profile_of(inputs, runs, warmup))
+
+    def profile_of(self, inputs: Inputs, runs: int, warmup: int) -> Profile:
+        """The profile of so many runs, after others that are not looked at."""
         raise self._not_offered("be profiled")
 
     def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
@@ -184,6 +216,10 @@ class RunnableModel:
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, s)) for s in (self.inputs, self.outputs))
         return f"<{type(self).__name__} ({inputs}) -> ({outputs})>"
+
+
+def _is_one_of(name: object, names: Sequence[str]) -> bool:
+    return isinstance(name, str) and name in names
 
 
 def _inputs_text(inputs: Any) -> str:

@@ -14,10 +14,10 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from ctypes import c_int32, c_int64, c_void_p
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
 from tilewright.runtime.jit import LoadedCode
 from tilewright.support.config import config
@@ -134,8 +134,7 @@ def pool_for(num_threads: int | None = None, affinity: Sequence[int] | None = No
     Worker k is tied to `affinity[k % len(affinity)]`, on systems that can (Linux); the calling
     thread, which runs part 0, is left where it is.
     """
-    cpus = tuple(affinity or ())
-    _check_affinity(cpus)
+    cpus = _checked_affinity(() if affinity is None else affinity)
     count = _thread_count(num_threads, cpus)
     with _registry.lock:
         pool = _registry.pools.get((count, cpus))
@@ -169,12 +168,17 @@ def _thread_count(asked: int | None, cpus: tuple[int, ...]) -> int:
     return int(asked)
 
 
-def _check_affinity(cpus: tuple[int, ...]) -> None:
-    allowed = available_cpus()
-    foreign = [cpu for cpu in cpus if cpu not in allowed]
+def _checked_affinity(affinity: Any) -> tuple[int, ...]:
+    if not isinstance(affinity, Iterable) or isinstance(affinity, str | bytes):
+        raise UserError(
+            f"cannot tie threads to processors {affinity!r}", remedy="give a list of their numbers"
+        )
+    cpus, allowed = tuple(cast("Iterable[Any]", affinity)), available_cpus()
+    foreign = [cpu for cpu in cpus if not isinstance(cpu, Integral) or cpu not in allowed]
     if foreign:
         raise UserError(
             f"cannot tie threads to processors {foreign}",
             reason="this process may not use them",
             remedy=f"choose from {allowed}",
         )
+    return tuple(map(int, cpus))

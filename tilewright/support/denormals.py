@@ -15,9 +15,9 @@ Denormals = Literal["flush", "keep"]
 DENORMALS: Final[dict[str, Denormals]] = {"flush": "flush", "keep": "keep"}
 
 
-def denormals_of(text: str) -> Denormals:
+def denormals_of(text: object) -> Denormals:
     """The mode that `text` names."""
-    if text not in DENORMALS:
+    if not isinstance(text, str) or text not in DENORMALS:
         raise UserError(
             f"denormals cannot be treated by {text!r}", remedy=f"use {' or '.join(DENORMALS)}"
         )

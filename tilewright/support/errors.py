@@ -61,12 +61,12 @@ def named(kind: str, name: str) -> str:
     return name if name.startswith(f"{kind} ") else f"{kind} {name}"
 
 
-def nearest(name: str, candidates: Iterable[str], count: int = 3) -> str:
+def nearest(name: object, candidates: Iterable[str], count: int = 3) -> str:
     """A remedy for a name that was not found: the closest known ones, or all if they are few."""
     import difflib
 
     known = sorted(set(candidates))
-    close = difflib.get_close_matches(name, known, n=count, cutoff=0.5)
+    close = difflib.get_close_matches(str(name), known, n=count, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(close) + "?"
     shown = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")

@@ -6,12 +6,15 @@
 `during` stands at the borders of the compiler: a node that is read, a pass, a kernel, the host
 program. What leaves the block and was not raised on purpose becomes an `InternalError`, with the
 original as its cause; one that is an `InternalError` already learns where it happened.
+
+`at_the_border` stands where users come in, other than by compiling: loading, saving, exporting.
 """
 
 from __future__ import annotations
 
 import errno
-from contextlib import AbstractContextManager
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, Final
 
@@ -61,6 +64,17 @@ class _Border(AbstractContextManager[None]):
                 told.subjects.append(self._subject)
         if told is not error:
             raise told from error
+
+
+@contextmanager
+def at_the_border(what: str) -> Generator[None]:
+    """A block that users call: only our own errors leave it, and `what` says what failed."""
+    try:
+        yield
+    except TilewrightError:
+        raise
+    except Exception as error:
+        raise as_tilewright_error(error, what) from error
 
 
 def as_tilewright_error(error: Exception, what: str) -> TilewrightError:

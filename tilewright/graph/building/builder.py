@@ -219,8 +219,8 @@ class Builder(ControlFlow):
         for value in self._values:
             value.builder = None
         named = [n or r.name for n, r in zip(block.names, block.results, strict=True)]
-        outputs = named if any(block.names) else ()
-        return Function(self.name, block.params, block.body, block.results, outputs)
+        # Told apart from the values, which passes replace by others.
+        return Function(self.name, block.params, block.body, block.results, named)
 
     def build(self) -> Module:
         """A module with this function alone."""

@@ -71,7 +71,7 @@ class PassContext:
             raise UserError(
                 f"there is no opt_level {self.opt_level!r}", remedy=f"use 0 to {MAX_LEVEL}"
             )
-        if self.precision not in PRECISIONS:
+        if str(self.precision) not in PRECISIONS:
             raise UserError(
                 f"there is no precision {self.precision}",
                 remedy=f"use {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}",

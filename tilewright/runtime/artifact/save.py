@@ -9,6 +9,7 @@ from tilewright import __version__
 from tilewright.runtime.artifact.sign import Key, Signer
 from tilewright.runtime.artifact.write import write_artifact
 from tilewright.support.errors import UserError
+from tilewright.support.faults import at_the_border
 from tilewright.support.files import AnyPath, text_path
 
 if TYPE_CHECKING:
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 def save_models(models: Sequence[RunnableModel], path: AnyPath, key: Key | None = None) -> None:
     """Write one artifact with a model as it was compiled for different targets, signed by `key`."""
+    with at_the_border(f"saving to {path!r} failed"):
+        _save(models, path, key)
+
+
+def _save(models: Sequence[RunnableModel], path: AnyPath, key: Key | None) -> None:
     signer = None if key is None else Signer(key)
     if not models:
         raise UserError(f"cannot write {text_path(path)}", reason="there is no model to save")

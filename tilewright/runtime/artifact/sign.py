@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tilewright.support.errors import UserError
 from tilewright.support.files import text_path
@@ -44,10 +44,10 @@ class Trust:
     """The public keys of those whose artifacts are used."""
 
     def __init__(self, keys: Keys) -> None:
-        listed = [keys] if isinstance(keys, str | bytes | os.PathLike) else list(keys)
+        listed = list(keys) if isinstance(keys, list | tuple) else [keys]
         if not listed:
             raise UserError("cannot trust nobody", remedy="pass a public key, or leave it out")
-        self._keys = [_read(key, "public", "trust") for key in listed]
+        self._keys = [_read(cast("Key", key), "public", "trust") for key in listed]
 
     def covers(self, digests: Mapping[str, bytes], signature: bytes) -> bool:
         """Whether one of the keys made the signature of these members."""

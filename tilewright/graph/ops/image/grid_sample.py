@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from tilewright.tensor import te
 
 #: Where samples count: the first and the last element around a place, from the one below it.
 AROUND = {"nearest": (0, 0), "linear": (0, 1), "cubic": (-1, 2)}
+#: Places further away are no integers that could be counted with.
+_FAR: Final = 2.0**62
 PADDINGS = ("zeros", "border", "reflection")
 _A = -0.75
 
@@ -38,8 +40,8 @@ def grid_sample(
     """N×C×… images at the places that N×…×k grids name, from -1 to 1, the last dimension first.
 
     -1 and 1 are the middles of the border pixels (`align_corners`), or their outer edges. Beyond
-    them there are zeros, the border, or the image mirrored. A coordinate that is not a number
-    counts as -1, as in PyTorch and ONNX Runtime.
+    them there are zeros, the border, or the image mirrored. A coordinate that is not a number, or
+    names no place that is one, counts as -1, as in ONNX Runtime.
     """
     require_kind("float", x, grid)
     rank = x.ndim - 2
@@ -71,10 +73,10 @@ def grid_sample_reference(
 
 
 def _placed(v: float, extent: int, padding: str, align: bool, rounds: bool) -> float:
-    v = -1.0 if v != v else v
     at = (v + 1) / 2 * (extent - 1) if align else ((v + 1) * extent - 1) / 2
-    at = float(np.rint(np.float32(at))) if rounds else float(np.float32(at))
     low, high = (0.0, extent - 1.0) if align else (-0.5, extent - 0.5)
+    at = at if abs(at) < _FAR else low
+    at = float(np.rint(np.float32(at))) if rounds else float(np.float32(at))
     if low <= at <= high or padding == "zeros":
         return at
     return min(max(at, 0.0), extent - 1.0) if padding == "border" else _mirrored(at, low, high)
@@ -160,8 +162,9 @@ def grid_places_compute(
         middle = (value + 1.0) / 2.0 * (extent - 1.0)
         edge = ((value + 1.0) * extent - 1.0) / 2.0
         at = middle if align_corners else edge
-        at = te.round(at) if rounds else at
         low, high = _ends(extent, align_corners)
+        at = te.select(te.abs(at) < te.const(_FAR, grid.dtype), at, low)
+        at = te.round(at) if rounds else at
         inside = te.all_of(at >= low, at <= high)
         back = {
             "zeros": lambda: at,
@@ -174,8 +177,7 @@ def grid_places_compute(
         result: Expr = te.const(0, grid.dtype)
         for k in range(len(extents)):
             given = grid[(*i[:-1], len(extents) - 1 - k)]
-            value = te.select(te.isnan(given), te.const(-1, grid.dtype), given)
-            result = te.select(i[-1] == k, place(k, value), result)
+            result = te.select(i[-1] == k, place(k, given), result)
         return result
 
     return te.compute(grid.shape, element, name="grid_places")
