@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
 
-from tilewright.arith import simplify
+from tilewright.arith import Ranges, simplify
 from tilewright.ir import (
     Alloc,
     Binary,
@@ -67,7 +67,7 @@ def plan_arena(function: Function) -> Function:
     planned = {b: span for b, span in uses.spans.items() if b not in uses.touched}
     if not planned:
         return function
-    offsets, starts = _layout(planned)
+    offsets, starts = _layout(planned, Ranges.for_function(function))
     by_name, names = _named(starts[:-1])
     arena = Buffer("arena", "uint8", (starts[-1],), alignment=_ALIGNMENT)
     places = {b: by_name.get(offset, offset) for b, offset in offsets.items()}
@@ -118,9 +118,10 @@ def arena_plan(function: Function) -> ArenaPlan:
     """The plan that `plan_arena` follows."""
     uses = _Uses(function)
     spans = {b: span for b, span in uses.spans.items() if b not in uses.touched}
-    offsets, starts = _layout(spans)
+    ranges = Ranges.for_function(function)
+    offsets, starts = _layout(spans, ranges)
     places = [
-        Place(b.name, _usual(offsets[b]), _usual(_size(b)), span.first, span.last)
+        Place(b.name, _usual(offsets[b]), _usual(_size(b, ranges)), span.first, span.last)
         for b, span in spans.items()
     ]
     live = _live_at_once(spans.values(), [p.size for p in places])
@@ -203,14 +204,16 @@ class _Uses:
 # ---- layout -------------------------------------------------------------------------------------
 
 
-def _layout(spans: dict[Buffer, _Span]) -> tuple[dict[Buffer, Expr], list[Expr]]:
+def _layout(
+    spans: dict[Buffer, _Span], ranges: Ranges
+) -> tuple[dict[Buffer, Expr], list[Expr]]:
     """The offset of every buffer, in bytes; the starts of slots, and the end of the last."""
-    sizes = {b: _size(b) for b in spans}
+    sizes = {b: _size(b, ranges) for b in spans}
     fixed = {b: int(s.value) for b, s in sizes.items() if isinstance(s, Const)}
     places, total = _least({b: spans[b] for b in fixed}, fixed)
     offsets: dict[Buffer, Expr] = {b: const(o) for b, o in places.items()}
     rest = {b: sizes[b] for b in spans if b not in fixed}
-    slots, slot_sizes = _slots({b: spans[b] for b in rest}, rest)
+    slots, slot_sizes = _slots({b: spans[b] for b in rest}, rest, ranges)
     starts: list[Expr] = [const(total)]
     for size in slot_sizes:
         starts.append(starts[-1] + size)
@@ -218,11 +221,11 @@ def _layout(spans: dict[Buffer, _Span]) -> tuple[dict[Buffer, Expr], list[Expr]]
     return offsets, starts
 
 
-def _size(buffer: Buffer) -> Expr:
+def _size(buffer: Buffer, ranges: Ranges) -> Expr:
     size: Expr = const(buffer.dtype.itemsize)
     for extent in buffer.shape:
         size = size * extent
-    return simplify((size + (_ALIGNMENT - 1)) // _ALIGNMENT * _ALIGNMENT)
+    return simplify((size + (_ALIGNMENT - 1)) // _ALIGNMENT * _ALIGNMENT, ranges)
 
 
 def _by_time(spans: dict[Buffer, _Span]) -> Iterator[tuple[Buffer, list[Buffer]]]:
@@ -350,7 +353,7 @@ class _FreeList:
 
 
 def _slots(
-    spans: dict[Buffer, _Span], sizes: dict[Buffer, Expr]
+    spans: dict[Buffer, _Span], sizes: dict[Buffer, Expr], ranges: Ranges
 ) -> tuple[dict[Buffer, int], list[Expr]]:
     """The slot of every buffer, and the sizes of the slots."""
     slots: dict[Buffer, int] = {}
@@ -366,7 +369,8 @@ def _slots(
         else:
             free.remove(chosen)
             if slot_sizes[chosen] is not size:
-                slot_sizes[chosen] = maximum(slot_sizes[chosen], size)
+                # Most are covered by one that the slot held before.
+                slot_sizes[chosen] = simplify(maximum(slot_sizes[chosen], size), ranges)
         slots[buffer] = chosen
     return slots, slot_sizes
 
