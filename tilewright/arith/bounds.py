@@ -18,7 +18,7 @@ def bounds(expr: Expr, ranges: Ranges) -> Interval:
     found = known.get(expr)
     if found is not None:
         return found
-    outer = ranges.asked_about(expr)
+    outer = ranges.asked_about(expr.variables)
     if outer is not ranges:
         found = known[expr] = bounds(expr, outer)
         return found

@@ -152,13 +152,13 @@ class Ranges:
         """The table of remembered answers to one kind of question."""
         return self.answers.setdefault(question, {})
 
-    def asked_about(self, expr: Expr) -> Ranges:
-        """The first context that knew what is known here of the variables of `expr`.
+    def asked_about(self, variables: frozenset[Var]) -> Ranges:
+        """The first context that knew what is known here of some variables.
 
         Answers that are found there hold for all contexts inside it: a loop tells nothing about
         what does not depend on its variable.
         """
-        ranges, variables = self, expr.variables
+        ranges = self
         while ranges.source is not None and ranges.news.isdisjoint(variables):
             source = ranges.source()
             if source is None:

@@ -35,7 +35,7 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     found = expr if isinstance(expr, Const) else memo.get(expr)
     if found is not None:
         return found
-    outer = ranges.asked_about(expr)
+    outer = ranges.asked_about(expr.variables)
     if outer is not ranges:
         found = memo[expr] = simplify(expr, outer)
         return memo.setdefault(found, found)
@@ -75,7 +75,7 @@ def _missing_parts(
         elif isinstance(part, Var):
             value = memo[part] = _single_value(part, ranges)
             memo.setdefault(value, value)
-        elif (outer := ranges.asked_about(part)) is not ranges:
+        elif (outer := ranges.asked_about(part.variables)) is not ranges:
             value = memo[part] = simplify(part, outer)
             memo.setdefault(value, value)
         else:
