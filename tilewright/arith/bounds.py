@@ -18,6 +18,10 @@ def bounds(expr: Expr, ranges: Ranges) -> Interval:
     found = known.get(expr)
     if found is not None:
         return found
+    outer = ranges.asked_about(expr.variables)
+    if outer is not ranges:
+        found = known[expr] = bounds(expr, outer)
+        return found
     pending = [expr]
     while pending:
         node = pending[-1]

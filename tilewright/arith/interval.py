@@ -76,6 +76,13 @@ class Interval(NamedTuple):
         )
 
     def times(self, other: Interval) -> Interval:
+        if self.low is not None and self.low >= 0 and other.low is not None and other.low >= 0:
+            low, high = self.low * other.low, None
+            if self.high is not None and other.high is not None:
+                high = self.high * other.high
+            elif self.high == 0 or other.high == 0:
+                high = 0
+            return Interval(low, high)
         products = [_product(a, b) for a in _ends(self) for b in _ends(other)]
         low, high = min(products), max(products)
         return Interval(_finite(low), _finite(high))

@@ -21,20 +21,33 @@ CHEAP, THOROUGH = 12, 400
 _DEPTH = 14
 
 Goals = tuple[Linear, ...]
+_NO_VARIABLES: frozenset[Var] = frozenset()
 
 
 def is_nonnegative(total: Linear, ranges: Ranges, effort: int = THOROUGH) -> bool:
     """True only if the exact value of the sum is never below zero."""
-    low = linear_bounds(total, ranges).low
-    if low is not None and low >= 0:
-        return True
-    if total.is_constant:
-        return False
+    known = _by_bounds(total, ranges)
+    if known is not None:
+        return known
     memo = ranges.memo("nonnegative")
     key = (frozenset(total.terms.items()), total.constant, effort)
-    if key not in memo:
-        memo[key] = _Search(ranges, effort).holds(total, _DEPTH)
-    return memo[key]
+    found = memo.get(key)
+    if found is None:
+        outer = ranges.asked_about(_NO_VARIABLES.union(*(a.variables for a in total.terms)))
+        if outer is ranges:
+            found = _Search(ranges, effort).holds(total, _DEPTH)
+        else:
+            found = is_nonnegative(total, outer, effort)
+        memo[key] = found
+    return found
+
+
+def _by_bounds(total: Linear, ranges: Ranges) -> bool | None:
+    """Whether constant bounds tell that a sum is never negative, or that it always is."""
+    low, high = linear_bounds(total, ranges)
+    if low is not None and low >= 0:
+        return True
+    return False if total.is_constant or (high is not None and high < 0) else None
 
 
 class _Search:
@@ -45,11 +58,11 @@ class _Search:
         self.tried: set[Any] = set()
 
     def holds(self, total: Linear, depth: int) -> bool:
-        low = linear_bounds(total, self.ranges).low
-        if low is not None and low >= 0:
-            return True
+        known = _by_bounds(total, self.ranges)
+        if known is not None:
+            return known
         key = (frozenset(total.terms.items()), total.constant)
-        if total.is_constant or depth == 0 or self.effort <= 0 or key in self.tried:
+        if depth == 0 or self.effort <= 0 or key in self.tried:
             return False
         self.tried.add(key)
         self.effort -= 1

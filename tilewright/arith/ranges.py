@@ -5,11 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from weakref import ReferenceType, ref
 
 from tilewright.arith.interval import Interval, is_index
 from tilewright.arith.linear import Linear, factors, number
 from tilewright.arith.linearize import linear
-from tilewright.ir import TRUE, Binary, Const, Expr, Function, Unary, Var, as_expr, const
+from tilewright.ir import (
+    TRUE,
+    Binary,
+    Call,
+    Const,
+    Expr,
+    Function,
+    Load,
+    Unary,
+    Var,
+    as_expr,
+    const,
+    walk_expr,
+)
 
 
 class Bounds(NamedTuple):
@@ -29,13 +43,16 @@ class Ranges:
     """
 
     __slots__ = (
+        "__weakref__",
         "answers",
         "conditions",
         "facts",
         "intervals",
         "limits",
         "multiples",
+        "news",
         "simplified",
+        "source",
         "variables",
     )
 
@@ -55,11 +72,16 @@ class Ranges:
     simplified: dict[Expr, Expr]
     #: Remembered results of other questions, one table per question.
     answers: dict[str, dict[Any, Any]]
+    #: The context that this one was derived from, while that lives, and the variables that more is
+    #: known about here. It must not keep its source alive, which holds what was derived from it.
+    source: ReferenceType[Ranges] | None
+    news: frozenset[Var]
 
     def __init__(self) -> None:
         self.variables, self.limits, self.multiples = {}, {}, {}
         self.facts, self.conditions = (), frozenset()
         self.intervals, self.simplified, self.answers = {}, {}, {}
+        self.source, self.news = None, frozenset()
 
     @staticmethod
     def for_function(function: Function) -> Ranges:
@@ -74,7 +96,8 @@ class Ranges:
         extent = _where_positive(as_expr(extent, var.dtype))
         if isinstance(extent, Const):
             return self.with_bounds(var, 0, int(extent.value) - 1)
-        return self._derived((var, extent), lambda: self._with_extent(var, extent))
+        about = None if _reads_memory(extent) else extent.variables | {var}
+        return self._derived((var, extent), about, lambda: self._with_extent(var, extent))
 
     def _with_extent(self, var: Var, extent: Expr) -> Ranges:
         high = linear(extent).shifted(-1)
@@ -86,7 +109,8 @@ class Ranges:
 
     def with_bounds(self, var: Var, low: Expr | int | None, high: Expr | int | None) -> Ranges:
         """low <= var <= high; None for no bound."""
-        return self._derived((var, low, high), lambda: self._with_bounds(var, low, high))
+        about = frozenset([var])
+        return self._derived((var, low, high), about, lambda: self._with_bounds(var, low, high))
 
     def _with_bounds(self, var: Var, low: Expr | int | None, high: Expr | int | None) -> Ranges:
         after = self._copy()
@@ -105,7 +129,8 @@ class Ranges:
 
     def assuming(self, condition: Expr) -> Ranges:
         """`condition` holds, and each part of it if it is a conjunction."""
-        return self._derived((condition,), lambda: self._assuming(condition))
+        about = None if _reads_memory(condition) else condition.variables
+        return self._derived((condition,), about, lambda: self._assuming(condition))
 
     def _assuming(self, condition: Expr) -> Ranges:
         after = self._copy()
@@ -127,14 +152,53 @@ class Ranges:
         """The table of remembered answers to one kind of question."""
         return self.answers.setdefault(question, {})
 
-    def _derived(self, what: tuple[Any, ...], derive: Callable[[], Ranges]) -> Ranges:
-        """The context that knows something more: the same for all that learn the same."""
+    def asked_about(self, variables: frozenset[Var]) -> Ranges:
+        """The first context that knew what is known here of some variables.
+
+        Answers that are found there hold for all contexts inside it: a loop tells nothing about
+        what does not depend on its variable.
+        """
+        ranges = self
+        while ranges.source is not None and ranges.news.isdisjoint(variables):
+            source = ranges.source()
+            if source is None:
+                break
+            ranges = source
+        return ranges
+
+    def _derived(
+        self,
+        what: tuple[Any, ...],
+        about: frozenset[Var] | None,
+        derive: Callable[[], Ranges],
+    ) -> Ranges:
+        """The context that knows something more: the same for all that learn the same.
+
+        What it learns is about some variables; None where it may be about anything.
+        """
         known = self.memo("derived")
         found = known.get(what)
         if found is None:
             found = known[what] = derive()
+            if about is not None:
+                found.source, found.news = ref(self), found._touched_by(about)
             _derived_so_far[0] += 1
         return found
+
+    def _touched_by(self, about: frozenset[Var]) -> frozenset[Var]:
+        """All variables that may be known better where something is learned about some."""
+        links = [
+            v.variables.union(*(e.variables for e in (b.low, b.high) if e is not None))
+            for v, b in self.variables.items()
+        ]
+        links += [frozenset[Var]().union(*(a.variables for a in f.terms)) for f in self.facts]
+        grown = True
+        while grown:
+            grown = False
+            for link in links:
+                if not (link <= about or link.isdisjoint(about)):
+                    about, grown = about | link, True
+        return about
 
     def innermost_first(self) -> list[Var]:
         """The variables with ranges, those added last first."""
@@ -263,6 +327,11 @@ def _where_positive(extent: Expr) -> Expr:
         return extent
     ends = [(extent.a, number(extent.b)), (extent.b, number(extent.a))]
     return next((e for e, least in ends if least is not None and least <= 0), extent)
+
+
+def _reads_memory(expr: Expr) -> bool:
+    """Whether it says something about other things than variables."""
+    return any(isinstance(e, Load | Call) for e in walk_expr(expr))
 
 
 def _next_position(ranges: Ranges) -> int:

@@ -35,6 +35,10 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     found = expr if isinstance(expr, Const) else memo.get(expr)
     if found is not None:
         return found
+    outer = ranges.asked_about(expr.variables)
+    if outer is not ranges:
+        found = memo[expr] = simplify(expr, outer)
+        return memo.setdefault(found, found)
     # Nodes, what they turned into, and how many rewrites led to them.
     pending: list[tuple[Expr, Expr | None, int]] = [(expr, None, 0)]
     while pending:
@@ -70,6 +74,9 @@ def _missing_parts(
             memo[part] = part
         elif isinstance(part, Var):
             value = memo[part] = _single_value(part, ranges)
+            memo.setdefault(value, value)
+        elif (outer := ranges.asked_about(part.variables)) is not ranges:
+            value = memo[part] = simplify(part, outer)
             memo.setdefault(value, value)
         else:
             missing.append((part, None, 0))

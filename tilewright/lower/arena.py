@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from tilewright.arith import Ranges
 from tilewright.ir import (
     Alloc,
     Binary,
@@ -55,7 +56,7 @@ def plan_arena(function: Function) -> Function:
     planned = {b: span for b, span in uses.spans.items() if b not in uses.touched}
     if not planned:
         return function
-    offsets, starts = layout(planned)
+    offsets, starts = layout(planned, Ranges.for_function(function))
     by_name, names = _named(starts[:-1])
     arena = Buffer("arena", "uint8", (starts[-1],), alignment=ALIGNMENT)
     places = {b: by_name.get(offset, offset) for b, offset in offsets.items()}
@@ -106,9 +107,10 @@ def arena_plan(function: Function) -> ArenaPlan:
     """The plan that `plan_arena` follows."""
     uses = _Uses(function)
     spans = {b: span for b, span in uses.spans.items() if b not in uses.touched}
-    offsets, starts = layout(spans)
+    ranges = Ranges.for_function(function)
+    offsets, starts = layout(spans, ranges)
     places = [
-        Place(b.name, usual(offsets[b]), usual(size_of(b)), span.first, span.last)
+        Place(b.name, usual(offsets[b]), usual(size_of(b, ranges)), span.first, span.last)
         for b, span in spans.items()
     ]
     live = live_at_once(spans.values(), [p.size for p in places])

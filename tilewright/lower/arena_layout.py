@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from tilewright.arith import simplify
+from tilewright.arith import Ranges, simplify
 from tilewright.ir import Buffer, Const, Expr, Var, const, evaluate, free_vars, maximum
 
 ALIGNMENT: Final = 64
@@ -35,14 +35,14 @@ class Span:
         return self.first <= other.last and other.first <= self.last
 
 
-def layout(spans: dict[Buffer, Span]) -> tuple[dict[Buffer, Expr], list[Expr]]:
+def layout(spans: dict[Buffer, Span], ranges: Ranges) -> tuple[dict[Buffer, Expr], list[Expr]]:
     """The offset of every buffer, in bytes; the starts of slots, and the end of the last."""
-    sizes = {b: size_of(b) for b in spans}
+    sizes = {b: size_of(b, ranges) for b in spans}
     fixed = {b: int(s.value) for b, s in sizes.items() if isinstance(s, Const)}
     places, total = _least({b: spans[b] for b in fixed}, fixed)
     offsets: dict[Buffer, Expr] = {b: const(o) for b, o in places.items()}
     rest = {b: sizes[b] for b in spans if b not in fixed}
-    slots, slot_sizes = _slots({b: spans[b] for b in rest}, rest)
+    slots, slot_sizes = _slots({b: spans[b] for b in rest}, rest, ranges)
     starts: list[Expr] = [const(total)]
     for size in slot_sizes:
         starts.append(starts[-1] + size)
@@ -50,11 +50,11 @@ def layout(spans: dict[Buffer, Span]) -> tuple[dict[Buffer, Expr], list[Expr]]:
     return offsets, starts
 
 
-def size_of(buffer: Buffer) -> Expr:
+def size_of(buffer: Buffer, ranges: Ranges) -> Expr:
     size: Expr = const(buffer.dtype.itemsize)
     for extent in buffer.shape:
         size = size * extent
-    return simplify((size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT)
+    return simplify((size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT, ranges)
 
 
 def _by_time(spans: dict[Buffer, Span]) -> Iterator[tuple[Buffer, list[Buffer]]]:
@@ -182,7 +182,7 @@ class _FreeList:
 
 
 def _slots(
-    spans: dict[Buffer, Span], sizes: dict[Buffer, Expr]
+    spans: dict[Buffer, Span], sizes: dict[Buffer, Expr], ranges: Ranges
 ) -> tuple[dict[Buffer, int], list[Expr]]:
     """The slot of every buffer, and the sizes of the slots."""
     slots: dict[Buffer, int] = {}
@@ -198,7 +198,8 @@ def _slots(
         else:
             free.remove(chosen)
             if slot_sizes[chosen] is not size:
-                slot_sizes[chosen] = maximum(slot_sizes[chosen], size)
+                # Most are covered by one that the slot held before.
+                slot_sizes[chosen] = simplify(maximum(slot_sizes[chosen], size), ranges)
         slots[buffer] = chosen
     return slots, slot_sizes
 

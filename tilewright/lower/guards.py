@@ -15,7 +15,7 @@ instead (`lower.tile_rows`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tilewright.arith import Ranges, conjuncts, knowing_nothing, prove, simplify, symbolic_bounds
@@ -52,6 +52,7 @@ from tilewright.lower.tile_rows import (
     from_row,
     parted,
     rows_of_tile,
+    sums_rows,
     uses_of_buffers,
     with_rows,
 )
@@ -140,8 +141,44 @@ class _Hoister:
         own = self._own_buffers(tile, rows)
         if own is not None and len(rows.counts()) > len(rows.parts):
             return self._by_parts(tile, rows, own, ranges, scope)
+        if len(rows.counts()) > 2:
+            return self._whole_or_edge(tile, rows, ranges, scope)
+        return self._by_counts(tile, rows, rows.counts(), ranges, scope)
+
+    def _whole_or_edge(self, tile: Stmt, rows: Rows, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
+        """All rows, or else a tile in which only loops that sum rows up have versions.
+
+        What comes before and after sums is done once, and long where it is an activation: at the
+        edge it is there once, and asks for every row.
+        """
+        enough = simplify(rows.room >= rows.most, ranges)
+        full = self._of_rows(with_rows(tile, rows, rows.most), ranges.assuming(enough), scope)
+        if prove(enough, ranges):
+            return full
+        edge = self._at_edge(tile, rows, ranges, scope)
+        # A block of tiles may end before this one.
+        some = simplify(rows.room >= 1, ranges)
+        return If(enough, full, edge if prove(some, ranges) else If(some, edge, None))
+
+    def _at_edge(self, tile: Stmt, rows: Rows, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
+        if isinstance(tile, Seq | Alloc):
+            return map_children(tile, lambda s: self._at_edge(s, rows, ranges, scope))
+        if sums_rows(tile, rows):
+            return self._by_counts(tile, rows, range(1, rows.most), ranges, scope)
+        settled = _Hoister(self.settled | rows.guards, self.uses, self.inner)
+        return settled.stmt(tile, ranges, scope)
+
+    def _by_counts(
+        self,
+        tile: Stmt,
+        rows: Rows,
+        counts: Sequence[int],
+        ranges: Ranges,
+        scope: frozenset[Var],
+    ) -> Stmt:
+        """A version for each of these numbers of rows."""
         made: Stmt | None = None
-        for count in rows.counts():
+        for count in counts:
             enough = simplify(rows.room >= count, ranges)
             known = ranges.assuming(enough)
             if count < rows.most:

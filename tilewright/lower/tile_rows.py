@@ -9,8 +9,9 @@
         if room % 4 >= 2:     for k: for ii in unrolled(2): …     from row room // 4 * 4 on
         if room % 2 >= 1:     for k: for ii in unrolled(1): …     from row room // 2 * 2 on
 
-Where a tile's sums are read outside of it, there is a version for each number of rows instead. Only
-where the rows are looked at again and again: elsewhere, asking costs little.
+Where a tile's sums are read outside of it, or more is done with them than to store them, there is a
+version of its loops for each number of rows instead. Only where the rows are looked at again and
+again: elsewhere, asking costs little.
 """
 
 from __future__ import annotations
@@ -98,6 +99,21 @@ def rows_of_tile(body: Stmt, guards: Collection[Expr]) -> Rows | None:
         frozenset(row.guard for row in alike),
     )
     return rows if sum(rows.counts()) <= _MOST else None
+
+
+def sums_rows(stmt: Stmt, rows: Rows) -> bool:
+    """Whether a loop in `stmt` stores to the same rows again and again."""
+    loops = (s for s in walk(stmt) if isinstance(s, For) and s.kind == "serial")
+    return any(
+        isinstance(s, Store) and loop.var not in _any_vars(s.indices)
+        for loop in loops
+        if _asks(loop, rows.guards)
+        for s in walk(loop)
+    )
+
+
+def _any_vars(exprs: Sequence[Expr]) -> frozenset[Var]:
+    return frozenset[Var]().union(*map(free_vars, exprs))
 
 
 def _rows(stmt: Stmt, tile: tuple[For, ...], *, repeated: bool) -> Iterator[_Row]:

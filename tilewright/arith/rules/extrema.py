@@ -29,6 +29,15 @@ def _decided(e: Binary, ranges: Ranges) -> Expr | None:
 
 def never_above(a: Expr, b: Expr, ranges: Ranges) -> bool:
     """Is a <= b, by bounds or a short proof?"""
+    # Every part of a long minimum is compared with every other, and anew for each longer one.
+    known = ranges.memo("never above")
+    found = known.get((a, b))
+    if found is None:
+        found = known[a, b] = _never_above(a, b, ranges)
+    return found
+
+
+def _never_above(a: Expr, b: Expr, ranges: Ranges) -> bool:
     high, low = bounds(a, ranges).high, bounds(b, ranges).low
     if high is not None and low is not None and high <= low:
         return True

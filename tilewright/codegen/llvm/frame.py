@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tilewright.arith import simplify
+from tilewright.arith import Ranges, simplify
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.lists import list_function
@@ -40,23 +40,25 @@ _POOL, _WORKSPACE, _ERROR = range(3)
 class Workspace:
     """Memory that the caller provides for intermediate buffers, laid out one after the other."""
 
-    def __init__(self, dims: Sequence[Var]) -> None:
+    def __init__(self, dims: Sequence[Var], ranges: Ranges) -> None:
         self.dims = frozenset(dims)
+        #: What is known of sizes.
+        self.ranges = ranges
         self.size: Expr = const(0)
         self._placed: dict[Buffer, Expr] = {}
 
     def place(self, buffer: Buffer) -> Expr:
         """The offset of `buffer` in bytes; its size may depend on symbolic dimensions alone."""
         if buffer not in self._placed:
-            size = size_in_bytes(buffer)
+            size = size_in_bytes(buffer, self.ranges)
             _require_known(buffer, size, self.dims)
             self._placed[buffer] = self.size
             whole = (size + (_ALIGNMENT - 1)) // _ALIGNMENT * _ALIGNMENT
-            self.size = simplify(self.size + whole)
+            self.size = simplify(self.size + whole, self.ranges)
         return self._placed[buffer]
 
 
-def size_in_bytes(buffer: Buffer) -> Expr:
+def size_in_bytes(buffer: Buffer, ranges: Ranges) -> Expr:
     """The memory that a buffer needs, gaps between its elements included."""
     if buffer.is_compact:
         elements: Expr = const(1)
@@ -66,7 +68,7 @@ def size_in_bytes(buffer: Buffer) -> Expr:
         elements = buffer.offset + 1
         for extent, stride in zip(buffer.shape, buffer.stride_exprs(), strict=True):
             elements = elements + (extent - 1) * stride
-    return simplify(elements * buffer.dtype.itemsize)
+    return simplify(elements * buffer.dtype.itemsize, ranges)
 
 
 def _require_known(buffer: Buffer, size: Expr, known: frozenset[Var]) -> None:
@@ -118,7 +120,7 @@ class Frame:
 
     def allocate(self, buffer: Buffer) -> None:
         """Give `buffer` an address."""
-        size = size_in_bytes(buffer)
+        size = size_in_bytes(buffer, self.workspace.ranges)
         wants_stack = buffer.scope == "local" or not self.is_host
         if wants_stack and isinstance(size, Const) and self._fits_stack(int(size.value)):
             address = self.stack_slot(llvm.ArrayType(i8, max(1, int(size.value))))

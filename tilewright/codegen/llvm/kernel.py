@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.arith import Ranges
 from tilewright.codegen.llvm.context import AliasScopes, Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.float_state import get_state, set_state, state_for, tell_llvm
@@ -88,7 +89,7 @@ def _emit_kernel(
     cx = Context(module, target, builder, aliases)
     for param, argument in zip(params, kernel.args, strict=False):
         _bind(cx, param, argument, param not in together)
-    workspace = Workspace(_numbers(function))
+    workspace = Workspace(_numbers(function), Ranges.for_function(function))
     frame = Frame(cx, kernel.args[-1], workspace, messages, emit_stmt, is_host=True)
     frame.recorder = Recorder(cx, function.name) if profiled else None
     frame.first_messages = _adopt_messages(function, messages)
