@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from tilewright.codegen import emit_object, target_machine
+from tilewright.codegen.llvm.machine import emit_object, target_machine
 from tilewright.runtime.jit import LoadedCode
 from tilewright.target import Target
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.codegen.c.compiler import find_compiler
 from tilewright.ir import (
     Buffer,
     DType,
@@ -45,6 +46,18 @@ def elementwise(exprs: Sequence[Expr], inputs: Sequence[Var], lanes: int) -> Fun
     return Function("f", (*sources.values(), *outs), For(i, n // lanes, "serial", body))
 
 
+#: Every test of expressions and statements runs through both back ends.
+BACKENDS = [
+    "llvm",
+    pytest.param("c", marks=pytest.mark.skipif(not find_compiler(), reason="no C compiler")),
+]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: Any) -> str:
+    return request.param
+
+
 def compiled(exprs: Sequence[Expr], env: Env, lanes: int, **options: Any) -> list[Array]:
     (size,) = {len(a) for a in env.values()}
     assert size % lanes == 0
@@ -68,12 +81,12 @@ def differ(got: Array, wanted: Array, dtype: DType, *, signed_zeros: bool = True
 
 
 @pytest.fixture
-def compare() -> Compare:
+def compare(backend: str) -> Compare:
     """`compare(exprs, env, lanes)`: compiled code gives what `evaluate` says, bit for bit."""
 
     def check(exprs: Sequence[Expr], env: Env, lanes: int, *, signed_zeros: bool = True) -> None:
         (size,) = {len(a) for a in env.values()}
-        for expr, got in zip(exprs, compiled(exprs, env, lanes), strict=True):
+        for expr, got in zip(exprs, compiled(exprs, env, lanes, target=backend), strict=True):
             wanted = np.broadcast_to(evaluate(expr, env), (size,))
             wrong = differ(got, wanted, expr.dtype, signed_zeros=signed_zeros)
             if wrong.any():
@@ -85,7 +98,7 @@ def compare() -> Compare:
 
 
 @pytest.fixture
-def agrees() -> Callable[..., tw.Module]:
+def agrees(backend: str) -> Callable[..., tw.Module]:
     """`agrees(text, *arrays)`: compiled, the function does to the arrays what `interpret` does.
 
     Whole numbers are what arrays should hold: then sums are exact in any order.
@@ -93,7 +106,7 @@ def agrees() -> Callable[..., tw.Module]:
 
     def check(text: str, *args: Any, **options: Any) -> tw.Module:
         function = parse_function(text)
-        module = tw.build(tw.Schedule(function), **options)
+        module = tw.build(tw.Schedule(function), **{"target": backend, **options})
         given, wanted = ([copy(a) for a in args] for _ in range(2))
         module(*given)
         interpret(function, *wanted)

@@ -15,7 +15,8 @@ import numpy as np
 
 import tilewright as tw
 from tests.emulated.emulator import needed_emulator
-from tilewright.codegen import emit_object, optimize, parse, target_machine, threadpool_object
+from tilewright.codegen.llvm.machine import emit_object, optimize, parse, target_machine
+from tilewright.codegen.llvm.threadpool import threadpool_object
 from tilewright.runtime import NativeFunction, function, install, is_installed
 from tilewright.target import why_not_here
 
@@ -42,10 +43,10 @@ def run_emulated(module: tw.Module, monkeypatch: Any, *args: Array) -> MatrixUni
     unit = MatrixUnit()
     if not is_installed():
         install(threadpool_object(here.triple))
-    code = _translated(module._kernel.llvm, here)
+    code = _translated(module._code.generated, here)
     known = function.symbols()
     monkeypatch.setattr(function, "symbols", lambda: {**known, **unit.addresses})
-    native = NativeFunction(code, module.signature, module._kernel.messages, 1)
+    native = NativeFunction(code, module.signature, module._code.messages, 1)
     native(*args)
     unit.finish()
     return unit

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.codegen import generate
 from tilewright.ir import parse_function
-from tilewright.lower import lower
+from tilewright.kernels.pipeline import generated
 from tilewright.target import Target
 
 Agrees = Callable[..., tw.Module]
@@ -24,7 +23,7 @@ def numbers(size: int) -> np.ndarray[Any, Any]:
 def loads(text: str) -> int:
     """How many elements, or vectors of them, the kernel reads as it is generated."""
     target = Target.of("llvm")
-    llvm = generate(lower(parse_function(text), target), target).llvm
+    llvm = generated(parse_function(text), target).generated
     return sum(" = load float" in line or " = load <" in line for line in llvm.splitlines())
 
 

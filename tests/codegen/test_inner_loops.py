@@ -14,7 +14,7 @@ from tests.codegen.emulation import run_emulated
 from tilewright.graph import Builder, KernelTable, passes
 from tilewright.graph.layouts.images import Blocking
 from tilewright.ir import Const, maximum
-from tilewright.schedule import Schedule
+from tilewright.schedule import Schedule, gather_rows, merge_rows
 from tilewright.schedule.rules.analysis import constants_of
 from tilewright.schedule.rules.contraction_plan import Operands, plan_contraction
 from tilewright.schedule.rules.dot import plan_dot
@@ -137,8 +137,9 @@ def _conv_kernel(target: tw.Target, size: int, kernel: int) -> tw.Function:
 def test_blocked_convolutions_keep_their_tile_in_registers(cpu: str, kernel: int) -> None:
     target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")
     conv = _conv_kernel(target, 28, kernel)
-    block = Schedule(conv).block_of("conv")
-    plan = plan_contraction(block, target, Operands(constants_of(conv)))
+    prepared = gather_rows(merge_rows(conv), target)
+    block = Schedule(prepared).block_of("conv")
+    plan = plan_contraction(block, target, Operands(constants_of(prepared)))
     assert plan is not None
     tile, built = plan.tile, tw.build(conv, target)
     function, loop = hottest_loop(built.asm)

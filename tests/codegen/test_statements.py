@@ -112,7 +112,7 @@ def f(A: {dtype}[5, 8], B: {dtype}[9, 8]):
 """
     kind = {"f32": "float32", "i8": "int8"}[dtype]
     module = agrees(text, whole(5, 8, dtype=kind), whole(9, 8, dtype=kind))
-    assert "masked.load" not in module.llvm
+    assert "masked.load" not in module.code
 
 
 @pytest.mark.parametrize("kind", ["range", "vectorized", "parallel", "unrolled"])

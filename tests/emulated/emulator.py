@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.codegen import threadpool_object
+from tilewright.codegen.llvm.threadpool import threadpool_object
 from tilewright.models.native import NativeModel
 from tilewright.runtime import ArrayParam, TensorSpec
 

@@ -21,7 +21,7 @@ from tilewright.graph import (
     run_passes,
 )
 from tilewright.ir import Alloc, Block, walk
-from tilewright.lower import lower
+from tilewright.kernels.pipeline import lowered
 from tilewright.schedule import schedule_by_rules
 from tilewright.schedule.rules.analysis import as_contraction
 
@@ -232,8 +232,8 @@ def test_no_more_than_a_block_of_scores_is_in_memory() -> None:
     module = attention((1, 256, 64), 4)
     (function,) = kernels(module)
     scheduled = schedule_by_rules(function, TARGET)
-    lowered = lower(scheduled, TARGET)
-    allocs = [a for a in walk(lowered.body) if isinstance(a, Alloc)]
+    flat = lowered(scheduled, TARGET)
+    allocs = [a for a in walk(flat.body) if isinstance(a, Alloc)]
     largest = max(buffer.static_size() or 0 for a in allocs for buffer in a.buffers)
     assert largest <= 256 * 64
 

@@ -23,8 +23,8 @@ from tilewright.graph import (
 )
 from tilewright.graph.precision.words import precision_text
 from tilewright.ir import Buffer, Function, interpret
-from tilewright.kernels.compiled import default_schedule
 from tilewright.kernels.levels import kernel_levels
+from tilewright.kernels.pipeline import scheduled
 from tilewright.schedule import gather_rows, merge_rows
 from tilewright.support.errors import UserError
 
@@ -136,11 +136,11 @@ def _arrays(kernel: Function) -> list[Any]:
 
 def test_interpreted_by_squares() -> None:
     (kernel,) = _kernels(_conv(16, 16, 1, 1, 4, 4), ARM)
-    scheduled = default_schedule(kernel, ARM)
-    assert "bfmmla" in str(scheduled)
-    arrays, own = _arrays(kernel), _arrays(scheduled)
+    made = scheduled(kernel, ARM)
+    assert "bfmmla" in str(made)
+    arrays, own = _arrays(kernel), _arrays(made)
     tw.build(kernel)(*arrays)
-    interpret(scheduled, *own)
+    interpret(made, *own)
     _compare(own[-1], arrays[-1])
 
 

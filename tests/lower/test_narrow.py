@@ -15,6 +15,7 @@ from tilewright.ir import (
     all_exprs,
     parse_function,
 )
+from tilewright.lower import native_formats
 from tilewright.lower.narrow import legalize_types
 from tilewright.target import Target
 
@@ -26,7 +27,7 @@ SMALL = "f16 bf16 f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0fnu f4e2m1fn i4 u4
 
 
 def legalized(target: Target) -> Any:
-    return lambda function: legalize_types(function, target)
+    return lambda function: legalize_types(function, native_formats(target))
 
 
 def left(function: Function) -> set[str]:
@@ -67,7 +68,7 @@ def f(A: f32[n], B: bool[n]):
     for i in range(n):
         B[i] = A[i] > 0.0
 """)
-    assert legalize_types(function, PLAIN) is function
+    assert legalize_types(function, native_formats(PLAIN)) is function
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=["plain", "half", "half and bfloat"])
@@ -142,7 +143,7 @@ def test_instructions_of_a_target_keep_their_types() -> None:
     row = a[Ramp(i * 8, const(1), 8)]
     dot = Call("llvm.aarch64.neon.bfdot.v4f32.v8bf16", (Broadcast(const(0.0), 4), row, row), f32x4)
     loop = For(i, const(8), "serial", Store(c, (Ramp(const(0), const(1), 4),), dot))
-    result = legalize_types(Function("f", (a, c), loop), WITH_BOTH)
+    result = legalize_types(Function("f", (a, c), loop), native_formats(WITH_BOTH))
     (called,) = (e for e in all_exprs(result.body) if isinstance(e, Call) and "bfdot" in e.name)
     assert [str(x.dtype) for x in called.args] == ["f32x4", "bf16x8", "bf16x8"]
     assert not any(isinstance(e, Cast) for e in all_exprs(result.body))

@@ -165,7 +165,7 @@ def test_loading_is_inside_the_border(network: Module, monkeypatch: pytest.Monke
     def failing(*_: Any) -> Any:
         raise RuntimeError("cannot be loaded")
 
-    monkeypatch.setattr(model, "host_object", failing)
+    monkeypatch.setattr(model, "host_code", failing)
     error = fault_of(network)
     assert error.places["step"] == "native code" and error.reproducer
 

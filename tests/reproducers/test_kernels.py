@@ -80,7 +80,7 @@ def test_a_kernel_that_fails_in_a_worker_is_named(
 def test_a_kernel_that_ends_a_worker_does_not_end_this_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    crashing = "import os, tilewright.codegen as m\nm.generate = lambda *_, **__: os.abort()\n"
+    crashing = "import os, tilewright.codegen as m\nm.backend_of = lambda *_: os.abort()\n"
     in_workers(monkeypatch, tmp_path, crashing)
     _wait_for_workers(monkeypatch)
     error = fault_of(several_kernels(), opt_level=0)

@@ -236,17 +236,19 @@ def test_long_epilogues_come_in_groups_of_four_vectors(rows: int) -> None:
 @pytest.mark.parametrize("turned", [False, True])
 def test_rows_are_cut_where_elements_come_from_elsewhere(comparison: str, turned: bool) -> None:
     compare = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
-    x, y = tensor(9, 37), tensor(9, 37, name="Y")
+    x, y = tensor(40, 37), tensor(40, 37, name="Y")
 
     def element(i: Expr, j: Expr) -> Expr:
         a, b = (const(21), j) if turned else (j, const(21))
         return te.select(binary(comparison, a, b), x[i, j], y[i, j])
 
-    function = te.function([x, y], [te.compute((9, 37), element, name="Z")], name="f")
+    function = te.function([x, y], [te.compute((40, 37), element, name="Z")], name="f")
     module = tw.build(function)
     assert not any(isinstance(e, Select) for e in all_exprs(module.ir("lowered").body))
-    given = [np.random.default_rng(k).standard_normal((9, 37)).astype(np.float32) for k in range(2)]
-    out = np.empty((9, 37), np.float32)
+    given = [
+        np.random.default_rng(k).standard_normal((40, 37)).astype(np.float32) for k in range(2)
+    ]
+    out = np.empty((40, 37), np.float32)
     module(*given, out)
     j = np.arange(37)
     picks = compare[comparison](21, j) if turned else compare[comparison](j, 21)

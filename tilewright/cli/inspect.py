@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from tilewright.models.native import NativeModel
 
 #: The options that ask for a level of kernels, with the field of `Levels` they show.
-_LEVELS = {"loops": "loops", "schedule": "scheduled", "llvm": "llvm", "asm": "asm"}
+_LEVELS = {
+    "loops": "loops",
+    "schedule": "scheduled",
+    "code": "code",
+    "llvm": "code",
+    "asm": "asm",
+}
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +34,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     helps = {
         "loops": "loops as defined; 'main' is the host program",
         "schedule": "loops as scheduled",
-        "llvm": "LLVM IR",
+        "code": "code in the language of the target's back end: LLVM IR, or C",
+        "llvm": "the same",
         "asm": "assembly",
     }
     for option, text in helps.items():

@@ -1,37 +1,21 @@
-"""Code generation: object code and assembly from lowered functions."""
+"""Code generation: back ends, which turn lowered functions into code, and what links its files."""
 
+from tilewright.codegen.backend import Backend, Code
+from tilewright.codegen.backends import backend_of
+from tilewright.codegen.convention import EVENT_WORDS, numbers_of
+from tilewright.codegen.interface import PARAMS, Interface, Tensor
 from tilewright.codegen.link import Data, archive, merge
-from tilewright.codegen.llvm import (
-    EVENT_WORDS,
-    PARAMS,
-    Interface,
-    Kernel,
-    Tensor,
-    emit_assembly,
-    emit_object,
-    generate,
-    library_object,
-    optimize,
-    parse,
-    target_machine,
-    threadpool_object,
-)
 
 __all__ = [
     "EVENT_WORDS",
     "PARAMS",
+    "Backend",
+    "Code",
     "Data",
     "Interface",
-    "Kernel",
     "Tensor",
     "archive",
-    "emit_assembly",
-    "emit_object",
-    "generate",
-    "library_object",
+    "backend_of",
     "merge",
-    "optimize",
-    "parse",
-    "target_machine",
-    "threadpool_object",
+    "numbers_of",
 ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.ir import Function, verify
 from tilewright.kernels.module import Module
-from tilewright.lower import lower
+from tilewright.kernels.pipeline import Options, generated, scheduled
 from tilewright.runtime import request_amx
-from tilewright.schedule import Schedule, require_features, schedule_by_rules
+from tilewright.schedule import Schedule
 from tilewright.support.denormals import Denormals
 from tilewright.target import Target
 
@@ -19,17 +21,17 @@ def build_loops(
     denormals: Denormals = "flush",
 ) -> Module:
     """A loop function, compiled for `target`; one that nobody has scheduled gets a default."""
-    target = as_permitted(target)
-    is_scheduled = isinstance(source, Schedule)
-    given = source.function if isinstance(source, Schedule) else source
+    target, options = as_permitted(target), Options(checked, denormals)
+    if isinstance(source, Schedule):
+        given, options = source.function, replace(options, scheduler="given")
+    else:
+        given = source
     verify(given)
-    scheduled = given if is_scheduled else schedule_by_rules(given, target)
-    require_features(scheduled, target)
-    stages = {"given": given, "scheduled": scheduled}
-    after = stages.__setitem__
-    lowered = lower(scheduled, target, checked=checked, denormals=denormals, after=after)
-    stages["lowered"] = lowered
-    return Module(given, lowered, target, stages, threads, denormals)
+    made = scheduled(given, target, options)
+    stages = {"given": given, "scheduled": made}
+    code = generated(made, target, options, after=stages.__setitem__)
+    stages["lowered"] = list(stages.values())[-1]
+    return Module(given, code, target, stages, threads)
 
 
 def as_permitted(target: Target) -> Target:

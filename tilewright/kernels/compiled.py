@@ -13,47 +13,20 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from tilewright import __version__
-from tilewright.ir import (
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Function,
-    Iter,
-    Param,
-    Var,
-    While,
-    parse_function,
-    structural_hash,
-    walk,
-)
+from tilewright.codegen import numbers_of
+from tilewright.ir import Buffer, Const, Expr, Function, parse_function, structural_hash
 from tilewright.kernels.formulas import Formula, expr_of, formula_of
+from tilewright.kernels.pipeline import Options, generated, stages_of
 from tilewright.support.cache import cache_key, default_cache
-from tilewright.support.denormals import Denormals
 from tilewright.support.faults import during
-from tilewright.target import Target, why_not_here
+from tilewright.target import KINDS, Target, why_not_here
 
 if TYPE_CHECKING:
-    from tilewright.codegen import Kernel
     from tilewright.lower import Prepared
-
-#: Instances of blocks in a function that keeps its loops as they are written.
-_TINY: Final = 1024
-
-
-@dataclass(frozen=True)
-class Options:
-    """What changes the code of a kernel beside its loops and its target."""
-
-    #: Add a bounds check to every access.
-    checked: bool = False
-    denormals: Denormals = "flush"
 
 
 @dataclass(frozen=True)
@@ -73,24 +46,25 @@ class Preparation:
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A kernel's object code with what its callers must know."""
+    """A kernel's code with what its callers must know."""
 
     name: str
     messages: tuple[str, ...]
     workspace: Formula
-    object_code: bytes
+    #: The code in the form in which the target's back end keeps it.
+    code: bytes
     preparation: Preparation | None = None
 
     def packed(self) -> bytes:
         """All of it as bytes."""
         once = self.preparation
-        code = b"" if once is None else once.object_code
+        prepares = b"" if once is None else once.object_code
         head = {
-            "kernel": [self.name, self.messages, self.workspace, len(self.object_code)],
+            "kernel": [self.name, self.messages, self.workspace, len(self.code)],
             "once": once and [once.name, once.messages, once.taken, once.dropped, once.made],
         }
         text = json.dumps(head).encode()
-        return len(text).to_bytes(8, "little") + text + self.object_code + code
+        return len(text).to_bytes(8, "little") + text + self.code + prepares
 
     @staticmethod
     def unpacked(data: bytes) -> CompiledKernel:
@@ -142,74 +116,31 @@ def compile_function(function: Function, target: Target, options: Options) -> by
 
 
 def _compiled(function: Function, target: Target, options: Options) -> CompiledKernel:
-    from tilewright.lower import split_constant_work
-
-    scheduled = default_schedule(function, target)
-    split = split_constant_work(scheduled)
-    kernel, code = _object_code(split.function if split else scheduled, target, options)
-    workspace = formula_of(kernel.workspace, numbers_of(function))
+    _, split, code = stages_of(function, target, options)
+    workspace = formula_of(code.workspace, numbers_of(function))
     once = _compiled_preparation(split, target, options) if split else None
-    return CompiledKernel(kernel.name, kernel.messages, workspace, code, once)
-
-
-def default_schedule(function: Function, target: Target) -> Function:
-    """The function under the schedule that its kernel gets."""
-    from tilewright.schedule import gather_rows, merge_rows, schedule_by_rules
-
-    if _is_tiny(function):
-        return function
-    return schedule_by_rules(gather_rows(merge_rows(function), target), target)
-
-
-def _is_tiny(function: Function) -> bool:
-    """Whether all loops together take so few turns that no schedule is worth being found."""
-    turns = 0
-    for stmt in walk(function.body):
-        if isinstance(stmt, While) or (
-            isinstance(stmt, For) and not isinstance(stmt.extent, Const)
-        ):
-            return False
-        if isinstance(stmt, Block):
-            turns += prod(_extent(it) for it in stmt.iters)
-    return turns <= _TINY
-
-
-def _extent(it: Iter) -> int:
-    return int(it.extent.value) if isinstance(it.extent, Const) else _TINY + 1
+    return CompiledKernel(code.name, code.messages, workspace, code.kept(), once)
 
 
 def _compiled_preparation(split: Prepared, target: Target, options: Options) -> Preparation:
-    kernel, code = _object_code(split.prepare, _preparing(target), options)
+    code = generated(split.prepare, _preparing(target), options)
     made = tuple((b.dtype.name, _static_shape(b)) for b in split.made)
-    return Preparation(kernel.name, code, kernel.messages, split.taken, split.dropped, made)
+    object_code = code.object_code()
+    return Preparation(code.name, object_code, code.messages, split.taken, split.dropped, made)
 
 
 def _preparing(target: Target) -> Target:
-    """The machine that prepares constants: this one, where code for the target cannot run here."""
-    return Target.of("llvm") if why_not_here(target.triple, target.features) else target
+    """The machine that prepares constants: this one, where code for the target cannot run here.
+
+    Code that another program compiles is not waited for.
+    """
+    is_ours = target.kind is KINDS["llvm"]
+    runs = is_ours and not why_not_here(target.triple, target.features)
+    return target if runs else Target.of("llvm")
 
 
 def _static_shape(buffer: Buffer) -> tuple[int, ...]:
     return tuple(int(d.value) for d in buffer.shape if isinstance(d, Const))
-
-
-def _object_code(function: Function, target: Target, options: Options) -> tuple[Kernel, bytes]:
-    from tilewright.codegen import emit_object, generate, optimize, parse, target_machine
-    from tilewright.lower import lower
-
-    checked, denormals = options.checked, options.denormals
-    lowered = lower(function, target, checked=checked, denormals=denormals)
-    kernel = generate(lowered, target, denormals=denormals)
-    machine = target_machine(target.triple, target.llvm_cpu, target.llvm_features)
-    module = parse(kernel.llvm)
-    optimize(module, machine)
-    return kernel, emit_object(module, machine)
-
-
-def numbers_of(function: Function) -> list[Var]:
-    """The numbers that a kernel takes: its scalars, then its dimensions."""
-    params: list[Param] = [*function.params, *function.dims]
-    return [p for p in params if isinstance(p, Var)]
 
 
 # ---- keys ---------------------------------------------------------------------------------------

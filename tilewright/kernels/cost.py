@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from tilewright.codegen import numbers_of
 from tilewright.ir import (
     Binary,
     Call,
@@ -25,7 +26,6 @@ from tilewright.ir import (
     free_vars,
     loads_in,
 )
-from tilewright.kernels.compiled import numbers_of
 from tilewright.lower import expand
 
 

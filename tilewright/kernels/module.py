@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.ir import (
     Binary,
@@ -32,13 +32,12 @@ from tilewright.runtime import (
     is_installed,
     request_amx,
 )
-from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError, nearest
 from tilewright.support.timing import Timing, measure
 from tilewright.target import Target, why_not_here
 
-#: The instruction without which no code uses AMX.
-_SETS_TILES_UP = "llvm.x86.ldtilecfg"
+if TYPE_CHECKING:
+    from tilewright.codegen import Code
 
 
 class Module:
@@ -51,19 +50,16 @@ class Module:
     def __init__(
         self,
         source: Function,
-        lowered: Function,
+        code: Code,
         target: Target,
         stages: Mapping[str, Function],
         threads: int | None,
-        denormals: Denormals,
     ) -> None:
-        from tilewright.codegen import generate
-
         self.name, self.target = source.name, target
         self.signature = signature_of(source)
         self._stages = stages
         self._threads = threads
-        self._kernel = generate(lowered, target, denormals=denormals)
+        self._code = code
 
     # ---- running --------------------------------------------------------------------------------
 
@@ -90,16 +86,14 @@ class Module:
                 reason=f"it is compiled for {self.target}; {reason}",
                 remedy="build it for target 'llvm' to run it on this machine",
             )
-        if _SETS_TILES_UP in self._kernel.llvm and not request_amx():
+        if self._code.uses_amx and not request_amx():
             raise UserError(
                 f"{self.name} cannot run here",
                 reason="it uses AMX, which the system does not let this process use",
                 remedy="build it with -mattr=-amx-tile",
             )
         install_threadpool()
-        return NativeFunction(
-            self.object_code, self.signature, self._kernel.messages, self._threads
-        )
+        return NativeFunction(self.object_code, self.signature, self._code.messages, self._threads)
 
     # ---- looking --------------------------------------------------------------------------------
 
@@ -110,49 +104,43 @@ class Module:
         return self._stages[stage]
 
     @property
+    def code(self) -> str:
+        """The code in the language of the target's back end: LLVM IR, or C."""
+        return self._code.text()
+
+    @property
     def llvm(self) -> str:
         """The LLVM IR, as generated and cleaned up."""
-        return str(self._optimized)
+        if self.target.kind.backend != "llvm":
+            raise UserError(
+                f"there is no LLVM IR of {self.name}",
+                reason=f"it is built for target {self.target.kind.name!r}",
+                remedy="read its .code",
+            )
+        return self.code
 
     @cached_property
     def asm(self) -> str:
         """The assembly."""
-        from tilewright.codegen import emit_assembly
-
-        return emit_assembly(self._optimized, machine_for(self.target))
+        return self._code.assembly()
 
     @cached_property
     def object_code(self) -> bytes:
         """The object file."""
-        from tilewright.codegen import emit_object
-
-        return emit_object(self._optimized, machine_for(self.target))
-
-    @cached_property
-    def _optimized(self) -> Any:
-        from tilewright.codegen import optimize, parse
-
-        module = parse(self._kernel.llvm)
-        optimize(module, machine_for(self.target))
-        return module
+        return self._code.object_code()
 
     def __repr__(self) -> str:
         params = ", ".join(f"{p.name}: {p}" for p in self.signature.params)
         return f"<Module {self.name}({params}) for {self.target}>"
 
 
-def machine_for(target: Target) -> Any:
-    from tilewright.codegen import target_machine
-
-    return target_machine(target.triple, target.llvm_cpu, target.llvm_features)
-
-
 def install_threadpool() -> None:
     """Load the thread pool that compiled code uses, once in a process."""
-    from tilewright.codegen import threadpool_object
+    from tilewright.codegen import backend_of
 
     if not is_installed():
-        install(threadpool_object(Target.of("llvm").triple))
+        here = Target.of("llvm")
+        install(backend_of(here).threadpool(here))
 
 
 # ---- signatures ---------------------------------------------------------------------------------

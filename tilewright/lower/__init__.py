@@ -1,17 +1,40 @@
-"""Lowering: from scheduled blocks to flat loops that a code generator can print."""
+"""Lowering: from scheduled blocks to flat loops that a code generator can print.
+
+A back end picks its passes from these: `flat_loop_passes` first, then what it needs of the others.
+"""
 
 from tilewright.lower.arena import ArenaPlan, arena_plan
+from tilewright.lower.formats import native_formats
 from tilewright.lower.host import lower_host
-from tilewright.lower.math import expand
-from tilewright.lower.pipeline import lower
+from tilewright.lower.lanes import group_lanes
+from tilewright.lower.math import Arithmetic, expand, expand_math
+from tilewright.lower.pipeline import NamedPass, flat_loop_passes, lower
+from tilewright.lower.prefetch import place_prefetches
 from tilewright.lower.prepare import Prepared, split_constant_work
+from tilewright.lower.rounding import expand_rounding
+from tilewright.lower.scalarize import scalarize
+from tilewright.lower.tiles import place_tiles
+from tilewright.lower.unroll import unroll
+from tilewright.lower.vectorize import vectorize
 
 __all__ = [
     "ArenaPlan",
+    "Arithmetic",
+    "NamedPass",
     "Prepared",
     "arena_plan",
     "expand",
+    "expand_math",
+    "expand_rounding",
+    "flat_loop_passes",
+    "group_lanes",
     "lower",
     "lower_host",
+    "native_formats",
+    "place_prefetches",
+    "place_tiles",
+    "scalarize",
     "split_constant_work",
+    "unroll",
+    "vectorize",
 ]

@@ -43,10 +43,10 @@ def carrier(dtype: DType) -> DType:
 
 
 class Formats:
-    """Conversions for one target, which may have instructions for some of them."""
+    """Conversions; a target may have instructions for some formats, which are then `native`."""
 
-    def __init__(self, target: Target) -> None:
-        self._native = native_formats(target)
+    def __init__(self, native: frozenset[str] = frozenset()) -> None:
+        self._native = native
 
     def decode(self, bits: Expr, dtype: DType) -> Expr:
         """The value of `dtype` with these bits: float32, or an integer of one byte."""

@@ -44,7 +44,6 @@ from tilewright.ir import (
     reinterpret,
 )
 from tilewright.lower.formats import Formats, carrier, fused_multiply_add, is_narrow
-from tilewright.target import Target
 
 Operands = tuple[Expr, ...]
 #: Intrinsics that only move values, or ask where they are.
@@ -54,9 +53,12 @@ _MOVES = frozenset(
 )
 
 
-def legalize_types(function: Function, target: Target) -> Function:
-    """No arithmetic on small formats is left, and no conversion that would need a library."""
-    legalizer = _Legalizer(Formats(target))
+def legalize_types(function: Function, formats: frozenset[str] = frozenset()) -> Function:
+    """No arithmetic on small formats is left, and no conversion that would need a library.
+
+    `formats` are those that the target converts by itself.
+    """
+    legalizer = _Legalizer(Formats(formats))
     body = legalizer.body(function.body)
     params = tuple(legalizer.param(p) for p in function.params)
     if body is function.body and params == function.params:

@@ -1,8 +1,8 @@
-"""The passes of lowering, in order."""
+"""The passes that every back end begins with, and how all of its passes are run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tilewright.arith import simplify_function
 from tilewright.ir import Function
@@ -12,27 +12,20 @@ from tilewright.lower.compact import compact_buffers
 from tilewright.lower.flatten import flatten
 from tilewright.lower.guards import hoist_guards
 from tilewright.lower.init import place_init
-from tilewright.lower.lanes import group_lanes
-from tilewright.lower.math import Arithmetic, expand_math
 from tilewright.lower.narrow import legalize_types
 from tilewright.lower.overcompute import overcompute
-from tilewright.lower.prefetch import place_prefetches
-from tilewright.lower.rounding import expand_rounding
 from tilewright.lower.tighten import tighten_loops
-from tilewright.lower.tiles import place_tiles
-from tilewright.lower.unroll import unroll
-from tilewright.lower.vectorize import vectorize
-from tilewright.support.denormals import Denormals
-from tilewright.target import Target
 
 Pass = Callable[[Function], Function]
+NamedPass = tuple[str, Pass]
 
 
-def passes(
-    target: Target, *, checked: bool, denormals: Denormals = "flush"
-) -> list[tuple[str, Pass]]:
-    """The passes by name; what each needs of the ones before is said beside it."""
-    arithmetic = Arithmetic.of(target, denormals)
+def flat_loop_passes(*, checked: bool, formats: frozenset[str] = frozenset()) -> list[NamedPass]:
+    """The passes from blocks to flat loops, with which every back end begins.
+
+    `checked` adds a bounds check to every access. `formats` are the small number formats that the
+    target converts by itself. What each pass needs of the ones before is said beside it.
+    """
     return [
         ("place_init", place_init),
         # Drops predicates, which are the blocks' own.
@@ -47,33 +40,19 @@ def passes(
         ("check_bounds", lambda f: check_bounds(f, checked=checked)),
         ("hoist_guards", hoist_guards),
         # Mathematics on small formats is float32's from here on.
-        ("legalize_types", lambda f: legalize_types(f, target)),
+        ("legalize_types", lambda f: legalize_types(f, formats)),
         # Makes indices that fuse dimensions plain again, for vectors to be seen as contiguous.
         ("flatten", flatten),
-        ("expand_math", lambda f: expand_math(f, arithmetic)),
-        ("expand_rounding", lambda f: expand_rounding(f, target)),
-        ("vectorize", vectorize),
-        ("unroll", unroll),
-        ("simplify_flat", simplify_function),
-        # Needs the positions of tiles as numbers.
-        ("place_tiles", place_tiles),
-        # Looks at single positions, which flattening makes.
-        ("group_lanes", lambda f: group_lanes(f, target)),
-        # Asks where loads lie in the end.
-        ("place_prefetches", lambda f: place_prefetches(f, target)),
     ]
 
 
 def lower(
     function: Function,
-    target: Target,
-    *,
-    checked: bool = False,
-    denormals: Denormals = "flush",
+    passes: Sequence[NamedPass],
     after: Callable[[str, Function], None] | None = None,
 ) -> Function:
-    """`function` ready for code generation; `after` sees the result of every pass."""
-    for name, run in passes(target, checked=checked, denormals=denormals):
+    """`function` after all passes of a back end; `after` sees the result of each."""
+    for name, run in passes:
         function = run(function)
         if after is not None:
             after(name, function)

@@ -19,13 +19,14 @@ from tilewright.codegen import (
     Interface,
     Tensor,
     archive,
-    library_object,
+    backend_of,
     merge,
 )
 from tilewright.models.header import header
 from tilewright.runtime import ListSpec, NativeSpec, Program, TargetInfo, TensorSpec
 from tilewright.support.errors import UserError
 from tilewright.support.files import replacing, text_path
+from tilewright.target import Target
 
 _ALIGNMENT: Final = 64
 #: Code reaches its constants over distances of 31 bits.
@@ -143,7 +144,7 @@ def _object(
     pool: bytes,
     target: TargetInfo,
 ) -> bytes:
-    glue = library_object(model, target.triple)
+    glue = backend_of(Target.of(target.text)).library(model, target.triple)
     parts: list[bytes | memoryview] = []
     for array in constants:
         parts.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

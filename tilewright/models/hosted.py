@@ -70,7 +70,7 @@ class HostedModel(RunnableModel):
     @staticmethod
     def compiled(module: Module, compile_native: CompileNative, target: Target) -> HostedModel:
         """The model of a module, the native parts of which are compiled."""
-        from tilewright.codegen import threadpool_object
+        from tilewright.codegen import backend_of
 
         _say(_names(module))
         outlined = passes.outline(module)
@@ -80,7 +80,7 @@ class HostedModel(RunnableModel):
             for name, function in outlined.functions.items()
             if name.startswith(passes.NATIVE_PREFIX)
         }
-        pool = threadpool_object(target.triple)
+        pool = backend_of(target).threadpool(target)
         return HostedModel(outlined, native, target_info(target), pool)
 
     @staticmethod

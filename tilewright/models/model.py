@@ -6,15 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tilewright.codegen import (
-    Kernel,
-    emit_object,
-    generate,
-    optimize,
-    parse,
-    target_machine,
-    threadpool_object,
-)
+from tilewright.codegen import backend_of
 from tilewright.graph import (
     ANY,
     Array,
@@ -34,6 +26,7 @@ from tilewright.graph import Module as GraphModule
 from tilewright.ir import Call, Evaluate, Expr, Function, Var, function_text, walk
 from tilewright.kernels.compiled import CompiledKernel
 from tilewright.kernels.module import dim_of, unique_names
+from tilewright.kernels.pipeline import host_code
 from tilewright.models.constants import constant_bytes, held
 from tilewright.models.native import GRAPH_TEXT, HOST_TEXT, NativeModel, loops_text, target_info
 from tilewright.runtime import (
@@ -53,8 +46,6 @@ from tilewright.target import Target
 
 #: Graphs with more bytes of constants are not kept.
 _KEPT_CONSTANTS: Final = 32 << 20
-#: Host programs whose text is longer than this are not optimized to the last.
-_LONG: Final = 200_000
 
 
 class Model(NativeModel):
@@ -75,7 +66,7 @@ class Model(NativeModel):
         self._graph = graph if constant_bytes(graph) <= _KEPT_CONSTANTS else None
         constants = held(host.constants, self._graph)
         self._graph_text = module_text(graph) if self._graph is None else ""
-        pool = threadpool_object(target.triple)
+        pool = backend_of(target).threadpool(target)
         sealed = _Sealing(constants, pool, target_info(target))
         program = _program(graph, host, lowered, list(kernels.values()), target, sealed)
         super().__init__(program, constants, sealed.target, pool, threads)
@@ -120,12 +111,12 @@ def _program(
     sealing: _Sealing,
 ) -> Program:
     denormals = PassContext.current().denormals
-    made = generate(lowered, target, denormals=denormals)
+    made = host_code(lowered, target, denormals)
     main = graph.main
     names = unique_names(_dims([*main.params, *main.results], host.dims))
     program = Program(
         name=host.function.name,
-        objects=tuple(k.object_code for k in kernels),
+        objects=backend_of(target).linked([k.code for k in kernels], target),
         inputs=tuple(_spec(p, p.name, names) for p in main.params),
         outputs=tuple(_spec(r, n, names) for r, n in zip(main.results, main.outputs, strict=True)),
         dims=tuple(names[d] for d in host.dims),
@@ -137,7 +128,7 @@ def _program(
         precision=precision_text(graph),
         denormals=denormals,
     )
-    code = host_object(made, target, sealing.seal(program))
+    code = made.object_code(sealing.seal(program))
     return replace(program, objects=(code, *program.objects))
 
 
@@ -163,18 +154,6 @@ def _kernels_called(program: Function) -> Iterator[str]:
             head, _, name = stmt.call.name.partition(".")
             if head == "kernel":
                 yield name
-
-
-def host_object(program: Kernel, target: Target, seal: bytes = b"") -> bytes:
-    """Object code of a host program, with the seal of what it runs on."""
-    # LLVM's instruction selection takes more than linear time on long stretches of calls, in which
-    # it finds nothing to gain either.
-    level = 3 if len(program.llvm) < _LONG else 0
-    machine = target_machine(target.triple, target.llvm_cpu, target.llvm_features, opt=level)
-    kept = f'@"{program.name}.seal" = constant [{len(seal)} x i8] c"{seal.decode()}"\n'
-    module = parse(program.llvm + (f"\n{kept}" if seal else ""))
-    optimize(module, machine)
-    return emit_object(module, machine)
 
 
 def _spec(value: Value, name: str, names: Mapping[Var, str]) -> NativeSpec:

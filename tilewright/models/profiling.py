@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.codegen import EVENT_WORDS, generate
+from tilewright.codegen import EVENT_WORDS
 from tilewright.kernels.cost import Cost, cost_of
 from tilewright.runtime import CompiledModel, Inputs, Program
 from tilewright.support.errors import UserError
@@ -36,13 +36,12 @@ class Profiled:
         self._cost = cache(self._cost_of)
 
     def _recording(self) -> CompiledModel:
+        from tilewright.kernels.pipeline import host_code
         from tilewright.lower import lower_host
-        from tilewright.models.model import host_object
 
         program, target = self._program, self._model.target
         host = lower_host(self._model.ir(program.name))
-        made = generate(host, target, profiled=True, denormals=program.denormals)
-        code = host_object(made, target)
+        code = host_code(host, target, program.denormals, profiled=True).object_code()
         return self._model.with_program(replace(program, objects=(code, *program.objects[1:])))
 
     def profile(self, inputs: Inputs, runs: int, warmup: int) -> Profile:

@@ -2,6 +2,7 @@
 
 from tilewright.target.cpu import Caches
 from tilewright.target.here import why_not_here
+from tilewright.target.kinds import KINDS, Kind, verify_for
 from tilewright.target.target import Target
 
-__all__ = ["Caches", "Target", "why_not_here"]
+__all__ = ["KINDS", "Caches", "Kind", "Target", "verify_for", "why_not_here"]

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from tilewright.support.config import parse_size
 from tilewright.support.errors import UserError, nearest
-
-_KINDS = ("llvm",)
+from tilewright.target.kinds import KINDS, Kind
 
 
 class Options(NamedTuple):
     """What a target's text asks for; None or empty where it leaves the choice to us."""
 
+    kind: Kind
     mtriple: str | None = None
     mcpu: str | None = None
     #: Features with their signs, in the order given: a later one wins.
@@ -29,9 +29,9 @@ class Options(NamedTuple):
 def parse_options(text: str) -> Options:
     """Read the text of a target; features and processors are not looked up yet."""
     kind, *words = text.split() or [""]
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise UserError(
-            f"target {text!r}", reason=f"unknown kind {kind!r}", remedy=nearest(kind, _KINDS)
+            f"target {text!r}", reason=f"unknown kind {kind!r}", remedy=nearest(kind, KINDS)
         )
     given: dict[str, object] = {}
     for word in words:
@@ -40,7 +40,7 @@ def parse_options(text: str) -> Options:
             raise UserError(f"target {text!r}", reason=f"option {name} is given twice")
         given[name] = _READERS[name](name, value)
     fields = {name[1:].replace("-", "_"): value for name, value in given.items()}
-    return Options()._replace(**fields)
+    return Options(KINDS[kind])._replace(**fields)
 
 
 def _split(word: str, text: str) -> tuple[str, str]:

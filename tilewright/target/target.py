@@ -20,6 +20,7 @@ from tilewright.target.features import (
     roots,
 )
 from tilewright.target.host import host_cores, host_cpu, host_triple
+from tilewright.target.kinds import KINDS, Kind
 from tilewright.target.options import Options, parse_options
 from tilewright.target.triple import arch_of, default_triple, normalize_triple
 from tilewright.target.vectors import vector_bits, vector_registers
@@ -42,11 +43,13 @@ class Target:
     caches: Caches
     #: Further LLVM features, with their signs: handed on, not reasoned about.
     handed_on: tuple[str, ...] = ()
+    kind: Kind = KINDS["llvm"]
 
     @staticmethod
     def of(value: Target | str = "llvm") -> Target:
         """The target that a text describes; plain `llvm` is this machine with all it can do.
 
+        `c` is this machine by way of C, which asks nothing of a processor beyond its architecture.
         Options: `-mcpu=NAME` (or `native`), `-mattr=+a,-b`, `-mtriple=T`, `-num-cores=N`, and
         the cache sizes `-l1d=48K -l2=2M -l3=32M -line=64`. A triple without a processor means the
         least machine of that kind.
@@ -88,7 +91,7 @@ class Target:
     @property
     def flushes_denormals(self) -> bool:
         """Whether threads can be told to treat denormals as zeros, for float32 and float64."""
-        return self.arch in ("x86_64", "aarch64")
+        return self.kind.sets_float_state and self.arch in ("x86_64", "aarch64")
 
     @property
     def fma_ports(self) -> int:
@@ -171,7 +174,7 @@ class Target:
         return cpus(self.arch)[self.cpu]
 
     def __str__(self) -> str:
-        words = ["llvm", f"-mtriple={self.triple}", f"-mcpu={self.cpu}"]
+        words = [self.kind.name, f"-mtriple={self.triple}", f"-mcpu={self.cpu}"]
         if mattr := self._mattr():
             words.append(f"-mattr={','.join(mattr)}")
         words.append(f"-num-cores={self.cores}")
@@ -186,7 +189,7 @@ class Target:
 
     def _mattr(self) -> list[str]:
         """How the features differ from the processor's, in as few words as will do."""
-        described = self._description.features
+        described = _features_of(self._description, self.kind)
         added = outermost(self.arch, self.features - described)
         removed = roots(self.arch, described - self.features)
         return [*(f"+{f}" for f in added), *(f"-{f}" for f in removed), *self.handed_on]
@@ -198,13 +201,26 @@ def _resolve(options: Options) -> Target:
     target = Target(
         triple or default_triple(cpu.arch, host_triple()),
         cpu.name,
-        cpu.features,
+        _features_of(cpu, options.kind),
         options.num_cores or host_cores(),
         _choose_caches(cpu.caches, options),
+        kind=options.kind,
     )
+    if options.mattr and not options.kind.uses_features:
+        raise UserError(
+            f"target option -mattr={','.join(options.mattr)} is of no use",
+            reason=f"code of kind {options.kind.name!r} asks nothing of a processor beyond its"
+            " architecture",
+            remedy="leave it out, or compile for target 'llvm'",
+        )
     for flag in options.mattr:
         target = _with_flag(target, flag)
     return target
+
+
+def _features_of(cpu: Cpu, kind: Kind) -> Features:
+    """What code of a kind may use of a processor."""
+    return cpu.features if kind.uses_features else generic(cpu.arch).features
 
 
 def _choose_cpu(name: str | None, triple: str | None) -> Cpu:

@@ -85,7 +85,7 @@ def _kernel(
         "origins": [b.origin for b in own],
         "loops": levels.loops,
         "scheduled": levels.scheduled,
-        "llvm": levels.llvm,
+        "llvm": levels.code,
         "asm": levels.asm,
     }
 

@@ -1,19 +1,23 @@
-"""One LLVM function while it is being filled: its stack, its way out, its parallel loops.
-
-A kernel's signature is `i32 NAME(buffers and scalars in order, symbolic dimensions, env)`; `env`
-points to three words of eight bytes: the thread pool, the workspace for intermediate buffers, and
-the error record. The record holds the number of the message, up to four integers for it, and the
-number of the call that failed, counted from 1, where the kernel calls others. The kernel returns
-the number of the message; 0 means success.
-"""
+"""One LLVM function while it is being filled: its stack, its way out, its parallel loops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
-from tilewright.arith import Ranges, simplify
+from tilewright.arith import simplify
+from tilewright.codegen.convention import (
+    ALIGNMENT,
+    ERROR,
+    MAX_MESSAGE_VALUES,
+    POOL,
+    STACK_LIMIT,
+    WORKSPACE,
+    Workspace,
+    require_known,
+    size_in_bytes,
+)
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.lists import list_function
@@ -27,59 +31,7 @@ from tilewright.codegen.llvm.types import (
     pointer,
     void,
 )
-from tilewright.ir import Buffer, Const, Expr, For, Stmt, Var, const, free_vars
-from tilewright.support.errors import UserError
-
-MAX_MESSAGE_VALUES: Final = 4
-#: So many bytes of buffers may live on the stack of the thread that uses them.
-STACK_LIMIT: Final = 1 << 20
-_ALIGNMENT: Final = 64
-_POOL, _WORKSPACE, _ERROR = range(3)
-
-
-class Workspace:
-    """Memory that the caller provides for intermediate buffers, laid out one after the other."""
-
-    def __init__(self, dims: Sequence[Var], ranges: Ranges) -> None:
-        self.dims = frozenset(dims)
-        #: What is known of sizes.
-        self.ranges = ranges
-        self.size: Expr = const(0)
-        self._placed: dict[Buffer, Expr] = {}
-
-    def place(self, buffer: Buffer) -> Expr:
-        """The offset of `buffer` in bytes; its size may depend on symbolic dimensions alone."""
-        if buffer not in self._placed:
-            size = size_in_bytes(buffer, self.ranges)
-            _require_known(buffer, size, self.dims)
-            self._placed[buffer] = self.size
-            whole = (size + (_ALIGNMENT - 1)) // _ALIGNMENT * _ALIGNMENT
-            self.size = simplify(self.size + whole, self.ranges)
-        return self._placed[buffer]
-
-
-def size_in_bytes(buffer: Buffer, ranges: Ranges) -> Expr:
-    """The memory that a buffer needs, gaps between its elements included."""
-    if buffer.is_compact:
-        elements: Expr = const(1)
-        for extent in buffer.shape:
-            elements = elements * extent
-    else:
-        elements = buffer.offset + 1
-        for extent, stride in zip(buffer.shape, buffer.stride_exprs(), strict=True):
-            elements = elements + (extent - 1) * stride
-    return simplify(elements * buffer.dtype.itemsize, ranges)
-
-
-def _require_known(buffer: Buffer, size: Expr, known: frozenset[Var]) -> None:
-    unknown = free_vars(size) - known
-    if unknown:
-        names = ", ".join(sorted(v.name for v in unknown))
-        raise UserError(
-            f"cannot allocate {buffer.name}",
-            reason=f"its size depends on {names}, which is not known when the function starts",
-            remedy="give it the greatest size that it can need",
-        )
+from tilewright.ir import Buffer, Const, Expr, For, Stmt
 
 
 class Frame:
@@ -126,9 +78,9 @@ class Frame:
             address = self.stack_slot(llvm.ArrayType(i8, max(1, int(size.value))))
         elif self.is_host:
             offset = emit(self.cx, self.workspace.place(buffer))
-            address = self.cx.builder.gep(self._word(_WORKSPACE), [offset], source_etype=i8)
+            address = self.cx.builder.gep(self._word(WORKSPACE), [offset], source_etype=i8)
         else:
-            _require_known(buffer, size, self._known)
+            require_known(buffer, size, self._known)
             address = self._from_heap(size)
         self.cx.addresses[buffer] = address
 
@@ -144,7 +96,7 @@ class Frame:
         with self._in_entry():
             slot = builder.alloca(kind)
             slot.type = pointer  # llvmlite still gives it the type that it points to
-            slot.align = _ALIGNMENT if isinstance(kind, llvm.ArrayType) else 8
+            slot.align = ALIGNMENT if isinstance(kind, llvm.ArrayType) else 8
             if start is not None:
                 builder.store(start, slot)
         return slot
@@ -166,7 +118,7 @@ class Frame:
         self._heap.append(slot)
         with builder.if_then(builder.icmp_unsigned("==", builder.load(slot, typ=pointer), null)):
             with cx.nested_scope():
-                amount = emit(cx, simplify(size + _ALIGNMENT))
+                amount = emit(cx, simplify(size + ALIGNMENT))
             word = llvm.IntType(cx.target.pointer_bits)
             amount = amount if word == i64 else builder.trunc(amount, word)
             taken = builder.call(cx.declare("malloc", pointer, [word]), [amount])
@@ -174,8 +126,8 @@ class Frame:
                 self.fail("out of memory: {} bytes are needed", [builder.zext(amount, i64)])
             builder.store(taken, slot)
         number = builder.ptrtoint(builder.load(slot, typ=pointer), i64)
-        up = builder.add(number, llvm.Constant(i64, _ALIGNMENT - 1))
-        aligned = builder.and_(up, llvm.Constant(i64, -_ALIGNMENT))
+        up = builder.add(number, llvm.Constant(i64, ALIGNMENT - 1))
+        aligned = builder.and_(up, llvm.Constant(i64, -ALIGNMENT))
         return builder.inttoptr(aligned, pointer)
 
     def _word(self, number: int) -> LLValue:
@@ -190,7 +142,7 @@ class Frame:
         if self._kernel_env is None:
             self._kernel_env = self.stack_slot(llvm.ArrayType(i64, 3))
             with self._in_entry():
-                for number in (_POOL, _ERROR):
+                for number in (POOL, ERROR):
                     self.cx.builder.store(
                         self._word(number), self.env_word(self._kernel_env, number)
                     )
@@ -216,7 +168,7 @@ class Frame:
         """Record what went wrong and leave."""
         self.messages.append(message)
         code = len(self.messages)
-        builder, record = self.cx.builder, self._word(_ERROR)
+        builder, record = self.cx.builder, self._word(ERROR)
         words = [llvm.Constant(i64, code), *values[:MAX_MESSAGE_VALUES]]
         for k, word in enumerate(words):
             slot = builder.gep(record, [llvm.Constant(i64, k)], source_etype=i64)
@@ -247,7 +199,7 @@ class Frame:
     def _leave_if_failed(self) -> None:
         """After a loop in functions of its own: did one of its iterations fail?"""
         builder = self.cx.builder
-        code = builder.load(self._word(_ERROR), typ=i64)
+        code = builder.load(self._word(ERROR), typ=i64)
         failed = builder.icmp_signed("!=", code, llvm.Constant(i64, 0))
         with builder.if_then(failed, likely=False):
             self._leave_with(builder.trunc(code, i32))
@@ -258,7 +210,7 @@ class Frame:
         failed = builder.icmp_signed("!=", code, llvm.Constant(i32, 0))
         with builder.if_then(failed, likely=False):
             number = builder.add(code, llvm.Constant(i32, first))
-            record = self._word(_ERROR)
+            record = self._word(ERROR)
             builder.store(builder.zext(number, i64), record)
             builder.store(llvm.Constant(i64, call), self.env_word(record, 1 + MAX_MESSAGE_VALUES))
             self._leave_with(number)
@@ -283,6 +235,6 @@ class Frame:
         body = self.cx.builder.bitcast(function, pointer)
         run = self.cx.declare("tw_pool_run", void, [pointer, pointer, pointer, i64])
         extent = emit(self.cx, loop.extent)
-        self.cx.builder.call(run, [self._word(_POOL), body, record, extent])
+        self.cx.builder.call(run, [self._word(POOL), body, record, extent])
         if len(self.messages) > messages_before:
             self._leave_if_failed()

@@ -18,8 +18,8 @@ from tilewright.codegen.llvm.lists import (
     refer,
     store_dims,
 )
-from tilewright.codegen.llvm.sizes import saturated
 from tilewright.codegen.llvm.types import LLValue, i1, i32, i64, llvm, pointer, void
+from tilewright.codegen.sizes import saturated
 from tilewright.ir import Call, Const, Expr
 
 _NULL: LLValue = llvm.Constant(pointer, None)

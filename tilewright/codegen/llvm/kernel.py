@@ -1,12 +1,7 @@
 """From a lowered loop function to an LLVM module with its kernel and the ways to call it.
 
-For a function `f` the module defines
-    f            the kernel, as `frame` describes its signature
-    f.entry      the same for callers that only know how to pass one pointer: to an array of 8-byte
-                 words with the arguments in order, then the three words of `env`; the kernel runs
-                 in a floating-point state of its own, and the caller's is put back
-    f.workspace  how many bytes of workspace it needs: takes the same words
-A function that calls kernels names them in its attribute `kernels`, with the messages of each.
+The module defines what `codegen.convention` says. Under `NAME.entry` the kernel runs in a
+floating-point state of its own, and the caller's is put back.
 """
 
 from __future__ import annotations
@@ -15,13 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.arith import Ranges
+from tilewright.codegen.convention import (
+    Workspace,
+    adopt_messages,
+    in_place,
+    parameters,
+)
 from tilewright.codegen.llvm.context import AliasScopes, Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.float_state import get_state, set_state, state_for, tell_llvm
-from tilewright.codegen.llvm.frame import Frame, Workspace
+from tilewright.codegen.llvm.frame import Frame
 from tilewright.codegen.llvm.profile import Recorder
-from tilewright.codegen.llvm.sizes import saturated
 from tilewright.codegen.llvm.stmt import emit_stmt
 from tilewright.codegen.llvm.streams import emit_streaming
 from tilewright.codegen.llvm.types import (
@@ -32,6 +31,7 @@ from tilewright.codegen.llvm.types import (
     pointer,
     register_type,
 )
+from tilewright.codegen.sizes import saturated
 from tilewright.ir import Alloc, Buffer, Expr, Function, Param, Var, walk
 from tilewright.support.denormals import Denormals
 from tilewright.target import Target
@@ -67,11 +67,6 @@ def generate(
     return Kernel(function.name, str(module), tuple(messages), workspace.size)
 
 
-def parameters(function: Function) -> list[Param]:
-    """What the kernel takes before `env`: the function's parameters, then its dimensions."""
-    return [*function.params, *function.dims]
-
-
 def _parameter_type(param: Param) -> LLType:
     return pointer if isinstance(param, Buffer) else register_type(param.dtype)
 
@@ -84,40 +79,18 @@ def _emit_kernel(
     kernel = llvm.Function(module, signature, function.name)
     builder = llvm.IRBuilder(kernel.append_basic_block("entry"))
     aliases = AliasScopes(module, function.name)
-    together = _in_place(function)
+    together = in_place(function)
     aliases.know(_buffers_of(function), together)
     cx = Context(module, target, builder, aliases)
     for param, argument in zip(params, kernel.args, strict=False):
         _bind(cx, param, argument, param not in together)
-    workspace = Workspace(_numbers(function), Ranges.for_function(function))
+    workspace = Workspace.of(function)
     frame = Frame(cx, kernel.args[-1], workspace, messages, emit_stmt, is_host=True)
     frame.recorder = Recorder(cx, function.name) if profiled else None
-    frame.first_messages = _adopt_messages(function, messages)
+    frame.first_messages = adopt_messages(function, messages)
     emit_streaming(frame, function)
     frame.finish()
     return workspace
-
-
-def _numbers(function: Function) -> list[Var]:
-    """What is known of sizes when the function starts: its scalars and dimensions."""
-    return [p for p in parameters(function) if isinstance(p, Var)]
-
-
-def _adopt_messages(function: Function, messages: list[str]) -> dict[str, int]:
-    """Add the messages of all kernels to the table; gives where those of each begin."""
-    first: dict[str, int] = {}
-    for name, own in function.attrs.get("kernels", {}).items():
-        if own:
-            first[name] = len(messages)
-            messages.extend(own)
-    return first
-
-
-def _in_place(function: Function) -> list[Buffer]:
-    """The operands that may be written over, and the result."""
-    numbers = function.attrs.get("in_place", ())
-    buffers = function.buffers
-    return [*(buffers[k] for k in numbers), buffers[-1]] if numbers else []
 
 
 def _bind(cx: Context, param: Param, argument: Any, alone: bool) -> None:

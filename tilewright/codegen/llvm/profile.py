@@ -9,15 +9,12 @@ the kernel was called with. Programs that are not profiled have none of this.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
+from tilewright.codegen.convention import EVENT_WORDS
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.libc import platform_of
 from tilewright.codegen.llvm.types import LLValue, i8, i32, i64, llvm, pointer
 
-#: Numbers of a call that an event has room for.
-EVENT_NUMBERS: Final = 13
-EVENT_WORDS: Final = 3 + EVENT_NUMBERS
 _EVENTS, _CAPACITY, _COUNT = range(3)
 
 

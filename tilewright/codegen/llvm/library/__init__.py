@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from tilewright.codegen.interface import Interface
 from tilewright.codegen.llvm.functions import Library
 from tilewright.codegen.llvm.library.dlpack import emit_dlpack
-from tilewright.codegen.llvm.library.interface import Interface, Tensor
-from tilewright.codegen.llvm.library.run import PARAMS, emit_run
+from tilewright.codegen.llvm.library.run import emit_run
 from tilewright.codegen.llvm.library.state import emit_request_amx, emit_state
 from tilewright.codegen.llvm.machine import emit_object, target_machine
 
-__all__ = ["PARAMS", "Interface", "Tensor", "library_object"]
+__all__ = ["library_object"]
 
 
 def library_object(model: Interface, triple: str) -> bytes:

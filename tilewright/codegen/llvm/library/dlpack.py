@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tilewright.codegen.interface import Dim, Interface, Tensor
 from tilewright.codegen.llvm.functions import I32, I64, PTR, Body, Field, Library, Value, ir
-from tilewright.codegen.llvm.library.interface import Dim, Interface, Tensor
 from tilewright.codegen.llvm.library.run import say
 from tilewright.codegen.llvm.library.state import ERROR, variable
 from tilewright.ir import DType

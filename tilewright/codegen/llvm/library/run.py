@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tilewright.codegen.interface import PARAMS, Interface
 from tilewright.codegen.llvm.functions import (
     I8,
     I32,
@@ -18,7 +19,6 @@ from tilewright.codegen.llvm.functions import (
     Value,
     ir,
 )
-from tilewright.codegen.llvm.library.interface import Interface
 from tilewright.codegen.llvm.library.state import (
     ERROR,
     ERROR_BYTES,
@@ -29,7 +29,6 @@ from tilewright.codegen.llvm.library.state import (
     workspace_of,
 )
 
-PARAMS: Final = "tw_params"
 #: What `run` returns where there is no memory for a workspace, or no leave to use matrix
 #: registers; other codes are of messages.
 _NO_MEMORY: Final = -1

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from tilewright.ir import DType
 from tilewright.support.denormals import Denormals
+
+#: What the code of a library calls the bytes of all constants.
+PARAMS: Final = "tw_params"
 
 #: A number, the name of a symbolic dimension, or an operation over two of these.
 Dim = int | str | tuple[str, "Dim", "Dim"]

@@ -1,0 +1,78 @@
+"""What a back end is: the passes that make loops ready for it, and what turns these into code.
+
+A back end is chosen by the target's kind (`target.kinds`). It owns its list of lowering passes, its
+code generator, and the form in which its code is kept: object files, or source text.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from tilewright.codegen.interface import Interface
+from tilewright.ir import Expr, Function
+from tilewright.lower import NamedPass
+from tilewright.support.denormals import Denormals
+from tilewright.target import Target
+
+
+class Code(ABC):
+    """A function as a back end has written it, with what its callers must know."""
+
+    name: str
+    messages: tuple[str, ...]
+    #: Bytes of workspace, over the function's scalars and dimensions.
+    workspace: Expr
+    #: Whether it sets matrix registers up, for which some systems want to be asked.
+    uses_amx: bool = False
+
+    @abstractmethod
+    def text(self) -> str:
+        """The code in the back end's own language."""
+
+    @abstractmethod
+    def assembly(self) -> str:
+        """The code in the machine's language, for people."""
+
+    @abstractmethod
+    def object_code(self, seal: bytes = b"") -> bytes:
+        """The object file; it defines `NAME.seal` where a seal is given."""
+
+    @abstractmethod
+    def kept(self) -> bytes:
+        """The form in which a kernel is kept and sent around; `Backend.linked` takes it."""
+
+
+class Backend(ABC):
+    """Turns scheduled loops into code for the targets of its kind."""
+
+    name: str
+
+    @abstractmethod
+    def passes(
+        self, target: Target, *, checked: bool = False, denormals: Denormals = "flush"
+    ) -> list[NamedPass]:
+        """The lowering passes that scheduled loops go through, in order."""
+
+    @abstractmethod
+    def generate(
+        self,
+        function: Function,
+        target: Target,
+        *,
+        denormals: Denormals = "flush",
+        profiled: bool = False,
+    ) -> Code:
+        """The code of a lowered function; a profiled host program records its calls."""
+
+    @abstractmethod
+    def linked(self, kernels: Sequence[bytes], target: Target) -> tuple[bytes, ...]:
+        """Object files with all these kernels, each as `Code.kept` gave it."""
+
+    @abstractmethod
+    def threadpool(self, target: Target) -> bytes:
+        """The object file of the thread pool that code for `target` calls."""
+
+    @abstractmethod
+    def library(self, model: Interface, triple: str) -> bytes:
+        """The object file of the C functions around a model that is exported as a library."""

@@ -1,0 +1,106 @@
+"""Portable C as a back end: scalar loops and libm, compiled by the compiler that the system has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tilewright.arith import simplify_function
+from tilewright.codegen.backend import Backend, Code
+from tilewright.codegen.c.compiler import compile_source
+from tilewright.codegen.c.source import Source, file_of, generate
+from tilewright.codegen.interface import Interface
+from tilewright.ir import Function
+from tilewright.lower import NamedPass, flat_loop_passes, scalarize
+from tilewright.support.denormals import Denormals
+from tilewright.support.errors import UserError
+from tilewright.target import Target
+
+
+class CCode(Code):
+    """A kernel or host program in C."""
+
+    def __init__(self, source: Source, target: Target) -> None:
+        self.name, self.messages, self.workspace = source.name, source.messages, source.workspace
+        self._target, self._kept = target, source.kept()
+
+    def text(self) -> str:
+        """The source file."""
+        return file_of([self._kept])
+
+    def assembly(self) -> str:
+        _require_native(self._target)
+        return compile_source(self.text(), assembly=True).decode()
+
+    def kept(self) -> bytes:
+        return self._kept
+
+    def object_code(self, seal: bytes = b"") -> bytes:
+        _require_native(self._target)
+        return compile_source(file_of([self._kept], last=_sealed(self.name, seal)))
+
+
+def _sealed(name: str, seal: bytes) -> str:
+    if not seal:
+        return ""
+    return (
+        f'extern const char tw_seal[{len(seal)}] TW_NAMED("{name}.seal");\n'
+        f'const char tw_seal[{len(seal)}] = "{seal.decode()}";\n'
+    )
+
+
+def _require_native(target: Target) -> None:
+    """The compiler at hand is for this machine."""
+    here = Target.of("c")
+    if target.arch != here.arch:
+        raise UserError(
+            f"cannot compile C for {target.triple}",
+            reason=f"the compiler of this machine is for {here.triple}",
+            remedy="export the source, and compile it with the tools of its target",
+        )
+
+
+class CBackend(Backend):
+    """C; see `Backend`."""
+
+    name = "c"
+
+    def passes(
+        self, target: Target, *, checked: bool = False, denormals: Denormals = "flush"
+    ) -> list[NamedPass]:
+        # C keeps denormals, and calls libm for mathematics.
+        del target, denormals
+        return [
+            *flat_loop_passes(checked=checked),
+            ("scalarize", scalarize),
+            ("simplify_flat", simplify_function),
+        ]
+
+    def generate(
+        self,
+        function: Function,
+        target: Target,
+        *,
+        denormals: Denormals = "flush",
+        profiled: bool = False,
+    ) -> CCode:
+        del denormals
+        return CCode(generate(function, profiled=profiled), target)
+
+    def linked(self, kernels: Sequence[bytes], target: Target) -> tuple[bytes, ...]:
+        """One file of all kernels, since a compiler takes longer to start than for most of them."""
+        _require_native(target)
+        return (compile_source(file_of(kernels)),) if kernels else ()
+
+    def threadpool(self, target: Target) -> bytes:
+        from tilewright.codegen.llvm.threadpool import threadpool_object
+
+        return threadpool_object(target.triple)
+
+    def library(self, model: Interface, triple: str) -> bytes:
+        from tilewright.codegen.llvm.library import library_object
+
+        return library_object(model, triple)
+
+
+BACKEND: Final = CBackend()

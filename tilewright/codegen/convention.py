@@ -1,0 +1,119 @@
+"""How compiled functions are called, whichever back end made them.
+
+A kernel `NAME` takes its buffers and scalars in order, then its symbolic dimensions, then `env`:
+the address of three words of eight bytes, which hold the thread pool, the workspace for
+intermediate buffers, and the error record. The record holds the number of the message, up to four
+integers for it, and the number of the call that failed, counted from 1, where the kernel calls
+others. The kernel returns the number of the message; 0 means success. Beside it stand
+
+    NAME.entry      the same for callers that only know how to pass one pointer: to an array of
+                    words with the arguments in order, then the three words of `env`
+    NAME.workspace  how many bytes of workspace it needs: takes the same words
+
+A function that calls kernels names them in its attribute `kernels`, with the messages of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tilewright.arith import Ranges, simplify
+from tilewright.ir import Buffer, Expr, Function, Param, Var, const, free_vars
+from tilewright.support.errors import UserError
+
+#: The words of an `env`.
+POOL, WORKSPACE, ERROR = range(3)
+MAX_MESSAGE_VALUES: Final = 4
+#: So many bytes of buffers may live on the stack of the thread that uses them.
+STACK_LIMIT: Final = 1 << 20
+#: What our own memory divides by: a line of the caches.
+ALIGNMENT: Final = 64
+
+#: A profiled program writes an event for each call: its number, when it began and ended, and the
+#: numbers that the kernel was called with, as far as there is room.
+EVENT_NUMBERS: Final = 13
+EVENT_WORDS: Final = 3 + EVENT_NUMBERS
+
+
+def parameters(function: Function) -> list[Param]:
+    """What the kernel takes before `env`: the function's parameters, then its dimensions."""
+    return [*function.params, *function.dims]
+
+
+def numbers_of(function: Function) -> list[Var]:
+    """The numbers that a kernel takes: its scalars, then its dimensions."""
+    return [p for p in parameters(function) if isinstance(p, Var)]
+
+
+def in_place(function: Function) -> list[Buffer]:
+    """The operands that may be written over, and the result; empty where there are none."""
+    numbers = function.attrs.get("in_place", ())
+    buffers = function.buffers
+    return [*(buffers[k] for k in numbers), buffers[-1]] if numbers else []
+
+
+def adopt_messages(function: Function, messages: list[str]) -> dict[str, int]:
+    """Add the messages of all kernels to the table; gives where those of each begin."""
+    first: dict[str, int] = {}
+    for name, own in function.attrs.get("kernels", {}).items():
+        if own:
+            first[name] = len(messages)
+            messages.extend(own)
+    return first
+
+
+def is_host_program(function: Function) -> bool:
+    """Whether the function calls kernels."""
+    return "kernels" in function.attrs
+
+
+class Workspace:
+    """Memory that the caller provides for intermediate buffers, laid out one after the other."""
+
+    def __init__(self, dims: Sequence[Var] = (), ranges: Ranges | None = None) -> None:
+        self.dims = frozenset(dims)
+        #: What is known of sizes.
+        self.ranges = Ranges() if ranges is None else ranges
+        self.size: Expr = const(0)
+        self._placed: dict[Buffer, Expr] = {}
+
+    @staticmethod
+    def of(function: Function) -> Workspace:
+        """The memory of a function, whose sizes follow from the numbers that it takes."""
+        return Workspace(numbers_of(function), Ranges.for_function(function))
+
+    def place(self, buffer: Buffer) -> Expr:
+        """The offset of `buffer` in bytes; its size may depend on symbolic dimensions alone."""
+        if buffer not in self._placed:
+            size = size_in_bytes(buffer, self.ranges)
+            require_known(buffer, size, self.dims)
+            self._placed[buffer] = self.size
+            whole = (size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+            self.size = simplify(self.size + whole, self.ranges)
+        return self._placed[buffer]
+
+
+def size_in_bytes(buffer: Buffer, ranges: Ranges) -> Expr:
+    """The memory that a buffer needs, gaps between its elements included."""
+    if buffer.is_compact:
+        elements: Expr = const(1)
+        for extent in buffer.shape:
+            elements = elements * extent
+    else:
+        elements = buffer.offset + 1
+        for extent, stride in zip(buffer.shape, buffer.stride_exprs(), strict=True):
+            elements = elements + (extent - 1) * stride
+    return simplify(elements * buffer.dtype.itemsize, ranges)
+
+
+def require_known(buffer: Buffer, size: Expr, known: frozenset[Var]) -> None:
+    """Refuse a buffer whose size depends on other variables than these."""
+    unknown = free_vars(size) - known
+    if unknown:
+        names = ", ".join(sorted(v.name for v in unknown))
+        raise UserError(
+            f"cannot allocate {buffer.name}",
+            reason=f"its size depends on {names}, which is not known when the function starts",
+            remedy="give it the greatest size that it can need",
+        )

@@ -1,0 +1,136 @@
+"""LLVM as a back end: vectors and mathematics written out, object files for any processor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from tilewright.arith import simplify_function
+from tilewright.codegen.backend import Backend, Code
+from tilewright.codegen.convention import is_host_program
+from tilewright.codegen.interface import Interface
+from tilewright.codegen.llvm.kernel import Kernel, generate
+from tilewright.codegen.llvm.library import library_object
+from tilewright.codegen.llvm.machine import (
+    emit_assembly,
+    emit_object,
+    optimize,
+    parse,
+    target_machine,
+)
+from tilewright.codegen.llvm.threadpool import threadpool_object
+from tilewright.ir import Function
+from tilewright.lower import (
+    Arithmetic,
+    NamedPass,
+    expand_math,
+    expand_rounding,
+    flat_loop_passes,
+    group_lanes,
+    native_formats,
+    place_prefetches,
+    place_tiles,
+    unroll,
+    vectorize,
+)
+from tilewright.support.denormals import Denormals
+from tilewright.target import Target
+
+#: The instruction without which no code uses AMX.
+_SETS_TILES_UP: Final = "llvm.x86.ldtilecfg"
+#: Host programs whose text is longer than this are not optimized to the last.
+_LONG: Final = 200_000
+
+
+class LlvmCode(Code):
+    """A module of LLVM IR."""
+
+    def __init__(self, kernel: Kernel, target: Target, *, is_host: bool) -> None:
+        self.name, self.messages, self.workspace = kernel.name, kernel.messages, kernel.workspace
+        #: The IR as it was generated, before LLVM cleans it up.
+        self.generated = kernel.llvm
+        self.uses_amx = _SETS_TILES_UP in kernel.llvm
+        self._target, self._is_host = target, is_host
+
+    def text(self) -> str:
+        """The LLVM IR, cleaned up."""
+        return str(self._module)
+
+    def assembly(self) -> str:
+        return emit_assembly(self._module, self._machine)
+
+    def kept(self) -> bytes:
+        return self.object_code()
+
+    def object_code(self, seal: bytes = b"") -> bytes:
+        if not seal:
+            return emit_object(self._module, self._machine)
+        held = f'@"{self.name}.seal" = constant [{len(seal)} x i8] c"{seal.decode()}"\n'
+        return emit_object(self._optimized(f"{self.generated}\n{held}"), self._machine)
+
+    @cached_property
+    def _module(self) -> Any:
+        return self._optimized(self.generated)
+
+    def _optimized(self, text: str) -> Any:
+        module = parse(text)
+        optimize(module, self._machine)
+        return module
+
+    @cached_property
+    def _machine(self) -> Any:
+        # LLVM's instruction selection takes more than linear time on long stretches of calls, in
+        # which it finds nothing to gain either.
+        level = 0 if self._is_host and len(self.generated) >= _LONG else 3
+        target = self._target
+        return target_machine(target.triple, target.llvm_cpu, target.llvm_features, opt=level)
+
+
+class LlvmBackend(Backend):
+    """LLVM; see `Backend`."""
+
+    name = "llvm"
+
+    def passes(
+        self, target: Target, *, checked: bool = False, denormals: Denormals = "flush"
+    ) -> list[NamedPass]:
+        arithmetic = Arithmetic.of(target, denormals)
+        return [
+            *flat_loop_passes(checked=checked, formats=native_formats(target)),
+            ("expand_math", lambda f: expand_math(f, arithmetic)),
+            ("expand_rounding", lambda f: expand_rounding(f, target)),
+            ("vectorize", vectorize),
+            ("unroll", unroll),
+            ("simplify_flat", simplify_function),
+            # Needs the positions of tiles as numbers.
+            ("place_tiles", place_tiles),
+            # Looks at single positions, which flattening makes.
+            ("group_lanes", lambda f: group_lanes(f, target)),
+            # Asks where loads lie in the end.
+            ("place_prefetches", lambda f: place_prefetches(f, target)),
+        ]
+
+    def generate(
+        self,
+        function: Function,
+        target: Target,
+        *,
+        denormals: Denormals = "flush",
+        profiled: bool = False,
+    ) -> LlvmCode:
+        kernel = generate(function, target, profiled=profiled, denormals=denormals)
+        return LlvmCode(kernel, target, is_host=is_host_program(function))
+
+    def linked(self, kernels: Sequence[bytes], target: Target) -> tuple[bytes, ...]:
+        del target
+        return tuple(kernels)
+
+    def threadpool(self, target: Target) -> bytes:
+        return threadpool_object(target.triple)
+
+    def library(self, model: Interface, triple: str) -> bytes:
+        return library_object(model, triple)
+
+
+BACKEND: Final = LlvmBackend()

@@ -1,0 +1,145 @@
+"""The steps from a loop function to code, written once: schedule, split constants, lower, generate.
+
+`tw.build`, models, `inspect`, benchmarks and tests all take these. What differs between targets is
+the back end's (`codegen.Backend`: its passes, its generator), and what differs between callers is
+in `Options`, which are part of the cache's keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tilewright.ir import Block, Const, For, Function, Iter, While, walk
+from tilewright.support.denormals import Denormals
+from tilewright.support.errors import UserError, nearest
+from tilewright.target import Target, verify_for
+
+if TYPE_CHECKING:
+    from tilewright.codegen import Code
+    from tilewright.lower import Prepared
+
+#: Instances of blocks in a function that keeps its loops as they are written.
+_TINY: Final = 1024
+
+#: Sees what a pass of lowering has made, by the pass's name.
+After = Callable[[str, Function], None]
+Scheduler = Callable[[Function, Target], Function]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What changes the code of a kernel beside its loops and its target."""
+
+    #: Add a bounds check to every access.
+    checked: bool = False
+    denormals: Denormals = "flush"
+    #: Who schedules the loops, one of `SCHEDULERS`.
+    scheduler: str = "rules"
+
+
+class Stages(NamedTuple):
+    """A function on its way: as scheduled, what is taken out to run once, and the code."""
+
+    scheduled: Function
+    split: Prepared | None
+    code: Code
+
+
+DEFAULTS: Final = Options()
+
+
+def stages_of(function: Function, target: Target, options: Options = DEFAULTS) -> Stages:
+    """All steps for a kernel of a model, whose constants are known before it runs."""
+    from tilewright.lower import split_constant_work
+
+    made = scheduled(function, target, options)
+    split = split_constant_work(made)
+    return Stages(made, split, generated(split.function if split else made, target, options))
+
+
+def scheduled(function: Function, target: Target, options: Options = DEFAULTS) -> Function:
+    """The function under its schedule, which the target can run."""
+    from tilewright.schedule import require_features
+
+    made = scheduler_of(options.scheduler)(function, target)
+    verify_for(made, target)
+    require_features(made, target)
+    return made
+
+
+def lowered(
+    function: Function, target: Target, options: Options = DEFAULTS, after: After | None = None
+) -> Function:
+    """A scheduled function after the passes of the target's back end."""
+    from tilewright.codegen import backend_of
+    from tilewright.lower import lower
+
+    passes = backend_of(target).passes(target, checked=options.checked, denormals=options.denormals)
+    return lower(function, passes, after)
+
+
+def generated(
+    function: Function, target: Target, options: Options = DEFAULTS, after: After | None = None
+) -> Code:
+    """The code of a scheduled function."""
+    from tilewright.codegen import backend_of
+
+    flat = lowered(function, target, options, after)
+    return backend_of(target).generate(flat, target, denormals=options.denormals)
+
+
+def host_code(
+    program: Function, target: Target, denormals: Denormals, *, profiled: bool = False
+) -> Code:
+    """The code of a host program, which is lowered already; it has no blocks to schedule."""
+    from tilewright.codegen import backend_of
+
+    return backend_of(target).generate(program, target, denormals=denormals, profiled=profiled)
+
+
+# ---- schedulers ---------------------------------------------------------------------------------
+
+
+def scheduler_of(name: str) -> Scheduler:
+    """The scheduler of this name."""
+    if name not in SCHEDULERS:
+        raise UserError(f"no scheduler {name!r}", remedy=nearest(name, SCHEDULERS))
+    return SCHEDULERS[name]
+
+
+def _by_rules(function: Function, target: Target) -> Function:
+    """The default schedule: that of the rules for the target's device."""
+    from tilewright.schedule import gather_rows, merge_rows, schedule_by_rules
+
+    if _is_tiny(function):
+        return function
+    return schedule_by_rules(gather_rows(merge_rows(function), target), target)
+
+
+def _as_given(function: Function, target: Target) -> Function:
+    """The loops as they are: somebody has scheduled them."""
+    del target
+    return function
+
+
+SCHEDULERS: Final[dict[str, Scheduler]] = {"rules": _by_rules, "given": _as_given}
+
+
+def _is_tiny(function: Function) -> bool:
+    """Whether all loops together have so few iterations that no schedule is worth being found."""
+    instances = 0
+    for stmt in walk(function.body):
+        if isinstance(stmt, While) or (
+            isinstance(stmt, For) and not isinstance(stmt.extent, Const)
+        ):
+            return False
+        if isinstance(stmt, Block):
+            instances += prod(_extent(it) for it in stmt.iters)
+    return instances <= _TINY
+
+
+def _extent(it: Iter) -> int:
+    return int(it.extent.value) if isinstance(it.extent, Const) else _TINY + 1
