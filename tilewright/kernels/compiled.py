@@ -154,11 +154,11 @@ def _compiled(function: Function, target: Target, options: Options) -> CompiledK
 
 def default_schedule(function: Function, target: Target) -> Function:
     """The function under the schedule that its kernel gets."""
-    from tilewright.schedule import gather_rows, merge_rows, schedule_by_rules
+    from tilewright.schedule import schedule_by_rules
 
     if _is_tiny(function):
         return function
-    return schedule_by_rules(gather_rows(merge_rows(function), target), target)
+    return schedule_by_rules(function, target, by_address=True)
 
 
 def _is_tiny(function: Function) -> bool:

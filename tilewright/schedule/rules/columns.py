@@ -12,11 +12,12 @@ from math import prod
 from tilewright.arith import linear
 from tilewright.ir import Block, Const, Expr, Iter, Var, free_vars
 from tilewright.schedule.handles import Loop
+from tilewright.schedule.products import is_reduction
 from tilewright.schedule.rules.analysis import (
     Access,
     accesses_of,
     extent_of,
-    is_reduction,
+    has_own_loops,
     operations,
     stores_of,
 )
@@ -33,6 +34,7 @@ from tilewright.schedule.rules.padding import (
     place_padding,
     strip_of,
 )
+from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -65,16 +67,21 @@ def vector_variable(block: Block) -> Iter | None:
     return None
 
 
-def schedule_columns(s: Schedule, name: str, target: Target) -> None:
+def _match(s: Schedule, name: str, _target: Target) -> Iter | None:
+    return vector_variable(s.block_of(name)) if has_own_loops(s, name) else None
+
+
+def _schedule(s: Schedule, name: str, column: Iter, target: Target) -> None:
     """Vectorize along the output's innermost dimension, reduce within."""
     block = s.block_of(name)
-    column = vector_variable(block)
-    assert column is not None
     work = instances(block) * operations(block)
     if is_streamed(block, target):
         schedule_long(s, name, column, target, work)
     else:
         _schedule_tiles(s, name, column, target, work)
+
+
+COLUMNS = Rule("columns", _match, as_found, _schedule)
 
 
 def _schedule_tiles(s: Schedule, name: str, column: Iter, target: Target, work: int) -> None:

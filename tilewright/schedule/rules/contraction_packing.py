@@ -20,20 +20,13 @@ _RUN = 128
 
 
 class Packing:
-    """What is packed of one contraction, and where; `by_columns` where threads share them out."""
+    """What is packed of one contraction, and where."""
 
     def __init__(
-        self,
-        s: Schedule,
-        name: str,
-        plan: Plan,
-        target: Target,
-        threads: Threads,
-        *,
-        by_columns: bool,
+        self, s: Schedule, name: str, plan: Plan, target: Target, threads: Threads
     ) -> None:
         self.s, self.name, self.plan, self.target = s, name, plan, target
-        self.threads, self.by_columns = threads, by_columns
+        self.threads = threads
         self.tile = plan.tile
 
     @property
@@ -43,7 +36,7 @@ class Packing:
         if gathered is not None:
             return gathered.are_shared(self.tile.rows)
         is_constant = c.a.buffer in constants_of(self.s.function)
-        return self.plan.pack_rows and not is_constant and not self.by_columns
+        return self.plan.pack_rows and not is_constant and not self.plan.share_columns
 
     def meet_once(self, chunk: list[Loop]) -> bool:
         """Whether a tile of columns is used by a single chunk of rows, that is, at one time."""
@@ -91,7 +84,7 @@ class Packing:
                 loops = self.s.compute_at(packs["rows"], chunk[-1])
             if copies_rows(self.plan, constants_of(self.s.function)):
                 outer = copy_tiles(self.s, packs["rows"], loops, self.tile, self.target)
-                if self.by_columns:
+                if self.plan.share_columns:
                     self.threads.share(outer, [])
             else:
                 self._turn_rows(packs["rows"], loops)
@@ -123,7 +116,7 @@ class Packing:
         """Let rows of a tile lie side by side."""
         assert self.plan.row is not None
         self._lay_out(copy, self.plan.contraction.a, self.plan.row.var, self.tile.rows)
-        if self.by_columns:
+        if self.plan.share_columns:
             self._pack_all(copy, loops)
         else:
             self._pack_chunk(copy, loops)

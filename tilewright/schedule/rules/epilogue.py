@@ -15,7 +15,8 @@ from typing import Final
 
 from tilewright.ir import Const, const
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.rules.analysis import is_step, operations, stores_of
+from tilewright.schedule.products import is_step
+from tilewright.schedule.rules.analysis import operations, stores_of
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 

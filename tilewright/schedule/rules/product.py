@@ -21,13 +21,8 @@ from typing import NamedTuple
 from tilewright.ir import Block, Const, DType, Iter, Var
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import Dot
-from tilewright.schedule.rules.analysis import (
-    Access,
-    Contraction,
-    as_contraction,
-    extent_of,
-    is_step,
-)
+from tilewright.schedule.products import is_step
+from tilewright.schedule.rules.analysis import Access, Contraction, as_contraction, extent_of
 from tilewright.schedule.rules.epilogue import vectorize_tile
 from tilewright.schedule.rules.packing import Layout, Packed, Rows, pack_operand, schedule_packing
 from tilewright.schedule.schedule import Schedule

@@ -15,7 +15,7 @@ from math import prod
 from typing import NamedTuple
 
 from tilewright.ir import Buffer, Const, Expr
-from tilewright.schedule.error import ScheduleError
+from tilewright.schedule.error import RefusedError
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Contraction,
@@ -33,6 +33,7 @@ from tilewright.schedule.rules.positions import (
     loops_within,
     walk_source,
 )
+from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.rules.tiles import Tile
 from tilewright.schedule.rules.transformed import (
     chain_after,
@@ -56,7 +57,7 @@ class Strips(NamedTuple):
     end: str
 
 
-def find_strips(s: Schedule) -> Strips | None:
+def _match(s: Schedule, _block: str, _target: Target) -> Strips | None:
     """The blocks of a function that is such a product, where it makes an image."""
     products = [b.name for b in s.blocks() if as_contraction(s.block_of(b)) is not None]
     if len(products) != 1:
@@ -71,12 +72,12 @@ def find_strips(s: Schedule) -> Strips | None:
     return Strips(rows, product, results, end)
 
 
-def schedule_strips(s: Schedule, found: Strips, target: Target) -> None:
+def _schedule(s: Schedule, _block: str, found: Strips, target: Target) -> None:
     """Compute all of it for a strip of tiles at a time."""
     c = as_contraction(s.block_of(found.product))
     assert c is not None
     if len(s.loops(found.end)) != _IMAGE:
-        raise ScheduleError(f"{found.end} makes no image")
+        raise RefusedError(f"{found.end} makes no image")
     image, block, tall, *inner = cut_tiles(s, found.results, found.end, target)
     tiles, wide = (_number(s.loop_of(loop).extent) for loop in (tall, inner[0]))
     length = evenly_cut(tiles, max(1, target.caches.l2 // (_tile_bytes(c) * wide)), target.cores)
@@ -93,6 +94,9 @@ def schedule_strips(s: Schedule, found: Strips, target: Target) -> None:
         s.parallel(s.fuse(image, strip))
 
 
+STRIPS = Rule("strips", _match, as_found, _schedule)
+
+
 def _tile_bytes(c: Contraction) -> int:
     """What is in memory for each tile: transformed windows, and products."""
     planes, steps, columns = (
@@ -103,7 +107,7 @@ def _tile_bytes(c: Contraction) -> int:
 
 def _number(extent: Expr) -> int:
     if not isinstance(extent, Const):
-        raise ScheduleError(f"the extent {extent} is not known")
+        raise RefusedError(f"the extent {extent} is not known")
     return int(extent.value)
 
 

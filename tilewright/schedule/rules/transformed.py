@@ -17,15 +17,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tilewright.ir import DType, Iter
-from tilewright.schedule.error import ScheduleError
+from tilewright.schedule.error import RefusedError
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.rules.analysis import (
-    as_contraction,
-    extent_of,
-    is_injective,
-    is_reduction,
-    stores_of,
-)
+from tilewright.schedule.products import is_reduction
+from tilewright.schedule.rules.analysis import as_contraction, extent_of, is_injective, stores_of
 from tilewright.schedule.rules.elementwise import PARALLEL_WORTH, instances, parallelize_outer
 from tilewright.schedule.rules.positions import (
     chooses_by_position,
@@ -33,6 +28,7 @@ from tilewright.schedule.rules.positions import (
     loops_within,
     walk_source,
 )
+from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.rules.tiles import Factors, Size, Tile, choose_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -53,7 +49,7 @@ class Transformed(NamedTuple):
     end: str
 
 
-def find_transformed(s: Schedule) -> Transformed | None:
+def _match(s: Schedule, _block: str, _target: Target) -> Transformed | None:
     """The blocks of a function that is such a product."""
     products = [b.name for b in s.blocks() if as_contraction(s.block_of(b)) is not None]
     if len(products) != 1:
@@ -93,7 +89,7 @@ def chain_after(s: Schedule, name: str) -> tuple[list[str], str | None]:
     return chain, users[0].name if is_end else None
 
 
-def schedule_transformed(s: Schedule, t: Transformed, target: Target) -> None:
+def _schedule(s: Schedule, _block: str, t: Transformed, target: Target) -> None:
     """Compute all of it for a block of columns at a time."""
     block = _cut_results(s, t, target)
     s.compute_at(t.total, block)
@@ -108,11 +104,14 @@ def schedule_transformed(s: Schedule, t: Transformed, target: Target) -> None:
         s.parallel(block)
 
 
+TRANSFORMED = Rule("transformed", _match, as_found, _schedule)
+
+
 def _cut_results(s: Schedule, t: Transformed, target: Target) -> Loop:
     """The loop over blocks of channels of an image, around those over its tiles."""
     own = s.loops(t.end)
     if len(own) != len(_IMAGE):
-        raise ScheduleError(f"{t.end} makes no image")
+        raise RefusedError(f"{t.end} makes no image")
     block = own[_IMAGE.index("block")]
     outer = cut_tiles(s, t.results, t.end, target)
     s.reorder(block, *(loop for loop in outer if loop != block))

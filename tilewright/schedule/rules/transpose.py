@@ -15,13 +15,20 @@ from typing import NamedTuple
 from tilewright.ir import Binary, Block, Const, DType, Iter, Load, Store
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import PART_BYTES, transpose_tile
-from tilewright.schedule.rules.analysis import Access, extent_of, is_injective, stores_of
+from tilewright.schedule.rules.analysis import (
+    Access,
+    extent_of,
+    has_own_loops,
+    is_injective,
+    stores_of,
+)
 from tilewright.schedule.rules.elementwise import (
     PARALLEL_WORTH,
     instances,
     parallelize_outer,
     vectorize_innermost,
 )
+from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.rules.stream import streams
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tensor_intrin import TensorIntrin
@@ -150,7 +157,13 @@ def _rows_meet(block: Block, turn: Turn, target: Target) -> bool:
     return bool(step) and step * value.buffer.dtype.itemsize % (target.caches.l1d // 8) == 0
 
 
-def schedule_transpose(s: Schedule, name: str, turn: Turn, target: Target) -> None:
+def _match(s: Schedule, name: str, target: Target) -> Turn | None:
+    block = s.block_of(name)
+    turn = as_turn(block) if has_own_loops(s, name) else None
+    return turn if turn is not None and can_transpose(block, turn, target) else None
+
+
+def _schedule(s: Schedule, name: str, turn: Turn, target: Target) -> None:
     """Copy by tiles."""
     block = s.block_of(name)
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
@@ -167,6 +180,9 @@ def schedule_transpose(s: Schedule, name: str, turn: Turn, target: Target) -> No
         blocks, across = s.split(across, None, turn.block)
         others.append(blocks)
     _schedule_part(s, block, tiles, others, along, across, target)
+
+
+TRANSPOSE = Rule("transpose", _match, as_found, _schedule)
 
 
 def _schedule_part(
@@ -205,7 +221,15 @@ def _thin_lanes(block: Block) -> int:
     return max(4, 8 // _dtype(block).itemsize)
 
 
-def schedule_thin(s: Schedule, name: str, turn: Turn, target: Target) -> None:
+def _match_thin(s: Schedule, name: str, target: Target) -> Turn | None:
+    block = s.block_of(name)
+    turn = as_turn(block) if has_own_loops(s, name) else None
+    if turn is None or can_transpose(block, turn, target):
+        return None
+    return turn if is_thin(block, turn, target) else None
+
+
+def _schedule_thin(s: Schedule, name: str, turn: Turn, target: Target) -> None:
     """Vectors along the source, for all elements of a row of the result at once."""
     block = s.block_of(name)
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
@@ -218,6 +242,9 @@ def schedule_thin(s: Schedule, name: str, turn: Turn, target: Target) -> None:
     s.unroll(along)
     s.vectorize(vector)
     _parallelize(s, block, others, Turned(name, [outer]), target)
+
+
+THIN_TRANSPOSE = Rule("thin_transpose", _match_thin, as_found, _schedule_thin)
 
 
 def _parallelize(
