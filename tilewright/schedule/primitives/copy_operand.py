@@ -111,7 +111,7 @@ def _holds(wide: DType, small: DType) -> bool:
     if wide is small:
         return True
     if wide.is_float and small.is_float:
-        return small.bits < 32 <= wide.bits
+        return wide.bits > small.bits and wide.bits >= 32
     if not wide.is_integer or not small.is_integer:
         return False
     return wide.bits > small.bits and (wide.kind == "int" or small.kind == "uint")
