@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tilewright.arith import knowing_nothing, linear, simplify
 from tilewright.ir import (
     TRANSCENDENTAL,
+    Alloc,
     Binary,
     Block,
     Buffer,
@@ -112,6 +113,11 @@ def is_scheduled(s: Schedule, name: str) -> bool:
 def has_own_loops(s: Schedule, name: str) -> bool:
     """Whether a block has one loop for each variable; others were made, or moved, by a rule."""
     return len(s.loops(name)) == len(s.block_of(name).iters)
+
+
+def is_intermediate(s: Schedule, buffer: Buffer) -> bool:
+    """Whether a buffer is the function's own, and no parameter."""
+    return any(isinstance(a, Alloc) and buffer in a.buffers for a in walk(s.function.body))
 
 
 def extent_of(it: Iter) -> int | None:

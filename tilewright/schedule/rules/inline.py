@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.ir import Alloc, Block, Buffer, walk
+from tilewright.ir import Block
 from tilewright.schedule.primitives.merge_dimensions import GATHERS
 from tilewright.schedule.products import is_reduction, is_step
 from tilewright.schedule.rules.analysis import (
@@ -11,6 +11,7 @@ from tilewright.schedule.rules.analysis import (
     is_cheap,
     is_conditional,
     is_injective,
+    is_intermediate,
 )
 from tilewright.schedule.rules.positions import chooses_by_position
 from tilewright.schedule.rules.rule import Rule, as_found
@@ -20,7 +21,7 @@ from tilewright.target import Target
 
 def _is_worth_inlining(s: Schedule, name: str, _target: Target) -> bool | None:
     block = s.block_of(name)
-    if not is_injective(block) or not _is_intermediate(s, block.writes[0].buffer):
+    if not is_injective(block) or not is_intermediate(s, block.writes[0].buffer):
         return None
     if chooses_by_position(block):
         return None  # it would be chosen once more for each element that is made of it
@@ -52,7 +53,3 @@ def _reads_sums(s: Schedule, block: Block) -> bool:
 def _reads_often(block: Block) -> bool:
     """Whether an element of an operand is read for many elements of the result."""
     return is_reduction(block) or chooses_by_position(block)
-
-
-def _is_intermediate(s: Schedule, buffer: Buffer) -> bool:
-    return any(isinstance(a, Alloc) and buffer in a.buffers for a in walk(s.function.body))
