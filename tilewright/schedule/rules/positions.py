@@ -126,7 +126,7 @@ def _places_in_source(
 ) -> dict[Loop, tuple[int, bool]]:
     """Along which dimension of what the first block reads each loop walks, and whether step by
     step."""
-    block, indices = s.block_of(end), _indices_of_source(s, names, end)
+    block, indices = s.block_of(end), indices_of_source(s, names, end)
     pairs = list(zip(block.iters, block.bindings, strict=True))
     found: dict[Loop, tuple[int, bool]] = {}
     for loop in outer:
@@ -136,7 +136,7 @@ def _places_in_source(
     return found
 
 
-def _indices_of_source(s: Schedule, names: Sequence[str], end: str) -> Sequence[Expr]:
+def indices_of_source(s: Schedule, names: Sequence[str], end: str) -> Sequence[Expr]:
     """Where the first of `names` reads, in the variables of the block `end`."""
     values: dict[Var, Expr] = {}
     indices: Sequence[Expr] = ()

@@ -14,9 +14,10 @@ Columns that were just transformed lie in the nearest cache when they are used, 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from tilewright.ir import DType, Iter
+from tilewright.ir import DType, Iter, Load, Var, all_exprs, free_vars
 from tilewright.schedule.error import RefusedError
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.products import is_reduction
@@ -25,6 +26,7 @@ from tilewright.schedule.rules.elementwise import PARALLEL_WORTH, instances, par
 from tilewright.schedule.rules.positions import (
     chooses_by_position,
     cut_tiles,
+    indices_of_source,
     loops_within,
     walk_source,
 )
@@ -32,9 +34,6 @@ from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.rules.tiles import Factors, Size, Tile, choose_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
-
-#: The dimensions of an image with blocked channels.
-_IMAGE: Final = ("batch", "block", "height", "width", "channel")
 
 
 class Transformed(NamedTuple):
@@ -89,6 +88,36 @@ def chain_after(s: Schedule, name: str) -> tuple[list[str], str | None]:
     return chain, users[0].name if is_end else None
 
 
+def loop_over_blocks(
+    s: Schedule, product: str, total: str, results: Sequence[str], end: str
+) -> Loop:
+    """The loop of the block `end` over blocks of the product's columns (channels of an image).
+
+    The transforms `results` lead there from the block `total`, which is the product itself or sums
+    what it makes.
+    """
+    read = indices_of_source(s, results, end)
+    found = [read[k] for k in _dimensions_of_blocks(s, product, total)]
+    loops = loops_within(s, end, None)
+    if len(found) != 1 or not isinstance(found[0], Var) or found[0] not in loops:
+        raise RefusedError(f"{end} has no loop over blocks of the columns of {product}")
+    return loops[found[0]]
+
+
+def _dimensions_of_blocks(s: Schedule, product: str, total: str) -> list[int]:
+    """Along which dimensions of what `total` makes columns go, but for those of a block."""
+    c = as_contraction(s.block_of(product))
+    assert c is not None
+    in_rows = frozenset[Var]().union(*map(free_vars, c.a.indices))
+    columns = [k for k, i in enumerate(c.out.indices) if i not in in_rows][:-1]
+    if total == product:
+        return columns
+    made = stores_of(s.block_of(total))[0]
+    loads = [e for e in all_exprs(made) if isinstance(e, Load) and e.buffer is c.out.buffer]
+    carried = [loads[0].indices[k] for k in columns]
+    return [k for k, i in enumerate(made.indices) if i in carried]
+
+
 def _schedule(s: Schedule, _block: str, t: Transformed, target: Target) -> None:
     """Compute all of it for a block of columns at a time."""
     block = _cut_results(s, t, target)
@@ -109,10 +138,7 @@ TRANSFORMED = Rule("transformed", _match, as_found, _schedule)
 
 def _cut_results(s: Schedule, t: Transformed, target: Target) -> Loop:
     """The loop over blocks of channels of an image, around those over its tiles."""
-    own = s.loops(t.end)
-    if len(own) != len(_IMAGE):
-        raise RefusedError(f"{t.end} makes no image")
-    block = own[_IMAGE.index("block")]
+    block = loop_over_blocks(s, t.parts, t.total, t.results, t.end)
     outer = cut_tiles(s, t.results, t.end, target)
     s.reorder(block, *(loop for loop in outer if loop != block))
     return block
