@@ -33,9 +33,9 @@ def scheduled(rule: Rule[Any, Any]) -> Schedule:
 
 def test_schedules_tell_which_rule_was_refused() -> None:
     def refused(s: Schedule, name: str, *_: Any) -> None:
-        i, _, k = s.loops(name)
-        s.parallel(i)
-        s.vectorize(k)  # which reduces
+        loops = s.loops(name)
+        s.parallel(loops[0])
+        s.vectorize(loops[-1])  # which reduces
 
     s = scheduled(replace(CONTRACTION, apply=refused))
     assert len(s.trace) == 0 and s.loop_of("i").kind == "serial", "all of the rule is undone"
@@ -46,9 +46,9 @@ def test_schedules_tell_which_rule_was_refused() -> None:
 
 def test_a_rule_that_names_what_is_not_there_is_at_fault() -> None:
     def faulty(s: Schedule, name: str, *_: Any) -> None:
-        i, *_ = s.loops(name)
-        s.split(i, 4)
-        s.parallel(i)  # which is gone
+        first = s.loops(name)[0]
+        s.split(first, 4)
+        s.parallel(first)  # which is gone
 
     message = r"rule contraction of C is at fault: loop i is gone"
     with pytest.raises(InternalError, match=message):

@@ -13,7 +13,13 @@ from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import TileProduct, tile_product_for
 from tilewright.schedule.rules.epilogue import vectorize_tile
 from tilewright.schedule.rules.packing import Layout
-from tilewright.schedule.rules.product import Product, ProductCut, as_product, taken_on, used
+from tilewright.schedule.rules.product import (
+    Product,
+    ProductCut,
+    as_product,
+    begin_inlined_epilogue,
+    used,
+)
 from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -62,7 +68,7 @@ def _schedule(s: Schedule, name: str, plan: AmxPlan, target: Target) -> None:
     )
     # Without an epilogue the sums go from the registers to where they belong.
     is_bare = s.block_of(name).writes[0].buffer in s.function.buffers
-    epilogue = [] if is_bare else taken_on(s, name)
+    epilogue = [] if is_bare else begin_inlined_epilogue(s, name)
     sums = s.cache_write(name, 0, "tile").name
     s.transform_layout(name, 0, _squares)
     others, row, outside, column, runs, depth = cut.loops_by_role()

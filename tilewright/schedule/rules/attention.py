@@ -3,7 +3,7 @@
 for head (parallel):
     copy the values of the head together
     for block of rows:
-        turn the rows of the block
+        transpose the rows of the block
         for tile of keys:
             scores[key, row] += keys[key, d] * rows[d, row]
             masked[key, row] = …
@@ -34,7 +34,7 @@ from tilewright.schedule.rules.analysis import (
     stores_of,
 )
 from tilewright.schedule.rules.elementwise import vectorize_innermost
-from tilewright.schedule.rules.epilogue import place_epilogue, take_on
+from tilewright.schedule.rules.epilogue import begin_epilogue, place_epilogue
 from tilewright.schedule.rules.positions import loops_within
 from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.rules.tiles import Factors, Size, choose_tile
@@ -183,7 +183,7 @@ class _Cut:
         self._turn_added(first, block)
         for name in others:
             self._by_lanes(name, block)
-        self._turn_rows(rows, block)
+        self._transpose_rows(rows, block)
         whole = self._are_many(heads)
         if values is not None and (heads or not whole):
             self._place_values(values, heads[-1] if whole else block)
@@ -253,7 +253,7 @@ class _Cut:
         if name is not None and self.s.can("compute_inline", name):
             self.s.compute_inline(name)
 
-    def _turn_rows(self, name: str, block: Loop) -> None:
+    def _transpose_rows(self, name: str, block: Loop) -> None:
         """Copy the rows of a block so that they lie side by side."""
         self.s.compute_at(name, block)
         self._put_last(name, self.chain.rows.indices.index(self.chain.row))
@@ -294,7 +294,7 @@ class _Cut:
     def _cut_results(self) -> tuple[list[Loop], Loop]:
         """The loops over heads and that over blocks of rows."""
         s, result, name = self.s, self.chain.result, self.chain.second
-        epilogue = take_on(s, name)
+        epilogue = begin_epilogue(s, name)
         iters = s.block_of(name).iters
         loops = dict(zip((it.var for it in iters), s.loops(name), strict=True))
         row, column, key = (

@@ -26,7 +26,7 @@ from tilewright.schedule.rules.elementwise import (
     parallelize_outer,
     vector_lanes,
 )
-from tilewright.schedule.rules.epilogue import place_epilogue, take_on
+from tilewright.schedule.rules.epilogue import begin_epilogue, place_epilogue
 from tilewright.schedule.rules.long_columns import is_streamed, schedule_long
 from tilewright.schedule.rules.padding import (
     inline_padding,
@@ -88,7 +88,7 @@ def _schedule_tiles(s: Schedule, name: str, column: Iter, target: Target, work: 
     block = s.block_of(name)
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
     lanes = vector_lanes(block, target)
-    epilogue = take_on(s, name)
+    epilogue = begin_epilogue(s, name)
     pads = inline_padding(s, name, column)
     block = s.block_of(name)
     width = extent_of(column)

@@ -19,12 +19,12 @@ from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import extent_of
 from tilewright.schedule.rules.contraction_packing import Packing
 from tilewright.schedule.rules.contraction_plan import (
-    Plan,
+    ContractionPlan,
     TiledProduct,
     find_tiled,
     plan_contraction,
 )
-from tilewright.schedule.rules.epilogue import place_epilogue, take_on
+from tilewright.schedule.rules.epilogue import begin_epilogue, place_epilogue
 from tilewright.schedule.rules.long_columns import is_skinny
 from tilewright.schedule.rules.padding import (
     join_pixels,
@@ -49,7 +49,7 @@ def _match(s: Schedule, name: str, _target: Target) -> TiledProduct | None:
     return found
 
 
-def _schedule(s: Schedule, name: str, plan: Plan, target: Target) -> None:
+def _schedule(s: Schedule, name: str, plan: ContractionPlan, target: Target) -> None:
     """Cut the loops of the block `name` by `plan`, with whatever follows it fused in."""
     _Cut(s, name, plan, target).apply()
 
@@ -60,7 +60,7 @@ CONTRACTION = Rule("contraction", _match, plan_contraction, _schedule)
 class _Cut:
     """The steps of one contraction's schedule."""
 
-    def __init__(self, s: Schedule, name: str, plan: Plan, target: Target) -> None:
+    def __init__(self, s: Schedule, name: str, plan: ContractionPlan, target: Target) -> None:
         self.s, self.name, self.plan, self.target = s, name, plan, target
         self.tile = plan.tile
         #: How many loops there are down to that over strips of rows; 0 where there are no strips.
@@ -70,7 +70,7 @@ class _Cut:
 
     def apply(self) -> None:
         s, plan = self.s, self.plan
-        epilogue = take_on(s, self.name)
+        epilogue = begin_epilogue(s, self.name)
         packs = self.packing.copies()
         iters = s.block_of(self.name).iters
         loops = {it.var: loop for it, loop in zip(iters, s.loops(self.name), strict=True)}

@@ -70,7 +70,7 @@ class TiledProduct(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class ContractionPlan:
     """How a contraction is cut, what is packed, and what threads take."""
 
     contraction: Contraction
@@ -119,7 +119,7 @@ def find_tiled(s: Schedule, name: str) -> TiledProduct | None:
     )
 
 
-def plan_contraction(found: TiledProduct, target: Target, choices: Choices) -> Plan:
+def plan_contraction(found: TiledProduct, target: Target, choices: Choices) -> ContractionPlan:
     """How such a contraction is best computed on one core, or on several."""
     return _Planner(found, target, choices).plan()
 
@@ -132,7 +132,7 @@ class _Planner:
         self.c, self.dtype = found.contraction, found.contraction.out.buffer.dtype
         self.gathered = _gathered_rows(found, target)
 
-    def plan(self) -> Plan:
+    def plan(self) -> ContractionPlan:
         found, choose = self.found, self.choices.choose
         pack_rows, tiles = self._rows()
         tile = choose("tile", tiles[:MOST])
@@ -143,7 +143,7 @@ class _Planner:
         chunk = choose("chunk", self._chunks(tile, share_columns) if pack_rows else (0,))
         prefetch = choose("prefetch", self._prefetches(tile, pack_rows, pack_columns))
         order: Literal["columns", "rows"] = choose("order", _ORDERS)
-        return Plan(
+        return ContractionPlan(
             *found[:4],
             tile,
             pack_rows,
@@ -294,12 +294,12 @@ def _can_pack(access: Access) -> bool:
     return all(isinstance(i, Var) or d is const(1) for i, d in pairs)
 
 
-def can_turn(plan: Plan) -> bool:
-    """Whether packing rows turns a plain matrix, by squares that are worth it."""
-    return _is_plain(plan) and turned_side(plan.tile) >= _LEAST_SIDE
+def can_transpose_rows(plan: ContractionPlan) -> bool:
+    """Whether packing rows transposes a plain matrix, by squares that are worth it."""
+    return _is_plain(plan) and square_side(plan.tile) >= _LEAST_SIDE
 
 
-def copies_rows(plan: Plan, constants: frozenset[Buffer]) -> bool:
+def copies_rows(plan: ContractionPlan, constants: frozenset[Buffer]) -> bool:
     """Whether packing rows only brings them near each other, each from end to end.
 
     Instructions that repeat a scalar from memory in all lanes take it from anywhere.
@@ -311,15 +311,15 @@ def copies_rows(plan: Plan, constants: frozenset[Buffer]) -> bool:
     )
 
 
-def _is_plain(plan: Plan) -> bool:
+def _is_plain(plan: ContractionPlan) -> bool:
     """Whether the rows are those of a plain matrix."""
     c = plan.contraction
     wanted = (None if plan.row is None else plan.row.var, c.reduced[-1].var)
     return all(i is v for i, v in zip(c.a.indices[-2:], wanted, strict=True))
 
 
-def turned_side(tile: Tile) -> int:
-    """Rows and columns of the squares that packing turns: they lie inside of one tile's rows."""
+def square_side(tile: Tile) -> int:
+    """Rows and columns of the squares that packing transposes, within the rows of a tile."""
     return gcd(tile.rows, tile.lanes)
 
 

@@ -12,8 +12,8 @@ from tilewright.schedule.rules.product import (
     Product,
     ProductCut,
     as_product,
+    begin_inlined_epilogue,
     start_with_vectors,
-    taken_on,
     used,
 )
 from tilewright.schedule.rules.rule import MOST, Choices, Rule
@@ -87,7 +87,7 @@ def _schedule(s: Schedule, name: str, plan: DotPlan, target: Target) -> None:
     cut.pad()
     own = Rows(plan.rows) if dot.rows == 1 else Layout(plan.rows, dot.depth)
     rows, columns = cut.pack(own, Layout(plan.columns, dot.depth))
-    epilogue = taken_on(s, name)
+    epilogue = begin_inlined_epilogue(s, name)
     if dot.square:
         _lay_out_squares(s, name, dot)
     elif dot.rows > 1:

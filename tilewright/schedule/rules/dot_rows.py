@@ -23,7 +23,7 @@ from tilewright.schedule.rules.analysis import Contraction, as_contraction, cons
 from tilewright.schedule.rules.elementwise import PARALLEL_WORTH
 from tilewright.schedule.rules.epilogue import place_epilogue
 from tilewright.schedule.rules.packing import Layout, pack_operand, schedule_packing
-from tilewright.schedule.rules.product import start_with_vectors, taken_on
+from tilewright.schedule.rules.product import begin_inlined_epilogue, start_with_vectors
 from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -153,7 +153,7 @@ def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None
     assert c is not None
     layout = Layout(plan.vectors * dot.columns, dot.depth)
     packed = pack_operand(s, name, c.b, product.column.var, product.depth.var, layout)
-    epilogue = taken_on(s, name)
+    epilogue = begin_inlined_epilogue(s, name)
     iters = s.block_of(name).iters
     loops = {it.var: loop for it, loop in zip(iters, s.loops(name), strict=True)}
     column, depth = (loops.pop(it.var) for it in (product.column, product.depth))

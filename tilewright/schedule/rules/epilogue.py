@@ -26,7 +26,7 @@ _LONG: Final = 20
 _WRITTEN_OUT: Final = 16
 
 
-def take_on(s: Schedule, name: str) -> list[str]:
+def begin_epilogue(s: Schedule, name: str) -> list[str]:
     """The blocks that take the results of `name` on, in order; a plain copy if there is none.
 
     The results themselves stay in the tile.

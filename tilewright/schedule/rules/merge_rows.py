@@ -16,7 +16,7 @@ from itertools import pairwise
 from tilewright.ir import Block, Iter
 from tilewright.schedule.rules.analysis import as_contraction
 from tilewright.schedule.rules.rule import Rule, as_found
-from tilewright.schedule.rules.transpose import as_turn
+from tilewright.schedule.rules.transpose import as_transpose
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -51,7 +51,7 @@ def _rows(block: Block) -> Sequence[Iter]:
     product = as_contraction(block)
     if product is not None:
         return product.rows
-    return () if as_turn(block) is None else block.iters
+    return () if as_transpose(block) is None else block.iters
 
 
 def _has_pairs(s: Schedule, _block: str, _target: Target) -> bool | None:

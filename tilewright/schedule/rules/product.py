@@ -84,7 +84,7 @@ def used(extent: int, tile: int) -> float:
     return extent / (-(-extent // tile) * tile)
 
 
-def taken_on(s: Schedule, name: str) -> list[str]:
+def begin_inlined_epilogue(s: Schedule, name: str) -> list[str]:
     """The blocks that take the sums of `name` on, in order; a plain copy if there is none."""
     out = s.block_of(name).writes[0].buffer
     # What follows in a step of a scan may ask for all results of the step at once.

@@ -49,7 +49,7 @@ _PANEL, _PANELS = 64, 2
 
 
 @dataclass(frozen=True)
-class Step:
+class StepPlan:
     """The product of a step: its gates and the hidden state, the last dimensions of its result.
 
     A single row meets all gates at once; several rows meet one after the other. `tiles` make a
@@ -111,12 +111,12 @@ def _match(s: Schedule, name: str, target: Target) -> GateProduct | None:
     return found if is_vector and c.b.step(found.hidden.var) == 1 else None
 
 
-def _plan(found: GateProduct, target: Target, choices: Choices) -> Step:
+def _plan(found: GateProduct, target: Target, choices: Choices) -> StepPlan:
     c, size = found.contraction, extent_of(found.hidden) or 1
     tiles = _tiles(c, extent_of(found.gates) or 1, size, target)
     tile = choices.choose("tile", tiles[:MOST])
     panels = _tiles_of_a_panel(tile, size, target) if c.rows else [1]
-    return Step(*found, tile, choices.choose("panel", panels))
+    return StepPlan(*found, tile, choices.choose("panel", panels))
 
 
 def _tiles(c: Contraction, gates: int, hidden: int, target: Target) -> list[Tile]:
@@ -140,7 +140,7 @@ def _tiles_of_a_panel(tile: Tile, hidden: int, target: Target) -> list[int]:
 # ---- the schedule -------------------------------------------------------------------------------
 
 
-def _schedule(s: Schedule, name: str, step: Step, target: Target) -> None:
+def _schedule(s: Schedule, name: str, step: StepPlan, target: Target) -> None:
     """Cut the product `name` into tiles, and do in its panels what follows in the same step."""
     _schedule_product(s, name, step)
     for follower in _followers(s, name):
@@ -151,7 +151,7 @@ def _schedule(s: Schedule, name: str, step: Step, target: Target) -> None:
 STEP = Rule("step", _match, _plan, _schedule)
 
 
-def _schedule_product(s: Schedule, name: str, step: Step) -> None:
+def _schedule_product(s: Schedule, name: str, step: StepPlan) -> None:
     _pack(s, name, step)
     kept = s.cache_write(name, 0, "local").name
     loops = _loops_by_variable(s, name)
@@ -177,7 +177,7 @@ def _followers(s: Schedule, name: str) -> list[str]:
     return [n for n in after if is_stepwise(s.block_of(n))]
 
 
-def _take_on(s: Schedule, name: str, step: Step, follower: str) -> None:
+def _take_on(s: Schedule, name: str, step: StepPlan, follower: str) -> None:
     """Do what `follower` does in the panels of the product; refused where it waits for others."""
     mine = _panel_loops(s, name, step)
     own = _spatial(s.block_of(follower))
@@ -195,7 +195,7 @@ def _take_on(s: Schedule, name: str, step: Step, follower: str) -> None:
     s.vectorize(lanes)
 
 
-def _share_out(s: Schedule, name: str, step: Step, target: Target) -> None:
+def _share_out(s: Schedule, name: str, step: StepPlan, target: Target) -> None:
     """Panels for all threads. These meet at every step, which must be worth it by itself."""
     iters = s.block_of(name).iters
     work = prod(extent_of(it) or 1 for it in iters if it.kind != "ordered")
@@ -205,7 +205,7 @@ def _share_out(s: Schedule, name: str, step: Step, target: Target) -> None:
     s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
 
 
-def _panel_loops(s: Schedule, name: str, step: Step) -> tuple[Loop, ...]:
+def _panel_loops(s: Schedule, name: str, step: StepPlan) -> tuple[Loop, ...]:
     """The loops of the product over panels of the hidden state, inside of that over steps."""
     count = sum(it not in (step.gates, step.row) for it in _spatial(s.block_of(name)))
     return s.loops(name)[1 : 1 + count]
@@ -230,7 +230,7 @@ def _cut_depth(s: Schedule, loop: Loop, tile: Tile) -> tuple[list[Loop], list[Lo
     return [outer], [inner]
 
 
-def _pack(s: Schedule, name: str, step: Step) -> None:
+def _pack(s: Schedule, name: str, step: StepPlan) -> None:
     """Let constant weights lie in the order in which tiles read them."""
     weights, constants = step.contraction.b.buffer, constants_of(s.function)
     makers = [b for b in s.producers(name) if s.block_of(b).writes[0].buffer is weights]

@@ -22,7 +22,7 @@ from tilewright.target import Caches, Target
 Factors = Literal["broadcast", "rows", "depth"]
 _LOAD_PORTS = 2
 #: Cycles that a load costs on average beyond its port (it may come from further away than L1), and
-#: that one turn of the reduction loop costs.
+#: that one iteration of the reduction loop costs.
 _LOAD_COST, _LOOP_COST = 0.15, 1.0
 #: Cycles that a byte costs which comes from the second cache; how many come from the third in one.
 _L2_COST, _L3_RATE = 1 / 128, 12
