@@ -14,10 +14,9 @@ from tests.codegen.emulation import run_emulated
 from tilewright.graph import Builder, KernelTable, passes
 from tilewright.graph.layouts.images import Blocking
 from tilewright.ir import Const, maximum
-from tilewright.schedule import Schedule, gather_rows, merge_rows
-from tilewright.schedule.rules.analysis import constants_of
-from tilewright.schedule.rules.contraction_plan import Operands, plan_contraction
-from tilewright.schedule.rules.dot import plan_dot
+from tilewright.schedule import Schedule
+from tilewright.schedule.rules.contraction import CONTRACTION
+from tilewright.schedule.rules.dot import DOT
 from tilewright.tensor import ops, te
 
 
@@ -31,7 +30,7 @@ def _matmul(n: int, dtype: str = "float32", out: str = "float32") -> tw.Function
 )
 def test_matmul_keeps_its_tile_in_registers(cpu: str) -> None:
     target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")
-    plan = plan_contraction(Schedule(_matmul(512)).block_of("C"), target, Operands())
+    plan = CONTRACTION.planned(Schedule(_matmul(512)), "C", target)
     assert plan is not None
     tile = plan.tile
     function, loop = hottest_loop(tw.build(_matmul(512), target).asm)
@@ -76,7 +75,7 @@ def test_dot_products_keep_their_tile_in_registers(cpu: str, name: str) -> None:
     a, b = ("uint8", "int8") if name == "vpdpbusd" else ("int8", "int8")
     x, y = te.placeholder((512, 512), a, name="A"), te.placeholder((512, 512), b, name="B")
     f = te.function([x, y], [ops.matmul(x, y, out_dtype="int32", name="C")], name="matmul")
-    plan = plan_dot(Schedule(f).block_of("C"), target)
+    plan = DOT.planned(Schedule(f), "C", target)
     assert plan is not None
     functions = functions_of(tw.build(f, target).asm)
     loops = [(g, b) for g in functions for b in g.blocks if b.is_loop]
@@ -137,9 +136,7 @@ def _conv_kernel(target: tw.Target, size: int, kernel: int) -> tw.Function:
 def test_blocked_convolutions_keep_their_tile_in_registers(cpu: str, kernel: int) -> None:
     target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")
     conv = _conv_kernel(target, 28, kernel)
-    prepared = gather_rows(merge_rows(conv), target)
-    block = Schedule(prepared).block_of("conv")
-    plan = plan_contraction(block, target, Operands(constants_of(prepared)))
+    plan = CONTRACTION.planned(Schedule(conv), "conv", target)
     assert plan is not None
     tile, built = plan.tile, tw.build(conv, target)
     function, loop = hottest_loop(built.asm)

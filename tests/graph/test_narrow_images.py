@@ -25,7 +25,7 @@ from tilewright.graph.precision.words import precision_text
 from tilewright.ir import Buffer, Function, interpret
 from tilewright.kernels.levels import kernel_levels
 from tilewright.kernels.pipeline import scheduled
-from tilewright.schedule import gather_rows, merge_rows
+from tilewright.schedule import RULES_BY_ADDRESS
 from tilewright.support.errors import UserError
 
 AMX, VECTORS, VNNI, ARM, HERE = (
@@ -109,11 +109,11 @@ def test_emulated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (kernel,) = _kernels(CASES[case], target, precision)
-    gathered = gather_rows(merge_rows(kernel), target)
+    gathered = RULES_BY_ADDRESS.schedule(kernel, target)
     module = tw.build(gathered, target)
     assert instruction in module.asm
     assert precision != "bf16" or not PLAIN.search(module.asm)
-    arrays, own = _arrays(kernel), _arrays(gathered)
+    arrays, own = _arrays(kernel), _arrays(gathered.function)
     tw.build(kernel)(*arrays)
     run_emulated(module, monkeypatch, *own)
     _compare(own[-1], arrays[-1])

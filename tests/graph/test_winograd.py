@@ -23,7 +23,7 @@ from tilewright.graph import (
 )
 from tilewright.graph.ops.forms.winograd_planes import winograd_weights
 from tilewright.graph.winograd.transforms import PLANES, TRANSFORMS, Along, square, transform_of
-from tilewright.schedule.rules import default
+from tilewright.schedule import RULES
 
 #: What is chosen depends on the machine.
 TARGET = tw.Target.of("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
@@ -133,9 +133,7 @@ def test_weights_transformed_where_they_are_used(
 
 
 @pytest.mark.parametrize(("cpu", "width"), [("x86-64-v3", 128), ("skylake-avx512", 66)])
-def test_strips_whose_tiles_of_registers_are_not_whole(
-    cpu: str, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_strips_whose_tiles_of_registers_are_not_whole(cpu: str, width: int) -> None:
     """Threads take strips whatever number of rows a strip and a tile have."""
     target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=8")
     x, w = values(1, 2, 24, width, 16), values(16, 32, 3, 3)
@@ -147,14 +145,11 @@ def test_strips_whose_tiles_of_registers_are_not_whole(
     (binding,) = passes.fuse(module).main.body
     function = KernelTable()(binding).function
 
-    def refused(s: Any, found: Any, rule: Any, target: Any) -> Any:
-        return None if found is None else (rule(s, found, target), s)[1]
-
-    monkeypatch.setattr(default, "_attempt_found", refused)
-    scheduled = default.schedule_by_rules(function, target)
+    scheduled = RULES.schedule(function, target)
+    assert not scheduled.declined
     (want,) = evaluate(module, {"x": x})
     got = np.full(want.shape, np.nan, "f4")
-    tw.build(tw.Schedule(scheduled), threads=2)(x, factors, values(2, 8), got)
+    tw.build(scheduled, threads=2)(x, factors, values(2, 8), got)
     np.testing.assert_allclose(got, want, atol=1e-3)
 
 

@@ -11,10 +11,19 @@ import tilewright as tw
 from tilewright import te
 from tilewright.graph import Builder, PassContext, evaluate
 from tilewright.ir import Expr, Function, function_text, interpret, verify
-from tilewright.schedule import gather_rows
+from tilewright.schedule import Schedule
+from tilewright.schedule.rules import Choices
+from tilewright.schedule.rules.gather_rows import GATHER_ROWS
 
 #: Caches so small that little is near.
 TARGET = tw.Target.of("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -num-cores=2 -l1d=1K")
+
+
+def gather_rows(function: Function, target: tw.Target) -> Function:
+    s = Schedule(function)
+    for block in s.blocks():
+        GATHER_ROWS.attempt(s, block.name, target, Choices())
+    return s.function
 
 
 def windows(columns: int, *, row: int = 3) -> Function:

@@ -5,9 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright import te
-from tilewright.ir import Expr, Function, Var, function_text, interpret, verify
-from tilewright.schedule import merge_rows
+from tilewright.ir import Expr, Function, Var, function_text, interpret, same_function, verify
+from tilewright.schedule import Schedule, Trace
+from tilewright.schedule.rules import merge_rows as rule
 from tilewright.tensor import ops
+
+
+def merge_rows(function: Function) -> Function:
+    """The function merged, which its trace makes again."""
+    s = Schedule(function)
+    rule.merge_rows(s)
+    again = Trace.from_json(s.trace.to_json()).replay(function)
+    assert same_function(again.function, s.function)
+    return s.function
 
 
 def product(*, transposed: bool = False, with_index: bool = False) -> Function:

@@ -11,8 +11,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.ir import Block, Const, Expr, For, Select, all_exprs, binary, const, evaluate, walk
-from tilewright.schedule import Schedule, schedule_by_rules
-from tilewright.schedule.rules import default
+from tilewright.schedule import RULES, Schedule, schedule_by_rules
 from tilewright.tensor import ops
 
 Definition = Callable[[], tuple[list[te.Tensor], te.Tensor]]
@@ -335,13 +334,6 @@ def test_threads_take_columns_where_rows_cannot_be_shared_out_evenly() -> None:
         assert outer.var.name.startswith(parts)
 
 
-def applied(s: tw.Schedule, rule: Any, *args: Any) -> tw.Schedule:
-    """What `attempt` does, where primitives that refuse are errors."""
-    trial = s.copy()
-    rule(trial, *args)
-    return trial
-
-
 CPUS = ["neoverse-n1", "x86-64-v3", "skylake-avx512", "znver4"]
 
 
@@ -367,18 +359,6 @@ def test_rows_of_a_few_vectors_are_reduced_by_vectors(lanes: int) -> None:
             assert inner.kind != "serial" or not is_long
 
 
-def test_schedules_tell_which_rule_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(s: tw.Schedule, name: str, *_: Any) -> None:
-        s.vectorize(s.loops(name)[-1])  # which reduces
-
-    monkeypatch.setattr(default, "schedule_contraction", refused)
-    inputs, output = matmul(64, 64, 64)
-    scheduled = schedule_by_rules(te.function(inputs, [output], name="f"), tw.Target.of("llvm"))
-    (told,) = scheduled.attrs["refused"]
-    assert told.startswith("refused of matmul: cannot vectorize loop k")
-    assert told in str(scheduled)
-
-
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(
     "shape",
@@ -391,20 +371,15 @@ def test_schedules_tell_which_rule_was_refused(monkeypatch: pytest.MonkeyPatch) 
         (49, 300, 96),
     ],
 )
-def test_no_product_is_left_with_its_plain_loops(
-    cpu: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_product_is_left_with_its_plain_loops(cpu: str, shape: tuple[int, int, int]) -> None:
     """Rows of a tile, lanes of a vector and cores need not divide each other."""
     m, k, n = shape
     a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
     function = te.function([a, b], [ops.matmul(a, b, name="C")], name="f")
-
-    monkeypatch.setattr(default, "attempt", applied)
     for cores in (1, 4, 8, 32):
-        scheduled = schedule_by_rules(
-            function, tw.Target.of(f"llvm -mcpu={cpu} -num-cores={cores}")
-        )
-        assert "vectorized" in {s.kind for s in walk(scheduled.body) if isinstance(s, For)}
+        s = RULES.schedule(function, tw.Target.of(f"llvm -mcpu={cpu} -num-cores={cores}"))
+        assert not s.declined
+        assert "vectorized" in {s.loop_of(loop).kind for loop in s.all_loops()}
 
 
 @pytest.mark.parametrize("cpu", CPUS)
@@ -472,14 +447,14 @@ def stem(outputs: int, block: int, kernel: int, stride: int):
 @pytest.mark.parametrize(("outputs", "block"), [(8, 8), (24, 8), (40, 8), (64, 16)])
 @pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (5, 2), (7, 2), (7, 4), (3, 3)])
 def test_stems_of_all_sizes_keep_their_tiles(
-    outputs: int, block: int, kernel: int, stride: int, monkeypatch: pytest.MonkeyPatch
+    outputs: int, block: int, kernel: int, stride: int
 ) -> None:
     """Where a primitive refuses, plain loops are left behind that are twenty times as slow."""
-    monkeypatch.setattr(default, "attempt", applied)
     inputs, output = stem(outputs, block, kernel, stride)
     function = te.function(inputs, [output], name="f")
     for cpu in CPUS:
-        schedule_by_rules(function, tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2"))
+        s = RULES.schedule(function, tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2"))
+        assert not s.declined
 
 
 def test_a_copy_of_one_number() -> None:

@@ -112,11 +112,9 @@ def scheduler_of(name: str) -> Scheduler:
 
 def _by_rules(function: Function, target: Target) -> Function:
     """The default schedule: that of the rules for the target's device."""
-    from tilewright.schedule import gather_rows, merge_rows, schedule_by_rules
+    from tilewright.schedule import schedule_by_rules
 
-    if _is_tiny(function):
-        return function
-    return schedule_by_rules(gather_rows(merge_rows(function), target), target)
+    return function if _is_tiny(function) else schedule_by_rules(function, target, by_address=True)
 
 
 def _as_given(function: Function, target: Target) -> Function:

@@ -1,11 +1,18 @@
 """Schedules: reshaping loop functions without changing what they compute."""
 
-from tilewright.schedule.error import ScheduleError
-from tilewright.schedule.gather_rows import gather_rows
+from tilewright.schedule.error import RefusedError, ScheduleError
 from tilewright.schedule.handles import BlockRef, Loop
-from tilewright.schedule.merge_rows import merge_rows
-from tilewright.schedule.rules import packed_columns, schedule_by_rules
+from tilewright.schedule.rules import packed_columns
 from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.schedulers import (
+    RULES,
+    RULES_BY_ADDRESS,
+    Recorded,
+    Rules,
+    Scheduler,
+    function_of,
+    schedule_by_rules,
+)
 from tilewright.schedule.tensor_intrin import (
     TensorIntrin,
     find_intrin,
@@ -15,15 +22,20 @@ from tilewright.schedule.tensor_intrin import (
 from tilewright.schedule.trace import Trace
 
 __all__ = [
+    "RULES",
+    "RULES_BY_ADDRESS",
     "BlockRef",
     "Loop",
+    "Recorded",
+    "RefusedError",
+    "Rules",
     "Schedule",
     "ScheduleError",
+    "Scheduler",
     "TensorIntrin",
     "Trace",
     "find_intrin",
-    "gather_rows",
-    "merge_rows",
+    "function_of",
     "packed_columns",
     "register_intrin",
     "require_features",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.ir import Buffer
+from tilewright.ir import Buffer, DType
 from tilewright.schedule.handles import BlockLike, BlockRef, Loop, LoopLike
 from tilewright.schedule.layout_text import LayoutLike, layout_text
 from tilewright.schedule.state import ScheduleState
@@ -58,6 +58,18 @@ class BlockMethods(ScheduleState):
         """Let a block touch a copy laid out by its iterators; gives the block that copies."""
         return self._apply("reindex", self.block(block), _named(buffer))[0]
 
+    def copy_operand(self, block: BlockLike, factor: int, dtype: object | None = None) -> BlockRef:
+        """Let a factor (0 or 1) of a sum of products be read from a copy, maybe of a wider type."""
+        name = None if dtype is None else DType.of(dtype).name
+        return self._apply("copy_operand", self.block(block), factor, name)[0]
+
+    def shift_operand(self, block: BlockLike, factor: int) -> tuple[BlockRef, ...]:
+        """Bring the bytes of a factor of a sum of products into the other sign.
+
+        Gives the blocks that this takes.
+        """
+        return self._apply("shift_operand", self.block(block), factor)
+
     # ---- buffers ---------------------------------------------------------------------------------
 
     def transform_layout(
@@ -76,6 +88,13 @@ class BlockMethods(ScheduleState):
         rank = buffer_touched(self.block_of(place), buffer).ndim
         text = layout_text(layout, rank)
         self._apply("transform_layout", place, _named(buffer), text, pad_value)
+
+    def merge_dimensions(self, block: BlockLike, index: int) -> None:
+        """Make one dimension of two neighbouring iterators, in all blocks and buffers they walk.
+
+        Parameters get another shape: this is for callers that pass addresses.
+        """
+        self._apply("merge_dimensions", self.block(block), index)
 
     def set_scope(self, block: BlockLike, buffer: BufferLike, scope: str) -> None:
         """Choose where an intermediate buffer lives: global, local, shared or tile."""
@@ -107,6 +126,16 @@ class BlockMethods(ScheduleState):
     def software_pipeline(self, loop: LoopLike, stages: Sequence[int]) -> None:
         """Start iterations before earlier ones have ended; one stage for each statement inside."""
         self._apply("software_pipeline", self.loop(loop), tuple(stages))
+
+    # ---- the function as a whole -----------------------------------------------------------------
+
+    def remove_empty(self) -> None:
+        """Leave out blocks that never run."""
+        self._apply("remove_empty")
+
+    def stream(self, numbers: Sequence[int]) -> None:
+        """Let these parameters, which are only written, bypass the caches."""
+        self._apply("stream", tuple(numbers))
 
 
 def _named(buffer: BufferLike) -> str | int:

@@ -18,9 +18,10 @@ class Fault(NamedTuple):
 
 
 class ScheduleError(UserError):
-    """A primitive was refused; the function is as it was.
+    """A primitive could not be applied; the function is as it was.
 
-    Cause: the loops or blocks as they stand do not allow it. Fix: what the remedy says.
+    Cause: an argument that names nothing (a loop that is gone, a block that is not there), or loops
+    that do not allow it (`RefusedError`). Fix: what the remedy says.
     """
 
     def __init__(
@@ -42,6 +43,13 @@ class ScheduleError(UserError):
         return super().__str__()
 
 
+class RefusedError(ScheduleError):
+    """A primitive, or a rule, does not fit the loops and blocks as they stand.
+
+    This alone is how a rule learns that it does not fit; every other error in one is a fault.
+    """
+
+
 def require(tree: Tree, what: str, *faults: Fault | None) -> None:
     """Refuse to do `what` for the first of the faults that is one."""
     for fault in faults:
@@ -49,7 +57,7 @@ def require(tree: Tree, what: str, *faults: Fault | None) -> None:
             raise refusal(tree, what, fault)
 
 
-def refusal(tree: Tree, what: str, fault: Fault) -> ScheduleError:
-    return ScheduleError(
+def refusal(tree: Tree, what: str, fault: Fault) -> RefusedError:
+    return RefusedError(
         what, reason=fault.reason, remedy=fault.remedy, function=tree.function, at=fault.at
     )

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from tilewright.arith import Ranges
 from tilewright.ir import (
     Alloc,
     Block,
     Buffer,
+    DType,
     Expr,
     For,
     Function,
     Iter,
+    Load,
     Range,
     Stmt,
     Store,
@@ -153,6 +156,17 @@ def copy_by_instance(
     return _under_loops(tree, site, name, iters, store(own), _by_iterator(iters, box))
 
 
+def element_by_element(
+    tree: Tree, name: str, source: Buffer, target: Buffer, value: Callable[[Load], Expr]
+) -> Stmt:
+    """target[…] = value(source[…]) for a whole buffer, under loops of its own."""
+    iters = [Iter(Var(f"vax{n}"), extent, "spatial") for n, extent in enumerate(source.shape)]
+    place = tuple(it.var for it in iters)
+    body = Store(target, place, value(Load(source, place)))
+    block = make_block(name, iters, place, body)
+    return under_loops(block, {}, Ranges.for_function(tree.function)).nest
+
+
 def _by_iterator(iters: Sequence[Iter], box: Box) -> dict[Var, Range]:
     return {it.var: part for it, part in zip(iters, box, strict=True) if part is not None}
 
@@ -182,6 +196,12 @@ def stand_in(tree: Tree, buffer: Buffer, suffix: str, **changes: object) -> Buff
     taken = {b.name for b in all_buffers(tree.function)}
     fields = {"strides": None, "offset": 0, "scope": "global", **changes}
     return buffer.with_(name=fresh_name(f"{buffer.name}_{suffix}", taken), **fields)
+
+
+def new_buffer(tree: Tree, name: str, dtype: DType, shape: Sequence[Expr]) -> Buffer:
+    """A new buffer, called `name` where no other one is."""
+    taken = {b.name for b in all_buffers(tree.function)}
+    return Buffer(fresh_name(name, taken), dtype, shape)
 
 
 def stage_name(tree: Tree, buffer: Buffer) -> str:

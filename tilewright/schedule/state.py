@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self, cast
 from tilewright.ir import Block, For, Function, Var
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import Edit, with_outer_regions
-from tilewright.schedule.error import ScheduleError
+from tilewright.schedule.error import RefusedError, ScheduleError
 from tilewright.schedule.handles import (
     BlockLike,
     BlockRef,
@@ -94,6 +94,12 @@ class ScheduleState:
         twin._gone = dict(self._gone)
         return twin
 
+    def restore(self, saved: Self) -> None:
+        """Be again as the copy `saved` is; what was tried in vain since then stays known."""
+        declined = self.declined
+        vars(self).update(vars(saved.copy()))
+        self.declined = declined
+
     def __str__(self) -> str:
         return repr(self.function)
 
@@ -141,12 +147,15 @@ class ScheduleState:
         return self._block(block)
 
     def can(self, primitive: str, *args: Any, **options: Any) -> bool | Refusal:
-        """Whether a primitive could be applied now; if not, a false value that says why."""
+        """Whether a primitive could be applied now; if not, a false value that says why.
+
+        Arguments that name nothing are errors here as well.
+        """
         find_primitive(primitive)
         trial = self.copy()
         try:
             getattr(trial, primitive)(*args, **options)
-        except UserError as error:
+        except RefusedError as error:
             return Refusal(str(error))
         self._latest = trial._latest
         return True

@@ -1,17 +1,19 @@
 """Default schedules: what a function gets that nobody has scheduled.
 
-`default` chooses among the rules. These say what is fast, primitives what is right: where one of
-them refuses, the block keeps its loops.
+`table` says which rules there are and in which order they are tried; `rule` what a rule is. Rules
+say what is fast, primitives what is right: where one of them refuses, the block keeps its loops.
 
-    whole functions   attention, transformed, strips, positions
-    products          contraction (its plan, packing, tiles, chunks, panels), steps of scans;
-                      with instructions: dot, dot_rows, amx (product, packing, available)
+    beforehand        merge_rows, gather_rows, remove_empty, stream, inline
+    whole functions   attention, transformed, strips, positions, rows
+    products          separate_operands, shift, widen; with instructions: amx, dot, dot_rows
+                      (product, packing, available); contraction (its plan, packing, tiles, chunks,
+                      panels); steps of scans
     reductions        rows, columns, long_columns
-    the rest          elementwise, transpose
-    beforehand        empty, stream, shift, widen, twofold
+    the rest          transpose, elementwise
     used by many      analysis, epilogue, padding, ahead, threads
 """
 
 # pyright: reportUnusedImport=false
-from tilewright.schedule.rules.default import schedule_by_rules
+from tilewright.schedule.rules.rule import Choices, Rule
+from tilewright.schedule.rules.table import CPU_RULES, CPU_RULES_BY_ADDRESS, Table, apply_table
 from tilewright.schedule.rules.tiles import packed_columns

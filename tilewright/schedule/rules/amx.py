@@ -8,12 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.ir import Block, Expr
+from tilewright.ir import Expr
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import TileProduct, tile_product_for
 from tilewright.schedule.rules.epilogue import vectorize_tile
 from tilewright.schedule.rules.packing import Layout
-from tilewright.schedule.rules.product import Product, ProductCut, as_product, taken_on, used
+from tilewright.schedule.rules.product import (
+    Product,
+    ProductCut,
+    as_product,
+    begin_inlined_epilogue,
+    used,
+)
+from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -32,21 +39,25 @@ class AmxPlan:
     columns: int
 
 
-def plan_amx(block: Block, target: Target) -> AmxPlan | None:
-    """A plan, or None where the block is no product that the unit has an instruction for."""
-    product = as_product(block)
+def _match(s: Schedule, name: str, target: Target) -> tuple[Product, TileProduct] | None:
+    """A product that the unit has an instruction for."""
+    product = as_product(s.block_of(name))
     tiles = tile_product_for(target, *product.types) if product is not None else None
-    if product is None or tiles is None:
-        return None
+    return None if product is None or tiles is None else (product, tiles)
+
+
+def _plan(found: tuple[Product, TileProduct], _target: Target, choices: Choices) -> AmxPlan:
+    product, tiles = found
     rows, columns = product.extents
 
     def use(shape: tuple[int, int]) -> float:
         return used(rows, shape[0] * _SIDE) * used(columns, shape[1] * _SIDE)
 
-    return AmxPlan(product, tiles, *max(_SHAPES, key=use))
+    shape = choices.choose("tiles", sorted(_SHAPES, key=use, reverse=True))
+    return AmxPlan(product, tiles, *shape)
 
 
-def schedule_amx(s: Schedule, name: str, plan: AmxPlan, target: Target) -> None:
+def _schedule(s: Schedule, name: str, plan: AmxPlan, target: Target) -> None:
     """Cut the block `name` by `plan` and compute it in matrix registers."""
     tiles = plan.tiles
     block = plan.rows * _SIDE, plan.columns * _SIDE, tiles.width
@@ -57,7 +68,7 @@ def schedule_amx(s: Schedule, name: str, plan: AmxPlan, target: Target) -> None:
     )
     # Without an epilogue the sums go from the registers to where they belong.
     is_bare = s.block_of(name).writes[0].buffer in s.function.buffers
-    epilogue = [] if is_bare else taken_on(s, name)
+    epilogue = [] if is_bare else begin_inlined_epilogue(s, name)
     sums = s.cache_write(name, 0, "tile").name
     s.transform_layout(name, 0, _squares)
     others, row, outside, column, runs, depth = cut.loops_by_role()
@@ -75,6 +86,9 @@ def schedule_amx(s: Schedule, name: str, plan: AmxPlan, target: Target) -> None:
     _compute_by(s, s.loops(start)[-4:], f"amx.zero.{tiles.out.short}")
     _compute_by(s, [down, over, i], f"amx.{tiles.name}")
     cut.parallelize([*others, chunk])
+
+
+AMX = Rule("amx", _match, _plan, _schedule)
 
 
 def _squares(*at: Expr) -> tuple[Expr, ...]:

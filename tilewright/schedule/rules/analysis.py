@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tilewright.arith import knowing_nothing, linear, simplify
 from tilewright.ir import (
     TRANSCENDENTAL,
+    Alloc,
     Binary,
     Block,
     Buffer,
     Call,
-    Cast,
     Const,
     Expr,
     Function,
@@ -25,13 +25,12 @@ from tilewright.ir import (
     all_exprs,
     const,
     free_vars,
-    loads_in,
     substitute,
     walk,
 )
+from tilewright.schedule.products import as_sum_of_products
+from tilewright.schedule.schedule import Schedule
 
-#: The note on blocks that copy the rows of a product, to be laid out as its tiles read them.
-GATHERS: Final = "gathers_rows"
 _DIVISIONS = {"floordiv", "floormod", "truncdiv", "truncmod", "div"}
 
 
@@ -80,6 +79,12 @@ class Contraction(NamedTuple):
     rows: tuple[Iter, ...]
     columns: tuple[Iter, ...]
     reduced: tuple[Iter, ...]
+    #: Whether the block multiplies B by A.
+    is_swapped: bool
+
+    def factor(self, side: int) -> int:
+        """Which factor of the product, as it is written, side 0 (A) or 1 (B) is."""
+        return 1 - side if self.is_swapped else side
 
 
 def constants_of(function: Function) -> frozenset[Buffer]:
@@ -99,13 +104,20 @@ def is_stepwise(block: Block) -> bool:
     return block.init is None and {it.kind for it in block.iters} == {"spatial", "ordered"}
 
 
-def is_step(block: Block) -> bool:
-    """Whether a block is part of the steps of a scan."""
-    return any(it.kind == "ordered" for it in block.iters)
+def is_scheduled(s: Schedule, name: str) -> bool:
+    """Whether a rule has taken a block: it has an intrinsic, or loops that are not serial."""
+    is_tensorized = "tensor_intrin" in s.block_of(name).annotations
+    return is_tensorized or any(s.loop_of(loop).kind != "serial" for loop in s.loops(name))
 
 
-def is_reduction(block: Block) -> bool:
-    return block.init is not None and any(it.kind == "reduce" for it in block.iters)
+def has_own_loops(s: Schedule, name: str) -> bool:
+    """Whether a block has one loop for each variable; others were made, or moved, by a rule."""
+    return len(s.loops(name)) == len(s.block_of(name).iters)
+
+
+def is_intermediate(s: Schedule, buffer: Buffer) -> bool:
+    """Whether a buffer is the function's own, and no parameter."""
+    return any(isinstance(a, Alloc) and buffer in a.buffers for a in walk(s.function.body))
 
 
 def extent_of(it: Iter) -> int | None:
@@ -152,33 +164,12 @@ def is_conditional(block: Block) -> bool:
 
 def as_contraction(block: Block) -> Contraction | None:
     """The block as a sum of products of two operands, if it is one."""
-    stores = stores_of(block)
-    if len(stores) != 1 or not is_reduction(block):
+    found = as_sum_of_products(block)
+    if found is None:
         return None
-    factors = _factors(stores[0])
-    if factors is None:
-        return None
-    a, b = (Access(f.buffer, f.indices) for f in factors)
-    out = Access(stores[0].buffer, stores[0].indices)
+    a, b = (Access(load.buffer, load.indices) for load in found.loads)
+    out = Access(found.store.buffer, found.store.indices)
     return _sorted_variables(block, out, a, b)
-
-
-def _factors(store: Store) -> tuple[Load, Load] | None:
-    value = store.value
-    if not isinstance(value, Binary) or value.op != "add":
-        return None
-    own = Load(store.buffer, store.indices)
-    product = value.b if value.a is own else value.a if value.b is own else None
-    if not isinstance(product, Binary) or product.op != "mul":
-        return None
-    a, b = _plain_load(product.a), _plain_load(product.b)
-    return None if a is None or b is None else (a, b)
-
-
-def _plain_load(e: Expr) -> Load | None:
-    while isinstance(e, Cast):
-        e = e.a
-    return e if isinstance(e, Load) and not any(loads_in(i) for i in e.indices) else None
 
 
 def _sorted_variables(block: Block, out: Access, a: Access, b: Access) -> Contraction | None:
@@ -192,9 +183,10 @@ def _sorted_variables(block: Block, out: Access, a: Access, b: Access) -> Contra
     only_b = tuple(it for it in spatial if it.var in in_b and it.var not in in_a)
     if len(batch) + len(only_a) + len(only_b) != len(spatial):
         return None
-    if _holds_innermost(out, only_a) and not _holds_innermost(out, only_b):
+    is_swapped = _holds_innermost(out, only_a) and not _holds_innermost(out, only_b)
+    if is_swapped:
         a, b, only_a, only_b = b, a, only_b, only_a
-    return Contraction(out, a, b, batch, only_a, only_b, reduced)
+    return Contraction(out, a, b, batch, only_a, only_b, reduced, is_swapped)
 
 
 def _holds_innermost(out: Access, iters: tuple[Iter, ...]) -> bool:

@@ -3,7 +3,7 @@
 for head (parallel):
     copy the values of the head together
     for block of rows:
-        turn the rows of the block
+        transpose the rows of the block
         for tile of keys:
             scores[key, row] += keys[key, d] * rows[d, row]
             masked[key, row] = …
@@ -22,19 +22,21 @@ from math import prod
 
 from tilewright.ir import Buffer, Const, Expr, Iter, Load, Var, all_exprs, free_vars, substitute
 from tilewright.schedule.handles import Loop
+from tilewright.schedule.products import is_reduction
 from tilewright.schedule.rules.analysis import (
     Access,
     Contraction,
     as_contraction,
     constants_of,
     extent_of,
+    has_own_loops,
     is_injective,
-    is_reduction,
     stores_of,
 )
 from tilewright.schedule.rules.elementwise import vectorize_innermost
-from tilewright.schedule.rules.epilogue import place_epilogue, take_on
+from tilewright.schedule.rules.epilogue import begin_epilogue, place_epilogue
 from tilewright.schedule.rules.positions import loops_within
+from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.rules.tiles import Factors, Size, choose_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -62,11 +64,11 @@ class Chain:
     result: Contraction
 
 
-def find_chain(s: Schedule, target: Target) -> Chain | None:
+def _match(s: Schedule, _block: str, target: Target) -> Chain | None:
     """The products of a function that is attention, as far as its blocks tell."""
     found = [(b.name, as_contraction(s.block_of(b))) for b in s.blocks()]
     products = [(name, c) for name, c in found if c is not None]
-    if len(products) != 2 or not all(_has_own_loops(s, b.name) for b in s.blocks()):
+    if len(products) != 2 or not all(has_own_loops(s, b.name) for b in s.blocks()):
         return None
     (first, a), (second, b) = products
     if len(b.rows) != 1 or len(b.columns) != 1 or len(b.reduced) != 1 or len(a.reduced) != 1:
@@ -81,11 +83,6 @@ def find_chain(s: Schedule, target: Target) -> Chain | None:
         return None
     sides = _sides(a, a.out.indices[axis])
     return None if sides is None else Chain(first, second, between, axis, *sides, a.reduced[0], b)
-
-
-def _has_own_loops(s: Schedule, name: str) -> bool:
-    """Whether a block stands in a loop for each of its variables, as it was defined."""
-    return len(s.loops(name)) == len(s.block_of(name).iters)
 
 
 def _between(s: Schedule, first: str, second: str) -> tuple[tuple[str, ...], set[Buffer]]:
@@ -137,9 +134,12 @@ def _sides(c: Contraction, row: Expr) -> tuple[Access, Access, Var, Iter] | None
 # ---- the schedule -------------------------------------------------------------------------------
 
 
-def schedule_attention(s: Schedule, chain: Chain, target: Target) -> None:
+def _schedule(s: Schedule, _block: str, chain: Chain, target: Target) -> None:
     """Compute both products, and what is between them, for a block of rows at a time."""
     _Cut(s, chain, target).apply()
+
+
+ATTENTION = Rule("attention", _match, as_found, _schedule)
 
 
 class _Cut:
@@ -148,8 +148,9 @@ class _Cut:
     def __init__(self, s: Schedule, chain: Chain, target: Target) -> None:
         self.s, self.chain, self.target = s, chain, target
         self._makers = {s.block_of(b).writes[0].buffer: b.name for b in s.blocks()}
-        # Keys are read where they lie.
-        self._inline(self._makers.get(chain.keys.buffer))
+        # Keys are read where they lie, unless they are the values, which may be copied.
+        if chain.keys.buffer is not chain.result.b.buffer:
+            self._inline(self._makers.get(chain.keys.buffer))
         result = chain.result
         dtype, rows = result.out.buffer.dtype, extent_of(result.rows[0])
         self.lanes = target.lanes(dtype)
@@ -182,7 +183,7 @@ class _Cut:
         self._turn_added(first, block)
         for name in others:
             self._by_lanes(name, block)
-        self._turn_rows(rows, block)
+        self._transpose_rows(rows, block)
         whole = self._are_many(heads)
         if values is not None and (heads or not whole):
             self._place_values(values, heads[-1] if whole else block)
@@ -203,7 +204,7 @@ class _Cut:
         """The blocks that copy the rows and, where that pays, the values; keys stay in place."""
         s, chain = self.s, self.chain
         rows, values = map(self._makers.get, (chain.rows.buffer, chain.result.b.buffer))
-        if rows is None or not is_injective(s.block_of(rows)):
+        if rows is None or rows == values or not is_injective(s.block_of(rows)):
             rows = s.cache_read(chain.first, chain.rows.buffer).name
         count = extent_of(chain.result.rows[0])
         few = count is not None and count < _WORTH_COPYING * self.size
@@ -252,7 +253,7 @@ class _Cut:
         if name is not None and self.s.can("compute_inline", name):
             self.s.compute_inline(name)
 
-    def _turn_rows(self, name: str, block: Loop) -> None:
+    def _transpose_rows(self, name: str, block: Loop) -> None:
         """Copy the rows of a block so that they lie side by side."""
         self.s.compute_at(name, block)
         self._put_last(name, self.chain.rows.indices.index(self.chain.row))
@@ -293,7 +294,7 @@ class _Cut:
     def _cut_results(self) -> tuple[list[Loop], Loop]:
         """The loops over heads and that over blocks of rows."""
         s, result, name = self.s, self.chain.result, self.chain.second
-        epilogue = take_on(s, name)
+        epilogue = begin_epilogue(s, name)
         iters = s.block_of(name).iters
         loops = dict(zip((it.var for it in iters), s.loops(name), strict=True))
         row, column, key = (

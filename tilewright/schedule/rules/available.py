@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.ir import Block, Buffer, DType
 from tilewright.schedule.intrinsics import dots_for, tile_product_for
+from tilewright.schedule.primitives.shift_operand import OTHER_SIGN
 from tilewright.schedule.rules.dot_rows import as_row_product, row_dot_for
 from tilewright.schedule.rules.product import as_product
 from tilewright.target import Target
@@ -26,10 +27,6 @@ class Wanted:
             return True
         found = dots_for(target, *types) if self.is_packed else row_dot_for(target, *types)
         return bool(found)
-
-
-#: Bytes of one sign can be brought into the other (`rules.shift`).
-OTHER_SIGN = {DType.of("int8"): DType.of("uint8"), DType.of("uint8"): DType.of("int8")}
 
 
 #: Bytes of any sign fit it (`rules.widen`).

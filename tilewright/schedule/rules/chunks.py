@@ -19,8 +19,7 @@ from tilewright.schedule.rules.analysis import extent_of
 from tilewright.schedule.rules.elementwise import vectorize_innermost
 from tilewright.schedule.rules.packing import stand_apart
 from tilewright.schedule.rules.tiles import Tile
-from tilewright.schedule.rules.transpose import Tile as Square
-from tilewright.schedule.rules.transpose import turn_tiles, whole_tiles
+from tilewright.schedule.rules.transpose import TransposeTile, transpose_tiles, whole_tiles
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -76,8 +75,8 @@ class GatheredRows(NamedTuple):
         return chunks * size * tile
 
 
-def turn_rows(
-    s: Schedule, copy: str, loops: Sequence[Loop], rows: int, square: Square
+def transpose_rows(
+    s: Schedule, copy: str, loops: Sequence[Loop], rows: int, square: TransposeTile
 ) -> tuple[Loop, Loop] | None:
     """Let the block `copy` pack a matrix of `rows` by squares, as far as whole ones cover it.
 
@@ -93,7 +92,7 @@ def turn_rows(
     # Each is cut while it is the outer one, so that whole squares stay a perfect nest.
     across, along = whole_tiles(s, loops[0], square.height), loops[1]
     s.reorder(along, across)
-    _, along, across = turn_tiles(s, whole_tiles(s, along, square.width), across, square)
+    _, along, across = transpose_tiles(s, whole_tiles(s, along, square.width), across, square)
     return along, across
 
 

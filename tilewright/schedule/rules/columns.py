@@ -12,11 +12,12 @@ from math import prod
 from tilewright.arith import linear
 from tilewright.ir import Block, Const, Expr, Iter, Var, free_vars
 from tilewright.schedule.handles import Loop
+from tilewright.schedule.products import is_reduction
 from tilewright.schedule.rules.analysis import (
     Access,
     accesses_of,
     extent_of,
-    is_reduction,
+    has_own_loops,
     operations,
     stores_of,
 )
@@ -25,7 +26,7 @@ from tilewright.schedule.rules.elementwise import (
     parallelize_outer,
     vector_lanes,
 )
-from tilewright.schedule.rules.epilogue import place_epilogue, take_on
+from tilewright.schedule.rules.epilogue import begin_epilogue, place_epilogue
 from tilewright.schedule.rules.long_columns import is_streamed, schedule_long
 from tilewright.schedule.rules.padding import (
     inline_padding,
@@ -33,6 +34,7 @@ from tilewright.schedule.rules.padding import (
     place_padding,
     strip_of,
 )
+from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -65,11 +67,13 @@ def vector_variable(block: Block) -> Iter | None:
     return None
 
 
-def schedule_columns(s: Schedule, name: str, target: Target) -> None:
+def _match(s: Schedule, name: str, _target: Target) -> Iter | None:
+    return vector_variable(s.block_of(name)) if has_own_loops(s, name) else None
+
+
+def _schedule(s: Schedule, name: str, column: Iter, target: Target) -> None:
     """Vectorize along the output's innermost dimension, reduce within."""
     block = s.block_of(name)
-    column = vector_variable(block)
-    assert column is not None
     work = instances(block) * operations(block)
     if is_streamed(block, target):
         schedule_long(s, name, column, target, work)
@@ -77,11 +81,14 @@ def schedule_columns(s: Schedule, name: str, target: Target) -> None:
         _schedule_tiles(s, name, column, target, work)
 
 
+COLUMNS = Rule("columns", _match, as_found, _schedule)
+
+
 def _schedule_tiles(s: Schedule, name: str, column: Iter, target: Target, work: int) -> None:
     block = s.block_of(name)
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
     lanes = vector_lanes(block, target)
-    epilogue = take_on(s, name)
+    epilogue = begin_epilogue(s, name)
     pads = inline_padding(s, name, column)
     block = s.block_of(name)
     width = extent_of(column)

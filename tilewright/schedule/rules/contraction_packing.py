@@ -7,8 +7,13 @@ from collections.abc import Sequence
 from tilewright.ir import Buffer, Expr, Var, const, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import Access, constants_of, extent_of
-from tilewright.schedule.rules.chunks import copy_tiles, gather_tiles, turn_rows
-from tilewright.schedule.rules.contraction_plan import Plan, can_turn, copies_rows, turned_side
+from tilewright.schedule.rules.chunks import copy_tiles, gather_tiles, transpose_rows
+from tilewright.schedule.rules.contraction_plan import (
+    ContractionPlan,
+    can_transpose_rows,
+    copies_rows,
+    square_side,
+)
 from tilewright.schedule.rules.panels import pack_panels, tiles_in_a_panel
 from tilewright.schedule.rules.threads import Threads
 from tilewright.schedule.rules.transpose import plain_tile
@@ -20,20 +25,13 @@ _RUN = 128
 
 
 class Packing:
-    """What is packed of one contraction, and where; `by_columns` where threads share them out."""
+    """What is packed of one contraction, and where."""
 
     def __init__(
-        self,
-        s: Schedule,
-        name: str,
-        plan: Plan,
-        target: Target,
-        threads: Threads,
-        *,
-        by_columns: bool,
+        self, s: Schedule, name: str, plan: ContractionPlan, target: Target, threads: Threads
     ) -> None:
         self.s, self.name, self.plan, self.target = s, name, plan, target
-        self.threads, self.by_columns = threads, by_columns
+        self.threads = threads
         self.tile = plan.tile
 
     @property
@@ -43,7 +41,7 @@ class Packing:
         if gathered is not None:
             return gathered.are_shared(self.tile.rows)
         is_constant = c.a.buffer in constants_of(self.s.function)
-        return self.plan.pack_rows and not is_constant and not self.by_columns
+        return self.plan.pack_rows and not is_constant and not self.plan.share_columns
 
     def meet_once(self, chunk: list[Loop]) -> bool:
         """Whether a tile of columns is used by a single chunk of rows, that is, at one time."""
@@ -91,10 +89,10 @@ class Packing:
                 loops = self.s.compute_at(packs["rows"], chunk[-1])
             if copies_rows(self.plan, constants_of(self.s.function)):
                 outer = copy_tiles(self.s, packs["rows"], loops, self.tile, self.target)
-                if self.by_columns:
+                if self.plan.share_columns:
                     self.threads.share(outer, [])
             else:
-                self._turn_rows(packs["rows"], loops)
+                self._transpose_rows(packs["rows"], loops)
         if "columns" in packs:
             self._pack_columns(packs["columns"], panels)
 
@@ -119,43 +117,43 @@ class Packing:
         self.s.transform_layout(copy, 0, blocked)
         return axis
 
-    def _turn_rows(self, copy: str, loops: Sequence[Loop]) -> None:
+    def _transpose_rows(self, copy: str, loops: Sequence[Loop]) -> None:
         """Let rows of a tile lie side by side."""
         assert self.plan.row is not None
         self._lay_out(copy, self.plan.contraction.a, self.plan.row.var, self.tile.rows)
-        if self.by_columns:
+        if self.plan.share_columns:
             self._pack_all(copy, loops)
         else:
             self._pack_chunk(copy, loops)
 
     def _pack_chunk(self, copy: str, loops: Sequence[Loop]) -> None:
         """Pack the rows of a chunk, by squares where that is possible."""
-        turned = self._turned(copy, loops)
-        if turned is not None:
-            depth, rows = turned
+        transposed = self._transposed(copy, loops)
+        if transposed is not None:
+            depth, rows = transposed
             # All squares of a tile at once: they share its lines.
-            tiles, squares = self.s.split(rows, None, self.tile.rows // turned_side(self.tile))
+            tiles, squares = self.s.split(rows, None, self.tile.rows // square_side(self.tile))
             self.s.reorder(tiles, depth, squares)
 
     def _pack_all(self, copy: str, loops: Sequence[Loop]) -> None:
         """Pack all rows, by all threads: by squares, or each thread some steps of all rows."""
-        turned = self._turned(copy, loops)
-        if turned is not None:
-            depth, rows = turned
-            part, within = self.s.split(depth, None, _RUN // turned_side(self.tile))
+        transposed = self._transposed(copy, loops)
+        if transposed is not None:
+            depth, rows = transposed
+            part, within = self.s.split(depth, None, _RUN // square_side(self.tile))
             self.s.reorder(part, rows, within)
         else:
             part, within = self.s.split(loops[-1], self.target.cores, None)
             self.s.reorder(part, *loops[:-1], within)
         self.s.parallel(part)
 
-    def _turned(self, copy: str, loops: Sequence[Loop]) -> tuple[Loop, Loop] | None:
+    def _transposed(self, copy: str, loops: Sequence[Loop]) -> tuple[Loop, Loop] | None:
         """Loops over the squares by which rows are packed, if they can be: along and across."""
         rows = None if self.plan.row is None else extent_of(self.plan.row)
-        if rows is None or not can_turn(self.plan):
+        if rows is None or not can_transpose_rows(self.plan):
             return None
-        dtype, side = self.plan.contraction.a.buffer.dtype, turned_side(self.tile)
-        return turn_rows(self.s, copy, loops, rows, plain_tile(dtype, side, self.target))
+        dtype, side = self.plan.contraction.a.buffer.dtype, square_side(self.tile)
+        return transpose_rows(self.s, copy, loops, rows, plain_tile(dtype, side, self.target))
 
     def _pack_columns(self, copy: str, panels: Loop | None) -> None:
         """Pack columns in the loop over `panels`, or all of them first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.ir import Block, Expr, Iter
+from tilewright.ir import Expr, Iter
 from tilewright.schedule.intrinsics import Dot, dots_for
 from tilewright.schedule.rules.analysis import stores_of
 from tilewright.schedule.rules.packing import Layout, Rows
@@ -12,10 +12,11 @@ from tilewright.schedule.rules.product import (
     Product,
     ProductCut,
     as_product,
+    begin_inlined_epilogue,
     start_with_vectors,
-    taken_on,
     used,
 )
+from tilewright.schedule.rules.rule import MOST, Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -32,26 +33,30 @@ class DotPlan:
     columns: int
 
 
-def plan_dot(block: Block, target: Target) -> DotPlan | None:
-    """A plan, or None where the block is no product for which the target has an instruction."""
-    product = as_product(block)
+def _match(s: Schedule, name: str, target: Target) -> tuple[Product, list[Dot]] | None:
+    """A product for which the target has instructions, the best of them first."""
+    product = as_product(s.block_of(name))
     found = dots_for(target, *product.types) if product is not None else []
-    if product is None or not found:
-        return None
-    dot = found[0]
-    return DotPlan(product, dot, *_choose_block(dot, target, *product.extents))
+    return None if product is None or not found else (product, list(found))
 
 
-def _choose_block(dot: Dot, target: Target, rows: int, columns: int) -> tuple[int, int]:
-    """The block with the best predicted throughput whose accumulators fit the registers."""
+def _plan(found: tuple[Product, list[Dot]], target: Target, choices: Choices) -> DotPlan:
+    product, dots = found
+    dot = choices.choose("instruction", dots)
+    blocks = _ranked_blocks(dot, target, *product.extents)
+    return DotPlan(product, dot, *choices.choose("block", blocks[:MOST]))
+
+
+def _ranked_blocks(dot: Dot, target: Target, rows: int, columns: int) -> list[tuple[int, int]]:
+    """The blocks whose accumulators fit the registers, by their predicted throughput."""
     shapes = [
         (r, v)
         for r in range(1, 16 // dot.rows + 1)
         for v in range(1, 9)
         if _registers(dot, r, v) <= target.vector_registers
     ]
-    r, v = max(shapes, key=lambda shape: _score(dot, target, *shape, rows, columns))
-    return r * dot.rows, v * dot.columns
+    shapes.sort(key=lambda shape: _score(dot, target, *shape, rows, columns), reverse=True)
+    return [(r * dot.rows, v * dot.columns) for r, v in shapes]
 
 
 def _accumulators(dot: Dot, r: int, v: int) -> int:
@@ -75,14 +80,14 @@ def _score(dot: Dot, target: Target, r: int, v: int, rows: int, columns: int) ->
 # ---- applying a plan ----------------------------------------------------------------------------
 
 
-def schedule_dot(s: Schedule, name: str, plan: DotPlan, target: Target) -> None:
+def _schedule(s: Schedule, name: str, plan: DotPlan, target: Target) -> None:
     """Cut the block `name` by `plan` and compute its tiles by the instruction."""
     dot = plan.dot
     cut = ProductCut(s, name, plan.product, (plan.rows, plan.columns, dot.depth), target)
     cut.pad()
     own = Rows(plan.rows) if dot.rows == 1 else Layout(plan.rows, dot.depth)
     rows, columns = cut.pack(own, Layout(plan.columns, dot.depth))
-    epilogue = taken_on(s, name)
+    epilogue = begin_inlined_epilogue(s, name)
     if dot.square:
         _lay_out_squares(s, name, dot)
     elif dot.rows > 1:
@@ -101,6 +106,9 @@ def schedule_dot(s: Schedule, name: str, plan: DotPlan, target: Target) -> None:
     cut.place_columns(columns)
     s.tensorize((*i, j)[0], dot.name)
     cut.parallelize([*others, chunk])
+
+
+DOT = Rule("dot", _match, _plan, _schedule)
 
 
 def _lay_out_rows(s: Schedule, name: str, row: Iter) -> None:

@@ -19,11 +19,12 @@ from math import prod
 from tilewright.ir import Block, Buffer, Const, DType, Iter, Var, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import Dot, dots_for
-from tilewright.schedule.rules.analysis import Contraction, as_contraction, extent_of
+from tilewright.schedule.rules.analysis import Contraction, as_contraction, constants_of, extent_of
 from tilewright.schedule.rules.elementwise import PARALLEL_WORTH
 from tilewright.schedule.rules.epilogue import place_epilogue
 from tilewright.schedule.rules.packing import Layout, pack_operand, schedule_packing
-from tilewright.schedule.rules.product import start_with_vectors, taken_on
+from tilewright.schedule.rules.product import begin_inlined_epilogue, start_with_vectors
+from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -107,14 +108,18 @@ class DotRowsPlan:
     vectors: int
 
 
-def plan_dot_rows(block: Block, target: Target, constants: frozenset[Buffer]) -> DotRowsPlan | None:
-    """A plan, or None where the block is no such product, or the target has no instruction."""
-    product = as_row_product(block, constants)
+def _match(s: Schedule, name: str, target: Target) -> tuple[RowProduct, Dot] | None:
+    """A product of this kind that the target has an instruction for."""
+    product = as_row_product(s.block_of(name), constants_of(s.function))
     dot = None if product is None else row_dot_for(target, *product.types)
-    if product is None or dot is None:
-        return None
-    rows = _rows_at_once(product)
-    return DotRowsPlan(product, dot, rows, _vectors(product, dot, rows, target))
+    return None if product is None or dot is None else (product, dot)
+
+
+def _plan(found: tuple[RowProduct, Dot], target: Target, choices: Choices) -> DotRowsPlan:
+    product, dot = found
+    rows = choices.choose("rows", _rows_at_once(product))
+    vectors = _vectors(product, dot, rows, target)
+    return DotRowsPlan(product, dot, rows, choices.choose("vectors", range(vectors, 0, -1)))
 
 
 def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
@@ -122,11 +127,11 @@ def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
     return next((d for d in dots_for(target, a, b, out) if d.rows == 1), None)
 
 
-def _rows_at_once(product: RowProduct) -> int:
-    """The most that leave no rows over, where it is known how many there are; else there is a
-    version for each number that may be left."""
+def _rows_at_once(product: RowProduct) -> list[int]:
+    """Those that leave no rows over, where it is known how many there are, the most first; else
+    there is a version for each number that may be left."""
     extent = extent_of(product.rows[-1]) if product.rows else 1
-    return _ROWS if extent is None else max(r for r in range(1, _ROWS + 1) if extent % r == 0)
+    return [r for r in range(_ROWS, 0, -1) if extent is None or extent % r == 0]
 
 
 def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> int:
@@ -139,7 +144,7 @@ def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> int:
     return min(wanted, held, max(_VECTORS // 2, min(_VECTORS, fit)))
 
 
-def schedule_dot_rows(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None:
+def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None:
     """Cut the block `name` by `plan` and compute it by the instruction."""
     dot, product = plan.dot, plan.product
     work = prod(extent_of(it) or _UNKNOWN for it in s.block_of(name).iters)
@@ -148,7 +153,7 @@ def schedule_dot_rows(s: Schedule, name: str, plan: DotRowsPlan, target: Target)
     assert c is not None
     layout = Layout(plan.vectors * dot.columns, dot.depth)
     packed = pack_operand(s, name, c.b, product.column.var, product.depth.var, layout)
-    epilogue = taken_on(s, name)
+    epilogue = begin_inlined_epilogue(s, name)
     iters = s.block_of(name).iters
     loops = {it.var: loop for it, loop in zip(iters, s.loops(name), strict=True)}
     column, depth = (loops.pop(it.var) for it in (product.column, product.depth))
@@ -172,6 +177,9 @@ def schedule_dot_rows(s: Schedule, name: str, plan: DotRowsPlan, target: Target)
     s.tensorize(j, dot.name)
     if work >= PARALLEL_WORTH and target.cores > 1:
         s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
+
+
+DOT_ROWS = Rule("dot_rows", _match, _plan, _schedule)
 
 
 def _pad(s: Schedule, name: str, plan: DotRowsPlan) -> None:

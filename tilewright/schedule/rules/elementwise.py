@@ -11,9 +11,12 @@ from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Access,
     accesses_of,
+    is_injective,
+    is_stepwise,
     operations,
     stores_of,
 )
+from tilewright.schedule.rules.rule import Choices, Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -30,7 +33,15 @@ PARALLEL_WORTH = 50_000
 _WORTH_FINDING, _UNKNOWN = 256, 32
 
 
-def schedule_elementwise(s: Schedule, name: str, target: Target, *, as_one: bool = True) -> None:
+def _independent(s: Schedule, name: str, _target: Target) -> bool | None:
+    return is_injective(s.block_of(name)) or None
+
+
+def _stepwise(s: Schedule, name: str, _target: Target) -> bool | None:
+    return is_stepwise(s.block_of(name)) or None
+
+
+def _schedule(s: Schedule, name: str, as_one: bool, target: Target) -> None:
     """Vectorize and parallelize a block of independent instances.
 
     `as_one` takes all loops as one where every access allows it.
@@ -55,6 +66,25 @@ def schedule_elementwise(s: Schedule, name: str, target: Target, *, as_one: bool
         vectorize_innermost(s, part, target)
     for part in made if len(loops) == 1 else [name]:
         parallelize_outer(s, part, target, work=instances(block) * max(1, operations(block)))
+
+
+def _schedule_steps(s: Schedule, name: str, _plan: bool, target: Target) -> None:
+    vectorize_innermost(s, name, target)
+
+
+def _row_by_row(_found: bool, _target: Target, _choices: Choices) -> bool:
+    return False
+
+
+def _all_loops_as_one(_found: bool, _target: Target, choices: Choices) -> bool:
+    return choices.choose("as_one", (True, False))
+
+
+ELEMENTWISE = Rule("elementwise", _independent, _all_loops_as_one, _schedule)
+#: Where sizes are not known, parts of one loop over all of them may not be told apart.
+ELEMENTWISE_BY_ROWS = Rule("elementwise_by_rows", _independent, _row_by_row, _schedule)
+#: In a step of a scan only its own dimensions are independent.
+STEPWISE = Rule("stepwise", _stepwise, as_found, _schedule_steps)
 
 
 def has_thin_pixels(s: Schedule, name: str, target: Target) -> bool:

@@ -15,7 +15,8 @@ from typing import Final
 
 from tilewright.ir import Const, const
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.rules.analysis import is_step, operations, stores_of
+from tilewright.schedule.products import is_step
+from tilewright.schedule.rules.analysis import operations, stores_of
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -25,7 +26,7 @@ _LONG: Final = 20
 _WRITTEN_OUT: Final = 16
 
 
-def take_on(s: Schedule, name: str) -> list[str]:
+def begin_epilogue(s: Schedule, name: str) -> list[str]:
     """The blocks that take the results of `name` on, in order; a plain copy if there is none.
 
     The results themselves stay in the tile.

@@ -11,9 +11,7 @@ from math import prod
 
 from tilewright.arith import linear
 from tilewright.ir import (
-    Alloc,
     Block,
-    Buffer,
     Const,
     Expr,
     Iter,
@@ -22,7 +20,6 @@ from tilewright.ir import (
     Var,
     all_exprs,
     free_vars,
-    walk,
 )
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
@@ -30,6 +27,7 @@ from tilewright.schedule.rules.analysis import (
     extent_of,
     is_conditional,
     is_injective,
+    is_intermediate,
     stores_of,
 )
 from tilewright.schedule.rules.elementwise import has_thin_pixels, vectorize_innermost
@@ -47,7 +45,7 @@ def padding_before(s: Schedule, name: str) -> list[str]:
         block = s.block_of(ref)
         private = [c.name for c in s.consumers(ref)] == [name]
         chooses = is_injective(block) and is_conditional(block) and len(block.writes) == 1
-        if private and chooses and _is_intermediate(s, block.writes[0].buffer):
+        if private and chooses and is_intermediate(s, block.writes[0].buffer):
             found.append(ref.name)
     return found
 
@@ -78,10 +76,6 @@ def _is_plain(block: Block) -> bool:
     return all(
         isinstance(v, Select) and isinstance(v.a, Load) and isinstance(v.b, Const) for v in values
     )
-
-
-def _is_intermediate(s: Schedule, buffer: Buffer) -> bool:
-    return any(isinstance(a, Alloc) and buffer in a.buffers for a in walk(s.function.body))
 
 
 def strip_of(s: Schedule, name: str, image: Access, row: Iter, target: Target) -> int | None:

@@ -27,7 +27,7 @@ from tilewright.ir import (
     free_vars,
     substitute,
 )
-from tilewright.schedule.error import ScheduleError
+from tilewright.schedule.error import RefusedError
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     extent_of,
@@ -39,6 +39,7 @@ from tilewright.schedule.rules.analysis import (
 from tilewright.schedule.rules.elementwise import instances, parallelize_outer, vector_lanes
 from tilewright.schedule.rules.epilogue import vectorize_tile
 from tilewright.schedule.rules.padding import padding_before, place_padding
+from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -56,15 +57,19 @@ def chooses_by_position(block: Block) -> bool:
     return bool(chosen) and block.iters[-1].var not in chosen
 
 
-def schedule_positions(s: Schedule, names: list[str], target: Target) -> None:
+def _match(s: Schedule, _block: str, _target: Target) -> list[str] | None:
+    return [b.name for b in s.blocks() if chooses_by_position(s.block_of(b))] or None
+
+
+def _schedule(s: Schedule, _block: str, names: list[str], target: Target) -> None:
     """Compute the blocks `names`, each of which reads the one before, tile by tile."""
     for name, user in itertools.pairwise(names):
         if [c.name for c in s.consumers(name)] != [user]:
-            raise ScheduleError(f"what {name} makes is not for {user} alone")
+            raise RefusedError(f"what {name} makes is not for {user} alone")
     users = s.consumers(names[-1])
     end = users[0].name if users else names[-1]
     if len(users) > 1 or not is_injective(s.block_of(end)):
-        raise ScheduleError(f"what {names[-1]} makes is not taken on by one block")
+        raise RefusedError(f"what {names[-1]} makes is not taken on by one block")
     work = sum(instances(s.block_of(n)) * operations(s.block_of(n)) for n in names)
     chain = [n for n in names if n != end]
     outer = walk_source(s, chain, end, cut_tiles(s, chain, end, target))
@@ -73,6 +78,9 @@ def schedule_positions(s: Schedule, names: list[str], target: Target) -> None:
         place_padding(s, pads, images[-1], target)
         outer = images
     parallelize_outer(s, end, target, work, within=outer)
+
+
+POSITIONS = Rule("positions", _match, as_found, _schedule)
 
 
 def cut_tiles(
@@ -118,7 +126,7 @@ def _places_in_source(
 ) -> dict[Loop, tuple[int, bool]]:
     """Along which dimension of what the first block reads each loop walks, and whether step by
     step."""
-    block, indices = s.block_of(end), _indices_of_source(s, names, end)
+    block, indices = s.block_of(end), indices_of_source(s, names, end)
     pairs = list(zip(block.iters, block.bindings, strict=True))
     found: dict[Loop, tuple[int, bool]] = {}
     for loop in outer:
@@ -128,7 +136,7 @@ def _places_in_source(
     return found
 
 
-def _indices_of_source(s: Schedule, names: Sequence[str], end: str) -> Sequence[Expr]:
+def indices_of_source(s: Schedule, names: Sequence[str], end: str) -> Sequence[Expr]:
     """Where the first of `names` reads, in the variables of the block `end`."""
     values: dict[Var, Expr] = {}
     indices: Sequence[Expr] = ()

@@ -21,13 +21,8 @@ from typing import NamedTuple
 from tilewright.ir import Block, Const, DType, Iter, Var
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import Dot
-from tilewright.schedule.rules.analysis import (
-    Access,
-    Contraction,
-    as_contraction,
-    extent_of,
-    is_step,
-)
+from tilewright.schedule.products import is_step
+from tilewright.schedule.rules.analysis import Access, Contraction, as_contraction, extent_of
 from tilewright.schedule.rules.epilogue import vectorize_tile
 from tilewright.schedule.rules.packing import Layout, Packed, Rows, pack_operand, schedule_packing
 from tilewright.schedule.schedule import Schedule
@@ -89,7 +84,7 @@ def used(extent: int, tile: int) -> float:
     return extent / (-(-extent // tile) * tile)
 
 
-def taken_on(s: Schedule, name: str) -> list[str]:
+def begin_inlined_epilogue(s: Schedule, name: str) -> list[str]:
     """The blocks that take the sums of `name` on, in order; a plain copy if there is none."""
     out = s.block_of(name).writes[0].buffer
     # What follows in a step of a scan may ask for all results of the step at once.

@@ -8,24 +8,29 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
+from typing import NamedTuple
 
 from tilewright.ir import Block, Const, Load, Var, all_exprs, const, free_vars
-from tilewright.schedule.error import ScheduleError
+from tilewright.schedule.error import RefusedError
 from tilewright.schedule.handles import Loop
+from tilewright.schedule.products import is_reduction
 from tilewright.schedule.rules.ahead import read_ahead
 from tilewright.schedule.rules.analysis import (
     Access,
+    has_own_loops,
     is_injective,
-    is_reduction,
+    is_scheduled,
     operations,
     stores_of,
 )
+from tilewright.schedule.rules.contraction_plan import find_tiled
 from tilewright.schedule.rules.elementwise import (
     instances,
     parallelize_outer,
     vector_lanes,
     vectorize_innermost,
 )
+from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -37,14 +42,26 @@ _SHORT = 8
 _FEW_LANES = 4
 
 
-def schedule_rows(s: Schedule, target: Target) -> Schedule | None:
-    """A schedule that computes row by row; None where the blocks do not share rows."""
-    work = sum(instances(s.block_of(b)) * operations(s.block_of(b)) for b in s.blocks())
+class SharedRows(NamedTuple):
+    """The schedule with all blocks in loops over rows; `last` is the block that had these."""
+
+    schedule: Schedule
+    last: str
+    rows: list[Loop]
+    is_alone: bool
+    work: int
+
+
+def _match(s: Schedule, _block: str, target: Target) -> SharedRows | None:
+    """A function with no tiled products whose blocks share rows: only trying tells."""
+    if any(is_scheduled(s, b.name) or find_tiled(s, b.name) is not None for b in s.blocks()):
+        return None
     reductions = [b.name for b in s.blocks() if is_reduction(s.block_of(b))]
     if not reductions or not all(_walks_neighbours(s, name) for name in reductions):
         return None
-    s = s.copy()
+    work = sum(instances(s.block_of(b)) * operations(s.block_of(b)) for b in s.blocks())
     is_alone = len(s.blocks()) == 1
+    s = s.copy()
     last, after = _last_and_after(s)
     if is_alone and is_total(s, last):
         last = _reduce_parts(s, last, target)
@@ -53,14 +70,20 @@ def schedule_rows(s: Schedule, target: Target) -> Schedule | None:
         keep_partial_vectors(s, name, target)
     names = [b.name for b in s.blocks()]
     rows = _share_rows(s, last, names[: names.index(last)], after)
-    if rows is None:
-        return None
-    _finish_rows(s, [b.name for b in s.blocks()], rows, target)
-    _join_passes(s, rows)
-    if is_alone:
-        _read_rows_ahead(s, s.blocks()[0].name, rows, target)
-    parallelize_outer(s, last, target, work, within=rows)
-    return s
+    return None if rows is None else SharedRows(s, last, rows, is_alone, work)
+
+
+def _schedule(s: Schedule, _block: str, plan: SharedRows, target: Target) -> None:
+    """Compute row by row."""
+    s.restore(plan.schedule)
+    _finish_rows(s, [b.name for b in s.blocks()], plan.rows, target)
+    _join_passes(s, plan.rows)
+    if plan.is_alone:
+        _read_rows_ahead(s, s.blocks()[0].name, plan.rows, target)
+    parallelize_outer(s, plan.last, target, plan.work, within=plan.rows)
+
+
+ROWS = Rule("rows", _match, as_found, _schedule)
 
 
 def is_total(s: Schedule, name: str) -> bool:
@@ -70,7 +93,11 @@ def is_total(s: Schedule, name: str) -> bool:
     return is_single and is_reduction(block) and _walks_neighbours(s, name)
 
 
-def schedule_total(s: Schedule, name: str, target: Target) -> None:
+def _total(s: Schedule, name: str, _target: Target) -> bool | None:
+    return (has_own_loops(s, name) and is_total(s, name)) or None
+
+
+def _schedule_total(s: Schedule, name: str, _plan: bool, target: Target) -> None:
     """Reduce everything to one element: parts on all cores, each by vectors of partial results."""
     work = instances(s.block_of(name)) * operations(s.block_of(name))
     before = {b.name for b in s.blocks()}
@@ -82,9 +109,12 @@ def schedule_total(s: Schedule, name: str, target: Target) -> None:
     own = [b.name for b in s.blocks() if b.name not in before]
     rows = _share_rows(s, last, [n for n in own if n != last], [])
     if rows is None:
-        raise ScheduleError(f"the parts of {name} cannot be reduced side by side")
+        raise RefusedError(f"the parts of {name} cannot be reduced side by side")
     _finish_rows(s, own, rows, target)
     parallelize_outer(s, last, target, work, within=rows)
+
+
+TOTAL = Rule("total", _total, as_found, _schedule_total)
 
 
 def _finish_rows(s: Schedule, names: list[str], rows: list[Loop], target: Target) -> None:

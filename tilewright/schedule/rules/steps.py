@@ -15,28 +15,31 @@ for each other once a step.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import prod
+from typing import NamedTuple
 
 from tilewright.ir import Block, Expr, Iter, Var
-from tilewright.schedule.error import ScheduleError
+from tilewright.schedule.error import RefusedError
 from tilewright.schedule.handles import Loop
+from tilewright.schedule.products import is_step
 from tilewright.schedule.rules.analysis import (
     Contraction,
     as_contraction,
     constants_of,
     extent_of,
-    is_step,
     is_stepwise,
 )
 from tilewright.schedule.rules.elementwise import outermost
 from tilewright.schedule.rules.epilogue import vectorize_tile
+from tilewright.schedule.rules.rule import MOST, Choices, Rule, tried
 from tilewright.schedule.rules.tiles import (
     ANY_ROWS,
     PARALLEL_CYCLES,
     Factors,
     Size,
     Tile,
-    choose_tile,
+    rank_tiles,
 )
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -46,7 +49,7 @@ _PANEL, _PANELS = 64, 2
 
 
 @dataclass(frozen=True)
-class Step:
+class StepPlan:
     """The product of a step: its gates and the hidden state, the last dimensions of its result.
 
     A single row meets all gates at once; several rows meet one after the other. `tiles` make a
@@ -84,50 +87,71 @@ class Step:
         return [*loops.values(), panels], inner
 
 
-def plan_step(block: Block, target: Target) -> Step | None:
-    """A plan, or None where the block is no product of a step of a scan."""
+class GateProduct(NamedTuple):
+    """The product of a step, its gates, and the hidden state."""
+
+    contraction: Contraction
+    gates: Iter
+    hidden: Iter
+
+
+def _match(s: Schedule, name: str, target: Target) -> GateProduct | None:
+    """A product of a step of a scan."""
+    block = s.block_of(name)
     c = as_contraction(block) if is_step(block) else None
     if c is None or len(c.reduced) != 1 or len(c.rows) > 1:
         return None
     gates, hidden = ([it for it in block.iters if it.var is i] for i in c.out.indices[-2:])
     if not gates or not hidden or not {*c.columns} <= {gates[0], hidden[0]}:
         return None
-    return _plan(c, gates[0], hidden[0], target)
-
-
-def _plan(c: Contraction, gates: Iter, hidden: Iter, target: Target) -> Step | None:
-    size, depth, dtype = extent_of(hidden), extent_of(c.reduced[0]), c.out.buffer.dtype
-    if size is None or depth is None or extent_of(gates) is None:
+    found, dtype = GateProduct(c, gates[0], hidden[0]), c.out.buffer.dtype
+    if any(extent_of(it) is None for it in (found.hidden, found.gates, c.reduced[0])):
         return None
-    if not dtype.is_float or target.lanes(dtype) < 2 or c.b.step(hidden.var) != 1:
-        return None
-    tile = _tile(c, extent_of(gates) or 1, size, target)
-    return Step(c, gates, hidden, tile, _tiles_of_a_panel(tile, size, target) if c.rows else 1)
+    is_vector = dtype.is_float and target.lanes(dtype) >= 2
+    return found if is_vector and c.b.step(found.hidden.var) == 1 else None
 
 
-def _tile(c: Contraction, gates: int, hidden: int, target: Target) -> Tile:
+def _plan(found: GateProduct, target: Target, choices: Choices) -> StepPlan:
+    c, size = found.contraction, extent_of(found.hidden) or 1
+    tiles = _tiles(c, extent_of(found.gates) or 1, size, target)
+    tile = choices.choose("tile", tiles[:MOST])
+    panels = _tiles_of_a_panel(tile, size, target) if c.rows else [1]
+    return StepPlan(*found, tile, choices.choose("panel", panels))
+
+
+def _tiles(c: Contraction, gates: int, hidden: int, target: Target) -> list[Tile]:
     dtype, depth = c.out.buffer.dtype, c.reduced[0]
     near = c.a.step(depth.var) == 1 and (extent_of(depth) or 0) % target.lanes(dtype) == 0
     factors: Factors = "depth" if near else "broadcast"
     if c.rows:
         rows = extent_of(c.rows[0]) or ANY_ROWS
         size = Size(rows, hidden, extent_of(depth))
-        return choose_tile(target, dtype, size, factors, block=hidden)
+        return rank_tiles(target, dtype, size, factors, block=hidden)
     size = Size(1, hidden * gates, extent_of(depth))
-    return choose_tile(target, dtype, size, factors, together=gates)
+    return rank_tiles(target, dtype, size, factors, together=gates)
 
 
-def _tiles_of_a_panel(tile: Tile, hidden: int, target: Target) -> int:
+def _tiles_of_a_panel(tile: Tile, hidden: int, target: Target) -> list[int]:
     """So many that rows are read and written by whole lines, with panels for all threads."""
     most = min(_PANEL, hidden // (_PANELS * target.cores)) // tile.columns
-    return max((n for n in range(1, most + 1) if hidden % (n * tile.columns) == 0), default=1)
+    return [n for n in range(most, 0, -1) if hidden % (n * tile.columns) == 0] or [1]
 
 
 # ---- the schedule -------------------------------------------------------------------------------
 
 
-def schedule_step(s: Schedule, name: str, step: Step) -> None:
-    """Cut the product `name` into tiles."""
+def _schedule(s: Schedule, name: str, step: StepPlan, target: Target) -> None:
+    """Cut the product `name` into tiles, and do in its panels what follows in the same step."""
+    _schedule_product(s, name, step)
+    for follower in _followers(s, name):
+        tried(s, "step_follower", follower, partial(_take_on, s, name, step, follower))
+    tried(s, "step_threads", name, lambda: _share_out(s, name, step, target))
+
+
+STEP = Rule("step", _match, _plan, _schedule)
+
+
+def _schedule_product(s: Schedule, name: str, step: StepPlan) -> None:
     _pack(s, name, step)
     kept = s.cache_write(name, 0, "local").name
     loops = _loops_by_variable(s, name)
@@ -146,20 +170,20 @@ def schedule_step(s: Schedule, name: str, step: Step) -> None:
     vectorize_tile(s, s.reverse_compute_at(kept, outer[-1]), step.tile.lanes)
 
 
-def followers(s: Schedule, name: str) -> list[str]:
+def _followers(s: Schedule, name: str) -> list[str]:
     """The blocks of the same step that follow the product, in order."""
     names = [b.name for b in s.blocks()]
     after = names[names.index(name) + 1 :]
     return [n for n in after if is_stepwise(s.block_of(n))]
 
 
-def take_on(s: Schedule, name: str, step: Step, follower: str) -> None:
+def _take_on(s: Schedule, name: str, step: StepPlan, follower: str) -> None:
     """Do what `follower` does in the panels of the product; refused where it waits for others."""
     mine = _panel_loops(s, name, step)
     own = _spatial(s.block_of(follower))
     wanted = [it for it in _spatial(s.block_of(name)) if it is not step.gates]
     if [it.extent for it in own] != [it.extent for it in wanted]:
-        raise ScheduleError(f"cannot compute block {follower} in the panels of {name}")
+        raise RefusedError(f"cannot compute block {follower} in the panels of {name}")
     loops = _loops_by_variable(s, follower)
     pairs = {it.var: loops[other.var] for it, other in zip(wanted, own, strict=True)}
     rows = [] if step.row is None else [pairs.pop(step.row.var)]
@@ -171,7 +195,7 @@ def take_on(s: Schedule, name: str, step: Step, follower: str) -> None:
     s.vectorize(lanes)
 
 
-def share_out(s: Schedule, name: str, step: Step, target: Target) -> None:
+def _share_out(s: Schedule, name: str, step: StepPlan, target: Target) -> None:
     """Panels for all threads. These meet at every step, which must be worth it by itself."""
     iters = s.block_of(name).iters
     work = prod(extent_of(it) or 1 for it in iters if it.kind != "ordered")
@@ -181,7 +205,7 @@ def share_out(s: Schedule, name: str, step: Step, target: Target) -> None:
     s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
 
 
-def _panel_loops(s: Schedule, name: str, step: Step) -> tuple[Loop, ...]:
+def _panel_loops(s: Schedule, name: str, step: StepPlan) -> tuple[Loop, ...]:
     """The loops of the product over panels of the hidden state, inside of that over steps."""
     count = sum(it not in (step.gates, step.row) for it in _spatial(s.block_of(name)))
     return s.loops(name)[1 : 1 + count]
@@ -206,7 +230,7 @@ def _cut_depth(s: Schedule, loop: Loop, tile: Tile) -> tuple[list[Loop], list[Lo
     return [outer], [inner]
 
 
-def _pack(s: Schedule, name: str, step: Step) -> None:
+def _pack(s: Schedule, name: str, step: StepPlan) -> None:
     """Let constant weights lie in the order in which tiles read them."""
     weights, constants = step.contraction.b.buffer, constants_of(s.function)
     makers = [b for b in s.producers(name) if s.block_of(b).writes[0].buffer is weights]

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from tilewright.ir import Block, Buffer, Const, Function, Load, Store, all_exprs, const, walk
 from tilewright.schedule.rules.analysis import is_injective, operations, stores_of
 from tilewright.schedule.rules.elementwise import instances, is_uniform
+from tilewright.schedule.rules.rule import Rule, as_found
+from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
 #: Simple operations for each byte that a function touches, up to which memory is what it waits for.
@@ -20,16 +22,23 @@ _MOST_WORK = 16
 _LEAST = 32 << 20
 
 
-def stream_results(function: Function, target: Target) -> Function:
-    """The function with a note on the results that are to bypass the caches (`streams`)."""
+def _results_to_stream(s: Schedule, _block: str, target: Target) -> list[int] | None:
+    """The results, by number, that are to bypass the caches."""
+    function = s.function
     if not target.gains_by_streaming or "in_place" in function.attrs:
-        return function
+        return None
     touched = _touched(function)
     if touched <= max(_LEAST, *target.caches) or _work(function) > _MOST_WORK * touched:
-        return function
+        return None
     results = set(_results(function, target.caches.line))
-    numbers = [k for k, buffer in enumerate(function.buffers) if buffer in results]
-    return function.with_attrs(streams=numbers) if numbers else function
+    return [k for k, buffer in enumerate(function.buffers) if buffer in results] or None
+
+
+def _stream(s: Schedule, _block: str, numbers: list[int], _target: Target) -> None:
+    s.stream(numbers)
+
+
+STREAM = Rule("stream", _results_to_stream, as_found, _stream)
 
 
 def streams(function: Function) -> bool:

@@ -11,11 +11,12 @@ What goes from one step to the next stays in the caches, however large the image
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
 from tilewright.ir import Buffer, Const, Expr
-from tilewright.schedule.error import ScheduleError
+from tilewright.schedule.error import RefusedError
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Contraction,
@@ -33,18 +34,17 @@ from tilewright.schedule.rules.positions import (
     loops_within,
     walk_source,
 )
+from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.rules.tiles import Tile
 from tilewright.schedule.rules.transformed import (
     chain_after,
     chain_before,
     cut_steps,
+    loop_over_blocks,
     product_tile,
 )
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
-
-#: The dimensions of an image with blocked channels.
-_IMAGE = 5
 
 
 class Strips(NamedTuple):
@@ -56,7 +56,7 @@ class Strips(NamedTuple):
     end: str
 
 
-def find_strips(s: Schedule) -> Strips | None:
+def _match(s: Schedule, _block: str, _target: Target) -> Strips | None:
     """The blocks of a function that is such a product, where it makes an image."""
     products = [b.name for b in s.blocks() if as_contraction(s.block_of(b)) is not None]
     if len(products) != 1:
@@ -71,26 +71,33 @@ def find_strips(s: Schedule) -> Strips | None:
     return Strips(rows, product, results, end)
 
 
-def schedule_strips(s: Schedule, found: Strips, target: Target) -> None:
+def _schedule(s: Schedule, _block: str, found: Strips, target: Target) -> None:
     """Compute all of it for a strip of tiles at a time."""
     c = as_contraction(s.block_of(found.product))
     assert c is not None
-    if len(s.loops(found.end)) != _IMAGE:
-        raise ScheduleError(f"{found.end} makes no image")
-    image, block, tall, *inner = cut_tiles(s, found.results, found.end, target)
-    tiles, wide = (_number(s.loop_of(loop).extent) for loop in (tall, inner[0]))
+    block = loop_over_blocks(s, found.product, found.product, found.results, found.end)
+    outer = cut_tiles(s, found.results, found.end, target)
+    at = outer.index(block)
+    images, (*tall_and_wide, vectors) = outer[:at], outer[at + 1 :]
+    if not tall_and_wide:
+        raise RefusedError(f"{found.end} makes no image")
+    tall, *across = tall_and_wide
+    tiles, wide = _count(s, [tall]), _count(s, across)
     length = evenly_cut(tiles, max(1, target.caches.l2 // (_tile_bytes(c) * wide)), target.cores)
     strip, within = s.split(tall, None, length)
-    s.reorder(image, strip, block, within, *inner)
+    s.reorder(*images, strip, block, within, *across, vectors)
     s.compute_at(found.product, strip)
     _cut_products(s, found, strip, length * wide, target)
     s.compute_at(found.rows[-1], strip)
     chain, rows = found.rows[:-1], found.rows[-1]
     outer = walk_source(s, chain, rows, cut_tiles(s, chain, rows, target, strip))
-    images = loops_over_images(s, chain, rows, outer)
-    place_padding(s, padding_before(s, found.rows[0]), (images or [strip])[-1], target)
+    own = loops_over_images(s, chain, rows, outer)
+    place_padding(s, padding_before(s, found.rows[0]), (own or [strip])[-1], target)
     if target.cores > 1:
-        s.parallel(s.fuse(image, strip))
+        s.parallel(s.fuse(*images, strip) if images else strip)
+
+
+STRIPS = Rule("strips", _match, as_found, _schedule)
 
 
 def _tile_bytes(c: Contraction) -> int:
@@ -101,10 +108,13 @@ def _tile_bytes(c: Contraction) -> int:
     return planes * (steps + columns) * c.a.buffer.dtype.itemsize
 
 
-def _number(extent: Expr) -> int:
-    if not isinstance(extent, Const):
-        raise ScheduleError(f"the extent {extent} is not known")
-    return int(extent.value)
+def _count(s: Schedule, loops: Sequence[Loop]) -> int:
+    """How many iterations loops have together."""
+    extents = [s.loop_of(loop).extent for loop in loops]
+    known = [int(e.value) for e in extents if isinstance(e, Const)]
+    if len(known) < len(extents):
+        raise RefusedError("the number of tiles is not known")
+    return prod(known)
 
 
 def _cut_products(s: Schedule, found: Strips, strip: Loop, rows: int, target: Target) -> None:

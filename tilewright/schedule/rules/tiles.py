@@ -22,7 +22,7 @@ from tilewright.target import Caches, Target
 Factors = Literal["broadcast", "rows", "depth"]
 _LOAD_PORTS = 2
 #: Cycles that a load costs on average beyond its port (it may come from further away than L1), and
-#: that one turn of the reduction loop costs.
+#: that one iteration of the reduction loop costs.
 _LOAD_COST, _LOOP_COST = 0.15, 1.0
 #: Cycles that a byte costs which comes from the second cache; how many come from the third in one.
 _L2_COST, _L3_RATE = 1 / 128, 12
@@ -77,7 +77,21 @@ def choose_tile(
     whole: int = 0,
     together: int = 1,
 ) -> Tile:
-    """The tile with the best predicted throughput for a problem of this size.
+    """The tile with the best predicted throughput for a problem of this size (`rank_tiles`)."""
+    return rank_tiles(target, dtype, size, factors, block, computed, whole, together)[0]
+
+
+def rank_tiles(
+    target: Target,
+    dtype: DType,
+    size: Size,
+    factors: Factors,
+    block: int | None = None,
+    computed: Callable[[int], int] | None = None,
+    whole: int = 0,
+    together: int = 1,
+) -> list[Tile]:
+    """The tiles for a problem of this size, those with the best predicted throughput first.
 
     Where columns come in blocks that lie apart, a tile has whole blocks, or an even part of one.
     `computed` says how many rows are computed by tiles of so many, where it is not just all tiles.
@@ -105,7 +119,7 @@ def choose_tile(
         every = _score(tile, target, dtype, size._replace(rows=None))
         return every * size.rows / computed(tile.rows)
 
-    return max(even or single, key=score)
+    return sorted(even or single, key=score, reverse=True)
 
 
 def packing_pays(target: Target, dtype: DType, packed: Tile, spread: Tile, size: Size) -> bool:

@@ -14,31 +14,26 @@ Columns that were just transformed lie in the nearest cache when they are used, 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from tilewright.ir import DType, Iter
-from tilewright.schedule.error import ScheduleError
+from tilewright.ir import DType, Iter, Load, Var, all_exprs, free_vars
+from tilewright.schedule.error import RefusedError
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.rules.analysis import (
-    as_contraction,
-    extent_of,
-    is_injective,
-    is_reduction,
-    stores_of,
-)
+from tilewright.schedule.products import is_reduction
+from tilewright.schedule.rules.analysis import as_contraction, extent_of, is_injective, stores_of
 from tilewright.schedule.rules.elementwise import PARALLEL_WORTH, instances, parallelize_outer
 from tilewright.schedule.rules.positions import (
     chooses_by_position,
     cut_tiles,
+    indices_of_source,
     loops_within,
     walk_source,
 )
+from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.rules.tiles import Factors, Size, Tile, choose_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
-
-#: The dimensions of an image with blocked channels.
-_IMAGE: Final = ("batch", "block", "height", "width", "channel")
 
 
 class Transformed(NamedTuple):
@@ -53,7 +48,7 @@ class Transformed(NamedTuple):
     end: str
 
 
-def find_transformed(s: Schedule) -> Transformed | None:
+def _match(s: Schedule, _block: str, _target: Target) -> Transformed | None:
     """The blocks of a function that is such a product."""
     products = [b.name for b in s.blocks() if as_contraction(s.block_of(b)) is not None]
     if len(products) != 1:
@@ -93,7 +88,37 @@ def chain_after(s: Schedule, name: str) -> tuple[list[str], str | None]:
     return chain, users[0].name if is_end else None
 
 
-def schedule_transformed(s: Schedule, t: Transformed, target: Target) -> None:
+def loop_over_blocks(
+    s: Schedule, product: str, total: str, results: Sequence[str], end: str
+) -> Loop:
+    """The loop of the block `end` over blocks of the product's columns (channels of an image).
+
+    The transforms `results` lead there from the block `total`, which is the product itself or sums
+    what it makes.
+    """
+    read = indices_of_source(s, results, end)
+    found = [read[k] for k in _dimensions_of_blocks(s, product, total)]
+    loops = loops_within(s, end, None)
+    if len(found) != 1 or not isinstance(found[0], Var) or found[0] not in loops:
+        raise RefusedError(f"{end} has no loop over blocks of the columns of {product}")
+    return loops[found[0]]
+
+
+def _dimensions_of_blocks(s: Schedule, product: str, total: str) -> list[int]:
+    """Along which dimensions of what `total` makes columns go, but for those of a block."""
+    c = as_contraction(s.block_of(product))
+    assert c is not None
+    in_rows = frozenset[Var]().union(*map(free_vars, c.a.indices))
+    columns = [k for k, i in enumerate(c.out.indices) if i not in in_rows][:-1]
+    if total == product:
+        return columns
+    made = stores_of(s.block_of(total))[0]
+    loads = [e for e in all_exprs(made) if isinstance(e, Load) and e.buffer is c.out.buffer]
+    carried = [loads[0].indices[k] for k in columns]
+    return [k for k, i in enumerate(made.indices) if i in carried]
+
+
+def _schedule(s: Schedule, _block: str, t: Transformed, target: Target) -> None:
     """Compute all of it for a block of columns at a time."""
     block = _cut_results(s, t, target)
     s.compute_at(t.total, block)
@@ -108,12 +133,12 @@ def schedule_transformed(s: Schedule, t: Transformed, target: Target) -> None:
         s.parallel(block)
 
 
+TRANSFORMED = Rule("transformed", _match, as_found, _schedule)
+
+
 def _cut_results(s: Schedule, t: Transformed, target: Target) -> Loop:
     """The loop over blocks of channels of an image, around those over its tiles."""
-    own = s.loops(t.end)
-    if len(own) != len(_IMAGE):
-        raise ScheduleError(f"{t.end} makes no image")
-    block = own[_IMAGE.index("block")]
+    block = loop_over_blocks(s, t.parts, t.total, t.results, t.end)
     outer = cut_tiles(s, t.results, t.end, target)
     s.reorder(block, *(loop for loop in outer if loop != block))
     return block

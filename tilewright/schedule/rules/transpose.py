@@ -1,4 +1,4 @@
-"""Copies that turn a row of the source into a column of the result: tiles through registers.
+"""Transposes: rows of the source become columns of the result, by tiles through registers.
 
 for u: for v: D[v', u'] = S[u, v]
 -->
@@ -15,19 +15,26 @@ from typing import NamedTuple
 from tilewright.ir import Binary, Block, Const, DType, Iter, Load, Store
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import PART_BYTES, transpose_tile
-from tilewright.schedule.rules.analysis import Access, extent_of, is_injective, stores_of
+from tilewright.schedule.rules.analysis import (
+    Access,
+    extent_of,
+    has_own_loops,
+    is_injective,
+    stores_of,
+)
 from tilewright.schedule.rules.elementwise import (
     PARALLEL_WORTH,
     instances,
     parallelize_outer,
     vectorize_innermost,
 )
+from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.rules.stream import streams
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tensor_intrin import TensorIntrin
 from tilewright.target import Target
 
-#: Bytes of a row of the source that are turned together: long runs are read ahead.
+#: Bytes of a row of the source that are transposed together: long runs are read ahead.
 _RUN = 1024
 #: What an element costs, in simple operations.
 _WORK = 4
@@ -35,7 +42,7 @@ _WORK = 4
 _MANY = 1024
 
 
-class Turn(NamedTuple):
+class Transpose(NamedTuple):
     """The variables along which neighbours lie in the source, and in the result."""
 
     source: Iter
@@ -44,7 +51,7 @@ class Turn(NamedTuple):
     block: int = 0
 
 
-def as_turn(block: Block) -> Turn | None:
+def as_transpose(block: Block) -> Transpose | None:
     """The block as a copy whose source and result run along different variables."""
     stores = stores_of(block)
     if len(stores) != 1 or not is_injective(block) or not isinstance(stores[0].value, Load):
@@ -54,12 +61,12 @@ def as_turn(block: Block) -> Turn | None:
     if inner is None or inner is outer:
         return None
     if outer is not None:
-        return Turn(source=outer, result=inner)
+        return Transpose(source=outer, result=inner)
     blocked = next(
         ((it, b) for it in block.iters for b in [_block_along(load, it)] if it is not inner and b),
         None,
     )
-    return None if blocked is None else Turn(blocked[0], inner, blocked[1])
+    return None if blocked is None else Transpose(blocked[0], inner, blocked[1])
 
 
 def _block_along(load: Load, it: Iter) -> int:
@@ -79,14 +86,14 @@ def _dtype(block: Block) -> DType:
     return stores_of(block)[0].buffer.dtype
 
 
-def can_transpose(block: Block, turn: Turn, target: Target) -> bool:
+def can_transpose(block: Block, axes: Transpose, target: Target) -> bool:
     """Whether at least one whole tile fits, as far as is known."""
-    least = _tiles(block, turn, target)[-1]
-    across, along = extent_of(turn.source) or _MANY, extent_of(turn.result) or _MANY
-    return least.lanes > 1 and min(across, along, turn.block or across) >= least.lanes
+    least = _tiles(block, axes, target)[-1]
+    across, along = extent_of(axes.source) or _MANY, extent_of(axes.result) or _MANY
+    return least.lanes > 1 and min(across, along, axes.block or across) >= least.lanes
 
 
-class Tile(NamedTuple):
+class TransposeTile(NamedTuple):
     """As many rows of the source as fill `vectors` of a row of the result, by `width` elements."""
 
     dtype: DType
@@ -105,35 +112,39 @@ class Tile(NamedTuple):
         return transpose_tile(self.dtype, self.lanes, self.vectors, self.width, apart=self.apart)
 
 
-def plain_tile(dtype: DType, lanes: int, target: Target) -> Tile:
+def plain_tile(dtype: DType, lanes: int, target: Target) -> TransposeTile:
     """A square, or where lanes move within parts of a vector, what half of the registers hold."""
     own = PART_BYTES // dtype.itemsize
     if target.arch != "x86_64" or lanes <= own:
-        return Tile(dtype, lanes, 1, lanes)
-    return Tile(dtype, lanes, 1, min(lanes, max(own, target.vector_registers // 2)), apart=True)
+        return TransposeTile(dtype, lanes, 1, lanes)
+    return TransposeTile(
+        dtype, lanes, 1, min(lanes, max(own, target.vector_registers // 2)), apart=True
+    )
 
 
-def _tiles(block: Block, turn: Turn, target: Target, *, streams: bool = False) -> list[Tile]:
-    """The tiles that are tried in turn: by whole lines of the cache, then by single vectors."""
+def _tiles(
+    block: Block, axes: Transpose, target: Target, *, streams: bool = False
+) -> list[TransposeTile]:
+    """The tiles that are tried: those of whole lines of the cache, then those of single vectors."""
     dtype = _dtype(block)
     lanes = target.lanes(dtype)
     line = target.caches.line // (dtype.itemsize * lanes)
     if plain_tile(dtype, lanes, target).apart:
         own = PART_BYTES // dtype.itemsize
-        whole = [Tile(dtype, lanes, line, own, apart=True)] if streams and line > 1 else []
+        whole = [TransposeTile(dtype, lanes, line, own, apart=True)] if streams and line > 1 else []
         return [*whole, *(plain_tile(dtype, side, target) for side in (lanes, own))]
     side = min(lanes, target.vector_registers // 2)
-    square = Tile(dtype, side, 1, side)
+    square = TransposeTile(dtype, side, 1, side)
     # Elsewhere than on AArch64 a line that is written is read first all the same.
     if target.arch != "aarch64" or line < 2:
         return [square]
-    width = _line_width(block, turn, lanes, target.vector_registers // line, target)
-    return [Tile(dtype, lanes, line, width), square] if width else [square]
+    width = _line_width(block, axes, lanes, target.vector_registers // line, target)
+    return [TransposeTile(dtype, lanes, line, width), square] if width else [square]
 
 
-def _line_width(block: Block, turn: Turn, lanes: int, most: int, target: Target) -> int:
+def _line_width(block: Block, axes: Transpose, lanes: int, most: int, target: Target) -> int:
     """Columns of a tile by lines, `most` of which all registers hold; 0 where none pays."""
-    if most >= 2 * lanes and _rows_meet(block, turn, target):
+    if most >= 2 * lanes and _rows_meet(block, axes, target):
         return most
     is_far = 2 * instances(block) * _dtype(block).itemsize > target.caches.l2
     # Shorter rows than vectors are slower to read.
@@ -141,38 +152,47 @@ def _line_width(block: Block, turn: Turn, lanes: int, most: int, target: Target)
     return most // 2 if pays else 0
 
 
-def _rows_meet(block: Block, turn: Turn, target: Target) -> bool:
+def _rows_meet(block: Block, axes: Transpose, target: Target) -> bool:
     """Whether rows of the source share so few places in the nearest cache that they do not stay
     there from one tile to the next: long pieces of them are better read at once."""
     value = stores_of(block)[0].value
     assert isinstance(value, Load)
-    step = Access(value.buffer, value.indices).step(turn.result.var)
+    step = Access(value.buffer, value.indices).step(axes.result.var)
     return bool(step) and step * value.buffer.dtype.itemsize % (target.caches.l1d // 8) == 0
 
 
-def schedule_transpose(s: Schedule, name: str, turn: Turn, target: Target) -> None:
+def _match(s: Schedule, name: str, target: Target) -> Transpose | None:
+    block = s.block_of(name)
+    axes = as_transpose(block) if has_own_loops(s, name) else None
+    return axes if axes is not None and can_transpose(block, axes, target) else None
+
+
+def _schedule(s: Schedule, name: str, axes: Transpose, target: Target) -> None:
     """Copy by tiles."""
     block = s.block_of(name)
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
-    across, along = loops.pop(turn.source.var), loops.pop(turn.result.var)
+    across, along = loops.pop(axes.source.var), loops.pop(axes.result.var)
     others = list(loops.values())
-    tiles = _tiles(block, turn, target, streams=streams(s.function))
-    if turn.block and _extent(s, across) > turn.block:
+    tiles = _tiles(block, axes, target, streams=streams(s.function))
+    if axes.block and _extent(s, across) > axes.block:
         # Cut while it is the outermost one, so that each part is a perfect nest.
         s.reorder(across, *others, along)
-        across, *rest = _whole_and_rest(s, across, turn.block)
+        across, *rest = _whole_and_rest(s, across, axes.block)
         for part in rest:
             _, *inside, last = s.loops(_block_in(s, part))
             _schedule_part(s, block, tiles, inside, last, part, target)
-        blocks, across = s.split(across, None, turn.block)
+        blocks, across = s.split(across, None, axes.block)
         others.append(blocks)
     _schedule_part(s, block, tiles, others, along, across, target)
+
+
+TRANSPOSE = Rule("transpose", _match, as_found, _schedule)
 
 
 def _schedule_part(
     s: Schedule,
     block: Block,
-    tiles: list[Tile],
+    tiles: list[TransposeTile],
     others: list[Loop],
     along: Loop,
     across: Loop,
@@ -188,14 +208,16 @@ def _schedule_part(
         return
     # Each is cut while it is the outer one, so that whole tiles stay a perfect nest.
     s.reorder(*others, along, across)
-    turned = [_turn(s, part, tile, tiles[-1], target) for tile, part in _cut(s, along, tiles)]
+    parts = [
+        _transpose_part(s, part, tile, tiles[-1], target) for tile, part in _cut(s, along, tiles)
+    ]
     # What the first kind of tile leaves is little.
-    _parallelize(s, block, others, turned[0], target)
+    _parallelize(s, block, others, parts[0], target)
 
 
-def is_thin(block: Block, turn: Turn, target: Target) -> bool:
+def is_thin(block: Block, axes: Transpose, target: Target) -> bool:
     """Whether a row of the result is a few elements, as the channels of a picture, not a vector."""
-    row, column = extent_of(turn.result) or 0, extent_of(turn.source) or 0
+    row, column = extent_of(axes.result) or 0, extent_of(axes.source) or 0
     is_odd = row & (row - 1) != 0
     return is_odd and row < target.lanes(_dtype(block)) and column >= _thin_lanes(block)
 
@@ -205,11 +227,19 @@ def _thin_lanes(block: Block) -> int:
     return max(4, 8 // _dtype(block).itemsize)
 
 
-def schedule_thin(s: Schedule, name: str, turn: Turn, target: Target) -> None:
+def _match_thin(s: Schedule, name: str, target: Target) -> Transpose | None:
+    block = s.block_of(name)
+    axes = as_transpose(block) if has_own_loops(s, name) else None
+    if axes is None or can_transpose(block, axes, target):
+        return None
+    return axes if is_thin(block, axes, target) else None
+
+
+def _schedule_thin(s: Schedule, name: str, axes: Transpose, target: Target) -> None:
     """Vectors along the source, for all elements of a row of the result at once."""
     block = s.block_of(name)
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
-    across, along = loops.pop(turn.source.var), loops.pop(turn.result.var)
+    across, along = loops.pop(axes.source.var), loops.pop(axes.result.var)
     others = list(loops.values())
     s.reorder(*others, across, along)
     lanes = _thin_lanes(block)
@@ -217,31 +247,34 @@ def schedule_thin(s: Schedule, name: str, turn: Turn, target: Target) -> None:
     s.reorder(outer, along, vector)
     s.unroll(along)
     s.vectorize(vector)
-    _parallelize(s, block, others, Turned(name, [outer]), target)
+    _parallelize(s, block, others, TransposedPart(name, [outer]), target)
+
+
+THIN_TRANSPOSE = Rule("thin_transpose", _match_thin, as_found, _schedule_thin)
 
 
 def _parallelize(
-    s: Schedule, block: Block, others: list[Loop], turned: Turned, target: Target
+    s: Schedule, block: Block, others: list[Loop], part: TransposedPart, target: Target
 ) -> None:
     """All loops as one where the tiles are all there is; else the outer ones, or those of tiles."""
     work = instances(block) * _WORK
     extents = [s.loop_of(loop).extent for loop in others]
     # A size that is known only when the program runs may well be one.
     count = max(1, prod(int(e.value) for e in extents if isinstance(e, Const)))
-    within = [*others, *turned.loops]
-    if others and not s.can("fuse", others[-1], turned.loops[0]):
+    within = [*others, *part.loops]
+    if others and not s.can("fuse", others[-1], part.loops[0]):
         outside = count >= 2 * target.cores or work // count < PARALLEL_WORTH
-        own = [loop for loop in turned.loops if _extent(s, loop) > 1]
+        own = [loop for loop in part.loops if _extent(s, loop) > 1]
         within, work = (others, work) if outside or not own else (own, work // count)
-    parallelize_outer(s, turned.block, target, work, within)
+    parallelize_outer(s, part.block, target, work, within)
 
 
-def _cut(s: Schedule, along: Loop, tiles: list[Tile]) -> list[tuple[Tile, Loop]]:
+def _cut(s: Schedule, along: Loop, tiles: list[TransposeTile]) -> list[tuple[TransposeTile, Loop]]:
     """Parts of a loop that are covered by whole tiles; what no tile fits is left."""
     if not isinstance(s.loop_of(along).extent, Const):
         return [(tiles[0], s.peel(along, tiles[0].height)[0])]
     extent = _extent(s, along)
-    kinds, points, end = list[Tile](), list[int](), 0
+    kinds, points, end = list[TransposeTile](), list[int](), 0
     for tile in tiles:
         if extent - end >= tile.height:
             end += (extent - end) // tile.height * tile.height
@@ -252,31 +285,35 @@ def _cut(s: Schedule, along: Loop, tiles: list[Tile]) -> list[tuple[Tile, Loop]]
     return list(zip(kinds, parts, strict=False))
 
 
-class Turned(NamedTuple):
+class TransposedPart(NamedTuple):
     """A block of tiles, and the outer ones of their loops."""
 
     block: str
     loops: list[Loop]
 
 
-def _turn(s: Schedule, along: Loop, tile: Tile, least: Tile, target: Target) -> Turned:
-    """Turn all that is in a loop; columns that `tile` is too wide for by tiles like `least`."""
+def _transpose_part(
+    s: Schedule, along: Loop, tile: TransposeTile, least: TransposeTile, target: Target
+) -> TransposedPart:
+    """All that is in a loop; columns that `tile` is too wide for go by tiles like `least`."""
     across = _inside(s, along)
     s.reorder(across, along)
     across, *rest = _whole_and_rest(s, across, tile.width)
     if rest and least.width < tile.width and least.width <= _extent(s, rest[0]):
         narrow = whole_tiles(s, rest[0], least.width)
-        turn_tiles(s, narrow, _inside(s, narrow), least)
-    block, rows, columns = turn_tiles(s, across, _inside(s, across), tile)
+        transpose_tiles(s, narrow, _inside(s, narrow), least)
+    block, rows, columns = transpose_tiles(s, across, _inside(s, across), tile)
     rows, some_rows = s.split(rows, None, max(1, _RUN // (tile.dtype.itemsize * tile.width)))
     # Whole lines of the result are written at once.
     line = max(1, target.caches.line // (tile.dtype.itemsize * tile.height))
     columns, some_columns = s.split(columns, None, line)
     s.reorder(rows, columns, some_rows, some_columns)
-    return Turned(block, [rows, columns])
+    return TransposedPart(block, [rows, columns])
 
 
-def turn_tiles(s: Schedule, across: Loop, along: Loop, tile: Tile) -> tuple[str, Loop, Loop]:
+def transpose_tiles(
+    s: Schedule, across: Loop, along: Loop, tile: TransposeTile
+) -> tuple[str, Loop, Loop]:
     """Transpose by tiles what two loops run over; gives a tile's block and the loops around."""
     rows, row = s.split(across, None, tile.width)
     columns, column = s.split(along, None, tile.height)

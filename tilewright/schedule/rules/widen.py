@@ -10,33 +10,11 @@ Bytes become numbers of 16 bits where the target has a dot product for these and
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
+from typing import NamedTuple
 
-from tilewright.arith import Ranges
-from tilewright.ir import (
-    Block,
-    Buffer,
-    Cast,
-    DType,
-    Expr,
-    Function,
-    Iter,
-    Load,
-    Stmt,
-    Store,
-    Var,
-    cast,
-    free_vars,
-    make_block,
-    map_expr,
-    map_stmt,
-    seq,
-    with_inferred_regions,
-)
-from tilewright.schedule.boxes import under_loops
-from tilewright.schedule.cursor import Tree
-from tilewright.schedule.edit import fresh_name, with_buffers
+from tilewright.ir import Block, Buffer, DType, free_vars
+from tilewright.schedule.primitives.shift_operand import OTHER_SIGN
 from tilewright.schedule.rules.analysis import (
     Access,
     Contraction,
@@ -44,31 +22,41 @@ from tilewright.schedule.rules.analysis import (
     constants_of,
     extent_of,
 )
-from tilewright.schedule.rules.available import (
-    OTHER_SIGN,
-    WIDE,
-    Wanted,
-    has_wide_product,
-    wanted_for,
-)
+from tilewright.schedule.rules.available import WIDE, Wanted, has_wide_product, wanted_for
+from tilewright.schedule.rules.rule import Rule, as_found
+from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
 #: An operand is converted beforehand if every element of it is used at least this often.
 _WORTH_CONVERTING = 32
 
 
-def widen_operands(function: Function, target: Target) -> Function:
-    """Products of small numbers without an instruction of their own read wide copies."""
-    for name in Tree(function).blocks:
-        tree = Tree(function)
-        block = tree.blocks[name]
-        found = as_contraction(block)
-        if found is None or not tree.loops_above(block):
-            continue
-        wanted = wanted_for(block, constants_of(function))
-        if wanted is None or not wanted.is_there(target, wanted.types):
-            function = _widened(tree, block, found, _wide_type(found, wanted, target))
-    return function
+class Widened(NamedTuple):
+    """The factors of a product that are converted, and the type that they get."""
+
+    factors: tuple[int, ...]
+    dtype: DType
+
+
+def _small_operands(s: Schedule, name: str, target: Target) -> Widened | None:
+    """What to convert of a product of small numbers without an instruction of its own."""
+    block = s.block_of(name)
+    c = as_contraction(block)
+    if c is None or not s.loops(name):
+        return None
+    wanted = wanted_for(block, constants_of(s.function))
+    if wanted is not None and wanted.is_there(target, wanted.types):
+        return None
+    dtype = _wide_type(c, wanted, target)
+    chosen: dict[Buffer, int] = {}
+    for side, access in enumerate((c.a, c.b)):
+        is_worth = _uses(block, access) >= _WORTH_CONVERTING
+        if _is_small(access.buffer.dtype, dtype) and is_worth:
+            chosen.setdefault(access.buffer, c.factor(side))
+    # An instruction for numbers of 16 bits wants both of them.
+    if not chosen or (dtype is WIDE and len(chosen) == 1):
+        return None
+    return Widened(tuple(chosen.values()), dtype)
 
 
 def _wide_type(c: Contraction, wanted: Wanted | None, target: Target) -> DType:
@@ -76,20 +64,6 @@ def _wide_type(c: Contraction, wanted: Wanted | None, target: Target) -> DType:
     out = c.out.buffer.dtype
     pairs = wanted is not None and wanted.is_packed and has_wide_product(target, wanted.types)
     return WIDE if pairs else out
-
-
-def _widened(tree: Tree, block: Block, c: Contraction, dtype: DType) -> Function:
-    chosen = {
-        access.buffer: Buffer(f"{access.buffer.name}_wide", dtype, access.buffer.shape)
-        for access in (c.a, c.b)
-        if _is_small(access.buffer.dtype, dtype) and _uses(block, access) >= _WORTH_CONVERTING
-    }
-    if not chosen or (dtype is WIDE and len(chosen) == 1):
-        return tree.function
-    outermost = tree.loops_above(block)[0]
-    copies = [conversion(tree, old, new) for old, new in chosen.items()]
-    product = tree.rebuilt(outermost, block, _reading(block, chosen))
-    return with_buffers(tree.replace(outermost, seq(*copies, product)), *chosen.values())
 
 
 def _is_small(dtype: DType, wide: DType) -> bool:
@@ -104,22 +78,9 @@ def _uses(block: Block, access: Access) -> int:
     return prod(extent_of(it) or _WORTH_CONVERTING for it in block.iters if it.var not in own)
 
 
-def conversion(tree: Tree, old: Buffer, new: Buffer) -> Stmt:
-    """Loops that copy a buffer into one of another type."""
-    iters = [Iter(Var(f"vax{n}"), extent, "spatial") for n, extent in enumerate(old.shape)]
-    place = tuple(it.var for it in iters)
-    body = Store(new, place, cast(Load(old, place), new.dtype))
-    block = make_block(fresh_name(new.name, tree.blocks), iters, place, body)
-    return under_loops(block, {}, Ranges.for_function(tree.function)).nest
+def _convert(s: Schedule, name: str, plan: Widened, _target: Target) -> None:
+    for factor in plan.factors:
+        s.copy_operand(name, factor, plan.dtype)
 
 
-def _reading(block: Block, chosen: dict[Buffer, Buffer]) -> Block:
-    def on_node(e: Expr) -> Expr | None:
-        if isinstance(e, Cast) and isinstance(e.a, Load) and e.a.buffer in chosen:
-            return cast(Load(chosen[e.a.buffer], e.a.indices), e.dtype)
-        return None
-
-    memo: dict[Expr, Expr] = {}
-    changed = map_stmt(block, lambda _: None, lambda e: map_expr(e, on_node, memo))
-    assert isinstance(changed, Block)
-    return with_inferred_regions(replace(changed))
+WIDEN = Rule("widen", _small_operands, as_found, _convert)

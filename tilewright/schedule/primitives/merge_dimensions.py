@@ -1,19 +1,10 @@
-"""Makes one dimension of two that always go together: rows of products, sides of transposes.
-
-    for i in n: for j in s: for k: for r:          for i_j in n * s: for k: for r:
-        C[i, j, k] += A[i, j, r] * B[r, k]   -->       C[i_j, k] += A[i_j, r] * B[r, k]
-
-Tiles of rows then run across the border between the two, and what is left over is left over once;
-transposes read and write longer runs.
-Blocks that gather rows (`gather_rows`) read at i_j // s and i_j % s. Parameters keep their memory
-and get another shape: this is for callers that pass addresses.
-"""
+"""merge_dimensions(block, index)"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Final
 
 from tilewright.ir import (
     Alloc,
@@ -39,39 +30,62 @@ from tilewright.ir import (
     walk,
     with_inferred_regions,
 )
-from tilewright.schedule.rules.analysis import GATHERS, as_contraction
-from tilewright.schedule.rules.transpose import as_turn
+from tilewright.schedule.cursor import Tree
+from tilewright.schedule.edit import Edit
+from tilewright.schedule.error import Fault, require
 
 #: Two variables of a block that go together.
 Pair = tuple[Iter, Iter]
+#: The note on blocks that copy what others read: they may read by division, at ij // s and ij % s.
+GATHERS: Final = "gathers_rows"
 
 
-def merge_rows(function: Function) -> Function:
-    """The function whose products and transposes have as few dimensions as possible."""
-    while True:
-        merged = _merged_once(function)
-        # The numbers that a caller passes are the dimensions in the order in which they appear.
-        if merged is None or merged.dims != function.dims:
-            return function
-        function = merged
+def merge_dimensions(tree: Tree, block: Block, index: int) -> Edit:
+    """Make one dimension of two neighbouring ones that always go together.
+
+    for i in n: for j in s: for k: for r:          for i_j in n * s: for k: for r:
+        C[i, j, k] += A[i, j, r] * B[r, k]   -->       C[i_j, k] += A[i_j, r] * B[r, k]
+
+    `index` is the position of the first of the two among the iterators of `block`. Every buffer
+    that they walk through, and every block that uses one, is merged with them. Blocks with the note
+    `gathers_rows` read other buffers at i_j // s and i_j % s. Parameters keep their memory and get
+    another shape: this is for callers that pass addresses.
+    """
+    check(tree, block, index)
+    merged = _merged(tree, block, index)
+    assert isinstance(merged, Function)
+    return Edit(merged)
 
 
-def _merged_once(function: Function) -> Function | None:
-    nests = _nests(function.body)
-    for block in nests:
-        for pair in pairwise(_rows(block)):
-            merge = _Merge(function, nests)
-            if merge.add(block, pair):
-                return merge.apply()
-    return None
+def check(tree: Tree, block: Block, index: int) -> None:
+    what = f"cannot merge dimensions {index} and {index + 1} of block {block.name}"
+    require(tree, what, _are_two(block, index))
+    merged = _merged(tree, block, index)
+    require(tree, what, merged if isinstance(merged, Fault) else _numbers_stay(tree, merged))
 
 
-def _rows(block: Block) -> Sequence[Iter]:
-    """The variables of which neighbours had better be one."""
-    product = as_contraction(block)
-    if product is not None:
-        return product.rows
-    return () if as_turn(block) is None else block.iters
+def _are_two(block: Block, index: int) -> Fault | None:
+    if 0 <= index < len(block.iters) - 1:
+        return None
+    return Fault(f"it has {len(block.iters)} iterators", "name the first of two neighbours", block)
+
+
+def _numbers_stay(tree: Tree, merged: Function) -> Fault | None:
+    """The numbers that a caller passes are the dimensions in the order in which they appear."""
+    if merged.dims == tree.function.dims:
+        return None
+    return Fault("the numbers that callers pass would be others, or in another order")
+
+
+def _merged(tree: Tree, block: Block, index: int) -> Function | Fault:
+    nests = _nests(tree.function.body)
+    if block not in nests:
+        return Fault(f"block {block.name} does not stand alone in serial loops", "", block)
+    merge = _Merge(tree.function, nests)
+    if not merge.add(block, (block.iters[index], block.iters[index + 1])):
+        return Fault("something walks through one of the two alone", "", block)
+    found = merge.apply()
+    return Fault("one of the two is used by itself", "", block) if found is None else found
 
 
 class _Merge:

@@ -17,19 +17,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
-from tilewright.ir import Block, Function, Iter, const
-from tilewright.schedule.merge_rows import merge_rows
+from tilewright.ir import Block, Iter, const
+from tilewright.schedule.error import RefusedError
+from tilewright.schedule.primitives.merge_dimensions import GATHERS
 from tilewright.schedule.rules.analysis import (
-    GATHERS,
     Contraction,
     as_contraction,
     constants_of,
     extent_of,
 )
 from tilewright.schedule.rules.available import has_packed_product
+from tilewright.schedule.rules.merge_rows import merge_rows
 from tilewright.schedule.rules.product import is_plain
+from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -41,29 +43,35 @@ _COPY, _SAVED = 0.4, 0.12
 _ROWS: Final = 16
 
 
-def gather_rows(function: Function, target: Target) -> Function:
-    """The function whose products read rows that lie in pieces from a copy, where that pays."""
-    for name in [b.name for b in Schedule(function).blocks()]:
-        function = _gathered(function, name, target)
-    return function
+class Gathered(NamedTuple):
+    """A product, and those of its rows that a copy makes one dimension of."""
+
+    contraction: Contraction
+    rows: list[Iter]
 
 
-def _gathered(function: Function, name: str, target: Target) -> Function:
-    s = Schedule(function)
-    c = as_contraction(s.block_of(name))
-    if c is None or c.a.buffer in constants_of(function):
-        return function
-    rows = _neighbours(c.rows, s.block_of(name))
-    if not _are_known(c, rows) or not _gains(c, rows, target):
-        return function
-    if not s.can("reindex", name, c.a.buffer.name):
-        return function
+def _rows_in_pieces(s: Schedule, name: str, target: Target) -> Gathered | None:
+    """A product whose rows lie in pieces, where a copy of them pays."""
+    block = s.block_of(name)
+    c = as_contraction(block)
+    if c is None or c.a.buffer in constants_of(s.function):
+        return None
+    rows = _neighbours(c.rows, block)
+    return Gathered(c, rows) if _are_known(c, rows) and _gains(c, rows, target) else None
+
+
+def _gather(s: Schedule, name: str, plan: Gathered, target: Target) -> None:
+    c = plan.contraction
     s.annotate(s.reindex(name, c.a.buffer.name), GATHERS, True)
-    merged = merge_rows(s.function)
-    after = as_contraction(Schedule(merged).block_of(name))
+    merge_rows(s)
+    after = as_contraction(s.block_of(name))
     assert after is not None
-    is_whole = len(c.rows) - len(after.rows) == len(rows) - 1
-    return merged if is_whole or _is_packed(c, target) else function
+    is_whole = len(c.rows) - len(after.rows) == len(plan.rows) - 1
+    if not is_whole and not _is_packed(c, target):
+        raise RefusedError(f"the rows of {name} do not become one dimension")
+
+
+GATHER_ROWS = Rule("gather_rows", _rows_in_pieces, as_found, _gather)
 
 
 def _neighbours(rows: Sequence[Iter], block: Block) -> list[Iter]:

@@ -1,0 +1,113 @@
+"""The default schedules: which rules there are, and in which order they are tried."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from tilewright.schedule.primitives.remove_empty import never_runs
+from tilewright.schedule.rules.amx import AMX
+from tilewright.schedule.rules.analysis import is_scheduled
+from tilewright.schedule.rules.attention import ATTENTION
+from tilewright.schedule.rules.columns import COLUMNS
+from tilewright.schedule.rules.contraction import CONTRACTION
+from tilewright.schedule.rules.dot import DOT
+from tilewright.schedule.rules.dot_rows import DOT_ROWS
+from tilewright.schedule.rules.elementwise import ELEMENTWISE, ELEMENTWISE_BY_ROWS, STEPWISE
+from tilewright.schedule.rules.gather_rows import GATHER_ROWS
+from tilewright.schedule.rules.inline import INLINE
+from tilewright.schedule.rules.merge_rows import MERGE_ROWS
+from tilewright.schedule.rules.positions import POSITIONS
+from tilewright.schedule.rules.remove_empty import REMOVE_EMPTY
+from tilewright.schedule.rules.rows import ROWS, TOTAL
+from tilewright.schedule.rules.rule import Choices, Rule
+from tilewright.schedule.rules.separate_operands import SEPARATE_OPERANDS
+from tilewright.schedule.rules.shift import SHIFT
+from tilewright.schedule.rules.steps import STEP
+from tilewright.schedule.rules.stream import STREAM
+from tilewright.schedule.rules.strips import STRIPS
+from tilewright.schedule.rules.transformed import TRANSFORMED
+from tilewright.schedule.rules.transpose import THIN_TRANSPOSE, TRANSPOSE
+from tilewright.schedule.rules.widen import WIDEN
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Rules that are alternatives: the first that fits is taken.
+
+    They are tried on the function as a whole, or on each block in program order that no rule has
+    scheduled yet. After a rule of a stage that `ends`, only the last stage is left to do.
+    """
+
+    over: Literal["function", "blocks"]
+    rules: tuple[Rule[Any, Any], ...]
+    ends: bool = False
+
+
+Table = tuple[Stage, ...]
+
+#: What CPUs get, in order.
+CPU_RULES: Final[Table] = (
+    # What needs no schedule, and what is written past the caches.
+    Stage("function", (REMOVE_EMPTY,)),
+    Stage("function", (STREAM,)),
+    # Functions that are one thing. Attention inlines what it does not need by itself.
+    Stage("function", (ATTENTION,), ends=True),
+    Stage("blocks", (INLINE,)),
+    Stage("function", (TRANSFORMED, STRIPS), ends=True),
+    Stage("function", (POSITIONS,)),
+    # Products in the types, signs and buffers that instructions take, then by these.
+    Stage("blocks", (SEPARATE_OPERANDS,)),
+    Stage("blocks", (SHIFT,)),
+    Stage("blocks", (WIDEN,)),
+    Stage("blocks", (AMX, DOT, DOT_ROWS)),
+    # Other products, and reductions. Row by row goes all of a function, or nothing.
+    Stage("blocks", (STEP,)),
+    Stage("function", (ROWS,)),
+    Stage("blocks", (CONTRACTION, TOTAL, COLUMNS)),
+    # The rest.
+    Stage("blocks", (TRANSPOSE, THIN_TRANSPOSE, ELEMENTWISE, ELEMENTWISE_BY_ROWS, STEPWISE)),
+)
+
+#: The same for callers that pass addresses: arrays may have other shapes over the same memory.
+CPU_RULES_BY_ADDRESS: Final[Table] = (
+    Stage("function", (MERGE_ROWS,)),
+    Stage("blocks", (GATHER_ROWS,)),
+    *CPU_RULES,
+)
+
+
+def apply_table(s: Schedule, table: Table, target: Target, choices: Choices) -> None:
+    """Schedule by the rules of a table; a function that does nothing stays as it is."""
+    if all(never_runs(s.block_of(b)) for b in s.blocks()):
+        return
+    *stages, last = table
+    for stage in stages:
+        if _apply_stage(s, stage, target, choices) and stage.ends:
+            break
+    _apply_stage(s, last, target, choices)
+
+
+def _apply_stage(s: Schedule, stage: Stage, target: Target, choices: Choices) -> bool:
+    """Whether a rule was taken."""
+    if stage.over == "function":
+        return _take_first(s, stage.rules, "", target, choices)
+    taken = [
+        _take_first(s, stage.rules, name, target, choices)
+        for name in [b.name for b in s.blocks()]
+        if _is_left(s, name)
+    ]
+    return any(taken)
+
+
+def _take_first(
+    s: Schedule, rules: tuple[Rule[Any, Any], ...], block: str, target: Target, choices: Choices
+) -> bool:
+    return any(rule.attempt(s, block, target, choices) for rule in rules)
+
+
+def _is_left(s: Schedule, name: str) -> bool:
+    """Whether a block is still there (it may have gone into another), and plain."""
+    return any(b.name == name for b in s.blocks()) and not is_scheduled(s, name)

@@ -1,0 +1,102 @@
+"""What schedules a function: the default rules, or a trace that was recorded.
+
+A scheduler makes a `Schedule` of a plain function, whose trace leads from the one to the other. Its
+`key` tells it apart from others where results are kept.
+
+    made = RULES.schedule(function, target)
+    print(made.trace)
+    again = Recorded(made.trace).schedule(function, target)          the same loops
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from tilewright.ir import Function
+from tilewright.schedule.rules import CPU_RULES, CPU_RULES_BY_ADDRESS, Choices, Table, apply_table
+from tilewright.schedule.rules.analysis import is_scheduled
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.trace import Trace
+from tilewright.support.errors import UserError, nearest
+from tilewright.target import Target
+
+
+class Scheduler(Protocol):
+    """Makes schedules."""
+
+    @property
+    def key(self) -> str:
+        """A text that differs between schedulers that make different schedules."""
+        ...
+
+    def schedule(self, function: Function, target: Target) -> Schedule:
+        """The function under a schedule for the target."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The default rules. `by_address` is for callers that pass addresses: parameters may get other
+    shapes over the same memory. `taken` says which choices are others than the rules' own, by the
+    names and positions in what `offered` gives."""
+
+    by_address: bool = False
+    taken: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def key(self) -> str:
+        own = dict(sorted(self.taken.items()))
+        return f"rules by_address={self.by_address} {json.dumps(own)}"
+
+    def schedule(self, function: Function, target: Target) -> Schedule:
+        return self._scheduled(function, target)[0]
+
+    def offered(self, function: Function, target: Target) -> dict[str, tuple[object, ...]]:
+        """What there is to choose for a function: candidates by name, the one that is taken by
+        default first."""
+        return self._scheduled(function, target)[1].offered
+
+    def _scheduled(self, function: Function, target: Target) -> tuple[Schedule, Choices]:
+        table: Table = CPU_RULES_BY_ADDRESS if self.by_address else CPU_RULES
+        s, choices = Schedule(function), Choices(self.taken)
+        apply_table(s, table, target, choices)
+        for name in self.taken.keys() - choices.offered.keys():
+            raise UserError(
+                f"there is no choice {name} in the schedule of {function.name}",
+                remedy=nearest(name, choices.offered),
+            )
+        return s, choices
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A trace, replayed."""
+
+    trace: Trace
+
+    @property
+    def key(self) -> str:
+        return f"trace {json.dumps(self.trace.to_json(), sort_keys=True)}"
+
+    def schedule(self, function: Function, target: Target) -> Schedule:
+        del target
+        return self.trace.replay(function)
+
+
+RULES: Final = Rules()
+RULES_BY_ADDRESS: Final = Rules(by_address=True)
+
+
+def schedule_by_rules(function: Function, target: Target, *, by_address: bool = False) -> Function:
+    """`function` under the default schedule for `target`."""
+    return function_of((RULES_BY_ADDRESS if by_address else RULES).schedule(function, target))
+
+
+def function_of(s: Schedule) -> Function:
+    """The scheduled function, with a note on blocks that are left with plain loops, and why."""
+    plain = {b.name for b in s.blocks() if not is_scheduled(s, b.name)}
+    told = [str(r) for r in s.declined if not r.block or r.block in plain]
+    return s.function.with_attrs(refused=told) if told else s.function
