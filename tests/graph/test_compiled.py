@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 import tilewright as tw
 from tests.graph.random_graphs import inputs, modules
-from tilewright.graph import Module, evaluate, verify
+from tilewright.graph import Builder, Module, evaluate, verify
 
 
 @pytest.mark.parametrize("opt_level", [0, 2])
@@ -28,3 +28,14 @@ def test_compiled_graphs_give_what_the_evaluator_gives(opt_level: int) -> None:
                 np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
     check()
+
+
+def test_values_that_are_doubled_again_and_again() -> None:
+    """Written out, the sum would have 2**60 terms; it has sixty distinct ones."""
+    b = Builder()
+    value = b.input("x", "f32", ("n", 4))
+    for _ in range(60):
+        value = b.add(value, value)
+    b.output(value)
+    (got,) = tw.compile(b.build()).run([np.full((2, 4), 3, np.float32)])
+    np.testing.assert_array_equal(got, np.full((2, 4), 3 * 2.0**60, np.float32))

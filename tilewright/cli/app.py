@@ -60,6 +60,7 @@ exit codes:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    _require_streams()
     parser = build_parser()
     words = sys.argv[1:] if argv is None else argv
     if not words:
@@ -71,6 +72,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else Exit.USAGE
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
+
+
+def _require_streams() -> None:
+    """Open what the caller has closed, so that no file of ours gets its number."""
+    # Typed as if they were always there.
+    streams: dict[str, object] = {"stdout": sys.stdout, "stderr": sys.stderr}
+    for name, stream in streams.items():
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -103,7 +113,7 @@ def _add(commands: argparse._SubParsersAction[argparse.ArgumentParser], command:
 
 
 def _run(args: argparse.Namespace) -> Exit:
-    from tilewright.cli.console import Console
+    from tilewright.cli.console import Console, forget
 
     console = Console(as_json=args.json)
     command: Command = args._command
@@ -116,7 +126,7 @@ def _run(args: argparse.Namespace) -> Exit:
     except KeyboardInterrupt:
         return console.failed(Exit.INTERRUPTED, "interrupted")
     except BrokenPipeError:
-        _forget_stdout()
+        forget(sys.stdout)
         return Exit.DONE
     except UserError as error:
         return console.failed(Exit.REFUSED, str(error))
@@ -149,8 +159,3 @@ def _internal(console: Console, message: str) -> Exit:
         traceback.print_exc()
     hint = "set TILEWRIGHT_TRACEBACK=1 to see where, and please report it"
     return console.failed(Exit.INTERNAL, f"internal error: {message}\n  {hint}")
-
-
-def _forget_stdout() -> None:
-    """The reader has gone: let the interpreter not stumble over it when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -38,7 +37,7 @@ def inputs_for(
                 remedy=nearest(name, names),
             )
     missing = [s for s in specs if s.name not in given]
-    if missing and given and args.fill is None:
+    if missing and args.inputs and args.fill is None:
         raise UserError(
             f"{args.inputs} lacks {', '.join(s.name for s in missing)}",
             remedy="add the arrays, or let --fill random make them up",
@@ -56,13 +55,25 @@ def read_arrays(path: Path) -> dict[str, Array]:
     import numpy as np
 
     require_file(path)
+    if not path.is_file():
+        raise _no_arrays(path, "it is no regular file, and the whole of one is needed")
     try:
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (ValueError, zipfile.BadZipFile, EOFError, AttributeError, TypeError, KeyError):
-        raise UserError(
-            f"{path} is no .npz file of arrays", remedy="write it with np.savez(path, NAME=array)"
-        ) from None
+            found: dict[str, Any] = {name: file[name] for name in file.files}
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        # Archives, compression and headers each have errors of their own.
+        raise _no_arrays(path, str(error).partition("\n")[0][:100]) from None
+    for name, array in found.items():
+        if not isinstance(array, np.ndarray):
+            raise _no_arrays(path, f"{name} in it is no array")
+    return found
+
+
+def _no_arrays(path: Path, reason: str) -> UserError:
+    remedy = "write it with np.savez(path, NAME=array)"
+    return UserError(f"{path} is no .npz file of arrays", reason=reason, remedy=remedy)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:

@@ -69,7 +69,7 @@ class Console:
 
     def note(self, text: str) -> None:
         """A remark that is no result."""
-        print(self._styled(text, "dim", sys.stderr), file=sys.stderr)
+        self._say(self._styled(text, "dim", sys.stderr))
 
     def remark(self, text: str) -> None:
         """What only somebody who watches wants to know."""
@@ -85,10 +85,17 @@ class Console:
                 print(json.dumps(document, indent=2), flush=True)
             return code
         first, _, rest = word.partition("\n")
-        print(self._styled(first, "red", sys.stderr), file=sys.stderr)
+        self._say(self._styled(first, "red", sys.stderr))
         if rest:
-            print(rest, file=sys.stderr)
+            self._say(rest)
         return code
+
+    def _say(self, text: str) -> None:
+        """A line on stderr; that nobody reads there any more changes nothing else."""
+        try:
+            print(text, file=sys.stderr, flush=True)
+        except OSError:
+            forget(sys.stderr)
 
     @contextlib.contextmanager
     def working(self, what: str) -> Generator[None]:
@@ -120,6 +127,12 @@ class Console:
 
     def _styled(self, text: str, style: str, stream: Any = None) -> str:
         return f"{_STYLES[style]}{text}\x1b[0m" if _has_colours(stream or sys.stdout) else text
+
+
+def forget(stream: Any) -> None:
+    """The reader has gone: let the interpreter not stumble over it when it ends."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 #: What stands for characters that an encoding does not have; for others, a question mark.

@@ -75,7 +75,9 @@ def c_type(dtype: DType) -> str:
 
 
 def _safe(text: str) -> str:
-    return text.replace("*/", "* /").replace("/*", "/ *").replace("\n", " ")
+    """Text that a comment can hold: it neither ends nor begins one, nor hides what follows."""
+    shown = "".join(c if c.isprintable() else " " for c in text)
+    return shown.replace("*/", "* /").replace("/*", "/ *")
 
 
 def _functions(model: Interface) -> str:

@@ -160,7 +160,7 @@ def _installed() -> _Native:
 
 def _thread_count(asked: int | None, cpus: tuple[int, ...]) -> int:
     if asked is None:
-        return len(cpus) or config().num_threads or len(available_cpus())
+        asked = len(cpus) or config().num_threads or len(available_cpus())
     if not isinstance(asked, Integral) or not 1 <= asked <= 4096:
         raise UserError(
             f"cannot make a pool of {asked!r} threads", remedy="ask for a number from 1 to 4096"

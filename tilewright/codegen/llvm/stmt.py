@@ -143,8 +143,13 @@ def _of_single_lane(store: Store) -> Store:
 def _accumulations(store: Store) -> list[Expr]:
     """The sums in `C[i] = C[i] + a + b` and the like, which add to what is there."""
     sums, terms, pending = list[Expr](), list[Expr](), [store.value]
+    # Expressions are shared: a sum that is doubled forty times has 2**40 terms, written out.
+    seen = set[Expr]()
     while pending:
         node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
         if isinstance(node, Binary) and node.op in ("add", "sub"):
             sums.append(node)
             pending += [node.a, node.b]

@@ -14,9 +14,8 @@ from tilewright.support.errors import UserError
 def batch_norm(n: Node) -> Any:
     if n.integer("spatial", 1) == 0 and n.version < 9:
         raise UserError("batch normalisation per element", reason="spatial=0 is not supported")
-    x, *parameters = n.all
-    epsilon = n.real("epsilon", 1e-5)
-    parameters = [_as(n, p, x) for p in parameters]
+    x, epsilon = n[0], n.real("epsilon", 1e-5)
+    parameters = [_as(n, n[k], x) for k in range(1, 5)]
     trains = n.flag("training_mode") if n.version >= 14 else not n.flag("is_test", n.version >= 7)
     if not trains:
         return n.builder.batch_norm(x, *parameters, epsilon=epsilon)

@@ -13,6 +13,9 @@ from tilewright.graph import Dim, Value, product
 from tilewright.ir import Const, Expr, as_expr, maximum, minimum
 from tilewright.support.errors import UserError
 
+#: As many as NumPy broadcasts.
+_MAX_RANK: Final = 32
+
 # ---- reshape ------------------------------------------------------------------------------------
 
 
@@ -127,7 +130,11 @@ def size(n: Node) -> Value:
 
 @converts("Expand")
 def expand(n: Node) -> Value:
-    return n.builder.expand(n[0], shape=n.dims(1))
+    shape = n.dims(1)
+    if len(shape) > _MAX_RANK:
+        reason = f"there are at most {_MAX_RANK}"
+        raise UserError(f"a tensor of {len(shape)} dimensions", reason=reason)
+    return n.builder.expand(n[0], shape=shape)
 
 
 @converts("Tile", until=6)

@@ -23,6 +23,8 @@ def dft(n: Node) -> Value:
 
 def _dft(n: Node, axis: int) -> Value:
     x, b = n[0], n.builder
+    if x.ndim < 2:
+        raise UserError(f"{x} has no axis beside that of the real and imaginary parts")
     at = axis % x.ndim
     if at == x.ndim - 1:
         raise UserError(f"axis {axis} is that of the real and imaginary parts")
@@ -83,7 +85,11 @@ def stft(n: Node) -> Value:
     signal, b = n[0], n.builder
     if signal.ndim == 2:
         signal = b.unsqueeze(signal, axes=[2])
+    if signal.ndim != 3:
+        raise UserError(f"{signal} must be batches of signals, of real or complex numbers")
     step, window = n.number(1), n.get(2)
+    if step < 1:
+        raise UserError(f"frames are {step} samples apart", remedy="use numbers from 1 up")
     length = _frame_length(n, signal, window)
     count = (signal.shape[1] - length) // step + 1
     frames = b.gather(signal, _places(n, step, length, count), axis=1)

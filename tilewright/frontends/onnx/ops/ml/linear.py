@@ -59,6 +59,21 @@ def linear_classifier(n: Node) -> list[Value]:
 # ---- support vectors ----------------------------------------------------------------------------
 
 
+def _table(n: Node, name: str, rows: int) -> Array:
+    """The numbers of an attribute, in so many rows."""
+    numbers = _floats(n, name)
+    if rows < 1 or numbers.size % rows:
+        raise UserError(f"{name} holds {numbers.size} numbers, which make no {rows} rows")
+    return numbers.reshape(rows, -1)
+
+
+def _offset(n: Node) -> float:
+    numbers = _floats(n, "rho")
+    if not numbers.size:
+        raise UserError("rho holds no number", reason="it is added to every score")
+    return float(numbers[0])
+
+
 def _kernel(n: Node, x: Value, vectors: Array) -> Value:
     """How alike each row and each vector are."""
     b = n.builder
@@ -82,10 +97,9 @@ def _kernel(n: Node, x: Value, vectors: Array) -> Value:
 def svm_regressor(n: Node) -> Value:
     b, x, count = n.builder, _rows(n), n.integer("n_supports", 0)
     coefficients = _floats(n, "coefficients")
-    vectors = _floats(n, "support_vectors")
-    similar = _kernel(n, x, vectors.reshape(count, -1)) if count else x
+    similar = _kernel(n, x, _table(n, "support_vectors", count)) if count else x
     scores: Any = b.matmul(similar, n.constant(coefficients.reshape(-1, 1)))
-    scores = scores + float(_floats(n, "rho")[0])
+    scores = scores + _offset(n)
     if n.flag("one_class"):
         return b.where(b.greater(scores, 0.0), n.scalar(1.0, scores), n.scalar(-1.0, scores))
     return post_transformed(n, scores, n.text("post_transform", "NONE"))
@@ -98,9 +112,8 @@ def svm_classifier(n: Node) -> list[Value]:
     transform = n.text("post_transform", "NONE")
     if not sum(sizes):
         labels = n.integers("classlabels_ints", None) or n.texts("classlabels_strings", [])
-        weights = _floats(n, "coefficients").reshape(max(len(labels), 1), -1)
-        similar = _kernel(n, x, weights)
-        scores: Any = b.add(similar, n.scalar(float(_floats(n, "rho")[0]), similar))
+        similar = _kernel(n, x, _table(n, "coefficients", max(len(labels), 1)))
+        scores: Any = b.add(similar, n.scalar(_offset(n), similar))
         return [class_labels(n, b.argmax(scores, axis=1)), post_transformed(n, scores, transform)]
     scores, best = _against_each_other(n, x, sizes)
     if _floats(n, "prob_a").size:
@@ -113,8 +126,10 @@ def svm_classifier(n: Node) -> list[Value]:
 def _against_each_other(n: Node, x: Value, sizes: list[int]) -> tuple[Value, Value]:
     """The score of each pair of classes, and the class that wins most often."""
     b, total, classes = n.builder, sum(sizes), len(sizes)
-    similar = _kernel(n, x, _floats(n, "support_vectors").reshape(total, -1))
-    coefficients = _floats(n, "coefficients").reshape(-1, total)
+    similar = _kernel(n, x, _table(n, "support_vectors", total))
+    coefficients = _table(n, "coefficients", classes - 1)
+    if coefficients.shape[1] != total:
+        raise UserError(f"each of {total} vectors needs {classes - 1} coefficients")
     starts = np.concatenate([[0], np.cumsum(sizes)])
     pairs = _pairs(classes)
     weights = np.zeros((total, len(pairs)), np.float32)
