@@ -43,6 +43,7 @@ class Ranges:
     """
 
     __slots__ = (
+        "__weakref__",
         "answers",
         "conditions",
         "facts",
@@ -53,7 +54,6 @@ class Ranges:
         "simplified",
         "source",
         "variables",
-        "__weakref__",
     )
 
     #: Variables with symbolic or constant bounds.

@@ -204,9 +204,7 @@ class _Uses:
 # ---- layout -------------------------------------------------------------------------------------
 
 
-def _layout(
-    spans: dict[Buffer, _Span], ranges: Ranges
-) -> tuple[dict[Buffer, Expr], list[Expr]]:
+def _layout(spans: dict[Buffer, _Span], ranges: Ranges) -> tuple[dict[Buffer, Expr], list[Expr]]:
     """The offset of every buffer, in bytes; the starts of slots, and the end of the last."""
     sizes = {b: _size(b, ranges) for b in spans}
     fixed = {b: int(s.value) for b, s in sizes.items() if isinstance(s, Const)}
