@@ -87,6 +87,23 @@ def test_ranges_refine_each_other() -> None:
     assert Ranges().with_bounds(x, 2, 5).with_bounds(x, None, None).limit(x) == Interval()
 
 
+def test_contexts_ask_the_first_that_knew_as_much() -> None:
+    start = Ranges()
+    rows = start.with_extent(i, n)
+    steps = rows.with_extent(k, 16)
+    assert steps.asked_about(frozenset([i, n])) is rows
+    assert steps.asked_about(frozenset([k])) is steps
+    assert steps.asked_about(frozenset([x])) is start
+    # A loop over i tells that n is not 0, and a condition on both tells of each.
+    assert rows.asked_about(frozenset([n])) is rows
+    linked = steps.assuming(k < x).with_bounds(k, 3, 5)
+    assert linked.asked_about(frozenset([x])) is linked
+    assert linked.asked_about(frozenset([i])) is rows
+    A = Buffer("A", "int64", (4,))
+    read = steps.assuming(A[0] < 3)
+    assert read.asked_about(frozenset()) is read and bounds(A[0], read).high == 2
+
+
 def test_a_function_tells_of_its_dimensions() -> None:
     function = Function("f", (Buffer("A", "float32", (n, m * 2)),), Seq(()))
     known = Ranges.for_function(function)

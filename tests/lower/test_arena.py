@@ -101,6 +101,16 @@ def test_a_slot_is_as_large_as_its_largest_buffer() -> None:
     assert size(plan_arena(function), {n: 16}) == 64 + 16 * 64
 
 
+def test_sizes_that_others_cover_are_not_part_of_a_slot() -> None:
+    """No dimension is negative: the largest of n * 4, n * 32, … is known, and the size is short."""
+    x = Buffer("x", "float32", (n,))
+    buffers = [Buffer(f"b{k}", "float32", (n, 16 * (1 + k % 7))) for k in range(40)]
+    calls = seq(*(kernel(a, b) for a, b in pairwise(buffers)))
+    planned = plan_arena(program(calls, *buffers, params=(x,)))
+    assert isinstance(planned.body, Alloc)
+    assert "max" not in str(planned.body.buffers[0].shape[0])
+
+
 def test_what_a_loop_needs_from_outside_lives_through_it() -> None:
     a, b, c = (Buffer(k, "float32", (16,)) for k in "abc")
     inside = While(FLAG[0] > 0, Alloc((b, c), seq(kernel(a, b), kernel(b, c))))

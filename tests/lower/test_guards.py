@@ -271,3 +271,30 @@ def test_a_guard_on_memory_stays(becomes: Any) -> None:
                     C[i * 4 + j] = 1.0
     """
     becomes(text, hoist_guards, text)
+
+
+def test_what_follows_sums_is_there_twice_whatever_the_number_of_rows(keeps_meaning: Any) -> None:
+    """An activation in all the versions of a tile would be most of a kernel's code."""
+    text = """
+    def f(A: f32[n, 6], C: f32[2, n]):
+        for io in range((n + 6) // 7):
+            T = alloc(f32[2, 7], scope="local")
+            for o in unrolled(2):
+                for ii in unrolled(7):
+                    T[o, ii] = 0.0
+            for k in range(6):
+                for o in unrolled(2):
+                    for ii in unrolled(7):
+                        if io * 7 + ii < n:
+                            T[o, ii] = T[o, ii] + A[io * 7 + ii, k]
+            for o in range(2):
+                for ij in unrolled(7):
+                    if io * 7 + ij < n:
+                        C[o, io * 7 + ij] = exp(T[o, ij])
+            C[0, 0] = T[0, 0]
+    """
+    for n in range(1, 16):
+        a = np.arange(6 * n, dtype=np.float32).reshape(n, 6) / 90
+        after = function_text(keeps_meaning(text, hoist_guards, a, np.zeros((2, n), np.float32)))
+        assert after.count("exp(") == 2
+        assert after.count("for k in range(6)") == 7

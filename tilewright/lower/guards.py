@@ -51,8 +51,8 @@ from tilewright.lower.tile_rows import (
     Rows,
     from_row,
     parted,
+    repeats_rows,
     rows_of_tile,
-    sums_rows,
     uses_of_buffers,
     with_rows,
 )
@@ -148,8 +148,8 @@ class _Hoister:
     def _whole_or_edge(self, tile: Stmt, rows: Rows, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
         """All rows, or else a tile in which only loops that sum rows up have versions.
 
-        What comes before and after sums is done once, and long where it is an activation: at the
-        edge it is there once, and asks for every row.
+        What comes before and after sums is done once, and is much code where it is an activation:
+        at the edge it is there once, and asks for every row.
         """
         enough = simplify(rows.room >= rows.most, ranges)
         full = self._of_rows(with_rows(tile, rows, rows.most), ranges.assuming(enough), scope)
@@ -163,7 +163,7 @@ class _Hoister:
     def _at_edge(self, tile: Stmt, rows: Rows, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
         if isinstance(tile, Seq | Alloc):
             return map_children(tile, lambda s: self._at_edge(s, rows, ranges, scope))
-        if sums_rows(tile, rows):
+        if repeats_rows(tile, rows, ranges):
             return self._by_counts(tile, rows, range(1, rows.most), ranges, scope)
         settled = _Hoister(self.settled | rows.guards, self.uses, self.inner)
         return settled.stmt(tile, ranges, scope)

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tilewright.arith import conjuncts, linear
+from tilewright.arith import Ranges, bounds, conjuncts, linear
 from tilewright.ir import (
     TRUE,
     Binary,
@@ -50,6 +50,8 @@ from tilewright.ir import (
 
 #: Rows of all versions together; what would have more keeps its conditions.
 _MOST = 36
+#: A loop with so few iterations may ask for every row in each of them.
+_FEW = 8
 
 
 class Rows(NamedTuple):
@@ -101,19 +103,23 @@ def rows_of_tile(body: Stmt, guards: Collection[Expr]) -> Rows | None:
     return rows if sum(rows.counts()) <= _MOST else None
 
 
-def sums_rows(stmt: Stmt, rows: Rows) -> bool:
-    """Whether a loop in `stmt` stores to the same rows again and again."""
-    loops = (s for s in walk(stmt) if isinstance(s, For) and s.kind == "serial")
+def repeats_rows(stmt: Stmt, rows: Rows, ranges: Ranges) -> bool:
+    """Whether a loop in `stmt` sums up these rows, or asks for them many times."""
+    loops = [s for s in walk(stmt) if isinstance(s, For) and s.kind == "serial"]
     return any(
-        isinstance(s, Store) and loop.var not in _any_vars(s.indices)
-        for loop in loops
-        if _asks(loop, rows.guards)
-        for s in walk(loop)
+        _is_long(loop, ranges) or _stores_again(loop) for loop in loops if _asks(loop, rows.guards)
     )
 
 
-def _any_vars(exprs: Sequence[Expr]) -> frozenset[Var]:
-    return frozenset[Var]().union(*map(free_vars, exprs))
+def _is_long(loop: For, ranges: Ranges) -> bool:
+    most = bounds(loop.extent, ranges).high
+    return most is None or most > _FEW
+
+
+def _stores_again(loop: For) -> bool:
+    """Whether its iterations store to the same elements."""
+    stores = (s for s in walk(loop.body) if isinstance(s, Store))
+    return any(all(loop.var not in free_vars(i) for i in s.indices) for s in stores)
 
 
 def _rows(stmt: Stmt, tile: tuple[For, ...], *, repeated: bool) -> Iterator[_Row]:
