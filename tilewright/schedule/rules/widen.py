@@ -50,8 +50,10 @@ def _small_operands(s: Schedule, name: str, target: Target) -> Widened | None:
     dtype = _wide_type(c, wanted, target)
     chosen: dict[Buffer, int] = {}
     for side, access in enumerate((c.a, c.b)):
-        is_worth = _uses(block, access) >= _WORTH_CONVERTING
-        if _is_small(access.buffer.dtype, dtype) and is_worth:
+        is_often = _uses(block, access) >= _WORTH_CONVERTING
+        is_worth = is_often and _is_small(access.buffer.dtype, dtype)
+        # The state of a scan is not there yet before its steps.
+        if is_worth and s.can("copy_operand", name, c.factor(side), dtype):
             chosen.setdefault(access.buffer, c.factor(side))
     # An instruction for numbers of 16 bits wants both of them.
     if not chosen or (dtype is WIDE and len(chosen) == 1):
