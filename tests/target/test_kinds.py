@@ -28,14 +28,14 @@ def test_loops_bound_to_threads_are_refused_on_a_cpu(target: str) -> None:
 def test_shared_memory_is_refused_on_a_cpu(target: str) -> None:
     s = tw.Schedule(doubled())
     s.cache_read("Y", "X", "shared")
-    with pytest.raises(UserError, match="in scope 'shared': a cpu has no such memory"):
+    with pytest.raises(UserError, match=r"in scope 'shared': a cpu has no such memory"):
         tw.build(s, target)
 
 
 def test_matrix_registers_are_refused_in_c() -> None:
     s = tw.Schedule(doubled())
     s.cache_read("Y", "X", "tile")
-    with pytest.raises(UserError, match="in scope 'tile'.*\n.*use 'global' or 'local'"):
+    with pytest.raises(UserError, match=r"in scope 'tile'.*\n.*use 'global' or 'local'"):
         tw.build(s, "c")
 
 
@@ -46,7 +46,7 @@ def test_c_asks_nothing_of_the_processor() -> None:
         least = Target.of(f"llvm -mtriple={target.triple} -mcpu={base}")
         assert target.features == least.features
     assert not Target.of("c").flushes_denormals
-    with pytest.raises(UserError, match="-mattr=.avx2 is of no use.*beyond its architecture"):
+    with pytest.raises(UserError, match=r"-mattr=.avx2 is of no use.*beyond its architecture"):
         Target.of("c -mattr=+avx2")
 
 
