@@ -106,7 +106,8 @@ def agrees(backend: str) -> Callable[..., tw.Module]:
 
     def check(text: str, *args: Any, **options: Any) -> tw.Module:
         function = parse_function(text)
-        module = tw.build(tw.Schedule(function), **{"target": backend, **options})
+        options = {"target": backend, **options}
+        module = tw.build(tw.Schedule(function), **options)
         given, wanted = ([copy(a) for a in args] for _ in range(2))
         module(*given)
         interpret(function, *wanted)

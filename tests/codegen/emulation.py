@@ -17,7 +17,7 @@ import tilewright as tw
 from tests.emulated.emulator import needed_emulator
 from tilewright.codegen.llvm.machine import emit_object, optimize, parse, target_machine
 from tilewright.codegen.llvm.threadpool import threadpool_object
-from tilewright.runtime import NativeFunction, function, install, is_installed
+from tilewright.runtime import NativeFunction, device, install, is_installed
 from tilewright.target import why_not_here
 
 Array = np.ndarray[Any, Any]
@@ -44,8 +44,8 @@ def run_emulated(module: tw.Module, monkeypatch: Any, *args: Array) -> MatrixUni
     if not is_installed():
         install(threadpool_object(here.triple))
     code = _translated(module._code.generated, here)
-    known = function.symbols()
-    monkeypatch.setattr(function, "symbols", lambda: {**known, **unit.addresses})
+    known = device.symbols()
+    monkeypatch.setattr(device, "symbols", lambda: {**known, **unit.addresses})
     native = NativeFunction(code, module.signature, module._code.messages, 1)
     native(*args)
     unit.finish()

@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.cli.command import Command, Exit
 from tilewright.cli.compile import require_writable
-from tilewright.cli.loading import open_model
+from tilewright.cli.loading import is_artifact, open_model
 from tilewright.cli.options import add_compile_options, add_model
 
 if TYPE_CHECKING:
     from tilewright.cli.console import Console
 
-_HEADER = "c-header"
+_HEADER, _SOURCE = "c-header", "c"
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument(
         "--format",
-        choices=["so", "a", "o", _HEADER],
+        choices=["so", "a", "o", _SOURCE, _HEADER],
         default="so",
-        help="what to write; a header comes with each; only so needs a linker; default so",
+        help="what to write; a header comes with each; c is source for any compiler; only so"
+        " needs a linker; default so",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: MODEL's name")
     parser.add_argument("--name", help="what the functions' names begin with; default the file's")
@@ -37,6 +38,8 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     require_writable(output)
     header = output if args.format == _HEADER else output.with_suffix(".h")
     require_writable(header)
+    if args.format == _SOURCE and args.target is None and not is_artifact(args.model):
+        args.target = "c"
     model = open_model(args, console)
     with console.working("exporting"):
         _write(model, output, header, args)
@@ -64,5 +67,6 @@ COMMAND = Command(
         "export resnet50.twm --format so",
         "export resnet50.twm --format a -o lib/resnet50.a --name resnet",
         "export resnet50.onnx --format o --target 'llvm -mcpu=znver4'",
+        "export resnet50.onnx --format c",
     ),
 )

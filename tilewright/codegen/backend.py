@@ -7,12 +7,14 @@ code generator, and the form in which its code is kept: object files, or source 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tilewright.codegen.interface import Interface
 from tilewright.ir import Expr, Function
 from tilewright.lower import NamedPass
 from tilewright.support.denormals import Denormals
+from tilewright.support.errors import UserError
 from tilewright.target import Target
 
 
@@ -69,6 +71,16 @@ class Backend(ABC):
     def linked(self, kernels: Sequence[bytes], target: Target) -> tuple[bytes, ...]:
         """Object files with all these kernels, each as `Code.kept` gave it."""
 
+    def source(self, parts: Sequence[bytes]) -> str:
+        """One source file of all these; empty where code is kept as object files."""
+        del parts
+        return ""
+
+    def why_not_compiled(self, target: Target) -> str:
+        """The reason why there can be no object files for `target` here; mostly empty."""
+        del target
+        return ""
+
     @abstractmethod
     def threadpool(self, target: Target) -> bytes:
         """The object file of the thread pool that code for `target` calls."""
@@ -76,3 +88,13 @@ class Backend(ABC):
     @abstractmethod
     def library(self, model: Interface, triple: str) -> bytes:
         """The object file of the C functions around a model that is exported as a library."""
+
+    def library_source(
+        self, model: Interface, code: str, constants: Sequence[Any]
+    ) -> Iterator[str]:
+        """A model as one source file, in parts; `code` is the text that `source` gave."""
+        raise UserError(
+            f"cannot export {model.prefix} as source",
+            reason=f"back end {self.name} makes object files",
+            remedy="compile the model for target 'c'",
+        )

@@ -44,11 +44,13 @@ class Interface:
     #: Whether matrix registers may be used, for which Linux wants to be asked.
     may_use_amx: bool = False
     denormals: Denormals = "flush"
+    #: Whether there are functions that take DLPack's tensors, where these can be.
+    offers_dlpack: bool = True
 
     @property
     def takes_dlpack(self) -> bool:
         """Tensors must exist before the run: outputs of sizes that it tells cannot."""
-        return not self.records
+        return self.offers_dlpack and not self.records
 
     @property
     def exported(self) -> list[str]:

@@ -23,6 +23,7 @@ from tilewright.ir import (
     walk,
 )
 from tilewright.runtime import (
+    CPU,
     ArrayParam,
     Dim,
     NativeFunction,
@@ -33,7 +34,7 @@ from tilewright.runtime import (
     request_amx,
 )
 from tilewright.support.errors import UserError, nearest
-from tilewright.support.timing import Timing, measure
+from tilewright.support.timing import Timing
 from tilewright.target import Target, why_not_here
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Module:
         self, *args: Any, repeat: int = 20, min_repeat_ms: float = 50.0, warmup: int = 2
     ) -> Timing:
         """Time the native code on these arguments: median, least, spread."""
-        return measure(self.native.prepared(*args), repeat, min_repeat_ms, warmup)
+        return CPU.time(self.native.prepared(*args), repeat, min_repeat_ms, warmup)
 
     def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
         """Use `count` threads from now on (None: all cores), on the given processors."""

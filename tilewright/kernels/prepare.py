@@ -10,7 +10,7 @@ from tilewright.graph import Array, Binding, KernelCall, TensorType, Value, dtyp
 from tilewright.ir import DType, Var
 from tilewright.kernels.compiled import CompiledKernel, Preparation
 from tilewright.kernels.module import install_threadpool
-from tilewright.runtime import ArrayParam, NativeFunction, Signature, aligned_empty, let_go
+from tilewright.runtime import CPU, ArrayParam, NativeFunction, Signature, let_go
 from tilewright.support.faults import during
 
 
@@ -59,7 +59,7 @@ class _Store:
     def _run(
         self, once: Preparation, constants: Sequence[Value], arrays: Sequence[Array]
     ) -> list[Array]:
-        outputs = [aligned_empty(shape, DType.of(dtype).numpy) for dtype, shape in once.made]
+        outputs = [CPU.empty(shape, DType.of(dtype).numpy) for dtype, shape in once.made]
         if once.name not in self._loaded:
             params = [
                 *(

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +32,8 @@ from tilewright.target import Target
 _ALIGNMENT: Final = 64
 #: Code reaches its constants over distances of 31 bits.
 _LARGEST: Final = 3 << 29
-_KINDS: Final = (".o", ".a", ".so")
+_SOURCE: Final = ".c"
+_KINDS: Final = (".o", ".a", ".so", _SOURCE)
 _LINKERS: Final = ("cc", "gcc", "clang", "ld", "ld.lld")
 
 Path_ = str | os.PathLike[str]
@@ -45,8 +47,12 @@ def export_library(
     path: Path_,
     header_path: Path_ | None,
     name: str | None,
+    source: str = "",
 ) -> None:
-    """Write a library of the kind that `path` ends in, and its header."""
+    """Write a library of the kind that `path` ends in, and its header.
+
+    `source` is the program's code, where its target has it as text; only that can be a C file.
+    """
     place = Path(text_path(path))
     header_path = None if header_path is None else text_path(header_path)
     if place.suffix not in _KINDS:
@@ -64,8 +70,12 @@ def export_library(
     inputs, outputs = _tensors("input", program.inputs), _tensors("output", program.outputs)
     places = _places(constants)
     model = _interface(program, inputs, outputs, _prefix(name, place), places[:-1], target)
-    code = _object(model, program, constants, places, pool, target)
-    _WRITERS[place.suffix](place, code, model)
+    if place.suffix == _SOURCE:
+        model = replace(model, offers_dlpack=False)
+        _write_source(place, model, source, constants, target)
+    else:
+        code = _object(model, program, constants, places, pool, target)
+        _WRITERS[place.suffix](place, code, model)
     if header_path is not None:
         with replacing(header_path) as file:
             file.write(header(model, inputs, outputs).encode())
@@ -154,6 +164,15 @@ def _object(
 
 
 # ---- kinds of files -----------------------------------------------------------------------------
+
+
+def _write_source(
+    place: Path, model: Interface, source: str, constants: Sequence[Any], target: TargetInfo
+) -> None:
+    parts = backend_of(Target.of(target.text)).library_source(model, source, constants)
+    with replacing(place) as file:
+        for part in parts:
+            file.write(part.encode())
 
 
 def _write_object(place: Path, code: bytes, model: Interface) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tilewright.codegen import backend_of
+from tilewright.codegen import Code, backend_of
 from tilewright.graph import (
     ANY,
     Array,
@@ -28,7 +28,14 @@ from tilewright.kernels.compiled import CompiledKernel
 from tilewright.kernels.module import dim_of, unique_names
 from tilewright.kernels.pipeline import host_code
 from tilewright.models.constants import constant_bytes, held
-from tilewright.models.native import GRAPH_TEXT, HOST_TEXT, NativeModel, loops_text, target_info
+from tilewright.models.native import (
+    GRAPH_TEXT,
+    HOST_TEXT,
+    SOURCE_TEXT,
+    NativeModel,
+    loops_text,
+    target_info,
+)
 from tilewright.runtime import (
     ANY_SIZE,
     LIST_KINDS,
@@ -41,6 +48,7 @@ from tilewright.runtime import (
     checksum_of,
     seal_of,
 )
+from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError, nearest
 from tilewright.target import Target
 
@@ -68,7 +76,11 @@ class Model(NativeModel):
         self._graph_text = module_text(graph) if self._graph is None else ""
         pool = backend_of(target).threadpool(target)
         sealed = _Sealing(constants, pool, target_info(target))
-        program = _program(graph, host, lowered, list(kernels.values()), target, sealed)
+        denormals = _denormals(target)
+        made = host_code(lowered, target, denormals)
+        parts = [k.code for k in kernels.values()]
+        self._source = backend_of(target).source([made.kept(), *parts])
+        program = _program(graph, host, lowered, made, parts, target, sealed)
         super().__init__(program, constants, sealed.target, pool, threads)
 
     # ---- looking --------------------------------------------------------------------------------
@@ -88,7 +100,8 @@ class Model(NativeModel):
     def texts(self) -> dict[str, str]:
         graph = self._graph_text or module_text(self.graph)
         loops = {loops_text(name): function_text(f) for name, f in self._functions.items()}
-        return {GRAPH_TEXT: graph, HOST_TEXT: function_text(self._host), **loops}
+        texts = {GRAPH_TEXT: graph, HOST_TEXT: function_text(self._host), **loops}
+        return {**texts, SOURCE_TEXT: self._source} if self._source else texts
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -106,17 +119,18 @@ def _program(
     graph: GraphModule,
     host: HostProgram,
     lowered: Function,
-    kernels: Sequence[CompiledKernel],
+    made: Code,
+    kernels: Sequence[bytes],
     target: Target,
     sealing: _Sealing,
 ) -> Program:
-    denormals = PassContext.current().denormals
-    made = host_code(lowered, target, denormals)
+    backend = backend_of(target)
+    is_compiled = not backend.why_not_compiled(target)
     main = graph.main
     names = unique_names(_dims([*main.params, *main.results], host.dims))
     program = Program(
         name=host.function.name,
-        objects=backend_of(target).linked([k.code for k in kernels], target),
+        objects=backend.linked(kernels, target) if is_compiled else (),
         inputs=tuple(_spec(p, p.name, names) for p in main.params),
         outputs=tuple(_spec(r, n, names) for r, n in zip(main.results, main.outputs, strict=True)),
         dims=tuple(names[d] for d in host.dims),
@@ -126,10 +140,17 @@ def _program(
         origins=tuple(host.origins),
         calls=tuple(_kernels_called(lowered)),
         precision=precision_text(graph),
-        denormals=denormals,
+        denormals=_denormals(target),
     )
+    if not is_compiled:
+        return program
     code = made.object_code(sealing.seal(program))
     return replace(program, objects=(code, *program.objects))
+
+
+def _denormals(target: Target) -> Denormals:
+    """What becomes of denormals; code that sets no floating-point state keeps them."""
+    return PassContext.current().denormals if target.kind.sets_float_state else "keep"
 
 
 @dataclass(frozen=True)

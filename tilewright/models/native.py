@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 #: The texts of a model, as an artifact names them.
 GRAPH_TEXT: Final = "graph.txt"
 HOST_TEXT: Final = "host.txt"
+#: The code of targets that have it as source.
+SOURCE_TEXT: Final = "code.c"
 _LOOPS: Final = "loops/"
 
 
@@ -68,6 +70,8 @@ class NativeModel(CompiledModel):
         self._profiled: Profiled | None = None
         self._profiling = threading.Lock()
         reason = why_not(target)
+        if not program.objects:
+            reason = reason or "its code is source that was not compiled: there is no C compiler"
         if not reason and not is_installed():
             install(pool)
         super().__init__(program, constants, threads, why_not=reason)
@@ -78,6 +82,12 @@ class NativeModel(CompiledModel):
         return Target.of(self._target.text)
 
     def as_build(self) -> Build:
+        if not self._program.objects:
+            raise UserError(
+                "the model cannot be saved",
+                reason="its code is source that was not compiled",
+                remedy="export it as a C file, or compile it where there is a C compiler",
+            )
         contents = CompiledContents(self._program, tuple(self._constants), self.texts)
         return Build(self._target, self._pool_code, contents, self.memory)
 
@@ -127,9 +137,17 @@ class NativeModel(CompiledModel):
     ) -> None:
         from tilewright.models.export import export_library
 
+        source = self.texts.get(SOURCE_TEXT, "")
         with at_the_border(f"exporting {path!r} failed"):
             export_library(
-                self._program, self._constants, self._pool_code, self._target, path, header, name
+                self._program,
+                self._constants,
+                self._pool_code,
+                self._target,
+                path,
+                header,
+                name,
+                source,
             )
 
     def __repr__(self) -> str:

@@ -37,6 +37,7 @@ from tilewright.runtime.binding import (
     in_order,
 )
 from tilewright.runtime.cases import CasesModel, LoadedCases, shape_of
+from tilewright.runtime.device import CPU, Device
 from tilewright.runtime.executor import BoundModel, CompiledModel
 from tilewright.runtime.function import NativeFunction
 from tilewright.runtime.program import Program, TargetInfo
@@ -46,6 +47,7 @@ from tilewright.runtime.threads import install, is_installed
 
 __all__ = [
     "ANY_SIZE",
+    "CPU",
     "LIST_KINDS",
     "ArrayParam",
     "Artifact",
@@ -58,6 +60,7 @@ __all__ = [
     "CompiledContents",
     "CompiledModel",
     "Contents",
+    "Device",
     "Dim",
     "DimensionsDifferError",
     "HostedContents",

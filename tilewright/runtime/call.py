@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from tilewright.runtime.arrays import Array, result_empty
+from tilewright.runtime.arrays import Array
 from tilewright.runtime.binding import Bound, NativeSpec, TensorSpec
+from tilewright.runtime.device import Device
 from tilewright.runtime.function import Scratch
 from tilewright.runtime.lists import copied_elements, copied_items
 from tilewright.runtime.program import Program
@@ -43,6 +44,7 @@ class ModelCall:
         own: Sequence[Array | None],
         record: Array,
         release: Callable[[int], None] | None,
+        device: Device,
     ) -> None:
         self._program, self._release = program, release
         self.record = record.copy() if program.records else record
@@ -52,7 +54,7 @@ class ModelCall:
             array, spec = own[k] if own else None, program.outputs[k]
             if array is None:
                 assert isinstance(spec, TensorSpec)
-                array = _empty(spec, sizes.outputs[k])
+                array = _empty(device, spec, sizes.outputs[k])
             self.direct.append(array)
 
     def results(self) -> list[Any]:
@@ -90,9 +92,9 @@ class ModelCall:
             self._release(address)
 
 
-def _empty(spec: TensorSpec, shape: Sequence[int]) -> Array:
+def _empty(device: Device, spec: TensorSpec, shape: Sequence[int]) -> Array:
     try:
-        return result_empty(shape, spec.numpy)
+        return device.result(shape, spec.numpy)
     except (MemoryError, ValueError):
         size = math.prod(shape) * spec.numpy.itemsize
         raise UserError(

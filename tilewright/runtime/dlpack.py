@@ -12,10 +12,10 @@ from typing import Any, Final, cast
 import numpy as np
 
 from tilewright.runtime.arrays import Array
+from tilewright.runtime.device import CPU
 from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
 
-_CPU: Final = 1
 #: Codes of element types that NumPy lacks, with their bits.
 _DTYPES: Final = {
     (4, 16): "bfloat16",
@@ -76,7 +76,7 @@ def _of_other_type(value: Any) -> Array | None:
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     tensor = _Tensor.from_address(get(capsule, b"dltensor"))
     name = _DTYPES.get((tensor.code, tensor.bits))
-    if name is None or tensor.device_type != _CPU or tensor.lanes != 1:
+    if name is None or tensor.device_type != CPU.dlpack_type or tensor.lanes != 1:
         return None
     return np.asarray(_Memory(tensor, capsule)).view(DType.of(name).numpy)
 

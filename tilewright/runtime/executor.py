@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.runtime.arrays import Array, address_of, aligned_all
+from tilewright.runtime.arrays import Array, address_of
 from tilewright.runtime.binding import (
     Bound,
     ListSpec,
@@ -22,16 +22,16 @@ from tilewright.runtime.binding import (
     require_apart,
 )
 from tilewright.runtime.call import ModelCall, Sizes
+from tilewright.runtime.device import CPU, Device
 from tilewright.runtime.dlpack import as_array
 from tilewright.runtime.function import Scratch, take_scratch
-from tilewright.runtime.jit import LoadedCode
 from tilewright.runtime.lists import PassedList
 from tilewright.runtime.program import Program
 from tilewright.runtime.runnable import Inputs, RunnableModel
-from tilewright.runtime.threads import Pool, pool_for, symbols
+from tilewright.runtime.threads import Pool, pool_for
 from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError
-from tilewright.support.timing import Timing, measure
+from tilewright.support.timing import Timing
 
 #: Shapes of inputs for which all that follows from them is kept.
 _KEPT: Final = 256
@@ -52,11 +52,12 @@ class CompiledModel(RunnableModel):
         threads: int | None = None,
         *,
         why_not: str = "",
+        device: Device = CPU,
     ) -> None:
         """`why_not` says why this machine cannot run the code, which is not loaded then."""
         super().__init__()
-        self._program = program
-        self._constants = aligned_all(constants)
+        self._program, self._device = program, device
+        self._constants = device.placed(constants)
         self._why_not = why_not
         if not why_not:
             self._load()
@@ -66,7 +67,7 @@ class CompiledModel(RunnableModel):
         program = self._program
         self._table = np.array([address_of(a) for a in self._constants], np.uint64)
         self._table_address = address_of(self._table)
-        self._code = LoadedCode(program.objects, symbols())
+        self._code = self._device.load(program.objects)
         self._entry = self._function("entry", ctypes.c_int32)
         self._workspace_size = self._function("workspace", ctypes.c_int64)
         # What a call without such outputs never writes to, all calls may share.
@@ -83,8 +84,7 @@ class CompiledModel(RunnableModel):
         self._release = self._function("release", None) if gives_lists else None
 
     def _function(self, name: str, result: Any) -> Any:
-        address = self._code.address(f"{self._program.name}.{name}")
-        return ctypes.CFUNCTYPE(result, ctypes.c_void_p)(address)
+        return self._device.function(self._code, f"{self._program.name}.{name}", result)
 
     @property
     def inputs(self) -> tuple[NativeSpec, ...]:
@@ -122,7 +122,7 @@ class CompiledModel(RunnableModel):
     def with_program(self, program: Program) -> CompiledModel:
         """The same model with other code: it shares constants and threads."""
         self._require_loaded()
-        other = CompiledModel(program, self._constants)
+        other = CompiledModel(program, self._constants, device=self._device)
         other.share_threads(self)
         return other
 
@@ -159,8 +159,8 @@ class CompiledModel(RunnableModel):
         """Time the native code on these inputs: median, least, spread."""
         bound = self._bind(in_order(inputs, self.inputs), ())
         if self._program.records:
-            return measure(lambda: self.run(inputs), repeat, min_repeat_ms, warmup)
-        return measure(lambda: self._run(bound), repeat, min_repeat_ms, warmup)
+            return self._device.time(lambda: self.run(inputs), repeat, min_repeat_ms, warmup)
+        return self._device.time(lambda: self._run(bound), repeat, min_repeat_ms, warmup)
 
     def _require_loaded(self) -> None:
         if self._why_not:
@@ -177,7 +177,7 @@ class CompiledModel(RunnableModel):
         shapes = tuple([b.shape for b in bound])
         sizes = self._sizes.get(shapes) or self._learn(shapes, bound)
         own = () if _is_empty(out) else self._own_outputs(out, bound, sizes)
-        call = ModelCall(program, bound, sizes, own, self._record, self._release)
+        call = ModelCall(program, bound, sizes, own, self._record, self._release, self._device)
         call.words = [
             *[b.address if isinstance(b, PassedList) else address_of(b) for b in bound],
             *map(address_of, call.direct),

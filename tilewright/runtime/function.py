@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.runtime.jit import LoadedCode
+from tilewright.runtime.device import CPU, Device
 from tilewright.runtime.signature import ScalarParam, Signature
-from tilewright.runtime.threads import Pool, pool_for, symbols
+from tilewright.runtime.threads import Pool, pool_for
 from tilewright.support.errors import UserError
 
 _ALIGNMENT = 64
@@ -25,17 +25,18 @@ class NativeFunction:
     """
 
     def __init__(
-        self, object_code: bytes, signature: Signature, messages: Sequence[str], threads: int | None
+        self,
+        object_code: bytes,
+        signature: Signature,
+        messages: Sequence[str],
+        threads: int | None,
+        device: Device = CPU,
     ) -> None:
         self.signature, self._messages = signature, tuple(messages)
-        self._code = LoadedCode([object_code], symbols())
+        self._code = device.load([object_code])
         name = signature.name
-        self._entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(
-            self._code.address(f"{name}.entry")
-        )
-        self._workspace_size = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(
-            self._code.address(f"{name}.workspace")
-        )
+        self._entry = device.function(self._code, f"{name}.entry", ctypes.c_int32)
+        self._workspace_size = device.function(self._code, f"{name}.workspace", ctypes.c_int64)
         self._spare: list[Scratch] = []
         self.set_threads(threads)
 

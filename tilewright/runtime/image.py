@@ -17,17 +17,28 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tilewright.runtime.relocations import MACHINES
+from tilewright.support.elf import (
+    ABSOLUTE,
+    ALLOC,
+    EXEC,
+    FIRST_SPECIAL,
+    LOCAL,
+    MAGIC,
+    NOBITS,
+    NOTE,
+    PROGBITS,
+    REL,
+    TLS,
+    UNDEFINED,
+    WRITE,
+    Relocation,
+    Section,
+    Symbol,
+    read_elf,
+)
 from tilewright.support.errors import InternalError, UserError
 
-_MAGIC: Final = b"\x7fELF\x02\x01"
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
-_RELA = struct.Struct("<QQq")
 _JUMP = struct.Struct("<8sQ")
-_PROGBITS, _SYMTAB, _RELA_KIND, _NOBITS, _REL = 1, 2, 4, 8, 9
-_WRITE, _ALLOC, _EXEC, _TLS = 1, 2, 4, 0x400
-_UNDEFINED, _FIRST_SPECIAL, _ABSOLUTE = 0, 0xFF00, 0xFFF1
-_LOCAL: Final = 0
 _UNWINDING: Final = ".eh_frame"
 
 
@@ -40,38 +51,15 @@ class Part(NamedTuple):
     is_written: bool
 
 
-class _Section(NamedTuple):
-    name: str
-    kind: int
-    flags: int
-    data: bytes
-    size: int
-    info: int
-    alignment: int
-
-    @property
-    def is_loaded(self) -> bool:
-        return bool(self.flags & _ALLOC) and self.name != _UNWINDING
-
-    @property
-    def rights(self) -> tuple[bool, bool]:
-        """Whether it is code, and whether it is written."""
-        return bool(self.flags & _EXEC), bool(self.flags & _WRITE)
+def _is_loaded(section: Section) -> bool:
+    """Whether code needs it: neither tables for unwinding nor notes."""
+    is_plain = section.name != _UNWINDING and section.kind != NOTE
+    return bool(section.flags & ALLOC) and is_plain
 
 
-class _Symbol(NamedTuple):
-    name: str
-    binding: int
-    section: int
-    value: int
-
-
-class _Relocation(NamedTuple):
-    section: int
-    offset: int
-    kind: int
-    symbol: int
-    addend: int
+def _rights(section: Section) -> tuple[bool, bool]:
+    """Whether it is code, and whether it is written."""
+    return bool(section.flags & EXEC), bool(section.flags & WRITE)
 
 
 @dataclass(slots=True)
@@ -80,46 +68,46 @@ class _Object:
 
     number: int
     machine: int
-    sections: list[_Section]
-    symbols: list[_Symbol]
-    relocations: list[_Relocation]
+    sections: list[Section]
+    symbols: list[Symbol]
+    relocations: list[Relocation]
     places: dict[int, int] = field(default_factory=dict[int, int])
 
     def key(self, symbol: int) -> Hashable:
         """What tells a symbol from those of all objects."""
         found = self.symbols[symbol]
-        return (self.number, symbol) if found.binding == _LOCAL else found.name
+        return (self.number, symbol) if found.binding == LOCAL else found.name
 
     @property
     def is_plain(self) -> bool:
         """Whether there is nothing in it but what can be linked here."""
-        if self.machine not in MACHINES or any(s.kind == _REL for s in self.sections):
+        if self.machine not in MACHINES or any(s.kind == REL for s in self.sections):
             return False
-        loaded = [s for s in self.sections if s.is_loaded]
+        loaded = [s for s in self.sections if _is_loaded(s)]
         kinds = MACHINES[self.machine].relocations
         return (
-            all(s.kind in (_PROGBITS, _NOBITS) and not s.flags & _TLS for s in loaded)
+            all(s.kind in (PROGBITS, NOBITS) and not s.flags & TLS for s in loaded)
             and all(_is_placed(s) for s in self.symbols)
             and all(r.kind in kinds and self._is_inside(r) for r in self.relocations)
         )
 
-    def _is_inside(self, relocation: _Relocation) -> bool:
+    def _is_inside(self, relocation: Relocation) -> bool:
         return relocation.offset + 4 <= self.sections[relocation.section].size
 
 
-def _is_placed(symbol: _Symbol) -> bool:
+def _is_placed(symbol: Symbol) -> bool:
     """Whether it is in a section, undefined, or a number; not memory that is yet to be found."""
-    return symbol.section < _FIRST_SPECIAL or symbol.section == _ABSOLUTE
+    return symbol.section < FIRST_SPECIAL or symbol.section == ABSOLUTE
 
 
 def image_of(objects: Sequence[bytes], page: int) -> Image | None:
     """The image of object files; None if there is something in them for LLVM's linker."""
-    if not objects or not all(code.startswith(_MAGIC) for code in objects):
+    if not objects or not all(code.startswith(MAGIC) for code in objects):
         return None
     try:
         parts = [_take_apart(number, code) for number, code in enumerate(objects)]
         return Image(parts, page) if all(p.is_plain for p in parts) else None
-    except (struct.error, IndexError, ValueError, UnicodeDecodeError):
+    except (struct.error, IndexError, ValueError):
         raise _damaged() from None
 
 
@@ -165,7 +153,7 @@ class Image:
         begin = self.size
         for item in self._objects:
             for number, section in enumerate(item.sections):
-                if section.is_loaded and section.rights == rights:
+                if _is_loaded(section) and _rights(section) == rights:
                     item.places[number] = self._take(section.size, section.alignment)
         if rights == (True, False):
             for key in self._far_symbols():
@@ -183,7 +171,7 @@ class Image:
     def _far_symbols(self) -> Iterator[Hashable]:
         """Those that are reached by a jump, or by an address that is written down."""
         symbols = (s for item in self._objects for s in item.symbols)
-        here = {s.name for s in symbols if s.section != _UNDEFINED}
+        here = {s.name for s in symbols if s.section != UNDEFINED}
         for item in self._objects:
             for relocation in item.relocations:
                 aims_at = self._machine.relocations[relocation.kind].aims_at
@@ -195,7 +183,7 @@ class Image:
         symbols: dict[str, int] = {}
         for item in self._objects:
             for symbol in item.symbols:
-                if symbol.binding == _LOCAL or symbol.section not in item.places:
+                if symbol.binding == LOCAL or symbol.section not in item.places:
                     continue
                 if symbol.name in symbols:
                     reason = f"{symbol.name} is defined twice"
@@ -221,9 +209,9 @@ class Image:
 
 def _address(item: _Object, number: int, base: int, known: Mapping[str, int]) -> int:
     symbol = item.symbols[number]
-    if symbol.section == _ABSOLUTE:
+    if symbol.section == ABSOLUTE:
         return symbol.value
-    if symbol.section == _UNDEFINED:
+    if symbol.section == UNDEFINED:
         # A name that nobody defines may be left out where it is weak.
         return known.get(symbol.name, 0)
     return base + item.places[symbol.section] + symbol.value
@@ -233,40 +221,6 @@ def _address(item: _Object, number: int, base: int, known: Mapping[str, int]) ->
 
 
 def _take_apart(number: int, code: bytes) -> _Object:
-    (machine,) = struct.unpack_from("<H", code, 18)
-    (start,) = struct.unpack_from("<Q", code, 40)
-    count, names_at = struct.unpack_from("<HH", code, 60)
-    raw = [_SECTION.unpack_from(code, start + k * _SECTION.size) for k in range(count)]
-    sections = [_section(code, raw[names_at][4], r) for r in raw]
-    return _Object(number, machine, sections, _symbols(code, raw), _relocations(sections))
-
-
-def _section(code: bytes, names: int, raw: tuple[int, ...]) -> _Section:
-    name, kind, flags, _, offset, size, _, info, alignment, _ = raw
-    data = b"" if kind == _NOBITS else code[offset : offset + size]
-    return _Section(_text(code, names + name), kind, flags, data, size, info, alignment)
-
-
-def _symbols(code: bytes, raw: Sequence[tuple[int, ...]]) -> list[_Symbol]:
-    for _, kind, _, _, offset, size, link, *_ in raw:
-        if kind == _SYMTAB:
-            names, table = raw[link][4], code[offset : offset + size]
-            entries = _SYMBOL.iter_unpack(table)
-            return [
-                _Symbol(_text(code, names + name), info >> 4, section, value)
-                for name, info, _, section, value, _ in entries
-            ]
-    return []
-
-
-def _relocations(sections: Sequence[_Section]) -> list[_Relocation]:
-    return [
-        _Relocation(s.info, offset, info & 0xFFFFFFFF, info >> 32, addend)
-        for s in sections
-        if s.kind == _RELA_KIND and sections[s.info].is_loaded
-        for offset, info, addend in _RELA.iter_unpack(s.data)
-    ]
-
-
-def _text(code: bytes, at: int) -> str:
-    return code[at : code.index(b"\0", at)].decode()
+    file = read_elf(code)
+    used = [r for r in file.relocations() if _is_loaded(file.sections[r.section])]
+    return _Object(number, file.machine, file.sections, file.symbols, used)

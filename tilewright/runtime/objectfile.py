@@ -7,17 +7,15 @@ that a missing function is an error with a name in it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from tilewright.support.elf import LOCAL, MAGIC, RELOCATABLE, UNDEFINED, WEAK, read_elf
 from tilewright.support.errors import UserError
 
-_ELF_MAGIC = b"\x7fELF\x02\x01"
 _ELF_MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
-_ELF_RELOCATABLE = 1
-_SHT_SYMTAB = 2
-_STB_LOCAL, _STB_WEAK = 0, 2
+#: What a linker defines.
+_OF_THE_LINKER = {"_GLOBAL_OFFSET_TABLE_"}
 
 _MACHO_MAGIC = b"\xcf\xfa\xed\xfe"
 _MACHO_MACHINES = {0x01000007: "x86_64", 0x0100000C: "aarch64"}
@@ -34,16 +32,9 @@ class ObjectNames:
     needed: set[str] = field(default_factory=set[str])
 
 
-class _Section(NamedTuple):
-    kind: int
-    offset: int
-    size: int
-    link: int
-
-
 def names_of(code: bytes) -> ObjectNames:
     """The names in the object file `code`; `UserError` if it is damaged or of another kind."""
-    readers = {_ELF_MAGIC: _elf_names, _MACHO_MAGIC: _macho_names}
+    readers = {MAGIC: _elf_names, _MACHO_MAGIC: _macho_names}
     for magic, reader in readers.items():
         if code.startswith(magic):
             return _read_with(reader, code)
@@ -71,36 +62,20 @@ def _read_with(reader: Callable[[bytes], ObjectNames], code: bytes) -> ObjectNam
 
 
 def _elf_names(code: bytes) -> ObjectNames:
-    kind, machine = struct.unpack_from("<HH", code, 16)
-    if kind != _ELF_RELOCATABLE:
+    file = read_elf(code)
+    if file.kind != RELOCATABLE:
         raise _unreadable("it is an ELF file, but not a relocatable one")
-    names = ObjectNames(_ELF_MACHINES.get(machine, f"ELF machine {machine}"))
-    sections = list(_elf_sections(code))
-    for section in sections:
-        if section.kind == _SHT_SYMTAB:
-            _add_elf_symbols(names, code, section, sections[section.link])
-    return names
-
-
-def _elf_sections(code: bytes) -> Iterator[_Section]:
-    (start,) = struct.unpack_from("<Q", code, 40)
-    stride, count = struct.unpack_from("<HH", code, 58)
-    for i in range(count):
-        kind, offset, size, link = struct.unpack_from("<4xI16xQQI", code, start + i * stride)
-        yield _Section(kind, offset, size, link)
-
-
-def _add_elf_symbols(names: ObjectNames, code: bytes, table: _Section, text: _Section) -> None:
+    names = ObjectNames(_ELF_MACHINES.get(file.machine, f"ELF machine {file.machine}"))
     # The first entry is empty by definition.
-    for at in range(table.offset + 24, table.offset + table.size, 24):
-        name, info, _, section = struct.unpack_from("<IBBH", code, at)
-        binding = info >> 4
-        if binding == _STB_LOCAL:
+    for symbol in file.symbols[1:]:
+        if symbol.binding == LOCAL:
             continue
-        if section != 0:
-            names.defined.add(_text_at(code, text.offset + name))
-        elif binding != _STB_WEAK:
-            names.needed.add(_text_at(code, text.offset + name))
+        if symbol.section != UNDEFINED:
+            names.defined.add(symbol.name)
+        elif symbol.binding != WEAK:
+            names.needed.add(symbol.name)
+    names.needed -= _OF_THE_LINKER
+    return names
 
 
 def _macho_names(code: bytes) -> ObjectNames:

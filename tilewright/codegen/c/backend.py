@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from tilewright.arith import simplify_function
 from tilewright.codegen.backend import Backend, Code
-from tilewright.codegen.c.compiler import compile_source
+from tilewright.codegen.c.compiler import NO_COMPILER, compile_source, find_compiler
+from tilewright.codegen.c.library import library_source
 from tilewright.codegen.c.source import Source, file_of, generate
 from tilewright.codegen.interface import Interface
 from tilewright.ir import Function
@@ -49,14 +50,22 @@ def _sealed(name: str, seal: bytes) -> str:
     )
 
 
-def _require_native(target: Target) -> None:
-    """The compiler at hand is for this machine."""
+def _why_not_compiled(target: Target) -> str:
     here = Target.of("c")
     if target.arch != here.arch:
+        return f"the compiler of this machine is for {here.triple}"
+    return "" if find_compiler() else NO_COMPILER
+
+
+def _require_native(target: Target) -> None:
+    """The compiler at hand is for this machine."""
+    if reason := _why_not_compiled(target):
         raise UserError(
             f"cannot compile C for {target.triple}",
-            reason=f"the compiler of this machine is for {here.triple}",
-            remedy="export the source, and compile it with the tools of its target",
+            reason=reason,
+            remedy="export the source, and compile it with the tools of its target"
+            if reason != NO_COMPILER
+            else "install one (pip install ziglang will do), or build for target 'llvm'",
         )
 
 
@@ -91,6 +100,17 @@ class CBackend(Backend):
         """One file of all kernels, since a compiler takes longer to start than for most of them."""
         _require_native(target)
         return (compile_source(file_of(kernels)),) if kernels else ()
+
+    def source(self, parts: Sequence[bytes]) -> str:
+        return file_of(parts)
+
+    def why_not_compiled(self, target: Target) -> str:
+        return _why_not_compiled(target)
+
+    def library_source(
+        self, model: Interface, code: str, constants: Sequence[Any]
+    ) -> Iterator[str]:
+        return library_source(model, code, constants)
 
     def threadpool(self, target: Target) -> bytes:
         from tilewright.codegen.llvm.threadpool import threadpool_object

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tilewright.support.errors import InternalError, UserError
+from tilewright.support.errors import InternalError
 
 _NAMES: Final = ("cc", "gcc", "clang")
 #: Nothing that changes what floating point means; code that runs wherever it is put, without tables
@@ -30,6 +30,8 @@ _OPTIONS: Final = (
     "-fno-stack-protector",
     "-w",
 )
+
+NO_COMPILER: Final = "there is no C compiler: neither CC nor cc, gcc or clang names one"
 
 
 def find_compiler() -> list[str] | None:
@@ -54,11 +56,7 @@ def compile_source(text: str, *, assembly: bool = False) -> bytes:
     """The object file of a source file, or its assembly."""
     command = find_compiler()
     if command is None:
-        raise UserError(
-            "cannot compile C",
-            reason="there is no C compiler: neither CC nor cc, gcc or clang names one",
-            remedy="install one (pip install ziglang will do), or build for target 'llvm'",
-        )
+        raise InternalError("cannot compile C", reason=NO_COMPILER)
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         source, made = Path(folder, "code.c"), Path(folder, "code.s" if assembly else "code.o")
         source.write_text(text, encoding="utf-8")
