@@ -2,5 +2,6 @@
 
 # pyright: reportUnusedImport=false
 from tilewright.frontends.common.structure import UnspecialisedError
+from tilewright.frontends.darknet import from_darknet
 from tilewright.frontends.onnx import FailedNode, from_onnx
 from tilewright.frontends.sources import FrontEnd, Source, front_end_of, read_model
