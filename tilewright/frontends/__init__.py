@@ -1,6 +1,7 @@
 """Models from other tools, as graphs."""
 
 # pyright: reportUnusedImport=false
+from tilewright.frontends.caffe import from_caffe
 from tilewright.frontends.common.structure import UnspecialisedError
 from tilewright.frontends.darknet import from_darknet
 from tilewright.frontends.onnx import FailedNode, from_onnx

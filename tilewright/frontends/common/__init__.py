@@ -7,5 +7,6 @@ padding.py      "same" padding, and dimensions as numbers
 converting.py   one node at a time: errors say which
 input_shapes.py shapes of inputs, refined by the caller
 files.py        files as arrays, mapped
+wire.py         protocol buffers, field by field
 damaged.py      files whose parts do not fit together, told as one clear error
 """

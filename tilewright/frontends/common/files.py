@@ -34,7 +34,7 @@ def mapped_file(file: Path) -> np.ndarray[Any, Any]:
 def content_of(given: Any, what: str) -> np.ndarray[Any, Any]:
     """The bytes of what a user gives: a path, or the bytes themselves."""
     if isinstance(given, bytes | bytearray | memoryview):
-        return np.frombuffer(given, np.uint8)
+        return np.frombuffer(given, np.uint8)  # pyright: ignore[reportUnknownArgumentType]
     if not isinstance(given, str | os.PathLike):
         raise UserError(
             f"cannot read {what} from {type(given).__name__}", remedy="pass a path or bytes"

@@ -47,7 +47,8 @@ def _grid(n: Layer, count: int) -> _Grid:
     corners = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), -1)
     corners = np.repeat(corners.reshape(-1, 2), count, 0).astype(np.float32)
     cells = np.array([columns, rows], np.float32)
-    return _Grid(*b.split(each, sizes=[2, 2, 1, classes], axis=2), corners, cells)
+    xy, wh, score, found = b.split(each, sizes=[2, 2, 1, classes], axis=2)
+    return _Grid(xy, wh, score, found, corners, cells)
 
 
 def _rows(
