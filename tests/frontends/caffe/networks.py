@@ -124,7 +124,9 @@ def end(net: Net, classes: int = 10) -> Net:
 def resnet(width: int = 8) -> Net:
     """ResNet-50's stem and one bottleneck of each kind."""
     net = Net(1, 3, 33, 31)
-    net.conv(width, 7, stride=2, bias=False), net.norm(), net.relu()
+    net.conv(width, 7, stride=2, bias=False)
+    net.norm()
+    net.relu()
     start = net.pool()
     for stride, side in ((1, True), (1, False), (2, True)):
         channels = net.channels
@@ -133,9 +135,14 @@ def resnet(width: int = 8) -> Net:
             net.conv(4 * width, 1, stride=stride, bias=False)
             other = net.norm()
             net.channels = channels
-        net.conv(width, 1, stride=stride, bias=False, source=start), net.norm(), net.relu()
-        net.conv(width, 3, bias=False), net.norm(), net.relu()
-        net.conv(4 * width, 1, bias=False), net.norm()
+        net.conv(width, 1, stride=stride, bias=False, source=start)
+        net.norm()
+        net.relu()
+        net.conv(width, 3, bias=False)
+        net.norm()
+        net.relu()
+        net.conv(4 * width, 1, bias=False)
+        net.norm()
         net.layer("Eltwise", bottoms=[other, net.x])
         start = net.relu()
     return end(net)
@@ -143,25 +150,33 @@ def resnet(width: int = 8) -> Net:
 
 def mobilenet(width: int = 8) -> Net:
     net = Net(1, 3, 32, 32)
-    net.conv(width, stride=2, bias=False), net.norm(), net.relu()
+    net.conv(width, stride=2, bias=False)
+    net.norm()
+    net.relu()
     for outputs, stride in ((2, 1), (4, 2), (4, 1), (8, 2)):
-        net.conv(net.channels, stride=stride, group=net.channels, bias=False), net.norm()
+        net.conv(net.channels, stride=stride, group=net.channels, bias=False)
+        net.norm()
         net.relu()
-        net.conv(outputs * width, 1, bias=False), net.norm(), net.relu()
+        net.conv(outputs * width, 1, bias=False)
+        net.norm()
+        net.relu()
     return end(net)
 
 
 def googlenet(width: int = 4) -> Net:
     """LRN, ceiling in pooling, and two inception modules."""
     net = Net(1, 3, 40, 37)
-    net.conv(2 * width, 7, stride=2), net.relu(), net.pool()
+    net.conv(2 * width, 7, stride=2)
+    net.relu()
+    net.pool()
     net.layer("LRN", "lrn_param { local_size: 5 alpha: 0.01 beta: 0.75 }")
     for _ in range(2):
         source, channels = net.x, net.channels
         parts = [net.conv(width, 1, source=source)]
         for size in (3, 5):
             net.channels = channels
-            net.conv(width, 1, source=source), net.relu()
+            net.conv(width, 1, source=source)
+            net.relu()
             parts.append(net.conv(2 * width, size))
         net.x, net.channels = source, channels
         net.pool(stride=1, pad=1)
@@ -177,7 +192,8 @@ def googlenet(width: int = 4) -> Net:
 def ssd(classes: int = 4) -> Net:
     """Two feature maps, their boxes and what is found among them."""
     net = Net(1, 3, 48, 48)
-    net.conv(8, stride=2), net.relu()
+    net.conv(8, stride=2)
+    net.relu()
     first = net.conv(12, stride=2)
     norm = "norm_param { across_spatial: false channel_shared: false }"
     scaled = net.layer("Normalize", norm, blobs=[np.full(12, 20, np.float32)])

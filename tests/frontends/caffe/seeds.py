@@ -7,7 +7,11 @@ from tests.frontends.caffe import networks as nets
 
 def _small() -> nets.Net:
     net = nets.Net(1, 3, 12, 12)
-    net.conv(8, stride=2), net.norm(), net.relu(), net.pool(), net.conv(4, group=2)
+    net.conv(8, stride=2)
+    net.norm()
+    net.relu()
+    net.pool()
+    net.conv(4, group=2)
     net.layer("LRN", "lrn_param { local_size: 3 alpha: 0.5 }")
     net.layer("Reshape", "reshape_param { shape { dim: 0 dim: -1 dim: 3 } }")
     net.layer("Permute", "permute_param { order: 0 order: 2 order: 1 }")

@@ -47,7 +47,10 @@ def test_networks_beside_opencv(make: Any) -> None:
 
 def test_native() -> None:
     net = nets.Net(1, 3, 16, 16)
-    net.conv(8, stride=2), net.norm(), net.relu(), net.pool()
+    net.conv(8, stride=2)
+    net.norm()
+    net.relu()
+    net.pool()
     text, data = nets.end(net).files()
     module = read_model(text, params=data)
     image = input_of(module)

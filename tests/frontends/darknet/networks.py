@@ -72,7 +72,9 @@ def weights(sections: list[Section], height: int, width: int, channels: int = 3,
             n, c_in = o["filters"], c // o.get("groups", 1)
             numbers.normal(n, scale=0.1)
             if o.get("batch_normalize"):
-                numbers.uniform(n), numbers.normal(n, scale=0.1), numbers.uniform(n)
+                numbers.uniform(n)
+                numbers.normal(n, scale=0.1)
+                numbers.uniform(n)
             numbers.normal(n, c_in, size, size, scale=(1.5 / (c_in * size * size)) ** 0.5)
             reach = (size - 1) * o.get("dilation", 1) + 1
             pad = size // 2 if o.get("pad") else o.get("padding", 0)
@@ -87,7 +89,9 @@ def weights(sections: list[Section], height: int, width: int, channels: int = 3,
             numbers.normal(n, scale=0.1)
             numbers.normal(n, c * h * w, scale=(c * h * w) ** -0.5)
             if o.get("batch_normalize"):
-                numbers.uniform(n), numbers.normal(n, scale=0.1), numbers.uniform(n)
+                numbers.uniform(n)
+                numbers.normal(n, scale=0.1)
+                numbers.uniform(n)
             shape = (n, 1, 1)
         elif kind == "upsample":
             shape = (c, h * stride, w * stride)

@@ -36,7 +36,7 @@ def test_weights_that_do_not_fit() -> None:
         (nets.conv(4, act="softsing"), "the activation softsing is not known"),
         (nets.conv(4, stride=0), "stride is 0"),
         (nets.conv(4, groups=3), "3 groups of 3 channels and 4 filters"),
-        (nets.conv(4, size="x"), "a whole number must be there"),
+        (nets.conv(4, dilation="x"), "a whole number must be there"),
         (nets.conv(4, antialiasing=1), "antialiasing=1 is not supported"),
         (("route", {"layers": 5}), "it reads layer 5"),
         (nets.pool(20, 1, padding=0), "no place for the window"),

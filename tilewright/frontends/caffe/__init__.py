@@ -15,3 +15,4 @@ Neither Caffe nor protobuf is needed.
 # pyright: reportUnusedImport=false
 from tilewright.frontends.caffe.front_end import FRONT_END
 from tilewright.frontends.caffe.importer import from_caffe
+from tilewright.frontends.caffe.table import TABLE

@@ -35,7 +35,7 @@ def read_blobs(content: np.ndarray[Any, Any]) -> dict[str, list[Array]]:
         raise UserError(
             "the caffemodel is an HDF5 file", remedy="save it in Caffe's binary format instead"
         )
-    data = memoryview(content)
+    data = content.data
     try:
         return _net(data)
     except (IndexError, ValueError) as error:

@@ -28,7 +28,7 @@ _WHAT: Final = "the Caffe network"
 _REMEDY: Final = "check that prototxt and caffemodel belong together and are complete"
 _DEPLOY: Final = "use the network's deploy.prototxt, which has inputs in place of data and no loss"
 #: What can be done about layers that will not be supported.
-_HINTS: Final = dict.fromkeys(
+_HINTS: Final[dict[str, str]] = dict.fromkeys(
     "Data ImageData HDF5Data WindowData AnnotatedData SoftmaxWithLoss Accuracy EuclideanLoss "
     "SigmoidCrossEntropyLoss MultiBoxLoss HingeLoss DetectionEvaluate".split(),
     _DEPLOY,

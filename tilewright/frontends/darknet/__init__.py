@@ -15,3 +15,4 @@ and the outputs of `yolo` and `region` are rows of boxes (see ops/detection.py).
 # pyright: reportUnusedImport=false
 from tilewright.frontends.darknet.front_end import FRONT_END
 from tilewright.frontends.darknet.importer import from_darknet
+from tilewright.frontends.darknet.table import TABLE

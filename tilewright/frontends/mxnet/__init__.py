@@ -16,3 +16,4 @@ is built when it first runs.
 # pyright: reportUnusedImport=false
 from tilewright.frontends.mxnet.front_end import FRONT_END
 from tilewright.frontends.mxnet.importer import from_mxnet
+from tilewright.frontends.mxnet.table import TABLE

@@ -99,7 +99,7 @@ def _pairs(given: Any, limit: int, what: str) -> list[tuple[int, int]]:
     for entry in entries:
         pair: list[Any] = entry if isinstance(entry, list) else [entry, 0]  # pyright: ignore[reportUnknownVariableType]
         if len(pair) < 2 or not all(type(k) is int for k in pair[:2]):
-            raise UserError(f"{what} are {str(entry)[:40]}")
+            raise UserError(f"{what} are {str(pair)[:40]}")
         node, output = pair[:2]
         if not 0 <= node < limit or output < 0:
             raise UserError(f"{what} name output {output} of node {node}", reason="there is none")

@@ -69,7 +69,8 @@ def _sizes(param: Message) -> list[tuple[float, float]]:
     for small, large in itertools.zip_longest(least, most):
         found.append((small, small))
         if large is not None:
-            found.append((math.sqrt(small * large),) * 2)
+            side = math.sqrt(small * large)
+            found.append((side, side))
         wide = [r for r in ratios if abs(r - 1) >= 1e-6]
         found += [(small * math.sqrt(r), small / math.sqrt(r)) for r in wide]
     return found

@@ -94,8 +94,7 @@ def _state(n: Node, state: Value, layer: int, directions: int, x: Value) -> Valu
 @converts("_rnn_param_concat")
 def param_concat(n: Node) -> Value:
     """Weights that Gluon puts together for the operator above; all of them are parameters."""
-    parts = [v.constant for v in n.all]
-    if any(p is None for p in parts):
+    parts = [v.constant.ravel() for v in n.all if v.constant is not None]
+    if len(parts) != len(n):
         raise UserError("the weights must be parameters", reason="some are computed")
-    flat = [np.ravel(p) for p in parts]  # pyright: ignore[reportArgumentType, reportCallIssue]
-    return n.builder.constant(np.concatenate(flat))
+    return n.builder.constant(np.concatenate(parts))
