@@ -198,7 +198,9 @@ def test_recurrent(mode: str) -> None:
     weights = [normal(3 * count, 2), normal(3 * count, 3), normal(3 * count), normal(3 * count)]
     net = Net()
     x, states = net.var("x"), [net.var("h"), *([net.var("c")] if mode == "lstm" else [])]
-    flat = net.var("w", np.concatenate([w.ravel() for w in weights]))
+    # As Gluon exports them: each is flattened, and all are put together.
+    parts = [net.node("Reshape", net.var(f"w{k}", w), shape="(-1,)") for k, w in enumerate(weights)]
+    flat = net.node("_rnn_param_concat", *parts, dim=0)
     node = net.node("RNN", x, flat, *states, mode=mode, state_size=3, num_layers=1)
     data = {"x": normal(4, 2, 2), "h": normal(1, 2, 3)} | (
         {"c": normal(1, 2, 3)} if count == 4 else {}

@@ -30,7 +30,11 @@ def reshape(n: Node) -> Value:
     if reverse:
         shape, target = shape[::-1], target[::-1]
     made = reshaped(shape, target)
-    return n.builder.reshape(x, shape=made[::-1] if reverse else made)
+    made = [as_dim(m) for m in (made[::-1] if reverse else made)]
+    if x.constant is not None and all(isinstance(m, int) for m in made):
+        # Gluon flattens the weights of recurrent layers, which must be known as they are.
+        return n.builder.constant(x.constant.reshape(made), x.dtype)
+    return n.builder.reshape(x, shape=made)
 
 
 def reshaped(shape: list[Any], target: list[int]) -> list[Any]:
