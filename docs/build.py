@@ -18,6 +18,7 @@ DOCS = Path(__file__).parent
 MENU = {
     "Start": ["index.md", "command_line.md", "coming_from_tvm.md"],
     "Lessons": [f"lessons/{p.name}" for p in sorted((DOCS / "lessons").glob("*.md"))],
+    "Front ends": [f"frontends/{p.name}" for p in sorted((DOCS / "frontends").glob("*.md"))],
     "Details": ["python.md", "errors.md", "artifact.md"],
 }
 #: What users call; how it is done inside is read in the source.

@@ -4,5 +4,9 @@ converters.py   a table from a framework's operators to functions that emit ours
 missing.py      operators that nothing converts, told all at once
 structure.py    values that must be known before a graph can be built: axes, counts, ranks
 padding.py      "same" padding, and dimensions as numbers
+converting.py   one node at a time: errors say which
+input_shapes.py shapes of inputs, refined by the caller
+files.py        files as arrays, mapped
+wire.py         protocol buffers, field by field
 damaged.py      files whose parts do not fit together, told as one clear error
 """

@@ -8,13 +8,14 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.frontends.common.damaged import trusting
+from tilewright.frontends.common.input_shapes import Shape, require_inputs
 from tilewright.frontends.onnx.failed import FailedNode
 from tilewright.frontends.onnx.importer import Importer, Scope
-from tilewright.frontends.onnx.input_types import Shape, input_type
+from tilewright.frontends.onnx.input_types import input_type
 from tilewright.frontends.onnx.load import LoadedModel, load_model
 from tilewright.frontends.onnx.missing import require_converters
 from tilewright.graph import Array, Module, TensorType, Value, passes
-from tilewright.support.errors import UserError, nearest
+from tilewright.support.errors import UserError
 from tilewright.support.faults import during
 
 _WHAT: Final = "the ONNX model"
@@ -56,8 +57,9 @@ def _imported(
 ) -> Module:
     model = importer.model
     require_converters(model, importer.functions)
-    _require_names(model, "shapes", shapes)
-    _require_names(model, "values", values)
+    names = [i.name for i in _inputs(model)]
+    require_inputs("shapes", shapes, names)
+    require_inputs("values", values, names)
     _add_inputs(importer, scope, shapes, values)
     results = importer.graph(model.proto.graph, scope)
     # Inputs keep their names, and so does what is an output already.
@@ -102,17 +104,6 @@ def _given(value: Value, given: Any) -> Array:
     if type_.dtype.numpy != array.dtype and array.dtype.kind not in "OU":
         raise UserError(f"values gives input {value} an array of {array.dtype}")
     return array
-
-
-def _require_names(model: LoadedModel, what: str, given: Mapping[str, Any]) -> None:
-    names = [i.name for i in _inputs(model)]
-    for name in given:
-        if name not in names:
-            raise UserError(
-                f"{what} names the input {name}",
-                reason="the model has no such input",
-                remedy=nearest(name, names),
-            )
 
 
 def _result(importer: Importer, name: str, value: Value | None, taken: Set[Value | None]) -> Value:

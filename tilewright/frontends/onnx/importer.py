@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tilewright.frontends.common.structure import Structure, UnspecialisedError
+from tilewright.frontends.common.converting import as_list, located
+from tilewright.frontends.common.structure import Structure
 from tilewright.frontends.onnx.attributes import Attributes
 from tilewright.frontends.onnx.external import ExternalFiles
 from tilewright.frontends.onnx.failed import FailedNode
@@ -18,7 +19,7 @@ from tilewright.frontends.onnx.tensors import read_sparse, read_tensor
 from tilewright.graph import Binding, Builder, Value
 from tilewright.graph import Node as Expression
 from tilewright.graph import Type as GraphType
-from tilewright.support.errors import InternalError, TilewrightError, UserError, nearest
+from tilewright.support.errors import TilewrightError, UserError, nearest
 from tilewright.support.faults import during
 
 #: Functions and the bodies of loops are converted anew for each use: a small file may mean very
@@ -172,7 +173,7 @@ class Importer:
             results = self._results(proto, scope)
             self._define(proto, results, scope)
         except TilewrightError as error:
-            raise _located(error, origin) from error.__cause__
+            raise located(error, origin) from error.__cause__
         except (
             ArithmeticError,
             LookupError,
@@ -198,7 +199,7 @@ class Importer:
             return node.expand(local, inputs)
         converter = find_converter(domain, proto.op_type, version)
         if converter is not None:
-            return _as_list(converter(node))
+            return as_list(converter(node))
         body = standard_function(node, domain)
         if body is None:
             raise UserError(f"there is no converter for {proto.op_type}")
@@ -218,18 +219,3 @@ class Importer:
         if value is not None and value.constant is None and value not in self.named:
             value.name = name
             self.named.add(value)
-
-
-def _as_list(results: Any) -> list[Value | None]:
-    if isinstance(results, list | tuple):
-        return list(results)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return [results]
-
-
-def _located(error: TilewrightError, origin: str) -> TilewrightError:
-    """The error with the node it comes from; the innermost one is told."""
-    if isinstance(error, InternalError | UnspecialisedError) or "\n    at " in error.listing:
-        return error
-    told = [t for t in error.listing.split("\n") if t and not t.startswith("    from ")]
-    listing = "\n".join(["", *told, f"    at {origin}"])
-    return UserError(error.what, reason=error.reason, remedy=error.remedy, listing=listing)

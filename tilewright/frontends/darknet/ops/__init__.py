@@ -1,0 +1,1 @@
+"""Converters, one family of layers a file."""
