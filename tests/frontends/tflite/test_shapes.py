@@ -87,13 +87,18 @@ CASES: dict[str, Case] = {
     "shape": case("SHAPE", [X], lambda x: np.array(x.shape, I32), type=2),
     "rank": case("RANK", [X], lambda x: np.array(x.ndim, I32)),
     "broadcast_to": case(
-        "BROADCAST_TO", [floats(3, 1), fixed(2, 3, 4)], lambda x, s: np.broadcast_to(x, s)
+        "BROADCAST_TO",
+        [floats(3, 1), fixed(2, 3, 4)],
+        lambda x, s: np.broadcast_to(x, s),
+        version=2,
     ),
     "broadcast_args": case(
         "BROADCAST_ARGS", [fixed(3, 1), fixed(2, 1, 4)], lambda *_: np.array([2, 3, 4], I32)
     ),
     "fill": case("FILL", [fixed(2, 3), floats()], lambda s, v: np.full(s, v)),
-    "range": case("RANGE", [scalar(2), scalar(11), scalar(3)], np.arange),
+    "range": case(
+        "RANGE", [scalar(2), scalar(11), scalar(3)], lambda *r: np.arange(*r).astype(I32)
+    ),
     "tile": case("TILE", [X, fixed(1, 2, 3)], np.tile),
     "slice": case("SLICE", [X, fixed(0, 1, 2), fixed(2, 2, -1)], lambda x, *_: x[:, 1:3, 2:]),
     "strided": strided([0, 2, 1], [2, 0, 4], [1, -1, 2], np.s_[0:2, 2:0:-1, 1:4:2]),

@@ -1,7 +1,7 @@
 """TFLite's integer arithmetic for scales: factors as multipliers of 31 bits and shifts.
 
-The reference kernels multiply sums by `multiplier / 2**31 * 2**exponent` and round once, halves
-upward.
+The reference kernels multiply sums by `multiplier / 2**31 * 2**exponent`. Most of them round twice:
+the high half of the product, then what the exponent takes off. See the operator `requantize`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,16 @@ class Multiplier(NamedTuple):
     numbers: Array
     shifts: Array
 
-    def times(self, x: Array) -> Array:
-        """What `requantize` makes of an array."""
-        wide = x.astype(np.int64) * self.numbers.astype(np.int64)
-        by = self.shifts.astype(np.int64)
-        return (wide + (np.int64(1) << (by - 1))) >> by
+    def shortened(self) -> Multiplier:
+        """Factors of 15 bits, by which sums of 64 bits are multiplied."""
+        numbers = np.minimum((self.numbers.astype(np.int64) + (1 << 15)) >> 16, 0x7FFF)
+        return Multiplier(numbers.astype(np.int32), self.shifts - np.int32(16))
+
+    def divided(self, count: int) -> Multiplier:
+        """Factors divided by a number of elements, as the kernels for means do it."""
+        room = min(max(count, 1).bit_length() - 1, 32, int(_BITS + _BITS - self.shifts.max()))
+        numbers = (self.numbers.astype(np.int64) << room) // max(count, 1)
+        return Multiplier(numbers.astype(np.int32), self.shifts + np.int32(room))
 
 
 def multiplier_of(factors: Any) -> Multiplier:
@@ -57,9 +62,12 @@ def scaled(
     low: int = INT32.min_value,
     high: int = INT32.max_value,
     dtype: DType = INT32,
+    twice: bool = True,
 ) -> Value:
-    """x times factors that are broadcast to it, plus a zero point, held within bounds."""
-    found = multiplier_of(factors)
+    """x times factors that are broadcast to it, plus a zero point, held within bounds.
+
+    Factors are real numbers, or a `Multiplier`."""
+    found = factors if isinstance(factors, Multiplier) else multiplier_of(factors)
     return n.builder.requantize(
         x,
         n.constant(found.numbers),
@@ -68,6 +76,7 @@ def scaled(
         low=low,
         high=high,
         dtype=dtype,
+        twice=twice,
     )
 
 

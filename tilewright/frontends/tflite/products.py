@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.frontends.tflite.fixed_point import (
     INT32,
     dequantized,
+    multiplier_of,
     result_range,
     rounded_away,
     scaled,
@@ -101,9 +102,11 @@ def quantized_conv(n: Node, image: Value, weights: Factors, window: Window, grou
     return requantized(n, total, 0, how, (-1, *[1] * rank))
 
 
-def _sum_type(n: Node) -> DType:
-    """Sums of products of 16 bits need 64."""
-    return _INT64 if n.tensor(0).type == "int16" else INT32
+def _sum_type(n: Node, index: int = 0) -> DType:
+    """Sums of products of 16 bits are in 64, unless the bias says otherwise."""
+    bias = n.get(3 if index else 2)
+    is_narrow = bias is not None and bias.dtype is INT32
+    return _INT64 if n.tensor(index).type == "int16" and not is_narrow else INT32
 
 
 def _padded(n: Node, image: Value, zero: int, window: Window) -> tuple[Value, tuple[Dim, ...]]:
@@ -132,14 +135,25 @@ def _with_bias(n: Node, total: Value, index: int, moved: Array, shape: tuple[int
 
 
 def requantized(
-    n: Node, total: Value, index: int, how: Quantization, shape: tuple[int, ...] = ()
+    n: Node,
+    total: Value,
+    index: int,
+    how: Quantization,
+    shape: tuple[int, ...] = (),
+    *,
+    twice: bool = True,
 ) -> Value:
     """Sums of products of operand `index` with weights, as the result stores them."""
-    scales = how.scales.astype(np.float64)
-    scales = scales.reshape(()) if how.is_single else scales.reshape(shape)
-    factors = float(n.quantization(index).scale) * scales / float(n.out_quantization().scale)
+    scales = how.scales.reshape(()) if how.is_single else how.scales.reshape(shape)
+    # Kernels for unsigned bytes, the older ones, multiply scales as floats of 32 bits.
+    work = np.float32 if n.tensor(index).type == "uint8" else np.float64
+    products = (scales.astype(work) * work(n.quantization(index).scale)).astype(np.float64)
+    factors = products / float(n.out_quantization().scale)
     limits = result_range(n, n.activation)
-    return scaled(n, total, factors, **limits._asdict())
+    found = multiplier_of(factors)
+    if total.dtype is _INT64:
+        found, twice = found.shortened(), False
+    return scaled(n, total, found, **limits._asdict(), twice=twice)
 
 
 def quantized_conv_transpose(
@@ -157,8 +171,7 @@ def quantized_conv_transpose(
         pads=window.pads,
         output_pads=extra,
     )
-    is_wide = n.tensor(2).type == "int16"
-    total = b.cast(total, dtype=_INT64 if is_wide else INT32)
+    total = b.cast(total, dtype=_sum_type(n, 2))
     shape = (-1, 1, 1)
     total = _with_bias(n, total, 3, np.zeros(array.shape[1], np.int64), shape)
     return requantized(n, total, 2, how, shape)
@@ -177,13 +190,13 @@ def quantized_dense(n: Node, x: Value) -> Value:
     array = centred_weights(stored, how)
     total = _product(n, x, array)
     total = _with_bias(n, total, 2, zero * array.sum(axis=1, dtype=np.int64), (-1,))
-    return requantized(n, total, 0, how, (-1,))
+    return requantized(n, total, 0, how, (-1,), twice=False)
 
 
 def _product(n: Node, x: Value, weights: Array) -> Value:
     b = n.builder
     turned = n.constant(np.ascontiguousarray(weights.T))
-    if n.tensor(0).type == "int16":
+    if _sum_type(n) is _INT64:
         return b.matmul(b.cast(x, dtype=_INT64), b.cast(turned, dtype=_INT64))
     return b.matmul_integer(x, turned)
 
@@ -194,7 +207,7 @@ def _dense_of_computed(n: Node, x: Value) -> Value:
     zeros = [n.scalar(n.quantization(k).zero, n[k]) for k in (0, 1)]
     total = b.matmul_integer(x, b.transpose(n[1], axes=(1, 0)), *zeros)
     total = _with_bias(n, total, 2, np.zeros(1, np.int64), (-1,))
-    return requantized(n, total, 0, n.quantization(1), (-1,))
+    return requantized(n, total, 0, n.quantization(1), (-1,), twice=False)
 
 
 # ---- floats by bytes ----------------------------------------------------------------------------

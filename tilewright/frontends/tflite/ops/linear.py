@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.frontends.tflite.fixed_point import result_range, scaled
+from tilewright.frontends.tflite.fixed_point import multiplier_of, result_range, scaled
 from tilewright.frontends.tflite.images import activated
 from tilewright.frontends.tflite.node import Node
 from tilewright.frontends.tflite.products import (
@@ -61,8 +61,11 @@ def batch_matmul(n: Node) -> Value:
         total = b.matmul(*(b.cast(v, dtype="int64") for v in (left, right)))
     else:
         total = b.matmul_integer(left, right, *(n.scalar(h.zero, n[0]) for h in hows))
-    factor = float(hows[0].scale) * float(hows[1].scale) / float(n.out_quantization().scale)
-    return scaled(n, total, factor, **result_range(n)._asdict())
+    factor = multiplier_of(float(hows[0].scale * hows[1].scale) / float(n.out_quantization().scale))
+    limits = result_range(n)._asdict()
+    if total.dtype.bits == 64:
+        return scaled(n, total, factor.shortened(), **limits, twice=False)
+    return scaled(n, total, factor, **limits)
 
 
 def _adjoint(n: Node, x: Value) -> Value:

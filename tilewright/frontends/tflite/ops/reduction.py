@@ -8,6 +8,7 @@ import numpy as np
 
 from tilewright.frontends.tflite.fixed_point import (
     INT32,
+    multiplier_of,
     quantized,
     real,
     result_range,
@@ -68,7 +69,7 @@ def _integer_mean(n: Node, how: dict[str, object]) -> Value:
     count = int(np.prod([n[0].tensor.static_shape[a] for a in axes]))
     source, out = n.quantization(0), n.out_quantization()
     total = b.sub(total, n.constant(source.zero * count, INT32))
-    factor = float(source.scale) / float(out.scale) / count
+    factor = multiplier_of(float(source.scale) / float(out.scale)).divided(count)
     return scaled(n, total, factor, **result_range(n)._asdict())
 
 
