@@ -11,10 +11,14 @@ from tilewright.frontends.tflite.fixed_point import (
     real,
     rounded_away,
 )
-from tilewright.frontends.tflite.images import activated, on_images
+from tilewright.frontends.tflite.images import activated
 from tilewright.frontends.tflite.node import Node
 from tilewright.frontends.tflite.table import converts
 from tilewright.graph import Value
+from tilewright.ir import as_expr
+from tilewright.support.errors import UserError
+
+_MOST_RADIUS = 64
 
 
 @converts("SOFTMAX")
@@ -60,7 +64,20 @@ def l2_normalization(n: Node) -> Value:
 
 @converts("LOCAL_RESPONSE_NORMALIZATION")
 def lrn(n: Node) -> Value:
-    """The sum of squares of the channels up to `radius` apart."""
-    size = 2 * n.option("radius") + 1
-    how = {"size": size, "alpha": n.option("alpha") * size, "beta": n.option("beta")}
-    return on_images(n, n[0], lambda x: n.builder.lrn(x, bias=n.option("bias"), **how))
+    """x · (bias + alpha · squares)**-beta, with those of the channels from `radius` before on up to,
+    but without, the one `radius` behind, as the kernels have it."""
+    b, x = n.builder, n[0]
+    radius, last = n.option("radius"), n[0].ndim - 1
+    if not 1 <= radius <= _MOST_RADIUS:
+        raise UserError(f"channels up to {radius} apart are compared")
+    pads = [[0] * last + [r] for r in (radius, radius - 1)]
+    squares = b.pad(b.mul(x, x), before=pads[0], after=pads[1])
+    parts = [
+        b.slice(squares, starts=[k], ends=[as_expr(x.shape[last]) + k], axes=[last])
+        for k in range(2 * radius)
+    ]
+    total = parts[0]
+    for part in parts[1:]:
+        total = b.add(total, part)
+    scale = b.add(b.mul(total, n.scalar(n.option("alpha"), x)), n.scalar(n.option("bias"), x))
+    return b.mul(x, b.pow(scale, n.scalar(-n.option("beta"), x)))
