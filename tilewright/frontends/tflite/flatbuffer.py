@@ -18,7 +18,9 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 _U16, _I32, _U32 = struct.Struct("<H"), struct.Struct("<i"), struct.Struct("<I")
 #: Tables and strings may be shared; a small file whose parts are used over and over is refused.
-_MOST_READ_PER_BYTE: Final = 4
+#: What is read is counted in bytes, so many for a table, and bounded by the size of the file.
+_TABLE: Final = 24
+_MOST_READ_PER_BYTE: Final = 2
 _MOST_READ: Final = 1 << 20
 
 
@@ -79,7 +81,7 @@ class Table:
             raise DamagedError(f"a table has {length} bytes of field offsets")
         file.require(vtable, length)
         file.require(at, self._size)
-        file.spend(length)
+        file.spend(_TABLE + length // 2)
         self._file, self._at = file, at
         self._offsets = struct.unpack_from(f"<{length // 2 - 2}H", file.view, vtable + 4)
 

@@ -12,7 +12,7 @@ from tilewright.frontends.tflite import schema
 from tilewright.frontends.tflite.load import Operator, Tensor
 from tilewright.frontends.tflite.tensors import Quantization, element_type
 from tilewright.graph import Value
-from tilewright.ir import DType
+from tilewright.ir import Const, DType
 from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -77,6 +77,14 @@ class Node(Operands):
         """Whether the integers of an operand stand for real numbers."""
         tensor = self.tensor(index)
         return tensor.quantization is not None and tensor.type in _STORED
+
+    def extent(self, index: int, axis: int) -> int:
+        """An extent of an operand, which must be a number because the structure depends on it."""
+        dim = self[index].shape[axis]
+        if not isinstance(dim, Const):
+            self.structure.require_dim(dim, f"extent {axis} of {self.operand_text(index)}")
+        assert isinstance(dim, Const)
+        return int(dim.value)
 
     # ---- options --------------------------------------------------------------------------------
 

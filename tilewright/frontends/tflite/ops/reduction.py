@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
-
-import numpy as np
 
 from tilewright.frontends.tflite.fixed_point import (
     INT32,
@@ -65,8 +64,7 @@ def _integer_mean(n: Node, how: dict[str, object]) -> Value:
     b = n.builder
     axes = _axes(n)
     total = b.sum(b.cast(n[0], dtype=INT32), **how)
-    n.require_shape(0)
-    count = int(np.prod([n[0].tensor.static_shape[a] for a in axes]))
+    count = math.prod(n.extent(0, axis) for axis in axes)
     source, out = n.quantization(0), n.out_quantization()
     total = b.sub(total, n.constant(source.zero * count, INT32))
     factor = multiplier_of(float(source.scale) / float(out.scale)).divided(count)
