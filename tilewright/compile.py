@@ -134,6 +134,8 @@ def graph_passes(target: Target) -> list[Step]:
         Step(passes.shape_arithmetic, 1),
         # Before factors are folded into weights, which only wide ones take.
         Step(passes.widen_images, 2),
+        # Parameters are constants by now; the rules for convolutions see what is between them.
+        Step(passes.sink_transposes, 1),
         # Weights are constants by now; the slices it makes are the rules' to move.
         Step(passes.combine_parallel, 2),
         Step(passes.algebra, 1),

@@ -50,6 +50,13 @@ def input_dims(name: str, shape: Shape, builder: Builder) -> list[Expr | int]:
     return [_dim(name, axis, dim, builder) for axis, dim in enumerate(shape)]
 
 
+def input_shape(
+    name: str, declared: Sequence[GivenDim] | None, given: Shape | None, builder: Builder
+) -> list[Expr | int]:
+    """The dimensions of an input; what is declared or what is given must tell how many."""
+    return input_dims(name, merged_shape(name, declared, given), builder)
+
+
 def _dim(name: str, axis: int, dim: GivenDim, builder: Builder) -> Expr | int:
     if dim is None:
         return fresh_dim(f"{name}_{axis}")

@@ -18,6 +18,7 @@ from tilewright.graph.passes.plan_layouts import plan_layouts
 from tilewright.graph.passes.quantized_products import quantized_products
 from tilewright.graph.passes.shape_arithmetic import shape_arithmetic
 from tilewright.graph.passes.simplify_inference import simplify_inference
+from tilewright.graph.passes.sink_transposes import sink_transposes
 from tilewright.graph.passes.tail_recursion import tail_recursion
 from tilewright.graph.passes.unroll_loops import unroll_loops
 from tilewright.graph.passes.widen_images import widen_images

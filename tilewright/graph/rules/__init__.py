@@ -24,6 +24,7 @@ from tilewright.graph.rules import (
     transposes,
 )
 from tilewright.graph.rules.rewriter import Rule, RuleRewriter
+from tilewright.graph.rules.sinks import sink_rules
 from tilewright.graph.rules.site import speaks_of_places
 
 Table = Mapping[str, tuple[Rule, ...]]

@@ -56,7 +56,7 @@ def _of_map(s: Site) -> Value | None:
 def _turned(s: Site, value: Value, order: Order, depth: int = 0) -> Value | None:
     """A value with its axes in this order; None where that takes a kernel."""
     if value.is_constant:
-        return _turned_constant(s, value, order)
+        return turned_constant(s, value, order)
     call = s.makers.call_of(value)
     if call is None or value.ndim != len(order) or not s.makers.is_private(value):
         return None
@@ -77,7 +77,8 @@ def _cancels(call: Call, order: Order) -> bool:
     return left == sorted(left)
 
 
-def _turned_constant(s: Site, value: Value, order: Order) -> Value | None:
+def turned_constant(s: Site, value: Value, order: Order) -> Value | None:
+    """A constant that broadcasts to a value, for that value with its axes in this order."""
     if value.tensor.size == 1:
         return value
     if value.ndim > len(order):

@@ -1,0 +1,53 @@
+"""Fixed-point scaling against whole numbers of Python's, which do not overflow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.graph.harness import check
+from tests.graph.interpreted import check_definition
+from tilewright.graph import Builder
+from tilewright.support.errors import UserError
+
+RNG = np.random.default_rng(4)
+X = np.concatenate([RNG.integers(-(2**31), 2**31, 40), np.arange(-24, 24)]).astype(np.int32)
+
+
+def scaled(x: int, multiplier: int, shift: int, twice: bool) -> int:
+    first = min(shift, 31) if twice else shift
+    high = (x * multiplier + (1 << (first - 1))) >> first
+    rest = shift - first
+    if not rest:
+        return high
+    sign = -1 if high < 0 else 1
+    return sign * ((abs(high) + (1 << (rest - 1))) >> rest)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("shift", [1, 15, 31, 32, 38, 62])
+def test_beside_whole_numbers(shift: int, twice: bool) -> None:
+    number = 1 << 30 if shift > 30 else 3
+    how: dict[str, Any] = {"zero": 7, "low": -128, "high": 127, "dtype": np.dtype("int8")}
+    given = [X, np.int32(number), np.int32(shift)]
+    found = check_definition("requantize", given, twice=twice, symbolic=False, **how)[0]
+    wanted = [max(-128, min(127, scaled(int(x), number, shift, twice) + 7)) for x in X]
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_natively_by_channel(twice: bool) -> None:
+    x = RNG.integers(-99999, 99999, (2, 5, 9)).astype(np.int32)
+    multiplier = RNG.integers(1 << 30, 2**31 - 1, (5, 1)).astype(np.int32)
+    shift = RNG.integers(36, 44, (5, 1)).astype(np.int32)
+    how: dict[str, Any] = {"zero": -3, "low": -3, "high": 100, "dtype": np.dtype("int8")}
+    check("requantize", [x, multiplier, shift], twice=twice, **how)
+
+
+def test_bounds_must_fit() -> None:
+    b = Builder()
+    x = b.input("x", "int32", [3])
+    with pytest.raises(UserError, match="from -200 to 0"):
+        b.requantize(x, 1, 1, zero=0, low=-200, high=0, dtype="int8")

@@ -1,0 +1,66 @@
+"""Images N×spatial×C, by operators on N×C×spatial; windows over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from tilewright.frontends.common.padding import same_padding, split_padding
+from tilewright.frontends.tflite.node import Node
+from tilewright.graph import Dim, Value
+from tilewright.ir import Expr
+from tilewright.support.errors import UserError
+
+_SAME = 0
+
+
+class Window(NamedTuple):
+    """Strides, dilations and padding along the spatial axes."""
+
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[Dim, ...]
+
+
+def read_window(n: Node, extents: Sequence[Expr], kernel: Sequence[Dim], dilated: bool) -> Window:
+    """The window that the options of a node describe, over images of these extents."""
+    axes = "dhw"[-len(extents) :]
+    strides = tuple(n.option(f"stride_{a}") for a in axes)
+    dilations = tuple(n.option(f"dilation_{a}") if dilated else 1 for a in axes)
+    if any(v < 1 for v in (*strides, *dilations)):
+        raise UserError(f"the strides are {strides}, the dilations {dilations}")
+    if n.option("padding") != _SAME:
+        return Window(strides, dilations, (0,) * (2 * len(axes)))
+    sizes = zip(extents, kernel, strides, dilations, strict=True)
+    return Window(strides, dilations, split_padding([same_padding(*size) for size in sizes]))
+
+
+def channels_first(n: Node, x: Value) -> Value:
+    """N×spatial×C as N×C×spatial."""
+    last = x.ndim - 1
+    return n.builder.transpose(x, axes=(0, last, *range(1, last)))
+
+
+def channels_last(n: Node, x: Value) -> Value:
+    """N×C×spatial as N×spatial×C."""
+    return n.builder.transpose(x, axes=(0, *range(2, x.ndim), 1))
+
+
+def on_images(n: Node, x: Value, compute: Callable[[Value], Value]) -> Value:
+    """What an operator on N×C×spatial makes of an image N×spatial×C."""
+    return channels_last(n, compute(channels_first(n, x)))
+
+
+def activated(n: Node, x: Value, name: str | None = None) -> Value:
+    """Real numbers with the activation that is part of a node."""
+    name, b = n.activation if name is None else name, n.builder
+    if name == "NONE":
+        return x
+    if name == "RELU":
+        return b.relu(x)
+    if name in ("RELU6", "RELU_N1_TO_1"):
+        low, high = (0, 6) if name == "RELU6" else (-1, 1)
+        return b.clip(x, n.scalar(low, x), n.scalar(high, x))
+    if name == "TANH":
+        return b.tanh(x)
+    raise UserError(f"the activation {name} is not supported")
