@@ -4,6 +4,7 @@
     exported.py     a module, traced by torch.export, in operators that have converters
     archive.py      .pt2 files, read without running anything in them
     from_torch.py   from an exported program to a graph
+    from_graph.py   the same for graphs that torch.compile traced
     importer.py     walks the nodes
     table.py        which converter serves which operator
     node.py         what a converter sees of a node
@@ -15,6 +16,7 @@ The `torch` package is an optional extra and is imported when a model is read, n
 """
 
 # pyright: reportUnusedImport=false
+from tilewright.frontends.torch.from_graph import ConvertedGraph, from_graph
 from tilewright.frontends.torch.from_torch import from_torch
 from tilewright.frontends.torch.front_end import FRONT_END
-from tilewright.frontends.torch.table import register_converter, unregister_converter
+from tilewright.frontends.torch.table import TABLE, register_converter, unregister_converter

@@ -89,8 +89,8 @@ def _operands(importer: Importer, program: Any) -> dict[Any, Any]:
             values[node] = importer.constant(constants[spec.target], node.name)
     # Sizes that are inputs themselves come after tensors, whose shapes may tell them.
     for node, value in values.items():
-        if isinstance(value, _Size):
-            values[node] = _size_input(importer, node)
+        if isinstance(value, Size):
+            values[node] = size_input(importer, node)
     return values
 
 
@@ -99,7 +99,7 @@ def _constants(program: Any) -> dict[str, Any]:
     return {name: t for name, t in found.items() if hasattr(t, "untyped_storage")}
 
 
-class _Size:
+class Size:
     """An input that is a whole number."""
 
 
@@ -109,7 +109,7 @@ def user_input(importer: Importer, node: Any, arg: Any = None) -> Any:
     if hasattr(meta, "shape") and hasattr(meta, "dtype"):
         return tensor_input(importer, node.name, meta)
     if type(meta).__name__ == "SymInt":
-        return _Size()
+        return Size()
     return getattr(arg, "value", meta)
 
 
@@ -130,10 +130,11 @@ def tensor_input(importer: Importer, name: str, meta: Any) -> Value:
     return importer.builder.input(name, TensorType(element_type(meta.dtype), shape))
 
 
-def _size_input(importer: Importer, node: Any) -> Any:
+def size_input(importer: Importer, node: Any) -> Any:
+    """A size that is an input itself; the shape of some tensor may tell it already."""
     meta = node.meta["val"]
-    value = importer.builder.input(node.name, "int64", ())
     if not importer.symbols.knows(meta):
+        value = importer.builder.input(node.name, "int64", ())
         importer.symbols.bind(expression(meta), importer.builder.read(value, node.name)[0])
     return importer.symbols.dim(meta)
 
