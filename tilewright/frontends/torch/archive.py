@@ -40,7 +40,7 @@ _WORDS: Final = frozenset(
     NegativeInfinity infinity""".split()
 )
 _SIZE: Final = re.compile(r"(?:[A-Za-z_]\w*|'\w+'|\d+(?:\.\d+)?|[(),=+*/ <>-]|\s)*")
-_REMEDY: Final = "export it anew: torch.export.save(torch.export.export(net, inputs), 'net.pt2')"
+_REMEDY: Final = "export it: torch.export.save(torch.export.export(net, inputs), 'net.pt2')"
 
 
 def is_program(source: Any) -> bool:
@@ -89,8 +89,7 @@ def load_archive(given: Any) -> Any:
     raise UserError(
         f"cannot read {source.name}",
         reason="it is a pickle of torch.save or torch.jit.save: reading it could run anything",
-        remedy="load it where you trust it, then torch.export.save(torch.export.export(net, inputs),"
-        " 'net.pt2') and compile that",
+        remedy=f"load it where you trust it, then {_REMEDY}, and compile that",
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.table import ATEN, TABLE, converts
 from tilewright.graph import Value
+from tilewright.support.errors import UserError
 
 # ---- one operand, in the type of the result -----------------------------------------------------
 
@@ -290,15 +291,12 @@ def where(n: Node) -> Value:
 @converts("clamp", "clamp_min", "clamp_max", "clip")
 def clamp(n: Node) -> Value:
     x, b = n.tensor("self", n.dtype), n.builder
+    low, high = ("logical_or", "logical_and") if x.dtype.is_bool else ("maximum", "minimum")
     if n.get("min") is not None:
-        x = _held(n, "maximum", x, n.tensor("min", x.dtype))
+        x = b.emit(low, x, n.tensor("min", x.dtype))
     if n.get("max") is not None:
-        x = _held(n, "minimum", x, n.tensor("max", x.dtype))
+        x = b.emit(high, x, n.tensor("max", x.dtype))
     return x if x is not n["self"] else b.identity(x)
-
-
-def _held(n: Node, op: str, x: Value, bound: Value) -> Value:
-    return n.builder.emit(op, x, bound)
 
 
 @converts("addcmul", "addcdiv")
@@ -347,6 +345,4 @@ def seen_as(n: Node) -> Value:
     x, to = n.tensor("self"), n.dtype
     if x.dtype.bits == to.bits:
         return n.builder.bitcast(x, dtype=to)
-    from tilewright.support.errors import UserError
-
     raise UserError(f"{x.dtype} cannot be seen as {to}", reason="the widths must be equal")

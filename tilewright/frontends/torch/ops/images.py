@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.frontends.torch.node import Node
+from tilewright.frontends.torch.ops.reduction import place_of
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Dim, Value, product
 from tilewright.ir import Const, as_expr
@@ -97,12 +101,6 @@ def avg_pool(n: Node) -> Value:
     if divisor and not x.dtype.is_float:
         raise UserError(f"the mean of {x.dtype}")
     if divisor:
-        attrs["count_include_pad"] = False
-        # The sum is the mean times how many elements counted: the mean of ones tells that.
-        sizes = b.avg_pool(
-            b.full(n.like(1, x), shape=list(x.shape)), **attrs | {"count_include_pad": True}
-        )
-        del sizes
         made = _summed(n, x, attrs)
         made = b.div(made, n.like(divisor, made))
     else:
@@ -163,11 +161,6 @@ def adaptive_max_pool(n: Node) -> list[Value]:
     if len(extents) != rank:
         raise UserError("adaptive pooling of an image whose size is not known", remedy="fix it")
     flat = b.reshape(x, shape=[*x.shape[:-rank], -1])
-    import itertools
-
-    import numpy as np
-
-    from tilewright.frontends.torch.ops.reduction import place_of
 
     grid = np.arange(int(np.prod(extents)), dtype=np.int64).reshape(extents)
     places: list[Value] = []
@@ -232,8 +225,6 @@ def col2im(n: Node) -> Value:
 
 
 # ---- resizing -----------------------------------------------------------------------------------
-
-_MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "trilinear": "linear"}
 
 
 @converts(*(f"{prefix}upsample_nearest{k}d" for prefix in ("", "_") for k in ("1", "2", "3")))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.frontends.torch.node import Node
-from tilewright.frontends.torch.ops.elementwise import numeric, truth
+from tilewright.frontends.torch.ops.elementwise import truth
 from tilewright.frontends.torch.ops.shapes import reshaped
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Dim, Value
@@ -204,7 +204,7 @@ def _put_rows(
     moved = axis != 0
     front = b.transpose(x, axes=order) if moved else x
     rows = b.transpose(source, axes=order) if moved else source
-    made = scattered(n, front, b.unsqueeze(places, axes=[1]), rows, how)
+    made = scattered(n, front, b.unsqueeze(places, axes=[1]), rows, "none")
     return b.transpose(made, axes=back_of(order)) if moved else made
 
 
@@ -341,8 +341,3 @@ def histc(n: Node) -> Value:
     empty = n.full(0, [bins], n.dtype)
     places = n.cast(b.where(inside, place, n.constant(0.0, "float64")), "int64")
     return b.scatter_elements(empty, places, n.cast(inside, n.dtype), axis=0, reduction="add")
-
-
-def as_numbers(n: Node, x: Value) -> Value:
-    """Elements that can be compared."""
-    return numeric(n, x)

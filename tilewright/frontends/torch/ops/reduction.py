@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.ops.elementwise import numeric, truth
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Value, product
-from tilewright.ir import Expr
 from tilewright.support.errors import UserError
 
 
@@ -27,10 +26,7 @@ def reduced(n: Node) -> Value:
     return n.builder.emit(name, x, axes=n.axes("dim"), keepdims=keeps(n))
 
 
-_LOGIC: Final = {"any": "any", "all": "all"}
-
-
-@converts(*_LOGIC)
+@converts("any", "all")
 def any_or_all(n: Node) -> Value:
     x, name = truth(n, n.tensor("self")), n.op.partition(".")[0]
     if not x.ndim:
@@ -48,9 +44,6 @@ def extreme(n: Node) -> Any:
     if n.op in ("max.dim", "min.dim"):
         return _extreme_and_place(n, is_max)
     if n.op in ("max.other", "min.other"):
-        from tilewright.frontends.torch.ops.elementwise import extreme as of_two
-
-        del of_two
         x, y = n.operands("self", "other", dtype=n.dtype)
         return n.builder.emit("maximum" if is_max else "minimum", x, y)
     return extreme_of(n, n.tensor("self"), n.axes("dim"), is_max, keeps(n))
@@ -308,8 +301,3 @@ def searchsorted(n: Node) -> Value:
     if x.dtype.is_float:
         before = b.logical_or(before, b.logical_and(b.isnan(grid), b.logical_not(b.isnan(rows))))
     return n.cast(b.sum(n.cast(before, "int64"), axes=[before.ndim - 1]), n.dtype)
-
-
-def extent_number(dim: Expr, dtype: object, n: Node) -> Value:
-    """A size as a tensor."""
-    return n.number(dim, dtype)

@@ -10,7 +10,7 @@ from tilewright.frontends.common.padding import simplified
 from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Dim, Value
-from tilewright.ir import Const, Expr, as_expr, maximum, minimum
+from tilewright.ir import Const, Expr, as_expr, maximum
 from tilewright.support.errors import UserError
 
 # ---- the same elements in another shape ---------------------------------------------------------
@@ -231,9 +231,6 @@ def constant_pad(n: Node) -> Value:
     return padded(n, x, n.dims("pad"), "constant", n.like(n.get("value", 0), x))
 
 
-_MODES = {"reflection": "reflect", "replication": "edge", "_pad": "wrap"}
-
-
 @converts(*(f"{kind}_pad{k}d" for kind in ("reflection", "replication") for k in (1, 2, 3)))
 def reflected_pad(n: Node) -> Value:
     mode = "reflect" if n.op.startswith("reflection") else "edge"
@@ -385,8 +382,3 @@ def item(n: Node) -> Value:
     x = n.tensor("self")
     value = n.builder.reshape(x, shape=[]) if x.ndim else x
     return n.cast(value, "int64") if value.dtype.is_integer else value
-
-
-def least(a: Dim, b: Dim) -> Dim:
-    """The smaller of two sizes."""
-    return simplified(minimum(as_expr(a), as_expr(b)))
