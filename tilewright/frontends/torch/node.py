@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tilewright.frontends.common.padding import dim_number
+from tilewright.frontends.common.padding import dim_number, simplified
 from tilewright.frontends.torch.tensors import element_type, is_complex
 from tilewright.graph import Builder, Dim, Value
-from tilewright.ir import DType, Expr, as_expr
+from tilewright.ir import DType, Expr, as_expr, minimum
 from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -208,6 +208,15 @@ class Node:
     def full(self, given: Any, shape: Sequence[Dim], dtype: object) -> Value:
         """A tensor of one number."""
         return self.builder.full(self.number(given, dtype), shape=list(shape))
+
+    def joined_batch(self, a: Value, b: Value) -> list[Dim]:
+        """The dimensions before the last two that two tensors of matrices have together."""
+        blanks = [self.full(0, v.shape[:-2], "uint8") for v in (a, b)]
+        return list(self.builder.add(*blanks).shape)
+
+    def shape_of_least(self, a: Dim, b: Dim) -> Dim:
+        """The smaller of two sizes."""
+        return simplified(minimum(as_expr(a), as_expr(b)))
 
     # ---- graphs inside --------------------------------------------------------------------------
 

@@ -39,12 +39,15 @@ def convolution(n: Node) -> Value:
         "pads": [*pads, *pads],
     }
     if not x.dtype.is_float:
-        raise UserError(f"a convolution of {x.dtype}", remedy="convert the image to float32")
+        # Whole numbers below 2**53 are exact in float64.
+        x, weight = n.cast(x, "float64"), n.cast(weight, "float64")
+        bias = None if bias is None else n.cast(bias, "float64")
     if n["transposed"]:
         extra = spread(n["output_padding"], rank)
         made = n.builder.conv_transpose(x, weight, bias, **attrs, output_pads=extra)
     else:
         made = n.builder.conv(x, weight, bias, **attrs)
+    made = n.cast(made, n.dtype)
     return n.builder.squeeze(made, axes=[0]) if unbatched else made
 
 
@@ -98,14 +101,14 @@ def avg_pool(n: Node) -> Value:
     x, added = batched(n, n.tensor("self"), rank)
     attrs = window(n, rank) | {"count_include_pad": bool(n.get("count_include_pad", True))}
     divisor = n.get("divisor_override")
-    if divisor and not x.dtype.is_float:
-        raise UserError(f"the mean of {x.dtype}")
+    if not x.dtype.is_float:
+        x = n.cast(x, "float64")
     if divisor:
         made = _summed(n, x, attrs)
         made = b.div(made, n.like(divisor, made))
     else:
-        made = b.avg_pool(n.cast(x, "float32") if not x.dtype.is_float else x, **attrs)
-        made = n.cast(made, n.dtype)
+        made = b.avg_pool(x, **attrs)
+    made = n.cast(made, n.dtype)
     return b.squeeze(made, axes=[0]) if added else made
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.ops.elementwise import truth
-from tilewright.frontends.torch.ops.shapes import reshaped
+from tilewright.frontends.torch.ops.shapes import in_memory_order, reshaped
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Dim, Value
 from tilewright.ir import Expr
+from tilewright.support.errors import UserError
 
 
 def vector(n: Node, x: Value) -> Value:
@@ -236,6 +237,8 @@ def diagonal_scatter(n: Node) -> Value:
 @converts("as_strided_scatter")
 def as_strided_scatter(n: Node) -> Value:
     x, b = n.tensor("self"), n.builder
+    if in_memory_order(n) is not x:
+        raise UserError("as_strided_scatter to a tensor that is transposed")
     sizes, strides = n.dims("size"), n.dims("stride")
     place = n.number(n.dim_of(n.get("storage_offset", 0)), "int64")
     for k, (size, stride) in enumerate(zip(sizes, strides, strict=True)):

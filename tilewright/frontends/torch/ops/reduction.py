@@ -8,7 +8,6 @@ from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.ops.elementwise import numeric, truth
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Value, product
-from tilewright.support.errors import UserError
 
 
 def keeps(n: Node) -> bool:
@@ -178,21 +177,23 @@ def _running_place(n: Node, x: Value, axis: int, is_max: bool) -> Value:
     b, extent = n.builder, x.shape[axis]
     order = [k for k in range(x.ndim) if k != axis]
     rows = b.transpose(x, axes=[*order, axis])
-    zero, one = (n.constant(k, "int64") for k in (0, 1))
-    here = b.ramp(zero, one, size=extent)
-    # Element i of a row sees those up to i; others are as bad as can be.
+    here = b.ramp(n.constant(0, "int64"), n.constant(1, "int64"), size=extent)
     seen = b.less_equal(b.unsqueeze(here, axes=[0]), b.unsqueeze(here, axes=[1]))
     if x.dtype.is_float:
         worst: Any = float("-inf") if is_max else float("inf")
     else:
         worst = x.dtype.min_value if is_max else x.dtype.max_value
-    wide = b.expand(b.unsqueeze(rows, axes=[x.ndim - 1]), shape=[*rows.shape[:-1], extent, extent])
+    shape = [*rows.shape[:-1], extent, extent]
+    wide = b.expand(b.unsqueeze(rows, axes=[x.ndim - 1]), shape=shape)
     held = b.where(seen, wide, n.like(worst, x))
+    best = b.emit("max" if is_max else "min", held, axes=[x.ndim], keepdims=True)
+    same = b.equal(wide, best)
     if x.dtype.is_float:
-        bad = b.isnan(held)
-        best = float("inf") if is_max else float("-inf")
-        held = b.where(bad, n.like(best, x), held)
-    place = b.emit("argmax" if is_max else "argmin", held, axis=x.ndim, last=True)
+        # NaN is above and below all.
+        bad = b.logical_and(seen, b.isnan(wide))
+        same = b.where(b.any(bad, axes=[x.ndim], keepdims=True), bad, same)
+    found = b.where(b.logical_and(seen, same), here, n.constant(-1, "int64"))
+    place = b.max(found, axes=[x.ndim])
     back = [*range(axis), x.ndim - 1, *range(axis, x.ndim - 1)]
     return b.transpose(place, axes=back)
 
@@ -260,20 +261,27 @@ def _at(n: Node, x: Value, axis: int, place: Any) -> list[Value]:
 
 @converts("median", "nanmedian")
 def median(n: Node) -> Any:
+    """The lower one of two in the middle; NaN counts as the greatest, or not at all."""
     x, b = n.tensor("self"), n.builder
-    if n.op.startswith("nanmedian") and x.dtype.is_float:
-        raise UserError("nanmedian", reason="the number of elements that count differs by row")
     whole = "dim" not in n
     if not x.ndim:
         return x if whole else [x, n.full(0, [], "int64")]
     flat = b.reshape(x, shape=[-1]) if whole else x
     axis = 0 if whole else n.axis("dim")
-    value, place = _at(n, flat, axis, (flat.shape[axis] - 1) // 2)
-    if x.dtype.is_float:
-        bad = b.any(b.isnan(flat), axes=[axis], keepdims=keeps(n))
-        value = b.where(bad, n.like(float("nan"), x), value)
-        first = b.argmax(n.cast(b.isnan(flat), "uint8"), axis=axis, keepdims=keeps(n))
-        place = b.where(bad, first, place)
+    bad = b.isnan(flat) if x.dtype.is_float else n.full(False, flat.shape, "bool")
+    good = b.sum(n.cast(b.logical_not(bad), "int64"), axes=[axis], keepdims=True)
+    count = good if n.op.startswith("nan") else n.number(flat.shape[axis], "int64")
+    half = b.floor_div(b.sub(count, n.constant(1, "int64")), n.constant(2, "int64"))
+    half = b.maximum(n.expanded(half, good.shape), n.constant(0, "int64"))
+    values, places = b.sort(numeric(n, flat), axis=axis)
+    value, place = (b.gather_elements(v, half, axis=axis) for v in (values, places))
+    if x.dtype.is_float and not n.op.startswith("nan"):
+        some = b.any(bad, axes=[axis], keepdims=True)
+        value = b.where(some, n.like(float("nan"), x), value)
+        place = b.where(some, b.argmax(n.cast(bad, "uint8"), axis=axis, keepdims=True), place)
+    if not keeps(n):
+        value, place = (b.squeeze(v, axes=[axis]) for v in (value, place))
+    value = n.cast(value, x.dtype)
     return value if whole else [value, place]
 
 
