@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import zipfile
@@ -14,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tilewright as tw  # noqa: E402
-from tests.frontends.torch.nets import Call, require_close  # noqa: E402
+from tests.frontends.torch.nets import require_close  # noqa: E402
 from tilewright.frontends.sources import Source, front_end_of  # noqa: E402
 
 
@@ -107,7 +108,7 @@ def test_pickled_weights_are_refused(archive: bytes) -> None:
     def edit(config: Any) -> None:
         config["config"]["linear.weight"]["use_pickle"] = True
 
-    with pytest.raises(tw.UserError, match="linear.weight is pickled"):
+    with pytest.raises(tw.UserError, match=r"linear\.weight is pickled"):
         tw.compile(edited(archive, "model_weights_config.json", of_program(edit)))
 
 
@@ -130,12 +131,5 @@ def test_damaged_archives_end_in_a_message(archive: bytes) -> None:
     for at in range(0, len(archive), len(archive) // 12):
         changed = bytearray(archive)
         changed[at] ^= 0x55
-        try:
+        with contextlib.suppress(tw.UserError):
             tw.compile(bytes(changed))
-        except tw.UserError:
-            pass
-
-
-def test_nothing_but_operators_reaches_the_graph() -> None:
-    model = tw.compile(Call(torch.neg), inputs=(torch.ones(2),))
-    assert model.run([torch.ones(2)])[0].tolist() == [-1, -1]

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from tilewright.frontends.common.missing import refuse_missing
 from tilewright.frontends.torch.node import Complex, Node
 from tilewright.frontends.torch.ops.complex import BY_PARTS, BY_RULE
+from tilewright.frontends.torch.ops.control import CHECKS, HIGHER_ORDER
 from tilewright.frontends.torch.symbols import Symbols
 from tilewright.frontends.torch.table import ATEN, find_converter
 from tilewright.frontends.torch.tensors import array_of, element_type, is_complex
 from tilewright.graph import Builder, Value
 from tilewright.support.errors import InternalError, TilewrightError, UserError
 from tilewright.support.faults import during
-
-#: The domain of operators that take graphs.
-HIGHER_ORDER: Final = "higher_order"
-#: Nodes that only check what torch has assumed about sizes.
-_CHECKS: Final = frozenset(
-    """_assert_scalar _assert_async _assert_tensor_metadata sym_constrain_range
-    sym_constrain_range_for_size _functional_assert_scalar _functional_assert_async
-    _functional_sym_constrain_range _functional_sym_constrain_range_for_size""".split()
-)
 
 
 def operator_name(target: Any) -> tuple[str, str] | None:
@@ -43,7 +35,7 @@ def operator_name(target: Any) -> tuple[str, str] | None:
 def is_check(target: Any) -> bool:
     """Whether a node computes nothing."""
     named = operator_name(target)
-    return named is not None and named[0] == ATEN and named[1].partition(".")[0] in _CHECKS
+    return named is not None and named[0] == ATEN and named[1].partition(".")[0] in CHECKS
 
 
 class Importer:

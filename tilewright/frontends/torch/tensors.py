@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
 from tilewright.graph import Array
 from tilewright.ir import DType
 from tilewright.support.errors import UserError
@@ -55,6 +53,6 @@ def array_of(tensor: Any) -> Array:
     if tensor.is_complex():
         return tensor.numpy()
     element = element_type(tensor.dtype)
-    if element.name in np.sctypeDict:
+    if element.numpy.isbuiltin == 1:
         return tensor.numpy()
     return tensor.view(getattr(torch, _BITS[element.bits])).numpy().view(element.numpy)

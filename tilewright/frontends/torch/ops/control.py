@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
 
-HIGHER_ORDER = "higher_order"
+#: The domain of these operators.
+HIGHER_ORDER: Final = "higher_order"
+#: Operators that only check what torch has assumed.
+CHECKS: Final = frozenset(
+    """_assert_scalar _assert_async _assert_tensor_metadata sym_constrain_range
+    sym_constrain_range_for_size _functional_assert_scalar _functional_assert_async
+    _functional_sym_constrain_range _functional_sym_constrain_range_for_size
+    _linalg_check_errors""".split()
+)
 
 
 def several(results: Any) -> list[Any]:
@@ -90,6 +98,16 @@ def map_(n: Node) -> list[Any]:
 def without_gradients(n: Node) -> list[Any]:
     _, graph, *operands = n.arguments
     return n.body(graph)(*operands)
+
+
+@converts("with_effects", domain=HIGHER_ORDER)
+def with_effects(n: Node) -> list[Any]:
+    """An operator that is kept in order by a token: of those, only checks are left out."""
+    target = n.arguments[1]
+    name = target._schema.name.rpartition("::")[2]
+    if name not in CHECKS:
+        raise UserError(f"{name} does more than compute its results")
+    return [None, None]
 
 
 @converts("invoke_subgraph", domain=HIGHER_ORDER)

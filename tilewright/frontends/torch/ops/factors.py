@@ -22,7 +22,7 @@ from tilewright.graph import Value
 @converts("linalg_solve_triangular", "triangular_solve")
 def triangular(n: Node) -> Any:
     old = n.op.startswith("triangular")
-    a, y = wide(n, "A"), wide(n, "self" if old else "B")
+    a, y = wide(n, "A" if old else "self"), wide(n, "self" if old else "B")
     upper, unit = bool(n.get("upper", True)), bool(n.get("unitriangular", False))
     left = bool(n.get("left", True))
     if old and n.get("transpose", False):

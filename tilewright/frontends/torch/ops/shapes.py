@@ -135,6 +135,15 @@ def _bound(n: Node, name: str) -> Dim | None:
     return None if n.get(name) is None else n.dim(name)
 
 
+@converts("narrow", "narrow_copy")
+def narrow(n: Node) -> Value:
+    x, first, length = n.tensor("self"), n.dim("start"), n.dim("length")
+    axis = n.axis("dim")
+    if isinstance(first, int) and first < 0:
+        first = x.shape[axis] + first
+    return n.builder.slice(x, starts=[first], ends=[first + length], axes=[axis])
+
+
 @converts("select", "select_copy")
 def select(n: Node) -> Value:
     x, b = n.tensor("self"), n.builder
