@@ -13,16 +13,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
-import torch
-from torch._dynamo.backends.common import aot_autograd
 
 from tilewright.compile import compile as compile_model
-from tilewright.frontends import from_graph
+from tilewright.frontends import from_graph, tensor_array
 from tilewright.support.errors import TilewrightError, UserError, nearest
+
+torch: Any = import_module("torch")
+_guards: Any = import_module("torch._guards")
+_backends: Any = import_module("torch._dynamo.backends.common")
+_decomp: Any = import_module("torch._decomp")
 
 #: What `options` may hold; all but `freeze` are those of `tilewright.compile`.
 OPTIONS: Final = ("precision", "threads", "opt_level", "denormals", "target", "freeze")
@@ -54,7 +58,7 @@ def tilewright(
         frozen = _weights() if chosen.get("freeze", True) else ()
         return _CompiledGraph(graph, chosen, frozen).boxed()
 
-    compiler = aot_autograd(
+    compiler = _backends.aot_autograd(
         fw_compiler=forward,
         bw_compiler=_eager,
         inference_compiler=inference,
@@ -71,15 +75,13 @@ def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _decompositions() -> dict[Any, Any]:
-    from torch._decomp import core_aten_decompositions
-
-    table = core_aten_decompositions()
+    table = _decomp.core_aten_decompositions()
     return {k: f for k, f in table.items() if k.name().split("::")[-1].split(".")[0] not in _KEPT}
 
 
 def _weights() -> tuple[int, ...]:
     """The numbers of the arguments that are parameters and buffers, and that nothing changes."""
-    context = torch._guards.TracingContext.try_get()
+    context = _guards.TracingContext.try_get()
     meta = None if context is None else context.fw_metadata
     if meta is None:
         return ()
@@ -182,17 +184,10 @@ def as_array(given: Any) -> Any:
     try:
         return given.numpy()
     except TypeError:
-        return _bits_of(given)
+        return tensor_array(given)
 
 
-def _bits_of(given: torch.Tensor) -> Any:
-    """A tensor of a type that NumPy lacks."""
-    from tilewright.frontends.torch.tensors import array_of
-
-    return array_of(given)
-
-
-def _as_tensor(array: Any) -> torch.Tensor:
+def _as_tensor(array: Any) -> Any:
     if array.dtype.kind != "V" and array.dtype.isbuiltin == 1:
         return torch.from_numpy(array)
     bits = torch.from_numpy(array.view(np.int16 if array.itemsize == 2 else np.uint8))

@@ -21,7 +21,7 @@ X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
 
 def test_branches() -> None:
-    def function(x: torch.Tensor) -> Any:
+    def function(x: Any) -> Any:
         return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x * 2, (x,))
 
     for x in (X + 2, X - 2):
@@ -30,12 +30,12 @@ def test_branches() -> None:
 
 
 def test_loops() -> None:
-    from torch._higher_order_ops import scan, while_loop
+    scan, while_loop = (getattr(torch._higher_order_ops, k) for k in ("scan", "while_loop"))
 
-    def doubled(x: torch.Tensor) -> Any:
+    def doubled(x: Any) -> Any:
         return while_loop(lambda x: x.sum() < 100, lambda x: (x * 2,), (x,))
 
-    def summed(x: torch.Tensor) -> Any:
+    def summed(x: Any) -> Any:
         return scan(lambda s, row: (s + row, s * row), torch.zeros(4), x)
 
     check(doubled, X + 2)
@@ -45,7 +45,7 @@ def test_loops() -> None:
 def test_a_rotary_embedding_by_complex_numbers() -> None:
     angles = torch.outer(torch.arange(3.0), torch.tensor([1.0, 0.1]))
 
-    def rotated(x: torch.Tensor) -> torch.Tensor:
+    def rotated(x: Any) -> Any:
         turns = torch.polar(torch.ones_like(angles), angles)
         pairs = torch.view_as_complex(x.reshape(3, 2, 2))
         return torch.view_as_real(pairs * turns).flatten(1)
@@ -59,7 +59,7 @@ def test_sizes_that_depend_on_data() -> None:
 
 def test_one_program_for_all_sizes() -> None:
     class Net(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x: Any) -> Any:
             rows, columns = x.shape
             flat = x.reshape(columns, rows).softmax(0)
             return (x @ flat)[: rows // 2 + 1] + rows * columns
@@ -71,19 +71,21 @@ def test_one_program_for_all_sizes() -> None:
 
 
 def test_a_converter_of_the_user() -> None:
-    @torch.library.custom_op("tilewright_tests::twice_and", mutates_args=())
-    def twice_and(x: torch.Tensor, more: float) -> torch.Tensor:
+    schema = "(Tensor x, float more) -> Tensor"
+
+    @torch.library.custom_op("tilewright_tests::twice_and", mutates_args=(), schema=schema)
+    def twice_and(x: Any, more: float) -> Any:
         return x * 2 + more
 
     @twice_and.register_fake
-    def _(x: torch.Tensor, more: float) -> torch.Tensor:
+    def _(x: Any, more: float) -> Any:
         return torch.empty_like(x)
 
     def convert(n: Node) -> Any:
         x = n.tensor("x")
         return n.builder.add(n.builder.add(x, x), n.like(n["more"], x))
 
-    def function(x: torch.Tensor) -> torch.Tensor:
+    def function(x: Any) -> Any:
         return torch.ops.tilewright_tests.twice_and(x, 3.0) - 1
 
     with pytest.raises(tw.UserError, match="does not know") as error:

@@ -21,3 +21,4 @@ from tilewright.frontends.torch.from_torch import from_torch
 from tilewright.frontends.torch.front_end import FRONT_END
 from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.table import TABLE, register_converter, unregister_converter
+from tilewright.frontends.torch.tensors import array_of as tensor_array

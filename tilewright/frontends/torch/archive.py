@@ -12,15 +12,17 @@ import io
 import json
 import mmap
 import re
+import warnings
 import zipfile
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright.frontends.common.damaged import trusting
 from tilewright.frontends.sources import Source, is_bytes
-from tilewright.frontends.torch.package import torch_package
+from tilewright.frontends.torch.package import is_list, torch_package
 from tilewright.support.errors import UserError
 
 #: How files of torch.save begin that are no archives: pickles.
@@ -102,17 +104,17 @@ class _Archive:
         self._memory = _mapped(source)
 
     def program(self) -> Any:
-        from torch._export.serde import schema
-        from torch._export.serde.serialize import ExportedProgramDeserializer, _bytes_to_dataclass
-
+        schema: Any = import_module("torch._export.serde.schema")
+        serialize: Any = import_module("torch._export.serde.serialize")
         name = self._model()
         data = self._archive.read(f"{self._root}/models/{name}.json")
         _require_harmless(json.loads(data))
         weights = self._tensors("weights", name)
         constants = self._tensors("constants", name)
         try:
-            parsed = _bytes_to_dataclass(schema.ExportedProgram, data)
-            return ExportedProgramDeserializer().deserialize(parsed, weights, constants, b"")
+            parsed = serialize._bytes_to_dataclass(schema.ExportedProgram, data)
+            reader = serialize.ExportedProgramDeserializer()
+            return reader.deserialize(parsed, weights, constants, b"")
         except Exception as error:
             raise UserError(
                 "torch cannot read the program in the archive",
@@ -146,9 +148,8 @@ class _Archive:
                 reason="reading it could run anything",
                 remedy="export the program with plain tensors",
             )
-        from torch._export.serde.serialize import _SERIALIZE_TO_TORCH_DTYPE
-
-        dtype = _SERIALIZE_TO_TORCH_DTYPE[meta["dtype"]]
+        serialize: Any = import_module("torch._export.serde.serialize")
+        dtype = serialize._SERIALIZE_TO_TORCH_DTYPE[meta["dtype"]]
         flat = self._flat(f"{base}{row['path_name']}", dtype)
         sizes, strides = ([d["as_int"] for d in meta[k]] for k in ("sizes", "strides"))
         offset = meta["storage_offset"]["as_int"]
@@ -171,8 +172,6 @@ class _Archive:
         array = np.frombuffer(data, np.uint8)
         if array.ctypes.data % max(dtype.itemsize, 1):
             array = array.copy()
-        import warnings
-
         with warnings.catch_warnings():
             # Nobody writes to weights; the array is over a file that is mapped to be read.
             warnings.simplefilter("ignore")
@@ -212,7 +211,7 @@ def _texts(tree: Any) -> Iterator[tuple[str, str]]:
         key, item = pending.pop()
         if isinstance(item, dict):
             pending += item.items()
-        elif isinstance(item, list):
+        elif is_list(item):
             pending += [(key, i) for i in item]
         elif isinstance(item, str):
             yield key, item

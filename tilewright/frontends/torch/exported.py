@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tilewright.frontends.sources import Shapes
 from tilewright.frontends.torch.importer import calls_of, is_served, operator_name
-from tilewright.frontends.torch.package import torch_package
+from tilewright.frontends.torch.package import is_list, torch_package
 from tilewright.frontends.torch.table import ATEN
 from tilewright.graph import passes
 from tilewright.support.errors import UserError, nearest
@@ -53,12 +53,10 @@ def export_module(module: Any, inputs: Any, shapes: Shapes) -> Any:
 
 
 def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if isinstance(inputs, Mapping):
-        named: Mapping[Any, Any] = inputs
-        return (), {str(k): v for k, v in named.items()}
-    if isinstance(inputs, Sequence):
-        given: Sequence[Any] = inputs
-        return tuple(given), {}
+    if hasattr(inputs, "items"):
+        return (), {str(k): v for k, v in inputs.items()}
+    if is_list(inputs):
+        return tuple(inputs), {}
     return (inputs,), {}
 
 

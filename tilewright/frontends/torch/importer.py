@@ -10,6 +10,7 @@ from tilewright.frontends.common.missing import refuse_missing
 from tilewright.frontends.torch.node import Complex, Node
 from tilewright.frontends.torch.ops.complex import BY_PARTS, BY_RULE
 from tilewright.frontends.torch.ops.control import CHECKS, HIGHER_ORDER
+from tilewright.frontends.torch.package import is_list
 from tilewright.frontends.torch.symbols import Symbols
 from tilewright.frontends.torch.table import ATEN, find_converter
 from tilewright.frontends.torch.tensors import array_of, element_type, is_complex
@@ -151,8 +152,8 @@ class Importer:
 
     def _learn(self, meta: Any, result: Any) -> None:
         """Sizes that depend on data are what the results turn out to have."""
-        metas = meta if isinstance(meta, list | tuple) else [meta]
-        results = result if isinstance(result, list | tuple) else [result]
+        metas = meta if is_list(meta) else [meta]
+        results = result if is_list(result) else [result]
         for known, value in zip(metas, results, strict=False):
             if isinstance(value, Value) and hasattr(known, "shape"):
                 self.symbols.bind_shape(known.shape, value.shape)
@@ -186,18 +187,14 @@ def _arguments(node: Any, values: Mapping[Any, Any]) -> tuple[dict[str, Any], di
 
 
 def _mapped(arg: Any, values: Mapping[Any, Any]) -> Any:
-    if isinstance(arg, list | tuple):
-        items: Any = arg
-        return [_mapped(a, values) for a in items]
-    if isinstance(arg, slice):
-        return slice(*(_mapped(a, values) for a in (arg.start, arg.stop, arg.step)))
+    if is_list(arg):
+        return [_mapped(a, values) for a in arg]
     return values[arg] if _is_node(arg) else arg
 
 
 def _meta(arg: Any) -> Any:
-    if isinstance(arg, list | tuple):
-        items: Any = arg
-        return [_meta(a) for a in items]
+    if is_list(arg):
+        return [_meta(a) for a in arg]
     return arg.meta.get("val") if _is_node(arg) else arg
 
 
@@ -223,8 +220,8 @@ def _python(node: Any, values: Mapping[Any, Any]) -> Any:
 
 
 def _has_complex(arg: Any) -> bool:
-    if isinstance(arg, list):
-        return any(map(_has_complex, arg))  # pyright: ignore[reportUnknownArgumentType]
+    if is_list(arg):
+        return any(map(_has_complex, arg))
     return isinstance(arg, Complex)
 
 
@@ -233,17 +230,17 @@ def _is_complex(meta: Any) -> bool:
 
 
 def _part(arg: Any, which: str) -> Any:
-    if isinstance(arg, list):
-        return [_part(a, which) for a in arg]  # pyright: ignore[reportUnknownVariableType]
+    if is_list(arg):
+        return [_part(a, which) for a in arg]
     return getattr(arg, which) if isinstance(arg, Complex) else arg
 
 
 def _as_result(result: Any) -> Any:
-    return list(result) if isinstance(result, tuple) else result
+    return list(result) if is_list(result) else result
 
 
 def _flat(outputs: Any) -> list[Any]:
-    return list(outputs) if isinstance(outputs, list | tuple) else [outputs]
+    return list(outputs) if is_list(outputs) else [outputs]
 
 
 def _located(error: TilewrightError, origin: str) -> TilewrightError:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tilewright.frontends.common.padding import dim_number, simplified
+from tilewright.frontends.torch.package import is_list
 from tilewright.frontends.torch.tensors import element_type, is_complex
 from tilewright.graph import Builder, Dim, Value
 from tilewright.ir import DType, Expr, as_expr, minimum
@@ -91,7 +93,7 @@ class Node:
     def dims(self, name: str) -> list[Dim]:
         """An argument that is a list of sizes; one for all of them is a list of one."""
         found = self[name]
-        return [self.dim_of(d) for d in (found if isinstance(found, list | tuple) else [found])]
+        return [self.dim_of(d) for d in (found if is_list(found) else [found])]
 
     def dim(self, name: str) -> Dim:
         """An argument that is a size."""
@@ -115,7 +117,7 @@ class Node:
         rank = self.rank("self") if rank is None else rank
         if found is None or found == [] or found == ():
             return list(range(rank))
-        found = found if isinstance(found, list | tuple) else [found]
+        found = found if is_list(found) else [found]
         return [int(a) % max(rank, 1) for a in found] if rank else []
 
     def rank(self, name: str) -> int:
@@ -139,7 +141,7 @@ class Node:
     def results(self) -> list[Any]:
         """What torch says of all results."""
         result = self.result
-        return list(result) if isinstance(result, list | tuple) else [result]
+        return list(result) if is_list(result) else [result]
 
     @property
     def is_complex(self) -> bool:
@@ -157,11 +159,10 @@ class Node:
 
     def promoted(self, *names: str) -> DType:
         """The type in which torch combines these arguments."""
-        from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
-
+        rules: Any = import_module("torch._prims_common")
         metas = [self._metas[n] for n in names if self._metas.get(n) is not None]
-        kind = ELEMENTWISE_TYPE_PROMOTION_KIND.NO_OPMATH
-        return element_type(elementwise_dtypes(*metas, type_promotion_kind=kind)[1])
+        kind = rules.ELEMENTWISE_TYPE_PROMOTION_KIND.NO_OPMATH
+        return element_type(rules.elementwise_dtypes(*metas, type_promotion_kind=kind)[1])
 
     # ---- values ---------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from tilewright.support.errors import UserError
@@ -10,11 +11,15 @@ from tilewright.support.errors import UserError
 def torch_package() -> Any:
     """The torch module; an error that says how to get it where it is missing."""
     try:
-        import torch
+        return import_module("torch")
     except ImportError as error:
         raise UserError(
             "cannot read models of PyTorch",
             reason=f"the package torch cannot be imported ({error})",
             remedy="pip install 'tilewright[torch]'",
         ) from None
-    return torch
+
+
+def is_list(given: Any) -> bool:
+    """Whether it is a list or a tuple."""
+    return isinstance(given, list | tuple)

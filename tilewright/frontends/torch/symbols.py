@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import reduce
 from typing import Any, Final
@@ -15,23 +16,38 @@ def _ceil_div(a: Expr, b: Expr) -> Expr:
     return (a + (b - 1)) // b
 
 
+def _floor_div(a: Expr, b: Expr) -> Expr:
+    return a // b
+
+
+def _identity(x: Expr) -> Expr:
+    return x
+
+
+def _modular(x: Expr, divisor: Expr, modulus: Expr) -> Expr:
+    return (x // divisor) % modulus
+
+
+#: What sympy and torch call functions of sizes; of two operands, or folded over more.
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    "FloorDiv": lambda a, b: a // b,
-    "CleanDiv": lambda a, b: a // b,
-    "IntTrueDiv": lambda a, b: a // b,
+    "Add": operator.add,
     "CeilDiv": _ceil_div,
-    "Mod": lambda a, b: a % b,
-    "PythonMod": lambda a, b: a % b,
-    "ModularIndexing": lambda a, b, c: (a // b) % c,
-    "Max": lambda *xs: reduce(maximum, xs),
-    "Min": lambda *xs: reduce(minimum, xs),
-    "Add": lambda *xs: reduce(lambda a, b: a + b, xs),
-    "Mul": lambda *xs: reduce(lambda a, b: a * b, xs),
-    "Identity": lambda x: x,
-    "ToFloat": lambda x: x,
-    "TruncToInt": lambda x: x,
-    "FloorToInt": lambda x: x,
+    "CleanDiv": _floor_div,
+    "FloorDiv": _floor_div,
+    "FloorToInt": _identity,
+    "Identity": _identity,
+    "IntTrueDiv": _floor_div,
+    "Max": maximum,
+    "Min": minimum,
+    "Mod": operator.mod,
+    "ModularIndexing": _modular,
+    "Mul": operator.mul,
+    "PythonMod": operator.mod,
+    "ToFloat": _identity,
+    "TruncToInt": _identity,
 }
+#: Those that take any number of operands.
+_FOLDED: Final = ("Add", "Mul", "Max", "Min")
 
 
 class Symbols:
@@ -80,7 +96,9 @@ class Symbols:
             return self._power(expr.args[0], int(expr.args[1]))
         if name not in _FUNCTIONS:
             raise UserError(f"a size is {expr}", reason=f"{name} of sizes is not known here")
-        return _FUNCTIONS[name](*map(self._translated, expr.args))
+        operands = list(map(self._translated, expr.args))
+        function = _FUNCTIONS[name]
+        return reduce(function, operands) if name in _FOLDED else function(*operands)
 
     def _power(self, base: Any, exponent: int) -> Expr:
         result = as_expr(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tilewright.frontends.torch.package import torch_package
 from tilewright.graph import Array
 from tilewright.ir import DType
 from tilewright.support.errors import UserError
@@ -38,8 +39,7 @@ def element_type(dtype: Any, what: str = "a tensor") -> DType:
 
 def array_of(tensor: Any) -> Array:
     """A tensor in the CPU's memory as an array over the same memory."""
-    import torch
-
+    torch = torch_package()
     tensor = tensor.detach()
     if tensor.layout != torch.strided or tensor.is_quantized:
         raise UserError(

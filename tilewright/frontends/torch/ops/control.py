@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tilewright.frontends.torch.node import Node
+from tilewright.frontends.torch.package import is_list
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
@@ -22,7 +23,7 @@ CHECKS: Final = frozenset(
 
 def several(results: Any) -> list[Any]:
     """The results of a construct that gives one value alone, several as a tuple."""
-    return list(results) if isinstance(results, tuple | list) else [results]
+    return list(results) if is_list(results) else [results]
 
 
 def _flag(n: Node, given: Any) -> Value:
@@ -68,7 +69,7 @@ def while_loop(n: Node) -> list[Any]:
 @converts("scan", domain=HIGHER_ORDER)
 def scan(n: Node) -> list[Any]:
     combine, initial, inputs = n.arguments[:3]
-    extra = n.arguments[3] if len(n.arguments) > 3 else []
+    extra: list[Any] = n.arguments[3] if len(n.arguments) > 3 else []
     b = n.builder
     length = n.number(inputs[0].shape[0], "int64")
     state = [n.number(i) for i in initial]

@@ -137,15 +137,15 @@ def _averaged(n: Node, x: Value, axis: int, size: Dim) -> Value:
         return b.mean(x, axes=[axis], keepdims=True)
     if extent is as_expr(size):
         return x
-    known = isinstance(extent, Const) and isinstance(size, int)
-    if known and int(extent.value) % int(size) == 0:
-        parts = [*x.shape[:axis], size, int(extent.value) // int(size), *x.shape[axis + 1 :]]
-        return b.mean(b.reshape(x, shape=parts), axes=[axis + 1])
-    if not known:
+    if not isinstance(extent, Const) or not isinstance(size, int):
         raise UserError("adaptive pooling of an image whose size is not known", remedy="fix it")
+    whole = int(extent.value)
+    if whole % size == 0:
+        parts = [*x.shape[:axis], size, whole // size, *x.shape[axis + 1 :]]
+        return b.mean(b.reshape(x, shape=parts), axes=[axis + 1])
     means = [
         b.mean(b.slice(x, starts=[first], ends=[last], axes=[axis]), axes=[axis], keepdims=True)
-        for first, last in _parts(int(extent.value), int(size))
+        for first, last in _parts(whole, size)
     ]
     return b.concat(*means, axis=axis)
 
@@ -159,7 +159,7 @@ def adaptive_max_pool(n: Node) -> list[Value]:
     """The greatest element of each part, and where it is in its image."""
     rank, b = _rank(n.op), n.builder
     x, added = batched(n, n.tensor("self"), rank)
-    sizes = [int(d) for d in n.shape[-rank:]]
+    sizes = [d for d in n.shape[-rank:] if isinstance(d, int)]
     extents = [int(d.value) for d in x.shape[-rank:] if isinstance(d, Const)]
     if len(extents) != rank:
         raise UserError("adaptive pooling of an image whose size is not known", remedy="fix it")

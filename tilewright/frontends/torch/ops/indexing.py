@@ -122,9 +122,9 @@ def index_(n: Node) -> Value:
 def index_put(n: Node) -> Value:
     x, given, b = n.tensor("self"), n["indices"], n.builder
     values = n.tensor("values", x.dtype)
-    mask = next((i for i in given if i is not None), None)
-    masked = mask is not None and mask.dtype.is_bool and given[0] is mask and len(given) == 1
-    if masked and values.tensor.size == 1 and not n.get("accumulate", False):
+    mask = given[0]
+    one = values.tensor.size == 1 and not n.get("accumulate", False)
+    if one and len(given) == 1 and mask is not None and mask.dtype.is_bool:
         behind = list(range(mask.ndim, x.ndim))
         wide = b.unsqueeze(mask, axes=behind) if behind else mask
         return b.where(wide, reshaped(n, values, []), x)

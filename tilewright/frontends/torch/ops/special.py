@@ -274,10 +274,6 @@ def _chebyshev(n: Node, kind: str, x: Value, order: Value) -> Value:
     return b.where(b.less(order, zero), zero, result)
 
 
-def _twice(k: Value) -> Any:
-    return (k * 2.0 + 1.0) / (k + 1.0)
-
-
 #: Order k + 1 from the two before: (factor of x, constant, factor of the last but one) by k.
 _RECURRENCES: Final[dict[str, Callable[[Value], tuple[Any, Any, Any]]]] = {
     "hermite_polynomial_h": lambda k: (2.0, 0.0, k * 2.0),
