@@ -1,0 +1,223 @@
+"""Archives that torch.export.save writes (.pt2), read without running anything in them.
+
+torch's own loader unpickles parts of an archive, looks functions up by any name in it and lets
+sympy evaluate its expressions. So the parts are read here: weights as bytes, the program as JSON
+whose names and expressions are checked before torch's deserializer gets it. What is pickled is
+refused; sample inputs, which are, are not read.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import mmap
+import re
+import warnings
+import zipfile
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.frontends.common.damaged import trusting
+from tilewright.frontends.sources import Source, is_bytes
+from tilewright.frontends.torch.package import is_list, torch_package
+from tilewright.support.errors import UserError
+
+#: How files of torch.save begin that are no archives: pickles.
+_MAGIC: Final = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+#: What a program may call.
+_TARGET: Final = re.compile(
+    r"torch\.ops\.\w+\.\w+(\.\w+)?|_operator\.(?!attrgetter|methodcaller)\w+|math\.\w+"
+    r"|torch\.(_?sym_\w+|_sym_sqrt)|"
+)
+#: The words of sizes as sympy writes them.
+_WORDS: Final = frozenset(
+    """Symbol Integer Float Rational Add Mul Pow FloorDiv CleanDiv CeilDiv IntTrueDiv FloatTrueDiv
+    Mod PythonMod ModularIndexing Max Min Abs Where PowByNatural FloatPow TruncToInt TruncToFloat
+    CeilToInt FloorToInt RoundToInt RoundDecimal ToFloat Identity Equality Unequality Eq Ne
+    StrictLessThan LessThan StrictGreaterThan GreaterThan And Or Not true false True False positive
+    integer nonnegative negative zero nonzero real finite precision prec int_oo oo Infinity
+    NegativeInfinity infinity""".split()
+)
+_SIZE: Final = re.compile(r"(?:[A-Za-z_]\w*|'\w+'|\d+(?:\.\d+)?|[(),=+*/ <>-]|\s)*")
+_REMEDY: Final = "export it: torch.export.save(torch.export.export(net, inputs), 'net.pt2')"
+
+
+def is_program(source: Any) -> bool:
+    """Whether it is an ExportedProgram."""
+    return any(c.__name__ == "ExportedProgram" for c in type(source).__mro__)
+
+
+def is_torch_file(source: Source) -> bool:
+    """Whether it is a file of PyTorch's: an archive of an exported program, or what is refused."""
+    if source.head.startswith(_MAGIC):
+        return True
+    if not source.head.startswith(b"PK\x03\x04"):
+        return False
+    try:
+        with zipfile.ZipFile(_opened(source.given)) as archive:
+            return _kind(archive.namelist()) != ""
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
+
+
+def _opened(given: Any) -> Any:
+    return io.BytesIO(bytes(given)) if is_bytes(given) else given
+
+
+def _kind(names: list[str]) -> str:
+    plain = {n.partition("/")[2] for n in names}
+    if "archive_format" in plain and any(n.startswith("models/") for n in plain):
+        return "program"
+    return "pickle" if plain & {"data.pkl", "constants.pkl"} else ""
+
+
+def load_archive(given: Any) -> Any:
+    """The ExportedProgram in an archive: a path, or its bytes."""
+    torch = torch_package()
+    source = Source(given)
+    with trusting(source.name, _REMEDY):
+        try:
+            with zipfile.ZipFile(_opened(given)) as archive:
+                if _kind(archive.namelist()) == "program":
+                    return _Archive(torch, source, archive).program()
+        except (zipfile.BadZipFile, NotImplementedError) as error:
+            if not source.head.startswith(_MAGIC):
+                raise UserError(
+                    f"{source.name} is damaged", reason=str(error), remedy=_REMEDY
+                ) from None
+    raise UserError(
+        f"cannot read {source.name}",
+        reason="it is a pickle of torch.save or torch.jit.save: reading it could run anything",
+        remedy=f"load it where you trust it, then {_REMEDY}, and compile that",
+    )
+
+
+class _Archive:
+    """An open archive of one exported program."""
+
+    def __init__(self, torch: Any, source: Source, archive: zipfile.ZipFile) -> None:
+        self._torch, self._archive = torch, archive
+        self._root = archive.namelist()[0].partition("/")[0]
+        self._memory = _mapped(source)
+
+    def program(self) -> Any:
+        schema: Any = import_module("torch._export.serde.schema")
+        serialize: Any = import_module("torch._export.serde.serialize")
+        name = self._model()
+        data = self._archive.read(f"{self._root}/models/{name}.json")
+        _require_harmless(json.loads(data))
+        weights = self._tensors("weights", name)
+        constants = self._tensors("constants", name)
+        try:
+            parsed = serialize._bytes_to_dataclass(schema.ExportedProgram, data)
+            reader = serialize.ExportedProgramDeserializer()
+            return reader.deserialize(parsed, weights, constants, b"")
+        except Exception as error:
+            raise UserError(
+                "torch cannot read the program in the archive",
+                reason=f"{type(error).__name__}: {error}",
+                remedy=_REMEDY,
+            ) from error
+
+    def _model(self) -> str:
+        start = f"{self._root}/models/"
+        names = [
+            n[len(start) : -len(".json")]
+            for n in self._archive.namelist()
+            if n.startswith(start) and n.endswith(".json")
+        ]
+        if len(names) != 1:
+            raise UserError(
+                f"the archive holds {len(names)} programs", remedy="save one program in an archive"
+            )
+        return names[0]
+
+    def _tensors(self, folder: str, model: str) -> dict[str, Any]:
+        base = f"{self._root}/data/{folder}/"
+        config = json.loads(self._archive.read(f"{base}{model}_{folder}_config.json"))["config"]
+        return {name: self._tensor(base, name, row) for name, row in config.items()}
+
+    def _tensor(self, base: str, name: str, row: dict[str, Any]) -> Any:
+        meta = row["tensor_meta"]
+        if row["use_pickle"] or meta is None:
+            raise UserError(
+                f"{name} is pickled in the archive",
+                reason="reading it could run anything",
+                remedy="export the program with plain tensors",
+            )
+        serialize: Any = import_module("torch._export.serde.serialize")
+        dtype = serialize._SERIALIZE_TO_TORCH_DTYPE[meta["dtype"]]
+        flat = self._flat(f"{base}{row['path_name']}", dtype)
+        sizes, strides = ([d["as_int"] for d in meta[k]] for k in ("sizes", "strides"))
+        offset = meta["storage_offset"]["as_int"]
+        reach = sum((s - 1) * t for s, t in zip(sizes, strides, strict=True)) + offset
+        if min([offset, *sizes, *strides]) < 0 or (0 not in sizes and reach >= flat.numel()):
+            raise UserError(f"{name} reaches beyond its bytes in the archive", remedy=_REMEDY)
+        tensor = self._torch.as_strided(flat, sizes, strides, offset)
+        wanted = bool(row["is_param"])
+        return self._torch.nn.Parameter(tensor, requires_grad=False) if wanted else tensor
+
+    def _flat(self, path: str, dtype: Any) -> Any:
+        """The elements of a record, where they lie in the file if that can be."""
+        info = self._archive.getinfo(path)
+        if self._memory is None or info.compress_type != zipfile.ZIP_STORED:
+            data: Any = bytearray(self._archive.read(path))
+        else:
+            data = self._memory[_start(self._memory, info) :][: info.file_size]
+        if not len(data):
+            return self._torch.empty(0, dtype=dtype)
+        array = np.frombuffer(data, np.uint8)
+        if array.ctypes.data % max(dtype.itemsize, 1):
+            array = array.copy()
+        with warnings.catch_warnings():
+            # Nobody writes to weights; the array is over a file that is mapped to be read.
+            warnings.simplefilter("ignore")
+            return self._torch.from_numpy(array).view(dtype)
+
+
+def _mapped(source: Source) -> memoryview | None:
+    if source.path is None:
+        return None
+    with source.path.open("rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _start(memory: memoryview, info: zipfile.ZipInfo) -> int:
+    """Where the bytes of a record begin: behind its header, the name and the extra field."""
+    header = memory[info.header_offset : info.header_offset + 30]
+    name, extra = (int.from_bytes(header[k : k + 2], "little") for k in (26, 28))
+    return info.header_offset + 30 + name + extra
+
+
+# ---- hostile until checked ----------------------------------------------------------------------
+
+
+def _require_harmless(program: Any) -> None:
+    """Refuse a program that calls anything but operators, or sizes that are no expressions."""
+    for key, text in _texts(program):
+        if key == "target" and not _TARGET.fullmatch(text):
+            raise UserError(f"the program calls {text[:80]!r}", reason="that is no operator")
+        if key == "expr_str" and not _is_size(text):
+            raise UserError(f"a size in the program is {text[:80]!r}", reason="it is no expression")
+
+
+def _texts(tree: Any) -> Iterator[tuple[str, str]]:
+    """All texts in JSON, each with the key that it stands under."""
+    pending: list[tuple[str, Any]] = [("", tree)]
+    while pending:
+        key, item = pending.pop()
+        if isinstance(item, dict):
+            pending += item.items()
+        elif is_list(item):
+            pending += [(key, i) for i in item]
+        elif isinstance(item, str):
+            yield key, item
+
+
+def _is_size(text: str) -> bool:
+    words = re.findall(r"[A-Za-z_]\w*", re.sub(r"'\w+'", "", text))
+    names = re.compile(r"[a-z]{1,4}\d+")
+    return bool(_SIZE.fullmatch(text)) and all(w in _WORDS or names.fullmatch(w) for w in words)

@@ -1,0 +1,112 @@
+"""What users give as an exported program: modules are traced, archives are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tilewright.frontends.sources import Shapes
+from tilewright.frontends.torch.importer import calls_of, is_served, operator_name
+from tilewright.frontends.torch.package import is_list, torch_package
+from tilewright.frontends.torch.table import ATEN
+from tilewright.graph import passes
+from tilewright.support.errors import UserError, nearest
+
+#: Operators that torch would take apart, and that have a form of their own here.
+_KEPT: Final = frozenset(
+    """scaled_dot_product_attention linear pixel_shuffle pixel_unshuffle
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
+    upsample_bicubic2d upsample_trilinear3d""".split()
+)
+
+
+def export_module(module: Any, inputs: Any, shapes: Shapes) -> Any:
+    """The exported program of an nn.Module."""
+    torch = torch_package()
+    if inputs is None:
+        raise UserError(
+            f"cannot compile the module {type(module).__name__} without inputs",
+            reason="it is traced on an example",
+            remedy="pass inputs=(x, …): a tuple of tensors, or a dict of them by name",
+        )
+    passes.require_shapes(shapes)
+    args, kwargs = _arguments(inputs)
+    names = _names(module, args, kwargs)
+    for name in shapes:
+        if name not in names:
+            raise UserError(
+                f"shapes names the input {name}",
+                reason=f"forward of {type(module).__name__} is given no such input",
+                remedy=nearest(name, names),
+            )
+    free = {n: _free(torch, shapes.get(n), v) for n, v in names.items()}
+    dynamic = free if any(free.values()) else None
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic, strict=False)
+    except Exception as error:
+        raise UserError(
+            f"torch.export cannot export the module {type(module).__name__}",
+            reason=f"{type(error).__name__}: {error}",
+            remedy='change its forward as torch says, or use torch.compile(backend="tilewright")',
+        ) from error
+
+
+def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if hasattr(inputs, "items"):
+        return (), {str(k): v for k, v in inputs.items()}
+    if is_list(inputs):
+        return tuple(inputs), {}
+    return (inputs,), {}
+
+
+def _names(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by the names that forward gives them."""
+    import inspect
+
+    try:
+        bound = inspect.signature(module.forward).bind(*args, **kwargs)
+    except TypeError as error:
+        raise UserError(
+            f"these inputs do not fit forward of {type(module).__name__}", reason=str(error)
+        ) from None
+    return dict(bound.arguments)
+
+
+def _free(torch: Any, shape: Sequence[Any] | None, value: Any) -> Any:
+    """Which dimensions of an input have names, as torch takes them."""
+    if shape is None:
+        return None
+    if not hasattr(value, "shape") or len(shape) != len(value.shape):
+        raise UserError(
+            f"shapes gives an input the shape {list(shape)}", reason=f"the example is {value}"
+        )
+    for wanted, size in zip(shape, value.shape, strict=True):
+        if isinstance(wanted, int) and wanted != size:
+            raise UserError(
+                f"shapes gives an input the shape {list(shape)}",
+                reason=f"the example has the shape {list(value.shape)}",
+                remedy="pass an example of that shape, or a name for the dimension",
+            )
+    # torch's ranges begin with 2 otherwise, and it holds examples of 1 to be fixed.
+    named = {k: torch.export.Dim.AUTO for k, d in enumerate(shape) if isinstance(d, str)}
+    return named or None
+
+
+def decomposed(program: Any) -> Any:
+    """The program in operators that have converters, as far as torch can take others apart."""
+    nodes = list(calls_of(program.graph_module))
+    if all(is_served(n) and not _is_mutable(n.target) for n in nodes):
+        return program
+    torch = torch_package()
+    table = torch.export.default_decompositions()
+    for target in list(table.keys()):
+        named = operator_name(target)
+        if named is not None and named[0] == ATEN and named[1].partition(".")[0] in _KEPT:
+            table.pop(target)
+    return program.run_decompositions(table)
+
+
+def _is_mutable(target: Any) -> bool:
+    schema = getattr(target, "_schema", None)
+    return schema is not None and schema.is_mutable

@@ -1,0 +1,196 @@
+"""From an exported program to a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tilewright.frontends.common.damaged import trusting
+from tilewright.frontends.sources import Shapes
+from tilewright.frontends.torch.exported import decomposed, export_module
+from tilewright.frontends.torch.importer import Importer, require_converters
+from tilewright.frontends.torch.node import Complex, Node
+from tilewright.frontends.torch.symbols import expression
+from tilewright.frontends.torch.tensors import element_type, is_complex
+from tilewright.graph import Module, TensorType, Value, passes
+from tilewright.ir import Expr, Var
+from tilewright.support.errors import UserError
+from tilewright.support.faults import during
+
+#: Sizes below are what torch assumes of every size that is not fixed.
+_LEAST: Final = 2
+
+
+def from_torch(source: Any, inputs: Any = None, shapes: Shapes | None = None) -> Module:
+    """The graph of an nn.Module, an ExportedProgram or a .pt2 archive (a path, or its bytes).
+
+    A module is traced by `torch.export` on `inputs`: a tuple of tensors, or a dict by name.
+    `shapes` gives inputs names for dimensions that are not those of the example. Buffers and
+    parameters become constants over the memory of the tensors.
+    """
+    from tilewright.frontends.torch.archive import is_program, load_archive
+
+    shapes = shapes or {}
+    if is_program(source):
+        program = source
+    elif hasattr(source, "named_parameters"):
+        program = export_module(source, inputs, shapes)
+    else:
+        program = load_archive(source)
+    with during("front end", "PyTorch"), trusting("the exported program"):
+        module = convert_program(decomposed(program))
+    return passes.bind_shapes(module, shapes) if shapes else module
+
+
+def convert_program(program: Any) -> Module:
+    """The graph of an exported program whose operators all have converters."""
+    _require_pure(program)
+    require_converters(program.graph_module)
+    importer = Importer()
+    values = _operands(importer, program)
+    _require_ranges(importer, program, values)
+    results = importer.graph(program.graph_module, list(values.values()))
+    _add_outputs(importer, program, results, {id(v) for v in values.values()})
+    return importer.builder.build()
+
+
+def input_names(source: Any, inputs: Any = None, shapes: Shapes | None = None) -> list[str]:
+    """The names of the inputs of a model, in order."""
+    return [p.name for p in from_torch(source, inputs, shapes).main.params]
+
+
+def _require_pure(program: Any) -> None:
+    signature = program.graph_signature
+    changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+    if changed:
+        raise UserError(
+            f"the program changes {', '.join(map(str, changed[:4]))} in place",
+            reason="a compiled model keeps no state between runs",
+            remedy="call .eval() before exporting, return the new value, or use"
+            ' torch.compile(net, backend="tilewright"), which writes it back',
+        )
+
+
+# ---- what goes in -------------------------------------------------------------------------------
+
+
+def _operands(importer: Importer, program: Any) -> dict[Any, Any]:
+    """A value for each placeholder: inputs of the model, and constants."""
+    signature, nodes = program.graph_signature, list(program.graph.nodes)
+    placeholders = [n for n in nodes if n.op == "placeholder"]
+    constants = _constants(program)
+    values: dict[Any, Any] = {}
+    for node, spec in zip(placeholders, signature.input_specs, strict=True):
+        if spec.kind.name == "USER_INPUT":
+            values[node] = user_input(importer, node, spec.arg)
+        elif spec.kind.name == "TOKEN":
+            values[node] = None
+        else:
+            values[node] = importer.constant(constants[spec.target], node.name)
+    # Sizes that are inputs themselves come after tensors, whose shapes may tell them.
+    for node, value in values.items():
+        if isinstance(value, Size):
+            values[node] = size_input(importer, node)
+    return values
+
+
+def _constants(program: Any) -> dict[str, Any]:
+    found = {**program.constants, **program.state_dict}
+    return {name: t for name, t in found.items() if hasattr(t, "untyped_storage")}
+
+
+class Size:
+    """An input that is a whole number."""
+
+
+def user_input(importer: Importer, node: Any, arg: Any = None) -> Any:
+    """The value of an input; numbers and None are as they were when the program was traced."""
+    meta = node.meta.get("val")
+    if hasattr(meta, "shape") and hasattr(meta, "dtype"):
+        return tensor_input(importer, node.name, meta)
+    if type(meta).__name__ == "SymInt":
+        return Size()
+    return getattr(arg, "value", meta)
+
+
+def tensor_input(importer: Importer, name: str, meta: Any) -> Value:
+    """An input that is a tensor; its symbolic sizes become dimensions."""
+    if is_complex(meta.dtype):
+        raise UserError(
+            f"input {name} is {meta.dtype}",
+            reason="complex numbers do not cross the border",
+            remedy="pass torch.view_as_real of it, and torch.view_as_complex inside",
+        )
+    for size in meta.shape:
+        expr = expression(size)
+        for symbol in sorted(expr.free_symbols, key=str) if expr is not None else ():
+            if symbol not in importer.symbols:
+                importer.symbols.bind(symbol, Var(str(symbol)))
+    shape = [importer.symbols.dim(s) for s in meta.shape]
+    return importer.builder.input(name, TensorType(element_type(meta.dtype), shape))
+
+
+def size_input(importer: Importer, node: Any) -> Any:
+    """A size that is an input itself; the shape of some tensor may tell it already."""
+    meta = node.meta["val"]
+    if not importer.symbols.knows(meta):
+        value = importer.builder.input(node.name, "int64", ())
+        importer.symbols.bind(expression(meta), importer.builder.read(value, node.name)[0])
+    return importer.symbols.dim(meta)
+
+
+def _require_ranges(importer: Importer, program: Any, values: dict[Any, Any]) -> None:
+    """Ask, when the model runs, for what torch was told about sizes."""
+    for symbol, range_ in program.range_constraints.items():
+        holder = next((n for n, v in values.items() if _tells(symbol, n, v)), None)
+        if holder is None:
+            continue
+        dim = importer.symbols.dim(symbol)
+        if not isinstance(dim, Expr):
+            continue
+        conditions, messages = list[Any](), list[str]()
+        if range_.lower.is_Integer and int(range_.lower) > _LEAST:
+            conditions.append(dim >= int(range_.lower))
+            messages.append(f"{symbol} must be at least {range_.lower}")
+        if range_.upper.is_Integer:
+            conditions.append(dim <= int(range_.upper))
+            messages.append(f"{symbol} must be at most {range_.upper}")
+        if conditions:
+            values[holder] = importer.builder.require(
+                values[holder], conditions=conditions, messages=messages
+            )
+
+
+def _tells(symbol: Any, node: Any, value: Any) -> bool:
+    if not isinstance(value, Value) or value.constant is not None:
+        return False
+    return any(expression(s) == symbol for s in getattr(node.meta.get("val"), "shape", ()))
+
+
+# ---- what comes out -----------------------------------------------------------------------------
+
+
+def _add_outputs(importer: Importer, program: Any, results: Sequence[Any], taken: set[int]) -> None:
+    specs = program.graph_signature.output_specs
+    for spec, result in zip(specs, results, strict=True):
+        if result is None:
+            continue
+        name = getattr(spec.arg, "name", "") or "number"
+        add_output(importer, name, result, taken)
+
+
+def add_output(importer: Importer, name: str, result: Any, taken: set[int]) -> None:
+    """Add a result; what is an input, a constant or an output already is copied."""
+    if isinstance(result, Complex):
+        raise UserError(
+            f"output {name} has complex numbers",
+            reason="they do not cross the border",
+            remedy="return torch.view_as_real of it",
+        )
+    node = Node(importer, "output", {}, {}, None)
+    value = node.number(result)
+    importer.builder.origin = f"output {name}"
+    if value.constant is not None or id(value) in taken:
+        value = importer.builder.identity(value)
+    taken.add(id(value))
+    importer.builder.output(value, names=[name])

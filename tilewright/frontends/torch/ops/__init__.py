@@ -1,0 +1,1 @@
+"""Converters, one family of operators a file; found here by being here."""

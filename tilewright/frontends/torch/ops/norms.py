@@ -1,0 +1,65 @@
+"""Norms and distances."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tilewright.frontends.torch.node import Node
+from tilewright.frontends.torch.ops.reduction import keeps
+from tilewright.frontends.torch.table import converts
+from tilewright.graph import Value
+
+
+@converts("linalg_vector_norm")
+def vector_norm(n: Node) -> Value:
+    b, x = n.builder, n.tensor("self", n.dtype)
+    order = float(n.get("ord", 2))
+    axes = n.axes("dim")
+    size = b.abs(x)
+    attrs: dict[str, Any] = {"axes": axes, "keepdims": keeps(n)}
+    if not x.ndim:
+        return n.cast(b.not_equal(size, n.like(0, x)), x.dtype) if order == 0 else size
+    if order == 0:
+        return b.sum(n.cast(b.not_equal(x, n.like(0, x)), x.dtype), **attrs)
+    if math.isinf(order):
+        return b.emit("max" if order > 0 else "min", size, **attrs)
+    if order == 1:
+        return b.sum(size, **attrs)
+    if order == 2:
+        return b.sqrt(b.sum(b.mul(x, x), **attrs))
+    return b.pow(b.sum(b.pow(size, n.like(order, x)), **attrs), n.like(1 / order, x))
+
+
+@converts("_cdist_forward", "cdist")
+def cdist(n: Node) -> Value:
+    """Distances between all rows of two matrices."""
+    b, p = n.builder, float(n.get("p", 2.0))
+    x, y = (b.unsqueeze(n.tensor(k), axes=[-2 if k == "x1" else -3]) for k in ("x1", "x2"))
+    apart = b.abs(b.sub(x, y))
+    axes = [apart.ndim - 1]
+    if p == 0:
+        return b.sum(n.cast(b.not_equal(apart, n.like(0, apart)), apart.dtype), axes=axes)
+    if math.isinf(p):
+        return b.max(apart, axes=axes)
+    if p == 1:
+        return b.sum(apart, axes=axes)
+    total = b.sum(b.pow(apart, n.like(p, apart)), axes=axes)
+    return b.sqrt(total) if p == 2 else b.pow(total, n.like(1 / p, total))
+
+
+@converts("_pdist_forward")
+def pdist(n: Node) -> Value:
+    """Distances between all pairs of rows."""
+    b, x, p = n.builder, n.tensor("self"), float(n.get("p", 2.0))
+    rows = int(x.tensor.static_shape[0])
+    first, second = (b.constant(k.astype(np.int64)) for k in np.triu_indices(rows, 1))
+    apart = b.abs(b.sub(b.gather(x, first, axis=0), b.gather(x, second, axis=0)))
+    if p == 0:
+        return b.sum(n.cast(b.not_equal(apart, n.like(0, apart)), apart.dtype), axes=[1])
+    if math.isinf(p):
+        return b.max(apart, axes=[1])
+    total = b.sum(b.pow(apart, n.like(p, apart)), axes=[1])
+    return b.pow(total, n.like(1 / p, total))

@@ -1,0 +1,128 @@
+"""Elements put at places that a tensor names."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tilewright.frontends.torch.node import Node
+from tilewright.frontends.torch.ops.indexing import vector
+from tilewright.frontends.torch.ops.shapes import reshaped
+from tilewright.frontends.torch.table import converts
+from tilewright.graph import Value
+
+#: torch's names of reductions, ours, and what changes nothing.
+_REDUCTIONS: Final = {
+    "add": "add",
+    "sum": "add",
+    "mean": "add",
+    "multiply": "mul",
+    "prod": "mul",
+    "amax": "max",
+    "amin": "min",
+}
+
+
+def _nothing(x: Value, how: str) -> Any:
+    """What a reduction of a type begins with."""
+    if how in ("add", "mul"):
+        return 0 if how == "add" else 1
+    if x.dtype.is_float:
+        return float("-inf") if how == "max" else float("inf")
+    return x.dtype.min_value if how == "max" else x.dtype.max_value
+
+
+@converts("scatter", "scatter_add", "scatter_reduce")
+def scatter(n: Node) -> Value:
+    x, index = n.tensor("self"), vector(n, n.tensor("index"))
+    shape, axis = x.shape, n.axis("dim")
+    x = vector(n, x)
+    source = n["src"] if "src" in n else n["value"]
+    if isinstance(source, Value) and source.ndim:
+        updates = _first(n, n.cast(source, x.dtype), index)
+    else:
+        updates = n.full(source, index.shape, x.dtype)
+    reduce = "add" if n.op.startswith("scatter_add") else n.get("reduce")
+    kept = bool(n.get("include_self", True))
+    return reshaped(n, put(n, x, index, updates, axis, reduce, kept), shape)
+
+
+def _first(n: Node, source: Value, index: Value) -> Value:
+    """The part of the source that has indices."""
+    axes = [k for k in range(index.ndim) if source.shape[k] is not index.shape[k]]
+    if not axes:
+        return source
+    ends = [index.shape[k] for k in axes]
+    return n.builder.slice(source, starts=[0] * len(axes), ends=ends, axes=axes)
+
+
+def put(
+    n: Node, x: Value, index: Value, updates: Value, axis: int, reduce: str | None, kept: bool
+) -> Value:
+    """`scatter_elements` with one of torch's reductions; unless `kept`, what was there is not
+    counted where something is put."""
+    b = n.builder
+    if index.tensor.size == 0:
+        return b.identity(x)
+    if reduce is None:
+        return b.scatter_elements(x, index, updates, axis=axis)
+    how = _REDUCTIONS[reduce]
+    narrow = x.dtype
+    if narrow.is_bool:
+        x, updates = n.cast(x, "uint8"), n.cast(updates, "uint8")
+        how = {"add": "max", "mul": "min"}.get(how, how)
+    start = x
+    if not kept:
+        blank = n.full(_nothing(x, how), index.shape, x.dtype)
+        start = b.scatter_elements(x, index, blank, axis=axis)
+    made = b.scatter_elements(start, index, updates, axis=axis, reduction=how)
+    if reduce == "mean":
+        made = _mean(n, x, made, index, axis, kept)
+    return n.cast(made, narrow)
+
+
+def _mean(n: Node, x: Value, total: Value, index: Value, axis: int, kept: bool) -> Value:
+    b = n.builder
+    count = n.full(1 if kept else 0, x.shape, x.dtype)
+    one = n.full(1, index.shape, x.dtype)
+    count = b.scatter_elements(count, index, one, axis=axis, reduction="add")
+    count = b.maximum(count, n.like(1, count))
+    if x.dtype.is_float:
+        return b.div(total, count)
+    return b.floor_div(total, count)
+
+
+def _rows(n: Node, x: Value, index: Value, axis: int) -> Value:
+    """An index for each element of slices along an axis."""
+    shape = [*x.shape[:axis], index.shape[0], *x.shape[axis + 1 :]]
+    behind = list(range(1, x.ndim - axis))
+    wide = n.builder.unsqueeze(index, axes=behind) if behind else index
+    return n.expanded(wide, shape)
+
+
+@converts("index_add", "index_copy", "index_reduce", "index_fill")
+def index_rows(n: Node) -> Value:
+    """Slices along an axis: added, replaced, reduced or filled."""
+    x, index = n.tensor("self"), vector(n, n.tensor("index"))
+    shape, axis, name = x.shape, n.axis("dim"), n.op.partition(".")[0]
+    x = vector(n, x)
+    places = _rows(n, x, index, axis)
+    if name == "index_fill":
+        updates = n.expanded(n.tensor("value", x.dtype), places.shape)
+        return reshaped(n, put(n, x, places, updates, axis, None, True), shape)
+    source = vector(n, n.tensor("source", x.dtype))
+    updates = reshaped(n, source, places.shape)
+    alpha = n.get("alpha", 1)
+    if alpha != 1:
+        updates = n.builder.mul(updates, n.like(alpha, updates))
+    reduce = {"index_add": "add", "index_copy": None}.get(name, n.get("reduce"))
+    made = put(n, x, places, updates, axis, reduce, bool(n.get("include_self", True)))
+    return reshaped(n, made, shape)
+
+
+@converts("put")
+def put_flat(n: Node) -> Value:
+    x, b = n.tensor("self"), n.builder
+    flat = b.reshape(x, shape=[-1])
+    index, source = (b.reshape(n.tensor(k), shape=[-1]) for k in ("index", "source"))
+    reduce = "add" if n.get("accumulate", False) else None
+    return reshaped(n, put(n, flat, index, n.cast(source, x.dtype), 0, reduce, True), x.shape)
