@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
+from tilewright.frontends.common.input_shapes import (
+    GivenDim,
+    Shape,
+    checked_dim,
+    input_shape,
+    merged_shape,
+)
 from tilewright.frontends.common.structure import UnspecialisedError
 from tilewright.frontends.onnx.element_types import element_type
 from tilewright.graph import (
@@ -15,15 +21,9 @@ from tilewright.graph import (
     TensorType,
     Type,
     UnknownType,
-    fresh_dim,
 )
-from tilewright.ir import Expr
 from tilewright.support.errors import UserError
 
-#: A dimension as the caller gives it: a number, a name, or None for any size.
-GivenDim = int | str | None
-Shape = Sequence[GivenDim]
-_MAX_DIM: Final = 1 << 48
 _MAX_NESTING: Final = 16
 
 
@@ -44,8 +44,7 @@ def _tensor(name: str, proto: Any, builder: Builder, given: Shape | None) -> Ten
             reason="it must be known before the program can be built",
             shapes=[name],
         )
-    shape = _merged(name, declared, given)
-    return TensorType(dtype, [_dim(name, k, d, builder) for k, d in enumerate(shape)])
+    return TensorType(dtype, input_shape(name, declared, given, builder))
 
 
 def _declared(name: str, proto: Any) -> list[GivenDim] | None:
@@ -58,41 +57,9 @@ def _declared(name: str, proto: Any) -> list[GivenDim] | None:
 def _declared_dim(name: str, proto: Any) -> GivenDim:
     if proto.WhichOneof("value") == "dim_value":
         # Exporters write -1 for a dimension that they do not know.
-        return None if proto.dim_value == -1 else _checked(name, proto.dim_value)
+        return None if proto.dim_value == -1 else checked_dim(name, proto.dim_value)
     # Some exporters give all dimensions that they do not know this one name.
     return None if proto.dim_param in ("", "?") else proto.dim_param
-
-
-def _checked(name: str, extent: int) -> int:
-    if not 0 <= extent <= _MAX_DIM:
-        raise UserError(f"input {name} has a dimension of {extent}")
-    return extent
-
-
-def _merged(name: str, declared: list[GivenDim] | None, given: Shape | None) -> list[GivenDim]:
-    if given is None:
-        return declared or []
-    if declared is None:
-        return list(given)
-    if len(given) != len(declared):
-        raise UserError(
-            f"shapes gives input {name} the shape {list(given)}",
-            reason=f"the model declares {len(declared)} dimensions: {declared}",
-        )
-    for old, new in zip(declared, given, strict=True):
-        if isinstance(old, int) and isinstance(new, int) and old != new:
-            raise UserError(
-                f"shapes gives input {name} the shape {list(given)}",
-                reason=f"the model declares {declared}",
-            )
-    # A name in place of a number frees a dimension that the exporter has fixed.
-    return [d if g is None else g for d, g in zip(declared, given, strict=True)]
-
-
-def _dim(name: str, axis: int, dim: GivenDim, builder: Builder) -> Expr | int:
-    if dim is None:
-        return fresh_dim(f"{name}_{axis}")
-    return builder.dim(dim) if isinstance(dim, str) else _checked(name, int(dim))
 
 
 # ---- sequences and optionals --------------------------------------------------------------------
@@ -122,5 +89,5 @@ def element_tensor(name: str, proto: Any, given: Shape | None = None) -> Type:
     # Files write the empty shape, that of a scalar, for elements they do not know the rank of.
     if not declared and given is None:
         return UnknownType(dtype)
-    shape = _merged(name, declared or None, given)
+    shape = merged_shape(name, declared or None, given)
     return TensorType(dtype, [d if isinstance(d, int) else ANY for d in shape])

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.frontends.onnx.external import mapped_file
+from tilewright.frontends.common.mapped import mapped_file
 from tilewright.frontends.onnx.package import onnx_package
 from tilewright.frontends.onnx.wire import without_weights
 from tilewright.support.errors import UserError
