@@ -15,7 +15,7 @@ from tilewright.support.errors import UserError
 
 #: The folders of all front ends, in the order in which they are asked. A folder's façade has a
 #: `FRONT_END` and imports nothing of its framework. ONNX is last: its files have no mark.
-_FOLDERS: Final = ("keras", "onnx")
+_FOLDERS: Final = ("keras", "tensorflow", "onnx")
 
 #: How much of a file a front end may look at to recognise it.
 _HEAD: Final = 4096
