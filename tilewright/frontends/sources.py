@@ -15,7 +15,16 @@ from tilewright.support.errors import UserError
 
 #: The folders of all front ends, in the order in which they are asked. A folder's façade has a
 #: `FRONT_END` and imports nothing of its framework. ONNX is last: its files have no mark.
-_FOLDERS: Final = ("torch", "tflite", "caffe", "darknet", "mxnet", "onnx")
+_FOLDERS: Final = (
+    "torch",
+    "tflite",
+    "tensorflow",
+    "keras",
+    "caffe",
+    "darknet",
+    "mxnet",
+    "onnx",
+)
 
 #: Models in memory of more bytes are not kept only because they might be read again.
 _KEPT: Final = 32 << 20

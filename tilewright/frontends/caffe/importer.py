@@ -11,14 +11,14 @@ from tilewright.frontends.caffe.layer import Layer
 from tilewright.frontends.caffe.net import LayerDef, Net, read_net
 from tilewright.frontends.caffe.prototxt import parse_prototxt
 from tilewright.frontends.caffe.table import TABLE
-from tilewright.frontends.common.converting import as_list, converting, named_output
+from tilewright.frontends.common.borders import add_output, require_names
+from tilewright.frontends.common.converting import as_list, converting
 from tilewright.frontends.common.damaged import trusting
 from tilewright.frontends.common.files import content_of, text_of
 from tilewright.frontends.common.input_shapes import (
     Shape,
     input_dims,
     merged_shape,
-    require_inputs,
 )
 from tilewright.frontends.common.missing import refuse_missing
 from tilewright.graph import Array, Builder, Module, Value, passes
@@ -47,7 +47,7 @@ def from_caffe(
     with trusting(_WHAT, _REMEDY):
         passes.require_shapes(shapes or {})
         net = _net(prototxt)
-        require_inputs("shapes", shapes or {}, net.inputs)
+        require_names("shapes", shapes or {}, net.inputs)
         _require_converters(net)
         blobs = {} if caffemodel is None else read_blobs(content_of(caffemodel, "the caffemodel"))
         return _Importer(blobs).converted(net, shapes or {})
@@ -98,7 +98,7 @@ class _Importer:
         if not self._unread:
             raise UserError(f"{_WHAT} has no outputs", reason="every blob is read by a layer")
         for name in self._unread:
-            named_output(self._builder, name, self._values[name], inputs)
+            add_output(self._builder, name, self._values[name], inputs)
         return self._builder.build()
 
     def _convert(self, definition: LayerDef) -> None:

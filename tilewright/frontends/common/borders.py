@@ -46,3 +46,10 @@ def named_output(
         return value
     builder.origin = f"output {name}"
     return builder.emit("identity", value, name=name)
+
+
+def add_output(builder: Builder, name: str, value: Value, taken: set[Value | None]) -> None:
+    """Make a value an output of the model by this name."""
+    result = named_output(builder, name, value, taken)
+    builder.output(result)
+    taken.add(result)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from tilewright.graph import Builder, fresh_dim
 from tilewright.ir import Expr
-from tilewright.support.errors import UserError, nearest
+from tilewright.support.errors import UserError
 
 #: A dimension as the caller gives it: a number, a name, or None for any size.
 GivenDim = int | str | None
@@ -61,15 +61,3 @@ def _dim(name: str, axis: int, dim: GivenDim, builder: Builder) -> Expr | int:
     if dim is None:
         return fresh_dim(f"{name}_{axis}")
     return builder.dim(dim) if isinstance(dim, str) else checked_dim(name, int(dim))
-
-
-def require_inputs(what: str, given: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Refuse names in `given` that are no inputs of the model."""
-    known = list(names)
-    for name in given:
-        if name not in known:
-            raise UserError(
-                f"{what} names the input {name}",
-                reason="the model has no such input",
-                remedy=nearest(name, known),
-            )

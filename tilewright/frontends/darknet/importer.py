@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.frontends.common.converting import converting, named_output
+from tilewright.frontends.common.borders import add_output, require_names
+from tilewright.frontends.common.converting import converting
 from tilewright.frontends.common.damaged import trusting
 from tilewright.frontends.common.files import content_of, text_of
 from tilewright.frontends.common.input_shapes import (
     Shape,
     input_dims,
     merged_shape,
-    require_inputs,
 )
 from tilewright.frontends.common.missing import refuse_missing
 from tilewright.frontends.darknet.cfg import Section, parse_cfg
@@ -40,7 +40,7 @@ def from_darknet(cfg: Any, weights: Any, shapes: Mapping[str, Shape] | None = No
     """
     with trusting(_WHAT, _REMEDY):
         passes.require_shapes(shapes or {})
-        require_inputs("shapes", shapes or {}, [INPUT])
+        require_names("shapes", shapes or {}, [INPUT])
         name = str(cfg) if isinstance(cfg, str) else "the cfg file"
         sections = parse_cfg(text_of(cfg, "the cfg file"), name)
         _require_converters(sections)
@@ -99,7 +99,7 @@ def _add_outputs(
     results = [k for k, s in enumerate(sections) if s.kind in _RESULTS and k not in read]
     taken = {values[0]}
     for k in results or [len(sections) - 1]:
-        named_output(builder, f"{sections[k].kind}_{k}", values[k + 1], taken)
+        add_output(builder, f"{sections[k].kind}_{k}", values[k + 1], taken)
 
 
 _NOTHING: Final[Array] = np.zeros(16, np.uint8)

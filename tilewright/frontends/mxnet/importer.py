@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tilewright.frontends.common.converting import as_list, converting, named_output
+from tilewright.frontends.common.borders import add_output, require_names
+from tilewright.frontends.common.converting import as_list, converting
 from tilewright.frontends.common.damaged import trusting
 from tilewright.frontends.common.files import content_of, text_of
 from tilewright.frontends.common.input_shapes import (
     Shape,
     input_dims,
     merged_shape,
-    require_inputs,
 )
 from tilewright.frontends.common.missing import refuse_missing
 from tilewright.frontends.common.structure import UnspecialisedError
@@ -119,7 +119,7 @@ class Importer:
 
     def converted(self, shapes: Mapping[str, Shape]) -> Module:
         inputs = _inputs(self._graph, self._arrays)
-        require_inputs("shapes", shapes, [n.name for n in inputs])
+        require_names("shapes", shapes, [n.name for n in inputs])
         given = {n.name: _shape(n, shapes.get(n.name)) for n in inputs}
         unknown = [name for name, shape in given.items() if shape is None]
         if unknown:
@@ -131,7 +131,7 @@ class Importer:
         self._named |= taken
         results = self._run(self._graph, values)
         for (k, output), value in zip(self._graph.heads, results, strict=True):
-            named_output(self.builder, self._output_name(k, output), value, taken)
+            add_output(self.builder, self._output_name(k, output), value, taken)
         return self.builder.build()
 
     def _input(self, node: SymbolNode, shape: Shape) -> Value:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from typing import Any, Final
 
-import numpy as np
-
+from tilewright.frontends.common.borders import given_array, named_output, require_names
 from tilewright.frontends.common.damaged import trusting
-from tilewright.frontends.common.input_shapes import Shape, require_inputs
+from tilewright.frontends.common.input_shapes import Shape
 from tilewright.frontends.onnx.failed import FailedNode
 from tilewright.frontends.onnx.importer import Importer, Scope
 from tilewright.frontends.onnx.input_types import input_type
 from tilewright.frontends.onnx.load import LoadedModel, load_model
 from tilewright.frontends.onnx.missing import require_converters
-from tilewright.graph import Array, Module, TensorType, Value, passes
-from tilewright.support.errors import UserError
+from tilewright.graph import Module, passes
 from tilewright.support.faults import during
 
 _WHAT: Final = "the ONNX model"
@@ -58,14 +56,14 @@ def _imported(
     model = importer.model
     require_converters(model, importer.functions)
     names = [i.name for i in _inputs(model)]
-    require_inputs("shapes", shapes, names)
-    require_inputs("values", values, names)
+    require_names("shapes", shapes, names)
+    require_names("values", values, names)
     _add_inputs(importer, scope, shapes, values)
     results = importer.graph(model.proto.graph, scope)
     # Inputs keep their names, and so does what is an output already.
     taken = {scope.find(i.name) for i in _inputs(model)}
     for output, value in zip(model.proto.graph.output, results, strict=True):
-        result = _result(importer, output.name, value, taken)
+        result = named_output(importer.builder, output.name, value, taken)
         importer.builder.output(result)
         taken.add(result)
     return importer.builder.build()
@@ -82,7 +80,7 @@ def _add_inputs(
     for proto in _inputs(importer.model):
         type_ = input_type(proto.name, proto.type, importer.builder, shapes.get(proto.name))
         value = importer.builder.input(proto.name, type_)
-        given = _given(value, values[proto.name]) if proto.name in values else None
+        given = given_array(value, values[proto.name]) if proto.name in values else None
         importer.structure.add_input(value, proto.name, given)
         importer.named.add(value)
         scope.define(proto.name, value)
@@ -94,25 +92,3 @@ def _inputs(model: LoadedModel) -> list[Any]:
     constants = {t.name for t in graph.initializer}
     constants |= {t.values.name for t in graph.sparse_initializer}
     return [i for i in graph.input if i.name not in constants]
-
-
-def _given(value: Value, given: Any) -> Array:
-    array = np.asarray(given)
-    type_ = value.type
-    if not isinstance(type_, TensorType) or array.ndim != type_.ndim:
-        raise UserError(f"values gives input {value} an array of shape {list(array.shape)}")
-    if type_.dtype.numpy != array.dtype and array.dtype.kind not in "OU":
-        raise UserError(f"values gives input {value} an array of {array.dtype}")
-    return array
-
-
-def _result(importer: Importer, name: str, value: Value | None, taken: Set[Value | None]) -> Value:
-    """The value of an output, by its name; a tensor whose name must stay is copied."""
-    if value is None:
-        raise UserError(f"output {name} of the model is nothing")
-    if value not in taken and value.constant is None:
-        value.name = name
-    if value.name == name or not isinstance(value.type, TensorType):
-        return value
-    importer.builder.origin = f"output {name}"
-    return importer.builder.emit("identity", value, name=name)

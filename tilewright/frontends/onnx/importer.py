@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tilewright.frontends.common.converting import as_list, located
+from tilewright.frontends.common.converting import as_list
+from tilewright.frontends.common.located import locating
+from tilewright.frontends.common.operands import Recorder
 from tilewright.frontends.common.structure import Structure
 from tilewright.frontends.onnx.attributes import Attributes
 from tilewright.frontends.onnx.external import ExternalFiles
@@ -16,10 +18,8 @@ from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.order import node_text, ordered_nodes
 from tilewright.frontends.onnx.table import find_converter
 from tilewright.frontends.onnx.tensors import read_sparse, read_tensor
-from tilewright.graph import Binding, Builder, Value
-from tilewright.graph import Node as Expression
-from tilewright.graph import Type as GraphType
-from tilewright.support.errors import TilewrightError, UserError, nearest
+from tilewright.graph import Builder, Value
+from tilewright.support.errors import UserError, nearest
 from tilewright.support.faults import during
 
 #: Functions and the bodies of loops are converted anew for each use: a small file may mean very
@@ -27,6 +27,8 @@ from tilewright.support.faults import during
 _MAX_NODES: Final = 100_000
 _MAX_USES: Final = 20
 _MAX_DEPTH: Final = 64
+#: What to do about nodes whose operands do not fit.
+_REMEDY: Final = "check the model with onnx.checker.check_model(model, full_check=True)"
 
 
 class Scope:
@@ -63,21 +65,6 @@ class Scope:
         )
 
 
-class _Recorder(Builder):
-    """A builder that tells where values come from."""
-
-    def __init__(self, structure: Structure) -> None:
-        super().__init__("main")
-        self._structure = structure
-
-    def bind(
-        self, expr: Expression, types: Sequence[GraphType], names: Sequence[str]
-    ) -> tuple[Value, ...]:
-        outputs = super().bind(expr, types, names)
-        self._structure.record(Binding(outputs, expr))
-        return outputs
-
-
 class Importer:
     """Converts one model."""
 
@@ -85,7 +72,7 @@ class Importer:
         self.model = model
         self.files = ExternalFiles(model.folder, model.file)
         self.structure = Structure()
-        self.builder: Builder = _Recorder(self.structure)
+        self.builder: Builder = Recorder(self.structure)
         self.functions = FunctionTable(model.proto.functions)
         #: Values that have a name in the file.
         self.named: set[Value] = set()
@@ -169,25 +156,8 @@ class Importer:
 
     def _convert(self, proto: Any, scope: Scope) -> None:
         origin = self.builder.origin = node_text(proto)
-        try:
-            results = self._results(proto, scope)
-            self._define(proto, results, scope)
-        except TilewrightError as error:
-            raise located(error, origin) from error.__cause__
-        except (
-            ArithmeticError,
-            LookupError,
-            TypeError,
-            ValueError,
-            MemoryError,
-            RecursionError,
-        ) as error:
-            # Converters trust that operands and attributes are what ONNX says they are.
-            raise UserError(
-                f"cannot convert {origin}",
-                reason=f"its operands or attributes do not fit ({type(error).__name__}: {error})",
-                remedy="check the model with onnx.checker.check_model(model, full_check=True)",
-            ) from error
+        with locating(origin, _REMEDY):
+            self._define(proto, self._results(proto, scope), scope)
 
     def _results(self, proto: Any, scope: Scope) -> list[Value | None]:
         domain = plain_domain(proto.domain)

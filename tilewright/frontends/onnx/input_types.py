@@ -8,7 +8,7 @@ from tilewright.frontends.common.input_shapes import (
     GivenDim,
     Shape,
     checked_dim,
-    input_dims,
+    input_shape,
     merged_shape,
 )
 from tilewright.frontends.common.structure import UnspecialisedError
@@ -44,8 +44,7 @@ def _tensor(name: str, proto: Any, builder: Builder, given: Shape | None) -> Ten
             reason="it must be known before the program can be built",
             shapes=[name],
         )
-    shape = merged_shape(name, declared, given)
-    return TensorType(dtype, input_dims(name, shape, builder))
+    return TensorType(dtype, input_shape(name, declared, given, builder))
 
 
 def _declared(name: str, proto: Any) -> list[GivenDim] | None:

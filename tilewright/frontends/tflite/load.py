@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.frontends.common.mapped import mapped_file
+from tilewright.frontends.common.files import mapped_file
 from tilewright.frontends.tflite import schema
 from tilewright.frontends.tflite.flatbuffer import DamagedError, File, Table
 from tilewright.frontends.tflite.tensors import Quantization, read_constant, read_quantization

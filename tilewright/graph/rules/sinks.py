@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tilewright.graph.sizes.axes import axes_of, axis_of
 from tilewright.graph.ir import Value
+from tilewright.graph.ir.types import is_single, known_dim
 from tilewright.graph.rules.rewriter import Rule
 from tilewright.graph.rules.site import Site
 from tilewright.graph.rules.transposes import RULES as TRANSPOSES
 from tilewright.graph.rules.transposes import Order, order_of, turned_constant
-from tilewright.graph.ir.types import is_single, known_dim
+from tilewright.graph.sizes.axes import axes_of, axis_of
 
 #: Operators on images N×C×spatial.
 _IMAGES: Final = frozenset(

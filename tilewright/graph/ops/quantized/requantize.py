@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.graph.sizes.broadcast import require_broadcast_to
-from tilewright.graph.ops.elementwise.elementwise import mapped, require_kind, require_same_dtype
 from tilewright.graph.ir import Array, Value
-from tilewright.graph.layouts.images import elementwise_layouts
 from tilewright.graph.ir.op import op
 from tilewright.graph.ir.types import TensorType, Type
+from tilewright.graph.layouts.images import elementwise_layouts
+from tilewright.graph.ops.elementwise.elementwise import mapped, require_kind, require_same_dtype
+from tilewright.graph.sizes.broadcast import require_broadcast_to
 from tilewright.ir import DType, Expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te

@@ -1,0 +1,1 @@
+"""Converters of Keras layers, one family a file."""

@@ -1,0 +1,297 @@
+"""Weights in HDF5 files: which datasets belong to which layer, and their bytes.
+
+Two kinds of files: those inside `.keras` are a tree of groups, one for each layer, in which weights
+have numbers; those of `.h5` have a list of named weights for each layer of the outermost model.
+Files are looked at where they are mapped; nothing outside of them is read.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.graph import Array
+from tilewright.support.errors import UserError
+
+#: Compressed data cannot grow by more.
+_MOST_GROWTH: Final = 1100
+#: Data that is nowhere in the file (fill values) is made up to this size.
+_MOST_MADE: Final = 1 << 20
+_MOST_BYTES: Final = 1 << 34
+
+
+@cache
+def h5py_package() -> Any:
+    """The package, or an error that says how to install it."""
+    try:
+        return import_module("h5py")
+    except ImportError as error:
+        raise UserError(
+            "cannot read a Keras model",
+            reason=f"the package h5py cannot be imported ({error})",
+            remedy="install it: pip install tilewright[keras]",
+        ) from None
+
+
+class MappedFile(io.RawIOBase):
+    """Bytes in memory as a file, without a copy of them."""
+
+    def __init__(self, data: Array) -> None:
+        self._data, self._at = data.data, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = max((0, self._at, len(self._data))[whence] + offset, 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._data[self._at : self._at + len(buffer)]
+        buffer[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+
+class WeightFile:
+    """An HDF5 file, whose bytes are mapped."""
+
+    def __init__(self, data: Array, name: str) -> None:
+        self.data, self.name = data, name
+        h5py = h5py_package()
+        try:
+            self.root: Any = h5py.File(MappedFile(data), "r")
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{name} has no weights that can be read",
+                reason=f"the HDF5 file does not open ({error})",
+                remedy="check that the file is complete",
+            ) from None
+
+    def member(self, group: Any, name: str) -> Any:
+        """A member of a group that lies in this file; None if there is none."""
+        h5py = h5py_package()
+        try:
+            link = group.get(name, getlink=True)
+            if link is None:
+                return None
+            if not isinstance(link, h5py.HardLink):
+                raise UserError(
+                    f"{self.name} has a link {name} to another place",
+                    reason="weights must lie in the file itself",
+                )
+            return group[name]
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
+            raise self._damaged(name, error) from None
+
+    def array(self, dataset: Any, what: str) -> Array:
+        """The elements of a dataset: those in the file where they are, others read."""
+        try:
+            return self._array(dataset, what)
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError, MemoryError) as error:
+            raise self._damaged(what, error) from None
+
+    def _array(self, dataset: Any, what: str) -> Array:
+        if not isinstance(dataset, h5py_package().Dataset) or dataset.shape is None:
+            raise UserError(f"{what} is no tensor")
+        if dataset.is_virtual or dataset.external:
+            raise UserError(f"{what} has its data in other files", reason="it must lie in its own")
+        dtype, size = dataset.dtype, dataset.size * dataset.dtype.itemsize
+        if dtype.kind not in "fiub":
+            raise UserError(f"{what} has elements of {dtype}", reason="weights are numbers")
+        offset = dataset.id.get_offset()
+        if offset is not None and dataset.chunks is None:
+            if offset + size > self.data.size:
+                raise UserError(f"{what} ends after its file")
+            found = self.data[offset : offset + size].view(dtype).reshape(dataset.shape)
+            return self._typed(dataset, found)
+        limit = max(dataset.id.get_storage_size() * _MOST_GROWTH, _MOST_MADE)
+        if size > min(limit, _MOST_BYTES):
+            raise UserError(f"{what} has {size} bytes", reason="there are not as many in the file")
+        return self._typed(dataset, dataset[()])
+
+    @staticmethod
+    def _typed(dataset: Any, found: Array) -> Array:
+        """NumPy has no bfloat16: files hold its bits, and an attribute that says so."""
+        if dataset.attrs.get("dtype") == "bfloat16" and found.dtype.itemsize == 2:
+            return found.view(np.dtype(import_module("ml_dtypes").bfloat16))
+        return found.astype(found.dtype.newbyteorder("="), copy=False)
+
+    def _damaged(self, what: str, error: Exception) -> UserError:
+        return UserError(f"{self.name} is damaged", reason=f"{what} cannot be read ({error})")
+
+
+class Weights:
+    """The weights of one layer, and of the layers inside it."""
+
+    def child(self, *names: str) -> Weights:
+        """Those of a layer inside, by any of the names that files give it."""
+        raise NotImplementedError
+
+    def layer(self, name: str, key: str) -> Weights:
+        """Those of a layer of a model: its own name, and the one that `.keras` files count by."""
+        raise NotImplementedError
+
+    def arrays(self, names: Sequence[str]) -> list[Array]:
+        """Weights in the order in which the layer makes them; `names` are Keras's own."""
+        raise NotImplementedError
+
+
+class NoWeights(Weights):
+    """A layer of which the file says nothing."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def child(self, *names: str) -> Weights:
+        return self
+
+    def layer(self, name: str, key: str) -> Weights:
+        return self
+
+    def arrays(self, names: Sequence[str]) -> list[Array]:
+        if not names:
+            return []
+        raise UserError(
+            f"there are no weights for {self._what}", reason=f"it has {', '.join(names)}"
+        )
+
+
+class TreeWeights(Weights):
+    """A group of the file inside `.keras`: `vars` has the weights, other members are layers."""
+
+    def __init__(self, file: WeightFile, group: Any, path: str = "") -> None:
+        self._file, self._group, self._path = file, group, path
+        self._names: dict[str, str] | None = None
+
+    def child(self, *names: str) -> Weights:
+        for name in names:
+            found = self._file.member(self._group, name)
+            if found is not None and hasattr(found, "keys"):
+                return TreeWeights(self._file, found, f"{self._path}/{name}")
+        return NoWeights(f"{self._path}/{names[0]}")
+
+    def layer(self, name: str, key: str) -> Weights:
+        layers = self.child("layers", "_layer_checkpoint_dependencies")
+        if not isinstance(layers, TreeWeights):
+            return layers
+        return layers.child(layers.keys_by_name().get(name, key))
+
+    def keys_by_name(self) -> dict[str, str]:
+        """The members by the names of their layers, where files tell them."""
+        if self._names is None:
+            self._names = {}
+            for key in self._group:
+                inner = self.child(key)
+                own = inner.child("vars") if isinstance(inner, TreeWeights) else inner
+                if isinstance(own, TreeWeights) and "name" in own._group.attrs:
+                    self._names[str(own._group.attrs["name"])] = key
+        return self._names
+
+    def arrays(self, names: Sequence[str]) -> list[Array]:
+        own = self.child("vars")
+        if not isinstance(own, TreeWeights):
+            return own.arrays(names)
+        return [own.array(str(k), name) for k, name in enumerate(names)]
+
+    def array(self, key: str, name: str) -> Array:
+        found = self._file.member(self._group, key)
+        if found is None:
+            raise UserError(f"{self._path} has no weight {name}")
+        return self._file.array(found, f"{self._path}/{name}")
+
+
+class NamedWeights(Weights):
+    """A list of datasets with paths, such as `lstm/lstm_cell/kernel:0`."""
+
+    def __init__(self, file: WeightFile, found: Sequence[tuple[list[str], Any]], what: str) -> None:
+        self._file, self._found, self._what = file, found, what
+
+    @classmethod
+    def of_layer(cls, file: WeightFile, group: Any, layer: str) -> Weights:
+        """Those of one layer of the outermost model."""
+        member = file.member(group, layer)
+        if member is None or not hasattr(member, "keys"):
+            return NoWeights(f"the layer {layer}")
+        found: list[tuple[list[str], Any]] = []
+        for name in texts(member.attrs, "weight_names"):
+            dataset: Any = member
+            for part in name.split("/"):
+                dataset = file.member(dataset, part) if hasattr(dataset, "keys") else None
+            if dataset is None:
+                raise UserError(f"the layer {layer} has no weight {name}")
+            found.append((_plain_path(name), dataset))
+        return cls(file, found, layer)
+
+    def child(self, *names: str) -> Weights:
+        inside = [
+            (path[path.index(name) + 1 :], data)
+            for path, data in self._found
+            for name in [next((n for n in names if n in path[:-1]), None)]
+            if name is not None
+        ]
+        # A layer that is the only one inside need not be named in the paths.
+        return NamedWeights(self._file, inside or self._found, f"{self._what}/{names[0]}")
+
+    def layer(self, name: str, key: str) -> Weights:
+        found = [(p[p.index(name) + 1 :], d) for p, d in self._found if name in p[:-1]]
+        if not found:
+            return NoWeights(f"the layer {name}")
+        return NamedWeights(self._file, found, f"{self._what}/{name}")
+
+    def arrays(self, names: Sequence[str]) -> list[Array]:
+        by_name = {path[-1]: data for path, data in self._found}
+        in_order = [data for _, data in self._found]
+        if len(in_order) < len(names):
+            raise UserError(
+                f"{self._what} has {len(in_order)} weights", reason=f"it needs {', '.join(names)}"
+            )
+        return [
+            self._file.array(by_name.get(name, in_order[k]), f"{self._what}/{name}")
+            for k, name in enumerate(names)
+        ]
+
+
+def texts(attributes: Any, name: str) -> list[str]:
+    """A list of strings in an attribute, or in several where it is long."""
+    try:
+        found = list(attributes[name]) if name in attributes else []
+        k = 0
+        while f"{name}{k}" in attributes:
+            found += list(attributes[f"{name}{k}"])
+            k += 1
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"the attribute {name} cannot be read", reason=str(error)) from None
+    return [f.decode("utf-8", "replace") if isinstance(f, bytes) else str(f) for f in found]
+
+
+def _plain_path(name: str) -> list[str]:
+    return re.sub(r":\d+$", "", name).split("/")
+
+
+class RootNamedWeights(Weights):
+    """The outermost model of an `.h5` file."""
+
+    def __init__(self, file: WeightFile, group: Any) -> None:
+        self._file, self._group = file, group
+
+    def child(self, *names: str) -> Weights:
+        return NamedWeights.of_layer(self._file, self._group, names[0])
+
+    def layer(self, name: str, key: str) -> Weights:
+        return NamedWeights.of_layer(self._file, self._group, name)
+
+    def arrays(self, names: Sequence[str]) -> list[Array]:
+        return NoWeights("the model").arrays(names)

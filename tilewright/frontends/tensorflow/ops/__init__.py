@@ -1,0 +1,1 @@
+"""Converters of TensorFlow operators, one family a file."""
