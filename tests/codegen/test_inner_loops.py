@@ -15,8 +15,8 @@ from tilewright.graph import Builder, KernelTable, passes
 from tilewright.graph.layouts.images import Blocking
 from tilewright.ir import Const, maximum
 from tilewright.schedule import Schedule
-from tilewright.schedule.rules.contraction import CONTRACTION
-from tilewright.schedule.rules.dot import DOT
+from tilewright.schedule.rules.products.contraction import CONTRACTION
+from tilewright.schedule.rules.products.dot import DOT
 from tilewright.tensor import ops, te
 
 

@@ -8,7 +8,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.ir import Alloc, Buffer, Const, Function, walk
-from tilewright.schedule.rules.chunks import evenly_cut
+from tilewright.schedule.rules.products.chunks import evenly_cut
 from tilewright.tensor import ops
 
 

@@ -13,7 +13,7 @@ from tilewright.graph import Builder, PassContext, evaluate
 from tilewright.ir import Expr, Function, function_text, interpret, verify
 from tilewright.schedule import Schedule
 from tilewright.schedule.rules import Choices
-from tilewright.schedule.rules.gather_rows import GATHER_ROWS
+from tilewright.schedule.rules.products.gather_rows import GATHER_ROWS
 
 #: Caches so small that little is near.
 TARGET = tw.Target.of("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -num-cores=2 -l1d=1K")

@@ -12,7 +12,7 @@ from tilewright import te
 from tilewright.ir import Function
 from tilewright.schedule import RefusedError, Schedule, ScheduleError, function_of
 from tilewright.schedule.rules import Choices, Rule, apply_table
-from tilewright.schedule.rules.contraction import CONTRACTION
+from tilewright.schedule.rules.products.contraction import CONTRACTION
 from tilewright.schedule.rules.table import CPU_RULES, Stage
 from tilewright.support.errors import InternalError, UserError
 from tilewright.tensor import ops

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilewright.ir import DType
-from tilewright.schedule.rules.tiles import (
+from tilewright.schedule.rules.products.tiles import (
     Size,
     Tile,
     choose_tile,

@@ -12,7 +12,7 @@ from tilewright.schedule.writing import BufferLike, buffer_touched
 
 
 class BlockMethods(ScheduleState):
-    """Block primitives; `schedule/primitives/NAME.py` shows before and after.
+    """Block primitives; `NAME.py` below `schedule/primitives` shows before and after.
 
     A buffer is named by itself, by its name, or by its position among those that the block reads
     (cache_read), writes (cache_write) or touches (written ones first; all others).

@@ -10,7 +10,7 @@ from tilewright.schedule.state import ScheduleState
 
 
 class LoopMethods(ScheduleState):
-    """Loop primitives; `schedule/primitives/NAME.py` shows before and after."""
+    """Loop primitives; their files, below `primitives`, show before and after."""
 
     def split(self, loop: LoopLike, *factors: int | None) -> tuple[Loop, ...]:
         """Cut a loop into nested ones of these extents, outermost first; None is inferred.

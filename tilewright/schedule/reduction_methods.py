@@ -8,7 +8,7 @@ from tilewright.schedule.tensor_intrin import TensorIntrin, register_intrin
 
 
 class ReductionMethods(ScheduleState):
-    """Reduction and tensor primitives; `schedule/primitives/NAME.py` shows before and after."""
+    """Reduction and tensor primitives; their files, below `primitives`, show before and after."""
 
     def decompose_reduction(self, block: BlockLike, loop: LoopLike) -> BlockRef:
         """Give the init of a reduction a block and loops of its own, before `loop`; gives it."""

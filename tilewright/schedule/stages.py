@@ -25,11 +25,14 @@ from tilewright.ir import (
     substitute,
     walk,
 )
-from tilewright.schedule.access import Access, accesses_of
-from tilewright.schedule.block_facts import (
+from tilewright.schedule.cursor import Tree
+from tilewright.schedule.edit import fresh_name
+from tilewright.schedule.error import Fault
+from tilewright.schedule.facts.access import Access, accesses_of
+from tilewright.schedule.facts.block_facts import (
     loops_cover_the_domain,
 )
-from tilewright.schedule.boxes import (
+from tilewright.schedule.facts.boxes import (
     Box,
     box_around,
     box_is_full,
@@ -37,13 +40,10 @@ from tilewright.schedule.boxes import (
     spread,
     under_loops,
 )
-from tilewright.schedule.cursor import Tree
-from tilewright.schedule.edit import fresh_name
-from tilewright.schedule.error import Fault
-from tilewright.schedule.flow import (
+from tilewright.schedule.facts.flow import (
     is_unfinished_along,
 )
-from tilewright.schedule.place import (
+from tilewright.schedule.facts.place import (
     comes_before,
     loops_between,
     meeting,

@@ -18,13 +18,13 @@ from tilewright.ir import (
     const,
     walk,
 )
-from tilewright.schedule.block_facts import (
+from tilewright.schedule.cursor import Tree
+from tilewright.schedule.error import Fault
+from tilewright.schedule.facts.block_facts import (
     buffer_is_intermediate,
     buffer_is_used_in_blocks_only,
 )
-from tilewright.schedule.cursor import Tree
-from tilewright.schedule.error import Fault
-from tilewright.schedule.flow import (
+from tilewright.schedule.facts.flow import (
     values_stay_in_iterations,
 )
 from tilewright.schedule.writing import change_accesses, with_buffer_exchanged

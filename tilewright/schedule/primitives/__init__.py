@@ -1,4 +1,4 @@
-"""Schedule primitives: `NAME.py` has `NAME(tree, …) -> Edit` and `check(tree, …)`."""
+"""Schedule primitives: a file `NAME.py` has `NAME(tree, …) -> Edit` and `check(tree, …)`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from tilewright.support.errors import UserError, nearest
 
 
 @cache
+def _modules() -> dict[str, str]:
+    """Where each primitive is, by its name."""
+    found = [m.name for m in pkgutil.walk_packages(__path__, f"{__name__}.") if not m.ispkg]
+    return {full.rpartition(".")[2]: full for full in found}
+
+
+@cache
 def primitive_names() -> tuple[str, ...]:
     """Every primitive there is."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+    return tuple(sorted(_modules()))
 
 
 @cache
@@ -22,4 +29,4 @@ def find_primitive(name: str) -> Callable[..., Edit]:
     """The primitive of this name."""
     if name not in primitive_names():
         raise UserError(f"there is no primitive {name!r}", remedy=nearest(name, primitive_names()))
-    return getattr(importlib.import_module(f"{__name__}.{name}"), name)
+    return getattr(importlib.import_module(_modules()[name]), name)

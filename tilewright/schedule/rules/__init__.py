@@ -14,6 +14,6 @@ say what is fast, primitives what is right: where one of them refuses, the block
 """
 
 # pyright: reportUnusedImport=false
+from tilewright.schedule.rules.products.tiles import packed_columns
 from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.rules.table import CPU_RULES, CPU_RULES_BY_ADDRESS, Table, apply_table
-from tilewright.schedule.rules.tiles import packed_columns

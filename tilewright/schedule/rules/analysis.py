@@ -28,7 +28,7 @@ from tilewright.ir import (
     substitute,
     walk,
 )
-from tilewright.schedule.products import as_sum_of_products
+from tilewright.schedule.facts.products import as_sum_of_products
 from tilewright.schedule.schedule import Schedule
 
 _DIVISIONS = {"floordiv", "floormod", "truncdiv", "truncmod", "div"}

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tilewright.ir import Const, const
+from tilewright.schedule.facts.products import is_step
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.products import is_step
 from tilewright.schedule.rules.analysis import operations, stores_of
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilewright.ir import Block
-from tilewright.schedule.primitives.merge_dimensions import GATHERS
-from tilewright.schedule.products import is_reduction, is_step
+from tilewright.schedule.facts.products import is_reduction, is_step
+from tilewright.schedule.primitives.buffers.merge_dimensions import GATHERS
 from tilewright.schedule.rules.analysis import (
     as_contraction,
     constants_of,
@@ -13,8 +13,8 @@ from tilewright.schedule.rules.analysis import (
     is_injective,
     is_intermediate,
 )
-from tilewright.schedule.rules.positions import chooses_by_position
 from tilewright.schedule.rules.rule import Rule, as_found
+from tilewright.schedule.rules.winograd.positions import chooses_by_position
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.schedule.primitives.remove_empty import never_runs
+from tilewright.schedule.primitives.blocks.remove_empty import never_runs
 from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target

@@ -5,30 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from tilewright.schedule.primitives.remove_empty import never_runs
-from tilewright.schedule.rules.amx import AMX
+from tilewright.schedule.primitives.blocks.remove_empty import never_runs
 from tilewright.schedule.rules.analysis import is_scheduled
-from tilewright.schedule.rules.attention import ATTENTION
-from tilewright.schedule.rules.columns import COLUMNS
-from tilewright.schedule.rules.contraction import CONTRACTION
-from tilewright.schedule.rules.dot import DOT
-from tilewright.schedule.rules.dot_rows import DOT_ROWS
 from tilewright.schedule.rules.elementwise import ELEMENTWISE, ELEMENTWISE_BY_ROWS, STEPWISE
-from tilewright.schedule.rules.gather_rows import GATHER_ROWS
 from tilewright.schedule.rules.inline import INLINE
 from tilewright.schedule.rules.merge_rows import MERGE_ROWS
-from tilewright.schedule.rules.positions import POSITIONS
+from tilewright.schedule.rules.products.amx import AMX
+from tilewright.schedule.rules.products.attention import ATTENTION
+from tilewright.schedule.rules.products.contraction import CONTRACTION
+from tilewright.schedule.rules.products.dot import DOT
+from tilewright.schedule.rules.products.dot_rows import DOT_ROWS
+from tilewright.schedule.rules.products.gather_rows import GATHER_ROWS
+from tilewright.schedule.rules.products.separate_operands import SEPARATE_OPERANDS
+from tilewright.schedule.rules.products.shift import SHIFT
+from tilewright.schedule.rules.products.steps import STEP
+from tilewright.schedule.rules.products.widen import WIDEN
+from tilewright.schedule.rules.reductions.columns import COLUMNS
+from tilewright.schedule.rules.reductions.rows import ROWS, TOTAL
 from tilewright.schedule.rules.remove_empty import REMOVE_EMPTY
-from tilewright.schedule.rules.rows import ROWS, TOTAL
 from tilewright.schedule.rules.rule import Choices, Rule
-from tilewright.schedule.rules.separate_operands import SEPARATE_OPERANDS
-from tilewright.schedule.rules.shift import SHIFT
-from tilewright.schedule.rules.steps import STEP
 from tilewright.schedule.rules.stream import STREAM
-from tilewright.schedule.rules.strips import STRIPS
-from tilewright.schedule.rules.transformed import TRANSFORMED
 from tilewright.schedule.rules.transpose import THIN_TRANSPOSE, TRANSPOSE
-from tilewright.schedule.rules.widen import WIDEN
+from tilewright.schedule.rules.winograd.positions import POSITIONS
+from tilewright.schedule.rules.winograd.strips import STRIPS
+from tilewright.schedule.rules.winograd.transformed import TRANSFORMED
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 

@@ -1,0 +1,1 @@
+"""What holds for loops, blocks and buffers: predicates that primitives ask."""

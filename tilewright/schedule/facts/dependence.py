@@ -1,0 +1,276 @@
+"""Whether iterations of a loop can trade places or run side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tilewright.arith import Ranges, prove
+from tilewright.ir import (
+    TRUE,
+    Assert,
+    Block,
+    Evaluate,
+    For,
+    Range,
+    Stmt,
+    Store,
+    Var,
+    While,
+    child_stmts,
+    const,
+    free_vars,
+    is_const,
+)
+from tilewright.schedule.cursor import Tree, with_loops_in
+from tilewright.schedule.error import Fault
+from tilewright.schedule.facts.access import (
+    Access,
+    Digit,
+    accesses_in,
+    determine,
+    inner_vars,
+    tells,
+)
+from tilewright.schedule.facts.coverage import each_read_is_covered, is_private
+from tilewright.schedule.facts.legality import names
+
+_BARE = (Store, Evaluate, Assert, While)
+
+
+# ---- one loop, side by side ---------------------------------------------------------------------
+
+
+def iterations_are_independent(tree: Tree, loop: For) -> Fault | None:
+    """Iterations of `loop` may run in any order or at once."""
+    if is_const(loop.extent, 1):
+        return None
+    return (
+        everything_is_in_blocks(loop)
+        or loop_feeds_spatial_iterators_only(tree, loop)
+        or _iterations_share_nothing(tree, loop)
+    )
+
+
+def everything_is_in_blocks(loop: For) -> Fault | None:
+    """All that has an effect stands in a block, which says what it reads and writes."""
+    pending: list[Stmt] = [loop.body]
+    while pending:
+        stmt = pending.pop()
+        if isinstance(stmt, _BARE):
+            return Fault(
+                f"loop {loop.var.name} holds statements that are in no block",
+                "put them into a block",
+                stmt,
+            )
+        if not isinstance(stmt, Block):
+            pending.extend(child_stmts(stmt))
+    return None
+
+
+def loop_feeds_spatial_iterators_only(tree: Tree, loop: For) -> Fault | None:
+    """No block below accumulates or runs in order along this loop."""
+    for block in tree.blocks_in(loop):
+        for it, value in zip(block.iters, block.bindings, strict=True):
+            if it.kind != "spatial" and loop.var in free_vars(value):
+                return Fault(
+                    f"loop {loop.var.name} feeds the {it.kind} iterator {it.var.name} of block "
+                    f"{block.name}",
+                    "choose a loop that feeds spatial iterators only"
+                    + (", or rfactor this one first" if it.kind == "reduce" else ""),
+                    loop,
+                )
+    return None
+
+
+def _iterations_share_nothing(tree: Tree, loop: For) -> Fault | None:
+    ranges = ranges_below(tree, loop)
+    free = inner_vars(loop)
+    accesses = accesses_in(tree, loop)
+    for buffer in dict.fromkeys(a.buffer for a in accesses if a.is_write):
+        touching = [a for a in accesses if a.buffer is buffer]
+        if _all_tell(_meeting(touching, loop.var, free, ranges), loop.var, free, ranges):
+            continue
+        if is_private(tree, loop, buffer) and each_read_is_covered(tree, loop, touching, ranges):
+            continue
+        block = next(a.block for a in touching if a.is_write)
+        return Fault(
+            f"iterations of loop {loop.var.name} may touch the same elements of {buffer.name}",
+            f"choose a loop whose iterations write different elements of {buffer.name}",
+            block,
+        )
+    return None
+
+
+# ---- two loops, as one --------------------------------------------------------------------------
+
+
+def parts_meet_in_iterations(tree: Tree, loop: For, first: Collection[str]) -> Fault | None:
+    """What the blocks called `first` and the others below `loop` both touch, they touch in the same
+    iteration: so one part need not wait until the other has run all of its iterations."""
+    if is_const(loop.extent, 1):
+        return None
+    ranges, free, accesses = ranges_below(tree, loop), inner_vars(loop), accesses_in(tree, loop)
+    for buffer in dict.fromkeys(a.buffer for a in accesses if a.is_write):
+        touching = [a for a in accesses if a.buffer is buffer]
+        if len({a.block.name in first for a in touching}) == 1:
+            continue
+        if not _all_tell(_meeting(touching, loop.var, free, ranges), loop.var, free, ranges):
+            return Fault(
+                f"{buffer.name} may be handed from one iteration of loop {loop.var.name} to "
+                "another",
+                "only loops within whose iterations it is both written and read can be merged",
+                next(a.block for a in touching if a.is_write),
+            )
+    return None
+
+
+# ---- several loops, changing places -------------------------------------------------------------
+
+
+def order_does_not_matter(tree: Tree, chain: Sequence[For], order: Sequence[For]) -> Fault | None:
+    """The loops of a perfect chain may take a new order."""
+    moved = [loop for loop, place in zip(chain, order, strict=True) if loop is not place]
+    if not moved:
+        return None
+    return (
+        everything_is_in_blocks(chain[0])
+        or _ordered_loops_stay(tree, chain, order)
+        or _reductions_begin_first(tree, chain, order)
+        or _reductions_stay_whole(tree, chain, moved)
+        or _flow_stays_in_iterations(tree, chain, moved)
+    )
+
+
+def _ordered_loops_stay(tree: Tree, chain: Sequence[For], order: Sequence[For]) -> Fault | None:
+    """What runs in order keeps its place relative to all other loops."""
+    for block in tree.blocks_in(chain[0]):
+        for it, value in zip(block.iters, block.bindings, strict=True):
+            if it.kind != "ordered":
+                continue
+            for loop in chain:
+                if loop.var in free_vars(value) and _passes(loop, chain, order):
+                    return Fault(
+                        f"loop {loop.var.name} feeds the ordered iterator {it.var.name} of block "
+                        f"{block.name}",
+                        "keep its place among the other loops",
+                        loop,
+                    )
+    return None
+
+
+def _passes(loop: For, chain: Sequence[For], order: Sequence[For]) -> bool:
+    before, after = list(chain), list(order)
+    return set(before[: before.index(loop)]) != set(after[: after.index(loop)])
+
+
+def _reductions_begin_first(tree: Tree, chain: Sequence[For], order: Sequence[For]) -> Fault | None:
+    """Of an element's instances, the one at which all reduce iterators are 0 still comes first.
+
+    It does where loops either reduce or not; those that do both (being fused) keep their order.
+    """
+    for block in tree.blocks_in(chain[0]):
+        if block.init is None:
+            continue
+        mixed = [loop for loop in chain if loop_reduces_and_does_not(block, loop)]
+        if mixed != [loop for loop in order if loop in mixed]:
+            return Fault(
+                f"loops {names(mixed)} feed both reduce and spatial iterators of block "
+                f"{block.name}, so that its reduction would not begin with its init",
+                "decompose the reduction first, or keep the order of these loops",
+                mixed[0],
+            )
+    return None
+
+
+def loop_reduces_and_does_not(block: Block, loop: For) -> bool:
+    """Whether a loop feeds reduce iterators of a block and others as well."""
+    pairs = zip(block.iters, block.bindings, strict=True)
+    kinds = {it.kind for it, value in pairs if loop.var in free_vars(value)}
+    return "reduce" in kinds and len(kinds) > 1
+
+
+def _reductions_stay_whole(tree: Tree, chain: Sequence[For], moved: Sequence[For]) -> Fault | None:
+    """Every instance of a reduction runs once, so that its init runs before all others do."""
+    ranges = ranges_below(tree, chain[0])
+    free = {chain[0].var, *inner_vars(chain[0])}
+    for block in tree.blocks_in(chain[0]):
+        if block.init is None:
+            continue
+        instance = [Range(value, const(1)) for value in block.bindings]
+        for loop in moved:
+            if is_const(loop.extent, 1) or determine(tells(instance, loop.var, free, ranges)):
+                continue
+            return Fault(
+                f"the iterators of block {block.name} do not tell iterations of loop "
+                f"{loop.var.name} apart, so its reduction would start anew in the middle",
+                "decompose the reduction first, or leave this loop in its place",
+                loop,
+            )
+    return None
+
+
+def _flow_stays_in_iterations(
+    tree: Tree, chain: Sequence[For], moved: Sequence[For]
+) -> Fault | None:
+    """What one block hands to another is handed on within one iteration of the loops that move."""
+    ranges = ranges_below(tree, chain[0])
+    free = {chain[0].var, *inner_vars(chain[0])}
+    accesses = accesses_in(tree, chain[0])
+    for buffer in dict.fromkeys(a.buffer for a in accesses if a.is_write):
+        touching = [a for a in accesses if a.buffer is buffer]
+        if len({a.block for a in touching}) == 1:
+            continue
+        loose = [v for v in moved if not _all_tell(touching, v.var, free, ranges)]
+        if loose and not each_read_is_covered(tree, chain[-1], touching, ranges):
+            return Fault(
+                f"loop {loose[0].var.name} hands {buffer.name} from one iteration to another",
+                "only loops within whose iterations it is both written and read can change places",
+                loose[0],
+            )
+    return None
+
+
+# ---- shared by both -----------------------------------------------------------------------------
+
+
+def ranges_below(tree: Tree, loop: For) -> Ranges:
+    """What is known inside `loop`: it and the loops below it have their ranges."""
+    return with_loops_in(loop, tree.ranges_at(loop))
+
+
+def _meeting(
+    accesses: Sequence[Access], var: Var, free: set[Var], ranges: Ranges
+) -> Sequence[Access]:
+    """The accesses but for reads of what none of them ever writes, such as the step before."""
+    writes = [a for a in accesses if a.is_write]
+    running = free | {var}
+
+    def is_apart(read: Access) -> bool:
+        return all(_never_meet(read, write, running, ranges) for write in writes)
+
+    return [a for a in accesses if a.is_write or not is_apart(a)]
+
+
+def _never_meet(a: Access, b: Access, running: set[Var], ranges: Ranges) -> bool:
+    """Whether two boxes are apart in a dimension, whatever the running variables are in each."""
+    for mine, other in zip(a.ranges, b.ranges, strict=True):
+        ends = mine.start + mine.extent, other.start + other.extent
+        if not running.isdisjoint(free_vars(ends[0]) | free_vars(ends[1])):
+            continue
+        if prove(ends[0] <= other.start, ranges) or prove(ends[1] <= mine.start, ranges):
+            return True
+    return False
+
+
+def _all_tell(accesses: Sequence[Access], var: Var, free: set[Var], ranges: Ranges) -> bool:
+    """All accesses tell `var` by the same rule, so iterations touch elements of their own."""
+    first, *rest = (_tells(a, var, free, ranges) for a in accesses)
+    return determine(first.intersection(*rest))
+
+
+def _tells(access: Access, var: Var, free: set[Var], ranges: Ranges) -> frozenset[Digit]:
+    """By what an access tells `var`; a predicate helps, or leaves one value that tells nothing."""
+    digits, predicate = tells(access.ranges, var, free, ranges), access.block.predicate
+    if predicate is TRUE:
+        return digits
+    return digits | tells(access.ranges, var, free, ranges.assuming(predicate))

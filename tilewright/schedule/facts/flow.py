@@ -1,0 +1,201 @@
+"""When a block can run at another time: predicates about the values that flow between blocks.
+
+Each returns None where it holds, else the `Fault` with the reason, the remedy and the culprit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilewright.arith import knowing_nothing
+from tilewright.ir import (
+    Block,
+    Buffer,
+    For,
+    Load,
+    Stmt,
+    Var,
+    all_exprs,
+    free_vars,
+    is_const,
+    loads_in,
+)
+from tilewright.schedule.cursor import Tree, buffers_touched
+from tilewright.schedule.error import Fault
+from tilewright.schedule.facts.access import accesses_of, determine, tells
+from tilewright.schedule.facts.block_facts import block_is_repeatable, only_its_domain_limits
+from tilewright.schedule.facts.boxes import box_around, contains
+from tilewright.schedule.facts.dependence import iterations_are_independent
+from tilewright.schedule.facts.place import comes_before, outermost, shared_loops
+
+# ---- moving in time -----------------------------------------------------------------------------
+
+
+def inputs_keep_their_values(tree: Tree, block: Block, until: Stmt) -> Fault | None:
+    """What `block` reads where it stands is the same when it is read at `until`, further down."""
+    reads, writes = buffers_touched(block)
+    for buffer in reads:
+        if buffer in writes:
+            continue
+        for writer in outermost(tree, tree.writers(buffer)):
+            fault = _value_stays(tree, writer, block, buffer, until)
+            if fault is not None:
+                return fault
+    return None
+
+
+def _value_stays(
+    tree: Tree, writer: Block, block: Block, buffer: Buffer, until: Stmt
+) -> Fault | None:
+    moved = f"block {block.name} reads {buffer.name}, which block {writer.name} writes"
+    if not comes_before(tree, writer, block) or not comes_before(tree, writer, until):
+        return Fault(f"{moved} later", f"move {writer.name} first", writer)
+    around = shared_loops(tree, writer, block)
+    if around and not _writes_final_values(tree, writer, around):
+        name = around[-1].var.name
+        return Fault(f"{moved} anew in every iteration of loop {name}", "", writer)
+    return None
+
+
+def _writes_final_values(tree: Tree, writer: Block, around: list[For]) -> bool:
+    """Each element gets one value, however often it is written, once an iteration has ended."""
+    if block_is_repeatable(writer) is not None or not writes_tell_iterators(writer):
+        return False
+    return not reduces_along(writer, around)
+
+
+def reduces_along(block: Block, loops: Iterable[For]) -> bool:
+    """Whether one of the loops drives an iterator that is not spatial."""
+    running = {loop.var for loop in loops}
+    pairs = zip(block.iters, block.bindings, strict=True)
+    return any(it.kind != "spatial" and free_vars(v) & running for it, v in pairs)
+
+
+def is_unfinished_along(block: Block, loops: Iterable[For]) -> bool:
+    """Whether what an iteration of the loops leaves behind may still change in a later one.
+
+    A step of a scan that writes elements of its own is finished when it ends.
+    """
+    running = {loop.var for loop in loops}
+    pairs = zip(block.iters, block.bindings, strict=True)
+    moved = [it for it, v in pairs if it.kind != "spatial" and free_vars(v) & running]
+    return any(it.kind == "reduce" or not _writes_tell(block, it.var) for it in moved)
+
+
+def _writes_tell(block: Block, var: Var) -> bool:
+    """Whether instances that differ in an iterator never write the same element."""
+    ranges = knowing_nothing()
+    for it in block.iters:
+        ranges = ranges.with_extent(it.var, it.extent)
+    own = {it.var for it in block.iters}
+    return all(determine(tells(region.ranges, var, own, ranges)) for region in block.writes)
+
+
+def writes_tell_iterators(block: Block) -> bool:
+    """Different instances write different elements, but for those of one reduction."""
+    telling = [it.var for it in block.iters if it.kind == "spatial" and not is_const(it.extent, 1)]
+    return all(_writes_tell(block, var) for var in telling)
+
+
+def instances_have_elements_of_their_own(block: Block) -> Fault | None:
+    """No other instance writes what an instance writes, so that it can run by itself."""
+    if writes_tell_iterators(block):
+        return None
+    return Fault(
+        f"what block {block.name} writes does not tell which instance wrote it",
+        "do this before buffers have several versions",
+        block,
+    )
+
+
+def indices_are_ready(tree: Tree, block: Block, at: Stmt) -> Fault | None:
+    """What chooses elements is complete, so that even instances run in vain stay inside buffers."""
+    for index in (i for e in all_exprs(block) if isinstance(e, Load) for i in e.indices):
+        for buffer in (load.buffer for load in loads_in(index)):
+            for writer in outermost(tree, tree.writers(buffer)):
+                if shared_loops(tree, writer, at):
+                    reason = f"block {block.name} indexes by {buffer.name}, which is not complete"
+                    return Fault(reason, f"move block {writer.name} out of the loops", writer)
+    return None
+
+
+def inputs_are_ready(
+    tree: Tree, block: Block, at: Stmt, apart_from: Iterable[Buffer] = ()
+) -> Fault | None:
+    """What `block` reads is complete when `at` begins, wherever that is in its loops."""
+    reads, writes = buffers_touched(block)
+    skipped = {*writes, *apart_from}
+    for buffer in (b for b in reads if b not in skipped):
+        for writer in outermost(tree, tree.writers(buffer)):
+            moved = f"block {block.name} reads {buffer.name}, which block {writer.name} writes"
+            if not comes_before(tree, writer, at):
+                return Fault(f"{moved} later", f"move {writer.name} first", writer)
+            if shared_loops(tree, writer, at):
+                return Fault(f"{moved} in the same loops", f"move {writer.name} out first", writer)
+    return None
+
+
+def values_stay_in_iterations(tree: Tree, loop: For, buffer: Buffer) -> Fault | None:
+    """No value in the buffer outlives an iteration: what one reads, it has written before."""
+    touching = [*tree.readers(buffer), *tree.writers(buffer)]
+    outside = next((b for b in touching if not tree.is_above(loop, b)), None)
+    if outside is not None:
+        reason = f"block {outside.name} uses {buffer.name} outside of loop {loop.var.name}"
+        return Fault(reason, "choose a loop around all that uses it", outside)
+    writers = outermost(tree, tree.writers(buffer))
+    for reader in outermost(tree, tree.readers(buffer)):
+        if reader not in writers and not _is_covered(tree, loop, reader, buffer, writers):
+            return Fault(
+                f"block {reader.name} may read from {buffer.name} what an earlier iteration of "
+                f"loop {loop.var.name} left there",
+                "",
+                reader,
+            )
+    carried = next((w for w in writers if not _starts_anew(loop, w, buffer)), None)
+    if carried is not None:
+        reason = f"block {carried.name} accumulates into {buffer.name} along loop {loop.var.name}"
+        return Fault(reason, "", carried)
+    return None
+
+
+def _starts_anew(loop: For, writer: Block, buffer: Buffer) -> bool:
+    reads, _ = buffers_touched(writer)
+    if buffer not in reads:
+        return True
+    return writer.init is not None and not reduces_along(writer, [loop])
+
+
+def _is_covered(
+    tree: Tree, loop: For, reader: Block, buffer: Buffer, writers: Iterable[Block]
+) -> bool:
+    ranges = tree.ranges_at(loop).with_extent(loop.var, loop.extent)
+    wanted = box_around(tree, [a for a in accesses_of(reader) if a.buffer is buffer], loop)
+    for writer in writers:
+        if not comes_before(tree, writer, reader) or only_its_domain_limits(tree, writer):
+            continue
+        written = box_around(
+            tree, [a for a in accesses_of(writer) if a.is_write and a.buffer is buffer], loop
+        )
+        pairs = zip(written, wanted, buffer.shape, strict=True)
+        if all(contains(w, r, extent, ranges) for w, r, extent in pairs):
+            return True
+    return False
+
+
+# ---- afterwards ---------------------------------------------------------------------------------
+
+
+def loops_at_once(tree: Tree, inner: Stmt) -> list[For]:
+    """The loops at or around `inner` whose iterations run at the same time."""
+    loops = (s for s in tree.path(inner) if isinstance(s, For))
+    return [loop for loop in loops if loop.kind in ("parallel", "thread", "vectorized")]
+
+
+def parallel_loops_stay_parallel(tree: Tree, inner: Stmt) -> Fault | None:
+    """The loops around whose iterations run at once still share nothing."""
+    for loop in loops_at_once(tree, inner):
+        fault = iterations_are_independent(tree, loop)
+        if fault is not None:
+            reason = f"loop {loop.var.name} around it is {loop.kind}, and {fault.reason}"
+            return fault._replace(reason=reason)
+    return None

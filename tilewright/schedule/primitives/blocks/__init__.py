@@ -1,0 +1,1 @@
+"""Primitives that move, join and take apart blocks."""

@@ -1,0 +1,138 @@
+"""tensorize(target, intrin)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tilewright.arith import simplify
+from tilewright.ir import (
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    map_expr,
+    map_stmt,
+    renew,
+    replace_buffers,
+    walk,
+    with_inferred_regions,
+)
+from tilewright.schedule.cursor import Tree
+from tilewright.schedule.edit import Edit
+from tilewright.schedule.error import Fault, require
+from tilewright.schedule.facts.matching import Place, match_tile
+from tilewright.schedule.handles import BlockRef
+from tilewright.schedule.primitives.blocks.blockize import blockize
+from tilewright.schedule.tensor_intrin import find_intrin
+
+
+def tensorize(tree: Tree, target: For | Block, intrin: str) -> Edit:
+    """Compute a tile by a tensor intrinsic: `target` is a block, or a loop to make a block of.
+
+    block C_o (vo = i_0):                     -->      block C_o (vo = i_0):
+        for i_1 in 4:                                      intrinsic(address of C[vo * 4], …)
+            block C (vi = vo * 4 + i_1): …
+    """
+    tree, block = _as_block(tree, target)
+    places = _places(tree, target, block, intrin)
+    implementation = find_intrin(intrin).implementation
+    body = _placed(implementation, places)
+    noted = {**block.annotations, "tensor_intrin": intrin}
+    # The regions stay those of the tile: an address in the new body tells nothing about them.
+    done = replace(block, body=body, annotations=noted)
+    function = _pinned(tree.replace(block, done), _strided(places))
+    return Edit(function, (BlockRef(block.name),))
+
+
+def check(tree: Tree, target: For | Block, intrin: str) -> None:
+    tree, block = _as_block(tree, target)
+    _places(tree, target, block, intrin)
+
+
+def _as_block(tree: Tree, target: For | Block) -> tuple[Tree, Block]:
+    if isinstance(target, Block):
+        return tree, target
+    edit = blockize(tree, target)
+    (made,) = edit.results
+    assert isinstance(made, BlockRef)
+    tree = Tree(edit.function)
+    return tree, tree.blocks[made.name]
+
+
+def _places(tree: Tree, target: For | Block, block: Block, intrin: str) -> dict[Buffer, Place]:
+    wanted = find_intrin(intrin)
+    found = match_tile(wanted.description, block.body)
+    if not isinstance(found, str):
+        by_position = zip(wanted.description.params, wanted.implementation.params, strict=True)
+        return {
+            b: found[a] for a, b in by_position if isinstance(a, Buffer) and isinstance(b, Buffer)
+        }
+    name = target.name if isinstance(target, Block) else target.var.name
+    fault = Fault(found, f"the intrinsic computes\n{wanted.description}", block)
+    require(tree, f"cannot compute {name} by {intrin}", fault)
+    raise AssertionError("a fault is always raised")
+
+
+def _placed(implementation: Function, places: Mapping[Buffer, Place]) -> Stmt:
+    """The implementation on the buffers of the tile."""
+    strides = _strides(places)
+
+    def on_node(expr: Expr) -> Expr | None:
+        if isinstance(expr, Var):
+            return strides.get(expr)
+        if isinstance(expr, Load) and expr.buffer in places:
+            place = places[expr.buffer]
+            return Load(place.buffer, _moved(place, expr.indices), expr.mask)
+        return None
+
+    def on_stmt(stmt: Stmt) -> Stmt | None:
+        if isinstance(stmt, Store) and stmt.buffer in places:
+            place = places[stmt.buffer]
+            return replace(stmt, buffer=place.buffer, indices=_moved(place, stmt.indices))
+        return None
+
+    memo: dict[Expr, Expr] = {}
+    body = map_stmt(renew(implementation.body), on_stmt, lambda e: map_expr(e, on_node, memo))
+    return _with_own_regions(body)
+
+
+def _with_own_regions(body: Stmt) -> Stmt:
+    return map_stmt(body, lambda s: with_inferred_regions(s) if isinstance(s, Block) else None)
+
+
+def _moved(place: Place, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    moved = list(place.base)
+    for axis, index in zip(place.axes, indices, strict=True):
+        moved[axis] = simplify(moved[axis] + index)
+    return tuple(moved)
+
+
+def _strides(places: Mapping[Buffer, Place]) -> dict[Var, Expr]:
+    """The variables in the strides of parameters, bound to the strides of what stands for them."""
+    found: dict[Var, Expr] = {}
+    for param, place in places.items():
+        actual = place.buffer.stride_exprs()
+        for told, axis in zip(param.strides or (), place.axes, strict=False):
+            if isinstance(told, Var):
+                found[told] = actual[axis]
+    return found
+
+
+def _strided(places: Mapping[Buffer, Place]) -> list[Buffer]:
+    """The buffers whose strides the implementation was told."""
+    return [place.buffer for param, place in places.items() if param.strides is not None]
+
+
+def _pinned(function: Function, buffers: list[Buffer]) -> Function:
+    """Allocated buffers among these say their strides, so that no later pass lays them out anew."""
+    inner = {b for s in walk(function.body) if isinstance(s, Alloc) for b in s.buffers}
+    loose = {b for b in buffers if b in inner and b.strides is None}
+    fixed = {b: b.with_(strides=b.stride_exprs()) for b in loose}
+    return function.with_body(replace_buffers(function.body, fixed)) if fixed else function

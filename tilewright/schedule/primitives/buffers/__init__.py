@@ -1,0 +1,1 @@
+"""Primitives that place, copy and lay out buffers."""

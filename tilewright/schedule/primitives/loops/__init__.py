@@ -1,0 +1,1 @@
+"""Primitives that shape loops."""

@@ -1,0 +1,1 @@
+"""Sums of products: tiles in registers, packing, instructions, attention, recurrent steps."""

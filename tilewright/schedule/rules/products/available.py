@@ -1,0 +1,61 @@
+"""Whether a target has an instruction for a product, for its types or for others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.ir import Block, Buffer, DType
+from tilewright.schedule.intrinsics import dots_for, tile_product_for
+from tilewright.schedule.primitives.buffers.shift_operand import OTHER_SIGN
+from tilewright.schedule.rules.products.dot_rows import as_row_product, row_dot_for
+from tilewright.schedule.rules.products.product import as_product
+from tilewright.target import Target
+
+Types = tuple[DType, DType, DType]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The types of a product, and whether its operands are packed."""
+
+    types: Types
+    is_packed: bool
+
+    def is_there(self, target: Target, types: Types) -> bool:
+        """Whether the target has an instruction for such a product of these types."""
+        if self.is_packed and tile_product_for(target, *types) is not None:
+            return True
+        found = dots_for(target, *types) if self.is_packed else row_dot_for(target, *types)
+        return bool(found)
+
+
+#: Bytes of any sign fit it (`rules.widen`).
+WIDE = DType.of("int16")
+
+
+def with_other_signs(types: Types) -> list[Types]:
+    """The types with the bytes of rows, or of columns, of the other sign."""
+    a, b, out = types
+    return [(OTHER_SIGN.get(a, a), b, out), (a, OTHER_SIGN.get(b, b), out)]
+
+
+def has_packed_product(target: Target, types: Types) -> bool:
+    """Whether the target multiplies packed operands of these types, shifted or made wider."""
+    wanted = Wanted(types, True)
+    there = any(wanted.is_there(target, t) for t in (types, *with_other_signs(types)))
+    return there or has_wide_product(target, types)
+
+
+def has_wide_product(target: Target, types: Types) -> bool:
+    """Whether these are bytes whose packed products the target does in 16 bits."""
+    a, b, out = types
+    return a in OTHER_SIGN and b in OTHER_SIGN and bool(dots_for(target, WIDE, WIDE, out))
+
+
+def wanted_for(block: Block, constants: frozenset[Buffer]) -> Wanted | None:
+    """What a block asks for; None where it is no product that instructions can do."""
+    packed = as_product(block)
+    if packed is not None:
+        return Wanted(packed.types, True)
+    by_rows = as_row_product(block, constants)
+    return None if by_rows is None else Wanted(by_rows.types, False)

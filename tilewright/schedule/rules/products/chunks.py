@@ -1,0 +1,148 @@
+"""Chunks of rows that are packed together, and how rows that lie in pieces are gathered into them.
+
+for chunk (parallel):                           or, where there are few rows,
+    for tile: for run of a row:                     for tile (parallel): gather
+        for row of the tile: copy the run           for columns (parallel): for tile: …
+    for columns: for tile: …
+
+Neighbouring steps of one row lie beside those of the next row of the tile: a tile reads on and on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tilewright.ir import TRUE, Const, Expr, Iter, free_vars
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import extent_of
+from tilewright.schedule.rules.elementwise import vectorize_innermost
+from tilewright.schedule.rules.products.packing import stand_apart
+from tilewright.schedule.rules.products.tiles import Tile
+from tilewright.schedule.rules.transpose import TransposeTile, transpose_tiles, whole_tiles
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: What every further pass over the columns costs, as a part of all there is to do: these are asked
+#: for early.
+_CHUNK_COST = 0.001
+#: Vectors of a row up to which all of it lies together.
+_FEW_VECTORS = 4
+#: Tiles of rows that every core must have for them to be shared out, and not the columns.
+_SHARE = 4
+
+
+def tiles_that_fit(size: int, target: Target) -> int:
+    """How many tiles of so many bytes fit L2 beside the columns, and stay when others pass by."""
+    return max(1, target.caches.l2 * 5 // 8 // max(1, size))
+
+
+def evenly_cut(tiles: int, fit: int, cores: int) -> int:
+    """How many tiles make a chunk, not more than `fit`: chunks are even over the cores."""
+
+    def cost(size: int) -> float:
+        chunks = -(-tiles // size)
+        busiest = min(tiles, -(-chunks // cores) * size)
+        return busiest * (1 + _CHUNK_COST * chunks)
+
+    return min(range(1, min(fit, -(-tiles // cores)) + 1), key=cost)
+
+
+class GatheredRows(NamedTuple):
+    """The rows of a product that are gathered, and the bytes of each."""
+
+    rows: int
+    size: int
+    target: Target
+
+    def are_shared(self, tile: int) -> bool:
+        """Whether threads take chunks of rows, in tiles of so many, and not columns each."""
+        return self.rows >= _SHARE * self.target.cores * tile
+
+    def tiles_per_chunk(self, tile: int) -> int:
+        """How many tiles make a chunk."""
+        tiles, fit = -(-self.rows // tile), tiles_that_fit(self.size * tile, self.target)
+        if self.are_shared(tile):
+            return evenly_cut(tiles, fit, self.target.cores)
+        return -(-tiles // -(-tiles // fit))
+
+    def computed(self, tile: int) -> int:
+        """How many rows are computed, those past the end and of waiting threads among them."""
+        size = self.tiles_per_chunk(tile)
+        chunks = -(-self.rows // (size * tile))
+        if self.are_shared(tile):
+            chunks = -(-chunks // self.target.cores) * self.target.cores
+        return chunks * size * tile
+
+
+def transpose_rows(
+    s: Schedule, copy: str, loops: Sequence[Loop], rows: int, square: TransposeTile
+) -> tuple[Loop, Loop] | None:
+    """Let the block `copy` pack a matrix of `rows` by squares, as far as whole ones cover it.
+
+    Gives the loops over squares, along the rows and across them; None where a chunk may end within
+    a square, or none is whole.
+    """
+    extents = [s.loop_of(loop).extent for loop in loops]
+    sizes = [int(e.value) for e in extents if isinstance(e, Const)]
+    if len(sizes) != 2 or len(loops) != 2 or sizes[0] < square.height or sizes[1] < square.width:
+        return None
+    if s.block_of(copy).predicate is not TRUE and rows % square.height:
+        return None
+    # Each is cut while it is the outer one, so that whole squares stay a perfect nest.
+    across, along = whole_tiles(s, loops[0], square.height), loops[1]
+    s.reorder(along, across)
+    _, along, across = transpose_tiles(s, whole_tiles(s, along, square.width), across, square)
+    return along, across
+
+
+def copy_tiles(
+    s: Schedule, copy: str, loops: Sequence[Loop], tile: Tile, target: Target
+) -> list[Loop]:
+    """Let the block `copy` bring the rows of tiles together, each row from end to end.
+
+    Gives the loops down to that over rows.
+    """
+    width = tile.rows
+
+    def laid_out(*indices: Expr) -> tuple[Expr, ...]:
+        *rest, row, step = indices
+        return (row // width, *rest, row % width, step)
+
+    s.transform_layout(copy, 0, laid_out)
+    stand_apart(s, copy, target)
+    vectorize_innermost(s, copy, target)
+    return list(loops[:-1])
+
+
+def gather_tiles(s: Schedule, copy: str, axis: int, tile: Tile, chunk: Loop | None) -> list[Loop]:
+    """Let the block `copy` gather rows, its dimension `axis`, for tiles of sums, in `chunk`.
+
+    Gives the loops down to that over tiles.
+    """
+    width, lanes, run = tile.rows, tile.lanes, _run(s.block_of(copy).iters[-1], tile)
+
+    def laid_out(*indices: Expr) -> tuple[Expr, ...]:
+        *rest, step = (i for k, i in enumerate(indices) if k != axis)
+        row = indices[axis]
+        return (row // width, *rest, step // run, row % width, step % run)
+
+    loops = s.loops(copy) if chunk is None else s.compute_at(copy, chunk)
+    s.transform_layout(copy, 0, laid_out)
+    along = free_vars(s.block_of(copy).bindings[axis])
+    at = next(k for k, loop in enumerate(loops) if loop.var in along)
+    tiles, within = s.split(loops[at], None, width)
+    vectors, vector = s.split(loops[-1], None, lanes)
+    s.reorder(tiles, *loops[at + 1 : -1], within, vectors, vector)
+    s.unroll(within)
+    s.unroll(vectors)
+    s.vectorize(vector)
+    return [*loops[:at], tiles]
+
+
+def _run(step: Iter, tile: Tile) -> int:
+    """Neighbouring steps of a row that lie together: a vector of which lanes are picked, or all of
+    a few, so that one variable counts them."""
+    extent = extent_of(step) or 0
+    few = 0 < extent <= _FEW_VECTORS * tile.lanes
+    return extent if tile.factors == "broadcast" and few else tile.lanes

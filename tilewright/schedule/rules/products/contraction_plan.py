@@ -1,0 +1,327 @@
+"""How a sum of products is cut: which variables carry the tile, and which operands are packed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import Final, Literal, NamedTuple
+
+from tilewright.ir import Buffer, Iter, Var, const
+from tilewright.schedule.primitives.buffers.merge_dimensions import GATHERS
+from tilewright.schedule.rules.analysis import (
+    Access,
+    Contraction,
+    as_contraction,
+    constants_of,
+    extent_of,
+)
+from tilewright.schedule.rules.products.chunks import GatheredRows, evenly_cut, tiles_that_fit
+from tilewright.schedule.rules.products.tiles import (
+    ANY_ROWS,
+    PARALLEL_CYCLES,
+    READ_BYTES,
+    Factors,
+    Size,
+    Tile,
+    packing_pays,
+    rank_tiles,
+    steps_ahead,
+)
+from tilewright.schedule.rules.rule import MOST, Choices
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Rows that lie further apart than this (in bytes) are packed: they would fight for cache sets.
+_FAR = 1024
+#: An operand is packed only if every element of it is used at least this often.
+_WORTH_PACKING = 32
+#: Up to so many rows the weights are read once for, which takes longer than the arithmetic.
+_FEW_ROWS = 16
+#: Vectors of a tile where it is not known how many there are: little is computed past the last one.
+_ANY_VECTORS = 2
+#: Smaller squares are not worth turning.
+_LEAST_SIDE = 4
+#: What an extent that is not known counts as.
+UNKNOWN = 256
+#: How much longer the busiest thread may take with chunks of rows than with parts of columns.
+_UNEVEN = 1.03
+#: Steps ahead that a search may try where the rule asks for nothing early.
+_AHEAD = 8
+#: The outer loop runs over columns, so that these stay near while rows pass by, or over rows.
+_ORDERS: Final[tuple[Literal["columns", "rows"], ...]] = ("columns", "rows")
+
+
+class TiledProduct(NamedTuple):
+    """A contraction that fits tiles: which variables carry them, and what its operands are."""
+
+    contraction: Contraction
+    row: Iter | None
+    #: The variable that walks neighbouring elements, and the one over blocks of it, if any.
+    column: Iter
+    blocks: Iter | None
+    #: Constants are packed once and for all, which costs nothing when it counts.
+    has_constant_rows: bool
+    has_constant_columns: bool
+    #: Whether a block before it gathers the rows.
+    is_gathered: bool
+    #: How many products there are.
+    instances: int
+
+
+@dataclass(frozen=True)
+class ContractionPlan:
+    """How a contraction is cut, what is packed, and what threads take."""
+
+    contraction: Contraction
+    row: Iter | None
+    column: Iter
+    blocks: Iter | None
+    tile: Tile
+    pack_rows: bool
+    pack_columns: bool
+    #: Where a block before it gathers the rows: how these are cut.
+    gathered: GatheredRows | None
+    #: Whether there is work for several threads.
+    is_parallel: bool
+    #: Whether threads take parts of the columns rather than chunks of rows.
+    share_columns: bool
+    #: Tiles of rows that are packed, and used, together; 0 where rows are not packed.
+    chunk: int
+    #: How many steps of the reduction ahead packed operands are asked for; 0 for not at all.
+    prefetch: int
+    #: Which tiles the outer loop runs over.
+    order: Literal["columns", "rows"]
+
+
+def find_tiled(s: Schedule, name: str) -> TiledProduct | None:
+    """The block as a contraction that fits tiles, if it is one."""
+    block = s.block_of(name)
+    c = as_contraction(block)
+    if c is None or not c.reduced:
+        return None
+    column = next((it for it in c.columns if c.out.step(it.var) == 1), None)
+    if column is None or (c.b.step(column.var) != 1 and not _can_pack(c.b)):
+        return None
+    blocks = next((it for it in reversed(c.columns) if it is not column), None)
+    constants = constants_of(s.function)
+    makers = [s.block_of(b) for b in s.producers(name)]
+    gathers = [b for b in makers if GATHERS in b.annotations]
+    return TiledProduct(
+        c,
+        _row_of(c.rows),
+        column,
+        blocks,
+        c.a.buffer in constants,
+        c.b.buffer in constants,
+        any(b.writes[0].buffer is c.a.buffer for b in gathers),
+        count_of(block.iters),
+    )
+
+
+def plan_contraction(found: TiledProduct, target: Target, choices: Choices) -> ContractionPlan:
+    """How such a contraction is best computed on one core, or on several."""
+    return _Planner(found, target, choices).plan()
+
+
+class _Planner:
+    """The decisions, one after the other."""
+
+    def __init__(self, found: TiledProduct, target: Target, choices: Choices) -> None:
+        self.found, self.target, self.choices = found, target, choices
+        self.c, self.dtype = found.contraction, found.contraction.out.buffer.dtype
+        self.gathered = _gathered_rows(found, target)
+
+    def plan(self) -> ContractionPlan:
+        found, choose = self.found, self.choices.choose
+        pack_rows, tiles = self._rows()
+        tile = choose("tile", tiles[:MOST])
+        pack_columns = choose("pack_columns", self._columns())
+        is_parallel = self.target.cores > 1 and self._cycles(tile) >= PARALLEL_CYCLES
+        share_columns = choose("share_columns", self._shares(tile, pack_rows and is_parallel))
+        pack_rows |= self.gathered is not None
+        chunk = choose("chunk", self._chunks(tile, share_columns) if pack_rows else (0,))
+        prefetch = choose("prefetch", self._prefetches(tile, pack_rows, pack_columns))
+        order: Literal["columns", "rows"] = choose("order", _ORDERS)
+        return ContractionPlan(
+            *found[:4],
+            tile,
+            pack_rows,
+            pack_columns,
+            self.gathered,
+            is_parallel,
+            share_columns,
+            chunk,
+            prefetch,
+            order,
+        )
+
+    # ---- rows, and the tile ---------------------------------------------------------------------
+
+    def _rows(self) -> tuple[bool, list[Tile]]:
+        """Whether rows are packed, and the tiles for that, the best first."""
+        c, row = self.c, self.found.row
+        is_free = self.found.has_constant_rows and _can_pack(c.a)
+        can = row is not None and self.gathered is None
+        packs = can and (is_free or (row is not None and _packs_rows(c, row)))
+        if packs and not is_free:
+            packed, spread = self._tiles(packs=True)[0], self._tiles(packs=False)[0]
+            whole = Size(count_of(c.rows), count_of(c.columns), count_of(c.reduced))
+            packs = packing_pays(self.target, self.dtype, packed, spread, whole)
+        candidates = (packs, not packs) if can and _can_pack(c.a) else (packs,)
+        packs = self.choices.choose("pack_rows", candidates)
+        return packs, self._tiles(packs=packs)
+
+    def _tiles(self, *, packs: bool) -> list[Tile]:
+        c, row, column, target = self.c, self.found.row, self.found.column, self.target
+        depth, is_blocked = c.reduced[-1], self.found.blocks is not None
+        factors: Factors = "rows" if packs else "broadcast"
+        is_near = c.a.step(depth.var) == 1 and (extent_of(depth) or 0) % target.lanes("f32") == 0
+        if not packs and is_near:
+            factors = "depth"
+        lanes = target.lanes(self.dtype)
+        size = Size(
+            1 if row is None else extent_of(row) or ANY_ROWS,
+            count_of(c.columns) if is_blocked else extent_of(column) or _ANY_VECTORS * lanes,
+            count_of(c.reduced),
+        )
+        block = extent_of(column) if is_blocked else None
+        computed = None if self.gathered is None else self.gathered.computed
+        return rank_tiles(target, self.dtype, size, factors, block, computed)
+
+    # ---- columns --------------------------------------------------------------------------------
+
+    def _columns(self) -> tuple[bool, ...]:
+        """Whether columns are packed."""
+        c, column = self.c, self.found.column
+        if c.b.step(column.var) != 1:
+            return (True,)
+        is_free = self.found.has_constant_columns and _can_pack(c.b)
+        ragged = (extent_of(column) or 0) % self.target.lanes(c.b.buffer.dtype) != 0
+        packs = is_free or _packs(c.b, c.reduced[-1].var, c.rows, ragged)
+        return (packs, not packs) if _can_pack(c.b) else (packs,)
+
+    # ---- threads --------------------------------------------------------------------------------
+
+    def _cycles(self, tile: Tile) -> float:
+        """What it takes one thread: the products, or reading the columns where rows are few."""
+        c = self.c
+        columns = count_of((*c.batch, *c.columns, *c.reduced))
+        read = columns * c.b.buffer.dtype.itemsize / READ_BYTES
+        return max(self.found.instances / (self.target.fma_ports * tile.lanes), read)
+
+    def _shares(self, tile: Tile, packs_in_parallel: bool) -> tuple[bool, ...]:
+        """Whether parts of the columns share the work out better than chunks of the rows."""
+        c, row, cores = self.c, self.found.row, self.target.cores
+        width = extent_of(self.found.column)
+        if not packs_in_parallel or width is None or len(c.columns) > 1:
+            return (False,)
+        if self.found.has_constant_rows:
+            return (False,)
+        tiles, panels = self._row_tiles(tile), -(-width // tile.columns)
+        size = self._tiles_per_chunk(tile, cores)
+        apart = count_of([it for it in (*c.batch, *c.rows) if it is not row])
+        by_rows = -(-apart * -(-tiles // size) // cores) * size / (apart * tiles)
+        by_columns = -(-panels // cores) / panels
+        shares = by_rows > by_columns * _UNEVEN
+        return shares, not shares
+
+    # ---- chunks, and what is asked for early ----------------------------------------------------
+
+    def _chunks(self, tile: Tile, share_columns: bool) -> list[int]:
+        """Tiles of rows that are used together, what is best and about as many."""
+        if self.gathered is not None:
+            own = self.gathered.tiles_per_chunk(tile.rows)
+        else:
+            own = self._tiles_per_chunk(tile, 1 if share_columns else self.target.cores)
+        others = (own // 2, own * 2, own // 4, own * 4)
+        return [own, *(n for n in others if 0 < n <= self._row_tiles(tile))]
+
+    def _tiles_per_chunk(self, tile: Tile, cores: int) -> int:
+        """What fits L2 beside the columns, evenly cut."""
+        depth = count_of(self.c.reduced) * self.c.a.buffer.dtype.itemsize
+        fit = tiles_that_fit(depth * tile.rows, self.target)
+        return evenly_cut(self._row_tiles(tile), fit, cores)
+
+    def _row_tiles(self, tile: Tile) -> int:
+        assert self.found.row is not None
+        return -(-(extent_of(self.found.row) or 4096) // tile.rows)
+
+    def _prefetches(self, tile: Tile, pack_rows: bool, pack_columns: bool) -> list[int]:
+        c = self.c
+        # Columns may come packed already: each step of a tile beside the next.
+        are_packed = pack_columns or c.b.step(c.reduced[-1].var) == tile.columns
+        if not pack_rows or not are_packed or self.gathered is not None:
+            return [0]
+        own = steps_ahead(self.target, tile, self.dtype, count_of(c.reduced))
+        return [own, *(n for n in (0, own // 2, own * 2, _AHEAD) if n != own)]
+
+
+def _row_of(rows: tuple[Iter, ...]) -> Iter | None:
+    """The last variable of the rows that is long enough for a tile, else the longest."""
+    long = [it for it in rows if (extent_of(it) or UNKNOWN) >= 4]
+    if long:
+        return long[-1]
+    return max(rows, key=lambda it: extent_of(it) or UNKNOWN, default=None)
+
+
+def _packs_rows(c: Contraction, row: Iter) -> bool:
+    """Whether rows are packed when the kernel runs: not where there may be just a few of them."""
+    many = (extent_of(row) or 0) > _FEW_ROWS
+    return many and _packs(c.a, row.var, c.columns)
+
+
+def _packs(access: Access, var: Var, users: tuple[Iter, ...], ragged: bool = False) -> bool:
+    """Whether neighbours along `var` lie so far apart, and are used so often, that packing pays.
+
+    It pays as well where the last vector of each row is not whole and would be masked.
+    """
+    step = access.step(var)
+    far = step is None or abs(step) * access.buffer.dtype.itemsize >= _FAR
+    return (far or ragged) and count_of(users) >= _WORTH_PACKING and _can_pack(access)
+
+
+def _gathered_rows(found: TiledProduct, target: Target) -> GatheredRows | None:
+    c, row = found.contraction, found.row
+    rows = None if row is None or not found.is_gathered else extent_of(row)
+    size = count_of(c.reduced) * c.a.buffer.dtype.itemsize
+    return None if rows is None else GatheredRows(rows, size, target)
+
+
+def _can_pack(access: Access) -> bool:
+    """Whether every index is a variable of its own: a copy then has the same shape."""
+    pairs = zip(access.indices, access.buffer.shape, strict=True)
+    return all(isinstance(i, Var) or d is const(1) for i, d in pairs)
+
+
+def can_transpose_rows(plan: ContractionPlan) -> bool:
+    """Whether packing rows transposes a plain matrix, by squares that are worth it."""
+    return _is_plain(plan) and square_side(plan.tile) >= _LEAST_SIDE
+
+
+def copies_rows(plan: ContractionPlan, constants: frozenset[Buffer]) -> bool:
+    """Whether packing rows only brings them near each other, each from end to end.
+
+    Instructions that repeat a scalar from memory in all lanes take it from anywhere.
+    """
+    return (
+        plan.tile.factors == "broadcast"
+        and _is_plain(plan)
+        and plan.contraction.a.buffer not in constants
+    )
+
+
+def _is_plain(plan: ContractionPlan) -> bool:
+    """Whether the rows are those of a plain matrix."""
+    c = plan.contraction
+    wanted = (None if plan.row is None else plan.row.var, c.reduced[-1].var)
+    return all(i is v for i, v in zip(c.a.indices[-2:], wanted, strict=True))
+
+
+def square_side(tile: Tile) -> int:
+    """Rows and columns of the squares that packing transposes, within the rows of a tile."""
+    return gcd(tile.rows, tile.lanes)
+
+
+def count_of(iters: Sequence[Iter]) -> int:
+    return prod(extent_of(it) or UNKNOWN for it in iters)

@@ -1,0 +1,212 @@
+"""Products with few rows, or any number, by dot-product instructions: rows are read as they lie.
+
+    pack the columns, once: they are constants
+    for panel of columns (parallel):
+        for row, or a few at a time:
+            sums over the reduction, by the instruction; a group of a row meets all columns
+            output = epilogue(sums)
+
+A panel stays in the nearest cache while rows pass by, and is read in order by the first.
+Convolutions of images of any size are such products too: their columns come in blocks, and their
+reductions in runs. Rows of pixels are shared out over the cores then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tilewright.ir import Block, Buffer, Const, DType, Iter, Var, free_vars
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.intrinsics import Dot, dots_for
+from tilewright.schedule.rules.analysis import Contraction, as_contraction, constants_of, extent_of
+from tilewright.schedule.rules.elementwise import PARALLEL_WORTH
+from tilewright.schedule.rules.epilogue import place_epilogue
+from tilewright.schedule.rules.products.packing import Layout, pack_operand, schedule_packing
+from tilewright.schedule.rules.products.product import begin_inlined_epilogue, start_with_vectors
+from tilewright.schedule.rules.rule import Choices, Rule
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Vectors of columns, and rows, that are summed at a time, at most.
+_VECTORS, _ROWS = 8, 4
+#: What an extent that is not known counts as.
+_UNKNOWN = 64
+#: Variables of the rows of an image, at least: its own rows, and the pixels of each.
+_WINDOW_ROWS = 2
+
+
+@dataclass(frozen=True)
+class RowProduct:
+    """C[…, j] += A[…, k] * B[…, k, j] for constant B: rows of any number of dimensions.
+
+    It may be a step of a scan. The last of several columns, or steps of the reduction, are those
+    that neighbours in memory are of.
+    """
+
+    contraction: Contraction
+    column: Iter
+    depth: Iter
+
+    @property
+    def blocks(self) -> tuple[Iter, ...]:
+        """Variables over blocks of columns."""
+        return self.contraction.columns[:-1]
+
+    @property
+    def runs(self) -> tuple[Iter, ...]:
+        """Variables over runs of the reduction."""
+        return self.contraction.reduced[:-1]
+
+    @property
+    def types(self) -> tuple[DType, DType, DType]:
+        c = self.contraction
+        return c.a.buffer.dtype, c.b.buffer.dtype, c.out.buffer.dtype
+
+    @property
+    def rows(self) -> tuple[Iter, ...]:
+        return self.contraction.rows
+
+
+def as_row_product(block: Block, constants: frozenset[Buffer]) -> RowProduct | None:
+    """The block as rows that meet constant columns, if it is that."""
+    c = as_contraction(block)
+    if c is None or not c.columns or not c.reduced or c.b.buffer not in constants:
+        return None
+    column, depth = c.columns[-1], c.reduced[-1]
+    if any(extent_of(it) is None for it in (*c.columns, *c.reduced)) or not _is_plain(c, block):
+        return None
+    neighbours = c.out.step(column.var) == 1 and c.a.step(depth.var) == 1
+    is_window = len(c.columns) > 1 or len(c.reduced) > 1
+    # Windows have rows of pixels to share out; matrices have batches instead.
+    if is_window and (len(c.rows) < _WINDOW_ROWS or c.batch):
+        return None
+    return RowProduct(c, column, depth) if neighbours else None
+
+
+def _is_plain(c: Contraction, block: Block) -> bool:
+    """Whether every index is a variable by itself, or says which step of a scan it is; rows may
+    also be found by adding where in a window they are."""
+    times = {it.var for it in block.iters if it.kind == "ordered"}
+    own = {c.reduced[-1].var}
+    indices = (i for access in (c.b, c.out) for i in access.indices)
+    return all(isinstance(i, Var | Const) or free_vars(i) <= times for i in indices) and all(
+        isinstance(i, Var | Const)
+        or free_vars(i) <= times
+        or (len(c.reduced) > 1 and own.isdisjoint(free_vars(i)))
+        for i in c.a.indices
+    )
+
+
+@dataclass(frozen=True)
+class DotRowsPlan:
+    """The instruction, and how many rows and vectors of columns are summed at a time."""
+
+    product: RowProduct
+    dot: Dot
+    rows: int
+    vectors: int
+
+
+def _match(s: Schedule, name: str, target: Target) -> tuple[RowProduct, Dot] | None:
+    """A product of this kind that the target has an instruction for."""
+    product = as_row_product(s.block_of(name), constants_of(s.function))
+    dot = None if product is None else row_dot_for(target, *product.types)
+    return None if product is None or dot is None else (product, dot)
+
+
+def _plan(found: tuple[RowProduct, Dot], target: Target, choices: Choices) -> DotRowsPlan:
+    product, dot = found
+    rows = choices.choose("rows", _rows_at_once(product))
+    vectors = _vectors(product, dot, rows, target)
+    return DotRowsPlan(product, dot, rows, choices.choose("vectors", range(vectors, 0, -1)))
+
+
+def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
+    """The best instruction by which one group of a row meets several columns."""
+    return next((d for d in dots_for(target, a, b, out) if d.rows == 1), None)
+
+
+def _rows_at_once(product: RowProduct) -> list[int]:
+    """Those that leave no rows over, where it is known how many there are, the most first; else
+    there is a version for each number that may be left."""
+    extent = extent_of(product.rows[-1]) if product.rows else 1
+    return [r for r in range(_ROWS, 0, -1) if extent is None or extent % r == 0]
+
+
+def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> int:
+    """As many as the registers hold beside the sums, and as stay in the nearest cache, where there
+    are rows that read them again."""
+    held = (target.vector_registers - 1) // (rows + 1)
+    wanted = -(-(extent_of(product.column) or 1) // dot.columns)
+    size = dot.columns * (extent_of(product.depth) or 1) * product.types[1].itemsize
+    fit = _VECTORS if not product.rows else target.caches.l1d * 3 // 4 // size
+    return min(wanted, held, max(_VECTORS // 2, min(_VECTORS, fit)))
+
+
+def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None:
+    """Cut the block `name` by `plan` and compute it by the instruction."""
+    dot, product = plan.dot, plan.product
+    work = prod(extent_of(it) or _UNKNOWN for it in s.block_of(name).iters)
+    _pad(s, name, plan)
+    c = as_contraction(s.block_of(name))
+    assert c is not None
+    layout = Layout(plan.vectors * dot.columns, dot.depth)
+    packed = pack_operand(s, name, c.b, product.column.var, product.depth.var, layout)
+    epilogue = begin_inlined_epilogue(s, name)
+    iters = s.block_of(name).iters
+    loops = {it.var: loop for it, loop in zip(iters, s.loops(name), strict=True)}
+    column, depth = (loops.pop(it.var) for it in (product.column, product.depth))
+    blocks, runs = ([loops.pop(it.var) for it in part] for part in (product.blocks, product.runs))
+    around = _around(s, name, loops, c)
+    outer, inner = _cut_rows(s, loops, plan)
+    panel, vectors, j = s.split(column, None, plan.vectors, dot.columns)
+    steps, k = s.split(depth, None, dot.depth)
+    shared = [*around, panel]
+    if blocks or runs:
+        # A window: all but the pixels of a row, which pass by a panel.
+        shared, outer = [*around, *outer[:-1], *blocks], outer[-1:]
+    inside = [loop for loop in (panel, *outer) if loop not in shared]
+    s.reorder(*shared, *inside, *runs, steps, *inner, vectors, j, k)
+    start_with_vectors(s, name, s.decompose_reduction(name, (*runs, steps)[0]).name, dot)
+    for loop in (*inner, vectors):
+        s.unroll(loop)
+    lanes = target.lanes(product.types[2])
+    place_epilogue(s, epilogue, (panel, *outer)[-1], lanes, target)
+    schedule_packing(s, packed, target)
+    s.tensorize(j, dot.name)
+    if work >= PARALLEL_WORTH and target.cores > 1:
+        s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
+
+
+DOT_ROWS = Rule("dot_rows", _match, _plan, _schedule)
+
+
+def _pad(s: Schedule, name: str, plan: DotRowsPlan) -> None:
+    """Whole groups along the reduction, and whole vectors of columns."""
+    product, dot = plan.product, plan.dot
+    wanted = {product.column.var: plan.vectors * dot.columns, product.depth.var: dot.depth}
+    iters = s.block_of(name).iters
+    factors = [wanted.get(it.var, 1) for it in iters]
+    if any((extent_of(it) or 0) % f for it, f in zip(iters, factors, strict=True)):
+        s.pad(name, factors)
+
+
+def _around(s: Schedule, name: str, loops: dict[Var, Loop], c: Contraction) -> list[Loop]:
+    """Takes out the loops over steps of a scan, which stay where they are, and gives those over
+    matrices."""
+    for it in s.block_of(name).iters:
+        if it.kind == "ordered":
+            del loops[it.var]
+    return [loops.pop(it.var) for it in c.batch]
+
+
+def _cut_rows(
+    s: Schedule, loops: dict[Var, Loop], plan: DotRowsPlan
+) -> tuple[list[Loop], list[Loop]]:
+    """The loops over rows, and within those that are summed together."""
+    if plan.rows == 1:
+        return list(loops.values()), []
+    last = loops.pop(plan.product.rows[-1].var)
+    around, within = s.split(last, None, plan.rows)
+    return [*loops.values(), around], [within]

@@ -1,0 +1,129 @@
+"""Copies what the rows of a product read, where it lies in pieces: windows, channels in blocks.
+
+    for y: for x: for o: for c: for k:
+        C[y, x, o] += A[c, y + k, x] * B[c, k, o]
+    -->
+    for y_x: for c: for k: R[y_x, c, k] = A[c, y_x // w + k, y_x % w]
+    for y_x: for o: for c: for k: C[y_x, o] += R[y_x, c, k] * B[c, k, o]
+
+Rows that go together are one dimension then, however they were read, and the rule for products
+computes the copy by chunks, in the order in which its tiles read it. That pays where pieces of a
+tile of rows and a panel of columns do not stay in the nearest cache between their uses, and where
+an instruction takes rows in an order of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+from typing import Final, NamedTuple
+
+from tilewright.ir import Block, Iter, const
+from tilewright.schedule.error import RefusedError
+from tilewright.schedule.primitives.buffers.merge_dimensions import GATHERS
+from tilewright.schedule.rules.analysis import (
+    Contraction,
+    as_contraction,
+    constants_of,
+    extent_of,
+)
+from tilewright.schedule.rules.merge_rows import merge_rows
+from tilewright.schedule.rules.products.available import has_packed_product
+from tilewright.schedule.rules.products.product import is_plain
+from tilewright.schedule.rules.rule import Rule, as_found
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Rows and columns that a tile has, about.
+_TILE: Final = 16
+#: Cycles that it takes to copy an element, and the part of the time that is saved.
+_COPY, _SAVED = 0.4, 0.12
+#: Fewer rows are not worth it.
+_ROWS: Final = 16
+
+
+class Gathered(NamedTuple):
+    """A product, and those of its rows that a copy makes one dimension of."""
+
+    contraction: Contraction
+    rows: list[Iter]
+
+
+def _rows_in_pieces(s: Schedule, name: str, target: Target) -> Gathered | None:
+    """A product whose rows lie in pieces, where a copy of them pays."""
+    block = s.block_of(name)
+    c = as_contraction(block)
+    if c is None or c.a.buffer in constants_of(s.function):
+        return None
+    rows = _neighbours(c.rows, block)
+    return Gathered(c, rows) if _are_known(c, rows) and _gains(c, rows, target) else None
+
+
+def _gather(s: Schedule, name: str, plan: Gathered, target: Target) -> None:
+    c = plan.contraction
+    s.annotate(s.reindex(name, c.a.buffer.name), GATHERS, True)
+    merge_rows(s)
+    after = as_contraction(s.block_of(name))
+    assert after is not None
+    is_whole = len(c.rows) - len(after.rows) == len(plan.rows) - 1
+    if not is_whole and not _is_packed(c, target):
+        raise RefusedError(f"the rows of {name} do not become one dimension")
+
+
+GATHER_ROWS = Rule("gather_rows", _rows_in_pieces, as_found, _gather)
+
+
+def _neighbours(rows: Sequence[Iter], block: Block) -> list[Iter]:
+    """The last of the rows that lie side by side in the result: those of one image."""
+    order = [it.var for it in block.iters if it.extent is not const(1)]
+    found: list[Iter] = []
+    for it in reversed(rows):
+        if found and order.index(it.var) + 1 != order.index(found[0].var):
+            break
+        found.insert(0, it)
+    return found
+
+
+def _are_known(c: Contraction, rows: Sequence[Iter]) -> bool:
+    """Whether rows are runs of neighbouring elements, all of known lengths."""
+    known = bool(rows) and all(extent_of(it) is not None for it in (*rows, *c.reduced))
+    runs = _runs(c)
+    return known and bool(runs) and c.a.step(runs[-1].var) == 1
+
+
+def _runs(c: Contraction) -> list[Iter]:
+    return [it for it in c.reduced if extent_of(it) != 1]
+
+
+def _gains(c: Contraction, rows: Sequence[Iter], target: Target) -> bool:
+    """Whether a copy of the rows pays, or is made at any rate."""
+    return _is_packed(c, target) or (_is_in_pieces(c) and _pays(c, rows, target))
+
+
+def _is_in_pieces(c: Contraction) -> bool:
+    """Whether a run along one variable does not begin where the one before ends."""
+    pairs = pairwise(_runs(c))
+    steps = [(c.a.step(a.var), c.a.step(b.var), extent_of(b) or 0) for a, b in pairs]
+    return any(b is None or a != b * length for a, b, length in steps)
+
+
+def _is_packed(c: Contraction, target: Target) -> bool:
+    """Whether there is an instruction for it that reads packed rows, and rows lie otherwise."""
+    types = c.a.buffer.dtype, c.b.buffer.dtype, c.out.buffer.dtype
+    if is_plain(c) or c.a.buffer.dtype is c.out.buffer.dtype:
+        return False
+    return has_packed_product(target, types)
+
+
+def _pays(c: Contraction, rows: Sequence[Iter], target: Target) -> bool:
+    count, depth, columns = (_product(its) for its in (rows, c.reduced, c.columns))
+    size, run = c.a.buffer.dtype.itemsize, extent_of(c.reduced[-1]) or 0
+    lanes = target.lanes(c.out.buffer.dtype) * target.fma_ports
+    is_far = depth * _TILE * size >= target.caches.l1d // 4
+    is_whole = run % target.lanes(c.a.buffer.dtype) == 0
+    return is_far and is_whole and count >= _ROWS and _SAVED * columns / lanes > _COPY
+
+
+def _product(iters: Sequence[Iter]) -> int:
+    return prod(extent_of(it) or 1 for it in iters)

@@ -1,0 +1,224 @@
+"""Matrix products whose operands are packed for an instruction: what its rules have in common.
+
+    pack the columns, by all threads
+    for chunk of rows (parallel):
+        pack the rows
+        for panel of columns: for block of rows:
+            sums over the reduction, by the instruction
+            output = epilogue(sums)
+
+Extents that the blocks do not divide are padded with zeros on the way into the packed operands.
+Convolutions whose rows are gathered (`gather_rows`) are such products: their columns may come in
+blocks, and their reductions in runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+from tilewright.ir import Block, Const, DType, Iter, Var
+from tilewright.schedule.facts.products import is_step
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.intrinsics import Dot
+from tilewright.schedule.rules.analysis import Access, Contraction, as_contraction, extent_of
+from tilewright.schedule.rules.epilogue import vectorize_tile
+from tilewright.schedule.rules.products.packing import (
+    Layout,
+    Packed,
+    Rows,
+    pack_operand,
+    schedule_packing,
+)
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Below so many rows or columns, packing costs more than the instruction saves.
+_WORTH_PACKING = 16
+#: Multiply-adds that are worth waking another thread for (such instructions do many at once).
+_PARALLEL_WORTH = 400_000
+
+
+@dataclass(frozen=True)
+class Product:
+    """C[…, i, j] += A[…, i, k] * B[…, k, j] with known extents, in any order of dimensions."""
+
+    row: Iter
+    column: Iter
+    depth: Iter
+    #: The types of A, B and C.
+    types: tuple[DType, DType, DType]
+    #: Variables over blocks of columns, and over runs of the reduction, where these come so.
+    blocks: tuple[Iter, ...] = ()
+    runs: tuple[Iter, ...] = ()
+
+    @property
+    def extents(self) -> tuple[int, int]:
+        """Rows, and columns of a block."""
+        return extent_of(self.row) or 1, extent_of(self.column) or 1
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole reduction."""
+        return prod(extent_of(it) or 1 for it in (*self.runs, self.depth))
+
+
+def as_product(block: Block) -> Product | None:
+    """The block as a product that is worth packing operands for, if it is one."""
+    c = as_contraction(block)
+    if c is None or not c.rows or not c.columns or not c.reduced or not is_plain(c):
+        return None
+    (*_, row), (*blocks, column), (*runs, depth) = c.rows, c.columns, c.reduced
+    known = all(extent_of(it) is not None for it in (row, *c.columns, *c.reduced))
+    if not known or c.out.step(column.var) != 1:
+        return None
+    types = (c.a.buffer.dtype, c.b.buffer.dtype, c.out.buffer.dtype)
+    columns = prod(extent_of(it) or 1 for it in c.columns)
+    worth = min(extent_of(row) or 1, columns) >= _WORTH_PACKING
+    return Product(row, column, depth, types, tuple(blocks), tuple(runs)) if worth else None
+
+
+def is_plain(c: Contraction) -> bool:
+    """Whether every index of the operands is a variable by itself."""
+    accesses = (c.a, c.b, c.out)
+    return all(isinstance(i, Var | Const) for access in accesses for i in access.indices)
+
+
+def used(extent: int, tile: int) -> float:
+    """The part of the tiles that lies inside an extent."""
+    return extent / (-(-extent // tile) * tile)
+
+
+def begin_inlined_epilogue(s: Schedule, name: str) -> list[str]:
+    """The blocks that take the sums of `name` on, in order; a plain copy if there is none."""
+    out = s.block_of(name).writes[0].buffer
+    # What follows in a step of a scan may ask for all results of the step at once.
+    if is_step(s.block_of(name)) or out in s.function.buffers:
+        return [s.cache_write(name, 0, "local").name]
+    s.set_scope(name, out, "local")
+    _inline_after(s, name)
+    return [b.name for b in s.consumers(name)]
+
+
+def _inline_after(s: Schedule, name: str) -> None:
+    """What only takes sums on to the next block goes into that."""
+    for step in s.consumers(name):
+        if s.consumers(step) and s.can("compute_inline", step):
+            s.compute_inline(step)
+            return _inline_after(s, name)
+    return None
+
+
+def start_with_vectors(s: Schedule, name: str, init: str, dot: Dot) -> None:
+    """The accumulators start as whole vectors."""
+    outside = s.loops(name)
+    inner = [loop for loop in s.loops(init) if loop not in outside]
+    *outer, lanes = inner
+    if dot.square:
+        *outer, rows = outer
+        lanes = s.fuse(rows, lanes)
+    for loop in outer:
+        s.unroll(loop)
+    s.vectorize(lanes)
+
+
+class Loops(NamedTuple):
+    """The loops of a product."""
+
+    others: list[Loop]
+    row: Loop
+    blocks: list[Loop]
+    column: Loop
+    runs: list[Loop]
+    depth: Loop
+
+
+class ProductCut:
+    """The steps of a schedule that do not depend on the instruction.
+
+    `rows` × `columns` sums are computed at a time, `steps` of the reduction by one instruction.
+    """
+
+    def __init__(
+        self,
+        s: Schedule,
+        name: str,
+        product: Product,
+        block: tuple[int, int, int],
+        target: Target,
+    ) -> None:
+        self.s, self.name, self.product, self.target = s, name, product, target
+        self.rows, self.columns, self.steps = block
+        work = prod(extent_of(it) or 1 for it in s.block_of(name).iters)
+        self.is_parallel = work >= _PARALLEL_WORTH and target.cores > 1
+
+    # ---- operands --------------------------------------------------------------------------------
+
+    def pad(self) -> None:
+        """Round the extents up to whole blocks."""
+        product, iters = self.product, self.s.block_of(self.name).iters
+        wanted = {
+            product.row.var: self.rows,
+            product.column.var: self.columns,
+            product.depth.var: self.steps,
+        }
+        factors = [wanted.get(it.var, 1) for it in iters]
+        if any((extent_of(it) or 0) % f for it, f in zip(iters, factors, strict=True)):
+            self.s.pad(self.name, factors)
+
+    def pack(self, rows: Layout | Rows, columns: Layout) -> tuple[Packed, Packed]:
+        """Let the product read its operands in these layouts."""
+        c, product = as_contraction(self.s.block_of(self.name)), self.product
+        assert c is not None
+        return self._packed(c.a, product.row, rows), self._packed(c.b, product.column, columns)
+
+    def _packed(self, access: Access, across: Iter, layout: Layout | Rows) -> Packed:
+        return pack_operand(self.s, self.name, access, across.var, self.product.depth.var, layout)
+
+    def place_rows(self, rows: Packed, chunk: Loop) -> None:
+        """Rows are packed by the thread that uses them."""
+        self.s.compute_at(rows.block, chunk)
+        schedule_packing(self.s, rows, self.target)
+
+    def place_columns(self, columns: Packed) -> None:
+        """Columns are packed once for all, by all threads."""
+        outer = schedule_packing(self.s, columns, self.target)
+        if outer is not None and self.is_parallel:
+            self.s.parallel(outer)
+
+    # ---- results ---------------------------------------------------------------------------------
+
+    def place_results(self, names: list[str], loop: Loop) -> None:
+        for name in names:
+            if self.s.can("reverse_compute_at", name, loop):
+                lanes = self.target.lanes(self.product.types[2])
+                vectorize_tile(self.s, self.s.reverse_compute_at(name, loop), lanes)
+
+    # ---- loops -----------------------------------------------------------------------------------
+
+    def blocks_per_chunk(self) -> int:
+        """Blocks of rows that are packed together: what fits half of L2, even over the cores."""
+        rows, _ = self.product.extents
+        size = self.product.steps * self.rows * self.product.types[0].itemsize
+        blocks, cores = -(-rows // self.rows), self.target.cores
+        fit = max(1, self.target.caches.l2 // 2 // max(1, size))
+        chunks = -(-max(-(-blocks // fit), cores) // cores) * cores
+        return max(1, -(-blocks // chunks))
+
+    def loops_by_role(self) -> Loops:
+        """The loops of the product."""
+        s, product = self.s, self.product
+        iters = s.block_of(self.name).iters
+        loops = {it.var: loop for it, loop in zip(iters, s.loops(self.name), strict=True)}
+
+        def taken(*its: Iter) -> list[Loop]:
+            return [loops.pop(it.var) for it in its]
+
+        row, column, depth = taken(product.row, product.column, product.depth)
+        blocks, runs = taken(*product.blocks), taken(*product.runs)
+        return Loops(list(loops.values()), row, blocks, column, runs, depth)
+
+    def parallelize(self, loops: list[Loop]) -> None:
+        if self.is_parallel:
+            self.s.parallel(self.s.fuse(*loops) if len(loops) > 1 else loops[0])

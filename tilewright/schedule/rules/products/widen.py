@@ -1,0 +1,88 @@
+"""Small numbers converted once, before a product that would convert them again and again.
+
+C[i, j] += f32(A[i, k]) * f32(B[k, j])                       A, B: bf16
+-->
+A_wide[i, k] = f32(A[i, k]);    B_wide[k, j] = f32(B[k, j])
+C[i, j] += A_wide[i, k] * B_wide[k, j]
+
+Bytes become numbers of 16 bits where the target has a dot product for these and none for bytes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+from tilewright.ir import Block, Buffer, DType, free_vars
+from tilewright.schedule.primitives.buffers.shift_operand import OTHER_SIGN
+from tilewright.schedule.rules.analysis import (
+    Access,
+    Contraction,
+    as_contraction,
+    constants_of,
+    extent_of,
+)
+from tilewright.schedule.rules.products.available import WIDE, Wanted, has_wide_product, wanted_for
+from tilewright.schedule.rules.rule import Rule, as_found
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: An operand is converted beforehand if every element of it is used at least this often.
+_WORTH_CONVERTING = 32
+
+
+class Widened(NamedTuple):
+    """The factors of a product that are converted, and the type that they get."""
+
+    factors: tuple[int, ...]
+    dtype: DType
+
+
+def _small_operands(s: Schedule, name: str, target: Target) -> Widened | None:
+    """What to convert of a product of small numbers without an instruction of its own."""
+    block = s.block_of(name)
+    c = as_contraction(block)
+    if c is None or not s.loops(name):
+        return None
+    wanted = wanted_for(block, constants_of(s.function))
+    if wanted is not None and wanted.is_there(target, wanted.types):
+        return None
+    dtype = _wide_type(c, wanted, target)
+    chosen: dict[Buffer, int] = {}
+    for side, access in enumerate((c.a, c.b)):
+        is_often = _uses(block, access) >= _WORTH_CONVERTING
+        is_worth = is_often and _is_small(access.buffer.dtype, dtype)
+        # The state of a scan is not there yet before its steps.
+        if is_worth and s.can("copy_operand", name, c.factor(side), dtype):
+            chosen.setdefault(access.buffer, c.factor(side))
+    # An instruction for numbers of 16 bits wants both of them.
+    if not chosen or (dtype is WIDE and len(chosen) == 1):
+        return None
+    return Widened(tuple(chosen.values()), dtype)
+
+
+def _wide_type(c: Contraction, wanted: Wanted | None, target: Target) -> DType:
+    """The type in which operands are multiplied."""
+    out = c.out.buffer.dtype
+    pairs = wanted is not None and wanted.is_packed and has_wide_product(target, wanted.types)
+    return WIDE if pairs else out
+
+
+def _is_small(dtype: DType, wide: DType) -> bool:
+    if wide is WIDE:
+        return dtype in OTHER_SIGN
+    return dtype.is_float and dtype.bits < 32 and wide.is_float and wide.bits >= 32
+
+
+def _uses(block: Block, access: Access) -> int:
+    """How often the block reads every element of an operand."""
+    own = {v for i in access.indices for v in free_vars(i)}
+    return prod(extent_of(it) or _WORTH_CONVERTING for it in block.iters if it.var not in own)
+
+
+def _convert(s: Schedule, name: str, plan: Widened, _target: Target) -> None:
+    for factor in plan.factors:
+        s.copy_operand(name, factor, plan.dtype)
+
+
+WIDEN = Rule("widen", _small_operands, as_found, _convert)

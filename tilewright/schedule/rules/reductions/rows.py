@@ -1,0 +1,284 @@
+"""Reductions along rows, alone or with what surrounds them (softmax, normalisation): row by row.
+
+for row (parallel):
+    every block, just for this row: the row stays in the nearest cache from one to the next
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+from typing import NamedTuple
+
+from tilewright.ir import Block, Const, Load, Var, all_exprs, const, free_vars
+from tilewright.schedule.error import RefusedError
+from tilewright.schedule.facts.products import is_reduction
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.ahead import read_ahead
+from tilewright.schedule.rules.analysis import (
+    Access,
+    has_own_loops,
+    is_injective,
+    is_scheduled,
+    operations,
+    stores_of,
+)
+from tilewright.schedule.rules.elementwise import (
+    instances,
+    parallelize_outer,
+    vector_lanes,
+    vectorize_innermost,
+)
+from tilewright.schedule.rules.products.contraction_plan import find_tiled
+from tilewright.schedule.rules.rule import Rule, as_found
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Vectors of partial results that a reduction keeps, to hide the latency of adding.
+_PARTIAL_VECTORS = 4
+#: A loop up to this long is written out.
+_SHORT = 8
+#: Lanes of a vector up to so many are joined one after the other, more by halves.
+_FEW_LANES = 4
+
+
+class SharedRows(NamedTuple):
+    """The schedule with all blocks in loops over rows; `last` is the block that had these."""
+
+    schedule: Schedule
+    last: str
+    rows: list[Loop]
+    is_alone: bool
+    work: int
+
+
+def _match(s: Schedule, _block: str, target: Target) -> SharedRows | None:
+    """A function with no tiled products whose blocks share rows: only trying tells."""
+    if any(is_scheduled(s, b.name) or find_tiled(s, b.name) is not None for b in s.blocks()):
+        return None
+    reductions = [b.name for b in s.blocks() if is_reduction(s.block_of(b))]
+    if not reductions or not all(_walks_neighbours(s, name) for name in reductions):
+        return None
+    work = sum(instances(s.block_of(b)) * operations(s.block_of(b)) for b in s.blocks())
+    is_alone = len(s.blocks()) == 1
+    s = s.copy()
+    last, after = _last_and_after(s)
+    if is_alone and is_total(s, last):
+        last = _reduce_parts(s, last, target)
+        reductions = [last]
+    for name in reductions:
+        keep_partial_vectors(s, name, target)
+    names = [b.name for b in s.blocks()]
+    rows = _share_rows(s, last, names[: names.index(last)], after)
+    return None if rows is None else SharedRows(s, last, rows, is_alone, work)
+
+
+def _schedule(s: Schedule, _block: str, plan: SharedRows, target: Target) -> None:
+    """Compute row by row."""
+    s.restore(plan.schedule)
+    _finish_rows(s, [b.name for b in s.blocks()], plan.rows, target)
+    _join_passes(s, plan.rows)
+    if plan.is_alone:
+        _read_rows_ahead(s, s.blocks()[0].name, plan.rows, target)
+    parallelize_outer(s, plan.last, target, plan.work, within=plan.rows)
+
+
+ROWS = Rule("rows", _match, as_found, _schedule)
+
+
+def is_total(s: Schedule, name: str) -> bool:
+    """Whether a block reduces neighbouring elements to a single one."""
+    block = s.block_of(name)
+    is_single = all(it.kind == "reduce" for it in block.iters) and bool(block.iters)
+    return is_single and is_reduction(block) and _walks_neighbours(s, name)
+
+
+def _total(s: Schedule, name: str, _target: Target) -> bool | None:
+    return (has_own_loops(s, name) and is_total(s, name)) or None
+
+
+def _schedule_total(s: Schedule, name: str, _plan: bool, target: Target) -> None:
+    """Reduce everything to one element: parts on all cores, each by vectors of partial results."""
+    work = instances(s.block_of(name)) * operations(s.block_of(name))
+    before = {b.name for b in s.blocks()}
+    *outer, _ = s.loops(name)
+    if len(outer) > 1:
+        s.fuse(*outer)
+    last = _reduce_parts(s, name, target)
+    keep_partial_vectors(s, last, target)
+    own = [b.name for b in s.blocks() if b.name not in before]
+    rows = _share_rows(s, last, [n for n in own if n != last], [])
+    if rows is None:
+        raise RefusedError(f"the parts of {name} cannot be reduced side by side")
+    _finish_rows(s, own, rows, target)
+    parallelize_outer(s, last, target, work, within=rows)
+
+
+TOTAL = Rule("total", _total, as_found, _schedule_total)
+
+
+def _finish_rows(s: Schedule, names: list[str], rows: list[Loop], target: Target) -> None:
+    """Vectors for what blocks do inside of rows."""
+    for name in names:
+        inside = [loop for loop in s.loops(name) if loop not in rows]
+        if not inside:
+            continue
+        # Of rows that partial results cover at once nothing is left to reduce.
+        if s.block_of(name).init is not None:
+            _finish_reduction(s, name, inside, target)
+        elif is_injective(s.block_of(name)):
+            vectorize_innermost(s, name, target)
+
+
+def _join_passes(s: Schedule, rows: list[Loop]) -> None:
+    """Let a reduction follow what it reads vector by vector, where both take as many at a time."""
+    for first, second in pairwise([b.name for b in s.blocks()]):
+        a, b = ([loop for loop in s.loops(n) if loop not in rows] for n in (first, second))
+        reads = any(c.name == second for c in s.consumers(first))
+        if a and b and reads and s.block_of(second).init is not None and s.can("merge", a[0], b[0]):
+            s.merge(a[0], b[0])
+
+
+def _read_rows_ahead(s: Schedule, name: str, rows: list[Loop], target: Target) -> None:
+    """Ask early for what a reduction reads from memory, where adding it up is all that is done."""
+    block, inside = s.block_of(name), [loop for loop in s.loops(name) if loop not in rows]
+    read = [r.buffer for r in block.reads if r.buffer in s.function.buffers]
+    sizes = [b.dtype.itemsize * (b.static_size() or 0) for b in read]
+    is_far = max(sizes, default=0) > target.caches.l2
+    steps = [s.loop_of(loop).extent for loop in inside[1:]]
+    known = [int(step.value) for step in steps if isinstance(step, Const)]
+    if is_far and known and len(known) == len(steps) and s.loop_of(inside[0]).kind == "serial":
+        read_ahead(s, inside[0], prod(known) * read[0].dtype.itemsize)
+
+
+def _last_and_after(s: Schedule) -> tuple[str, list[str]]:
+    """The block in whose rows the others go, and those that go there after it.
+
+    That is the last block, unless several give results: these follow the last reduction.
+    """
+    names = [b.name for b in s.blocks()]
+    last = max(n for n, name in enumerate(names) if is_reduction(s.block_of(name)))
+    after = names[last + 1 :]
+    results = [name for name in after if not s.consumers(name)]
+    return (names[last], after) if len(results) > 1 else (names[-1], [])
+
+
+def _reduce_parts(s: Schedule, name: str, target: Target) -> str:
+    """Reduce parts first: a block whose rows are the parts, before the one that joins them."""
+    loops = s.loops(name)
+    parts = loops[0]
+    if len(loops) == 1:
+        parts, _ = s.split(loops[0], 8 * target.cores, None)
+    return s.rfactor(parts, 0).name
+
+
+def _share_rows(s: Schedule, last: str, others: list[str], after: list[str]) -> list[Loop] | None:
+    """Put what comes before the block `last`, and after it, under its row loops; None if that
+    fails."""
+    block = s.block_of(last)
+    spatial = [loop for loop in s.loops(last) if _feeds_space(block, loop)]
+    rows = spatial if is_reduction(block) else spatial[:-1]
+    rows = rows[: _telling(s, last, others, rows)]
+    if not rows:
+        return rows if not others and not after else None
+    for name in after:
+        if not s.can("reverse_compute_at", name, rows[-1]):
+            return None
+        s.reverse_compute_at(name, rows[-1])
+    for name in reversed(others):
+        if not s.can("compute_at", name, rows[-1]):
+            return None
+        s.compute_at(name, rows[-1])
+    return rows
+
+
+def _telling(s: Schedule, last: str, others: list[str], rows: list[Loop]) -> int:
+    """How many row loops tell the results apart that `last` reads; further in, all are repeated.
+
+    for n: for c: for y: for x: Y[n, c, y, x] = X[n, c, y, x] - mean[n, c]        2: n and c
+    """
+    made = {w.buffer for name in others for w in s.block_of(name).writes}
+    block = s.block_of(last)
+    loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer in made]
+    used = [frozenset[Var]().union(*map(free_vars, e.indices)) for e in loads]
+    for count, loop in enumerate(rows):
+        own = _variables(block, loop)
+        if s.loop_of(loop).extent is not const(1) and any(not own & read for read in used):
+            return count
+    return len(rows)
+
+
+def _variables(block: Block, loop: Loop) -> frozenset[Var]:
+    """The variables of a block that a loop feeds."""
+    pairs = zip(block.iters, block.bindings, strict=True)
+    return frozenset(it.var for it, binding in pairs if loop.var in free_vars(binding))
+
+
+def keep_partial_vectors(s: Schedule, name: str, target: Target) -> None:
+    """Reduce along neighbouring elements by vectors of partial results, then across them.
+
+    for k: S += X[k]
+    -->
+    for k0: for v: P[v] += X[k0 * 16 + v]
+    for u: for l: Q[l] += P[u * 4 + l]
+    for l: S += Q[l]                                  more than 4 lanes: half by half
+    """
+    inner = s.loops(name)[-1]
+    lanes = vector_lanes(s.block_of(name), target)
+    extent = s.loop_of(inner).extent
+    vectors = _PARTIAL_VECTORS
+    if isinstance(extent, Const):
+        vectors = min(vectors, int(extent.value) // lanes)
+    if lanes < 2 or vectors < 1:
+        return
+    halves = [lanes >> k for k in range(1, lanes.bit_length()) if lanes >> k >= _FEW_LANES]
+    for width in (vectors * lanes, *([lanes] if vectors > 1 else []), *halves):
+        _, lane = s.split(s.loops(name)[-1], None, width)
+        if not _factor_out(s, name, lane):
+            return
+
+
+def _factor_out(s: Schedule, name: str, loop: Loop) -> bool:
+    rank = len(stores_of(s.block_of(name))[0].indices)
+    if not s.can("rfactor", loop, rank):
+        return False
+    s.set_scope(s.rfactor(loop, rank), 0, "local")
+    return True
+
+
+def _finish_reduction(s: Schedule, name: str, loops: list[Loop], target: Target) -> None:
+    """Vectors along the innermost loop if it is spatial; short loops written out."""
+    block, inner = s.block_of(name), loops[-1]
+    lanes = vector_lanes(block, target)
+    extent = s.loop_of(inner).extent
+    short = list(loops[:-1])
+    if _feeds_space(block, inner) and isinstance(extent, Const):
+        if extent.value > lanes:
+            middle, inner = s.split(inner, None, lanes)
+            s.unroll(middle)
+        s.vectorize(inner)
+    else:
+        short.append(inner)
+    for loop in short:
+        length = s.loop_of(loop).extent
+        if isinstance(length, Const) and length.value <= _SHORT:
+            s.unroll(loop)
+
+
+def _feeds_space(block: Block, loop: Loop) -> bool:
+    pairs = zip(block.iters, block.bindings, strict=True)
+    return all(it.kind == "spatial" for it, b in pairs if loop.var in free_vars(b))
+
+
+def _walks_neighbours(s: Schedule, name: str) -> bool:
+    """Whether the innermost loop reduces along neighbouring elements of what the block reads."""
+    block = s.block_of(name)
+    last = block.iters[-1]
+    if last.kind != "reduce":
+        return False
+    written = stores_of(block)[0].buffer
+    loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer is not written]
+    steps = [Access(e.buffer, e.indices).step(last.var) for e in loads]
+    # Windows overlap: rows of what feeds them would be computed again and again.
+    plain = all(isinstance(i, Var | Const) for e in loads for i in e.indices)
+    return plain and all(step in (0, 1) for step in steps) and 1 in steps
