@@ -29,7 +29,6 @@ from tilewright.ir import (
     Store,
     Var,
     While,
-    const,
     loads_in,
     seq,
     with_inferred_regions,
@@ -37,6 +36,7 @@ from tilewright.ir import (
 from tilewright.support.errors import UserError
 from tilewright.tensor.script_call import written_out
 from tilewright.tensor.script_jumps import Loop, breaks_in, continues_in, jumps
+from tilewright.tensor.script_syntax import assignments, is_zero
 from tilewright.tensor.script_values import ScriptValues
 
 
@@ -54,7 +54,7 @@ class ScriptReader(ScriptValues):
         self._own_name = ""
 
     def function(self, node: ast.FunctionDef) -> Function:
-        self._times_assigned = _assignments(node)
+        self._times_assigned = assignments(node)
         self._own_name = node.name
         if node.body and isinstance(node.body[-1], ast.Return) and node.body[-1].value is None:
             node.body.pop()
@@ -360,7 +360,7 @@ class ScriptReader(ScriptValues):
 
     def _count(self, call: ast.Call, start: Any, stop: Any, step: int) -> Any:
         low, high = (start, stop) if step > 0 else (stop, start)
-        distance = high if _is_zero(low) else self.located(call, self.combine, "sub", high, low)
+        distance = high if is_zero(low) else self.located(call, self.combine, "sub", high, low)
         size = abs(step)
         if size == 1:
             return distance
@@ -368,7 +368,7 @@ class ScriptReader(ScriptValues):
 
     def _at(self, start: Any, var: Var, step: int) -> Any:
         scaled = var if step == 1 else self.combine("mul", var, step)
-        return scaled if _is_zero(start) else self.combine("add", scaled, start)
+        return scaled if is_zero(start) else self.combine("add", scaled, start)
 
     def _fixed(self, expr: Expr, name: str) -> tuple[Expr, Wrap]:
         """A loop's bounds count once, at its start, whatever the body stores."""
@@ -392,23 +392,6 @@ class _Rest(ast.stmt):
 
 def _as_it_is(body: Stmt) -> Stmt:
     return body
-
-
-def _is_zero(value: Any) -> bool:
-    return value == 0 if isinstance(value, int) else value is const(0)
-
-
-def _assignments(function: ast.FunctionDef) -> Counter[str]:
-    """How often each name is assigned; what is updated in place counts twice."""
-    found: Counter[str] = Counter()
-    for node in ast.walk(function):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found[node.id] += 1
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            found[node.target.id] += 1
-        if isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Store):
-            found.update(e.id for e in node.elts if isinstance(e, ast.Name))
-    return found
 
 
 _STATEMENTS: dict[type[ast.stmt], Callable[[ScriptReader, Any], Any]] = {

@@ -1,0 +1,27 @@
+"""What can be told of a script function without reading it."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from typing import Any
+
+from tilewright.ir import const
+
+
+def is_zero(value: Any) -> bool:
+    """Whether a start or a step is known to be 0."""
+    return value == 0 if isinstance(value, int) else value is const(0)
+
+
+def assignments(function: ast.FunctionDef) -> Counter[str]:
+    """How often each name is assigned; what is updated in place counts twice."""
+    found: Counter[str] = Counter()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found[node.id] += 1
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id] += 1
+        if isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Store):
+            found.update(e.id for e in node.elts if isinstance(e, ast.Name))
+    return found
