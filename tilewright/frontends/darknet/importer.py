@@ -61,13 +61,14 @@ def _converted(sections: list[Section], weights: Weights, given: Shape | None) -
     values = [_input(sections[0], builder, given)]
     height, width = (int(getattr(d, "value", 0)) for d in values[0].shape[2:])
     read: set[int] = set()
+    named = set(values)
     for index, section in enumerate(sections[1:]):
         origin = f"layer {index} [{section.kind}] of line {section.line}"
         with converting(builder, "layer", origin, _REMEDY):
             convert = TABLE.find("", section.kind)
             assert convert is not None
             layer = Layer(section, index, values, builder, weights, (height, width))
-            values.append(_named(convert(layer), values, f"{section.kind}_{index}"))
+            values.append(_named(convert(layer), named, f"{section.kind}_{index}"))
             read |= layer.reads
     weights.require_end()
     _add_outputs(builder, sections[1:], values, read)
@@ -84,10 +85,11 @@ def _input(section: Section, builder: Builder, given: Shape | None) -> Value:
     return builder.input(INPUT, "f32", input_dims(INPUT, shape, builder))
 
 
-def _named(value: Any, before: list[Value], name: str) -> Value:
+def _named(value: Any, named: set[Value], name: str) -> Value:
     """Call a layer's value by its number; one that passes through keeps the name that it has."""
-    if value not in before:
+    if value not in named:
         value.name = name
+        named.add(value)
     return value
 
 

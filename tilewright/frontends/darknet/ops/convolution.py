@@ -58,7 +58,8 @@ class _Norm:
         self._node = n
         self.bias = n.weights.take(filters)
         self._rows: list[Array] = []
-        if n.flag("batch_normalize") and not n.flag("dontloadscales"):
+        n.refuse("dontloadscales")
+        if n.flag("batch_normalize"):
             self._rows = [n.weights.take(filters) for _ in ("scales", "means", "variances")]
 
     @property

@@ -31,9 +31,10 @@ def reshape(n: Node) -> Value:
         shape, target = shape[::-1], target[::-1]
     made = reshaped(shape, target)
     made = [as_dim(m) for m in (made[::-1] if reverse else made)]
-    if x.constant is not None and all(isinstance(m, int) for m in made):
+    sizes = [m for m in made if isinstance(m, int)]
+    if x.constant is not None and len(sizes) == len(made):
         # Gluon flattens the weights of recurrent layers, which must be known as they are.
-        return n.builder.constant(x.constant.reshape(made), x.dtype)
+        return n.builder.constant(x.constant.reshape(sizes), x.dtype)
     return n.builder.reshape(x, shape=made)
 
 
