@@ -64,8 +64,8 @@ def l2_normalization(n: Node) -> Value:
 
 @converts("LOCAL_RESPONSE_NORMALIZATION")
 def lrn(n: Node) -> Value:
-    """x · (bias + alpha · squares)**-beta, with those of the channels from `radius` before on up to,
-    but without, the one `radius` behind, as the kernels have it."""
+    """x · (bias + alpha · squares)**-beta, with those of the channels from `radius` before on up
+    to, but without, the one `radius` behind, as the kernels have it."""
     b, x = n.builder, n[0]
     radius, last = n.option("radius"), n[0].ndim - 1
     if not 1 <= radius <= _MOST_RADIUS:
