@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +17,13 @@ def network() -> bytes:
     """A quantized network with many kinds of operators."""
     rng = np.random.default_rng(1)
     w = Writer()
-    how = {"scale": 0.05, "zero": 3}
+    how: dict[str, Any] = {"scale": 0.05, "zero": 3}
     x = w.input("int8", [1, 8, 8, 4], name="image", signature=[-1, 8, 8, 4], **how)
     weights = w.constant(rng.integers(-99, 99, (8, 3, 3, 4)).astype(np.int8), scale=[0.01] * 8)
     bias = w.constant(np.arange(8, dtype=np.int32), scale=[0.0005] * 8)
-    stride = {"stride_w": 1, "stride_h": 1}
+    stride: dict[str, Any] = {"stride_w": 1, "stride_h": 1}
     y = w.op("CONV_2D", [x, weights, bias], w.tensor("int8", [1, 8, 8, 8], **how), **stride)
-    pool = {"stride_w": 2, "stride_h": 2, "filter_w": 2, "filter_h": 2}
+    pool: dict[str, Any] = {"stride_w": 2, "stride_h": 2, "filter_w": 2, "filter_h": 2}
     y = w.op("MAX_POOL_2D", [y], w.tensor("int8", [1, 4, 4, 8], **how), **pool)
     y = w.op("DEQUANTIZE", [y], w.tensor("float32", [1, 4, 4, 8]))
     shape = w.constant(np.array([-1, 128], np.int32))

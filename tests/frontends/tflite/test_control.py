@@ -25,7 +25,8 @@ def branch() -> bytes:
     w = Writer()
     c = w.input("bool", [1])
     a, b = w.input("float32", [3]), w.input("float32", [3])
-    y = w.op("IF", [c, a, b], w.tensor("float32", [3]), **{"then": 1, "else": 2})
+    sides: dict[str, Any] = {"then": 1, "else": 2}
+    y = w.op("IF", [c, a, b], w.tensor("float32", [3]), **sides)
     w.graph([y])
     of_two(w, "ADD")
     of_two(w, "MUL")

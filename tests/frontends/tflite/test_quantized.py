@@ -220,7 +220,7 @@ def two(op: str, dtype: str, *, activation: int = 0, same: bool = False) -> byte
     scales = (0.02, 0.02, 0.02) if same else (0.02, 0.031, 0.045)
     ins = [b.input(dtype, [2, 300], scale=s, zero=zero) for s in scales[:2]]
     out = b.tensor(dtype, [2, 300], scale=scales[2], zero=zero)
-    options = {"activation": activation} if op in ("ADD", "SUB", "MUL") else {}
+    options: dict[str, Any] = {"activation": activation} if op in ("ADD", "SUB", "MUL") else {}
     return b.model([b.op(op, ins, out, version=2, **options)])
 
 
@@ -290,8 +290,14 @@ def test_prelu() -> None:
 def test_pooling(op: str, dtype: str) -> None:
     x = stored(dtype, 1, 7, 7, 5)
     b = Writer()
-    shared = {"scale": 0.04, "zero": 3}
-    how = {"stride_w": 2, "stride_h": 2, "filter_w": 3, "filter_h": 3, "activation": 1}
+    shared: dict[str, Any] = {"scale": 0.04, "zero": 3}
+    how: dict[str, Any] = {
+        "stride_w": 2,
+        "stride_h": 2,
+        "filter_w": 3,
+        "filter_h": 3,
+        "activation": 1,
+    }
     ins = [b.input(dtype, x.shape, **shared)]
     y = b.op(op, ins, b.tensor(dtype, [1, 4, 4, 5], **shared), version=2, **how)
     single((None, b.model([y])), x)
@@ -309,7 +315,7 @@ def test_mean(axes: list[int]) -> None:
 def test_padding_is_the_zero_point() -> None:
     x = stored("int8", 2, 3)
     b = Writer()
-    how = {"scale": 0.04, "zero": 3}
+    how: dict[str, Any] = {"scale": 0.04, "zero": 3}
     ins = [b.input("int8", x.shape, **how), b.constant(np.array([[0, 1], [2, 0]], np.int32))]
     y = b.op("PAD", ins, b.tensor("int8", [3, 5], **how), version=2)
     single((np.pad(x, ((0, 1), (2, 0)), constant_values=3), b.model([y])), x)
@@ -327,7 +333,7 @@ def test_concatenation_of_other_scales() -> None:
 def test_resize_bilinear(half_pixel: bool) -> None:
     x = stored("int8", 1, 4, 5, 3)
     b = Writer()
-    how = {"scale": 0.04, "zero": 3}
+    how: dict[str, Any] = {"scale": 0.04, "zero": 3}
     ins = [b.input("int8", x.shape, **how), b.constant(np.array([7, 9], np.int32))]
     out = b.tensor("int8", [1, 7, 9, 3], **how)
     y = b.op("RESIZE_BILINEAR", ins, out, version=3, half_pixel_centers=half_pixel)

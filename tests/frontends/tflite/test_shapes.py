@@ -72,7 +72,7 @@ def first_seen(x: Any) -> list[Any]:
     return [x[np.sort(first)], np.argsort(order)[inverse].astype(I32)]
 
 
-def strided(starts: Any, ends: Any, steps: Any, index: Any, **masks: int) -> Case:
+def strided(starts: Any, ends: Any, steps: Any, index: Any, **masks: Any) -> Case:
     operands = [X, fixed(*starts), fixed(*ends), fixed(*steps)]
     return case("STRIDED_SLICE", operands, lambda x, *_: x[index], **masks)
 

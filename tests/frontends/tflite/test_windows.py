@@ -99,9 +99,9 @@ def lrn(x: Any) -> Any:
     return (x * (1.5 + 0.3 * sums) ** -0.7).astype(np.float32)
 
 
-STRIDE1 = {"stride_w": 1, "stride_h": 1}
-STRIDE2 = {"stride_w": 2, "stride_h": 2}
-POOL = {**STRIDE2, "filter_w": 3, "filter_h": 3}
+STRIDE1: dict[str, Any] = {"stride_w": 1, "stride_h": 1}
+STRIDE2: dict[str, Any] = {"stride_w": 2, "stride_h": 2}
+POOL: dict[str, Any] = {**STRIDE2, "filter_w": 3, "filter_h": 3}
 CASES: dict[str, Case] = {
     "conv": case("CONV_2D", [X, Fixed(floats(5, 3, 3, 3)), Fixed(floats(5))], conv, **STRIDE2),
     "conv_dilated": case(

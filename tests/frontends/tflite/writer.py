@@ -67,7 +67,8 @@ class Writer:
         return len(self.tensors) - 1
 
     def input(self, dtype: str, shape: Sequence[int] = (), **more: Any) -> int:
-        number = self.tensor(dtype, shape, **{"name": f"x{len(self.inputs)}", **more})
+        named: dict[str, Any] = {"name": f"x{len(self.inputs)}", **more}
+        number = self.tensor(dtype, shape, **named)
         self.inputs.append(number)
         return number
 

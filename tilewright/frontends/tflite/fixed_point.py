@@ -59,8 +59,8 @@ def scaled(
     factors: Any,
     *,
     zero: int = 0,
-    low: int = INT32.min_value,
-    high: int = INT32.max_value,
+    low: int = int(INT32.min_value),
+    high: int = int(INT32.max_value),
     dtype: DType = INT32,
     twice: bool = True,
 ) -> Value:
@@ -92,7 +92,7 @@ class Range(NamedTuple):
 def result_range(n: Node, activation: str = "NONE") -> Range:
     """The range of the first result with an activation."""
     dtype, found = n.out_dtype(), n.out_quantization()
-    low, high = dtype.min_value, dtype.max_value
+    low, high = int(dtype.min_value), int(dtype.max_value)
     bounds: dict[str, tuple[float | None, float | None]] = {
         "NONE": (None, None),
         "RELU": (0.0, None),
@@ -206,5 +206,5 @@ def rescaled(n: Node, x: Value, how: Quantization, dtype: DType, other: Quantiza
         return x
     centred = n.builder.sub(n.builder.cast(x, dtype="int32"), n.constant(how.zero, "int32"))
     factor = float(how.scale) / float(other.scale)
-    bounds = {"low": dtype.min_value, "high": dtype.max_value}
-    return scaled(n, centred, factor, zero=other.zero, dtype=dtype, **bounds)
+    low, high = int(dtype.min_value), int(dtype.max_value)
+    return scaled(n, centred, factor, zero=other.zero, low=low, high=high, dtype=dtype)

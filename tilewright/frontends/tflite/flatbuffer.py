@@ -38,7 +38,7 @@ class File:
 
     def __init__(self, data: Bytes) -> None:
         self.data = data
-        self.view = memoryview(data)
+        self.view: Any = data.data
         self.size = len(data)
         self._left = _MOST_READ + _MOST_READ_PER_BYTE * self.size
 

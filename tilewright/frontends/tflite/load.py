@@ -117,7 +117,9 @@ class _Reader:
     def __init__(self, file: File, name: str) -> None:
         self._file, self._name = file, name
         self._root = file.root()
-        self._codes = [_code(t) for t in self._root.tables(schema.MODEL["codes"])]
+        self._codes: list[tuple[str, str, int]] = [
+            _code(t) for t in self._root.tables(schema.MODEL["codes"])
+        ]
         self._buffers = self._root.tables(schema.MODEL["buffers"])
 
     def model(self) -> LoadedModel:
@@ -174,7 +176,7 @@ class _Reader:
 
     def _operator(self, table: Table, tensors: int) -> Operator:
         fields = schema.OPERATOR
-        code = table.number(fields["code"], "I")
+        code: int = table.number(fields["code"], "I")
         if code >= len(self._codes):
             raise DamagedError(f"it has no operator code {code}")
         name, domain, version = self._codes[code]

@@ -103,7 +103,7 @@ class Node(Operands):
     @property
     def activation(self) -> str:
         """The activation that is part of the operator."""
-        number = self.option("activation")
+        number: int = self.option("activation")
         if not 0 <= number < len(schema.ACTIVATIONS):
             raise UserError(f"there is no activation {number}")
         return schema.ACTIVATIONS[number]

@@ -20,7 +20,7 @@ from tilewright.frontends.tflite.fixed_point import (
     rounded_away,
     scaled,
 )
-from tilewright.frontends.tflite.images import Window
+from tilewright.frontends.tflite.images import Window, channels_first
 from tilewright.frontends.tflite.node import Node
 from tilewright.frontends.tflite.tensors import Quantization
 from tilewright.graph import Array, Dim, Value
@@ -240,7 +240,11 @@ def quantized_rows(n: Node, x: Value, axes: tuple[int, ...], *, asymmetric: bool
     spread = b.sub(high, low)
     spread = b.where(b.equal(spread, n.scalar(0, x)), n.scalar(255, x), spread)
     scale = b.div(spread, n.scalar(255, x))
-    zero = rounded_away(n, b.sub(n.scalar(-128, x), b.div(low, scale)))
+    # The zero point is told by the end of the range that is nearer to it.
+    steps_low, steps_high = b.div(low, scale), b.div(high, scale)
+    is_low = b.less(b.add(n.scalar(128, x), b.abs(steps_low)), b.add(n.scalar(127, x), steps_high))
+    by_low, by_high = b.sub(n.scalar(-128, x), steps_low), b.sub(n.scalar(127, x), steps_high)
+    zero = rounded_away(n, b.where(is_low, by_low, by_high))
     zero = b.clip(zero, n.scalar(-128, x), n.scalar(127, x))
     steps = rounded_away(n, b.add(zero, b.div(x, scale)))
     stored = b.clip(steps, n.scalar(-128, x), n.scalar(127, x))
@@ -261,3 +265,33 @@ def hybrid_dense(n: Node, x: Value, asymmetric: bool) -> Value:
     scales: Any = how.scales.astype(np.float32)
     scales = scales.reshape(()) if how.is_single else scales
     return b.mul(total, b.mul(rows.scale, n.constant(scales)))
+
+
+def hybrid_conv(n: Node, weights: Factors, window: Window, groups: int) -> Value:
+    """The convolution of an image of floats, channels last, by weights of bytes, channels first and
+    without the bias; each image is brought to bytes by its own range."""
+    b, how, x = n.builder, weights.quantization, n[0]
+    axes = tuple(range(1, x.ndim))
+    rows = quantized_rows(n, x, axes, asymmetric=not how.is_single)
+    stored = n.constant(np.ascontiguousarray(weights.array()))
+
+    def convolved(image: Value) -> Value:
+        total = b.conv(
+            image,
+            stored,
+            strides=window.strides,
+            pads=window.pads,
+            dilations=window.dilations,
+            groups=groups,
+            dtype=INT32,
+        )
+        return b.cast(total, dtype="float32")
+
+    total = convolved(channels_first(n, rows.stored))
+    if rows.zero is not None:
+        # What the zero point adds to each sum: that of the weights which lie inside of the image.
+        ones = b.full(n.constant(1, "int8"), shape=[1, x.shape[-1], *x.shape[1:-1]])
+        total = b.sub(total, b.mul(channels_first(n, rows.zero), convolved(ones)))
+    scales = how.scales.astype(np.float32)
+    scales = scales if how.is_single else scales.reshape(-1, *[1] * (x.ndim - 2))
+    return b.mul(total, b.mul(channels_first(n, rows.scale), n.constant(scales)))

@@ -83,7 +83,7 @@ def _assigned(model: LoadedModel, graph: SubGraph, variable: str) -> Array | Non
     for call in graph.operators:
         if call.name != "CALL_ONCE" or call.options is None:
             continue
-        number = call.options.number(fields["subgraph"].number, "i")
+        number: int = call.options.number(fields["subgraph"].number, "i")
         if not 0 <= number < len(model.subgraphs):
             raise UserError(f"the model has no subgraph {number}")
         once = model.subgraphs[number]

@@ -189,7 +189,7 @@ def _walked(places: Array, level: Table, most: int, name: str) -> tuple[Array, i
     """All places with one index more, and the extent where the dimension is dense, else 0."""
     fields = schema.DIMENSION
     if level.number(fields["format"], "b") == 0:
-        size = level.number(fields["size"], "i")
+        size: int = level.number(fields["size"], "i")
         if not 0 < size * max(len(places), 1) <= max(most, 1):
             raise DamagedError(f"the sparse tensor {name} has a dimension of {size}")
         repeated = np.repeat(places, size, axis=0)

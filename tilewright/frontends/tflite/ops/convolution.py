@@ -15,6 +15,8 @@ from tilewright.frontends.tflite.images import (
 from tilewright.frontends.tflite.node import Node
 from tilewright.frontends.tflite.products import (
     Factors,
+    hybrid_conv,
+    is_hybrid,
     is_integer,
     quantized_conv,
     quantized_conv_transpose,
@@ -42,6 +44,9 @@ def depthwise_conv_2d(n: Node) -> Value:
 
 
 def _convolved(n: Node, weights: Factors, window: Window, groups: int) -> Value:
+    if is_hybrid(n) and n.find_array(1) is not None:
+        y = channels_last(n, hybrid_conv(n, weights, window, groups))
+        return activated(n, n.builder.add(y, n[2]) if n.has(2) else y)
     image = channels_first(n, n[0])
     if is_integer(n):
         return channels_last(n, quantized_conv(n, image, weights, window, groups))

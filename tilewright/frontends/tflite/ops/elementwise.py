@@ -23,6 +23,7 @@ from tilewright.frontends.tflite.images import activated
 from tilewright.frontends.tflite.node import Node
 from tilewright.frontends.tflite.table import converts
 from tilewright.graph import Array, Value, find_op
+from tilewright.support.errors import UserError
 
 # ---- one operand --------------------------------------------------------------------------------
 
@@ -251,11 +252,13 @@ def prelu(n: Node) -> Value:
 def fake_quant(n: Node) -> Value:
     """Real numbers that are rounded to steps, as they would be if they were quantized."""
     b, x = n.builder, n[0]
-    low, high, bits = n.option("min"), n.option("max"), n.option("bits")
+    low, high = float(n.option("min")), float(n.option("max"))
+    bits: int = n.option("bits")
+    if not 2 <= bits <= 16 or not low < high:
+        raise UserError(f"{bits} bits are asked for numbers from {low} to {high}")
     least, most = float(n.option("narrow")), float((1 << bits) - 1)
     scale = np.float32((high - low) / (most - least))
-    start = least - low / scale
-    zero = np.float32(min(max(np.round(start), least), most))
+    zero = np.float32(min(max(round(least - low / float(scale)), least), most))
     bounds = [(np.float32(v) - zero) * scale for v in (least, most)]
     held = b.clip(x, n.scalar(bounds[0], x), n.scalar(bounds[1], x))
     steps = b.mul(b.sub(held, n.scalar(bounds[0], x)), n.scalar(1 / scale, x))

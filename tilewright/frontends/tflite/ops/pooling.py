@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
-
-import numpy as np
 
 from tilewright.frontends.tflite.fixed_point import INT32, result_range
 from tilewright.frontends.tflite.images import (
@@ -37,7 +36,7 @@ def average_pool(n: Node) -> Value:
 def _integer_means(n: Node, x: Value, how: dict[str, Any]) -> Value:
     """Sums of windows, divided by how many elements each has, halves rounded away from zero."""
     b = n.builder
-    count = int(np.prod(how["kernel"]))
+    count = math.prod(how["kernel"])
     # Means of windows times their sizes; sums of bytes have room in floats of 32 bits.
     work = "float32" if x.dtype.bits == 8 else "float64"
     ones = b.full(n.constant(1.0, work), shape=[1, 1, *x.shape[2:]])

@@ -126,7 +126,7 @@ class _Gates(NamedTuple):
 def _gates(n: Node, at: int, norms: int | None) -> _Gates:
     found = [_real(n, at + k) for k in range(17)]
     peepholes = [found[8], found[9], None, found[10]]
-    scales = [None] * 4 if norms is None else [_real(n, norms + k) for k in range(4)]
+    scales = [None if norms is None else _real(n, norms + k) for k in range(4)]
     return _Gates(found[:4], found[4:8], peepholes, found[11:15], found[15], found[16], scales)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
 from tilewright.frontends.tflite.fixed_point import (
     INT32,
@@ -37,7 +37,7 @@ def _axes(n: Node) -> list[int]:
 @converts(*_REDUCTIONS)
 def reduction(n: Node) -> Value:
     name, keeps = _REDUCTIONS[n.op], n.option("keep_dims")
-    how = {"axes": _axes(n), "keepdims": keeps}
+    how: dict[str, Any] = {"axes": _axes(n), "keepdims": keeps}
     if not how["axes"]:
         return n[0]
     if not n.is_quantized or (name in ("max", "min") and _keeps_scale(n)):
@@ -51,7 +51,7 @@ def _keeps_scale(n: Node) -> bool:
 
 @converts("MEAN")
 def mean(n: Node) -> Value:
-    how = {"axes": _axes(n), "keepdims": n.option("keep_dims")}
+    how: dict[str, Any] = {"axes": _axes(n), "keepdims": n.option("keep_dims")}
     if not how["axes"]:
         return n[0]
     if not is_integer(n) or not n.is_quantized:
@@ -59,7 +59,7 @@ def mean(n: Node) -> Value:
     return _integer_mean(n, how)
 
 
-def _integer_mean(n: Node, how: dict[str, object]) -> Value:
+def _integer_mean(n: Node, how: dict[str, Any]) -> Value:
     """Sums times a factor that divides them by how many they are too."""
     b = n.builder
     axes = _axes(n)
