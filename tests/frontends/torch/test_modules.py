@@ -117,11 +117,11 @@ def test_state_that_changes_is_refused() -> None:
 
 def test_missing_operators_are_listed_at_once() -> None:
     def function(x: Any) -> Any:
-        return torch.linalg.eigvalsh(x) + torch.rand(3)
+        return torch.linalg.eigvals(x).abs() + torch.rand(3)
 
     with pytest.raises(tw.UserError, match="does not know") as error:
         tw.compile(Call(function), inputs=(torch.eye(3),))
-    assert "aten::_linalg_eigh" in error.value.listing
+    assert "aten::linalg_eig" in error.value.listing or "eigvals" in error.value.listing
     assert "aten::rand" in error.value.listing
 
 

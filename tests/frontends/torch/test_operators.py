@@ -77,6 +77,8 @@ CASES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda: check(lambda i, p: torch.index_put(i, (p[0], p[1]), i[0, 0], True), I, EVEN),
         lambda: check(lambda i, b: (i.masked_fill(b, 0), i.index_select(1, i[0] * 0)), I, B),
         lambda: check(lambda w, p: F.embedding(p, w), X[0], PLACES),
+        lambda: check(lambda w, p: F.embedding_bag(p, w), X[0], PLACES),
+        lambda: check(lambda i: (i.unique(), i.mode(1), i.unique_consecutive()), I),
     ),
     "products": (
         lambda: check(lambda x, y: (x @ x.mT, x @ torch.ones(4), torch.einsum("bij->ji", x)), X, Y),
@@ -87,6 +89,8 @@ CASES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda: check(lambda a: (a.inverse(), torch.linalg.det(a), torch.linalg.qr(a)), SQUARE),
         lambda: check(lambda a: torch.linalg.solve(a, a[:, :2]), SQUARE),
         lambda: check(lambda a: torch.linalg.cholesky(a @ a.T), SQUARE),
+        lambda: check(lambda x: (torch.linalg.pinv(x), torch.linalg.svdvals(x)), X[0]),
+        lambda: check(lambda x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=5), X),
     ),
     "images": (
         lambda: check(lambda x: F.conv2d(x, torch.ones(6, 2, 3, 3), stride=2, groups=2), IMAGE),

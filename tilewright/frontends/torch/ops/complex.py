@@ -18,7 +18,7 @@ def part(n: Node, name: str) -> Complex:
     if isinstance(found, complex):
         return Complex(n.constant(found.real, dtype), n.constant(found.imag, dtype))
     real = n.number(found, dtype)
-    return Complex(real, n.like(0, real))
+    return Complex(real, n.full(0, real.shape, dtype))
 
 
 @converts("view_as_complex", "view_as_complex_copy")
@@ -75,6 +75,14 @@ def conjugate(n: Node) -> Complex:
     return Complex(x.real, n.builder.neg(x.imag))
 
 
+def converted(n: Node) -> Any:
+    """Complex numbers in another type; as real ones they lose their imaginary parts."""
+    x, dtype = part(n, "self"), n.dtype
+    if not n.is_complex:
+        return n.cast(x.real, dtype)
+    return Complex(n.cast(x.real, dtype), n.cast(x.imag, dtype))
+
+
 def negative(n: Node) -> Complex:
     x, b = part(n, "self"), n.builder
     return Complex(b.neg(x.real), b.neg(x.imag))
@@ -102,6 +110,7 @@ BY_PARTS = frozenset(
 )
 #: What complex numbers have rules of their own for.
 BY_RULE = {
+    "_to_copy": converted,
     "add": add,
     "sub": add,
     "mul": mul,

@@ -171,3 +171,16 @@ def matrix_exp(n: Node) -> Value:
     for _ in range(halvings):
         total = b.matmul(total, total)
     return fitted(n, total)[0]
+
+
+@converts("ormqr")
+def ormqr(n: Node) -> Value:
+    """The product of Householder's Q, or its transpose, and a matrix, from either side."""
+    b, vectors, factors, x = n.builder, wide(n, "self"), wide(n, "input2"), wide(n, "input3")
+    rows = vectors.shape[-2]
+    eye = n.expanded(
+        b.eye(rows=rows, columns=rows, dtype="float64"), [*vectors.shape[:-2], rows, rows]
+    )
+    q = reflect(n, vectors, factors, eye)
+    q = turned(n, q) if n.get("transpose", False) else q
+    return fitted(n, b.matmul(q, x) if n.get("left", True) else b.matmul(x, q))[0]

@@ -12,7 +12,6 @@ from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.table import converts
 from tilewright.frontends.torch.tensors import element_type
 from tilewright.graph import Dim, Value
-from tilewright.support.errors import UserError
 
 # ---- matrices -----------------------------------------------------------------------------------
 
@@ -214,11 +213,24 @@ def lu_unpack(n: Node) -> list[Value]:
 
 @converts("linalg_lu_solve")
 def lu_solve(n: Node) -> Value:
-    if not n.get("left", True) or n.get("adjoint", False):
-        raise UserError("a system that is solved from the right, or transposed")
-    made = wide(n, "LU")
+    made, y, left = wide(n, "LU"), wide(n, "B"), bool(n.get("left", True))
     order = order_of(n, n.tensor("pivots"), made.shape[-2])
-    return fitted(n, solve_factored(n, made, order, wide(n, "B")))[0]
+    y = y if left else turned(n, y)
+    # Solving from the right is solving the transposed system, and twice transposed is not at all.
+    straight = left != bool(n.get("adjoint", False))
+    x = (solve_factored if straight else solve_transposed)(n, made, order, y)
+    return fitted(n, x if left else turned(n, x))[0]
+
+
+def solve_transposed(n: Node, lu: Value, order: Value, y: Value) -> Value:
+    """X with (P L U)ᵀ X = Y."""
+    b = n.builder
+    inner = solve_triangular(n, turned(n, lu), y, False, False)
+    lower = turned(n, triangle(n, lu, False, True))
+    x = solve_triangular(n, lower, inner, True, True)
+    place = b.sort(n.expanded(order, [*x.shape[:-2], order.shape[-1]]), axis=-1)[1]
+    place = b.unsqueeze(place, axes=[place.ndim])
+    return b.gather_elements(x, n.expanded(place, x.shape), axis=x.ndim - 2)
 
 
 @converts("_linalg_solve_ex", "linalg_solve_ex")

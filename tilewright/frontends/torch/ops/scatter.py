@@ -126,3 +126,34 @@ def put_flat(n: Node) -> Value:
     index, source = (b.reshape(n.tensor(k), shape=[-1]) for k in ("index", "source"))
     reduce = "add" if n.get("accumulate", False) else None
     return reshaped(n, put(n, flat, index, n.cast(source, x.dtype), 0, reduce, True), x.shape)
+
+
+@converts("_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(n: Node) -> list[Value]:
+    """Rows of a table summed, averaged or compared bag by bag; offsets tell where bags begin."""
+    b, weight, mode = n.builder, n.tensor("weight"), int(n.get("mode", 0))
+    indices, offsets = (n.tensor(k, "int64") for k in ("indices", "offsets"))
+    one, dtype = n.constant(1, "int64"), weight.dtype
+    here = b.ramp(n.constant(0, "int64"), one, size=indices.shape[0])
+    begun = b.less_equal(b.unsqueeze(offsets, axes=[0]), b.unsqueeze(here, axes=[1]))
+    bag = b.sub(b.sum(n.cast(begun, "int64"), axes=[1], keepdims=True), one)
+    rows = b.gather(weight, indices, axis=0)
+    weights = n.maybe("per_sample_weights")
+    if weights is not None:
+        rows = b.mul(rows, b.unsqueeze(weights, axes=[1]))
+    counted = b.not_equal(indices, n.constant(int(n.get("padding_idx", -1)), "int64"))
+    counts = b.unsqueeze(n.cast(counted, dtype), axes=[1])
+    bags = n.shape[0]
+    width = weight.shape[1]
+    total = b.scatter_nd(n.full(0, [bags, 1], dtype), bag, counts, reduction="add")
+    if mode == 2:
+        least = n.like(float("-inf"), rows)
+        seen = b.where(b.unsqueeze(counted, axes=[1]), rows, least)
+        made = b.scatter_nd(b.full(least, shape=[bags, width]), bag, seen, reduction="max")
+        made = b.where(b.greater(total, n.like(0, total)), made, n.like(0, made))
+    else:
+        empty = n.full(0, [bags, width], dtype)
+        made = b.scatter_nd(empty, bag, b.mul(rows, counts), reduction="add")
+        made = b.div(made, b.maximum(total, n.like(1, total))) if mode == 1 else made
+    # What else it gives, only derivatives ask for.
+    return [made, *(n.full(0, n.shape_of(m), "int64") for m in n.results[1:])]
