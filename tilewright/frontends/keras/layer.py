@@ -52,6 +52,13 @@ class Layer(Operands):
             raise UserError(f"the argument {name} is {str(found)[:80]}")
         return found
 
+    def required_argument(self, index: int, name: str) -> Value:
+        """A tensor that must be given."""
+        found = self.tensor_argument(index, name)
+        if found is None:
+            raise UserError(f"the argument {name} is missing")
+        return found
+
     # ---- weights --------------------------------------------------------------------------------
 
     def weights(self, *names: str | None) -> list[Array]:

@@ -96,6 +96,13 @@ class WeightFile:
         except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
             raise self._damaged(name, error) from None
 
+    def keys(self, group: Any) -> list[str]:
+        """The names of the members of a group."""
+        try:
+            return list(group)
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
+            raise self._damaged("a group", error) from None
+
     def array(self, dataset: Any, what: str) -> Array:
         """The elements of a dataset: those in the file where they are, others read."""
         try:
@@ -193,12 +200,19 @@ class TreeWeights(Weights):
         """The members by the names of their layers, where files tell them."""
         if self._names is None:
             self._names = {}
-            for key in self._group:
+            for key in self._file.keys(self._group):
                 inner = self.child(key)
                 own = inner.child("vars") if isinstance(inner, TreeWeights) else inner
-                if isinstance(own, TreeWeights) and "name" in own._group.attrs:
-                    self._names[str(own._group.attrs["name"])] = key
+                if isinstance(own, TreeWeights) and (name := own.stored_name()):
+                    self._names[name] = key
         return self._names
+
+    def stored_name(self) -> str:
+        """The name of the layer, where the file tells it."""
+        try:
+            return str(self._group.attrs.get("name", ""))
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError):
+            return ""
 
     def arrays(self, names: Sequence[str]) -> list[Array]:
         own = self.child("vars")

@@ -56,6 +56,7 @@ class Body:
         self.name, self.params = name, list(params)
         self.nodes: dict[str, Message] = {n.name: n for n in nodes}
         self._param_set = frozenset(params)
+        self._inputs: dict[str, list[Reference]] = {}
         self.is_function = False
         self.results: dict[str, str] = {}
         self.outputs: list[str] = []
@@ -95,4 +96,8 @@ class Body:
 
     def inputs(self, node: Message) -> list[Reference]:
         """The results that a node takes."""
-        return [r for text in node.input if (r := self.reference(text)) is not None]
+        found = self._inputs.get(node.name)
+        if found is None:
+            found = [r for text in node.input if (r := self.reference(text)) is not None]
+            self._inputs[node.name] = found
+        return found

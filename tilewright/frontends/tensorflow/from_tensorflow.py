@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from tilewright.frontends.common.borders import given_array, named_output, require_names
@@ -16,7 +17,9 @@ from tilewright.frontends.tensorflow.importer import Importer, Scope
 from tilewright.frontends.tensorflow.load import LoadedModel, ModelInput, load_model
 from tilewright.frontends.tensorflow.table import TABLE
 from tilewright.frontends.tensorflow.tensors import element_type
+from tilewright.frontends.tensorflow.wire import WireError
 from tilewright.graph import Module, TensorType, Value, passes
+from tilewright.support.errors import UserError
 from tilewright.support.faults import during
 
 #: What can be done about operators that will not be supported soon.
@@ -42,17 +45,28 @@ def from_tensorflow(
     nodes, unless `outputs` names others.
     """
     found = source if isinstance(source, Source) else Source(source)
-    with trusting(found.name):
+    with _reading(found.name):
         passes.require_shapes(shapes or {})
         model = load_model(found, signature, None if outputs is None else list(outputs))
-        with during("front end", "TensorFlow"), trusting(found.name):
+        with during("front end", "TensorFlow"), _reading(found.name):
             return _converted(model, shapes or {}, values or {})
 
 
 def input_names(source: Source) -> list[str]:
     """The names of the inputs of a model, in order."""
-    with trusting(source.name):
+    with _reading(source.name):
         return [i.name for i in load_model(source).inputs]
+
+
+@contextmanager
+def _reading(name: str) -> Generator[None]:
+    """Code that trusts a file to be what it should be."""
+    try:
+        with trusting(name):
+            yield
+    except WireError as error:
+        remedy = "check that the file is complete"
+        raise UserError(f"{name} is damaged", reason=error.reason, remedy=remedy) from None
 
 
 def _converted(

@@ -120,9 +120,8 @@ def _output(n: Layer, x: Value) -> Value:
 
 @converts("MultiHeadAttention")
 def multi_head_attention(n: Layer) -> Any:
-    query = n.argument(0, "query")
-    value = n.argument(1, "value")
-    key = n.argument(2, "key")
+    query, value = n.required_argument(0, "query"), n.required_argument(1, "value")
+    key = n.tensor_argument(2, "key")
     key = value if key is None else key
     size = n.config.integer("key_dim")
     q, k, v = (n.computed(x) for x in (query, key, value))
@@ -137,8 +136,8 @@ def multi_head_attention(n: Layer) -> Any:
 
 @converts("GroupedQueryAttention", "GroupQueryAttention")
 def grouped_query_attention(n: Layer) -> Any:
-    query, value = n.argument(0, "query"), n.argument(1, "value")
-    key = n.argument(2, "key")
+    query, value = n.required_argument(0, "query"), n.required_argument(1, "value")
+    key = n.tensor_argument(2, "key")
     key = value if key is None else key
     b, size = n.builder, n.config.integer("head_dim")
     heads = [
