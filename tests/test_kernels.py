@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -279,3 +280,23 @@ def test_formulas_are_plain_data_for_all_that_sizes_are_made_of() -> None:
     assert [evaluate_expr(again, {n: a, m: 9}) for a in range(9)] == [
         evaluate_expr(size, {n: a, m: 9}) for a in range(9)
     ]
+
+
+def test_packed_weights_hold_nothing_else_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Panels that weights do not fill are zeros: artifacts are the same whenever they are made."""
+    b, ones = Builder(), partial(np.ones, dtype=np.float32)
+    x = b.input("x", "f32", ("t", 1, 40))
+    b.output(*b.emit("lstm", x, ones((1, 4 * 64, 40)), ones((1, 4 * 64, 64))))
+    graph, empty, made = b.build(), np.empty, []
+    for fill in (0, 170):
+
+        def filled(*args: Any, fill: int = fill, **options: Any) -> Any:
+            array = empty(*args, **options)
+            array.view(np.uint8)[...] = fill
+            return array
+
+        with monkeypatch.context() as patch:
+            patch.setattr(np, "empty", filled)
+            model: Any = tw.compile(graph, "llvm -mcpu=haswell -num-cores=2")
+        made.append([bytes(c.data) for c in model.as_build().contents.constants])
+    assert made[0] == made[1]

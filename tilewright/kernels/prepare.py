@@ -59,7 +59,7 @@ class _Store:
     def _run(
         self, once: Preparation, constants: Sequence[Value], arrays: Sequence[Array]
     ) -> list[Array]:
-        outputs = [CPU.empty(shape, DType.of(dtype).numpy) for dtype, shape in once.made]
+        outputs = [CPU.zeros(shape, DType.of(dtype).numpy) for dtype, shape in once.made]
         if once.name not in self._loaded:
             params = [
                 *(

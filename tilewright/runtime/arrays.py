@@ -44,6 +44,12 @@ def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     return np.ndarray(shape, dtype, memory, -address_of(memory) % ALIGNMENT)
 
 
+def aligned_zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """A new array of zeros, which take no memory before they are written."""
+    memory = np.zeros(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
+    return np.ndarray(shape, dtype, memory, -address_of(memory) % ALIGNMENT)
+
+
 def result_empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """A new array for results: aligned where that costs less than a copy by those who need it."""
     if math.prod(shape) * dtype.itemsize < _WORTH_ALIGNING:

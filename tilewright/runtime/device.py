@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.runtime.arrays import Array, aligned_all, aligned_empty, result_empty
+from tilewright.runtime.arrays import Array, aligned_all, aligned_zeros, result_empty
 from tilewright.runtime.jit import LoadedCode
 from tilewright.runtime.threads import symbols
 from tilewright.support.timing import Timing, measure
@@ -30,8 +30,11 @@ class Device(ABC):
     # ---- memory and copies ----------------------------------------------------------------------
 
     @abstractmethod
-    def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-        """Memory for an array of the device's own, such as packed weights."""
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        """Memory for an array of the device's own, such as packed weights.
+
+        Artifacts hold these: what nobody writes to must be nothing else of this process.
+        """
 
     @abstractmethod
     def result(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
@@ -63,8 +66,8 @@ class Cpu(Device):
 
     name, dlpack_type = "cpu", 1
 
-    def empty(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-        return aligned_empty(shape, dtype)
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        return aligned_zeros(shape, dtype)
 
     def result(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         return result_empty(shape, dtype)
