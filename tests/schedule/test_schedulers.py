@@ -22,7 +22,8 @@ from tilewright.graph import (
     run_passes,
 )
 from tilewright.ir import Function, function_text, interpret
-from tilewright.schedule import RULES, RULES_BY_ADDRESS, Recorded, Rules, Trace
+from tilewright.kernels.pipeline import Options, scheduled
+from tilewright.schedule import RULES, RULES_BY_ADDRESS, Given, Recorded, Rules, Trace, scheduler_of
 from tilewright.support.errors import UserError
 from tilewright.tensor import ops
 
@@ -179,3 +180,22 @@ def test_schedulers_are_told_apart() -> None:
     trace = RULES.schedule(_matmul(), target).trace
     others = [Rules(taken={"contraction(C).tile": 1}), Recorded(trace), Recorded(Trace())]
     assert len({s.key for s in (RULES, RULES_BY_ADDRESS, *others)}) == 5
+
+
+def test_keys_make_the_same_schedulers() -> None:
+    target = tw.Target.of("llvm -mcpu=skylake-avx512")
+    made = RULES.schedule(_matmul(), target)
+    for scheduler in (RULES, RULES_BY_ADDRESS, Recorded(made.trace), Given()):
+        again = scheduler_of(scheduler.key)
+        assert again.key == scheduler.key
+        text = str(scheduler.schedule(_matmul(), target).function)
+        assert str(again.schedule(_matmul(), target).function) == text
+    with pytest.raises(UserError, match="no scheduler 'luck'"):
+        scheduler_of("luck {}")
+
+
+def test_a_recorded_schedule_goes_through_the_pipeline() -> None:
+    target = tw.Target.of("llvm")
+    made = RULES_BY_ADDRESS.schedule(_matmul(), target)
+    options = Options(scheduler=Recorded(made.trace).key)
+    assert str(scheduled(_matmul(), target, options)) == str(made.function)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tilewright.ir import Block, Const, For, Function, Iter, While, walk
 from tilewright.support.denormals import Denormals
-from tilewright.support.errors import UserError, nearest
 from tilewright.target import Target, verify_for
 
 if TYPE_CHECKING:
@@ -24,9 +23,10 @@ if TYPE_CHECKING:
 #: Instances of blocks in a function that keeps its loops as they are written.
 _TINY: Final = 1024
 
+#: The rules, with all of their own choices.
+DEFAULT_SCHEDULER: Final = "rules {}"
 #: Sees what a pass of lowering has made, by the pass's name.
 After = Callable[[str, Function], None]
-Scheduler = Callable[[Function, Target], Function]
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Options:
     #: Add a bounds check to every access.
     checked: bool = False
     denormals: Denormals = "flush"
-    #: Who schedules the loops, one of `SCHEDULERS`.
-    scheduler: str = "rules"
+    #: Who schedules the loops: the key of a scheduler (`schedule.scheduler_of`).
+    scheduler: str = DEFAULT_SCHEDULER
 
 
 class Stages(NamedTuple):
@@ -62,9 +62,11 @@ def stages_of(function: Function, target: Target, options: Options = DEFAULTS) -
 
 def scheduled(function: Function, target: Target, options: Options = DEFAULTS) -> Function:
     """The function under its schedule, which the target can run."""
-    from tilewright.schedule import require_features
+    from tilewright.schedule import function_of, require_features, scheduler_of
 
-    made = scheduler_of(options.scheduler)(function, target)
+    is_left = options.scheduler == DEFAULT_SCHEDULER and _is_tiny(function)
+    scheduler = scheduler_of("given" if is_left else options.scheduler)
+    made = function_of(scheduler.schedule(function, target))
     verify_for(made, target)
     require_features(made, target)
     return made
@@ -98,32 +100,6 @@ def host_code(
     from tilewright.codegen import backend_of
 
     return backend_of(target).generate(program, target, denormals=denormals, profiled=profiled)
-
-
-# ---- schedulers ---------------------------------------------------------------------------------
-
-
-def scheduler_of(name: str) -> Scheduler:
-    """The scheduler of this name."""
-    if name not in SCHEDULERS:
-        raise UserError(f"no scheduler {name!r}", remedy=nearest(name, SCHEDULERS))
-    return SCHEDULERS[name]
-
-
-def _by_rules(function: Function, target: Target) -> Function:
-    """The default schedule: that of the rules for the target's device."""
-    from tilewright.schedule import schedule_by_rules
-
-    return function if _is_tiny(function) else schedule_by_rules(function, target, by_address=True)
-
-
-def _as_given(function: Function, target: Target) -> Function:
-    """The loops as they are: somebody has scheduled them."""
-    del target
-    return function
-
-
-SCHEDULERS: Final[dict[str, Scheduler]] = {"rules": _by_rules, "given": _as_given}
 
 
 def _is_tiny(function: Function) -> bool:

@@ -7,11 +7,13 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.schedulers import (
     RULES,
     RULES_BY_ADDRESS,
+    Given,
     Recorded,
     Rules,
     Scheduler,
     function_of,
     schedule_by_rules,
+    scheduler_of,
 )
 from tilewright.schedule.tensor_intrin import (
     TensorIntrin,
@@ -25,6 +27,7 @@ __all__ = [
     "RULES",
     "RULES_BY_ADDRESS",
     "BlockRef",
+    "Given",
     "Loop",
     "Recorded",
     "RefusedError",
@@ -40,4 +43,5 @@ __all__ = [
     "register_intrin",
     "require_features",
     "schedule_by_rules",
+    "scheduler_of",
 ]

@@ -1,7 +1,8 @@
 """What schedules a function: the default rules, or a trace that was recorded.
 
 A scheduler makes a `Schedule` of a plain function, whose trace leads from the one to the other. Its
-`key` tells it apart from others where results are kept.
+`key` is text that tells it apart from others where results are kept, and that `scheduler_of` makes
+the same scheduler of in another process.
 
     made = RULES.schedule(function, target)
     print(made.trace)
@@ -11,7 +12,7 @@ A scheduler makes a `Schedule` of a plain function, whose trace leads from the o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -29,7 +30,7 @@ class Scheduler(Protocol):
 
     @property
     def key(self) -> str:
-        """A text that differs between schedulers that make different schedules."""
+        """A text that `scheduler_of` reads."""
         ...
 
     def schedule(self, function: Function, target: Target) -> Schedule:
@@ -49,7 +50,7 @@ class Rules:
     @property
     def key(self) -> str:
         own = dict(sorted(self.taken.items()))
-        return f"rules by_address={self.by_address} {json.dumps(own)}"
+        return f"{'rules' if self.by_address else 'rules-by-shape'} {json.dumps(own)}"
 
     def schedule(self, function: Function, target: Target) -> Schedule:
         return self._scheduled(function, target)[0]
@@ -84,6 +85,35 @@ class Recorded:
     def schedule(self, function: Function, target: Target) -> Schedule:
         del target
         return self.trace.replay(function)
+
+
+@dataclass(frozen=True)
+class Given:
+    """Leaves a function as it is: somebody has scheduled it."""
+
+    @property
+    def key(self) -> str:
+        return "given"
+
+    def schedule(self, function: Function, target: Target) -> Schedule:
+        del target
+        return Schedule(function)
+
+
+_KINDS: Final[dict[str, Callable[[str], Scheduler]]] = {
+    "rules": lambda text: Rules(by_address=True, taken=json.loads(text)),
+    "rules-by-shape": lambda text: Rules(taken=json.loads(text)),
+    "trace": lambda text: Recorded(Trace.from_json(text)),
+    "given": lambda text: Given(),
+}
+
+
+def scheduler_of(key: str) -> Scheduler:
+    """The scheduler that has this key."""
+    kind, _, text = key.partition(" ")
+    if kind not in _KINDS:
+        raise UserError(f"no scheduler {kind!r}", remedy=nearest(kind, _KINDS))
+    return _KINDS[kind](text)
 
 
 RULES: Final = Rules()
