@@ -62,13 +62,18 @@ def symmetric_eigen(n: Node, x: Value) -> tuple[Value, Value]:
     return values, b.gather_elements(vectors, place, axis=vectors.ndim - 1)
 
 
-@converts("_linalg_eigh")
-def eigh(n: Node) -> list[Value]:
-    b, x = n.builder, wide(n, "A")
-    lower = str(n.get("UPLO", "L")).upper() == "L"
+def symmetric(n: Node, x: Value, lower: bool) -> Value:
+    """The symmetric matrix whose lower (or upper) triangle is that of x."""
+    b = n.builder
     half = b.trilu(x, k=0, upper=not lower)
     strict = b.trilu(x, k=-1 if lower else 1, upper=not lower)
-    values, vectors = symmetric_eigen(n, b.add(half, turned(n, strict)))
+    return b.add(half, turned(n, strict))
+
+
+@converts("_linalg_eigh")
+def eigh(n: Node) -> list[Value]:
+    lower = str(n.get("UPLO", "L")).upper() == "L"
+    values, vectors = symmetric_eigen(n, symmetric(n, wide(n, "A"), lower))
     if not n.get("compute_v", True):
         vectors = n.full(0, [0], "float64")
     return fitted(n, values, vectors)
@@ -104,6 +109,8 @@ def svd(n: Node) -> list[Value]:
 def pinv(n: Node) -> Value:
     """V / s Uᵀ; singular values below a bound count as zeros."""
     b, x = n.builder, wide(n, "self")
+    if n.get("hermitian", False):
+        x = symmetric(n, x, True)
     left, values, right = thin_svd(n, x)
     axis = values.ndim - 1
     if x.tensor.size == 0:

@@ -15,11 +15,14 @@ from tilewright.graph import Value
 
 @converts("linalg_vector_norm")
 def vector_norm(n: Node) -> Value:
-    b, x = n.builder, n.tensor("self", n.dtype)
-    order = float(n.get("ord", 2))
-    axes = n.axes("dim")
-    size = b.abs(x)
-    attrs: dict[str, Any] = {"axes": axes, "keepdims": keeps(n)}
+    x = n.tensor("self", n.dtype)
+    return norm_of(n, x, float(n.get("ord", 2)), n.axes("dim"), keeps(n))
+
+
+def norm_of(n: Node, x: Value, order: float, axes: list[int], keepdims: bool) -> Value:
+    """A norm over axes; of order 0, how many elements are not zero."""
+    b, size = n.builder, n.builder.abs(x)
+    attrs: dict[str, Any] = {"axes": axes, "keepdims": keepdims}
     if not x.ndim:
         return n.cast(b.not_equal(size, n.like(0, x)), x.dtype) if order == 0 else size
     if order == 0:
@@ -31,6 +34,14 @@ def vector_norm(n: Node) -> Value:
     if order == 2:
         return b.sqrt(b.sum(b.mul(x, x), **attrs))
     return b.pow(b.sum(b.pow(size, n.like(order, x)), **attrs), n.like(1 / order, x))
+
+
+@converts("dist")
+def dist(n: Node) -> Value:
+    """The norm of a difference."""
+    x, y = n.operands("self", "other", dtype=n.dtype)
+    apart = n.builder.sub(x, y)
+    return norm_of(n, apart, float(n.get("p", 2)), list(range(apart.ndim)), False)
 
 
 @converts("_cdist_forward", "cdist")
