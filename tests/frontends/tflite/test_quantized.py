@@ -1,7 +1,7 @@
-"""Quantized operators: bit for bit what TFLite's integer arithmetic gives.
+"""Quantized operators: bit for bit what the reference kernels give, but where `steps` allows one.
 
-Answers are held against NumPy, written from TFLite's specification of its quantized operators, and
-against LiteRT's reference kernels.
+Some answers are held against NumPy too. Its roundings (twice, but once for fully connected layers)
+are what LiteRT's reference kernels were seen to do.
 """
 
 from __future__ import annotations
