@@ -208,7 +208,7 @@ def test_branches_of_both_generations(first: float, wanted: float) -> None:
         node("Greater", "asked", "product", "zero"),
         node("Switch", "switch", "x", "asked"),
         node("Max", "max", "switch:1", "axes"),
-        const("five", np.float32(5)) | {"input": ["^switch"]},
+        {**const("five", np.float32(5)), "input": ["^switch"]},
         node("Identity", "else", "five"),
         node("Switch", "pivot", "asked", "asked"),
         node("Identity", "off", "pivot"),

@@ -66,21 +66,21 @@ def _first_spatial(n: Layer) -> int:
 
 @converts("ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D")
 def zero_padding(n: Layer) -> Value:
-    x, rank = n[0], n[0].ndim - 2
-    before: list[Dim] = [0] * x.ndim
-    after: list[Dim] = [0] * x.ndim
-    for k, (front, behind) in enumerate(_pairs(n, "padding", rank), _first_spatial(n)):
-        before[k], after[k] = front, behind
-    return n.builder.pad(x, before=before, after=after)
+    # Channels first, as the convolutions around it have them, so that transposes cancel.
+    image = channels_first(n, n[0])
+    pairs = _pairs(n, "padding", image.ndim - 2)
+    before, after = ([0, 0, *(p[side] for p in pairs)] for side in (0, 1))
+    return as_before(n, n.builder.pad(image, before=before, after=after))
 
 
 @converts("Cropping1D", "Cropping2D", "Cropping3D")
 def cropping(n: Layer) -> Value:
-    x, rank = n[0], n[0].ndim - 2
-    pairs = _pairs(n, "cropping", rank)
-    axes = [_first_spatial(n) + k for k in range(rank)]
-    ends = [x.shape[axis] - behind for axis, (_, behind) in zip(axes, pairs, strict=True)]
-    return n.builder.slice(x, starts=[front for front, _ in pairs], ends=ends, axes=axes)
+    image = channels_first(n, n[0])
+    pairs = _pairs(n, "cropping", image.ndim - 2)
+    axes = list(range(2, image.ndim))
+    ends = [image.shape[axis] - behind for axis, (_, behind) in zip(axes, pairs, strict=True)]
+    starts = [front for front, _ in pairs]
+    return as_before(n, n.builder.slice(image, starts=starts, ends=ends, axes=axes))
 
 
 @converts("UpSampling1D", "UpSampling2D", "UpSampling3D")
@@ -92,11 +92,11 @@ def up_sampling(n: Layer) -> Value:
         image = channels_first(n, n.computed(x))
         extents = [e * s for e, s in zip(image.shape[2:], sizes, strict=True)]
         return as_before(n, resized(n, image, extents, mode))
-    first = _first_spatial(n)
+    image = channels_first(n, x)
     for k, size in enumerate(sizes):
         if size != 1:
-            x = b.repeat_elements(x, repeats=size, axis=first + k)
-    return x
+            image = b.repeat_elements(image, repeats=size, axis=2 + k)
+    return as_before(n, image)
 
 
 def resized(

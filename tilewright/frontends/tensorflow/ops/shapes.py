@@ -277,7 +277,15 @@ def pad(n: Node) -> Value:
     if mode == "symmetric":
         return _mirrored(n, x, pairs)
     value = n[2] if n.op == "PadV2" else None
-    return b.pad(x, value, before=pairs[::2], after=pairs[1::2], mode=mode)
+    before, after = pairs[::2], pairs[1::2]
+    if x.ndim == 4 and not any(isinstance(p, int) and p for p in (before[3], after[3])):
+        # An image: channels first, as the convolutions around it have them, so that transposes
+        # cancel.
+        order = [0, 3, 1, 2]
+        before, after = ([side[k] for k in order] for side in (before, after))
+        image = b.pad(b.transpose(x, axes=order), value, before=before, after=after, mode=mode)
+        return b.transpose(image, axes=[0, 2, 3, 1])
+    return b.pad(x, value, before=before, after=after, mode=mode)
 
 
 def _mirrored(n: Node, x: Value, pairs: Sequence[Dim]) -> Value:
