@@ -15,6 +15,7 @@ import numpy as np
 
 import tilewright as tw
 from tests.emulated.emulator import needed_emulator
+from tilewright.codegen.llvm.backend import LlvmCode
 from tilewright.codegen.llvm.machine import emit_object, optimize, parse, target_machine
 from tilewright.codegen.llvm.threadpool import threadpool_object
 from tilewright.runtime import NativeFunction, device, install, is_installed
@@ -43,6 +44,7 @@ def run_emulated(module: tw.Module, monkeypatch: Any, *args: Array) -> MatrixUni
     unit = MatrixUnit()
     if not is_installed():
         install(threadpool_object(here.triple))
+    assert isinstance(module._code, LlvmCode)
     code = _translated(module._code.generated, here)
     known = device.symbols()
     monkeypatch.setattr(device, "symbols", lambda: {**known, **unit.addresses})

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.codegen.llvm.backend import LlvmCode
 from tilewright.ir import parse_function
 from tilewright.kernels.pipeline import generated
 from tilewright.target import Target
@@ -23,8 +24,10 @@ def numbers(size: int) -> np.ndarray[Any, Any]:
 def loads(text: str) -> int:
     """How many elements, or vectors of them, the kernel reads as it is generated."""
     target = Target.of("llvm")
-    llvm = generated(parse_function(text), target).generated
-    return sum(" = load float" in line or " = load <" in line for line in llvm.splitlines())
+    code = generated(parse_function(text), target)
+    assert isinstance(code, LlvmCode)
+    lines = code.generated.splitlines()
+    return sum(" = load float" in line or " = load <" in line for line in lines)
 
 
 def test_one_load_for_all_who_read_an_element(agrees: Agrees) -> None:
