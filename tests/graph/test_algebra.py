@@ -105,21 +105,6 @@ def main(x: f32[2, 3, 4, 5]):
         ["mul(x", "relu"],
         ["transpose(a", "transpose(c"],
     ),
-    "transposes move behind maps that several use": (
-        """
-def main(x: f32[2, 3, 4, 4], z: f32[2, 3, 4, 4]):
-    a = transpose(x, axes=[0, 2, 3, 1])
-    b = transpose(z, axes=[0, 2, 3, 1])
-    c = add(a, b)
-    d = relu(c)
-    e = transpose(d, axes=[0, 3, 1, 2])
-    f = mul(d, a)
-    g = transpose(f, axes=[0, 3, 1, 2])
-    return e, g
-""",
-        ["add(x, z)"],
-        ["transpose"],
-    ),
     "a transpose stays where taking it away would need another": (
         """
 def main(x: f32[2, 3], z: f32[2, 3]):

@@ -48,7 +48,7 @@ def named_output(
     return builder.emit("identity", value, name=name)
 
 
-def add_output(builder: Builder, name: str, value: Value, taken: set[Value | None]) -> None:
+def add_output(builder: Builder, name: str, value: Value, taken: set[Value]) -> None:
     """Make a value an output of the model by this name."""
     result = named_output(builder, name, value, taken)
     builder.output(result)

@@ -56,7 +56,6 @@ def algebra_rules(name: str) -> Iterator[Rule]:
     """What gives the same elements: the rules for an operator, then those for all maps."""
     yield from _ALGEBRA.get(name, ())
     yield from reshapes.MAPS
-    yield from transposes.MAPS
 
 
 def scale_rules(name: str) -> Iterable[Rule]:

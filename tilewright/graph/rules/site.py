@@ -68,10 +68,6 @@ class Makers:
         """Whether one binding of the current graph alone uses what this graph made."""
         return self._uses[value] == 1 and self.is_local(value)
 
-    def is_shared(self, value: Value) -> bool:
-        """Whether several bindings use a value."""
-        return self._uses[value] > 1
-
     def may_change(self, constant: Value) -> bool:
         """Whether another constant in its place costs no memory to speak of."""
         array = constant.constant

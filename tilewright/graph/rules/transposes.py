@@ -145,28 +145,6 @@ def _swaps_last(order: Order) -> bool:
     return rank >= 2 and order == (*range(rank - 2), rank - 1, rank - 2)
 
 
-def _of_transposed(s: Site) -> Value | None:
-    """f(transpose(x, p), transpose(y, p)) = transpose(f(x, y), p), which is one transpose less.
-
-    One alone moves where several use the result: it then cancels for each of them, as in residual
-    networks with channels last."""
-    inner = [s.made_by(a, "transpose") for a in s.args if not a.is_constant]
-    if len(inner) < 2 and not s.makers.is_shared(s.result):
-        return None
-    if not s.is_map(s.call, s.result):
-        return None
-    orders = {None if call is None else order_of(call) for call in inner}
-    order = orders.pop() if len(orders) == 1 else None
-    if order is None or len(order) != s.result.ndim or len(s.args) != len(s.call.args):
-        return None
-    back = tuple(order.index(k) for k in range(len(order)))
-    sources = iter([call.args[0] for call in inner if call is not None])
-    args = [_turned_constant(s, a, back) if a.is_constant else next(sources) for a in s.args]
-    return None if None in args else s.emit("transpose", s.again(s.call, args), axes=order)
-
-
-#: For every operator of elements.
-MAPS = (_of_transposed,)
 RULES = {
     "transpose": (_of_nothing, _of_transpose, _of_ones, _of_map, _of_merged, _of_product),
     "matmul": (_into_flags,),
