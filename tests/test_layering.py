@@ -6,6 +6,7 @@ import ast
 import functools
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -174,6 +175,28 @@ def test_the_checks_see_what_they_should(
     found = list(_imports_of(PACKAGE / room / "example.py", source))
     assert bool(_layering_faults(found)) == layering
     assert bool(_facade_faults(found)) == facade
+
+
+#: Lines of a file, and files of a folder, at most; one page of definitions is longer.
+_LONGEST, _FULLEST = 400, 25
+_LONGER = {"ir/expr.py": 560}
+
+
+def test_files_and_folders_stay_small() -> None:
+    files = sorted(PACKAGE.rglob("*.py"))
+    lengths = {
+        f.relative_to(PACKAGE).as_posix(): len(f.read_text(encoding="utf-8").splitlines())
+        for f in files
+    }
+    long = {name: n for name, n in lengths.items() if n > _LONGER.get(name, _LONGEST)}
+    counts = Counter(f.parent.relative_to(PACKAGE).as_posix() for f in files)
+    assert not long
+    assert not {folder: n for folder, n in counts.items() if n > _FULLEST}
+
+
+def test_every_folder_is_a_package() -> None:
+    folders = {f.parent for f in PACKAGE.rglob("*.py")}
+    assert not [f for f in folders if not (f / "__init__.py").exists()]
 
 
 def test_import_is_light() -> None:

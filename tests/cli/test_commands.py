@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.frontends.darknet import networks as nets
 from tilewright.cli.app import COMMANDS
 
 
@@ -45,6 +46,28 @@ def test_doctor_tries_a_kernel(tilewright) -> None:
         "cache on disk": True,
     }
     assert outcome.json["packages"]["numpy"]
+
+
+def test_doctor_lists_the_operators_of_a_front_end(tilewright) -> None:
+    found = tilewright("doctor", "--operators", "tflite", "--json").json["operators"]
+    assert {"CONV_2D", "SOFTMAX"} <= set(found)
+    assert "aten.convolution" in tilewright("doctor", "--operators", "torch").out
+    refused = tilewright("doctor", "--operators", "tflight")
+    assert refused.code == 2
+    assert "tflite" in refused.err
+
+
+def test_weights_lie_in_a_file_of_their_own(tilewright, tmp_path: Path) -> None:
+    sections = [nets.conv(4), nets.pool(), nets.linear(3)]
+    (tmp_path / "net.cfg").write_text(nets.cfg_text(sections, 8, 8))
+    (tmp_path / "other.bin").write_bytes(nets.weights(sections, 8, 8))
+    given = ("--params", tmp_path / "other.bin")
+    made = tilewright("compile", tmp_path / "net.cfg", *given, "-o", tmp_path / "net.twm")
+    assert made.code == 0
+    assert tilewright("compare", tmp_path / "net.cfg", *given, "--fill", "random").code == 0
+    missing = tilewright("run", tmp_path / "net.cfg", "--params", tmp_path / "none.bin")
+    assert missing.code == 3
+    assert "none.bin" in missing.err
 
 
 def test_the_cache_is_shown_and_cleared(

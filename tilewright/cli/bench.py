@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.cli.arrays import inputs_for
 from tilewright.cli.command import Command, Exit
-from tilewright.cli.loading import is_artifact, open_model
+from tilewright.cli.loading import is_artifact, open_model, params_of
 from tilewright.cli.options import (
     add_compile_options,
     add_inputs,
@@ -117,7 +117,7 @@ def _batched(args: argparse.Namespace, batch: int) -> list[tuple[str, list[int |
     from tilewright.frontends import read_model
 
     given = dict(args.shapes)
-    params = read_model(str(args.model), shapes=given).main.params
+    params = read_model(str(args.model), shapes=given, params=params_of(args)).main.params
     shapes = {p.name: [_dim(d) for d in p.shape] for p in params}
     return [(n, [batch, *s[1:]]) for n, s in shapes.items() if s]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.cli.arrays import inputs_for, named_tensors
 from tilewright.cli.command import Command, Exit
-from tilewright.cli.loading import compiled, is_artifact
+from tilewright.cli.loading import compiled, is_artifact, params_of
 from tilewright.cli.options import add_compile_options, add_inputs, add_model, one_of
 from tilewright.support.errors import UserError
 
@@ -55,7 +55,7 @@ class Difference(NamedTuple):
 
 def _run(args: argparse.Namespace, console: Console) -> Exit:
     if is_artifact(args.model):
-        raise UserError("compare needs the model itself", remedy="pass the .onnx file")
+        raise UserError("compare needs the model itself", remedy="pass its file")
     model = compiled(args, console, args.target or "llvm")
     if args.tolerance is None:
         args.tolerance = _TOLERANCES.get(args.precision, 1e-3)
@@ -105,13 +105,14 @@ def _peer_outputs(args: argparse.Namespace, inputs: Any) -> list[Any]:
     if args.against == "reference":
         return tw.graph.evaluate(_graph(args), inputs)
     level, shapes = int(args.against[-1]), dict(args.shapes)
-    return tw.compile(str(args.model), shapes=shapes, opt_level=level).run(inputs)
+    model = tw.compile(str(args.model), shapes=shapes, opt_level=level, params=params_of(args))
+    return model.run(inputs)
 
 
 def _graph(args: argparse.Namespace) -> Module:
     from tilewright.frontends import read_model
 
-    return read_model(str(args.model), shapes=dict(args.shapes))
+    return read_model(str(args.model), shapes=dict(args.shapes), params=params_of(args))
 
 
 # ---- the first layer ----------------------------------------------------------------------------

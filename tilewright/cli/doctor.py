@@ -32,11 +32,16 @@ _TARGETS: Final = ("llvm -mcpu=sapphirerapids", "llvm -mcpu=znver4", "llvm -mcpu
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    del parser
+    parser.add_argument(
+        "--operators",
+        metavar="FRAMEWORK",
+        help="list the operators of a front end instead: onnx, torch, tflite, …",
+    )
 
 
 def _run(args: argparse.Namespace, console: Console) -> Exit:
-    del args
+    if args.operators is not None:
+        return _operators(args.operators, console)
     machine, packages, checks = _machine(), _packages(), _checks()
     console.result(machine=dict(machine), packages=packages)
     console.result(checks=[{"what": w, "ok": ok, "detail": d} for w, ok, d in checks])
@@ -49,6 +54,16 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
         ("check", "", ""), [(w, "ok" if ok else "NO", detail) for w, ok, detail in checks]
     )
     return Exit.DONE if all(ok for _, ok, _ in checks) else Exit.DIFFERENT
+
+
+def _operators(framework: str, console: Console) -> Exit:
+    """The operators that a front end converts."""
+    from tilewright.frontends import operators_of
+
+    names = [f"{domain}.{name}" if domain else name for domain, name in operators_of(framework)]
+    console.result(framework=framework, operators=names)
+    console.text("\n".join(names))
+    return Exit.DONE
 
 
 def _sizes(caches: Caches) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def open_model(args: argparse.Namespace, console: Console) -> RunnableModel:
     """The compiled model: loaded from an artifact, or compiled from a model."""
-    require_file(args.model)
+    require_model(args.model)
     if is_artifact(args.model):
         return _loaded(args)
     if getattr(args, "trusted", None):
@@ -36,7 +36,7 @@ def compiled(args: argparse.Namespace, console: Console, target: str) -> Runnabl
     """The model, compiled with the options of the command line."""
     import tilewright as tw
 
-    require_file(args.model)
+    require_model(args.model)
     with console.working(f"compiling {args.model.name}"):
         return tw.compile(
             str(args.model),
@@ -46,7 +46,16 @@ def compiled(args: argparse.Namespace, console: Console, target: str) -> Runnabl
             opt_level=args.opt_level,
             precision=args.precision,
             denormals=args.denormals,
+            params=params_of(args),
         )
+
+
+def params_of(args: argparse.Namespace) -> str | None:
+    """The file of weights that the command line names."""
+    if args.params is None:
+        return None
+    require_file(args.params)
+    return str(args.params)
 
 
 def native(model: RunnableModel, wanted: str) -> NativeModel:
@@ -74,6 +83,14 @@ def graph_of(model: NativeModel) -> Module:
     return kept or parse_module(model.texts[GRAPH_TEXT], blank=True)
 
 
+def require_model(path: Path) -> None:
+    """Refuse what is no file, and no folder that a front end reads."""
+    from tilewright.frontends import is_model_folder
+
+    if not is_model_folder(path):
+        require_file(path)
+
+
 def require_file(path: Path) -> None:
     """Refuse what is no file, in words rather than by its number."""
     if path.is_dir():
@@ -83,7 +100,7 @@ def require_file(path: Path) -> None:
 
 
 def _loaded(args: argparse.Namespace) -> RunnableModel:
-    for option in ("target", "shapes", "opt_level", "precision", "denormals"):
+    for option in ("target", "shapes", "params", "opt_level", "precision", "denormals"):
         if getattr(args, option, None):
             raise UserError(
                 f"--{option.replace('_', '-')} has no effect on {args.model}",

@@ -15,7 +15,8 @@ Shapes = dict[str, list[int | str]]
 
 
 def add_model(parser: argparse.ArgumentParser, *, artifact: bool = True) -> None:
-    what = f"a model (.onnx) or an artifact ({ARTIFACT})" if artifact else "a model (.onnx)"
+    kinds = "a model of any front end (a file, or a SavedModel's folder)"
+    what = f"{kinds} or an artifact ({ARTIFACT})" if artifact else kinds
     parser.add_argument("model", metavar="MODEL", type=Path, help=what)
     if artifact:
         parser.add_argument(
@@ -41,6 +42,12 @@ def add_compile_options(parser: argparse.ArgumentParser, *, several: bool = Fals
         type=shape,
         metavar="INPUT=D,D,…",
         help="give an input this shape; numbers, or names of symbolic dimensions",
+    )
+    group.add_argument(
+        "--params",
+        type=Path,
+        metavar="FILE",
+        help="weights in a file of their own (Caffe, Darknet, MXNet); default the one beside MODEL",
     )
     group.add_argument("--opt-level", type=int, choices=range(4), help="0 to 3; default 3")
     group.add_argument(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilewright.graph import Module
-from tilewright.support.errors import UserError
+from tilewright.support.errors import UserError, nearest
 
 #: The folders of all front ends, in the order in which they are asked. A folder's façade has a
 #: `FRONT_END` and imports nothing of its framework. ONNX is last: its files have no mark.
@@ -118,11 +118,26 @@ class FrontEnd:
     input_names: Callable[[Source], list[str]]
 
 
+def operators_of(folder: str) -> list[tuple[str, str]]:
+    """The operators that a front end converts, by domain and name."""
+    if folder not in _FOLDERS:
+        raise UserError(f"no front end is called {folder}", remedy=nearest(folder, _FOLDERS))
+    return list(import_module(f"tilewright.frontends.{folder}.table").TABLE.names())
+
+
+def is_model_folder(path: Path) -> bool:
+    """Whether a folder is a model that a front end reads."""
+    source = Source(path)
+    return path.is_dir() and any(r.recognises(source) for r in _rows() if r.name != "ONNX")
+
+
+def _rows() -> list[FrontEnd]:
+    return [import_module(f"tilewright.frontends.{folder}").FRONT_END for folder in _FOLDERS]
+
+
 def front_end_of(source: Source) -> FrontEnd:
     """The front end that reads a model."""
-    rows: list[FrontEnd] = [
-        import_module(f"tilewright.frontends.{folder}").FRONT_END for folder in _FOLDERS
-    ]
+    rows = _rows()
     for row in rows:
         if row.recognises(source):
             return row

@@ -36,7 +36,7 @@ from tilewright.ir import (
 from tilewright.support.errors import UserError
 from tilewright.tensor.script_call import written_out
 from tilewright.tensor.script_jumps import Loop, breaks_in, continues_in, jumps
-from tilewright.tensor.script_syntax import assignments, is_zero
+from tilewright.tensor.script_syntax import as_it_is, assignments, is_zero
 from tilewright.tensor.script_values import ScriptValues
 
 
@@ -342,7 +342,7 @@ class ScriptReader(ScriptValues):
     def _range(self, call: ast.Call) -> tuple[Callable[[Var], tuple[Any, Wrap]], ast.Call]:
         """`range(start, stop, step)` as a start and a loop from 0."""
         if len(call.args) < 2 or self.callee(call) == "thread":
-            return (lambda var: (var, _as_it_is)), call
+            return (lambda var: (var, as_it_is)), call
         if len(call.args) > 3:
             raise self.error(call, f"{self.callee(call)} takes a start, a stop and a step")
         start, stop = self.operand(call.args[0]), self.operand(call.args[1])
@@ -352,7 +352,7 @@ class ScriptReader(ScriptValues):
         if isinstance(start, Expr):
             start, wrap = self._fixed(start, "start")
         else:
-            wrap = _as_it_is
+            wrap = as_it_is
         count = self._count(call, start, stop, step)
         shorter = ast.Call(call.func, [ast.copy_location(ast.Constant(count), call)], call.keywords)
         ast.copy_location(shorter, call)
@@ -373,7 +373,7 @@ class ScriptReader(ScriptValues):
     def _fixed(self, expr: Expr, name: str) -> tuple[Expr, Wrap]:
         """A loop's bounds count once, at its start, whatever the body stores."""
         if not loads_in(expr):
-            return expr, _as_it_is
+            return expr, as_it_is
         var = Var(name, expr.dtype)
         return var, lambda body: Let(var, expr, body)
 
@@ -388,10 +388,6 @@ class _Rest(ast.stmt):
         super().__init__()
         self.nodes = nodes
         ast.copy_location(self, nodes[0])
-
-
-def _as_it_is(body: Stmt) -> Stmt:
-    return body
 
 
 _STATEMENTS: dict[type[ast.stmt], Callable[[ScriptReader, Any], Any]] = {

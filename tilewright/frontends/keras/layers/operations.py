@@ -1,4 +1,4 @@
-"""Operations between layers: those of `keras.ops`, and TensorFlow's functions in Keras 2."""
+"""Operations between layers: those of `keras.ops`."""
 
 from __future__ import annotations
 
@@ -323,103 +323,22 @@ def argmax(n: Layer) -> Value:
 
 @converts("GetItem", domain="ops")
 def get_item(n: Layer) -> Value:
-    return n.builder.index(n[0], _index(_given(n, 1, "key")))
+    return n.builder.index(n[0], index_of(_given(n, 1, "key")))
 
 
-def _index(key: Any) -> Any:
+def index_of(key: Any) -> Any:
     """An index as files write it: numbers, slices, `...` and new axes."""
     if (items := as_list(key)) is not None:
-        return tuple(_index(k) for k in items)
+        return tuple(index_of(k) for k in items)
     if (entry := as_dict(key)) is not None:
         kind = entry.get("class_name")
         inner = as_dict(entry.get("config")) or entry
         if kind == "__ellipsis__":
             return Ellipsis
         if kind == "__tuple__" or "items" in inner:
-            return tuple(_index(k) for k in as_list(inner.get("items")) or ())
+            return tuple(index_of(k) for k in as_list(inner.get("items")) or ())
         if kind == "__slice__" or "start" in inner:
             return slice(inner.get("start"), inner.get("stop"), inner.get("step"))
     if key is None or isinstance(key, int):
         return key
     raise UserError(f"an index is {str(key)[:80]}")
-
-
-# ---- TensorFlow's functions in Keras 2 ----------------------------------------------------------
-
-#: Functions by the operations of `keras.ops` that do the same.
-_FUNCTIONS: Final = {
-    "__operators__.add": "Add",
-    "cast": "Cast",
-    "clip_by_value": "Clip",
-    "concat": "Concatenate",
-    "expand_dims": "ExpandDims",
-    "linalg.matmul": "Matmul",
-    "math.abs": "Abs",
-    "math.add": "Add",
-    "math.divide": "Divide",
-    "math.exp": "Exp",
-    "math.greater": "Greater",
-    "math.less": "Less",
-    "math.log": "Log",
-    "math.maximum": "Maximum",
-    "math.minimum": "Minimum",
-    "math.multiply": "Multiply",
-    "math.negative": "Negative",
-    "math.not_equal": "NotEqual",
-    "math.pow": "Power",
-    "math.reduce_max": "Max",
-    "math.reduce_mean": "Mean",
-    "math.reduce_min": "Min",
-    "math.reduce_sum": "Sum",
-    "math.rsqrt": "Rsqrt",
-    "math.sigmoid": "Sigmoid",
-    "math.sqrt": "Sqrt",
-    "math.square": "Square",
-    "math.subtract": "Subtract",
-    "math.tanh": "Tanh",
-    "math.truediv": "TrueDivide",
-    "nn.gelu": "Gelu",
-    "nn.leaky_relu": "LeakyRelu",
-    "nn.relu": "Relu",
-    "nn.relu6": "Relu6",
-    "nn.sigmoid": "Sigmoid",
-    "nn.silu": "Silu",
-    "nn.softmax": "Softmax",
-    "reshape": "Reshape",
-    "split": "Split",
-    "squeeze": "Squeeze",
-    "stack": "Stack",
-    "tile": "Tile",
-    "transpose": "Transpose",
-}
-#: Their arguments by the names that `keras.ops` gives them.
-_RENAMED: Final = {
-    "clip_value_max": "x_max",
-    "clip_value_min": "x_min",
-    "multiples": "repeats",
-    "num_or_size_splits": "indices_or_sections",
-    "perm": "axes",
-    "shape": "newshape",
-    "alpha": "negative_slope",
-    "b": "y",
-}
-
-
-@converts("TFOpLambda")
-def tensorflow_function(n: Layer) -> Any:
-    name = n.config.text("function", "")
-    convert = TABLE.find("ops", _FUNCTIONS.get(name, ""))
-    if convert is None:
-        raise UserError(
-            f"the function tf.{name} is not supported",
-            remedy="export the model: tf.saved_model.save(model, 'folder')",
-        )
-    kwargs = {_RENAMED.get(k, k): v for k, v in n.kwargs.items()}
-    inner = Layer(n.importer, n.spec, n.stored, n.args, kwargs)
-    inner.kind = _FUNCTIONS[name]
-    return convert(inner)
-
-
-@converts("SlicingOpLambda")
-def tensorflow_slice(n: Layer) -> Value:
-    return n.builder.index(n[0], _index(n.kwargs.get("slice_spec")))
