@@ -182,6 +182,7 @@ class TreeWeights(Weights):
     def __init__(self, file: WeightFile, group: Any, path: str = "") -> None:
         self._file, self._group, self._path = file, group, path
         self._names: dict[str, str] | None = None
+        self._layers: Weights | None = None
 
     def child(self, *names: str) -> Weights:
         for name in names:
@@ -191,7 +192,8 @@ class TreeWeights(Weights):
         return NoWeights(f"{self._path}/{names[0]}")
 
     def layer(self, name: str, key: str) -> Weights:
-        layers = self.child("layers", "_layer_checkpoint_dependencies")
+        # The names in the group are read once, not for each layer.
+        self._layers = layers = self._layers or self.child("layers")
         if not isinstance(layers, TreeWeights):
             return layers
         return layers.child(layers.keys_by_name().get(name, key))

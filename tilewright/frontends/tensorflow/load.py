@@ -27,6 +27,10 @@ _NO_OUTPUTS: Final = frozenset(
     "HashTableV2 ReadVariableOp VarIsInitializedOp SaveSlices".split()
 )
 
+#: What leads into loops and branches of the first generation, and out of them.
+_ENTRIES: Final = frozenset("Enter RefEnter Switch RefSwitch _SwitchN NextIteration".split())
+_EXITS: Final = frozenset("Exit RefExit Merge RefMerge".split())
+
 
 @dataclass
 class ModelInput:
@@ -170,9 +174,28 @@ def _placeholder(node: Message) -> ModelInput:
 
 
 def _leaves(body: Body) -> list[tuple[str, Reference]]:
-    used = {r.node for n in body.nodes.values() for r in body.inputs(n)}
-    leaves = [n for n in body.nodes.values() if n.name not in used and n.op not in _NO_OUTPUTS]
-    return [(n.name, Reference(n.name, 0)) for n in leaves]
+    users: dict[str, list[str]] = {}
+    for node in body.nodes.values():
+        for reference in body.inputs(node):
+            users.setdefault(reference.node, []).append(node.name)
+    inside = _inside(body, users)
+    leaves = [n for n in body.nodes.values() if n.name not in users and n.op not in _NO_OUTPUTS]
+    leaves = [n for n in leaves if n.name not in inside]
+    # Loops have an Exit for each of their variables, whether it is used or not.
+    others = [n for n in leaves if n.op not in _EXITS]
+    return [(n.name, Reference(n.name, 0)) for n in others or leaves]
+
+
+def _inside(body: Body, users: dict[str, list[str]]) -> set[str]:
+    """Nodes inside of loops and branches of the first generation: nothing there is an output."""
+    pending = [n.name for n in body.nodes.values() if n.op in _ENTRIES]
+    found: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += [u for u in users.get(name, ()) if body.nodes[u].op not in _EXITS]
+    return found
 
 
 def _saved_model(data: Array, folder: Path | None, wanted: str | None) -> LoadedModel:
