@@ -181,9 +181,23 @@ def _leaves(body: Body) -> list[tuple[str, Reference]]:
     inside = _inside(body, users)
     leaves = [n for n in body.nodes.values() if n.name not in users and n.op not in _NO_OUTPUTS]
     leaves = [n for n in leaves if n.name not in inside]
-    # Loops have an Exit for each of their variables, whether it is used or not.
-    others = [n for n in leaves if n.op not in _EXITS]
-    return [(n.name, Reference(n.name, 0)) for n in others or leaves]
+    # Loops have an Exit for each of their variables, whether it is used or not; and freezing leaves
+    # copies of constants that nothing uses.
+    reached = _reached([n.name for n in body.nodes.values() if n.op == "Placeholder"], users)
+    leaves = [n for n in leaves if n.op not in _EXITS] or leaves
+    leaves = [n for n in leaves if n.name in reached] or leaves
+    return [(n.name, Reference(n.name, 0)) for n in leaves]
+
+
+def _reached(names: list[str], users: dict[str, list[str]]) -> set[str]:
+    """All nodes that depend on some nodes."""
+    found: set[str] = set()
+    while names:
+        name = names.pop()
+        if name not in found:
+            found.add(name)
+            names += users.get(name, ())
+    return found
 
 
 def _inside(body: Body, users: dict[str, list[str]]) -> set[str]:
