@@ -53,7 +53,7 @@ def test_doctor_lists_the_operators_of_a_front_end(tilewright) -> None:
     assert {"CONV_2D", "SOFTMAX"} <= set(found)
     assert "aten.convolution" in tilewright("doctor", "--operators", "torch").out
     refused = tilewright("doctor", "--operators", "tflight")
-    assert refused.code == 2
+    assert refused.code == 3
     assert "tflite" in refused.err
 
 
