@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.codegen.c.frame import Frame
 from tilewright.codegen.c.host import HOST, emit_kernel_call
 from tilewright.codegen.c.types import c_type, memory_type
+from tilewright.codegen.captured import used_by
 from tilewright.codegen.convention import POOL
 from tilewright.ir import (
     Alloc,
@@ -19,16 +20,12 @@ from tilewright.ir import (
     For,
     If,
     Let,
-    Load,
     Seq,
     Stmt,
     Store,
     Var,
     While,
-    all_exprs,
     cast,
-    symbolic_dims,
-    walk,
 )
 from tilewright.support.errors import InternalError
 
@@ -103,18 +100,7 @@ _POOL_RUN = "TW_POOL void tw_pool_run(void *, void (*)(void *, int64_t, int64_t)
 
 def _captured(frame: Frame, body: Stmt) -> tuple[list[Var], list[Buffer]]:
     """Variables and buffers that `body` uses and that have a value at this point."""
-    buffers: dict[Buffer, None] = {}
-    variables: dict[Var, None] = {}
-    for stmt in walk(body):
-        if isinstance(stmt, Store):
-            buffers.setdefault(stmt.buffer)
-        if isinstance(stmt, Alloc):
-            variables.update(dict.fromkeys(symbolic_dims(stmt.buffers)))
-    for expr in all_exprs(body):
-        if isinstance(expr, Load):
-            buffers.setdefault(expr.buffer)
-        elif isinstance(expr, Var):
-            variables.setdefault(expr)
+    variables, buffers = used_by(body)
     return [v for v in variables if frame.knows(v)], [b for b in buffers if frame.knows(b)]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tilewright.codegen.captured import used_by
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.frame import Frame
@@ -22,16 +23,10 @@ from tilewright.codegen.llvm.types import (
     void,
 )
 from tilewright.ir import (
-    Alloc,
     Buffer,
     For,
-    Load,
     Stmt,
-    Store,
     Var,
-    all_exprs,
-    symbolic_dims,
-    walk,
 )
 
 
@@ -67,18 +62,7 @@ def emit_parallel(frame: Frame, loop: For, name: str = "parallel") -> tuple[LLVa
 
 def captured_by(cx: Context, body: Stmt) -> Captured:
     """Variables and buffers that `body` uses and that have a value at this point."""
-    buffers: dict[Buffer, None] = {}
-    variables: dict[Var, None] = {}
-    for stmt in walk(body):
-        if isinstance(stmt, Store):
-            buffers.setdefault(stmt.buffer)
-        if isinstance(stmt, Alloc):
-            variables.update(dict.fromkeys(symbolic_dims(stmt.buffers)))
-    for expr in all_exprs(body):
-        if isinstance(expr, Load):
-            buffers.setdefault(expr.buffer)
-        elif isinstance(expr, Var):
-            variables.setdefault(expr)
+    variables, buffers = used_by(body)
     return Captured(
         [v for v in variables if v in cx.variables], [b for b in buffers if b in cx.addresses]
     )
