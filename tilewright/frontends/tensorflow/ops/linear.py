@@ -102,5 +102,7 @@ def matrix_diag_part(n: Node) -> Value:
     eye = b.eye(rows=x.shape[-2], columns=x.shape[-1], dtype="bool")
     rows, columns = (dim_number(d) for d in x.shape[-2:])
     if not isinstance(rows, int) or not isinstance(columns, int):
-        raise UserError(f"{n.name} takes the diagonal of {x}", reason="its extents must be known")
+        # Which axis is the shorter one decides how the diagonal is taken.
+        n.require_shape(0)
+        raise UserError(f"{n.name} takes the diagonal of {x}")
     return b.sum(b.where(eye, x, n.scalar(0, x)), axes=[-2 if rows > columns else -1])
