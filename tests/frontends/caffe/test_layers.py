@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.frontends.caffe.networks import caffemodel
+from tests.frontends.opencv import read_network
 from tilewright.frontends import from_caffe
 from tilewright.graph import evaluate
 
@@ -81,9 +82,8 @@ BESIDE: list[tuple[str, str, list[Any], list[Any]]] = [
 
 @pytest.mark.parametrize(("kind", "param", "shapes", "blobs"), BESIDE)
 def test_beside_opencv(kind: str, param: str, shapes: list[Any], blobs: list[Any]) -> None:
-    cv2 = pytest.importorskip("cv2")
     inputs, weights = [normal(*s) for s in shapes], [normal(*s) for s in blobs]
-    net = cv2.dnn.readNetFromCaffe(text_of(kind, param, shapes), caffemodel({"l": weights}))
+    net = read_network("Caffe", text_of(kind, param, shapes), caffemodel({"l": weights}))
     for k, value in enumerate(inputs):
         net.setInput(value, f"x{k}")
     wanted = net.forward()

@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tests.frontends.caffe import networks as nets
+from tests.frontends.opencv import read_network
 from tilewright.frontends import from_caffe, read_model
 from tilewright.graph import evaluate
 
@@ -28,11 +29,10 @@ def in_order(found: Any) -> Any:
 
 @pytest.mark.parametrize("make", [nets.resnet, nets.mobilenet, nets.googlenet, nets.ssd])
 def test_networks_beside_opencv(make: Any) -> None:
-    cv2 = pytest.importorskip("cv2")
     text, data = make().files()
     module = read_model(text, params=data)
     image = input_of(module)
-    net = cv2.dnn.readNetFromCaffe(text, data)
+    net = read_network("Caffe", text, data)
     net.setInput(image)
     wanted = net.forward()
     (found,) = evaluate(module, [image])

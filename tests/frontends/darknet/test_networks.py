@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tests.frontends.darknet import networks as nets
+from tests.frontends.opencv import read_network
 from tilewright.frontends import read_model
 from tilewright.graph import evaluate
 
@@ -18,11 +19,10 @@ RNG = np.random.default_rng(3)
 
 def both(sections: list[nets.Section], height: int, width: int, *, native: bool = False) -> Any:
     """Outputs by OpenCV, and ours."""
-    cv2 = pytest.importorskip("cv2")
     text = nets.cfg_text(sections, height, width).encode()
     data = nets.weights(sections, height, width)
     image = RNG.random((1, 3, height, width), dtype=np.float32)
-    net = cv2.dnn.readNetFromDarknet(text, data)
+    net = read_network("Darknet", text, data)
     net.setInput(image)
     wanted = net.forward(net.getUnconnectedOutLayersNames())
     if native:
