@@ -15,8 +15,11 @@ from tilewright.graph import Builder, KernelTable, passes
 from tilewright.graph.layouts.images import Blocking
 from tilewright.ir import Const, maximum
 from tilewright.schedule import Schedule
+from tilewright.schedule.rules import Choices
+from tilewright.schedule.rules.merge_rows import MERGE_ROWS
 from tilewright.schedule.rules.products.contraction import CONTRACTION
 from tilewright.schedule.rules.products.dot import DOT
+from tilewright.schedule.rules.products.gather_rows import GATHER_ROWS
 from tilewright.tensor import ops, te
 
 
@@ -136,7 +139,10 @@ def _conv_kernel(target: tw.Target, size: int, kernel: int) -> tw.Function:
 def test_blocked_convolutions_keep_their_tile_in_registers(cpu: str, kernel: int) -> None:
     target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")
     conv = _conv_kernel(target, 28, kernel)
-    plan = CONTRACTION.planned(Schedule(conv), "conv", target)
+    s, choices = Schedule(conv), Choices()
+    MERGE_ROWS.attempt(s, "", target, choices)
+    GATHER_ROWS.attempt(s, "conv", target, choices)
+    plan = CONTRACTION.planned(s, "conv", target)
     assert plan is not None
     tile, built = plan.tile, tw.build(conv, target)
     function, loop = hottest_loop(built.asm)

@@ -148,7 +148,7 @@ def test_what_no_node_is_to_blame_for(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AttributeError("no result")
 
     # The façade's function hides the module of the same name.
-    monkeypatch.setattr(sys.modules[from_onnx.__module__], "_result", failing)
+    monkeypatch.setattr(sys.modules[from_onnx.__module__], "named_output", failing)
     error = fault_of(network())
     r = read_reproducer(error.reproducer or "")
     assert error.places == {"front end": "ONNX"} and r.fails and len(model_in(r).graph.node) == 4

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tilewright.ir import Block, Const, For, Function, Iter, While, walk
+from tilewright.ir import Alloc, Block, Const, For, Function, Iter, While, walk
 from tilewright.support.denormals import Denormals
+from tilewright.support.dtype import index
+from tilewright.support.errors import UserError
 from tilewright.target import Target, verify_for
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ def scheduled(function: Function, target: Target, options: Options = DEFAULTS) -
     """The function under its schedule, which the target can run."""
     from tilewright.schedule import function_of, require_features, scheduler_of
 
+    _require_sizes(function)
     is_left = options.scheduler == DEFAULT_SCHEDULER and _is_tiny(function)
     scheduler = scheduler_of("given" if is_left else options.scheduler)
     made = function_of(scheduler.schedule(function, target))
@@ -100,6 +103,19 @@ def host_code(
     from tilewright.codegen import backend_of
 
     return backend_of(target).generate(program, target, denormals=denormals, profiled=profiled)
+
+
+def _require_sizes(function: Function) -> None:
+    """Refuse tensors whose elements cannot be numbered: rules and passes take that for granted."""
+    inner = [b for s in walk(function.body) if isinstance(s, Alloc) for b in s.buffers]
+    for buffer in (*function.buffers, *inner):
+        size = buffer.static_size()
+        if size is not None and size > index.max_value:
+            raise UserError(
+                f"{buffer.name} would have {size} elements",
+                reason="no memory has so many",
+                remedy="check the sizes that the model computes with",
+            )
 
 
 def _is_tiny(function: Function) -> bool:
