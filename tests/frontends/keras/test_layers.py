@@ -105,7 +105,7 @@ def test_lstm(backwards: bool) -> None:
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
         made.append(h)
-    given = {"weights": {"/cell": [w, r, b]}, "go_backwards": backwards}
+    given: dict[str, Any] = {"weights": {"/cell": [w, r, b]}, "go_backwards": backwards}
     close(one("LSTM", SERIES, **given), h)
     close(one("LSTM", SERIES, return_sequences=True, **given), np.stack(made, 1))
 
