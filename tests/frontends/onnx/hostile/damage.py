@@ -7,6 +7,8 @@ from typing import Any
 
 import onnx
 
+from tests.frontends.damaged_files import damaged
+
 INTS = [0, 1, -1, 2, 7, 63, 1 << 31, -(1 << 31), (1 << 63) - 1, -(1 << 63), 10**6, 10**12]
 FLOATS = [0.0, -1.0, 1e38, float("nan"), float("inf"), 1e-40]
 TEXTS = [b"", b"x", b"\xff\xfe", b"NONE", b"linear", b"SAME_UPPER"]
@@ -20,28 +22,6 @@ def mutated(model: Any, seed: int) -> bytes:
     for _ in range(rng.choice([1, 1, 2, 3])):
         bend(model, rng)
     return model.SerializeToString()
-
-
-# ---- bytes --------------------------------------------------------------------------------------
-
-
-def damaged(data: bytes, rng: random.Random) -> bytes:
-    b = bytearray(data)
-    at = rng.randrange(len(b))
-    kind = rng.randrange(5)
-    if kind == 0:
-        del b[at:]
-    elif kind == 1:
-        b[at] ^= 1 << rng.randrange(8)
-    elif kind == 2:
-        for _ in range(rng.randrange(1, 6)):
-            b[rng.randrange(len(b))] = rng.randrange(256)
-    elif kind == 3:
-        del b[at : at + rng.randrange(1, 20)]
-    else:
-        start = rng.randrange(len(b))
-        b[at:at] = b[start : start + rng.randrange(1, 60)]
-    return bytes(b)
 
 
 # ---- parts that lie -----------------------------------------------------------------------------

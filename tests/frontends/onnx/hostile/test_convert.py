@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.frontends.onnx.hostile.damage import bend, damaged
+from tests.frontends.damaged_files import damaged
+from tests.frontends.onnx.hostile.damage import bend
 from tests.frontends.onnx.hostile.seeds import network, program
 from tests.frontends.onnx.models import info, make, node
 from tilewright.frontends import from_onnx

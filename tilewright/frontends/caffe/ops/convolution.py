@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tilewright.frontends.caffe.layer import Layer
 from tilewright.frontends.caffe.prototxt import Message
 from tilewright.frontends.caffe.table import converts
-from tilewright.frontends.caffe.windows import read_window
+from tilewright.frontends.caffe.windows import Window, read_window
 from tilewright.graph import Array, Value, product
 from tilewright.support.errors import UserError
 
@@ -22,15 +24,7 @@ def _convolved(n: Layer, param: Message, x: Value) -> Value:
     outputs, channels, groups = _sizes(n, param, x)
     window = read_window(param, x)
     weight = n.blob(0, outputs, channels // groups, *window.kernel)
-    return n.builder.conv(
-        x,
-        weight,
-        _bias(n, param, outputs),
-        strides=window.strides,
-        pads=window.both_pads,
-        dilations=window.dilations,
-        groups=groups,
-    )
+    return n.builder.conv(x, weight, _bias(n, param, outputs), **_options(window, groups))
 
 
 @converts("Deconvolution")
@@ -43,15 +37,16 @@ def _spread(n: Layer, param: Message, x: Value) -> Value:
     outputs, channels, groups = _sizes(n, param, x)
     window = read_window(param, x)
     weight = n.blob(0, channels, outputs // groups, *window.kernel)
-    return n.builder.conv_transpose(
-        x,
-        weight,
-        _bias(n, param, outputs),
-        strides=window.strides,
-        pads=window.both_pads,
-        dilations=window.dilations,
-        groups=groups,
-    )
+    return n.builder.conv_transpose(x, weight, _bias(n, param, outputs), **_options(window, groups))
+
+
+def _options(window: Window, groups: int) -> dict[str, Any]:
+    return {
+        "strides": window.strides,
+        "pads": window.both_pads,
+        "dilations": window.dilations,
+        "groups": groups,
+    }
 
 
 def _all(n: Layer) -> list[Value]:
