@@ -38,10 +38,10 @@ def read_blobs(content: np.ndarray[Any, Any]) -> dict[str, list[Array]]:
     data = content.data
     try:
         return _net(data)
-    except (IndexError, ValueError) as error:
+    except ValueError as error:
         raise UserError(
             "the caffemodel cannot be read",
-            reason=str(error) or "it ends in the middle of a field",
+            reason=str(error),
             remedy="check that the file is complete",
         ) from None
 
@@ -75,7 +75,7 @@ def _blob(data: memoryview, blob: Field) -> Array:
     parts: list[Array] = []
     for field in fields_of(data, blob.start, blob.end):
         if field.number in _OLD_SHAPE and field.kind == VARINT:
-            old[field.number] = read_number(data, field.start)[0]
+            old[field.number] = field.value
         elif field.number == _SHAPE and field.kind == BYTES:
             shape = _shape(data, field)
         elif field.number == _DATA and field.kind in (BYTES, FIXED32):
@@ -83,7 +83,7 @@ def _blob(data: memoryview, blob: Field) -> Array:
         elif field.number == _DOUBLE_DATA and field.kind == BYTES:
             parts.append(np.frombuffer(data[field.start : field.end], "<f8").astype(np.float32))
         elif field.number == _RAW_TYPE and field.kind == VARINT:
-            raw_type = read_number(data, field.start)[0]
+            raw_type = field.value
         elif field.number == _RAW_DATA and field.kind == BYTES:
             if raw_type not in _RAW_TYPES:
                 raise ValueError(f"a blob has numbers of type {raw_type}")

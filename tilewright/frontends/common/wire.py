@@ -9,40 +9,53 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FIXED: Final = {FIXED64: 8, FIXED32: 4}
 
 
+class WireError(ValueError):
+    """Bytes that are no message."""
+
+
 class Field(NamedTuple):
-    """A field: where it begins, where its contents do, and where both end."""
+    """A field: where it begins, where its contents do, and where both end; what number it is."""
 
     number: int
     kind: int
     begin: int
     start: int
     end: int
+    #: Of a field that is one number.
+    value: int
 
 
 def fields_of(data: memoryview, begin: int, end: int) -> Iterator[Field]:
-    """The fields of a message; `ValueError` where it is none."""
+    """The fields of a message; `WireError` where it is none."""
     while begin < end:
         tag, start = read_number(data, begin)
-        kind = tag & 7
+        kind, value = tag & 7, 0
         if kind == VARINT:
-            _, stop = read_number(data, start)
+            value, stop = read_number(data, start)
         elif kind == BYTES:
             size, start = read_number(data, start)
             stop = start + size
+        elif kind in _FIXED:
+            stop = start + _FIXED[kind]
         else:
-            stop = start + _FIXED.get(kind, end)
+            raise WireError(f"a field has the wire type {kind}")
         if stop > end:
-            raise ValueError("a field ends after its message")
-        yield Field(tag >> 3, kind, begin, start, stop)
+            raise WireError("a field ends after its message")
+        yield Field(tag >> 3, kind, begin, start, stop, value)
         begin = stop
 
 
 def read_number(data: memoryview, at: int) -> tuple[int, int]:
-    """A number, and where it ends."""
+    """A number of 64 bits, and where it ends."""
     value = shift = 0
+    end = len(data)
     while shift < 70:
+        if at >= end:
+            raise WireError("a number does not end")
         byte = data[at]
-        at, value, shift = at + 1, value | (byte & 0x7F) << shift, shift + 7
+        at += 1
+        value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
-    raise ValueError("a number of more than 64 bits")
+            return value & 0xFFFFFFFFFFFFFFFF, at
+        shift += 7
+    raise WireError("a number has more than 64 bits")

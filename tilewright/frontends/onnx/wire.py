@@ -24,7 +24,7 @@ def without_weights(data: memoryview) -> bytes | None:
     """The model without its large tensors; None if it is not understood."""
     try:
         return b"".join(_model(data))
-    except (IndexError, ValueError):
+    except ValueError:
         return None
 
 

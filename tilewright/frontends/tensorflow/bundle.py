@@ -8,10 +8,11 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.frontends.common.files import mapped_file
+from tilewright.frontends.common.wire import read_number
 from tilewright.frontends.tensorflow.messages import SCHEMA
 from tilewright.frontends.tensorflow.sorted_table import read_table
 from tilewright.frontends.tensorflow.tensors import array_of, element_type, static_shape
-from tilewright.frontends.tensorflow.wire import Message, read_varint, text
+from tilewright.frontends.tensorflow.wire import Message, text
 from tilewright.graph import STRING, Array
 from tilewright.ir import DType
 from tilewright.support.errors import UserError, nearest
@@ -76,7 +77,7 @@ def _strings(data: memoryview, shape: tuple[int, ...], key: str) -> Array:
     lengths: list[int] = []
     at = 0
     for _ in range(size):
-        length, at = read_varint(data, at)
+        length, at = read_number(data, at)
         lengths.append(length)
     at += 4
     made = np.empty(size, object)

@@ -17,9 +17,7 @@ from tilewright.frontends.tensorflow.importer import Importer, Scope
 from tilewright.frontends.tensorflow.load import LoadedModel, ModelInput, load_model
 from tilewright.frontends.tensorflow.table import TABLE
 from tilewright.frontends.tensorflow.tensors import element_type
-from tilewright.frontends.tensorflow.wire import WireError
 from tilewright.graph import Module, TensorType, Value, passes
-from tilewright.support.errors import UserError
 from tilewright.support.faults import during
 
 #: What can be done about operators that will not be supported soon.
@@ -61,12 +59,8 @@ def input_names(source: Source) -> list[str]:
 @contextmanager
 def _reading(name: str) -> Generator[None]:
     """Code that trusts a file to be what it should be."""
-    try:
-        with trusting(name):
-            yield
-    except WireError as error:
-        remedy = "check that the file is complete"
-        raise UserError(f"{name} is damaged", reason=error.reason, remedy=remedy) from None
+    with trusting(name, "check that the file is complete"):
+        yield
 
 
 def _converted(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from tilewright.frontends.common import images
+from tilewright.frontends.common.images import Window
 from tilewright.frontends.common.padding import same_padding, split_padding
 from tilewright.frontends.tensorflow.node import Node
 from tilewright.graph import Dim, Value
@@ -18,22 +19,14 @@ def channels_first(n: Node, x: Value) -> Value:
         raise UserError(f"{x} is no image")
     if n.is_channels_first:
         return x
-    return n.builder.transpose(x, axes=[0, x.ndim - 1, *range(1, x.ndim - 1)])
+    return images.channels_first(n.builder, x)
 
 
 def as_before(n: Node, x: Value) -> Value:
     """N×C×spatial in the node's format."""
     if n.is_channels_first:
         return x
-    return n.builder.transpose(x, axes=[0, *range(2, x.ndim), 1])
-
-
-class Window(NamedTuple):
-    """Strides, dilations and padding for each spatial axis; pads are begins, then ends."""
-
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    pads: tuple[Dim, ...]
+    return images.channels_last(n.builder, x)
 
 
 def spatial(n: Node, given: Sequence[int], rank: int) -> tuple[int, ...]:

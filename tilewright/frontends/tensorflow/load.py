@@ -9,12 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.frontends.common.files import mapped_file
+from tilewright.frontends.common.wire import BYTES, VARINT, WireError, read_number
 from tilewright.frontends.sources import Source, is_bytes
 from tilewright.frontends.tensorflow.bodies import Body, Reference
 from tilewright.frontends.tensorflow.bundle import Bundle
 from tilewright.frontends.tensorflow.messages import SCHEMA
 from tilewright.frontends.tensorflow.tensors import declared_shape
-from tilewright.frontends.tensorflow.wire import BYTES, VARINT, Message, WireError, read_varint
+from tilewright.frontends.tensorflow.wire import Message
 from tilewright.graph import Array
 from tilewright.support.errors import UserError, nearest
 
@@ -71,11 +72,11 @@ def is_tensorflow(source: Source) -> bool:
 def _begins_saved_model(head: memoryview) -> bool:
     """A version and a graph; ONNX has a text where the graph is, which begins with a letter."""
     try:
-        number, at = read_varint(head, 0)
-        version, at = read_varint(head, at)
-        tag, at = read_varint(head, at)
-        _, at = read_varint(head, at)
-        inner, _ = read_varint(head, at)
+        number, at = read_number(head, 0)
+        version, at = read_number(head, at)
+        tag, at = read_number(head, at)
+        _, at = read_number(head, at)
+        inner, _ = read_number(head, at)
     except WireError:
         return False
     is_version = number == (1 << 3 | VARINT) and version == 1
@@ -85,20 +86,20 @@ def _begins_saved_model(head: memoryview) -> bool:
 def _begins_graph(head: memoryview) -> bool:
     """A node: a message with a name and an operator; ONNX's files begin with a number."""
     try:
-        tag, at = read_varint(head, 0)
+        tag, at = read_number(head, 0)
         if tag != 1 << 3 | BYTES:
             return False
-        _, at = read_varint(head, at)
+        _, at = read_number(head, at)
         name, at = _text_field(head, at, 1)
         op, _ = _text_field(head, at, 2)
-    except (WireError, ValueError):
+    except ValueError:
         return False
     return bool(name) and bool(op) and (op[0].isupper() or op[0] == "_") and op.isascii()
 
 
 def _text_field(head: memoryview, at: int, number: int) -> tuple[str, int]:
-    tag, at = read_varint(head, at)
-    size, at = read_varint(head, at)
+    tag, at = read_number(head, at)
+    size, at = read_number(head, at)
     if tag != number << 3 | BYTES or size > len(head) - at:
         raise ValueError("no text")
     return str(head[at : at + size], "utf-8"), at + size

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tilewright.frontends.tensorflow.wire import read_varint
+from tilewright.frontends.common.wire import read_number
 from tilewright.support.errors import UserError
 
 _MAGIC: Final = 0xDB4775248B80FB57
@@ -38,8 +38,8 @@ def read_table(data: memoryview, name: str) -> dict[bytes, memoryview]:
 
 def _handle(data: memoryview, at: int) -> tuple[tuple[int, int], int]:
     """Where a block begins and how long it is."""
-    start, at = read_varint(data, at)
-    size, at = read_varint(data, at)
+    start, at = read_number(data, at)
+    size, at = read_number(data, at)
     return (start, size), at
 
 
@@ -62,9 +62,9 @@ def _entries(block: memoryview, name: str) -> Iterator[tuple[bytes, memoryview]]
         raise UserError(f"{name} is damaged", reason="a block has no end")
     at, key = 0, b""
     while at < end:
-        shared, at = read_varint(block, at)
-        own, at = read_varint(block, at)
-        size, at = read_varint(block, at)
+        shared, at = read_number(block, at)
+        own, at = read_number(block, at)
+        size, at = read_number(block, at)
         if shared > len(key) or at + own + size > end:
             raise UserError(f"{name} is damaged", reason="an entry ends after its block")
         key = key[:shared] + bytes(block[at : at + own])
@@ -75,7 +75,7 @@ def _entries(block: memoryview, name: str) -> Iterator[tuple[bytes, memoryview]]
 
 def decompressed(data: memoryview, name: str) -> bytes:
     """Snappy: a length, then texts and copies of what was before."""
-    wanted, at = read_varint(data, 0)
+    wanted, at = read_number(data, 0)
     if wanted > _MOST_BYTES or wanted > 64 * len(data):
         raise UserError(f"{name} is damaged", reason=f"a block says that it has {wanted} bytes")
     made = bytearray()

@@ -12,59 +12,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.support.errors import UserError
+from tilewright.frontends.common.wire import (
+    BYTES,
+    FIXED32,
+    FIXED64,
+    VARINT,
+    WireError,
+    fields_of,
+    read_number,
+)
 
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-_FIXED: Final = {FIXED64: 8, FIXED32: 4}
 #: Kinds of fields that are no messages.
 _NUMBERS: Final = frozenset("int bool float double".split())
-
-
-class WireError(UserError):
-    """Bytes that are no message."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__("a message is damaged", reason=reason)
-
-
-def fields(data: memoryview) -> list[tuple[int, int, int, int]]:
-    """(number, wire type, start, end) of all fields; for numbers, `start` is the number itself."""
-    found: list[tuple[int, int, int, int]] = []
-    at, end = 0, len(data)
-    while at < end:
-        tag, at = read_varint(data, at)
-        kind = tag & 7
-        if kind == VARINT:
-            value, at = read_varint(data, at)
-            found.append((tag >> 3, kind, value, at))
-            continue
-        if kind == BYTES:
-            size, at = read_varint(data, at)
-        elif kind in _FIXED:
-            size = _FIXED[kind]
-        else:
-            raise WireError(f"a field has the wire type {kind}")
-        if size > end - at:
-            raise WireError("a field ends after its message")
-        found.append((tag >> 3, kind, at, at + size))
-        at += size
-    return found
-
-
-def read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number, and where it ends."""
-    value = shift = 0
-    end = len(data)
-    while shift < 70:
-        if at >= end:
-            raise WireError("a number does not end")
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, at
-        shift += 7
-    raise WireError("a number has more than 64 bits")
 
 
 def signed(value: int) -> int:
@@ -116,27 +75,27 @@ class Message:
     def _read(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         rows = self._schema.kinds[self.kind]
-        for number, wire, start, end in fields(self.data):
+        for number, wire, _, start, end, value in fields_of(self.data, 0, len(self.data)):
             row = rows.get(number)
             if row is None:
                 continue
             name, kind, count = row
             if count == "map":
-                key, value = self._entry(start, end, wire, kind)
-                found.setdefault(name, {})[key] = value
+                key, entry = self._entry(start, end, wire, kind)
+                found.setdefault(name, {})[key] = entry
             elif count == "one":
-                found[name] = self._value(kind, wire, start, end)
+                found[name] = self._value(kind, wire, start, end, value)
             elif wire == BYTES and kind in _NUMBERS:
                 found.setdefault(name, []).extend(packed(kind, self.data[start:end]))
             else:
-                found.setdefault(name, []).append(self._value(kind, wire, start, end))
+                found.setdefault(name, []).append(self._value(kind, wire, start, end, value))
         return found
 
-    def _value(self, kind: str, wire: int, start: int, end: int) -> Any:
+    def _value(self, kind: str, wire: int, start: int, end: int, value: int) -> Any:
         if wire == VARINT:
             if kind not in ("int", "bool"):
                 raise WireError(f"a number stands where {kind} should")
-            return bool(start) if kind == "bool" else signed(start)
+            return bool(value) if kind == "bool" else signed(value)
         part = self.data[start:end]
         if kind == "float" and wire == FIXED32:
             return struct.unpack("<f", part)[0]
@@ -155,7 +114,7 @@ class Message:
         if wire != BYTES:
             raise WireError(f"an entry of {self.kind} is no message")
         part, key, value = self.data[start:end], "", memoryview(b"")
-        for number, inner, begin, stop in fields(part):
+        for number, inner, _, begin, stop, _ in fields_of(part, 0, len(part)):
             if inner != BYTES:
                 raise WireError(f"an entry of {self.kind} is not text and a message")
             if number == 1:
@@ -198,6 +157,6 @@ def packed(kind: str, data: memoryview) -> Any:
     found: list[Any] = []
     at = 0
     while at < len(data):
-        value, at = read_varint(data, at)
+        value, at = read_number(data, at)
         found.append(bool(value) if kind == "bool" else signed(value))
     return found

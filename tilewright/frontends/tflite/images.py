@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
+from tilewright.frontends.common.images import Window, channels_first, channels_last
 from tilewright.frontends.common.padding import same_padding, split_padding
 from tilewright.frontends.tflite.node import Node
 from tilewright.graph import Dim, Value
@@ -12,14 +12,6 @@ from tilewright.ir import Expr
 from tilewright.support.errors import UserError
 
 _SAME = 0
-
-
-class Window(NamedTuple):
-    """Strides, dilations and padding along the spatial axes."""
-
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    pads: tuple[Dim, ...]
 
 
 def read_window(n: Node, extents: Sequence[Expr], kernel: Sequence[Dim], dilated: bool) -> Window:
@@ -35,20 +27,9 @@ def read_window(n: Node, extents: Sequence[Expr], kernel: Sequence[Dim], dilated
     return Window(strides, dilations, split_padding([same_padding(*size) for size in sizes]))
 
 
-def channels_first(n: Node, x: Value) -> Value:
-    """N×spatial×C as N×C×spatial."""
-    last = x.ndim - 1
-    return n.builder.transpose(x, axes=(0, last, *range(1, last)))
-
-
-def channels_last(n: Node, x: Value) -> Value:
-    """N×C×spatial as N×spatial×C."""
-    return n.builder.transpose(x, axes=(0, *range(2, x.ndim), 1))
-
-
 def on_images(n: Node, x: Value, compute: Callable[[Value], Value]) -> Value:
     """What an operator on N×C×spatial makes of an image N×spatial×C."""
-    return channels_last(n, compute(channels_first(n, x)))
+    return channels_last(n.builder, compute(channels_first(n.builder, x)))
 
 
 def activated(n: Node, x: Value, name: str | None = None) -> Value:

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from tilewright.frontends.common.images import Window, channels_first
 from tilewright.frontends.tflite.fixed_point import (
     INT32,
     dequantized,
@@ -20,7 +21,6 @@ from tilewright.frontends.tflite.fixed_point import (
     rounded_away,
     scaled,
 )
-from tilewright.frontends.tflite.images import Window, channels_first
 from tilewright.frontends.tflite.node import Node
 from tilewright.frontends.tflite.tensors import Quantization
 from tilewright.graph import Array, Dim, Value
@@ -287,11 +287,11 @@ def hybrid_conv(n: Node, weights: Factors, window: Window, groups: int) -> Value
         )
         return b.cast(total, dtype="float32")
 
-    total = convolved(channels_first(n, rows.stored))
+    total = convolved(channels_first(n.builder, rows.stored))
     if rows.zero is not None:
         # What the zero point adds to each sum: that of the weights which lie inside of the image.
         ones = b.full(n.constant(1, "int8"), shape=[1, x.shape[-1], *x.shape[1:-1]])
-        total = b.sub(total, b.mul(channels_first(n, rows.zero), convolved(ones)))
+        total = b.sub(total, b.mul(channels_first(n.builder, rows.zero), convolved(ones)))
     scales = how.scales.astype(np.float32)
     scales = scales if how.is_single else scales.reshape(-1, *[1] * (x.ndim - 2))
-    return b.mul(total, b.mul(channels_first(n, rows.scale), n.constant(scales)))
+    return b.mul(total, b.mul(channels_first(n.builder, rows.scale), n.constant(scales)))

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.frontends.common.images import Window, channels_first, channels_last
 from tilewright.frontends.common.padding import simplified
-from tilewright.frontends.tflite.images import (
-    Window,
-    activated,
-    channels_first,
-    channels_last,
-    read_window,
-)
+from tilewright.frontends.tflite.images import activated, read_window
 from tilewright.frontends.tflite.node import Node
 from tilewright.frontends.tflite.products import (
     Factors,
@@ -45,11 +40,11 @@ def depthwise_conv_2d(n: Node) -> Value:
 
 def _convolved(n: Node, weights: Factors, window: Window, groups: int) -> Value:
     if is_hybrid(n) and n.find_array(1) is not None:
-        y = channels_last(n, hybrid_conv(n, weights, window, groups))
+        y = channels_last(n.builder, hybrid_conv(n, weights, window, groups))
         return activated(n, n.builder.add(y, n[2]) if n.has(2) else y)
-    image = channels_first(n, n[0])
+    image = channels_first(n.builder, n[0])
     if is_integer(n):
-        return channels_last(n, quantized_conv(n, image, weights, window, groups))
+        return channels_last(n.builder, quantized_conv(n, image, weights, window, groups))
     y = n.builder.conv(
         image,
         real_weights(n, weights),
@@ -59,7 +54,7 @@ def _convolved(n: Node, weights: Factors, window: Window, groups: int) -> Value:
         dilations=window.dilations,
         groups=groups,
     )
-    return activated(n, channels_last(n, y))
+    return activated(n, channels_last(n.builder, y))
 
 
 def _quotient(channels: Dim, of: Dim) -> int:
@@ -88,9 +83,9 @@ def transpose_conv(n: Node) -> Value:
     wanted = n.dims(0, 4)
     window, extra = _cut(n, x.shape[1:3], weight.shape[1:3], wanted[1:3])
     weights = Factors(n, (3, 0, 1, 2), 0)
-    image = channels_first(n, x)
+    image = channels_first(n.builder, x)
     if is_integer(n, 2):
-        return channels_last(n, quantized_conv_transpose(n, image, weights, window, extra))
+        return channels_last(n.builder, quantized_conv_transpose(n, image, weights, window, extra))
     y = n.builder.conv_transpose(
         image,
         real_weights(n, weights),
@@ -99,7 +94,7 @@ def transpose_conv(n: Node) -> Value:
         pads=window.pads,
         output_pads=extra,
     )
-    return activated(n, channels_last(n, y))
+    return activated(n, channels_last(n.builder, y))
 
 
 @converts("CONV_3D_TRANSPOSE")
@@ -108,14 +103,14 @@ def conv_3d_transpose(n: Node) -> Value:
     x, weight = n[2], n[1]
     window, extra = _cut(n, x.shape[1:4], weight.shape[:3], n.dims(0, 5)[1:4])
     y = n.builder.conv_transpose(
-        channels_first(n, x),
+        channels_first(n.builder, x),
         n.builder.transpose(weight, axes=(4, 3, 0, 1, 2)),
         n.get(3),
         strides=window.strides,
         pads=window.pads,
         output_pads=extra,
     )
-    return activated(n, channels_last(n, y))
+    return activated(n, channels_last(n.builder, y))
 
 
 def _cut(

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilewright.frontends.common.images import channels_first, channels_last
 from tilewright.frontends.common.padding import same_padding, split_padding
 from tilewright.frontends.tflite.flexbuffer import read_map
-from tilewright.frontends.tflite.images import channels_first, channels_last
 from tilewright.frontends.tflite.load import CUSTOM
 from tilewright.frontends.tflite.node import Node
 from tilewright.frontends.tflite.table import converts
@@ -41,13 +41,13 @@ def convolution_transpose_bias(n: Node) -> Value:
         )
         totals = [max(0, k - (e - 1) % s - 1) for e, k, s in sizes]
     y = b.conv_transpose(
-        channels_first(n, x),
+        channels_first(n.builder, x),
         b.transpose(weight, axes=(3, 0, 1, 2)),
         n.get(2),
         strides=strides,
         pads=split_padding(totals),
     )
-    return channels_last(n, y)
+    return channels_last(n.builder, y)
 
 
 # ---- pooling that remembers ---------------------------------------------------------------------
@@ -85,7 +85,7 @@ def _origins(n: Node, count: Expr, stride: int, before: Any, axis: int) -> Value
 def max_pooling_with_argmax(n: Node) -> list[Value]:
     """The greatest elements, and their places inside of their windows as floats."""
     pool, b = _pool(n), n.builder
-    x = channels_first(n, n[0])
+    x = channels_first(n.builder, n[0])
     height, width = x.shape[2:]
     totals = [0, 0]
     if pool.is_same:
@@ -101,14 +101,14 @@ def max_pooling_with_argmax(n: Node) -> list[Value]:
     top = b.sub(rows, _origins(n, y.shape[2], pool.strides[0], pads[0], 0))
     inside = b.add(b.mul(top, n.constant(pool.kernel[1], "int64")), left)
     real = b.add(b.cast(inside, dtype="float32"), n.constant(np.float32(0.1)))
-    return [channels_last(n, y), channels_last(n, real)]
+    return [channels_last(n.builder, y), channels_last(n.builder, real)]
 
 
 @converts("MaxUnpooling2D", domain=CUSTOM)
 def max_unpooling(n: Node) -> Value:
     """Elements at the places inside of their windows that the pooling has told."""
     pool, b = _pool(n), n.builder
-    x, inside = channels_first(n, n[0]), channels_first(n, n[1])
+    x, inside = channels_first(n.builder, n[0]), channels_first(n.builder, n[1])
     count, channels, height, width = x.shape
     tall, wide = height * pool.kernel[0], width * pool.kernel[1]
     before = pool.before([tall, wide])
@@ -122,7 +122,7 @@ def max_unpooling(n: Node) -> Value:
     images = b.ramp(n.constant(0, "int64"), n.constant(1, "int64"), size=count * channels)
     offsets = b.mul(b.reshape(images, shape=[count, channels, 1, 1]), area)
     shape = [count, channels, tall, wide]
-    return channels_last(n, b.max_unpool(x, b.add(place, offsets), shape=shape))
+    return channels_last(n.builder, b.max_unpool(x, b.add(place, offsets), shape=shape))
 
 
 # ---- landmarks ----------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def transform_landmarks(n: Node) -> Value:
 def transform_tensor(n: Node) -> Value:
     """The part of an image that a matrix maps the result onto; zero beyond the image."""
     how, b = read_map(n.operator.custom), n.builder
-    image = channels_first(n, n[0])
+    image = channels_first(n.builder, n[0])
     height, width = image.shape[2:]
     grid = np.indices((how["output_height"], how["output_width"])).astype(np.float32) + 0.5
     x, y = _transformed(n, n[1], n.constant(grid[1]), n.constant(grid[0]))
@@ -201,4 +201,4 @@ def transform_tensor(n: Node) -> Value:
     at = b.concat(*(b.reshape(p, shape=[1, *p.shape, 1]) for p in places), axis=3)
     sampled = b.sample_at(image, at, mode="linear", padding="border", align_corners=True)
     kept = b.where(b.logical_and(*inside), sampled, zero)
-    return channels_last(n, kept)
+    return channels_last(n.builder, kept)

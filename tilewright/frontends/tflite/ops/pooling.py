@@ -5,14 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tilewright.frontends.common.images import channels_first, channels_last
 from tilewright.frontends.tflite.fixed_point import INT32, result_range
-from tilewright.frontends.tflite.images import (
-    activated,
-    channels_first,
-    channels_last,
-    on_images,
-    read_window,
-)
+from tilewright.frontends.tflite.images import activated, on_images, read_window
 from tilewright.frontends.tflite.node import Node
 from tilewright.frontends.tflite.products import is_integer
 from tilewright.frontends.tflite.table import converts
@@ -29,7 +24,7 @@ def _attributes(n: Node) -> dict[str, Any]:
 def average_pool(n: Node) -> Value:
     how = _attributes(n)
     if is_integer(n):
-        return channels_last(n, _integer_means(n, channels_first(n, n[0]), how))
+        return channels_last(n.builder, _integer_means(n, channels_first(n.builder, n[0]), how))
     return activated(n, on_images(n, n[0], lambda x: n.builder.avg_pool(x, **how)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from tilewright.frontends.common.images import channels_first, channels_last
 from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.ops.activation import gelu
 from tilewright.frontends.onnx.ops.convolution import convolved
@@ -74,23 +75,15 @@ def fused_conv(n: Node) -> Value:
 def nhwc_conv(n: Node) -> Value:
     """The channels of images stand last; those of the weights do not."""
     b = n.builder
-    result = convolved(n, channels_first(n, n[0]), n[1], n.get(2))
+    result = convolved(n, channels_first(n.builder, n[0]), n[1], n.get(2))
     if n.get(3) is not None:
-        result = b.add(result, channels_first(n, n[3]))
-    return channels_last(n, _activated(n, result))
+        result = b.add(result, channels_first(n.builder, n[3]))
+    return channels_last(n.builder, _activated(n, result))
 
 
 @converts("NhwcMaxPool", domain=_MS)
 def nhwc_max_pool(n: Node) -> Value:
-    return channels_last(n, max_pool_of(n, channels_first(n, n[0])))
-
-
-def channels_first(n: Node, x: Value) -> Value:
-    return n.builder.transpose(x, axes=[0, x.ndim - 1, *range(1, x.ndim - 1)])
-
-
-def channels_last(n: Node, x: Value) -> Value:
-    return n.builder.transpose(x, axes=[0, *range(2, x.ndim), 1])
+    return channels_last(n.builder, max_pool_of(n, channels_first(n.builder, n[0])))
 
 
 # ---- activations --------------------------------------------------------------------------------
@@ -246,13 +239,13 @@ def group_norm(n: Node) -> Value:
 def _group_norm(n: Node, x: Value, gamma: Value, beta: Value) -> Value:
     """Channels may stand last; a swish may follow."""
     b, is_last = n.builder, n.flag("channels_last", True)
-    images = channels_first(n, x) if is_last else x
+    images = channels_first(n.builder, x) if is_last else x
     gamma, beta = (_as(n, p, x) for p in (gamma, beta))
     result = b.group_norm(
         images, gamma, beta, groups=n.integer("groups"), epsilon=n.real("epsilon", 1e-5)
     )
     result = b.swish(result) if n.flag("activation") else result
-    return channels_last(n, result) if is_last else result
+    return channels_last(n.builder, result) if is_last else result
 
 
 def _as(n: Node, value: Value, like: Value) -> Value:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tilewright.frontends.common.images import channels_first, channels_last
 from tilewright.frontends.onnx.node import Node
-from tilewright.frontends.onnx.ops.microsoft.fused import channels_first, channels_last
 from tilewright.frontends.onnx.ops.pooling import average_pool_of
 from tilewright.frontends.onnx.ops.quantization import (
     dequantize,
@@ -93,8 +93,8 @@ _Pool = Callable[[Node, Value], Value]
 def _pooled(n: Node, pool: _Pool) -> Value:
     is_last = n.flag("channels_last")
     x = _real(n, 0)
-    result = pool(n, channels_first(n, x) if is_last else x)
-    return _stored(n, channels_last(n, result) if is_last else result, 3, n[0])
+    result = pool(n, channels_first(n.builder, x) if is_last else x)
+    return _stored(n, channels_last(n.builder, result) if is_last else result, 3, n[0])
 
 
 @converts("QLinearAveragePool", domain=_MS)
@@ -114,7 +114,7 @@ def qlinear_global_average_pool(n: Node) -> Value:
 def qlinear_conv(n: Node) -> Value:
     if not n.flag("channels_last"):
         return qlinear_conv_of(n, n[0])
-    return channels_last(n, qlinear_conv_of(n, channels_first(n, n[0])))
+    return channels_last(n.builder, qlinear_conv_of(n, channels_first(n.builder, n[0])))
 
 
 @converts("MatMulInteger16", domain=_MS)
