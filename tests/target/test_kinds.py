@@ -7,8 +7,10 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.ir import Function
+from tilewright.support import libcuda
 from tilewright.support.errors import UserError
 from tilewright.target import Target
+from tilewright.target.host_gpu import nearest_gpu
 
 
 def doubled() -> Function:
@@ -55,3 +57,50 @@ def test_text_begins_with_the_kind_and_makes_the_same_target(text: str) -> None:
     target = Target.of(text)
     assert str(target).startswith(f"{text.split()[0]} ")
     assert Target.of(str(target)) == target
+
+
+# ---- GPUs ---------------------------------------------------------------------------------------
+
+
+def test_a_gpu_stands_beside_a_processor() -> None:
+    target = Target.of("cuda -arch=sm_90a -mcpu=haswell -num-cores=4")
+    assert target.gpu is not None and target.gpu.name == "sm_90a"
+    assert target.host is not None and target.host.cpu == "haswell" and target.host.cores == 4
+    assert target.runs_on is target.host
+    assert Target.of(str(target)) == target
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("cuda -arch=sm_91", "no such GPU"),
+        ("llvm -arch=sm_90", "'llvm' is for processors"),
+        ("llvm -mcpu=sm_90", "no such processor"),
+    ],
+)
+def test_what_is_no_gpu_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(UserError, match=reason):
+        Target.of(text)
+
+
+@pytest.mark.parametrize(
+    ("capability", "name"),
+    [((9, 0), "sm_90a"), ((8, 7), "sm_86"), ((10, 0), "sm_90"), ((7, 0), "sm_70")],
+)
+def test_code_is_made_for_the_described_gpu_that_is_nearest(
+    capability: tuple[int, int], name: str
+) -> None:
+    assert nearest_gpu(capability) == name
+
+
+def test_gpus_that_are_too_old_are_told() -> None:
+    with pytest.raises(UserError, match="too old"):
+        nearest_gpu((6, 1))
+
+
+@pytest.mark.skipif(not libcuda.why_no_driver(), reason="there is a driver")
+def test_a_missing_driver_is_told_with_the_remedy() -> None:
+    with pytest.raises(UserError, match="-arch"):
+        Target.of("cuda")
+    with pytest.raises(UserError, match="no NVIDIA GPU can be used here"):
+        libcuda.call("cuInit", 0)

@@ -61,9 +61,9 @@ def kib(l1d: int, l2: int, l3: int, line: int = 64) -> Caches:
 def cpus(arch: str) -> dict[str, Cpu]:
     """All described processors of an architecture, by name; the first is the generic one."""
     # Imported here because the tables are written in terms of this module.
-    from tilewright.target import cpus_arm, cpus_other, cpus_x86
+    from tilewright.target import cpus_arm, cpus_other, cpus_x86, gpus
 
-    table = (*cpus_x86.CPUS, *cpus_arm.CPUS, *cpus_other.CPUS)
+    table = (*cpus_x86.CPUS, *cpus_arm.CPUS, *cpus_other.CPUS, *gpus.CPUS)
     found = {cpu.name: cpu for cpu in table if cpu.arch == arch}
     return {**found, "generic": next(iter(found.values()))}
 

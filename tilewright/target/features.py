@@ -78,6 +78,7 @@ _NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
         nontrapping-fptoint reference-types sign-ext simd128 tail-call exception-handling:
         relaxed-simd fp16: simd128
     """),
+    "nvptx64": _rules("ptx63 ptx80 ptx86:"),
 }
 #: Known by name only.
 _HANDED_ON: dict[str, Features] = {
@@ -97,10 +98,11 @@ _HANDED_ON: dict[str, Features] = {
         zifencei zihintntl zihintpause zkt zmmul""".split()
     ),
     "wasm32": frozenset("call-indirect-overlong gc multimemory wide-arithmetic".split()),
+    "nvptx64": frozenset(),
 }
 
-#: The architectures that targets may have.
-ARCHITECTURES = tuple(_NEEDS)
+#: The architectures of processors that targets may have; GPUs are named by kinds of their own.
+ARCHITECTURES = tuple(arch for arch in _NEEDS if arch != "nvptx64")
 
 
 def reasoned_about(arch: str) -> Features:

@@ -2,6 +2,7 @@
 
     llvm    a processor, whose code LLVM makes
     c       a processor, whose code is portable C for any compiler
+    cuda    an NVIDIA GPU beside a processor: LLVM makes the code of both
 
 A kind names the back end that makes its code (`codegen.backends`), the device whose rules schedule
 its loops (`schedule.rules`), and what loops may ask of that device, which `verify_for` checks
@@ -39,6 +40,9 @@ class Kind:
     sets_float_state: bool = True
 
 
+#: The axes of a grid of blocks of threads.
+GRID: Final = tuple(f"{level}.{axis}" for level in ("blockIdx", "threadIdx") for axis in "xyz")
+
 KINDS: Final = {
     kind.name: kind
     for kind in (
@@ -49,6 +53,14 @@ KINDS: Final = {
             "c",
             scopes=("global", "local"),
             uses_features=False,
+            sets_float_state=False,
+        ),
+        Kind(
+            "cuda",
+            "gpu",
+            "cuda",
+            scopes=("global", "shared", "local"),
+            thread_axes=GRID,
             sets_float_state=False,
         ),
     )

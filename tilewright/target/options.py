@@ -15,6 +15,8 @@ class Options(NamedTuple):
     """What a target's text asks for; None or empty where it leaves the choice to us."""
 
     kind: Kind
+    #: The architecture of a GPU; the other options are the host's then.
+    arch: str | None = None
     mtriple: str | None = None
     mcpu: str | None = None
     #: Features with their signs, in the order given: a later one wins.
@@ -39,6 +41,12 @@ def parse_options(text: str) -> Options:
         if name in given:
             raise UserError(f"target {text!r}", reason=f"option {name} is given twice")
         given[name] = _READERS[name](name, value)
+    if "-arch" in given and KINDS[kind].device != "gpu":
+        raise UserError(
+            f"target {text!r}",
+            reason=f"option -arch names a GPU, and {kind!r} is for processors",
+            remedy="name the processor by -mcpu",
+        )
     fields = {name[1:].replace("-", "_"): value for name, value in given.items()}
     return Options(KINDS[kind])._replace(**fields)
 
@@ -86,6 +94,7 @@ def _bad(name: str, value: str, remedy: str) -> UserError:
 
 
 _READERS: dict[str, Callable[[str, str], object]] = {
+    "-arch": _text,
     "-mtriple": _text,
     "-mcpu": _text,
     "-mattr": _features,

@@ -19,7 +19,9 @@ from tilewright.target.features import (
     reasoned_about,
     roots,
 )
+from tilewright.target.gpus import GPUS, NVPTX, NVPTX_TRIPLE, Gpu, find_gpu
 from tilewright.target.host import host_cores, host_cpu, host_triple
+from tilewright.target.host_gpu import host_gpu
 from tilewright.target.kinds import KINDS, Kind
 from tilewright.target.options import Options, parse_options
 from tilewright.target.triple import arch_of, default_triple, normalize_triple
@@ -44,6 +46,8 @@ class Target:
     #: Further LLVM features, with their signs: handed on, not reasoned about.
     handed_on: tuple[str, ...] = ()
     kind: Kind = KINDS["llvm"]
+    #: The processor that launches a GPU's code.
+    host: Target | None = None
 
     @staticmethod
     def of(value: Target | str = "llvm") -> Target:
@@ -53,16 +57,30 @@ class Target:
         Options: `-mcpu=NAME` (or `native`), `-mattr=+a,-b`, `-mtriple=T`, `-num-cores=N`, and
         the cache sizes `-l1d=48K -l2=2M -l3=32M -line=64`. A triple without a processor means the
         least machine of that kind.
+
+        `cuda` is the GPU of this machine, or that of `-arch=sm_90a`; the other options describe the
+        processor beside it.
         """
         if isinstance(value, Target):
             return value
         if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UserError(f"{value!r} is no target", remedy="pass a text such as 'llvm'")
-        return _resolve(parse_options(value))
+        options = parse_options(value)
+        return _resolve(options) if options.kind.device == "cpu" else _resolve_gpu(options)
+
+    @cached_property
+    def gpu(self) -> Gpu | None:
+        """The figures of the GPU; None where code is for processors alone."""
+        return GPUS[self.cpu] if self.kind.device == "gpu" else None
+
+    @property
+    def runs_on(self) -> Target:
+        """The processor that a program's code begins on: that of the host, or the target itself."""
+        return self.host or self
 
     @cached_property
     def arch(self) -> str:
-        """One of x86_64, aarch64, riscv64, wasm32."""
+        """One of x86_64, aarch64, riscv64, wasm32, nvptx64."""
         return arch_of(self.triple)
 
     @cached_property
@@ -86,7 +104,7 @@ class Target:
     @property
     def has_fma(self) -> bool:
         """Whether a multiply-add is one instruction that rounds once."""
-        return self.arch in ("aarch64", "riscv64") or self.has("fma")
+        return self.arch in ("aarch64", "riscv64", "nvptx64") or self.has("fma")
 
     @property
     def flushes_denormals(self) -> bool:
@@ -174,6 +192,8 @@ class Target:
         return cpus(self.arch)[self.cpu]
 
     def __str__(self) -> str:
+        if self.host is not None:
+            return f"{self.kind.name} -arch={self.cpu} {str(self.host).partition(' ')[2]}"
         words = [self.kind.name, f"-mtriple={self.triple}", f"-mcpu={self.cpu}"]
         if mattr := self._mattr():
             words.append(f"-mattr={','.join(mattr)}")
@@ -216,6 +236,20 @@ def _resolve(options: Options) -> Target:
     for flag in options.mattr:
         target = _with_flag(target, flag)
     return target
+
+
+def _resolve_gpu(options: Options) -> Target:
+    gpu = find_gpu(options.arch or host_gpu())
+    described = cpus(NVPTX)[gpu.name]
+    return Target(
+        NVPTX_TRIPLE,
+        gpu.name,
+        described.features,
+        gpu.multiprocessors,
+        described.caches,
+        kind=options.kind,
+        host=_resolve(options._replace(kind=KINDS["llvm"], arch=None)),
+    )
 
 
 def _features_of(cpu: Cpu, kind: Kind) -> Features:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from tilewright.support.errors import UserError, nearest
 from tilewright.target.features import ARCHITECTURES
 
-_SPELLINGS = {"amd64": "x86_64", "arm64": "aarch64", **{arch: arch for arch in ARCHITECTURES}}
+_SPELLINGS = {
+    "amd64": "x86_64",
+    "arm64": "aarch64",
+    "nvptx64": "nvptx64",
+    **{arch: arch for arch in ARCHITECTURES},
+}
 _SYSTEMS = ("linux", "darwin", "macos", "ios", "windows", "freebsd", "none", "wasi")
 _DEFAULTS = {
     "x86_64": "x86_64-unknown-linux-gnu",

@@ -50,4 +50,6 @@ _BITS: dict[str, Callable[[Features], int]] = {
     "aarch64": _arm_bits,
     "riscv64": _riscv_bits,
     "wasm32": _wasm_bits,
+    # What one thread loads or stores at once.
+    "nvptx64": lambda _: 128,
 }

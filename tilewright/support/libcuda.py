@@ -1,0 +1,96 @@
+"""NVIDIA's driver (`libcuda.so.1`), called through ctypes: no toolkit is needed.
+
+Whoever has a GPU has the driver. Only what is loaded here may be called: functions with their
+arguments, each of which gives a status that `call` turns into an error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+from typing import Any, Final
+
+from tilewright.support.errors import UserError
+
+_NAMES: Final = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
+#: CUDA 12.0, the first driver that takes the PTX that is made here.
+_LEAST_VERSION: Final = 12000
+
+OUT_OF_MEMORY: Final = 2
+#: Attributes of devices, by the driver's numbers.
+MAJOR, MINOR, MULTIPROCESSORS = 75, 76, 16
+
+
+class CudaError(UserError):
+    """The driver refused a call; `status` is its number."""
+
+    def __init__(self, function: str, status: int, reason: str) -> None:
+        self.status = status
+        super().__init__(f"{function} failed", reason=reason)
+
+
+@cache
+def why_no_driver() -> str:
+    """The reason why there is no driver to call; empty where there is one."""
+    return _load()[1]
+
+
+def call(name: str, *args: Any) -> None:
+    """Call a function of the driver; raises `CudaError` where it fails."""
+    library, reason = _load()
+    if library is None:
+        raise UserError(
+            "no NVIDIA GPU can be used here",
+            reason=reason,
+            remedy="run on a machine with a GPU and its driver, or compile for target 'llvm'",
+        )
+    status = int(library[name](*args))
+    if status:
+        raise CudaError(name, status, _text_of(library, status))
+
+
+def devices() -> int:
+    """How many GPUs the driver has; 0 where there is no driver."""
+    if why_no_driver():
+        return 0
+    count = ctypes.c_int()
+    call("cuDeviceGetCount", ctypes.byref(count))
+    return count.value
+
+
+def attribute(number: int, device: int = 0) -> int:
+    """A figure of a device, by the driver's number for it."""
+    value = ctypes.c_int()
+    call("cuDeviceGetAttribute", ctypes.byref(value), number, device)
+    return value.value
+
+
+@cache
+def _load() -> tuple[Any, str]:
+    """The driver, ready to be called, or the reason why it is not."""
+    library = next(filter(None, map(_open, _NAMES)), None)
+    if library is None:
+        return None, f"there is no driver ({_NAMES[0]} is not found)"
+    version = ctypes.c_int()
+    library["cuDriverGetVersion"](ctypes.byref(version))
+    if version.value < _LEAST_VERSION:
+        found, least = (f"{v // 1000}.{v % 1000 // 10}" for v in (version.value, _LEAST_VERSION))
+        return None, f"the driver is for CUDA {found}, and {least} or later is needed"
+    status = int(library["cuInit"](0))
+    if status:
+        return None, f"the driver finds no GPU: {_text_of(library, status)}"
+    return library, ""
+
+
+def _open(name: str) -> Any:
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        return None
+
+
+def _text_of(library: Any, status: int) -> str:
+    text = ctypes.c_char_p()
+    library["cuGetErrorString"](status, ctypes.byref(text))
+    return (text.value or b"unknown error").decode(errors="replace") + f" ({status})"

@@ -1,0 +1,44 @@
+"""What GPU this machine has: asked of NVIDIA's driver."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tilewright.support import libcuda
+from tilewright.support.errors import UserError
+from tilewright.target.gpus import GPUS
+
+
+@cache
+def host_gpu() -> str:
+    """The architecture of this machine's GPU: the described one nearest below it."""
+    reason = libcuda.why_no_driver() or ("" if libcuda.devices() else "the driver has no GPU")
+    if reason:
+        raise UserError(
+            "target 'cuda' without -arch is the GPU of this machine",
+            reason=reason,
+            remedy="name the GPU to compile for, such as 'cuda -arch=sm_90a'",
+        )
+    here = libcuda.attribute(libcuda.MAJOR), libcuda.attribute(libcuda.MINOR)
+    return nearest_gpu(here)
+
+
+def nearest_gpu(capability: tuple[int, int]) -> str:
+    """The described architecture whose code runs on a device of this capability.
+
+    Names that end with a letter are for devices of just that capability.
+    """
+    able = [
+        gpu
+        for gpu in GPUS.values()
+        if gpu.capability == capability
+        or (gpu.capability < capability and not gpu.name.endswith("a"))
+    ]
+    if not able:
+        oldest = next(iter(GPUS))
+        raise UserError(
+            "the GPU of this machine is too old",
+            reason=f"its architecture is sm_{capability[0]}{capability[1]}",
+            remedy=f"{oldest} and later are supported",
+        )
+    return max(able, key=lambda gpu: (gpu.capability, len(gpu.name))).name
