@@ -127,10 +127,10 @@ def test_a_triple_alone_means_the_least_machine_of_its_kind() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "unknown kind ''.*known: c, llvm"),
+        ("", "unknown kind ''.*known: c, cuda, llvm"),
         ("lvm", "unknown kind 'lvm'.*did you mean llvm"),
         ("llvm -mpcu=znver4", "unknown option '-mpcu'.*did you mean -mcpu"),
-        ("llvm sapphirerapids", "unknown option 'sapphirerapids'.*known: -l1d"),
+        ("llvm sapphirerapids", "unknown option 'sapphirerapids'.*known: -arch, -l1d"),
         ("llvm -mcpu", "option -mcpu needs a value"),
         ("llvm -mcpu=znver4 -mcpu=znver5", "option -mcpu is given twice"),
         ("llvm -mcpu=saphirerapids", "'saphirerapids'.*did you mean sapphirerapids"),

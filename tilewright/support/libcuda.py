@@ -69,7 +69,8 @@ def attribute(number: int, device: int = 0) -> int:
 @cache
 def _load() -> tuple[Any, str]:
     """The driver, ready to be called, or the reason why it is not."""
-    library = next(filter(None, map(_open, _NAMES)), None)
+    opened: list[Any] = [_open(name) for name in _NAMES]
+    library: Any = next((found for found in opened if found is not None), None)
     if library is None:
         return None, f"there is no driver ({_NAMES[0]} is not found)"
     version = ctypes.c_int()
