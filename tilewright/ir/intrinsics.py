@@ -145,6 +145,19 @@ def _unpacked(half: int) -> Callable[..., Any]:
     return value
 
 
+def _in_all_lanes(a: Any) -> Any:
+    return np.all(a, axis=-1)
+
+
+def _first_lane(a: Any) -> Any:
+    return np.argmax(a, axis=-1)
+
+
+def _one_lane(a: Any, number: Any) -> Any:
+    lanes, at = np.broadcast_arrays(a, np.asarray(number)[..., None])
+    return np.take_along_axis(lanes, at[..., :1], axis=-1)[..., 0]
+
+
 #: Expanded to polynomials over the type they are called with.
 TRANSCENDENTAL = (
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan "
@@ -165,9 +178,30 @@ for _name in ("isnan", "isinf", "isfinite", "signbit"):
 for _name in ("popcount", "clz", "ctz"):
     declare(_name, 1, "integer", _same)
 declare("mulhi", 2, "integer", _same, doc="the upper half of the product of twice the width")
-declare("all_lanes", 1, "any", lambda _: bool_, doc="whether a condition holds in every lane")
-declare("first_lane", 1, "any", lambda _: int64, doc="the number of the first lane where it holds")
-declare("lane", 2, "any", lambda types: types[0].scalar, doc="one element of a vector, by number")
+declare(
+    "all_lanes",
+    1,
+    "any",
+    lambda _: bool_,
+    doc="whether a condition holds in every lane",
+    value=_in_all_lanes,
+)
+declare(
+    "first_lane",
+    1,
+    "any",
+    lambda _: int64,
+    doc="the number of the first lane where it holds",
+    value=_first_lane,
+)
+declare(
+    "lane",
+    2,
+    "any",
+    lambda types: types[0].scalar,
+    doc="one element of a vector, by number",
+    value=_one_lane,
+)
 declare(
     "zip_low",
     2,
@@ -220,6 +254,15 @@ declare(
     pure=False,
     doc="the compiler leaves what is read, stored and given here ahead of what comes after",
     value=lambda *_: np.int32(0),
+)
+declare(
+    "barrier",
+    0,
+    "any",
+    lambda _: int32,
+    pure=False,
+    doc="the threads of a block wait for each other, and then see what each has stored",
+    value=lambda: np.int32(0),
 )
 declare("prefetch", 1, "any", lambda _: int32, pure=False, doc="bring an address near")
 #: What host programs use; blocks of the heap go by numbers, and go back when the function ends.
