@@ -173,9 +173,7 @@ class Machine(State):
 
         def run(active: Mask) -> None:
             extents = extent(active)
-            most = int(
-                extents.max() if active is None else np.max(extents, where=active, initial=0)
-            )
+            most = int(np.max(extents if active is None else np.where(active, extents, 0)))
             is_uniform = extents.ndim == 0
             for i in range(most):
                 own = active if is_uniform else both(active, i < extents)
