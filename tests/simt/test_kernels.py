@@ -239,3 +239,21 @@ def test_deep_expressions_are_no_trouble() -> None:
     run(Function("k", (a, b), launch), [numbers, got])
     interpret(Function("k", (a, b), body), numbers, wanted)
     np.testing.assert_array_equal(got, wanted)
+
+
+def test_read_as_plain_loops_a_kernel_means_the_same() -> None:
+    text = """
+def k(A: f32[64], B: f32[64]):
+    for b in thread(4, "blockIdx.x"):
+        S = alloc(f32[16], scope="shared")
+        for t in thread(16, "threadIdx.x"):
+            S[t] = A[b * 16 + t]
+        barrier()
+        for t in thread(16, "threadIdx.x"):
+            B[b * 16 + t] = S[15 - t] + S[(t * 3 + 1) % 16]
+"""
+    function = parse_function(text)
+    a, got, wanted = np.random.default_rng(1).standard_normal(64).astype("f4"), zeros(64), zeros(64)
+    run(function, [a, got])
+    interpret(function, a, wanted)
+    np.testing.assert_array_equal(got, wanted)

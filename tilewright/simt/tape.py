@@ -151,6 +151,8 @@ class _Writer:
 
     def _has_loads(self, root: Expr) -> bool:
         known = self._loading
+        if root in known:
+            return known[root]
         pending = [root]
         while pending:
             node = pending[-1]
