@@ -14,6 +14,7 @@ from tilewright.schedule.rules.gpu.parts import PARTS
 from tilewright.schedule.rules.gpu.rest import REST
 from tilewright.schedule.rules.gpu.results import OUTERMOST, RESULTS, SUMS
 from tilewright.schedule.rules.gpu.rows import ROW_BLOCK, ROW_FUNCTION
+from tilewright.schedule.rules.gpu.transposes import TRANSPOSES
 from tilewright.schedule.rules.inline import INLINE
 from tilewright.schedule.rules.merge_rows import MERGE_ROWS
 from tilewright.schedule.rules.products.amx import AMX
@@ -95,7 +96,7 @@ GPU_RULES: Final[Table] = (
     Stage("blocks", (PARTS,)),
     Stage("function", (ROW_FUNCTION,)),
     Stage("blocks", (ROW_BLOCK, SUMS)),
-    Stage("blocks", (ELEMENTS, RESULTS, OUTERMOST)),
+    Stage("blocks", (TRANSPOSES, ELEMENTS, RESULTS, OUTERMOST)),
     Stage("function", (REST,), all_functions=True),
 )
 
