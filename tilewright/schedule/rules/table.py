@@ -11,6 +11,7 @@ from tilewright.schedule.rules.elementwise import ELEMENTWISE, ELEMENTWISE_BY_RO
 from tilewright.schedule.rules.gpu.elementwise import ELEMENTS
 from tilewright.schedule.rules.gpu.inline import INLINE_CHOICES
 from tilewright.schedule.rules.gpu.parts import PARTS
+from tilewright.schedule.rules.gpu.products import PRODUCTS
 from tilewright.schedule.rules.gpu.rest import REST
 from tilewright.schedule.rules.gpu.results import OUTERMOST, RESULTS, SUMS
 from tilewright.schedule.rules.gpu.rows import ROW_BLOCK, ROW_FUNCTION
@@ -91,6 +92,8 @@ CPU_RULES_BY_ADDRESS: Final[Table] = (
 GPU_RULES: Final[Table] = (
     Stage("function", (REMOVE_EMPTY,)),
     Stage("blocks", (INLINE,)),
+    Stage("blocks", (SEPARATE_OPERANDS,)),
+    Stage("blocks", (PRODUCTS,)),
     Stage("blocks", (INLINE_CHOICES,)),
     # Reductions: few long ones by parts, all blocks that share rows in one launch, or one by one.
     Stage("blocks", (PARTS,)),
