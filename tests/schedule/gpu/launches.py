@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
+from tests.graph.harness import operands
+from tilewright import te
+from tilewright.graph import find_op
 from tilewright.ir import (
     Alloc,
     Block,
@@ -34,6 +37,16 @@ from tilewright.target import verify_for
 
 Array = np.ndarray[Any, Any]
 TARGET = tw.Target.of("cuda -arch=sm_90a")
+
+
+def loops(name: str, *inputs: Array, symbolic: bool = False, **attrs: Any) -> Function:
+    """The definition of an operator as a function."""
+    op = find_op(name)
+    values, _ = operands(inputs, symbolic)
+    bound, full = op.bind(values, attrs)
+    tensors = [None if v is None else te.placeholder(v.shape, v.dtype, v.name) for v in bound]
+    outs = op.define(tensors, full, op.infer(bound, full))
+    return te.function([t for t in tensors if t is not None], list(outs), name=name)
 
 
 def scheduled(function: Function) -> Schedule:
@@ -111,8 +124,18 @@ def as_serial(function: Function) -> Function:
 def run(function: Function, inputs: Sequence[Any], shapes: Sequence[Any]) -> list[Array]:
     """What the function computes when a processor runs it; results are (shape, type)."""
     outputs = [np.full(shape, 77, dtype) for shape, dtype in shapes]
-    tw.build(Schedule(as_serial(function)), threads=1)(*inputs, *outputs)
+    # Rules may give parameters other shapes over the same memory.
+    pairs = zip(function.buffers, [*inputs, *outputs], strict=True)
+    arrays = [array.reshape(_shape(buffer, array)) for buffer, array in pairs]
+    tw.build(Schedule(as_serial(function)), threads=1)(*arrays)
     return outputs
+
+
+def _shape(buffer: Buffer, array: Array) -> Sequence[int]:
+    known = [int(e.value) for e in buffer.shape if isinstance(e, Const)]
+    if len(known) == buffer.ndim:
+        return known
+    return array.shape if buffer.ndim == array.ndim else [-1, *known]
 
 
 def interpreted(function: Function, inputs: Sequence[Any], shapes: Sequence[Any]) -> list[Array]:

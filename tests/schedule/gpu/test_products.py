@@ -7,8 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.schedule.gpu.launches import blocks_in, launches_of, run, scheduled, threads_of
+from tests.schedule.gpu.launches import (
+    blocks_in,
+    launches_of,
+    loops,
+    run,
+    scheduled,
+    threads_of,
+)
 from tilewright import te
+from tilewright.graph import find_op
 from tilewright.ir import Alloc, Function, walk
 from tilewright.schedule import Schedule
 
@@ -78,7 +86,7 @@ def test_what_follows_is_computed_by_the_threads_that_have_the_sums() -> None:
 
 def test_batches_choose_blocks() -> None:
     s = scheduled(product(40, 72, 32, batch=(2, 3)))
-    (launch,) = launches_of(s.function)
+    assert len(launches_of(s.function)) == 1
     x, y = numbers(2, 3, 40, 32), numbers(2, 3, 32, 72)
     want = x @ y
     np.testing.assert_array_equal(run(s.function, [x, y], [(want.shape, "float32")])[0], want)
@@ -102,3 +110,38 @@ def test_a_matrix_times_itself() -> None:
     s = scheduled(te.function([a], [c], name="f"))
     x = numbers(64, 64)
     np.testing.assert_array_equal(run(s.function, [x], [((64, 64), "float32")])[0], x @ x)
+
+
+def conv(x: Array, w: Array, **attrs: Any) -> tuple[Schedule, Array]:
+    """A convolution under its schedule, and what it should give."""
+    op = find_op("conv")
+    return scheduled(loops("conv", x, w, **attrs)), np.asarray(
+        op.evaluate(*op.bind([x, w], attrs))[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("image", "weights", "attrs"),
+    [
+        ((2, 16, 14, 14), (32, 16, 3, 3), {"pads": [1, 1, 1, 1]}),
+        ((1, 3, 20, 20), (16, 3, 7, 7), {"pads": [3, 3, 3, 3], "strides": [2, 2]}),
+        ((2, 32, 9, 9), (24, 32, 1, 1), {}),
+        ((1, 8, 12, 12), (16, 8, 3, 3), {"dilations": [2, 2]}),
+    ],
+)
+def test_windows_are_gathered_into_shared_memory(image: Any, weights: Any, attrs: Any) -> None:
+    x, w = numbers(*image), numbers(*weights)
+    s, want = conv(x, w, **attrs)
+    (launch,) = launches_of(s.function)
+    assert threads_of(launch) == {"threadIdx.x": 16, "threadIdx.y": 16}
+    assert set(scopes(s).values()) == {"shared", "local"}, "no image is copied in memory"
+    got = run(s.function, [x, w], [(want.shape, "float32")])[0]
+    np.testing.assert_array_equal(got, want)
+
+
+def test_depthwise_convolutions_are_one_launch() -> None:
+    x, w = numbers(2, 12, 10, 10), numbers(12, 1, 3, 3)
+    s, want = conv(x, w, groups=12, pads=[1, 1, 1, 1])
+    assert len(launches_of(s.function)) == 1
+    got = run(s.function, [x, w], [(want.shape, "float32")])[0]
+    np.testing.assert_array_equal(got, want)

@@ -8,24 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.graph.harness import operands
-from tests.schedule.gpu.launches import launches_of, run, scheduled, threads_of
-from tilewright import te
-from tilewright.graph import find_op
+from tests.schedule.gpu.launches import launches_of, loops, run, scheduled, threads_of
 from tilewright.ir import Alloc, Function, walk
 from tilewright.schedule import Schedule
 
 Array = np.ndarray[Any, Any]
-
-
-def loops(name: str, *inputs: Array, symbolic: bool = False, **attrs: Any) -> Function:
-    """The definition of an operator as a function."""
-    op = find_op(name)
-    values, _ = operands(inputs, symbolic)
-    bound, full = op.bind(values, attrs)
-    tensors = [None if v is None else te.placeholder(v.shape, v.dtype, v.name) for v in bound]
-    outs = op.define(tensors, full, op.infer(bound, full))
-    return te.function([t for t in tensors if t is not None], list(outs), name=name)
 
 
 def check(function: Function, inputs: list[Array], want: Array, rtol: float = 2e-5) -> Schedule:

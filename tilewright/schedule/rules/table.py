@@ -11,11 +11,12 @@ from tilewright.schedule.rules.elementwise import ELEMENTWISE, ELEMENTWISE_BY_RO
 from tilewright.schedule.rules.gpu.elementwise import ELEMENTS
 from tilewright.schedule.rules.gpu.inline import INLINE_CHOICES
 from tilewright.schedule.rules.gpu.parts import PARTS
-from tilewright.schedule.rules.gpu.products import PRODUCTS
+from tilewright.schedule.rules.gpu.products import PRODUCTS, PRODUCTS_ALONE
 from tilewright.schedule.rules.gpu.rest import REST
 from tilewright.schedule.rules.gpu.results import OUTERMOST, RESULTS, SUMS
-from tilewright.schedule.rules.gpu.rows import ROW_BLOCK, ROW_FUNCTION
+from tilewright.schedule.rules.gpu.rows import ROW_SUMS, SHARED_ROWS
 from tilewright.schedule.rules.gpu.transposes import TRANSPOSES
+from tilewright.schedule.rules.gpu.windows import WINDOWS
 from tilewright.schedule.rules.inline import INLINE
 from tilewright.schedule.rules.merge_rows import MERGE_ROWS
 from tilewright.schedule.rules.products.amx import AMX
@@ -93,21 +94,28 @@ GPU_RULES: Final[Table] = (
     Stage("function", (REMOVE_EMPTY,)),
     Stage("blocks", (INLINE,)),
     Stage("blocks", (SEPARATE_OPERANDS,)),
-    Stage("blocks", (PRODUCTS,)),
+    Stage("blocks", (PRODUCTS, PRODUCTS_ALONE)),
     Stage("blocks", (INLINE_CHOICES,)),
     # Reductions: few long ones by parts, all blocks that share rows in one launch, or one by one.
     Stage("blocks", (PARTS,)),
-    Stage("function", (ROW_FUNCTION,)),
-    Stage("blocks", (ROW_BLOCK, SUMS)),
+    Stage("blocks", (SHARED_ROWS,)),
+    Stage("blocks", (ROW_SUMS, SUMS)),
     Stage("blocks", (TRANSPOSES, ELEMENTS, RESULTS, OUTERMOST)),
     Stage("function", (REST,), all_functions=True),
+)
+
+#: The same for callers that pass addresses.
+GPU_RULES_BY_ADDRESS: Final[Table] = (
+    Stage("function", (MERGE_ROWS,)),
+    Stage("blocks", (WINDOWS,)),
+    *GPU_RULES,
 )
 
 
 def table_for(target: Target, *, by_address: bool = False) -> Table:
     """The rules for a target's device."""
     if target.kind.device == "gpu":
-        return GPU_RULES
+        return GPU_RULES_BY_ADDRESS if by_address else GPU_RULES
     return CPU_RULES_BY_ADDRESS if by_address else CPU_RULES
 
 

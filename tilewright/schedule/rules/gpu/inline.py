@@ -6,25 +6,29 @@ have time.
 
 from __future__ import annotations
 
+from typing import Final
+
 from tilewright.schedule.rules.analysis import (
-    as_contraction,
-    is_cheap,
     is_conditional,
     is_injective,
     is_intermediate,
+    is_scheduled,
+    operations,
 )
 from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
+
+#: Operations that may be done again for each use: those of padding on all sides.
+_MOST: Final = 40
 
 
 def _match(s: Schedule, name: str, _target: Target) -> bool | None:
     block = s.block_of(name)
     if not is_injective(block) or not is_intermediate(s, block.writes[0].buffer):
         return None
-    uses = [s.block_of(c) for c in s.consumers(name)]
-    is_product = any(as_contraction(use) is not None for use in uses)
-    return (is_conditional(block) and is_cheap(block) and not is_product) or None
+    is_taken = any(is_scheduled(s, c.name) for c in s.consumers(name))
+    return (is_conditional(block) and operations(block) <= _MOST and not is_taken) or None
 
 
 def _inline(s: Schedule, name: str, _plan: bool, _target: Target) -> None:

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from tilewright.ir import Block, Buffer, Const, Expr, Iter, Load, Var, all_exprs, const, free_vars
 from tilewright.schedule.handles import Loop
+from tilewright.schedule.primitives.buffers.merge_dimensions import GATHERS
 from tilewright.schedule.rules.analysis import (
     Access,
     Contraction,
@@ -97,6 +98,14 @@ def _match(s: Schedule, name: str, _target: Target) -> Product | None:
     return Product(c, row, column, others, reduced)
 
 
+def _match_followed(s: Schedule, name: str, target: Target) -> Product | None:
+    """A product whose results a block takes on one by one."""
+    found, home = _match(s, name, target), following(s, name)
+    if found is None or home is None:
+        return None
+    return found if _reads_plainly(s.block_of(home), found.contraction.out.buffer) else None
+
+
 def _plan(found: Product, target: Target, choices: Choices) -> Plan:
     assert target.gpu is not None
     rows, columns = (extent_of(it) or _UNKNOWN for it in (found.row, found.column))
@@ -132,9 +141,20 @@ def _steps(reduced: Sequence[Iter]) -> tuple[int, list[int]]:
     return inner, [best, *(n for n in near[-4:] if n != best)]
 
 
-def _schedule(s: Schedule, name: str, plan: Plan, _target: Target) -> None:
+def _with_epilogue(s: Schedule, name: str, plan: Plan, _target: Target) -> None:
+    """What follows element by element is computed by the threads that have the sums."""
+    home = following(s, name)
+    assert home is not None
+    s.set_scope(name, stores_of(s.block_of(name))[0].buffer, "local")
+    _schedule(s, name, home, plan)
+
+
+def _alone(s: Schedule, name: str, plan: Plan, _target: Target) -> None:
+    _schedule(s, name, s.cache_write(name, 0, "local").name, plan)
+
+
+def _schedule(s: Schedule, name: str, home: str, plan: Plan) -> None:
     p, tile = plan.product, plan.tile
-    home = _result(s, name)
     copies = [_copied(s, name, access.buffer) for access in (p.contraction.a, p.contraction.b)]
     block = s.block_of(name)
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
@@ -160,7 +180,8 @@ def _schedule(s: Schedule, name: str, plan: Plan, _target: Target) -> None:
         _lay_out_copy(s, name, copy, side.var, size, plan)
 
 
-PRODUCTS = Rule("products", _match, _plan, _schedule)
+PRODUCTS = Rule("products", _match_followed, _plan, _with_epilogue)
+PRODUCTS_ALONE = Rule("products_alone", _match, _plan, _alone)
 
 
 def _parts(size: int) -> tuple[int, int, int]:
@@ -171,17 +192,6 @@ def _parts(size: int) -> tuple[int, int, int]:
     return each // lanes, _SIDE, lanes
 
 
-def _result(s: Schedule, name: str) -> str:
-    """Keep the sums in registers; gives the block that takes them on."""
-    home = following(s, name)
-    out = stores_of(s.block_of(name))[0].buffer
-    if home is None or not _reads_plainly(s.block_of(home), out):
-        home = s.cache_write(name, 0, "local").name
-    else:
-        s.set_scope(name, out, "local")
-    return home
-
-
 def _reads_plainly(block: Block, buffer: Buffer) -> bool:
     loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer is buffer]
     return all(isinstance(i, Var | Const) for load in loads for i in load.indices)
@@ -189,7 +199,7 @@ def _reads_plainly(block: Block, buffer: Buffer) -> bool:
 
 def _copied(s: Schedule, name: str, operand: Buffer) -> str:
     """The block that copies tiles of an operand; padding is computed there."""
-    copy = s.reindex(name, operand).name
+    copy = _gathering(s, name, operand) or s.reindex(name, operand).name
     s.set_scope(copy, 0, "shared")
     for producer in [b.name for b in s.producers(copy)]:
         block = s.block_of(producer)
@@ -199,6 +209,13 @@ def _copied(s: Schedule, name: str, operand: Buffer) -> str:
         if len(s.consumers(producer)) == 1 and s.can("compute_inline", producer):
             s.compute_inline(producer)
     return copy
+
+
+def _gathering(s: Schedule, name: str, operand: Buffer) -> str | None:
+    """The block that gathers an operand for this product, if there is one."""
+    writers = [p.name for p in s.producers(name) if s.block_of(p).writes[0].buffer is operand]
+    gathers = len(writers) == 1 and GATHERS in s.block_of(writers[0]).annotations
+    return writers[0] if gathers and len(s.consumers(writers[0])) == 1 else None
 
 
 def _cut_sum(s: Schedule, loops: list[Loop], plan: Plan) -> tuple[list[Loop], list[Loop]]:

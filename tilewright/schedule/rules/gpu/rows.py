@@ -70,12 +70,17 @@ class Sharing(NamedTuple):
     rows: int
 
 
-def _match(s: Schedule, _block: str, _target: Target) -> Rows | None:
-    """A function all of whose reductions run along rows."""
+def _match(s: Schedule, name: str, _target: Target) -> Rows | None:
+    """The blocks around a reduction that no rule has taken: those up to others that one has."""
     names = [b.name for b in s.blocks()]
-    if any(is_scheduled(s, name) for name in names):
+    place = names.index(name)
+    taken = [k for k, other in enumerate(names) if is_scheduled(s, other)]
+    first = max((k + 1 for k in taken if k < place), default=0)
+    end = min((k for k in taken if k > place), default=len(names))
+    reductions = [n for n in names[first:end] if is_reduction(s.block_of(n))]
+    if end - first == 1 or not reductions or reductions[0] != name:
         return None
-    return _found(s, names)
+    return _found(s, names[first:end])
 
 
 def _match_one(s: Schedule, name: str, _target: Target) -> Rows | None:
@@ -150,8 +155,8 @@ def schedule_rows(s: Schedule, _block: str, plan: Sharing, _target: Target) -> N
         _write_out(s, [loop for loop in s.loops(name) if s.loop_of(loop).kind == "serial"])
 
 
-ROW_FUNCTION = Rule("rows", _match, _plan, schedule_rows)
-ROW_BLOCK = Rule("row_sums", _match_one, _plan, schedule_rows)
+SHARED_ROWS = Rule("rows", _match, _plan, schedule_rows)
+ROW_SUMS = Rule("row_sums", _match_one, _plan, schedule_rows)
 
 
 def _factored(s: Schedule, name: str, threads: int, placed: _Placed) -> list[str]:
@@ -184,6 +189,8 @@ def _row_loops(s: Schedule, last: str, before: list[str], rows: int) -> tuple[Lo
     spatial = [loop for loop in loops if feeds_only(block, loop, "spatial")]
     chosen = spatial if is_reduction(block) else spatial[:-1]
     chosen = chosen[: telling(s, last, before, chosen)]
+    if not loops:
+        return s.add_unit_loop(last), None
     if not chosen:
         return s.split(loops[0], 1, None)[0], None
     *outer, inner = chosen
@@ -230,11 +237,17 @@ def _give_to_threads(s: Schedule, name: str, grid: Loop, row: Loop | None, plan:
         s.bind(loop, "threadIdx.y")
     if along:
         _spread(s, name, fused(s, along), others, plan.threads)
-    elif inside and not rows:
-        unit, rest = s.split(inside[0], 1, None)
-        s.bind(unit, "threadIdx.x")
-        others[0] = rest
+    elif not rows:
+        s.bind(_unit_loop(s, name, others), "threadIdx.x")
     _write_out(s, others)
+
+
+def _unit_loop(s: Schedule, name: str, others: list[Loop]) -> Loop:
+    """A loop of one iteration around what one thread does."""
+    if not others:
+        return s.add_unit_loop(name)
+    unit, others[0] = s.split(others[0], 1, None)
+    return unit
 
 
 def _is_row(s: Schedule, name: str, loop: Loop, grid: Loop) -> bool:
