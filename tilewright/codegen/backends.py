@@ -12,6 +12,7 @@ from tilewright.target import Target
 _MODULES: Final = {
     "llvm": "tilewright.codegen.llvm.backend",
     "c": "tilewright.codegen.c.backend",
+    "cuda": "tilewright.codegen.cuda.backend",
 }
 
 

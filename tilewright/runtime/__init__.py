@@ -38,6 +38,7 @@ from tilewright.runtime.binding import (
 )
 from tilewright.runtime.cases import CasesModel, LoadedCases, shape_of
 from tilewright.runtime.device import CPU, Device
+from tilewright.runtime.devices import device_for, why_no_device
 from tilewright.runtime.executor import BoundModel, CompiledModel
 from tilewright.runtime.function import NativeFunction
 from tilewright.runtime.program import Program, TargetInfo
@@ -82,6 +83,7 @@ __all__ = [
     "aligned_empty",
     "bind_inputs",
     "checksum_of",
+    "device_for",
     "in_memory",
     "in_order",
     "install",
@@ -94,4 +96,5 @@ __all__ = [
     "save_models",
     "seal_of",
     "shape_of",
+    "why_no_device",
 ]

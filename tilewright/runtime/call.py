@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.binding import Bound, NativeSpec, TensorSpec
 from tilewright.runtime.device import Device
-from tilewright.runtime.function import Scratch
 from tilewright.runtime.lists import copied_elements, copied_items
 from tilewright.runtime.program import Program
+from tilewright.runtime.scratch import Scratch
 from tilewright.support.errors import UserError
 
 
@@ -46,7 +46,7 @@ class ModelCall:
         release: Callable[[int], None] | None,
         device: Device,
     ) -> None:
-        self._program, self._release = program, release
+        self._program, self._release, self._device = program, release, device
         self.record = record.copy() if program.records else record
         self.inputs = inputs
         self.direct: list[Array] = []
@@ -59,11 +59,12 @@ class ModelCall:
 
     def results(self) -> list[Any]:
         """All outputs in order."""
+        direct = self._device.taken(self.direct)
         if not self._program.records:
-            return self.direct
+            return direct
         outputs, records = self._program.outputs, self._program.records
         made: list[Any] = [None] * len(outputs)
-        for k, array in zip(self._program.direct, self.direct, strict=True):
+        for k, array in zip(self._program.direct, direct, strict=True):
             made[k] = array
         handed_over: list[int] = self.record.tolist()
         try:

@@ -1,0 +1,186 @@
+"""NVIDIA GPUs: memory, modules, launches and time by the driver, through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.runtime.arrays import Array, address_of
+from tilewright.runtime.gpu.device import MOST_KERNELS, Launched, LaunchingDevice
+from tilewright.runtime.scratch import ERROR_WORDS
+from tilewright.support import libcuda
+from tilewright.support.errors import UserError
+from tilewright.support.libcuda import CudaError, call
+from tilewright.support.timing import Timing
+
+_MOST_DYNAMIC_SHARED: Final = 8
+#: Shared memory that a kernel may have without asking.
+_PLAIN_SHARED: Final = 48 << 10
+
+
+class Cuda(LaunchingDevice):
+    """One NVIDIA GPU."""
+
+    dlpack_type = 2
+
+    def __init__(self, ordinal: int) -> None:
+        super().__init__()
+        self.name = f"cuda:{ordinal}"
+        self._context = ctypes.c_void_p()
+        call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), ordinal)
+        self._enter()
+        self._stream = ctypes.c_void_p()
+        call("cuStreamCreate", ctypes.byref(self._stream), 1)
+        self._records = _pinned(MOST_KERNELS * ERROR_WORDS * 8)
+
+    def _enter(self) -> None:
+        """Make the device's context this thread's."""
+        call("cuCtxSetCurrent", self._context)
+
+    # ---- memory ---------------------------------------------------------------------------------
+
+    def allocate(self, size: int) -> int:
+        self._enter()
+        address = ctypes.c_uint64()
+        try:
+            call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        except CudaError as error:
+            if error.status != libcuda.OUT_OF_MEMORY:
+                raise
+            free, total = self.memory()
+            raise UserError(
+                f"out of memory on {self.name}: {size} bytes are needed",
+                reason=f"{free} of {total} bytes are free",
+                remedy="use smaller batches, or free other models and tensors on the device",
+            ) from None
+        return address.value
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes that are free, and all bytes."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
+    def release(self, address: int) -> None:
+        self._enter()
+        call("cuMemFree_v2", ctypes.c_uint64(address))
+
+    def write(self, address: int, array: Array) -> None:
+        self._enter()
+        self._wait()
+        size = ctypes.c_size_t(array.nbytes)
+        call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), ctypes.c_void_p(address_of(array)), size)
+
+    def read(self, array: Array, address: int) -> None:
+        self._enter()
+        self._wait()
+        size = ctypes.c_size_t(array.nbytes)
+        call("cuMemcpyDtoH_v2", ctypes.c_void_p(address_of(array)), ctypes.c_uint64(address), size)
+
+    def copy(self, to: int, source: int, size: int) -> None:
+        args = ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size)
+        call("cuMemcpyDtoDAsync_v2", *args, self._stream)
+
+    def store(self, place: int, data: bytes) -> None:
+        # Values stand in the calls themselves, so that they can be captured.
+        for k, byte in enumerate(data):
+            call(
+                "cuMemsetD8Async",
+                ctypes.c_uint64(place + k),
+                byte,
+                ctypes.c_size_t(1),
+                self._stream,
+            )
+
+    def _wait(self) -> None:
+        call("cuStreamSynchronize", self._stream)
+
+    # ---- code -----------------------------------------------------------------------------------
+
+    def make(self, entry: str, code: bytes, shared: int) -> Any:
+        self._enter()
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        call("cuModuleLoadData", ctypes.byref(module), code)
+        call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
+        if shared > _PLAIN_SHARED:
+            call("cuFuncSetAttribute", function, _MOST_DYNAMIC_SHARED, shared)
+        return function
+
+    def start(self, kernel: Launched, blocks: Sequence[int], args: Sequence[int]) -> None:
+        self._enter()
+        record = address_of(self._records) + kernel.number * ERROR_WORDS * 8
+        words = (ctypes.c_uint64 * (len(args) + 1))(*args, record)
+        base = ctypes.addressof(words)
+        places = (ctypes.c_void_p * len(words))(*(base + 8 * k for k in range(len(words))))
+        call(
+            "cuLaunchKernel",
+            kernel.handle,
+            *blocks,
+            *kernel.threads,
+            kernel.shared,
+            self._stream,
+            places,
+            None,
+        )
+
+    def errors(self) -> Array:
+        self._wait()
+        return self._records.view(np.int64).reshape(MOST_KERNELS, ERROR_WORDS)
+
+    def time(
+        self, run: Callable[[], object], repeat: int, min_repeat_ms: float, warmup: int
+    ) -> Timing:
+        self._enter()
+        for _ in range(max(1, warmup)):
+            run()
+        once = max(1e-3, self._elapsed(run, 1))
+        count = max(1, round(min_repeat_ms / once))
+        samples = (self._elapsed(run, count) / count / 1e3 for _ in range(repeat))
+        return Timing(tuple(samples), count)
+
+    def _elapsed(self, run: Callable[[], object], count: int) -> float:
+        """Milliseconds from before the first of so many runs until after the last."""
+        start, end = _event(), _event()
+        call("cuEventRecord", start, self._stream)
+        for _ in range(count):
+            run()
+        call("cuEventRecord", end, self._stream)
+        call("cuEventSynchronize", end)
+        took = ctypes.c_float()
+        call("cuEventElapsedTime", ctypes.byref(took), start, end)
+        for event in (start, end):
+            call("cuEventDestroy_v2", event)
+        return took.value
+
+
+def _event() -> ctypes.c_void_p:
+    event = ctypes.c_void_p()
+    call("cuEventCreate", ctypes.byref(event), 0)
+    return event
+
+
+def _pinned(size: int) -> Array:
+    """Memory of the processor that kernels can write to as well, zeroed."""
+    address = ctypes.c_void_p()
+    call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size), 3)
+    assert address.value is not None
+    held = (ctypes.c_uint8 * size).from_address(address.value)
+    array: Array = np.ctypeslib.as_array(held)
+    array[:] = 0
+    return array
+
+
+@cache
+def cuda(ordinal: int = 0) -> Cuda:
+    """A GPU by its number."""
+    count = libcuda.devices()
+    if ordinal >= count:
+        raise UserError(
+            f"there is no GPU {ordinal}",
+            reason=libcuda.why_no_driver() or f"the driver has {count}",
+        )
+    return Cuda(ordinal)

@@ -1,0 +1,307 @@
+"""What devices have in common whose memory is their own and whose kernels are launched.
+
+Code of the processor calls back here: to launch kernels and to move memory. The first argument of
+each call is the number of the device, which stands where other code finds its thread pool.
+
+A kernel's code begins with a line of JSON that says how it is launched; see `codegen.cuda.backend`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tilewright.runtime.arrays import Array
+from tilewright.runtime.device import Device
+from tilewright.runtime.gpu.arrays import DeviceArray
+from tilewright.runtime.jit import LoadedCode
+from tilewright.runtime.scratch import ERROR_WORDS, Scratch
+from tilewright.support.errors import UserError
+
+#: The words of a launch: the code's address and size, blocks along three axes, arguments.
+_FIXED: Final = 6
+#: Kernels whose failures can be told apart in one run.
+MOST_KERNELS: Final = 4096
+
+
+class Launched(NamedTuple):
+    """A kernel that a device has loaded."""
+
+    #: Which record its failures go to.
+    number: int
+    entry: str
+    threads: tuple[int, int, int]
+    shared: int
+    messages: tuple[str, ...]
+    handle: Any
+
+
+class LaunchingDevice(Device):
+    """A device with memory of its own; see `Device`."""
+
+    #: What code takes in place of a thread pool.
+    number: int
+
+    def __init__(self) -> None:
+        self.number = len(_DEVICES) + 1
+        _DEVICES[self.number] = self
+        self._kernels: dict[int, Launched] = {}
+        self._failed: BaseException | None = None
+        #: Bytes of each piece of memory that is in use, by its address.
+        self._held: dict[int, int] = {}
+
+    # ---- what each device does in its own way ---------------------------------------------------
+
+    @abstractmethod
+    def allocate(self, size: int) -> int:
+        """The address of so many bytes."""
+
+    @abstractmethod
+    def release(self, address: int) -> None:
+        """Let memory go."""
+
+    @abstractmethod
+    def write(self, address: int, array: Array) -> None:
+        """Copy an array of the processor's to the device."""
+
+    @abstractmethod
+    def read(self, array: Array, address: int) -> None:
+        """Fill an array of the processor's from the device, when all that was launched is done."""
+
+    @abstractmethod
+    def copy(self, to: int, source: int, size: int) -> None:
+        """Copy bytes within the device."""
+
+    @abstractmethod
+    def store(self, place: int, data: bytes) -> None:
+        """Write the bytes of a number, in the order of launches."""
+
+    @abstractmethod
+    def make(self, entry: str, code: bytes, shared: int) -> Any:
+        """Load the code of a kernel; gives what `start` takes."""
+
+    @abstractmethod
+    def start(self, kernel: Launched, blocks: Sequence[int], args: Sequence[int]) -> None:
+        """Launch a kernel with arguments, each in the low end of a word."""
+
+    @abstractmethod
+    def errors(self) -> Array:
+        """What kernels have left in their error records, when all that was launched is done."""
+
+    # ---- memory ---------------------------------------------------------------------------------
+
+    def take(self, size: int) -> int:
+        """The address of so many bytes."""
+        address = self.allocate(size)
+        self._held[address] = size
+        return address
+
+    def give(self, address: int) -> None:
+        """Let memory go."""
+        del self._held[address]
+        self.release(address)
+
+    def grow(self, address: int, size: int) -> int:
+        """A larger piece of memory that begins with what another one holds, which is let go."""
+        made = self.take(size)
+        if address:
+            self.copy(made, address, min(self._held[address], size))
+            self.give(address)
+        return made
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        return DeviceArray(self, shape, dtype).fill(np.zeros(shape, dtype))
+
+    def result(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        return DeviceArray(self, shape, dtype)
+
+    def placed(self, arrays: Sequence[Any]) -> list[Any]:
+        return [self._placed(a) for a in arrays]
+
+    def _placed(self, array: Any) -> DeviceArray:
+        if isinstance(array, DeviceArray):
+            return array
+        return DeviceArray(self, array.shape, array.dtype).fill(array)
+
+    def address(self, array: Any) -> int:
+        return array.address
+
+    def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        return [self._placed(a) for a in arrays]
+
+    def taken(self, arrays: list[Any]) -> list[Any]:
+        self._check()
+        return [a.numpy() for a in arrays]
+
+    def scratch(self) -> Scratch:
+        return DeviceScratch(self)
+
+    # ---- code -----------------------------------------------------------------------------------
+
+    def load(self, objects: Sequence[bytes]) -> LoadedCode:
+        return LoadedCode(objects, _symbols())
+
+    def entered(self, entry: Callable[[Any], int]) -> Callable[[Any], int]:
+        def run(words: Any) -> int:
+            self._failed = None
+            code = entry(words)
+            if self._failed is not None:
+                failed, self._failed = self._failed, None
+                raise failed
+            return code
+
+        return run
+
+    def workers(self, count: int | None, affinity: Sequence[int] | None) -> Any:
+        del count, affinity
+        return _Number(self.number)
+
+    def launched(self, words: int) -> None:
+        """Launch what code of the processor asks for."""
+        start, size, *rest = (ctypes.c_uint64 * _FIXED).from_address(words)
+        blocks, count = rest[:3], rest[3]
+        if not all(blocks):
+            return
+        kernel = self._kernels.get(start) or self._loaded(start, size)
+        args = (ctypes.c_uint64 * count).from_address(words + 8 * _FIXED)
+        self.start(kernel, blocks, list(args))
+
+    def _loaded(self, start: int, size: int) -> Launched:
+        head, _, code = ctypes.string_at(start, size).partition(b"\n")
+        said = json.loads(head)
+        handle = self.make(said["entry"], code, said["shared"])
+        made = Launched(
+            len(self._kernels) % MOST_KERNELS,
+            said["entry"],
+            tuple(said["threads"]),
+            said["shared"],
+            tuple(said["messages"]),
+            handle,
+        )
+        self._kernels[start] = made
+        return made
+
+    def _check(self) -> None:
+        """Report a check that failed on the device."""
+        errors = self.errors()
+        if not errors.any():
+            return
+        number = int(np.flatnonzero(errors[:, 0])[0])
+        code, *values = map(int, errors[number, :ERROR_WORDS])
+        errors[:] = 0
+        kernel = next(k for k in self._kernels.values() if k.number == number)
+        reason = kernel.messages[code - 1].format(*values[:4])
+        raise UserError(f"{kernel.entry} stopped", reason=reason)
+
+    def fail(self, error: BaseException) -> int:
+        """Keep an error that code of the processor is to stop at."""
+        self._failed = self._failed or error
+        return 1
+
+
+class DeviceScratch(Scratch):
+    """Intermediate buffers in the memory of a device."""
+
+    def __init__(self, device: LaunchingDevice) -> None:
+        super().__init__()
+        self._device = device
+        self._held: DeviceArray | None = None
+
+    def reserve(self, size: int) -> None:
+        if size > 0 and (self._held is None or self._held.nbytes < size):
+            self._held = None
+            self._held = DeviceArray(self._device, (size,), np.dtype(np.uint8))
+            self.workspace = self._held.address
+
+
+class _Number:
+    """A device's number where code looks for the address of a thread pool."""
+
+    num_threads = 1
+
+    def __init__(self, number: int) -> None:
+        self.address = number
+
+
+# ---- what code of the processor calls -----------------------------------------------------------
+
+_DEVICES: Final[dict[int, LaunchingDevice]] = {}
+
+
+def _launch(device: LaunchingDevice, words: int) -> int:
+    device.launched(words)
+    return 0
+
+
+def _take(device: LaunchingDevice, size: int) -> int:
+    return device.take(size)
+
+
+def _grow(device: LaunchingDevice, held: int, size: int) -> int:
+    return device.grow(held, size)
+
+
+def _free(device: LaunchingDevice, held: int) -> int:
+    if held:
+        device.give(held)
+    return 0
+
+
+def _copy(device: LaunchingDevice, to: int, source: int, size: int) -> int:
+    if size:
+        device.copy(to, source, size)
+    return 0
+
+
+def _fetch(device: LaunchingDevice, to: int, source: int, size: int) -> int:
+    if size:
+        array = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(to))
+        device.read(array, source)
+    return 0
+
+
+def _store(device: LaunchingDevice, place: int, bits: int, size: int) -> int:
+    device.store(place, bits.to_bytes(8, "little")[:size])
+    return 0
+
+
+def _callback(call: Callable[..., int], words: int, *, gives_address: bool = False) -> Any:
+    """What code of the processor calls: an exception is kept, since it cannot cross that code."""
+
+    def run(number: int, *args: int) -> int:
+        device = _DEVICES[number]
+        try:
+            return call(device, *(a or 0 for a in args))
+        except BaseException as error:
+            failed = device.fail(error)
+            return 0 if gives_address else failed
+
+    result = ctypes.c_uint64 if gives_address else ctypes.c_int32
+    return ctypes.CFUNCTYPE(result, *[ctypes.c_uint64] * (words + 1))(run)
+
+
+_CALLBACKS: Final = {
+    "tw_launch": _callback(_launch, 1),
+    "tw_take": _callback(_take, 1, gives_address=True),
+    "tw_grow": _callback(_grow, 2, gives_address=True),
+    "tw_free": _callback(_free, 1),
+    "tw_copy": _callback(_copy, 3),
+    "tw_fetch": _callback(_fetch, 3),
+    "tw_store": _callback(_store, 3),
+}
+
+
+def _symbols() -> dict[str, int]:
+    """The addresses of what code calls, by name."""
+    return {name: _address(made) for name, made in _CALLBACKS.items()}
+
+
+def _address(callback: Any) -> int:
+    address = ctypes.cast(callback, ctypes.c_void_p).value
+    assert address is not None
+    return address
