@@ -13,6 +13,7 @@ _MODULES: Final = {
     "llvm": "tilewright.codegen.llvm.backend",
     "c": "tilewright.codegen.c.backend",
     "cuda": "tilewright.codegen.cuda.backend",
+    "simt": "tilewright.codegen.simt.backend",
 }
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Final
+
 from tilewright.runtime.device import CPU, Device
 from tilewright.support import libcuda
+
+#: By kind of target, the module whose `DEVICE` it is; the CPU for all others.
+_MODULES: Final = {
+    "cuda": "tilewright.runtime.gpu.cuda",
+    "simt": "tilewright.simt.device",
+}
 
 
 def device_for(kind: str) -> Device:
     """The device of this machine that runs code for a kind of target."""
-    if kind != "cuda":
-        return CPU
-    from tilewright.runtime.gpu.cuda import cuda
-
-    return cuda()
+    return import_module(_MODULES[kind]).DEVICE if kind in _MODULES else CPU
 
 
 def why_no_device(target: str) -> str:

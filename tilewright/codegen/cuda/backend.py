@@ -8,10 +8,9 @@ programs, artifacts and loading are the same as for processors.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Final
+from typing import Final, Protocol
 
 from tilewright.arith import simplify_function
 from tilewright.codegen.backend import Backend, Code
@@ -45,31 +44,40 @@ from tilewright.target import Target
 _BEFORE: Final = "flatten"
 
 
-class CudaCode(Code):
-    """A function of the host, and the kernels that it launches."""
+class Launchable(Protocol):
+    """What launches of a kernel need to know."""
 
-    def __init__(self, host: LlvmCode, kernels: Sequence[DeviceKernel], target: Target) -> None:
-        self._host, self._kernels, self._target = host, kernels, target
+    @property
+    def name(self) -> str: ...
+    @property
+    def threads(self) -> tuple[int, int, int]: ...
+    @property
+    def shared(self) -> int: ...
+    @property
+    def messages(self) -> tuple[str, ...]: ...
+
+
+class DeviceCode(Code):
+    """A function of the host, and the code of the kernels that it launches, by name."""
+
+    def __init__(self, host: LlvmCode, images: Mapping[str, Sequence[bytes]]) -> None:
+        self._host, self._images = host, images
         self.name, self.messages, self.workspace = host.name, host.messages, host.workspace
 
     def text(self) -> str:
-        """The LLVM IR of the kernels, as it was generated."""
-        return "\n".join(kernel.llvm for kernel in self._kernels)
+        """The LLVM IR of the host's part."""
+        return self._host.text()
 
     def assembly(self) -> str:
-        """The kernels' PTX."""
-        return "\n".join(ptx_of(kernel, self._target) for kernel in self._kernels)
+        """The code of the kernels, for arrays that begin well."""
+        texts = (best.partition(b"\n")[2].rstrip(b"\0") for best, *_ in self._images.values())
+        return "\n".join(text.decode() for text in texts)
 
     def object_code(self, seal: bytes = b"") -> bytes:
         return self._host.object_code(seal)
 
     def kept(self) -> bytes:
         return self.object_code()
-
-    @cached_property
-    def host(self) -> str:
-        """The LLVM IR of the host's part."""
-        return self._host.text()
 
 
 class CudaBackend(Backend):
@@ -110,13 +118,15 @@ class CudaBackend(Backend):
         if is_host_program(function):
             return LLVM.generate(function, host, denormals="keep", profiled=profiled)
         parts = split_launches(function)
-        kernels = [generate_kernel(kernel, target, WIDEST) for kernel in parts.kernels]
-        images = {
-            made.name: _images(made, generate_kernel(given, target), target)
-            for made, given in zip(kernels, parts.kernels, strict=True)
-        }
+        images = {kernel.name: self.images(kernel, target) for kernel in parts.kernels}
         calling = replace(parts.host, attrs={"images": images})
-        return CudaCode(LLVM.generate(calling, host, denormals="keep"), kernels, target)
+        return DeviceCode(LLVM.generate(calling, host, denormals="keep"), images)
+
+    def images(self, kernel: Function, target: Target) -> tuple[bytes, ...]:
+        """The code of a kernel for arrays that begin well; the one for others if it differs."""
+        made = (generate_kernel(kernel, target, alignment) for alignment in (WIDEST, 1))
+        best, least = (image_of(k, ptx_of(k, target)) for k in made)
+        return (best, least) if best != least else (best,)
 
     def linked(self, kernels: Sequence[bytes], target: Target) -> tuple[bytes, ...]:
         return LLVM.linked(kernels, target.runs_on)
@@ -132,13 +142,7 @@ class CudaBackend(Backend):
         )
 
 
-def _images(best: DeviceKernel, least: DeviceKernel, target: Target) -> tuple[bytes, ...]:
-    """The kernel for arrays that begin well, and the one for all others where that differs."""
-    images = (image_of(best, target), image_of(least, target))
-    return images if images[0] != images[1] else images[:1]
-
-
-def image_of(kernel: DeviceKernel, target: Target) -> bytes:
+def image_of(kernel: Launchable, code: str) -> bytes:
     """The device's code of a kernel, behind a line that says how it is launched."""
     head = {
         "entry": kernel.name,
@@ -146,7 +150,7 @@ def image_of(kernel: DeviceKernel, target: Target) -> bytes:
         "shared": kernel.shared,
         "messages": kernel.messages,
     }
-    return f"{json.dumps(head)}\n{ptx_of(kernel, target)}\0".encode()
+    return f"{json.dumps(head)}\n{code}\0".encode()
 
 
 def ptx_of(kernel: DeviceKernel, target: Target) -> str:

@@ -28,7 +28,16 @@ from tilewright.codegen.llvm.types import (
     register_type,
     void,
 )
-from tilewright.ir import Alloc, Buffer, Const, For, Function, is_over_threads, replace_buffers, walk
+from tilewright.ir import (
+    Alloc,
+    Buffer,
+    Const,
+    For,
+    Function,
+    is_over_threads,
+    replace_buffers,
+    walk,
+)
 from tilewright.lower import threads_of
 from tilewright.support.errors import UserError
 from tilewright.target import Target

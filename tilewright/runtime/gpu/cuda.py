@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -174,13 +173,5 @@ def _pinned(size: int) -> Array:
     return array
 
 
-@cache
-def cuda(ordinal: int = 0) -> Cuda:
-    """A GPU by its number."""
-    count = libcuda.devices()
-    if ordinal >= count:
-        raise UserError(
-            f"there is no GPU {ordinal}",
-            reason=libcuda.why_no_driver() or f"the driver has {count}",
-        )
-    return Cuda(ordinal)
+#: The first GPU: `CUDA_VISIBLE_DEVICES` says which one that is.
+DEVICE: Final = Cuda(0)
