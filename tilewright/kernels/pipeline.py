@@ -68,8 +68,9 @@ def scheduled(function: Function, target: Target, options: Options = DEFAULTS) -
     from tilewright.schedule import function_of, require_features, scheduler_of
 
     _require_sizes(function)
-    is_default = options.scheduler == DEFAULT_SCHEDULER
-    is_left = is_default and target.kind.device == "cpu" and _is_tiny(function)
+    # On a GPU only schedules put loops into launches.
+    can_be_left = target.kind.device == "cpu" and options.scheduler == DEFAULT_SCHEDULER
+    is_left = can_be_left and _is_tiny(function)
     scheduler = scheduler_of("given" if is_left else options.scheduler)
     made = function_of(scheduler.schedule(function, target))
     verify_for(made, target)

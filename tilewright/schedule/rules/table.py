@@ -8,6 +8,9 @@ from typing import Any, Final, Literal
 from tilewright.schedule.primitives.blocks.remove_empty import never_runs
 from tilewright.schedule.rules.analysis import is_scheduled
 from tilewright.schedule.rules.elementwise import ELEMENTWISE, ELEMENTWISE_BY_ROWS, STEPWISE
+from tilewright.schedule.rules.gpu.elementwise import ELEMENTS
+from tilewright.schedule.rules.gpu.rest import REST
+from tilewright.schedule.rules.gpu.results import OUTERMOST, RESULTS
 from tilewright.schedule.rules.inline import INLINE
 from tilewright.schedule.rules.merge_rows import MERGE_ROWS
 from tilewright.schedule.rules.products.amx import AMX
@@ -38,12 +41,14 @@ class Stage:
     """Rules that are alternatives: the first that fits is taken.
 
     They are tried on the function as a whole, or on each block in program order that no rule has
-    scheduled yet. After a rule of a stage that `ends`, only the last stage is left to do.
+    scheduled yet. After a rule of a stage that `ends`, only the last stage is left to do. A stage
+    is for functions with blocks that run, unless it is for `all_functions`.
     """
 
     over: Literal["function", "blocks"]
     rules: tuple[Rule[Any, Any], ...]
     ends: bool = False
+    all_functions: bool = False
 
 
 Table = tuple[Stage, ...]
@@ -78,10 +83,27 @@ CPU_RULES_BY_ADDRESS: Final[Table] = (
     *CPU_RULES,
 )
 
+#: What GPUs get: after the last stage everything is in a launch.
+GPU_RULES: Final[Table] = (
+    Stage("function", (REMOVE_EMPTY,)),
+    Stage("blocks", (INLINE,)),
+    Stage("blocks", (ELEMENTS, RESULTS, OUTERMOST)),
+    Stage("function", (REST,), all_functions=True),
+)
+
+
+def table_for(target: Target, *, by_address: bool = False) -> Table:
+    """The rules for a target's device."""
+    if target.kind.device == "gpu":
+        return GPU_RULES
+    return CPU_RULES_BY_ADDRESS if by_address else CPU_RULES
+
 
 def apply_table(s: Schedule, table: Table, target: Target, choices: Choices) -> None:
-    """Schedule by the rules of a table; a function that does nothing stays as it is."""
+    """Schedule by the rules of a table."""
     if all(never_runs(s.block_of(b)) for b in s.blocks()):
+        table = tuple(stage for stage in table if stage.all_functions)
+    if not table:
         return
     *stages, last = table
     for stage in stages:
