@@ -173,9 +173,8 @@ class Machine(State):
 
         def run(active: Mask) -> None:
             extents = extent(active)
-            most = int(
-                extents.max() if active is None else np.max(extents, where=active, initial=0)
-            )
+            where = True if active is None else np.broadcast_to(active, active.shape)
+            most = int(extents if extents.ndim == 0 else np.max(extents, where=where, initial=0))
             is_uniform = extents.ndim == 0
             for i in range(most):
                 own = active if is_uniform else both(active, i < extents)

@@ -155,7 +155,7 @@ def _taken(body: Stmt) -> tuple[Sequence[Buffer], Sequence[Var]]:
 
 
 def _launch(kernel: Function, grid: Sequence[Expr]) -> Expr:
-    places = [address_of(Load(b, tuple(const(0) for _ in b.shape))) for b in kernel.buffers]
+    places = [address_of(Load(b, (const(0),))) for b in kernel.buffers]
     numbers = [p for p in kernel.params if isinstance(p, Var)]
     return Call(f"launch.{kernel.name}", (*grid, *places, *numbers), _INT32)
 
