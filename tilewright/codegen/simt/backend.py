@@ -36,7 +36,7 @@ class SimtBackend(CudaBackend):
 
 
 def _one_dimensional(kernel: Function) -> Function:
-    """A kernel whose buffers have one dimension, as its accesses do: else its text does not read."""
+    """A kernel whose buffers have one dimension, as its accesses do: so its text can be read."""
     inner = [b for s in walk(kernel.body) if isinstance(s, Alloc) for b in s.buffers]
     ranges = Ranges.for_function(kernel)
     flat = {b: _flat(b, ranges) for b in (*kernel.buffers, *inner) if b.ndim != 1}

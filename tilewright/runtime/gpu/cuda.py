@@ -17,8 +17,22 @@ from tilewright.support.libcuda import CudaError, call
 from tilewright.support.timing import Timing
 
 _MOST_DYNAMIC_SHARED: Final = 8
+#: How capturing treats calls of other threads.
+_RELAXED: Final = 2
+#: Graphs that one function keeps, each for other arrays or sizes.
+_MOST_GRAPHS: Final = 64
+#: A run that was seen once, and one whose launches are no graph.
+_ONCE, _NEVER = object(), object()
 #: Shared memory that a kernel may have without asking.
 _PLAIN_SHARED: Final = 48 << 10
+
+
+class OutOfDeviceMemoryError(UserError, MemoryError):
+    """The device has no room for what was asked for."""
+
+
+class _NotCapturableError(Exception):
+    """A run waits for the device on its way, which no graph can."""
 
 
 class Cuda(LaunchingDevice):
@@ -34,6 +48,7 @@ class Cuda(LaunchingDevice):
         self._enter()
         self._stream = ctypes.c_void_p()
         call("cuStreamCreate", ctypes.byref(self._stream), 1)
+        self._capturing = False
         self._records = _pinned(MOST_KERNELS * ERROR_WORDS * 8)
 
     def _enter(self) -> None:
@@ -41,6 +56,10 @@ class Cuda(LaunchingDevice):
         call("cuCtxSetCurrent", self._context)
 
     # ---- memory ---------------------------------------------------------------------------------
+
+    def take(self, size: int) -> int:
+        self._require_no_capture()
+        return super().take(size)
 
     def allocate(self, size: int) -> int:
         self._enter()
@@ -51,7 +70,7 @@ class Cuda(LaunchingDevice):
             if error.status != libcuda.OUT_OF_MEMORY:
                 raise
             free, total = self.memory()
-            raise UserError(
+            raise OutOfDeviceMemoryError(
                 f"out of memory on {self.name}: {size} bytes are needed",
                 reason=f"{free} of {total} bytes are free",
                 remedy="use smaller batches, or free other models and tensors on the device",
@@ -75,6 +94,7 @@ class Cuda(LaunchingDevice):
         call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), ctypes.c_void_p(address_of(array)), size)
 
     def read(self, array: Array, address: int) -> None:
+        self._require_no_capture()
         self._enter()
         self._wait()
         size = ctypes.c_size_t(array.nbytes)
@@ -126,6 +146,52 @@ class Cuda(LaunchingDevice):
             None,
         )
 
+    # ---- graphs of launches ---------------------------------------------------------------------
+
+    def entered(self, entry: Callable[[Any], int]) -> Callable[[Any], int]:
+        """The launches of a run with the same words are the same: from the third run on they are
+        one graph, which the device goes through by itself."""
+        graphs: dict[bytes, Any] = {}
+
+        def run(words: Any) -> int:
+            key = bytes(words)
+            graph = graphs.get(key)
+            if isinstance(graph, ctypes.c_void_p):
+                self._enter()
+                call("cuGraphLaunch", graph, self._stream)
+                return 0
+            if graph is None or graph is _NEVER:
+                if len(graphs) >= _MOST_GRAPHS:
+                    _forget(graphs)
+                graphs.setdefault(key, _ONCE)
+                return self.enter(entry, words)
+            graphs[key] = self._captured(entry, words)
+            return run(words)
+
+        return run
+
+    def _captured(self, entry: Callable[[Any], int], words: Any) -> Any:
+        """The graph of a run's launches; `_NEVER` where it cannot be one."""
+        self._enter()
+        graph, made = ctypes.c_void_p(), ctypes.c_void_p()
+        call("cuStreamBeginCapture_v2", self._stream, _RELAXED)
+        self._capturing = True
+        try:
+            code = self.enter(entry, words)
+        except _NotCapturableError:
+            code = 1
+        finally:
+            self._capturing = False
+            call("cuStreamEndCapture", self._stream, ctypes.byref(graph))
+        if not code:
+            call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_uint64(0))
+        call("cuGraphDestroy", graph)
+        return _NEVER if code else made
+
+    def _require_no_capture(self) -> None:
+        if self._capturing:
+            raise _NotCapturableError
+
     def errors(self) -> Array:
         self._wait()
         return self._records.view(np.int64).reshape(MOST_KERNELS, ERROR_WORDS)
@@ -154,6 +220,13 @@ class Cuda(LaunchingDevice):
         for event in (start, end):
             call("cuEventDestroy_v2", event)
         return took.value
+
+
+def _forget(graphs: dict[bytes, Any]) -> None:
+    for graph in graphs.values():
+        if isinstance(graph, ctypes.c_void_p):
+            call("cuGraphExecDestroy", graph)
+    graphs.clear()
 
 
 def _event() -> ctypes.c_void_p:

@@ -25,6 +25,8 @@ from tilewright.support.errors import UserError
 
 #: The words of a launch: the code's address and size, blocks along three axes, arguments.
 _FIXED: Final = 6
+#: What sizes of memory are rounded up to.
+_GRAIN: Final = 512
 #: Kernels whose failures can be told apart in one run.
 MOST_KERNELS: Final = 4096
 
@@ -54,6 +56,8 @@ class LaunchingDevice(Device):
         self._failed: BaseException | None = None
         #: Bytes of each piece of memory that is in use, by its address.
         self._held: dict[int, int] = {}
+        #: Pieces that nobody uses, by their size.
+        self._spare: dict[int, list[int]] = {}
 
     # ---- what each device does in its own way ---------------------------------------------------
 
@@ -96,15 +100,29 @@ class LaunchingDevice(Device):
     # ---- memory ---------------------------------------------------------------------------------
 
     def take(self, size: int) -> int:
-        """The address of so many bytes."""
-        address = self.allocate(size)
+        """The address of so many bytes: of memory that was let go, or of new memory."""
+        size = -(-size // _GRAIN) * _GRAIN
+        spare = self._spare.get(size)
+        address = spare.pop() if spare else self._allocated(size)
         self._held[address] = size
         return address
 
     def give(self, address: int) -> None:
-        """Let memory go."""
-        del self._held[address]
-        self.release(address)
+        """Let memory go; it is kept for those who ask for as much."""
+        self._spare.setdefault(self._held.pop(address), []).append(address)
+
+    def _allocated(self, size: int) -> int:
+        try:
+            return self.allocate(size)
+        except MemoryError:
+            self.trim()
+            return self.allocate(size)
+
+    def trim(self) -> None:
+        """Release memory that nobody uses."""
+        for spare in self._spare.values():
+            while spare:
+                self.release(spare.pop())
 
     def grow(self, address: int, size: int) -> int:
         """A larger piece of memory that begins with what another one holds, which is let go."""
@@ -147,15 +165,16 @@ class LaunchingDevice(Device):
         return LoadedCode(objects, _symbols())
 
     def entered(self, entry: Callable[[Any], int]) -> Callable[[Any], int]:
-        def run(words: Any) -> int:
-            self._failed = None
-            code = entry(words)
-            if self._failed is not None:
-                failed, self._failed = self._failed, None
-                raise failed
-            return code
+        return lambda words: self.enter(entry, words)
 
-        return run
+    def enter(self, entry: Callable[[Any], int], words: Any) -> int:
+        """Run code of the processor that launches kernels."""
+        self._failed = None
+        code = entry(words)
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
+        return code
 
     def workers(self, count: int | None, affinity: Sequence[int] | None) -> Any:
         del count, affinity
