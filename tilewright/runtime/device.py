@@ -44,6 +44,8 @@ class Device(ABC):
     name: str
     #: How DLPack numbers its memory.
     dlpack_type: int
+    #: Whether several models can have the same workers.
+    shares_workers: bool = True
 
     # ---- memory and copies ----------------------------------------------------------------------
 

@@ -117,7 +117,8 @@ class CompiledModel(RunnableModel):
 
     def share_threads(self, other: CompiledModel) -> None:
         """Use the threads that another model uses now."""
-        self._pool = other._pool
+        if self._device.shares_workers:
+            self._pool = other._pool
 
     def with_program(self, program: Program) -> CompiledModel:
         """The same model with other code: it shares constants and threads."""

@@ -50,6 +50,9 @@ class Simt(LaunchingDevice):
     def make(self, entry: str, code: bytes, shared: int) -> Function:
         return parse_function(code.rstrip(b"\0").decode())
 
+    def unmake(self, kernel: Launched) -> None:
+        del kernel
+
     def start(self, kernel: Launched, blocks: Sequence[int], args: Sequence[int]) -> None:
         function: Function = kernel.handle
         numbers = {

@@ -127,7 +127,12 @@ class Cuda(LaunchingDevice):
         call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
         if shared > _PLAIN_SHARED:
             call("cuFuncSetAttribute", function, _MOST_DYNAMIC_SHARED, shared)
-        return function
+        return module, function
+
+    def unmake(self, kernel: Launched) -> None:
+        self._enter()
+        self._wait()
+        call("cuModuleUnload", kernel.handle[0])
 
     def start(self, kernel: Launched, blocks: Sequence[int], args: Sequence[int]) -> None:
         self._enter()
@@ -137,7 +142,7 @@ class Cuda(LaunchingDevice):
         places = (ctypes.c_void_p * len(words))(*(base + 8 * k for k in range(len(words))))
         call(
             "cuLaunchKernel",
-            kernel.handle,
+            kernel.handle[1],
             *blocks,
             *kernel.threads,
             kernel.shared,

@@ -1,7 +1,7 @@
 """What devices have in common whose memory is their own and whose kernels are launched.
 
 Code of the processor calls back here: to launch kernels and to move memory. The first argument of
-each call is the number of the device, which stands where other code finds its thread pool.
+each call is the number of a `Launcher`, which stands where other code finds its thread pool.
 
 A kernel's code begins with a line of JSON that says how it is launched; see `codegen.cuda.backend`.
 """
@@ -9,7 +9,9 @@ A kernel's code begins with a line of JSON that says how it is launched; see `co
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -46,13 +48,11 @@ class Launched(NamedTuple):
 class LaunchingDevice(Device):
     """A device with memory of its own; see `Device`."""
 
-    #: What code takes in place of a thread pool.
-    number: int
+    shares_workers = False
 
     def __init__(self) -> None:
-        self.number = len(_DEVICES) + 1
-        _DEVICES[self.number] = self
-        self._kernels: dict[int, Launched] = {}
+        #: Kernels that are loaded, by the number of their error record.
+        self.kernels: dict[int, Launched] = {}
         self._failed: BaseException | None = None
         #: Bytes of each piece of memory that is in use, by its address.
         self._held: dict[int, int] = {}
@@ -88,6 +88,10 @@ class LaunchingDevice(Device):
     @abstractmethod
     def make(self, entry: str, code: bytes, shared: int) -> Any:
         """Load the code of a kernel; gives what `start` takes."""
+
+    @abstractmethod
+    def unmake(self, kernel: Launched) -> None:
+        """Unload the code of a kernel."""
 
     @abstractmethod
     def start(self, kernel: Launched, blocks: Sequence[int], args: Sequence[int]) -> None:
@@ -176,34 +180,9 @@ class LaunchingDevice(Device):
             raise failed
         return code
 
-    def workers(self, count: int | None, affinity: Sequence[int] | None) -> Any:
+    def workers(self, count: int | None, affinity: Sequence[int] | None) -> Launcher:
         del count, affinity
-        return _Number(self.number)
-
-    def launched(self, words: int) -> None:
-        """Launch what code of the processor asks for."""
-        start, size, *rest = (ctypes.c_uint64 * _FIXED).from_address(words)
-        blocks, count = rest[:3], rest[3]
-        if not all(blocks):
-            return
-        kernel = self._kernels.get(start) or self._loaded(start, size)
-        args = (ctypes.c_uint64 * count).from_address(words + 8 * _FIXED)
-        self.start(kernel, blocks, list(args))
-
-    def _loaded(self, start: int, size: int) -> Launched:
-        head, _, code = ctypes.string_at(start, size).partition(b"\n")
-        said = json.loads(head)
-        handle = self.make(said["entry"], code, said["shared"])
-        made = Launched(
-            len(self._kernels) % MOST_KERNELS,
-            said["entry"],
-            tuple(said["threads"]),
-            said["shared"],
-            tuple(said["messages"]),
-            handle,
-        )
-        self._kernels[start] = made
-        return made
+        return Launcher(self)
 
     def _check(self) -> None:
         """Report a check that failed on the device."""
@@ -213,7 +192,7 @@ class LaunchingDevice(Device):
         number = int(np.flatnonzero(errors[:, 0])[0])
         code, *values = map(int, errors[number, :ERROR_WORDS])
         errors[:] = 0
-        kernel = next(k for k in self._kernels.values() if k.number == number)
+        kernel = self.kernels[number]
         reason = kernel.messages[code - 1].format(*values[:4])
         raise UserError(f"{kernel.entry} stopped", reason=reason)
 
@@ -238,54 +217,102 @@ class DeviceScratch(Scratch):
             self.workspace = self._held.address
 
 
-class _Number:
-    """A device's number where code looks for the address of a thread pool."""
+class Launcher:
+    """What one piece of loaded code launches kernels through; it holds those that were loaded."""
 
     num_threads = 1
 
-    def __init__(self, number: int) -> None:
-        self.address = number
+    def __init__(self, device: LaunchingDevice) -> None:
+        #: What code takes in place of the address of a thread pool.
+        self.address = next(_NUMBERS)
+        self._launching = _Launching(device)
+        _LAUNCHING[self.address] = self._launching
+        weakref.finalize(self, _forget, self.address).atexit = False
+
+
+class _Launching:
+    """A device, and the kernels of one piece of loaded code by where they lie in it."""
+
+    def __init__(self, device: LaunchingDevice) -> None:
+        self.device = device
+        self._kernels: dict[int, Launched] = {}
+
+    def launch(self, words: int) -> None:
+        """Launch what code of the processor asks for."""
+        start, size, *rest = (ctypes.c_uint64 * _FIXED).from_address(words)
+        blocks, count = rest[:3], rest[3]
+        if not all(blocks):
+            return
+        kernel = self._kernels.get(start) or self._loaded(start, size)
+        args = (ctypes.c_uint64 * count).from_address(words + 8 * _FIXED)
+        self.device.start(kernel, blocks, list(args))
+
+    def _loaded(self, start: int, size: int) -> Launched:
+        head, _, code = ctypes.string_at(start, size).partition(b"\n")
+        said = json.loads(head)
+        device = self.device
+        number = next(k for k in range(MOST_KERNELS) if k not in device.kernels)
+        made = Launched(
+            number,
+            said["entry"],
+            tuple(said["threads"]),
+            said["shared"],
+            tuple(said["messages"]),
+            device.make(said["entry"], code, said["shared"]),
+        )
+        self._kernels[start] = device.kernels[number] = made
+        return made
+
+    def unload(self) -> None:
+        for kernel in self._kernels.values():
+            del self.device.kernels[kernel.number]
+            self.device.unmake(kernel)
+
+
+def _forget(number: int) -> None:
+    _LAUNCHING.pop(number).unload()
 
 
 # ---- what code of the processor calls -----------------------------------------------------------
 
-_DEVICES: Final[dict[int, LaunchingDevice]] = {}
+_LAUNCHING: Final[dict[int, _Launching]] = {}
+_NUMBERS: Final = itertools.count(1)
 
 
-def _launch(device: LaunchingDevice, words: int) -> int:
-    device.launched(words)
+def _launch(launching: _Launching, words: int) -> int:
+    launching.launch(words)
     return 0
 
 
-def _take(device: LaunchingDevice, size: int) -> int:
-    return device.take(size)
+def _take(launching: _Launching, size: int) -> int:
+    return launching.device.take(size)
 
 
-def _grow(device: LaunchingDevice, held: int, size: int) -> int:
-    return device.grow(held, size)
+def _grow(launching: _Launching, held: int, size: int) -> int:
+    return launching.device.grow(held, size)
 
 
-def _free(device: LaunchingDevice, held: int) -> int:
+def _free(launching: _Launching, held: int) -> int:
     if held:
-        device.give(held)
+        launching.device.give(held)
     return 0
 
 
-def _copy(device: LaunchingDevice, to: int, source: int, size: int) -> int:
+def _copy(launching: _Launching, to: int, source: int, size: int) -> int:
     if size:
-        device.copy(to, source, size)
+        launching.device.copy(to, source, size)
     return 0
 
 
-def _fetch(device: LaunchingDevice, to: int, source: int, size: int) -> int:
+def _fetch(launching: _Launching, to: int, source: int, size: int) -> int:
     if size:
         array = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(to))
-        device.read(array, source)
+        launching.device.read(array, source)
     return 0
 
 
-def _store(device: LaunchingDevice, place: int, bits: int, size: int) -> int:
-    device.store(place, bits.to_bytes(8, "little")[:size])
+def _store(launching: _Launching, place: int, bits: int, size: int) -> int:
+    launching.device.store(place, bits.to_bytes(8, "little")[:size])
     return 0
 
 
@@ -293,11 +320,11 @@ def _callback(call: Callable[..., int], words: int, *, gives_address: bool = Fal
     """What code of the processor calls: an exception is kept, since it cannot cross that code."""
 
     def run(number: int, *args: int) -> int:
-        device = _DEVICES[number]
+        launching = _LAUNCHING[number]
         try:
-            return call(device, *(a or 0 for a in args))
+            return call(launching, *args)
         except BaseException as error:
-            failed = device.fail(error)
+            failed = launching.device.fail(error)
             return 0 if gives_address else failed
 
     result = ctypes.c_uint64 if gives_address else ctypes.c_int32
