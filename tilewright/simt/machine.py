@@ -173,8 +173,7 @@ class Machine(State):
 
         def run(active: Mask) -> None:
             extents = extent(active)
-            where = True if active is None else np.broadcast_to(active, active.shape)
-            most = int(extents if extents.ndim == 0 else np.max(extents, where=where, initial=0))
+            most = int(np.max(extents if active is None else np.where(active, extents, 0)))
             is_uniform = extents.ndim == 0
             for i in range(most):
                 own = active if is_uniform else both(active, i < extents)

@@ -83,7 +83,8 @@ class Memory:
     def inside(self, index: Array, extent: int, wanted: Mask, lanes: Lanes) -> Array:
         """`index`, which must lie within an extent; where lanes do not want it, it is made to."""
         index = np.asarray(index, np.int64)
-        if index.min() >= 0 and index.max() < extent:
+        # Negative ones are great as unsigned numbers.
+        if index.view(np.uint64).max() < extent:
             return index
         outside = (index < 0) | (index >= extent)
         bad = outside if wanted is None else outside & wanted
@@ -141,6 +142,8 @@ class Memory:
         if wanted is not None:
             accesses = np.flatnonzero(np.broadcast_to(wanted, shape))
             at, who = at[accesses], who[accesses]
+        if not at.size:
+            return
         race = self._races.write(at, who) if write else self._races.read(at, who)
         if race is not None:
             access = race.access if accesses is None else int(accesses[race.access])

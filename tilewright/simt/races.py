@@ -19,6 +19,10 @@ _BLOCK_SHIFT: Final = 32
 _MANY_THREADS: Final = np.int64((1 << _THREAD_BITS) - 1)
 _MANY_BLOCKS: Final = np.int64((1 << 63) - 1)
 _NOBODY: Final = -1
+#: Numbers of one block that differ in the barriers passed lie as far apart as this, and less far
+#: than the other more.
+_ONE_BARRIER: Final = np.uint64(1 << _THREAD_BITS)
+_BARRIERS: Final = np.uint64((1 << _BLOCK_SHIFT) - (1 << _THREAD_BITS))
 
 
 def stamps(blocks: Array, barriers: Array, threads: Array) -> Array:
@@ -50,7 +54,10 @@ class Races:
         race = _clash(self._writer[at], who, "wrote")
         if race is not None:
             return race
-        last = _both(self._reader[at], who)
+        before = self._reader[at]
+        if (before == who | _MANY_THREADS).all():
+            return None
+        last = _both(before, who)
         self._reader[at] = last
         # Several may read one element at once, of whom one has been noted.
         noted = self._reader[at]
@@ -74,9 +81,10 @@ class Races:
 def _clash(before: Array, who: Array, verb: str) -> Race | None:
     """The first access that meets one of another block, or of another thread since a barrier."""
     apart = before ^ who
-    clashes = (before >= 0) & (apart != 0)
-    if not clashes.any():
+    # Most accesses meet nobody, or their own block before a barrier.
+    if (apart.view(np.uint64) - _ONE_BARRIER < _BARRIERS).all() or (before < 0).all():
         return None
+    clashes = (before >= 0) & (apart != 0)
     clashes &= (apart >> _BLOCK_SHIFT != 0) | (apart >> _THREAD_BITS == 0)
     return _first(clashes, before, verb) if clashes.any() else None
 

@@ -271,6 +271,33 @@ def test_statements_in_no_phase_are_phases_of_one_thread() -> None:
     )
 
 
+def test_one_thread_does_not_wait_for_itself() -> None:
+    becomes(
+        """
+        T:
+            S[t] = A[t]
+        B[0] = 0.0
+        for k in range(8):
+            for one in thread(1, "threadIdx.x"):
+                B[0] = B[0] + S[k]
+        T:
+            A[t] = B[0]
+        """,
+        """
+        T:
+            S[t] = A[t]
+        B[0] = 0.0
+        barrier()
+        for k in range(8):
+            for one in thread(1, "threadIdx.x"):
+                B[0] = B[0] + S[k]
+        barrier()
+        T:
+            A[t] = B[0]
+        """,
+    )
+
+
 def test_launches_do_not_wait_for_each_other() -> None:
     text = dedent("""
         def f(A: f32[8], B: f32[8]):

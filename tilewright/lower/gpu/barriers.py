@@ -8,10 +8,11 @@
     for t in thread(16, "threadIdx.x"): B[t] = S[15 - t]
 
 What threads have touched since the last barrier is followed by whole buffers, from statement to
-statement. A barrier stands right before what conflicts with that; in loops also with what the
-iteration before has left. Memory of one thread needs none. Threads of different blocks never wait
-for each other. A statement in no phase is one of a single thread; conditions, extents and values of
-names outside of phases are read by all. Buffers count as lying apart.
+statement. A barrier stands right before what conflicts with that, in loops also with what the
+iteration before has left. Local memory needs none, nor does what the first thread does alone before
+and after: statements in no phase. Threads of different blocks never wait for each other.
+Conditions, extents and values of names outside of phases are read by all threads. Buffers count as
+lying apart.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from tilewright.ir import (
     barrier,
     child_exprs,
     is_barrier,
+    is_const,
     is_over_blocks,
     is_over_threads,
     is_pure,
@@ -47,19 +49,27 @@ from tilewright.ir import (
     walk_expr,
 )
 
+#: What is touched: a buffer, and whether the first thread alone does.
+_Access = tuple[Buffer, bool]
+
 
 @dataclass(frozen=True)
 class _Touched:
     """Buffers that threads share, read and written."""
 
-    reads: frozenset[Buffer] = frozenset()
-    writes: frozenset[Buffer] = frozenset()
+    reads: frozenset[_Access] = frozenset()
+    writes: frozenset[_Access] = frozenset()
 
     def __or__(self, other: _Touched) -> _Touched:
         return _Touched(self.reads | other.reads, self.writes | other.writes)
 
     def conflicts(self, other: _Touched) -> bool:
-        return bool(self.writes & (other.reads | other.writes) or self.reads & other.writes)
+        return _meet(self.writes, other.reads | other.writes) or _meet(self.reads, other.writes)
+
+
+def _meet(before: frozenset[_Access], after: frozenset[_Access]) -> bool:
+    """Whether a buffer is among both, and not touched by the same thread alone."""
+    return any(a is b and not (alone and first) for a, alone in before for b, first in after)
 
 
 _NOTHING = _Touched()
@@ -92,11 +102,26 @@ def _place(stmt: Stmt, pending: _Touched) -> tuple[Stmt, _Touched]:
         body, after = _place(stmt.body, pending)
         return _with_body(stmt, body), after
     if is_over_threads(stmt) or not isinstance(stmt, For | If | Let | While):
-        return _place_before(stmt, _touched_by(walk(stmt)), pending)
+        own = _touched_by(walk(stmt), alone=_is_of_one_thread(stmt))
+        return _place_before(stmt, own, pending)
     head = _touched_by([stmt])
-    before = pending.conflicts(head)
-    placed, after = _inside(stmt, head if before else pending | head)
-    return (seq(barrier(), placed) if before else placed), after
+    if pending.conflicts(head) or (
+        isinstance(stmt, For | While) and _waits_more(stmt, head, pending | head)
+    ):
+        placed, after = _inside(stmt, head)
+        return seq(barrier(), placed), after
+    return _inside(stmt, pending | head)
+
+
+def _waits_more(loop: For | While, usual: _Touched, pending: _Touched) -> bool:
+    """Whether a loop has barriers just for its first iteration, because of what is pending."""
+    if usual == pending:
+        return False
+    return _count(_place_repeated(loop, pending)[0]) > _count(_place_repeated(loop, usual)[0])
+
+
+def _count(stmt: Stmt) -> int:
+    return sum(map(is_barrier, walk(stmt)))
 
 
 def _place_before(stmt: Stmt, own: _Touched, pending: _Touched) -> tuple[Stmt, _Touched]:
@@ -155,7 +180,12 @@ def _with_parts(stmt: If, then: Stmt, otherwise: Stmt | None) -> If:
     return replace(stmt, then=then, otherwise=otherwise)
 
 
-def _touched_by(statements: Iterable[Stmt]) -> _Touched:
+def _is_of_one_thread(stmt: Stmt) -> bool:
+    loops = [s for s in walk(stmt) if isinstance(s, For) and is_over_threads(s)]
+    return all(is_const(loop.extent, 1) for loop in loops)
+
+
+def _touched_by(statements: Iterable[Stmt], *, alone: bool = False) -> _Touched:
     """What the statements themselves touch, without those in them."""
     reads: set[Buffer] = set()
     writes: set[Buffer] = set()
@@ -166,7 +196,7 @@ def _touched_by(statements: Iterable[Stmt]) -> _Touched:
             reads.update(load.buffer for load in loads_in(expr))
         if isinstance(stmt, Evaluate):
             writes |= _handed_over(stmt.call)
-    return _Touched(_shared(reads), _shared(writes))
+    return _Touched(_shared(reads, alone), _shared(writes, alone))
 
 
 def _handed_over(call: Expr) -> set[Buffer]:
@@ -177,5 +207,5 @@ def _handed_over(call: Expr) -> set[Buffer]:
     return {load.buffer for a in addresses for load in loads_in(a.args[0])[:1]}
 
 
-def _shared(buffers: set[Buffer]) -> frozenset[Buffer]:
-    return frozenset(b for b in buffers if b.scope != "local")
+def _shared(buffers: set[Buffer], alone: bool) -> frozenset[_Access]:
+    return frozenset((b, alone) for b in buffers if b.scope != "local")
