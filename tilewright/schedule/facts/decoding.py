@@ -2,7 +2,7 @@
 
 A fused loop that is split feeds the variables of a block the digits of one number:
 
-    for b: for t in 256:      block C(vi = (b * 256 + t) // 24, vj = (b * 32 + t // 8) % 3, vk = t % 8)
+    for b: for t in 256: block C(vi = (b * 256 + t) // 24, vj = (b * 32 + t // 8) % 3, vk = t % 8)
 
 Simplified digits do not show the number any more. It is guessed (b * 256 + t), and the guess is
 proved: its digits by the extents of the variables, simplified, have to be the block's bindings.

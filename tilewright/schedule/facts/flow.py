@@ -13,10 +13,8 @@ from tilewright.ir import (
     For,
     Load,
     Stmt,
-    Var,
     all_exprs,
     free_vars,
-    is_const,
     loads_in,
 )
 from tilewright.schedule.cursor import Tree, buffers_touched

@@ -9,8 +9,12 @@ from tilewright.schedule.primitives.blocks.remove_empty import never_runs
 from tilewright.schedule.rules.analysis import is_scheduled
 from tilewright.schedule.rules.elementwise import ELEMENTWISE, ELEMENTWISE_BY_ROWS, STEPWISE
 from tilewright.schedule.rules.gpu.elementwise import ELEMENTS
+from tilewright.schedule.rules.gpu.inline import INLINE_CHOICES
+from tilewright.schedule.rules.gpu.parts import PARTS
 from tilewright.schedule.rules.gpu.rest import REST
-from tilewright.schedule.rules.gpu.results import OUTERMOST, RESULTS
+from tilewright.schedule.rules.gpu.results import OUTERMOST, RESULTS, SUMS
+from tilewright.schedule.rules.gpu.rows import ROW_BLOCK, ROW_FUNCTION
+from tilewright.schedule.rules.gpu.transposes import TRANSPOSES
 from tilewright.schedule.rules.inline import INLINE
 from tilewright.schedule.rules.merge_rows import MERGE_ROWS
 from tilewright.schedule.rules.products.amx import AMX
@@ -87,7 +91,12 @@ CPU_RULES_BY_ADDRESS: Final[Table] = (
 GPU_RULES: Final[Table] = (
     Stage("function", (REMOVE_EMPTY,)),
     Stage("blocks", (INLINE,)),
-    Stage("blocks", (ELEMENTS, RESULTS, OUTERMOST)),
+    Stage("blocks", (INLINE_CHOICES,)),
+    # Reductions: few long ones by parts, all blocks that share rows in one launch, or one by one.
+    Stage("blocks", (PARTS,)),
+    Stage("function", (ROW_FUNCTION,)),
+    Stage("blocks", (ROW_BLOCK, SUMS)),
+    Stage("blocks", (TRANSPOSES, ELEMENTS, RESULTS, OUTERMOST)),
     Stage("function", (REST,), all_functions=True),
 )
 

@@ -7,6 +7,7 @@ from math import prod
 from typing import Final
 
 from tilewright.ir import Block, Const, free_vars
+from tilewright.schedule.facts.products import is_reduction
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.schedule import Schedule
 
@@ -40,7 +41,7 @@ def threads_for(count: int | None, most: int = THREADS) -> int:
 
 
 def launch(s: Schedule, loop: Loop, threads: int) -> tuple[Loop, Loop]:
-    """A launch of a loop whose iterations are independent; gives the loops of blocks and threads."""
+    """Launch the iterations of a loop; gives the loops over blocks and threads."""
     block, thread = s.split(loop, None, threads)
     s.bind(block, "blockIdx.x")
     s.bind(thread, "threadIdx.x")
@@ -61,3 +62,8 @@ def feeds_only(block: Block, loop: Loop, *kinds: str) -> bool:
 def feeds_some(block: Block, loop: Loop, kind: str) -> bool:
     """Whether a loop feeds a variable of a kind."""
     return not feeds_only(block, loop, *{"spatial", "reduce", "ordered"} - {kind})
+
+
+def only_reduces(block: Block) -> bool:
+    """Whether a block is a reduction whose results are independent of each other."""
+    return is_reduction(block) and all(it.kind != "ordered" for it in block.iters)
