@@ -59,12 +59,11 @@ class ModelCall:
 
     def results(self) -> list[Any]:
         """All outputs in order."""
-        direct = self._device.taken(self.direct)
         if not self._program.records:
-            return direct
+            return self.direct
         outputs, records = self._program.outputs, self._program.records
         made: list[Any] = [None] * len(outputs)
-        for k, array in zip(self._program.direct, direct, strict=True):
+        for k, array in zip(self._program.direct, self.direct, strict=True):
             made[k] = array
         handed_over: list[int] = self.record.tolist()
         try:

@@ -72,9 +72,18 @@ class Device(ABC):
     def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """Arrays that callers pass, in the device's memory; copied where they are not."""
 
+    def accepted(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Inputs of which those that lie on the device are known for that."""
+        return values
+
+    def delivered(self, results: list[Any], inputs: Sequence[Any]) -> list[Any]:
+        """Results as callers who gave these inputs want them."""
+        del inputs
+        return results
+
     @abstractmethod
     def taken(self, arrays: list[Any]) -> list[Any]:
-        """Results as callers want them, when the code that makes them has run without a fault."""
+        """Arrays in the memory of the processor."""
 
     @abstractmethod
     def scratch(self) -> Scratch:

@@ -135,10 +135,11 @@ class CompiledModel(RunnableModel):
     # ---- running --------------------------------------------------------------------------------
 
     def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
-        bound = self._bind(in_order(inputs, self.inputs), out)
+        given = in_order(inputs, self.inputs)
+        bound = self._bind(given, out)
         try:
             self._run(bound)
-            return bound.results()
+            return self._device.delivered(bound.results(), given)
         finally:
             self._spare.append(bound.scratch)
 
@@ -174,7 +175,7 @@ class CompiledModel(RunnableModel):
     def _bind(self, inputs: Sequence[Any], out: Inputs) -> ModelCall:
         self._require_loaded()
         program = self._program
-        bound = native_inputs(inputs, program.inputs)
+        bound = native_inputs(self._device.accepted(inputs), program.inputs)
         shapes = tuple([b.shape for b in bound])
         sizes = self._sizes.get(shapes) or self._learn(shapes, bound)
         own = () if _is_empty(out) else self._own_outputs(out, bound, sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ _MOST_DYNAMIC_SHARED: Final = 8
 _RELAXED: Final = 2
 #: Graphs that one function keeps, each for other arrays or sizes.
 _MOST_GRAPHS: Final = 64
+#: How DLPack's users name the stream that all others wait for, and that they see to order.
+_DEFAULT_STREAM, _UNORDERED = 1, -1
 #: A run that was seen once, and one whose launches are no graph.
 _ONCE, _NEVER = object(), object()
 #: Shared memory that a kernel may have without asking.
@@ -104,6 +107,18 @@ class Cuda(LaunchingDevice):
         args = ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size)
         call("cuMemcpyDtoDAsync_v2", *args, self._stream)
 
+    @property
+    def stream(self) -> int:
+        return self._stream.value or 0
+
+    def hand_over(self, stream: int | None) -> None:
+        if stream == _UNORDERED:
+            return
+        event = _event()
+        call("cuEventRecord", event, self._stream)
+        call("cuStreamWaitEvent", ctypes.c_void_p(stream or _DEFAULT_STREAM), event, 0)
+        call("cuEventDestroy_v2", event)
+
     def store(self, place: int, data: bytes) -> None:
         # Values stand in the calls themselves, so that they can be captured.
         for k, byte in enumerate(data):
@@ -154,28 +169,9 @@ class Cuda(LaunchingDevice):
     # ---- graphs of launches ---------------------------------------------------------------------
 
     def entered(self, entry: Callable[[Any], int]) -> Callable[[Any], int]:
-        """The launches of a run with the same words are the same: from the third run on they are
-        one graph, which the device goes through by itself."""
-        graphs: dict[bytes, Any] = {}
+        return _Replayed(self, entry)
 
-        def run(words: Any) -> int:
-            key = bytes(words)
-            graph = graphs.get(key)
-            if isinstance(graph, ctypes.c_void_p):
-                self._enter()
-                call("cuGraphLaunch", graph, self._stream)
-                return 0
-            if graph is None or graph is _NEVER:
-                if len(graphs) >= _MOST_GRAPHS:
-                    _forget(graphs)
-                graphs.setdefault(key, _ONCE)
-                return self.enter(entry, words)
-            graphs[key] = self._captured(entry, words)
-            return run(words)
-
-        return run
-
-    def _captured(self, entry: Callable[[Any], int], words: Any) -> Any:
+    def captured(self, entry: Callable[[Any], int], words: Any) -> Any:
         """The graph of a run's launches; `_NEVER` where it cannot be one."""
         self._enter()
         graph, made = ctypes.c_void_p(), ctypes.c_void_p()
@@ -192,6 +188,11 @@ class Cuda(LaunchingDevice):
             call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_uint64(0))
         call("cuGraphDestroy", graph)
         return _NEVER if code else made
+
+    def replay(self, graph: ctypes.c_void_p) -> None:
+        """Launch a graph."""
+        self._enter()
+        call("cuGraphLaunch", graph, self._stream)
 
     def _require_no_capture(self) -> None:
         if self._capturing:
@@ -225,6 +226,30 @@ class Cuda(LaunchingDevice):
         for event in (start, end):
             call("cuEventDestroy_v2", event)
         return took.value
+
+
+class _Replayed:
+    """The entry of a function. The launches of two runs with the same words are the same: from the
+    third such run on they are one graph, which the device goes through by itself."""
+
+    def __init__(self, device: Cuda, entry: Callable[[Any], int]) -> None:
+        self._device, self._entry = device, entry
+        self._graphs: dict[bytes, Any] = {}
+        weakref.finalize(self, _forget, self._graphs).atexit = False
+
+    def __call__(self, words: Any) -> int:
+        key = bytes(words)
+        known = self._graphs.get(key)
+        if known is _ONCE:
+            known = self._graphs[key] = self._device.captured(self._entry, words)
+        if isinstance(known, ctypes.c_void_p):
+            self._device.replay(known)
+            return 0
+        if known is None:
+            if len(self._graphs) >= _MOST_GRAPHS:
+                _forget(self._graphs)
+            self._graphs[key] = _ONCE
+        return self._device.enter(self._entry, words)
 
 
 def _forget(graphs: dict[bytes, Any]) -> None:

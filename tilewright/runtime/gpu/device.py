@@ -21,6 +21,7 @@ import numpy as np
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.device import Device
 from tilewright.runtime.gpu.arrays import DeviceArray
+from tilewright.runtime.gpu.dlpack import Borrowed, device_of, reader_of
 from tilewright.runtime.jit import LoadedCode
 from tilewright.runtime.scratch import ERROR_WORDS, Scratch
 from tilewright.support.errors import UserError
@@ -84,6 +85,14 @@ class LaunchingDevice(Device):
     @abstractmethod
     def store(self, place: int, data: bytes) -> None:
         """Write the bytes of a number, in the order of launches."""
+
+    @property
+    def stream(self) -> int:
+        """What launches go to, as other libraries name it; 0 where there is no such thing."""
+        return 0
+
+    def hand_over(self, stream: int | None) -> None:
+        """Let what is launched on another library's stream wait for what is launched here."""
 
     @abstractmethod
     def make(self, entry: str, code: bytes, shared: int) -> Any:
@@ -153,11 +162,28 @@ class LaunchingDevice(Device):
     def address(self, array: Any) -> int:
         return array.address
 
+    def accepted(self, values: Sequence[Any]) -> Sequence[Any]:
+        return [self._accepted(v) for v in values]
+
+    def _accepted(self, value: Any) -> Any:
+        """An array that lies on the device already, as ours over the same memory."""
+        if not _is_on_device(value, self.dlpack_type) or isinstance(value, DeviceArray):
+            return value
+        borrowed = Borrowed(value, self.stream)
+        return DeviceArray(self, borrowed.shape, borrowed.dtype, borrowed)
+
     def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
         return [self._placed(a) for a in arrays]
 
+    def delivered(self, results: list[Any], inputs: Sequence[Any]) -> list[Any]:
+        """Results on the device where inputs lay there, as arrays of the library of the first."""
+        on_device = [v for v in inputs if _is_on_device(v, self.dlpack_type)]
+        if not on_device:
+            return [r.numpy() if isinstance(r, DeviceArray) else r for r in results]
+        read = reader_of(on_device[0])
+        return results if read is None else [read(r) for r in results]
+
     def taken(self, arrays: list[Any]) -> list[Any]:
-        self._check()
         return [a.numpy() for a in arrays]
 
     def scratch(self) -> Scratch:
@@ -184,7 +210,7 @@ class LaunchingDevice(Device):
         del count, affinity
         return Launcher(self)
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Report a check that failed on the device."""
         errors = self.errors()
         if not errors.any():
@@ -200,6 +226,12 @@ class LaunchingDevice(Device):
         """Keep an error that code of the processor is to stop at."""
         self._failed = self._failed or error
         return 1
+
+
+def _is_on_device(value: Any, kind: int) -> bool:
+    if isinstance(value, np.ndarray):
+        return False
+    return isinstance(value, DeviceArray) or device_of(value) == kind
 
 
 class DeviceScratch(Scratch):
