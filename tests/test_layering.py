@@ -33,6 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "tensor": _BASE | {"arith"},
     "schedule": _ANALYSIS,
     "lower": _ANALYSIS,
+    "simt": _BASE | {"arith"},
     # A back end owns its list of lowering passes.
     "codegen": _ANALYSIS | {"lower"},
     "runtime": {"support"},

@@ -177,3 +177,63 @@ def test_each_buffer_where_it_is_used(keeps_meaning: Any) -> None:
     sizes = {b.name: b.static_size() for s in walk(result.body) if isinstance(s, Alloc)
              for b in s.buffers}  # fmt: skip
     assert sizes == {"T": 8, "U": 64}
+
+
+def test_one_loop_over_all_elements_writes_them_all(becomes: Any) -> None:
+    """In any order of dimensions, as where threads copy a tile together."""
+    becomes(
+        """
+        def f(A: f32[64, 8], B: f32[64, 8]):
+            T = alloc(f32[8, 64])
+            for i in range(4):
+                for t in range(128):
+                    T[t % 8, i * 16 + t // 8] = A[i * 16 + t // 8, t % 8]
+                for a in range(16):
+                    for b in range(8):
+                        B[i * 16 + a, b] = T[7 - b, i * 16 - a + 15]
+        """,
+        compact_buffers,
+        """
+        def f(A: f32[64, 8], B: f32[64, 8]):
+            for i in range(4):
+                T = alloc(f32[8, 16])
+                for t in range(128):
+                    T[t % 8, t // 8] = A[i * 16 + t // 8, t % 8]
+                for a in range(16):
+                    for b in range(8):
+                        B[i * 16 + a, b] = T[7 - b, 15 - a]
+        """,
+    )
+
+
+def test_scopes_say_who_has_memory_of_its_own(becomes: Any) -> None:
+    """Blocks have shared memory, threads local memory; what is global is the host's to allocate."""
+    becomes(
+        """
+        def f(N: i64[16], B: f32[64]):
+            S = alloc(f32[64], scope="shared")
+            G = alloc(f32[16])
+            L = alloc(f32[16], scope="local")
+            for y in thread(4, "blockIdx.y"):
+                for x in thread(4, "blockIdx.x"):
+                    for t in thread(4, "threadIdx.x"):
+                        S[N[t]] = 1.0
+                        G[y * 4 + x] = S[N[t]]
+                        L[N[x]] = 2.0
+                        B[y * 16 + x * 4 + t] = G[y * 4 + x] + L[N[x]]
+        """,
+        compact_buffers,
+        """
+        def f(N: i64[16], B: f32[64]):
+            G = alloc(f32[16])
+            for y in thread(4, "blockIdx.y"):
+                for x in thread(4, "blockIdx.x"):
+                    S = alloc(f32[64], scope="shared")
+                    for t in thread(4, "threadIdx.x"):
+                        S[N[t]] = 1.0
+                        G[y * 4 + x] = S[N[t]]
+                        L = alloc(f32[16], scope="local")
+                        L[N[x]] = 2.0
+                        B[y * 16 + x * 4 + t] = G[y * 4 + x] + L[N[x]]
+        """,
+    )

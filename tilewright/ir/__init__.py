@@ -3,7 +3,7 @@
 # pyright: reportUnusedImport=false
 from tilewright.ir.buffer import SCOPES, Buffer, as_extent, symbolic_dims
 from tilewright.ir.equal import same_function, structural_hash
-from tilewright.ir.evaluate import evaluate
+from tilewright.ir.evaluate import evaluate, operation
 from tilewright.ir.expr import (
     Binary,
     Broadcast,
@@ -77,6 +77,14 @@ from tilewright.ir.text.parser import StmtReader, parse_function
 from tilewright.ir.text.printer import expr_text, function_text, listing, stmt_text
 from tilewright.ir.text.source import Source
 from tilewright.ir.text.syntax import dotted
+from tilewright.ir.threads import (
+    BLOCK_AXES,
+    THREAD_AXES,
+    barrier,
+    is_barrier,
+    is_over_blocks,
+    is_over_threads,
+)
 from tilewright.ir.verify import MAX_NESTING, verify
 from tilewright.ir.visit import (
     all_exprs,

@@ -58,6 +58,19 @@ def evaluate(expr: Expr, env: Mapping[Var, Any], loads: Loads | None = None) -> 
     return values[expr]
 
 
+def operation(node: Expr) -> _Rule:
+    """What `node` makes of the values of its operands, in their order; it has to have some.
+
+    For those who choose themselves what is evaluated when: loads are theirs to answer.
+    """
+    if isinstance(node, Unary):
+        return _UNARY[node.op]
+    if isinstance(node, Binary):
+        return _BINARY[node.op]
+    rule = _NODES[type(node)]
+    return lambda *values: rule(node, dict(zip(node.operands, values, strict=True)))
+
+
 def _needed(node: Expr, values: _Values) -> tuple[Expr, ...]:
     if not isinstance(node, Select):
         return node.operands

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.ir.buffer import Buffer
 from tilewright.ir.evaluate import evaluate
-from tilewright.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from tilewright.ir.expr import Binary, Cast, Const, Expr, Load, Select, Unary, Var
 from tilewright.support.dtype import DType, float32, float64
 from tilewright.support.errors import UserError
 
@@ -204,17 +204,6 @@ class ExprCompiler:
         lanes = np.ones(count, bool) if mask is None else np.broadcast_to(mask(), count)
         return lanes if self.active is None else lanes & self.active
 
-    def call(self, node: Call) -> Thunk | None:
-        args = self._operands(node)
-        if node.name == "all_lanes":
-            return lambda: bool(np.all(args[0]()))
-        if node.name == "first_lane":
-            return lambda: int(np.argmax(args[0]()))
-        if node.name == "lane":
-            scalar = node.dtype
-            return lambda: plain(args[0]()[args[1]()], scalar)
-        return None
-
 
 _NODES: dict[type[Expr], Callable[[ExprCompiler, Any], Thunk | None]] = {
     Var: ExprCompiler.var,
@@ -224,7 +213,6 @@ _NODES: dict[type[Expr], Callable[[ExprCompiler, Any], Thunk | None]] = {
     Select: ExprCompiler.select,
     Cast: ExprCompiler.cast,
     Load: ExprCompiler.load,
-    Call: ExprCompiler.call,
 }
 
 

@@ -62,9 +62,15 @@ def declare(
 _KERNEL = Intrinsic("kernel", None, "any", lambda _: int32, False, "a loop function")
 
 
+#: `launch.NAME(x, y, z, …)`: a kernel on a device, by so many blocks of threads along each axis.
+_LAUNCH = Intrinsic("launch", None, "any", lambda _: int32, False, "a kernel on a device")
+
+
 def find_intrinsic(name: str) -> Intrinsic | None:
-    """The intrinsic of this name; names that begin with `kernel.` need no declaration."""
-    return _KERNEL if name.startswith("kernel.") else INTRINSICS.get(name)
+    """The intrinsic of this name; those of kernels need no declaration."""
+    if name.startswith("kernel."):
+        return _KERNEL
+    return _LAUNCH if name.startswith("launch.") else INTRINSICS.get(name)
 
 
 def call(name: str, *args: Any) -> Expr:
@@ -145,6 +151,19 @@ def _unpacked(half: int) -> Callable[..., Any]:
     return value
 
 
+def _in_all_lanes(a: Any) -> Any:
+    return np.all(a, axis=-1)
+
+
+def _first_lane(a: Any) -> Any:
+    return np.argmax(a, axis=-1)
+
+
+def _one_lane(a: Any, number: Any) -> Any:
+    lanes, at = np.broadcast_arrays(a, np.asarray(number)[..., None])
+    return np.take_along_axis(lanes, at[..., :1], axis=-1)[..., 0]
+
+
 #: Expanded to polynomials over the type they are called with.
 TRANSCENDENTAL = (
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan "
@@ -165,9 +184,30 @@ for _name in ("isnan", "isinf", "isfinite", "signbit"):
 for _name in ("popcount", "clz", "ctz"):
     declare(_name, 1, "integer", _same)
 declare("mulhi", 2, "integer", _same, doc="the upper half of the product of twice the width")
-declare("all_lanes", 1, "any", lambda _: bool_, doc="whether a condition holds in every lane")
-declare("first_lane", 1, "any", lambda _: int64, doc="the number of the first lane where it holds")
-declare("lane", 2, "any", lambda types: types[0].scalar, doc="one element of a vector, by number")
+declare(
+    "all_lanes",
+    1,
+    "any",
+    lambda _: bool_,
+    doc="whether a condition holds in every lane",
+    value=_in_all_lanes,
+)
+declare(
+    "first_lane",
+    1,
+    "any",
+    lambda _: int64,
+    doc="the number of the first lane where it holds",
+    value=_first_lane,
+)
+declare(
+    "lane",
+    2,
+    "any",
+    lambda types: types[0].scalar,
+    doc="one element of a vector, by number",
+    value=_one_lane,
+)
 declare(
     "zip_low",
     2,
@@ -221,9 +261,20 @@ declare(
     doc="the compiler leaves what is read, stored and given here ahead of what comes after",
     value=lambda *_: np.int32(0),
 )
+declare(
+    "barrier",
+    0,
+    "any",
+    lambda _: int32,
+    pure=False,
+    doc="the threads of a block wait for each other, and then see what each has stored",
+    value=lambda: np.int32(0),
+)
 declare("prefetch", 1, "any", lambda _: int32, pure=False, doc="bring an address near")
 #: What host programs use; blocks of the heap go by numbers, and go back when the function ends.
 declare("copy_memory", 3, "any", lambda _: int32, pure=False, doc="to, from, how many bytes")
+declare("fetch", 3, "any", lambda _: int32, pure=False, doc="to, from a device, how many bytes")
+declare("store_number", 3, "any", lambda _: int32, pure=False, doc="to a device, bits, bytes")
 declare("heap_take", 2, "any", lambda _: int32, pure=False, doc="let a block have so many bytes")
 declare("heap_grow", 2, "any", lambda _: int32, pure=False, doc="the same, keeping what it holds")
 declare("heap_release", 1, "any", lambda _: int32, pure=False, doc="give a block back")

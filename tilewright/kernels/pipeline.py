@@ -58,7 +58,8 @@ def stages_of(function: Function, target: Target, options: Options = DEFAULTS) -
     from tilewright.lower import split_constant_work
 
     made = scheduled(function, target, options)
-    split = split_constant_work(made)
+    # What a GPU's kernels do with constants is not taken out yet.
+    split = split_constant_work(made) if target.kind.device == "cpu" else None
     return Stages(made, split, generated(split.function if split else made, target, options))
 
 

@@ -9,14 +9,22 @@
 
 A buffer moves into a loop when no value in it outlives an iteration: whatever an iteration reads,
 it has written before, or nothing has; the latter where iterations touch parts that lie apart.
+On GPUs scopes say the same: every block of threads has shared memory of its own, and every thread
+local memory; global memory is allocated by the host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from tilewright.arith import Ranges, conjuncts, linear, prove, simplify, symbolic_bounds
+from tilewright.arith import (
+    Ranges,
+    conjuncts,
+    linear,
+    prove,
+    simplify,
+)
 from tilewright.ir import (
     Alloc,
     Binary,
@@ -38,22 +46,15 @@ from tilewright.ir import (
     child_stmts,
     const,
     free_vars,
+    is_over_blocks,
+    is_over_threads,
     loads_in,
     map_expr,
     map_stmt,
     seq,
     substitute,
 )
-
-
-@dataclass(frozen=True, eq=False)
-class _Access:
-    """One load or store, with the loops and conditions around it, outermost first."""
-
-    indices: tuple[Expr, ...]
-    is_store: bool
-    loops: tuple[For, ...]
-    conditions: tuple[Expr, ...]
+from tilewright.lower.coverage import Access, covers, hull
 
 
 def compact_buffers(function: Function) -> Function:
@@ -74,7 +75,7 @@ def _settle(stmt: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
         return stmt
     if isinstance(stmt, Seq):
         return _settle_in_row(stmt, buffer, ranges)
-    if isinstance(stmt, For) and _is_private(stmt, buffer, ranges):
+    if isinstance(stmt, For) and _may_enter(stmt, buffer, ranges):
         inner = ranges.with_extent(stmt.var, stmt.extent)
         return replace(stmt, body=_settle(stmt.body, buffer, inner))
     if isinstance(stmt, Alloc):
@@ -96,7 +97,7 @@ def _uses(stmt: Stmt, buffer: Buffer) -> bool:
 
 def _accesses(
     stmt: Stmt, buffer: Buffer, loops: tuple[For, ...], conditions: tuple[Expr, ...]
-) -> Iterator[_Access]:
+) -> Iterator[Access]:
     """Uses of `buffer` in program order; what a statement reads comes before what it writes."""
     if isinstance(stmt, Block):
         yield from _region_accesses(stmt, buffer, loops, conditions)
@@ -124,7 +125,7 @@ def _access(
     loops: tuple[For, ...],
     conditions: tuple[Expr, ...],
     stmt: Stmt,
-) -> _Access:
+) -> Access:
     """An access whose lanes count as if a loop ran over them."""
     plain = list[Expr]()
     for index in indices:
@@ -133,12 +134,12 @@ def _access(
             loops = (*loops, For(lane, const(index.dtype.lanes), "serial", stmt))
             index = simplify(index.base + lane * index.stride)
         plain.append(index)
-    return _Access(tuple(plain), is_store, loops, conditions)
+    return Access(tuple(plain), is_store, loops, conditions)
 
 
 def _region_accesses(
     block: Block, buffer: Buffer, loops: tuple[For, ...], conditions: tuple[Expr, ...]
-) -> Iterator[_Access]:
+) -> Iterator[Access]:
     """What an opaque block touches: its regions, as if by loops over them."""
     values = {it.var: b for it, b in zip(block.iters, block.bindings, strict=True)}
     conditions = (*conditions, *conjuncts(block.predicate))
@@ -153,10 +154,19 @@ def _region_accesses(
             ]
             starts = [substitute(r.start, values) for r in region.ranges]
             indices = tuple(simplify(a + x) for a, x in zip(starts, over, strict=True))
-            yield _Access(indices, is_store, (*loops, *inner), conditions)
+            yield Access(indices, is_store, (*loops, *inner), conditions)
 
 
 # ---- may the buffer move into a loop? -----------------------------------------------------------
+
+
+def _may_enter(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
+    """Whether the buffer may be allocated in a loop that holds all its uses."""
+    if is_over_blocks(loop):
+        return buffer.scope in ("shared", "local")
+    if is_over_threads(loop):
+        return buffer.scope == "local"
+    return _is_private(loop, buffer, ranges)
 
 
 def _is_private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
@@ -167,11 +177,11 @@ def _is_private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
 
 def _writes_first(loop: For, buffer: Buffer, inner: Ranges) -> bool:
     """Whether every iteration writes what it reads, before it reads it."""
-    written: list[_Access] = []
+    written: list[Access] = []
     for access in _accesses(loop.body, buffer, (), ()):
         if access.is_store:
             written.append(access)
-        elif not any(_covers(store, access, buffer, inner) for store in written):
+        elif not any(covers(store, access, buffer, inner) for store in written):
             return False
     return True
 
@@ -179,7 +189,7 @@ def _writes_first(loop: For, buffer: Buffer, inner: Ranges) -> bool:
 def _touches_its_own(loop: For, buffer: Buffer, inner: Ranges) -> bool:
     """Whether some dimension keeps what iterations touch apart: it moves on by all of its span; or
     several do together."""
-    hulls = [_hull(a, inner) for a in _accesses(loop.body, buffer, (), ())]
+    hulls = [hull(a, inner) for a in _accesses(loop.body, buffer, (), ())]
     if None in hulls:
         return False
     single = set[Expr]()
@@ -206,109 +216,13 @@ def _moves_alone(index: Expr, var: Var) -> bool:
     return all(term is var or var not in free_vars(term) for term in linear(index).terms)
 
 
-def _covers(store: _Access, read: _Access, buffer: Buffer, ranges: Ranges) -> bool:
-    """Whether `store` has written all elements of the buffer that `read` can ask for."""
-    if store.loops and read.loops and store.loops[0] is read.loops[0]:
-        # Both in one loop: compare them inside it (an iteration reads what it has just written).
-        shared = store.loops[0]
-        return _covers(
-            replace(store, loops=store.loops[1:]),
-            replace(read, loops=read.loops[1:]),
-            buffer,
-            ranges.with_extent(shared.var, shared.extent),
-        )
-    if not _is_dense(store):
-        return False
-    if not _always_runs(store, read, buffer, ranges):
-        return False
-    wide = _hull(store, ranges)
-    narrow = _hull(read, ranges)
-    if wide is None or narrow is None:
-        return False
-    return all(
-        _reaches(n[0], w[0], ranges) and _reaches(w[1], _clipped(n[1], extent, ranges), ranges)
-        for w, n, extent in zip(wide, narrow, buffer.shape, strict=True)
-    )
-
-
-def _reaches(high: Expr, low: Expr, ranges: Ranges) -> bool:
-    return high is low or prove(low <= high, ranges)
-
-
-def _always_runs(store: _Access, read: _Access, buffer: Buffer, ranges: Ranges) -> bool:
-    """Whether the conditions on the store hold for all of the buffer where the read is reached."""
-    conditions = _open_conditions(store, read)
-    if not conditions:
-        return True
-    inside = _ranges_inside(store, buffer, ranges)
-    return all(prove(c, inside) for c in conditions)
-
-
-def _open_conditions(store: _Access, read: _Access) -> list[Expr]:
-    """Conditions on the store that the read is not under as well; memory may have changed since."""
-    shared = {c for condition in read.conditions for c in conjuncts(condition) if not loads_in(c)}
-    return [c for cond in store.conditions for c in conjuncts(cond) if c not in shared]
-
-
-def _clipped(high: Expr, extent: Expr, ranges: Ranges) -> Expr:
-    """Elements past the buffer's shape hold nothing that matters."""
-    return simplify(extent - 1, ranges) if prove(extent - 1 <= high, ranges) else high
-
-
-def _ranges_inside(store: _Access, buffer: Buffer, ranges: Ranges) -> Ranges:
-    """What is known where the element written is inside the buffer."""
-    ranges = _with_loops(ranges, store.loops)
-    for index, extent in zip(store.indices, buffer.shape, strict=True):
-        ranges = ranges.assuming(index < extent)
-    return ranges
-
-
-def _is_dense(store: _Access) -> bool:
-    """Whether the loops around the store reach every element between the first and the last."""
-    used: set[Var] = set()
-    for index in store.indices:
-        own = [loop for loop in store.loops if loop.var in free_vars(index)]
-        if not used.isdisjoint(loop.var for loop in own) or not _leaves_no_gap(index, own):
-            return False
-        used.update(loop.var for loop in own)
-    return True
-
-
-def _leaves_no_gap(index: Expr, loops: list[For]) -> bool:
-    terms = linear(index).terms
-    if any(loop.var not in terms for loop in loops):
-        return False
-    reach = 1
-    for loop in sorted(loops, key=lambda loop: abs(terms[loop.var])):
-        step = abs(terms[loop.var])
-        if step > reach:
-            return False
-        # A loop of unknown length may reach on and on, so only that with the widest step is one.
-        length = loop.extent
-        reach = reach + step * (int(length.value) - 1) if isinstance(length, Const) else 0
-    return True
-
-
 # ---- size and place -----------------------------------------------------------------------------
-
-
-def _with_loops(ranges: Ranges, loops: tuple[For, ...]) -> Ranges:
-    for loop in loops:
-        ranges = ranges.with_extent(loop.var, loop.extent)
-    return ranges
-
-
-def _hull(access: _Access, ranges: Ranges) -> list[tuple[Expr, Expr]] | None:
-    """The least and the greatest index in every dimension, over the loops around the access."""
-    inner = _with_loops(ranges, access.loops)
-    found = [symbolic_bounds(i, inner, [loop.var for loop in access.loops]) for i in access.indices]
-    return None if any(f is None for f in found) else found  # type: ignore[return-value]
 
 
 def _place(stmt: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
     """Allocate `buffer` here, just as large as the elements that `stmt` touches."""
     accesses = list(_accesses(stmt, buffer, (), ()))
-    hulls = [_hull(a, ranges) for a in accesses]
+    hulls = [hull(a, ranges) for a in accesses]
     starts, extents = list[Expr](), list[Expr]()
     for dimension, extent in enumerate(buffer.shape):
         ends = None if None in hulls else [h[dimension] for h in hulls if h is not None]

@@ -1,0 +1,211 @@
+"""Place barriers between phases that touch the same memory, one of them writing.
+
+    for t in thread(16, "threadIdx.x"): S[t] = A[t]
+    for t in thread(16, "threadIdx.x"): B[t] = S[15 - t]
+    -->
+    for t in thread(16, "threadIdx.x"): S[t] = A[t]
+    barrier()
+    for t in thread(16, "threadIdx.x"): B[t] = S[15 - t]
+
+What threads have touched since the last barrier is followed by whole buffers, from statement to
+statement. A barrier stands right before what conflicts with that, in loops also with what the
+iteration before has left. Local memory needs none, nor does what the first thread does alone before
+and after: statements in no phase. Threads of different blocks never wait for each other.
+Conditions, extents and values of names outside of phases are read by all threads. Buffers count as
+lying apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tilewright.ir import (
+    Alloc,
+    Buffer,
+    Call,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    While,
+    barrier,
+    child_exprs,
+    is_barrier,
+    is_const,
+    is_over_blocks,
+    is_over_threads,
+    is_pure,
+    loads_in,
+    map_children,
+    seq,
+    walk,
+    walk_expr,
+)
+
+#: What is touched: a buffer, and whether the first thread alone does.
+_Access = tuple[Buffer, bool]
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """Buffers that threads share, read and written."""
+
+    reads: frozenset[_Access] = frozenset()
+    writes: frozenset[_Access] = frozenset()
+
+    def __or__(self, other: _Touched) -> _Touched:
+        return _Touched(self.reads | other.reads, self.writes | other.writes)
+
+    def conflicts(self, other: _Touched) -> bool:
+        return _meet(self.writes, other.reads | other.writes) or _meet(self.reads, other.writes)
+
+
+def _meet(before: frozenset[_Access], after: frozenset[_Access]) -> bool:
+    """Whether a buffer is among both, and not touched by the same thread alone."""
+    return any(a is b and not (alone and first) for a, alone in before for b, first in after)
+
+
+_NOTHING = _Touched()
+
+
+def place_barriers(function: Function) -> Function:
+    """Between two barriers, phases that conflict touch no memory that threads share."""
+    return function.with_body(_in_launches(function.body))
+
+
+def _in_launches(stmt: Stmt) -> Stmt:
+    if is_over_blocks(stmt):
+        return _in_launch(stmt)
+    return map_children(stmt, _in_launches)
+
+
+def _in_launch(stmt: Stmt) -> Stmt:
+    if is_over_blocks(stmt):
+        return map_children(stmt, _in_launch)
+    return _place(stmt, _NOTHING)[0]
+
+
+def _place(stmt: Stmt, pending: _Touched) -> tuple[Stmt, _Touched]:
+    """`stmt` with barriers where `pending` is touched before it, and what is pending after it."""
+    if is_barrier(stmt):
+        return stmt, _NOTHING
+    if isinstance(stmt, Seq):
+        return _place_row(stmt, pending)
+    if isinstance(stmt, Alloc):
+        body, after = _place(stmt.body, pending)
+        return _with_body(stmt, body), after
+    if is_over_threads(stmt) or not isinstance(stmt, For | If | Let | While):
+        own = _touched_by(walk(stmt), alone=_is_of_one_thread(stmt))
+        return _place_before(stmt, own, pending)
+    head = _touched_by([stmt])
+    if pending.conflicts(head) or (
+        isinstance(stmt, For | While) and _waits_more(stmt, head, pending | head)
+    ):
+        placed, after = _inside(stmt, head)
+        return seq(barrier(), placed), after
+    return _inside(stmt, pending | head)
+
+
+def _waits_more(loop: For | While, usual: _Touched, pending: _Touched) -> bool:
+    """Whether a loop has barriers just for its first iteration, because of what is pending."""
+    if usual == pending:
+        return False
+    return _count(_place_repeated(loop, pending)[0]) > _count(_place_repeated(loop, usual)[0])
+
+
+def _count(stmt: Stmt) -> int:
+    return sum(map(is_barrier, walk(stmt)))
+
+
+def _place_before(stmt: Stmt, own: _Touched, pending: _Touched) -> tuple[Stmt, _Touched]:
+    if pending.conflicts(own):
+        return seq(barrier(), stmt), own
+    return stmt, pending | own
+
+
+def _place_row(stmt: Seq, pending: _Touched) -> tuple[Stmt, _Touched]:
+    placed: list[Stmt] = []
+    for child in stmt.statements:
+        done, pending = _place(child, pending)
+        placed.append(done)
+    same = all(a is b for a, b in zip(placed, stmt.statements, strict=True))
+    return (stmt if same else seq(*placed)), pending
+
+
+def _inside(stmt: For | If | Let | While, pending: _Touched) -> tuple[Stmt, _Touched]:
+    """A statement that others stand in, with barriers between these."""
+    if isinstance(stmt, If):
+        then, after = _place(stmt.then, pending)
+        if stmt.otherwise is None:
+            return _with_parts(stmt, then, None), pending | after
+        otherwise, after_other = _place(stmt.otherwise, pending)
+        return _with_parts(stmt, then, otherwise), after | after_other
+    if isinstance(stmt, Let):
+        body, after = _place(stmt.body, pending)
+        return _with_body(stmt, body), after
+    body, after = _place_repeated(stmt, pending)
+    surely = isinstance(stmt, For) and isinstance(stmt.extent, Const) and stmt.extent.value > 0
+    return _with_body(stmt, body), after if surely else pending | after
+
+
+def _place_repeated(stmt: For | While, pending: _Touched) -> tuple[Stmt, _Touched]:
+    """The body of a loop, which meets what is pending at its own end."""
+    while True:
+        body, after = _place(stmt.body, pending)
+        if isinstance(stmt, While):
+            # The next iteration begins by reading the condition.
+            head = _touched_by([stmt])
+            if after.conflicts(head):
+                body, after = seq(body, barrier()), _NOTHING
+            after |= head
+        if after | pending == pending:
+            return body, after
+        pending |= after
+
+
+def _with_body(stmt: For | Let | While | Alloc, body: Stmt) -> Stmt:
+    return stmt if body is stmt.body else replace(stmt, body=body)
+
+
+def _with_parts(stmt: If, then: Stmt, otherwise: Stmt | None) -> If:
+    if then is stmt.then and otherwise is stmt.otherwise:
+        return stmt
+    return replace(stmt, then=then, otherwise=otherwise)
+
+
+def _is_of_one_thread(stmt: Stmt) -> bool:
+    loops = [s for s in walk(stmt) if isinstance(s, For) and is_over_threads(s)]
+    return all(is_const(loop.extent, 1) for loop in loops)
+
+
+def _touched_by(statements: Iterable[Stmt], *, alone: bool = False) -> _Touched:
+    """What the statements themselves touch, without those in them."""
+    reads: set[Buffer] = set()
+    writes: set[Buffer] = set()
+    for stmt in statements:
+        if isinstance(stmt, Store):
+            writes.add(stmt.buffer)
+        for expr in child_exprs(stmt):
+            reads.update(load.buffer for load in loads_in(expr))
+        if isinstance(stmt, Evaluate):
+            writes |= _handed_over(stmt.call)
+    return _Touched(_shared(reads, alone), _shared(writes, alone))
+
+
+def _handed_over(call: Expr) -> set[Buffer]:
+    """The buffers whose addresses a call for its effect is given: it may write to them."""
+    if is_pure(call):
+        return set()
+    addresses = [e for e in walk_expr(call) if isinstance(e, Call) and e.name == "address_of"]
+    return {load.buffer for a in addresses for load in loads_in(a.args[0])[:1]}
+
+
+def _shared(buffers: set[Buffer], alone: bool) -> frozenset[_Access]:
+    return frozenset((b, alone) for b in buffers if b.scope != "local")

@@ -1,0 +1,164 @@
+"""Let local buffers that live across phases be those of one thread.
+
+    acc = alloc(f32[256, 8], scope="local")
+    for t in thread(256, "threadIdx.x"): acc[t, i] = …
+    -->
+    acc = alloc(f32[8], scope="local")
+    for t in thread(256, "threadIdx.x"): acc[i] = …
+
+Read as plain loops, such a buffer has an element for each thread: its first dimensions are indexed
+by the loops over threads. Every thread has a buffer of its own, so that these are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tilewright.ir import (
+    Alloc,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    child_exprs,
+    child_stmts,
+    is_const,
+    is_over_blocks,
+    is_over_threads,
+    listing,
+    loads_in,
+    map_expr,
+    map_function,
+)
+from tilewright.support.errors import UserError
+
+
+@dataclass(frozen=True)
+class _Access:
+    """One load or store, with the loops over threads around it."""
+
+    stmt: Stmt
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    threads: tuple[For, ...]
+
+    def axes(self) -> tuple[str, ...] | None:
+        """What the first dimensions are indexed by, up to the last loop over threads.
+
+        A dimension of one element counts as none (""). None where some loop is not among them.
+        """
+        axis_of = {loop.var: loop.axis for loop in self.threads}
+        axes: list[str] = []
+        for index, extent in zip(self.indices, self.buffer.shape, strict=True):
+            if isinstance(index, Var) and index in axis_of:
+                axes.append(axis_of[index])
+            elif is_const(extent, 1):
+                axes.append("")
+            else:
+                break
+        while axes and not axes[-1]:
+            axes.pop()
+        wanted = {loop.axis for loop in self.threads if not is_const(loop.extent, 1)}
+        return tuple(axes) if wanted <= set(axes) else None
+
+    def __str__(self) -> str:
+        return str(Load(self.buffer, self.indices))
+
+
+def drop_thread_dimensions(function: Function) -> Function:
+    """Local buffers of launches are those of one thread; indices are still one per dimension."""
+    smaller: dict[Buffer, tuple[Buffer, int]] = {}
+    for launch in _launches(function.body):
+        found = dict[Buffer, list[_Access]]()
+        for access in _accesses(launch, ()):
+            found.setdefault(access.buffer, []).append(access)
+        for buffer in _living_across_phases(launch):
+            dropped = _dropped(function, found.get(buffer, []))
+            if dropped:
+                strides = None if buffer.strides is None else buffer.strides[dropped:]
+                less = buffer.with_(shape=buffer.shape[dropped:], strides=strides)
+                smaller[buffer] = less, dropped
+    return _without(function, smaller) if smaller else function
+
+
+def _launches(stmt: Stmt) -> Iterator[Stmt]:
+    if is_over_blocks(stmt):
+        yield stmt
+        return
+    for child in child_stmts(stmt):
+        yield from _launches(child)
+
+
+def _living_across_phases(stmt: Stmt) -> Iterator[Buffer]:
+    """The local buffers that are allocated outside of phases."""
+    if is_over_threads(stmt):
+        return
+    if isinstance(stmt, Alloc):
+        yield from (b for b in stmt.buffers if b.scope == "local")
+    for child in child_stmts(stmt):
+        yield from _living_across_phases(child)
+
+
+def _accesses(stmt: Stmt, threads: tuple[For, ...]) -> Iterator[_Access]:
+    if isinstance(stmt, Store):
+        yield _Access(stmt, stmt.buffer, stmt.indices, threads)
+    for expr in child_exprs(stmt):
+        yield from (_Access(stmt, load.buffer, load.indices, threads) for load in loads_in(expr))
+    if isinstance(stmt, For) and is_over_threads(stmt):
+        threads = (*threads, stmt)
+    for child in child_stmts(stmt):
+        yield from _accesses(child, threads)
+
+
+def _dropped(function: Function, accesses: list[_Access]) -> int:
+    """How many dimensions fall away, in which all accesses must agree."""
+    if not accesses:
+        return 0
+    first = accesses[0].axes()
+    for access in accesses:
+        axes = access.axes()
+        if axes is None:
+            names = " and ".join(loop.axis for loop in access.threads)
+            reason = f"its first dimensions are not indexed by the loops over {names}"
+            raise _refused(function, access, reason)
+        if axes != first:
+            reason = f"it is indexed by {_named(axes)} here, by {_named(first or ())} elsewhere"
+            raise _refused(function, access, reason)
+    return len(first or ())
+
+
+def _named(axes: tuple[str, ...]) -> str:
+    return ", ".join(a for a in axes if a) or "no loop over threads"
+
+
+def _refused(function: Function, access: _Access, reason: str) -> UserError:
+    return UserError(
+        f"cannot keep `{access}` in a thread's own memory",
+        reason=reason,
+        remedy=f"give {access.buffer.name} such dimensions (transform_layout), or scope shared",
+        listing=listing(function, {access.stmt: reason}),
+    )
+
+
+def _without(function: Function, smaller: dict[Buffer, tuple[Buffer, int]]) -> Function:
+    def on_node(node: Expr) -> Expr | None:
+        if not isinstance(node, Load) or node.buffer not in smaller:
+            return None
+        buffer, dropped = smaller[node.buffer]
+        return Load(buffer, node.indices[dropped:], node.mask)
+
+    def on_stmt(stmt: Stmt) -> Stmt | None:
+        if isinstance(stmt, Store) and stmt.buffer in smaller:
+            buffer, dropped = smaller[stmt.buffer]
+            return replace(stmt, buffer=buffer, indices=stmt.indices[dropped:])
+        if isinstance(stmt, Alloc) and not smaller.keys().isdisjoint(stmt.buffers):
+            return replace(stmt, buffers=tuple(smaller.get(b, (b,))[0] for b in stmt.buffers))
+        return None
+
+    memo: dict[Expr, Expr] = {}
+    return map_function(function, on_stmt, lambda e: map_expr(e, on_node, memo))

@@ -1,0 +1,34 @@
+"""What kernels do wrong, with the thread that does it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tilewright.support.errors import UserError
+
+
+class Place(NamedTuple):
+    """One thread of a launch, by the numbers of its block and its own, each as (x, y, z)."""
+
+    block: tuple[int, ...]
+    thread: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"block {self.block}, thread {self.thread}"
+
+
+class SimtError(UserError):
+    """A kernel does what a GPU leaves undefined."""
+
+    def __init__(self, kernel: str, place: Place | None, reason: str, listing: str = "") -> None:
+        where = f" in {place}" if place else ""
+        super().__init__(f"{kernel} went wrong{where}", reason=reason, listing=listing)
+        self.kernel, self.place = kernel, place
+
+
+class LaneError(Exception):
+    """A fault of the lane that has this number among those that execute together."""
+
+    def __init__(self, lane: int, reason: str) -> None:
+        super().__init__(reason)
+        self.lane, self.reason = lane, reason

@@ -1,0 +1,139 @@
+"""Lanes: the threads that execute together, which are all threads of some blocks of a launch.
+
+A value that differs between threads is an array of the shape (blocks, threads) or one that
+broadcasts to it, so that what depends on the block or on the thread alone is computed once for
+each. Vectors have one more axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.simt.error import Place
+from tilewright.simt.races import stamps
+
+Array = np.ndarray[Any, np.dtype[Any]]
+#: The lanes that take part, as truth values; None means all.
+Mask = Array | None
+AXES: Final = "xyz"
+#: The mask in which no lane takes part.
+NOBODY: Final = np.zeros((1, 1), bool)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The extents of a launch along x, y and z: of its grid, and of each block."""
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+
+    @property
+    def blocks(self) -> int:
+        return int(np.prod(self.grid))
+
+    @property
+    def threads(self) -> int:
+        return int(np.prod(self.block))
+
+
+#: Where the host computes numbers.
+ALONE: Final = Geometry((1, 1, 1), (1, 1, 1))
+
+
+class Lanes:
+    """All threads of the blocks from `first` to before `end`, in the order of their numbers."""
+
+    def __init__(self, geometry: Geometry, first: int, end: int) -> None:
+        self.geometry = geometry
+        self.blocks, self.threads = end - first, geometry.threads
+        self._block_numbers = np.arange(first, end, dtype=np.int64)[:, None]
+        self._thread_numbers = np.arange(self.threads, dtype=np.int64)[None, :]
+        self._barriers = np.zeros((self.blocks, 1), np.int64)
+        self._indices = {
+            **_split("blockIdx", self._block_numbers, geometry.grid),
+            **_split("threadIdx", self._thread_numbers, geometry.block),
+        }
+        self.who = self._stamps()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.blocks, self.threads
+
+    def index(self, axis: str) -> Array:
+        """The position of each lane along a thread axis."""
+        return self._indices[axis]
+
+    def extent(self, axis: str) -> int:
+        level, _, letter = axis.partition(".")
+        extents = self.geometry.grid if level == "blockIdx" else self.geometry.block
+        return extents[AXES.index(letter)]
+
+    def first_along(self, axes: Iterable[str]) -> Mask:
+        """The threads that are the first along these axes."""
+        mask: Mask = None
+        for axis in axes:
+            if self.extent(axis) > 1:
+                own = self.index(axis) == 0
+                mask = own if mask is None else mask & own
+        return mask
+
+    def rows_of_blocks(self) -> Array:
+        return np.arange(self.blocks)[:, None]
+
+    def rows_of_threads(self) -> Array:
+        return np.arange(self.blocks * self.threads).reshape(self.shape)
+
+    def pass_barrier(self, active: Mask) -> int | None:
+        """Count a barrier; gives a lane that does not reach it while others of its block do."""
+        if active is None:
+            self._barriers += 1
+        else:
+            reached = np.broadcast_to(active, self.shape)
+            some = reached.any(axis=1, keepdims=True)
+            missing = some & ~reached
+            if missing.any():
+                return int(np.argmax(missing))
+            self._barriers += some
+        self.who = self._stamps()
+        return None
+
+    def _stamps(self) -> Array:
+        return stamps(self._block_numbers, self._barriers, self._thread_numbers)
+
+    def place(self, lane: int) -> Place:
+        """The thread of a lane."""
+        block, thread = divmod(lane, self.threads)
+        return self.place_of(int(self._block_numbers[block, 0]), thread)
+
+    def place_of(self, block: int, thread: int) -> Place:
+        """The thread that has these numbers, of a block whether it is among the lanes or not."""
+        return Place(_unravel(block, self.geometry.grid), _unravel(thread, self.geometry.block))
+
+
+def _split(level: str, numbers: Array, extents: tuple[int, ...]) -> dict[str, Array]:
+    """The indices along each axis, of which x is the fastest."""
+    indices: dict[str, Array] = {}
+    for letter, extent in zip(AXES, extents, strict=True):
+        indices[f"{level}.{letter}"] = numbers % extent
+        numbers = numbers // extent
+    return indices
+
+
+def _unravel(number: int, extents: tuple[int, ...]) -> tuple[int, ...]:
+    parts: list[int] = []
+    for extent in extents:
+        number, part = divmod(number, extent)
+        parts.append(part)
+    return tuple(parts)
+
+
+def both(active: Mask, condition: Array) -> Mask:
+    """The lanes of `active` where a condition holds: `NOBODY` itself where there are none."""
+    if condition.all():
+        return active
+    held = condition.copy() if active is None else active & condition
+    return held if held.any() else NOBODY
