@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.binding import Bound, NativeSpec, TensorSpec
 from tilewright.runtime.device import Device
-from tilewright.runtime.function import Scratch
 from tilewright.runtime.lists import copied_elements, copied_items
 from tilewright.runtime.program import Program
+from tilewright.runtime.scratch import Scratch
 from tilewright.support.errors import UserError
 
 
@@ -46,7 +46,7 @@ class ModelCall:
         release: Callable[[int], None] | None,
         device: Device,
     ) -> None:
-        self._program, self._release = program, release
+        self._program, self._release, self._device = program, release, device
         self.record = record.copy() if program.records else record
         self.inputs = inputs
         self.direct: list[Array] = []
