@@ -85,7 +85,7 @@ def pack(folder: Path, models: list[str], kernels: list[str], arch: str) -> None
         source = model_of(name)
         try:
             model = tw.compile(source, target=f"cuda -arch={arch} -mcpu=x86-64-v3")
-        except tw.TilewrightError as error:
+        except (tw.UserError, tw.InternalError) as error:
             print(f"{name}: {error}", flush=True)
             continue
         model.save(folder / f"{name}.twm")
