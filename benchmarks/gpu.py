@@ -83,7 +83,11 @@ def pack(folder: Path, models: list[str], kernels: list[str], arch: str) -> None
     folder.mkdir(parents=True, exist_ok=True)
     for name in (*models, *kernels):
         source = model_of(name)
-        model = tw.compile(source, target=f"cuda -arch={arch} -mcpu=x86-64-v3")
+        try:
+            model = tw.compile(source, target=f"cuda -arch={arch} -mcpu=x86-64-v3")
+        except tw.TilewrightError as error:
+            print(f"{name}: {error}", flush=True)
+            continue
         model.save(folder / f"{name}.twm")
         if name in KERNELS:
             print(f"{name}: packed", flush=True)

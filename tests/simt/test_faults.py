@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from textwrap import dedent
-from typing import Any
-
 import numpy as np
 import pytest
 
-from tilewright.ir import parse_function
-from tilewright.simt import SimtError, run
+from tests.simt.kernel_text import execute, fails, zeros
+from tilewright.simt import SimtError
 from tilewright.support.errors import UserError
-
-
-def execute(text: str, *arguments: Any) -> None:
-    run(parse_function(dedent(text)), arguments)
-
-
-def fails(message: str, text: str, *arguments: Any) -> SimtError:
-    with pytest.raises(SimtError, match=re.escape(message)) as caught:
-        execute(text, *arguments)
-    return caught.value
-
-
-def zeros(count: int, dtype: str = "f4") -> np.ndarray:
-    return np.zeros(count, dtype)
-
 
 # ---- bounds -------------------------------------------------------------------------------------
 
@@ -93,60 +74,6 @@ def test_what_no_lane_wants_may_lie_outside() -> None:
         b,
     )
     np.testing.assert_array_equal(b, [0, 0, 2, 3, 4, 5, 0, 0])
-
-
-# ---- memory that nobody wrote -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("scope", ["shared", "local"])
-def test_reads_of_what_nobody_wrote(scope: str) -> None:
-    fails(
-        f"in block (1, 0, 0), thread (5, 0, 0): the element 5 of {scope} S is read, but nobody has "
-        "written it",
-        f"""
-        def k(A: f32[16]):
-            for b in thread(2, "blockIdx.x"):
-                S = alloc(f32[8], scope="{scope}")
-                for t in thread(8, "threadIdx.x"):
-                    if b * 8 + t != 13:
-                        S[t] = 0.0
-                    A[b * 8 + t] = S[t]
-        """,
-        zeros(16),
-    )
-
-
-def test_workspace_begins_unwritten() -> None:
-    fails(
-        "the element 3 of global W is read, but nobody has written it",
-        """
-        def k(A: f32[4]):
-            W = alloc(f32[4])
-            for b in thread(1, "blockIdx.x"):
-                for t in thread(3, "threadIdx.x"):
-                    W[t] = 1.0
-            for b in thread(1, "blockIdx.x"):
-                for t in thread(4, "threadIdx.x"):
-                    A[t] = W[t]
-        """,
-        zeros(4),
-    )
-
-
-def test_memory_is_unwritten_again_in_every_iteration() -> None:
-    fails(
-        "the element 0 of shared S is read",
-        """
-        def k(A: f32[4]):
-            for b in thread(1, "blockIdx.x"):
-                for i in range(2):
-                    S = alloc(f32[1], scope="shared")
-                    if i == 0:
-                        S[0] = 1.0
-                    A[i] = S[0]
-        """,
-        zeros(4),
-    )
 
 
 # ---- races --------------------------------------------------------------------------------------

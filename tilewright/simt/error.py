@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tilewright.support.errors import UserError
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Place(NamedTuple):
@@ -24,6 +28,14 @@ class SimtError(UserError):
         where = f" in {place}" if place else ""
         super().__init__(f"{kernel} went wrong{where}", reason=reason, listing=listing)
         self.kernel, self.place = kernel, place
+
+
+class UnknownError(Exception):
+    """A value must be known that is not, in some lanes."""
+
+    def __init__(self, lanes: Array, what: str) -> None:
+        super().__init__(what)
+        self.lanes, self.what = lanes, what
 
 
 class LaneError(Exception):

@@ -7,7 +7,7 @@ each. Vectors have one more axis.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -58,6 +58,8 @@ class Lanes:
             **_split("threadIdx", self._thread_numbers, geometry.block),
         }
         self.who = self._stamps()
+        #: What was read last that nobody had written.
+        self.last_unwritten = ""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,6 +103,20 @@ class Lanes:
         self.who = self._stamps()
         return None
 
+    def first_of(self, bad: Array, index: Array) -> tuple[int, int]:
+        """The first lane where something is bad, and its index."""
+        in_vectors = bad.ndim in (1, 3)
+        shape = (*self.shape, bad.shape[-1]) if in_vectors else self.shape
+        spread = np.broadcast_to(bad, np.broadcast_shapes(bad.shape, shape))
+        first = int(np.argmax(spread))
+        number = int(np.broadcast_to(index, spread.shape).reshape(-1)[first])
+        return first // (spread.shape[-1] if in_vectors else 1), number
+
+    def remember(self, unwritten: Array, named: Callable[[int], str], index: Array) -> None:
+        """Keep where an element was read that nobody had written, for messages."""
+        lane, number = self.first_of(unwritten, index)
+        self.last_unwritten = f"{named(number)}, which {self.place(lane)} read"
+
     def _stamps(self) -> Array:
         return stamps(self._block_numbers, self._barriers, self._thread_numbers)
 
@@ -137,3 +153,12 @@ def both(active: Mask, condition: Array) -> Mask:
         return active
     held = condition.copy() if active is None else active & condition
     return held if held.any() else NOBODY
+
+
+def mask_for(mask: Mask, lanes: int, wanted: int) -> Mask:
+    """A mask over vectors of some length as one over vectors of another: wide where they differ."""
+    if mask is None or lanes == wanted:
+        return mask
+    if lanes > 1:
+        mask = np.asarray(mask.any(axis=-1))
+    return mask[..., None] if wanted > 1 else mask

@@ -36,10 +36,10 @@ from tilewright.ir import (
     is_over_threads,
     walk,
 )
-from tilewright.simt.lanes import NOBODY, Array, Geometry, Lanes, Mask, both
+from tilewright.simt.lanes import NOBODY, Array, Geometry, Lanes, Mask, both, mask_for
 from tilewright.simt.launch import block_extents, blocks_together
 from tilewright.simt.state import Run, State
-from tilewright.simt.tape import mask_for
+from tilewright.simt.unknown import raise_where
 from tilewright.support.errors import UserError
 
 Axes = frozenset[str]
@@ -111,31 +111,39 @@ class Machine(State):
         widen = [lanes > 1 and not e.dtype.is_vector for e in (*s.indices, s.value, *masks)]
 
         def run(active: Mask) -> None:
+            found, unknown = tape(active)
             values = [
                 np.asarray(v)[..., None] if w else np.asarray(v)
-                for v, w in zip(tape(active), widen, strict=True)
+                for v, w in zip(found, widen, strict=True)
             ]
             wanted = mask_for(active, 1, lanes)
             for mask in values[count + 1 :]:
                 wanted = mask if wanted is None else wanted & mask
+            for each in (*unknown[:count], *unknown[count + 1 :]):
+                if each is not None:
+                    raise_where(each, mask_for(active, 1, lanes), "where an element lies")
             memory = self.memories[s.buffer]
-            index = self._element(memory, values[:count], wanted)
-            memory.store(self.lanes, index, values[count], wanted)
+            index = self.element(memory, values[:count], wanted)
+            memory.store(self.lanes, index, values[count], unknown[count], wanted)
 
         return self.told(s, run)
 
     def let(self, s: Let) -> Run:
-        value, body, var = self.value_of(s, s.value), self.stmt(s.body), s.var
+        tape, body, var = self.told(s, self.tape(s, s.value)), self.stmt(s.body), s.var
 
         def run(active: Mask) -> None:
+            (value,), (unknown,) = tape(active)
             # The value may lie in memory that changes.
-            self.env[var] = value(active).copy()
+            self.env[var] = np.array(value)
+            self.unknown.pop(var, None)
+            if unknown is not None:
+                self.unknown[var] = unknown
             body(active)
 
         return run
 
     def if_(self, s: If) -> Run:
-        tape = self.value_of(s, s.condition)
+        tape = self.value_of(s, s.condition, "a condition")
         then = self.stmt(s.then)
         otherwise = None if s.otherwise is None else self.stmt(s.otherwise)
 
@@ -151,7 +159,7 @@ class Machine(State):
         return run
 
     def while_(self, s: While) -> Run:
-        condition, body = self.value_of(s, s.condition), self.stmt(s.body)
+        condition, body = self.value_of(s, s.condition, "a condition"), self.stmt(s.body)
 
         def run(active: Mask) -> None:
             for _ in range(_MAX_ITERATIONS):
@@ -168,7 +176,7 @@ class Machine(State):
             return self._launch(s)
         if s.kind == "thread":
             return self._threads(s)
-        extent, body = self.value_of(s, s.extent), self.stmt(s.body)
+        extent, body = self.value_of(s, s.extent, "an extent"), self.stmt(s.body)
         env, var, dtype = self.env, s.var, s.var.dtype.numpy
 
         def run(active: Mask) -> None:
@@ -184,8 +192,8 @@ class Machine(State):
         return run
 
     def assert_(self, s: Assert) -> Run:
-        condition = self.value_of(s, s.condition)
-        values = self.tape(s, *s.values)
+        condition = self.value_of(s, s.condition, "a condition")
+        values = self.told(s, self.tape(s, *s.values))
 
         def run(active: Mask) -> None:
             holds = condition(active)
@@ -198,7 +206,7 @@ class Machine(State):
                 at = np.unravel_index(int(np.argmax(failed)), failed.shape)
                 only = np.zeros(failed.shape, bool)
                 only[at] = True
-                told = [int(np.broadcast_to(v, failed.shape)[at]) for v in values(only)]
+                told = [int(np.broadcast_to(v, failed.shape)[at]) for v in values(only)[0]]
                 message = s.message.format(*told) if told else s.message
                 raise UserError(f"{self.function.name} stopped", reason=message)
 
@@ -276,7 +284,7 @@ class Machine(State):
         while isinstance(inner := nest[-1].body, For) and is_over_blocks(inner):
             nest.append(inner)
         body, block = nest[-1].body, block_extents(self, s)
-        tapes = {loop.axis: self.value_of(loop, loop.extent) for loop in nest}
+        tapes = {loop.axis: self.value_of(loop, loop.extent, "an extent") for loop in nest}
         if len(tapes) < len(nest):
             raise self.error(s, "two loops of a launch are bound to the same axis")
         self.on_device = True

@@ -13,6 +13,7 @@ from tilewright.ir import Buffer
 from tilewright.simt.error import LaneError
 from tilewright.simt.lanes import Array, Lanes, Mask
 from tilewright.simt.races import Race, Races
+from tilewright.simt.unknown import raise_where
 
 #: What a byte of data costs besides, for checks: by element.
 _CHECKED_BYTES: Final = {"global": 0, "shared": 17, "local": 1}
@@ -51,34 +52,50 @@ class Memory:
         """Begin to look for races, or end it: for memory that threads share and some write to."""
         self._races = Races(self._data.size) if wanted else None
 
-    def load(self, lanes: Lanes, index: Array, wanted: Mask) -> Array:
-        """The elements at `index`; those of lanes that do not want any may be anything."""
+    def load(self, lanes: Lanes, index: Array, wanted: Mask) -> tuple[Array, Mask]:
+        """The elements at `index`, and where nobody has written them.
+
+        Those of lanes that do not want any may be anything.
+        """
         index = self.inside(index, self.size, wanted, lanes)
         if self._is_own_and_uniform(index):
-            return self._load_own(lanes, int(index), wanted)
-        at = self._position(index)
-        if self._written is not None:
-            self._require_written(self._written[at], index, wanted, lanes)
+            at: Any = slice(int(index) * self.copies, (int(index) + 1) * self.copies)
+            shape = lanes.shape
+        else:
+            at, shape = self._position(index), None
         if self._races is not None:
             self._track(lanes, index, at, wanted, write=False)
-        return self._data[at]
+        data = self._data[at] if shape is None else self._data[at].reshape(shape)
+        if self._written is None:
+            return data, None
+        written = self._written[at] if shape is None else self._written[at].reshape(shape)
+        if written.all():
+            return data, None
+        unwritten = ~written if wanted is None else ~written & wanted
+        if not unwritten.any():
+            return data, None
+        lanes.remember(unwritten, self._named, index)
+        return data, unwritten
 
-    def store(self, lanes: Lanes, index: Array, value: Array, wanted: Mask) -> None:
-        """Write `value` where lanes want to."""
+    def store(self, lanes: Lanes, index: Array, value: Array, unknown: Mask, wanted: Mask) -> None:
+        """Write `value` where lanes want to; what is unknown counts as not written."""
         index = self.inside(index, self.size, wanted, lanes)
+        if unknown is not None and self._written is None:
+            raise_where(unknown, wanted, f"what is stored to {self.buffer.name}")
         if self._is_own_and_uniform(index):
-            self._store_own(lanes, int(index), value, wanted)
+            self._store_own(lanes, int(index), value, unknown, wanted)
             return
         at = self._position(index)
         if self._races is not None:
             self._track(lanes, index, at, wanted, write=True)
-        parts = [at, value] if wanted is None else [at, value, wanted]
-        at, value, *masks = np.broadcast_arrays(*parts)
+        known = np.ones((), bool) if unknown is None else ~unknown
+        parts = [at, value, known] if wanted is None else [at, value, known, wanted]
+        at, value, known, *masks = np.broadcast_arrays(*parts)
         if masks:
-            at, value = at[masks[0]], value[masks[0]]
+            at, value, known = at[masks[0]], value[masks[0]], known[masks[0]]
         self._data[at] = value
         if self._written is not None:
-            self._written[at] = True
+            self._written[at] = known
 
     def inside(self, index: Array, extent: int, wanted: Mask, lanes: Lanes) -> Array:
         """`index`, which must lie within an extent; where lanes do not want it, it is made to."""
@@ -89,7 +106,7 @@ class Memory:
         outside = (index < 0) | (index >= extent)
         bad = outside if wanted is None else outside & wanted
         if bad.any():
-            lane, number = _first(bad, index, lanes)
+            lane, number = lanes.first_of(bad, index)
             raise LaneError(lane, f"{self._named(number)} lies outside of {extent} elements")
         return np.where(outside, 0, index)
 
@@ -108,30 +125,17 @@ class Memory:
     def _is_own_and_uniform(self, index: Array) -> bool:
         return index.ndim == 0 and self.buffer.scope == "local"
 
-    def _part(self, of: Array, lanes: Lanes, index: int) -> Array:
-        return of[index * self.copies : (index + 1) * self.copies].reshape(lanes.shape)
-
-    def _load_own(self, lanes: Lanes, index: int, wanted: Mask) -> Array:
-        if self._written is not None:
-            written = self._part(self._written, lanes, index)
-            self._require_written(written, np.asarray(index), wanted, lanes)
-        return self._part(self._data, lanes, index)
-
-    def _store_own(self, lanes: Lanes, index: int, value: Array, wanted: Mask) -> None:
+    def _store_own(
+        self, lanes: Lanes, index: int, value: Array, unknown: Mask, wanted: Mask
+    ) -> None:
+        at = slice(index * self.copies, (index + 1) * self.copies)
         where: Any = True if wanted is None else wanted
-        np.copyto(self._part(self._data, lanes, index), value, where=where)
+        np.copyto(self._data[at].reshape(lanes.shape), value, where=where)
         if self._written is not None:
-            np.copyto(self._part(self._written, lanes, index), True, where=where)
+            known = True if unknown is None else ~unknown
+            np.copyto(self._written[at].reshape(lanes.shape), known, where=where)
 
     # ---- checks ---------------------------------------------------------------------------------
-
-    def _require_written(self, written: Array, index: Array, wanted: Mask, lanes: Lanes) -> None:
-        if written.all():
-            return
-        bad = ~written if wanted is None else ~written & wanted
-        if bad.any():
-            lane, number = _first(bad, index, lanes)
-            raise LaneError(lane, f"{self._named(number)} is read, but nobody has written it")
 
     def _track(self, lanes: Lanes, index: Array, at: Array, wanted: Mask, *, write: bool) -> None:
         assert self._races is not None
@@ -162,13 +166,3 @@ class Memory:
             f"a race: it {verb} {self._named(number)}, which {other} {race.verb} with no barrier "
             "between them"
         )
-
-
-def _first(bad: Array, index: Array, lanes: Lanes) -> tuple[int, int]:
-    """The first lane where something is bad, and its index."""
-    with_lanes = bad.ndim in (1, 3)
-    shape = (*lanes.shape, bad.shape[-1]) if with_lanes else lanes.shape
-    spread = np.broadcast_to(bad, np.broadcast_shapes(bad.shape, shape))
-    first = int(np.argmax(spread))
-    number = int(np.broadcast_to(index, spread.shape).reshape(-1)[first])
-    return first // (spread.shape[-1] if with_lanes else 1), number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,13 +19,15 @@ from tilewright.ir import (
     listing,
     loads_in,
 )
-from tilewright.simt.error import LaneError, SimtError
+from tilewright.simt.error import LaneError, SimtError, UnknownError
 from tilewright.simt.lanes import ALONE, Array, Lanes, Mask
 from tilewright.simt.memory import Memory
 from tilewright.simt.tape import Tape, make_tape
+from tilewright.simt.unknown import raise_where
 
 #: Executes a statement for the lanes of a mask, of which there is at least one.
 Run = Callable[[Mask], None]
+T = TypeVar("T")
 
 
 class State:
@@ -33,6 +36,8 @@ class State:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.env: dict[Var, Array] = {}
+        #: The lanes of variables that are unknown (`simt.unknown`).
+        self.unknown: dict[Var, Array] = {}
         self.memories: dict[Buffer, Memory] = {}
         self.lanes = Lanes(ALONE, 0, 1)
         #: Whether what is compiled stands in a launch.
@@ -42,13 +47,13 @@ class State:
         """The values of a statement's expressions."""
         if not self.on_device and any(loads_in(e) for e in exprs):
             raise self.error(stmt, "the host does not read elements of buffers")
-        return make_tape(exprs, self.env, self._load)
+        return make_tape(exprs, self.env, self.unknown, self._load)
 
-    def _load(self, node: Load, indices: list[Array], wanted: Mask) -> Array:
+    def _load(self, node: Load, indices: list[Array], wanted: Mask) -> tuple[Array, Mask]:
         memory = self.memories[node.buffer]
-        return memory.load(self.lanes, self._element(memory, indices, wanted), wanted)
+        return memory.load(self.lanes, self.element(memory, indices, wanted), wanted)
 
-    def _element(self, memory: Memory, indices: list[Array], wanted: Mask) -> Array:
+    def element(self, memory: Memory, indices: list[Array], wanted: Mask) -> Array:
         """The position of an element: what its one index says, or one for each dimension."""
         if len(indices) == 1:
             return indices[0]
@@ -78,28 +83,36 @@ class State:
         shown = listing(self.function, {stmt: reason})
         return SimtError(self.function.name, place, reason, shown)
 
-    def told(self, stmt: Stmt, run: Run) -> Run:
+    def told(self, stmt: Stmt, run: Callable[[Mask], T]) -> Callable[[Mask], T]:
         """Faults of lanes show the statement."""
 
-        def guarded(active: Mask) -> None:
+        def guarded(active: Mask) -> T:
             try:
-                run(active)
+                return run(active)
             except LaneError as fault:
                 raise self.error(stmt, fault.reason, fault.lane) from None
+            except UnknownError as fault:
+                lane, _ = self.lanes.first_of(fault.lanes, np.zeros((), np.int64))
+                raise self.error(stmt, self._why_unknown(fault.what), lane) from None
 
         return guarded
 
-    def value_of(self, stmt: Stmt, expr: Expr) -> Callable[[Mask], Array]:
-        """The value of one expression."""
+    def _why_unknown(self, what: str) -> str:
+        reason = f"{what} is unknown: it comes from memory that nobody has written"
+        last = self.lanes.last_unwritten
+        return f"{reason} (last {last})" if last else reason
+
+    def value_of(self, stmt: Stmt, expr: Expr, what: str) -> Callable[[Mask], Array]:
+        """The value of one expression, which has to be known; `what` it is, for messages."""
         tape = self.tape(stmt, expr)
 
         def value(active: Mask) -> Array:
-            try:
-                return np.asarray(tape(active)[0])
-            except LaneError as fault:
-                raise self.error(stmt, fault.reason, fault.lane) from None
+            (found,), (unknown,) = tape(active)
+            if unknown is not None:
+                raise_where(unknown, active, what)
+            return np.asarray(found)
 
-        return value
+        return self.told(stmt, value)
 
     def fresh(self, buffer: Buffer) -> Memory:
         """Memory for a buffer that is allocated, as often as its scope asks for."""

@@ -3,6 +3,9 @@
 A step writes the value of its node into a slot. What contains no loads is computed for every lane,
 wanted or not. Loads are answered where they are wanted alone, since elsewhere they may lie outside:
 a choice, and the lazy `and` and `or`, make *contexts*, each with the mask of its lanes.
+
+Values that come from memory that nobody wrote are *unknown*. They may be computed with, as tiles
+that reach past an edge do, so that they are followed to where they matter (`simt.unknown`).
 """
 
 from __future__ import annotations
@@ -14,18 +17,20 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir import Binary, Call, Cast, Const, Expr, Load, Select, Var, operation
-from tilewright.simt.lanes import Array, Mask
+from tilewright.simt.lanes import Array, Mask, mask_for
+from tilewright.simt.unknown import Computed, follow
 
 #: The values of all nodes until now.
 Slots = list[Any]
 Step = Callable[[Slots], None]
-#: Answers a load: the element's indices, and where it is wanted.
-LoadRule = Callable[[Load, list[Array], Mask], Array]
-#: A tape: the values of its expressions where the lanes of a mask want them.
-Tape = Callable[[Mask], list[Array]]
+#: Answers a load: the element's indices, and where it is wanted; gives also where it is unknown.
+LoadRule = Callable[[Load, list[Array], Mask], tuple[Array, Mask]]
+#: A tape: the values of its expressions where the lanes of a mask want them, and for each the lanes
+#: where it is unknown; None for none.
+Tape = Callable[[Mask], tuple[list[Array], list[Mask]]]
 
-#: The slot of the mask of all that a statement does.
-_ACTIVE = 0
+#: The slots of the mask of all that a statement does, and of the loads that are unknown.
+_ACTIVE, _UNKNOWN = 0, 1
 
 
 @dataclass(frozen=True)
@@ -37,18 +42,28 @@ class _Context:
     parent: _Context | None
 
 
-def make_tape(exprs: Sequence[Expr], env: dict[Var, Array], loads: LoadRule) -> Tape:
-    """The values of `exprs` together, where `env` will give the variables."""
+def make_tape(
+    exprs: Sequence[Expr], env: dict[Var, Array], unknown: dict[Var, Array], loads: LoadRule
+) -> Tape:
+    """The values of `exprs` together, where `env` will give the variables, and `unknown` the lanes
+    where they are unknown."""
     writer = _Writer(env, loads)
     results = [writer.expr(e) for e in exprs]
-    steps, template = writer.steps, writer.template
+    steps, template, nodes = writer.steps, writer.template, writer.nodes
+    variables = {v for e in exprs for v in e.variables}
+    all_known: list[Mask] = [None for _ in exprs]
 
-    def run(active: Mask) -> list[Array]:
+    def run(active: Mask) -> tuple[list[Array], list[Mask]]:
         slots = template.copy()
-        slots[_ACTIVE] = active
+        slots[_ACTIVE], slots[_UNKNOWN] = active, {}
         for step in steps:
             step(slots)
-        return [slots[k] for k in results]
+        values = [slots[k] for k in results]
+        found: dict[int, Array] = slots[_UNKNOWN]
+        if not found and (not unknown or unknown.keys().isdisjoint(variables)):
+            return values, all_known
+        follow(nodes, slots, found, unknown)
+        return values, [found.get(k) for k in results]
 
     return run
 
@@ -60,7 +75,9 @@ class _Writer:
         self.env, self.loads = env, loads
         self.steps: list[Step] = []
         #: What slots hold before the first step: constants.
-        self.template: Slots = [None]
+        self.template: Slots = [None, None]
+        #: What is computed, in order.
+        self.nodes: list[Computed] = []
         self._all = _Context(_ACTIVE, 1, None)
         self._contexts: dict[tuple[int, bool, _Context], _Context] = {}
         self._slots: dict[tuple[Expr, _Context], int] = {}
@@ -159,6 +176,7 @@ class _Writer:
             self._held(o, self._operand_context(node, k, context))
             for k, o in enumerate(node.operands)
         ]
+        self.nodes.append(Computed(node, slot, tuple(operands), context.slot, context.lanes))
         if isinstance(node, Var):
             self.steps.append(_read_variable(self.env, node, slot))
         elif isinstance(node, Load):
@@ -179,22 +197,16 @@ class _Writer:
                 for k, widen in zip(operands[:count], own, strict=True)
             ]
             if node.mask is None:
-                slots[slot] = loads(node, indices, wanted)
-                return
-            mask: Array = slots[operands[count]]
-            value = loads(node, indices, mask if wanted is None else wanted & mask)
-            slots[slot] = np.where(mask, value, nothing)
+                value, unknown = loads(node, indices, wanted)
+            else:
+                mask: Array = slots[operands[count]]
+                value, unknown = loads(node, indices, mask if wanted is None else wanted & mask)
+                value = np.where(mask, value, nothing)
+            slots[slot] = value
+            if unknown is not None:
+                slots[_UNKNOWN][slot] = unknown
 
         return step
-
-
-def mask_for(mask: Mask, lanes: int, wanted: int) -> Mask:
-    """A mask over vectors of some length as one over vectors of another: wide where they differ."""
-    if mask is None or lanes == wanted:
-        return mask
-    if lanes > 1:
-        mask = np.asarray(mask.any(axis=-1))
-    return mask[..., None] if wanted > 1 else mask
 
 
 def _read_variable(env: dict[Var, Array], var: Var, slot: int) -> Step:
