@@ -14,7 +14,7 @@ import numpy as np
 
 import tilewright as tw
 from tests.graph.harness import operands
-from tilewright import te
+from tilewright import simt, te
 from tilewright.graph import find_op
 from tilewright.ir import (
     Alloc,
@@ -31,6 +31,7 @@ from tilewright.ir import (
     verify,
     walk,
 )
+from tilewright.kernels.pipeline import lowered
 from tilewright.schedule import RULES_BY_ADDRESS, Schedule, Trace
 from tilewright.schedule.primitives.loops.launch_rest import is_launch, touches_elements
 from tilewright.target import verify_for
@@ -121,8 +122,17 @@ def as_serial(function: Function) -> Function:
     return plain.with_body(replace_buffers(plain.body, shared))
 
 
+def executed(function: Function, inputs: Sequence[Any], shapes: Sequence[Any]) -> list[Array]:
+    """What the function computes thread by thread; races and memory that nobody wrote are found."""
+    outputs = [np.full(shape, 77, dtype) for shape, dtype in shapes]
+    pairs = zip(function.buffers, [*inputs, *outputs], strict=True)
+    arrays = [array.reshape(_shape(buffer, array)) for buffer, array in pairs]
+    simt.run(lowered(function, TARGET), arrays)
+    return outputs
+
+
 def run(function: Function, inputs: Sequence[Any], shapes: Sequence[Any]) -> list[Array]:
-    """What the function computes when a processor runs it; results are (shape, type)."""
+    """What the function computes when a processor runs it serially; results are (shape, type)."""
     outputs = [np.full(shape, 77, dtype) for shape, dtype in shapes]
     # Rules may give parameters other shapes over the same memory.
     pairs = zip(function.buffers, [*inputs, *outputs], strict=True)

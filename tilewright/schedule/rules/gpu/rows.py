@@ -187,8 +187,7 @@ def _row_loops(s: Schedule, last: str, before: list[str], rows: int) -> tuple[Lo
     """
     block, loops = s.block_of(last), s.loops(last)
     spatial = [loop for loop in loops if feeds_only(block, loop, "spatial")]
-    chosen = spatial if is_reduction(block) else spatial[:-1]
-    chosen = chosen[: telling(s, last, before, chosen)]
+    chosen = spatial[: telling(s, last, before, spatial)]
     if not loops:
         return s.add_unit_loop(last), None
     if not chosen:
@@ -218,6 +217,8 @@ def _choose_memory(s: Schedule, names: Sequence[str], grid: Loop, placed: _Place
         for store in stores_of(block):
             buffer = store.buffer
             if not is_intermediate(s, buffer) or None in extents:
+                continue
+            if any(grid not in s.loops(reader) for reader in s.consumers(name)):
                 continue
             nbytes = buffer.dtype.itemsize * prod(e for e in extents if e is not None)
             if nbytes <= left:
