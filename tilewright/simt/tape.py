@@ -33,7 +33,7 @@ Tape = Callable[[Mask], tuple[list[Array], list[Mask]]]
 _ACTIVE, _UNKNOWN = 0, 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Context:
     """Where the lanes in a slot want values; `lanes` is the length of vectors in that mask."""
 
