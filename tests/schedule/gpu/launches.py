@@ -1,23 +1,20 @@
 """Whether a function that is scheduled for a GPU fits one, and what it computes.
 
-Thread loops are parallel loops: read as serial ones they mean the same, so that a function for a
-GPU runs on any processor.
+`tilewright.simt` executes lowered functions on any processor, and finds races.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import tilewright as tw
-from tests.graph.harness import operands
+from tests.graph import harness
 from tilewright import simt, te
 from tilewright.graph import find_op
 from tilewright.ir import (
-    Alloc,
     Block,
     Buffer,
     Const,
@@ -26,8 +23,6 @@ from tilewright.ir import (
     Stmt,
     child_stmts,
     interpret,
-    map_function,
-    replace_buffers,
     verify,
     walk,
 )
@@ -43,7 +38,7 @@ TARGET = tw.Target.of("cuda -arch=sm_90a")
 def loops(name: str, *inputs: Array, symbolic: bool = False, **attrs: Any) -> Function:
     """The definition of an operator as a function."""
     op = find_op(name)
-    values, _ = operands(inputs, symbolic)
+    values, _ = harness.operands(inputs, symbolic)
     bound, full = op.bind(values, attrs)
     tensors = [None if v is None else te.placeholder(v.shape, v.dtype, v.name) for v in bound]
     outs = op.define(tensors, full, op.infer(bound, full))
@@ -109,36 +104,35 @@ def blocks_in(launch: For) -> list[str]:
     return [s.name for s in walk(launch) if isinstance(s, Block)]
 
 
-def as_serial(function: Function) -> Function:
-    """The same function with loops in place of threads, and memory in place of shared memory."""
-
-    def on_stmt(stmt: Stmt) -> Stmt | None:
-        is_thread = isinstance(stmt, For) and stmt.kind == "thread"
-        return replace(stmt, kind="serial", axis="") if is_thread else None
-
-    buffers = [b for s in walk(function.body) if isinstance(s, Alloc) for b in s.buffers]
-    shared: dict[Buffer, Buffer] = {b: b.with_(scope="global") for b in buffers}
-    plain = map_function(function, on_stmt)
-    return plain.with_body(replace_buffers(plain.body, shared))
-
-
-def executed(function: Function, inputs: Sequence[Any], shapes: Sequence[Any]) -> list[Array]:
+def run(function: Function, inputs: Sequence[Any], shapes: Sequence[Any]) -> list[Array]:
     """What the function computes thread by thread; races and memory that nobody wrote are found."""
     outputs = [np.full(shape, 77, dtype) for shape, dtype in shapes]
-    pairs = zip(function.buffers, [*inputs, *outputs], strict=True)
-    arrays = [array.reshape(_shape(buffer, array)) for buffer, array in pairs]
-    simt.run(lowered(function, TARGET), arrays)
+    _execute(function, [*inputs, *outputs], [], {})
     return outputs
 
 
-def run(function: Function, inputs: Sequence[Any], shapes: Sequence[Any]) -> list[Array]:
-    """What the function computes when a processor runs it serially; results are (shape, type)."""
-    outputs = [np.full(shape, 77, dtype) for shape, dtype in shapes]
-    # Rules may give parameters other shapes over the same memory.
-    pairs = zip(function.buffers, [*inputs, *outputs], strict=True)
-    arrays = [array.reshape(_shape(buffer, array)) for buffer, array in pairs]
-    tw.build(Schedule(as_serial(function)), threads=1)(*arrays)
+def execute_native(function: Any, arrays: Any, numbers: Any, types: Any, dims: Any) -> list[Any]:
+    """What `harness.check` compares, under the rules for GPUs and thread by thread."""
+    outputs = [harness._filled(t, dims) for t in types]
+    plain = [np.asarray(a, order="C") for a in arrays]
+    _execute(scheduled(function).function, [*plain, *outputs], numbers, dims)
     return outputs
+
+
+def _execute(
+    function: Function, arrays: Sequence[Array], numbers: Sequence[int], dims: Any
+) -> None:
+    """Rules may give parameters other shapes over the same memory."""
+    given, rest = iter(arrays), iter(numbers)
+    arguments: list[Any] = []
+    for param in function.params:
+        if isinstance(param, Buffer):
+            array = next(given)
+            arguments.append(array.reshape(_shape(param, array)) if array.size else array)
+        else:
+            arguments.append(next(rest))
+    known = [dims[d] for d in function.dims if d in dims]
+    simt.run(lowered(function, TARGET), [*arguments, *known])
 
 
 def _shape(buffer: Buffer, array: Array) -> Sequence[int]:

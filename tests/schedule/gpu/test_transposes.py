@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from tilewright import te
 from tilewright.ir import Alloc, Function, walk
 
 
-def transposed(shape: tuple[object, ...], axes: tuple[int, ...]) -> Function:
+def transposed(shape: tuple[Any, ...], axes: tuple[int, ...]) -> Function:
     a = te.placeholder(shape, name="A")
     place = [axes.index(n) for n in range(len(axes))]
     out = te.compute(

@@ -181,8 +181,9 @@ class _Launching:
 
 
 def _serial(stmt: Stmt) -> Stmt | None:
-    is_parallel = isinstance(stmt, For) and stmt.kind == "parallel"
-    return replace(stmt, kind="serial") if is_parallel else None
+    if isinstance(stmt, For) and stmt.kind == "parallel":
+        return replace(stmt, kind="serial")
+    return None
 
 
 def _unallocated(stmt: Stmt, buffers: list[Buffer]) -> Stmt | None:

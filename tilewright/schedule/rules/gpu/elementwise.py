@@ -31,7 +31,7 @@ class Elements(NamedTuple):
     """How many elements of a block lie side by side in memory, and how many there are of these."""
 
     lanes: int
-    count: int | None
+    number: int | None
 
 
 class Spread(NamedTuple):
@@ -71,9 +71,9 @@ def lanes_of(block: Block) -> int:
 
 def _plan(found: Elements, _target: Target, choices: Choices) -> Spread:
     lanes = choices.choose("lanes", (found.lanes, 1) if found.lanes > 1 else (1,))
-    several = found.count is not None and found.count >= _MANY
+    several = found.number is not None and found.number >= _MANY
     each = choices.choose("each", (_SEVERAL, 1, 2, 8) if several else (1, 2, 4))
-    own = threads_for(found.count)
+    own = threads_for(found.number)
     threads = choices.choose("threads", [own, *(n for n in (64, 128, 256, 512) if n != own)])
     return Spread(lanes, each, threads)
 

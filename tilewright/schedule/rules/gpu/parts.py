@@ -47,7 +47,7 @@ class Parts(NamedTuple):
     """Into how many parts a sum is cut."""
 
     along: list[Loop]
-    count: int
+    number: int
     is_row: bool
 
 
@@ -83,16 +83,16 @@ def _plan(found: LongSum, target: Target, choices: Choices) -> Parts:
 
 def _schedule(s: Schedule, name: str, plan: Parts, target: Target) -> None:
     along = fused(s, plan.along) if plan.is_row else plan.along[0]
-    part, _ = s.split(along, plan.count, None)
+    part, _ = s.split(along, plan.number, None)
     parts = s.rfactor(part, 0).name
     if plan.is_row:
         schedule_rows(s, "", Sharing([parts], THREADS, 1), target)
-        schedule_rows(s, "", Sharing([name], min(THREADS, threads_for(plan.count)), 1), target)
+        schedule_rows(s, "", Sharing([name], min(THREADS, threads_for(plan.number)), 1), target)
         return
     for block in (parts, name):
         loops = result_loops(s, block)
         if not loops:
-            schedule_rows(s, "", Sharing([block], threads_for(plan.count), 1), target)
+            schedule_rows(s, "", Sharing([block], threads_for(plan.number), 1), target)
         else:
             schedule_sum(s, block, Grid(loops, threads_for(count_of(s, loops), 128)), target)
 

@@ -44,7 +44,7 @@ class Results(NamedTuple):
     """Loops over results that are made independently of each other, and how many these are."""
 
     loops: list[Loop]
-    count: int | None
+    number: int | None
 
 
 class Grid(NamedTuple):
@@ -92,7 +92,7 @@ def result_loops(s: Schedule, name: str) -> list[Loop]:
 
 
 def _plan(found: Results, _target: Target, choices: Choices) -> Grid:
-    own = threads_for(found.count)
+    own = threads_for(found.number)
     others = [n for n in (64, 128, 256, 512) if n != own]
     return Grid(found.loops, choices.choose("threads", [own, *others]))
 

@@ -58,7 +58,7 @@ class Rows(NamedTuple):
     """How many rows there are, and how many elements each has, where that is known."""
 
     names: list[str]
-    count: int | None
+    number: int | None
     length: int | None
 
 
@@ -116,9 +116,9 @@ def _plan(found: Rows, _target: Target, choices: Choices) -> Sharing:
     others = [n for n in (32, 64, 128, 256, 512) if n != own]
     threads = choices.choose("threads", [own, *others])
     fitting = [1]
-    if found.count is not None and threads < _MOST_THREADS:
-        most = min(_MOST_THREADS // threads, found.count // 2)
-        fitting = [n for n in range(max(1, most), 0, -1) if found.count % n == 0]
+    if found.number is not None and threads < _MOST_THREADS:
+        most = min(_MOST_THREADS // threads, found.number // 2)
+        fitting = [n for n in range(max(1, most), 0, -1) if found.number % n == 0]
     return Sharing(found.names, threads, choices.choose("rows", fitting))
 
 
