@@ -117,7 +117,7 @@ def graph_passes(target: Target) -> list[Step]:
     from tilewright.kernels.folding import fold_natively
 
     folding = passes.folding_by(fold_natively)
-    return [
+    steps = [
         # What is a loop need not be left alone when functions are inlined.
         Step(passes.tail_recursion, 0),
         Step(passes.inline_functions, 0),
@@ -147,15 +147,16 @@ def graph_passes(target: Target) -> list[Step]:
         # Weights have their last values by now, and products are joined.
         Step(passes.narrow_products(target), 0),
         # Looks at all uses of a value; weights are then packed by folding.
-        Step(passes.plan_layouts(target), 2),
+        Step(passes.plan_layouts(target), 2, "cpu"),
         Step(folding, 1),
         # Looks at the layouts that were chosen, and at weights.
-        Step(passes.winograd(target), 3),
+        Step(passes.winograd(target), 3, "cpu"),
         # Scores that are never in memory; what is left is fused by single calls.
-        Step(passes.fuse_attention, 2),
+        Step(passes.fuse_attention, 2, "cpu"),
         # Needs operators that have loops, and nothing dead that would count as a use.
         Step(passes.fuse, 1),
     ]
+    return [step for step in steps if step.device in ("", target.kind.device)]
 
 
 def _compile_graph(
@@ -202,7 +203,7 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
     calls = prepare_calls(calls, kernels, threads)
     with during("step", "host program"):
         host = lower_program(fused.main, calls, kernels)
-        lowered = lower_host(host.function)
+        lowered = lower_host(host.function, target)
     return Model(fused, host, lowered, kernels, table.functions, target, threads)
 
 

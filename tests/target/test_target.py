@@ -127,7 +127,7 @@ def test_a_triple_alone_means_the_least_machine_of_its_kind() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "unknown kind ''.*known: c, cuda, llvm"),
+        ("", "unknown kind ''.*known: c, cuda, llvm, simt"),
         ("lvm", "unknown kind 'lvm'.*did you mean llvm"),
         ("llvm -mpcu=znver4", "unknown option '-mpcu'.*did you mean -mcpu"),
         ("llvm sapphirerapids", "unknown option 'sapphirerapids'.*known: -arch, -l1d"),

@@ -12,6 +12,8 @@ from tilewright.target import Target
 _MODULES: Final = {
     "llvm": "tilewright.codegen.llvm.backend",
     "c": "tilewright.codegen.c.backend",
+    "cuda": "tilewright.codegen.cuda.backend",
+    "simt": "tilewright.codegen.simt.backend",
 }
 
 

@@ -62,9 +62,15 @@ def declare(
 _KERNEL = Intrinsic("kernel", None, "any", lambda _: int32, False, "a loop function")
 
 
+#: `launch.NAME(x, y, z, …)`: a kernel on a device, by so many blocks of threads along each axis.
+_LAUNCH = Intrinsic("launch", None, "any", lambda _: int32, False, "a kernel on a device")
+
+
 def find_intrinsic(name: str) -> Intrinsic | None:
-    """The intrinsic of this name; names that begin with `kernel.` need no declaration."""
-    return _KERNEL if name.startswith("kernel.") else INTRINSICS.get(name)
+    """The intrinsic of this name; those of kernels need no declaration."""
+    if name.startswith("kernel."):
+        return _KERNEL
+    return _LAUNCH if name.startswith("launch.") else INTRINSICS.get(name)
 
 
 def call(name: str, *args: Any) -> Expr:
@@ -267,6 +273,8 @@ declare(
 declare("prefetch", 1, "any", lambda _: int32, pure=False, doc="bring an address near")
 #: What host programs use; blocks of the heap go by numbers, and go back when the function ends.
 declare("copy_memory", 3, "any", lambda _: int32, pure=False, doc="to, from, how many bytes")
+declare("fetch", 3, "any", lambda _: int32, pure=False, doc="to, from a device, how many bytes")
+declare("store_number", 3, "any", lambda _: int32, pure=False, doc="to a device, bits, bytes")
 declare("heap_take", 2, "any", lambda _: int32, pure=False, doc="let a block have so many bytes")
 declare("heap_grow", 2, "any", lambda _: int32, pure=False, doc="the same, keeping what it holds")
 declare("heap_release", 1, "any", lambda _: int32, pure=False, doc="give a block back")

@@ -23,15 +23,17 @@ from tilewright.ir import (
     walk,
 )
 from tilewright.runtime import (
-    CPU,
     ArrayParam,
+    Device,
     Dim,
     NativeFunction,
     ScalarParam,
     Signature,
+    device_for,
     install,
     is_installed,
     request_amx,
+    why_no_device,
 )
 from tilewright.support.errors import UserError, nearest
 from tilewright.support.timing import Timing
@@ -72,7 +74,7 @@ class Module:
         self, *args: Any, repeat: int = 20, min_repeat_ms: float = 50.0, warmup: int = 2
     ) -> Timing:
         """Time the native code on these arguments: median, least, spread."""
-        return CPU.time(self.native.prepared(*args), repeat, min_repeat_ms, warmup)
+        return self._device.time(self.native.prepared(*args), repeat, min_repeat_ms, warmup)
 
     def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
         """Use `count` threads from now on (None: all cores), on the given processors."""
@@ -81,7 +83,9 @@ class Module:
     @cached_property
     def native(self) -> NativeFunction:
         """The function, loaded into this process."""
-        if reason := why_not_here(self.target.triple, self.target.features):
+        begins_on = self.target.runs_on
+        reason = why_not_here(begins_on.triple, begins_on.features)
+        if reason := reason or why_no_device(str(self.target)):
             raise UserError(
                 f"{self.name} cannot run here",
                 reason=f"it is compiled for {self.target}; {reason}",
@@ -94,7 +98,13 @@ class Module:
                 remedy="build it with -mattr=-amx-tile",
             )
         install_threadpool()
-        return NativeFunction(self.object_code, self.signature, self._code.messages, self._threads)
+        return NativeFunction(
+            self.object_code, self.signature, self._code.messages, self._threads, self._device
+        )
+
+    @property
+    def _device(self) -> Device:
+        return device_for(self.target.kind.name)
 
     # ---- looking --------------------------------------------------------------------------------
 

@@ -58,7 +58,8 @@ def stages_of(function: Function, target: Target, options: Options = DEFAULTS) -
     from tilewright.lower import split_constant_work
 
     made = scheduled(function, target, options)
-    split = split_constant_work(made)
+    # What a GPU's kernels do with constants is not taken out yet.
+    split = split_constant_work(made) if target.kind.device == "cpu" else None
     return Stages(made, split, generated(split.function if split else made, target, options))
 
 
@@ -67,7 +68,9 @@ def scheduled(function: Function, target: Target, options: Options = DEFAULTS) -
     from tilewright.schedule import function_of, require_features, scheduler_of
 
     _require_sizes(function)
-    is_left = options.scheduler == DEFAULT_SCHEDULER and _is_tiny(function)
+    # On a GPU only schedules put loops into launches.
+    can_be_left = target.kind.device == "cpu" and options.scheduler == DEFAULT_SCHEDULER
+    is_left = can_be_left and _is_tiny(function)
     scheduler = scheduler_of("given" if is_left else options.scheduler)
     made = function_of(scheduler.schedule(function, target))
     verify_for(made, target)

@@ -5,7 +5,13 @@ A back end picks its passes from these: `flat_loop_passes` first, then what it n
 
 from tilewright.lower.arena import ArenaPlan, arena_plan
 from tilewright.lower.formats import native_formats
-from tilewright.lower.gpu import drop_thread_dimensions, place_barriers
+from tilewright.lower.gpu import (
+    drop_thread_dimensions,
+    place_barriers,
+    single_threaded,
+    split_launches,
+    threads_of,
+)
 from tilewright.lower.host import lower_host
 from tilewright.lower.lanes import group_lanes
 from tilewright.lower.math import Arithmetic, expand, expand_math
@@ -37,7 +43,10 @@ __all__ = [
     "place_prefetches",
     "place_tiles",
     "scalarize",
+    "single_threaded",
     "split_constant_work",
+    "split_launches",
+    "threads_of",
     "unroll",
     "vectorize",
 ]

@@ -81,6 +81,7 @@ def native_formats(target: Target) -> frozenset[str]:
     """
     has_half = {
         "aarch64": True,
+        "nvptx64": True,
         "x86_64": target.has("f16c"),
         "riscv64": target.has("zfhmin"),
     }.get(target.arch, False)

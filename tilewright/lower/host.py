@@ -5,8 +5,12 @@ from __future__ import annotations
 from tilewright.ir import Function
 from tilewright.lower.arena import plan_arena
 from tilewright.lower.flatten import flatten
+from tilewright.lower.gpu import reach_device
+from tilewright.target import Target
 
 
-def lower_host(function: Function) -> Function:
+def lower_host(function: Function, target: Target) -> Function:
     """`function` with its buffers in one arena and every access by one index."""
+    if target.host is not None:
+        function = reach_device(function)
     return flatten(plan_arena(function))

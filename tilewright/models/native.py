@@ -9,15 +9,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.runtime import (
+    CPU,
     Build,
     CompiledContents,
     CompiledModel,
     Inputs,
     Program,
     TargetInfo,
+    device_for,
     install,
     is_installed,
     request_amx,
+    why_no_device,
 )
 from tilewright.support.errors import UserError, nearest
 from tilewright.support.faults import at_the_border
@@ -43,7 +46,8 @@ def loops_text(kernel: str) -> str:
 
 def target_info(target: Target) -> TargetInfo:
     """A target as artifacts hold it."""
-    return TargetInfo(str(target), target.triple, target.features)
+    begins_on = target.runs_on
+    return TargetInfo(str(target), begins_on.triple, begins_on.features)
 
 
 def why_not(target: TargetInfo) -> str:
@@ -52,7 +56,7 @@ def why_not(target: TargetInfo) -> str:
         return reason
     if "amx-tile" in target.features and not request_amx():
         return "it may use AMX, which the system does not let this process use"
-    return ""
+    return why_no_device(target.text)
 
 
 class NativeModel(CompiledModel):
@@ -74,7 +78,8 @@ class NativeModel(CompiledModel):
             reason = reason or "its code is source that was not compiled: there is no C compiler"
         if not reason and not is_installed():
             install(pool)
-        super().__init__(program, constants, threads, why_not=reason)
+        device = CPU if reason else device_for(target.kind)
+        super().__init__(program, constants, threads, why_not=reason, device=device)
 
     @cached_property
     def target(self) -> Target:
@@ -88,7 +93,8 @@ class NativeModel(CompiledModel):
                 reason="its code is source that was not compiled",
                 remedy="export it as a C file, or compile it where there is a C compiler",
             )
-        contents = CompiledContents(self._program, tuple(self._constants), self.texts)
+        constants = tuple(self._device.taken(list(self._constants)))
+        contents = CompiledContents(self._program, constants, self.texts)
         return Build(self._target, self._pool_code, contents, self.memory)
 
     @property

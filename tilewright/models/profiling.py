@@ -40,7 +40,7 @@ class Profiled:
         from tilewright.lower import lower_host
 
         program, target = self._program, self._model.target
-        host = lower_host(self._model.ir(program.name))
+        host = lower_host(self._model.ir(program.name), target)
         code = host_code(host, target, program.denormals, profiled=True).object_code()
         return self._model.with_program(replace(program, objects=(code, *program.objects[1:])))
 

@@ -38,8 +38,10 @@ from tilewright.runtime.binding import (
 )
 from tilewright.runtime.cases import CasesModel, LoadedCases, shape_of
 from tilewright.runtime.device import CPU, Device
+from tilewright.runtime.devices import device_for, why_no_device
 from tilewright.runtime.executor import BoundModel, CompiledModel
 from tilewright.runtime.function import NativeFunction
+from tilewright.runtime.gpu.device import Launched, LaunchingDevice
 from tilewright.runtime.program import Program, TargetInfo
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.runtime.signature import ArrayParam, Dim, ScalarParam, Signature
@@ -67,6 +69,8 @@ __all__ = [
     "Inputs",
     "Key",
     "Keys",
+    "Launched",
+    "LaunchingDevice",
     "ListSpec",
     "LoadedCases",
     "NativeFunction",
@@ -82,6 +86,7 @@ __all__ = [
     "aligned_empty",
     "bind_inputs",
     "checksum_of",
+    "device_for",
     "in_memory",
     "in_order",
     "install",
@@ -94,4 +99,5 @@ __all__ = [
     "save_models",
     "seal_of",
     "shape_of",
+    "why_no_device",
 ]

@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.runtime.arrays import Array, overlapping, type_name
 from tilewright.runtime.dlpack import as_array
+from tilewright.runtime.gpu.arrays import DeviceArray
 from tilewright.runtime.lists import PassedList
 from tilewright.runtime.signature import Dim, dim_text, dim_value, learn
 from tilewright.support.dtype import DType
@@ -233,7 +234,8 @@ def _told(tensors: Sequence[tuple[TensorSpec, Array]]) -> dict[str, int]:
 
 
 def _bound(spec: TensorSpec, value: Any) -> Array:
-    array = cast("Array", value) if isinstance(value, np.ndarray) else _from_other(spec, value)
+    is_array = isinstance(value, np.ndarray | DeviceArray)
+    array = cast("Array", value) if is_array else _from_other(spec, value)
     if array.dtype != spec.numpy:
         remedy = f"convert it: .astype({spec.dtype.name!r})"
         raise _refusal(spec, f"got {type_name(array)}{list(array.shape)}", remedy)
@@ -241,6 +243,8 @@ def _bound(spec: TensorSpec, value: Any) -> Array:
         raise _refusal(spec, f"got {array.ndim} dimensions: {list(array.shape)}")
     if spec.static_shape is not None and array.shape != spec.static_shape:
         raise _refusal(spec, f"got the shape {list(array.shape)}")
+    if isinstance(value, DeviceArray):
+        return array
     plain = array.flags.c_contiguous and array.flags.aligned
     return array if plain else np.array(array, order="C")
 

@@ -10,14 +10,34 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, Protocol
 
 import numpy as np
 
-from tilewright.runtime.arrays import Array, aligned_all, aligned_zeros, result_empty
+from tilewright.runtime.arrays import (
+    Array,
+    address_of,
+    aligned_all,
+    aligned_zeros,
+    result_empty,
+)
 from tilewright.runtime.jit import LoadedCode
-from tilewright.runtime.threads import symbols
+from tilewright.runtime.lists import copied_elements
+from tilewright.runtime.scratch import Scratch
+from tilewright.runtime.threads import Pool, pool_for, symbols
 from tilewright.support.timing import Timing, measure
+
+
+class Workers(Protocol):
+    """What runs parallel loops; compiled code takes its address."""
+
+    address: int
+
+    @property
+    def num_threads(self) -> int:
+        """Threads of the processor that take part."""
+        ...
 
 
 class Device(ABC):
@@ -26,6 +46,8 @@ class Device(ABC):
     name: str
     #: How DLPack numbers its memory.
     dlpack_type: int
+    #: Whether several models can have the same workers.
+    shares_workers: bool = True
 
     # ---- memory and copies ----------------------------------------------------------------------
 
@@ -44,15 +66,56 @@ class Device(ABC):
     def placed(self, arrays: Sequence[Array]) -> list[Array]:
         """Constants in the device's memory, as its code wants them; copied where they are not."""
 
+    @abstractmethod
+    def address(self, array: Array) -> int:
+        """Where an array in the device's memory begins."""
+
+    @abstractmethod
+    def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """Arrays that callers pass, in the device's memory; copied where they are not."""
+
+    def accepted(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Inputs of which those that lie on the device are known for that."""
+        return values
+
+    def delivered(self, results: list[Any], inputs: Sequence[Any]) -> list[Any]:
+        """Results as callers who gave these inputs want them."""
+        del inputs
+        return results
+
+    @abstractmethod
+    def taken(self, arrays: list[Any]) -> list[Any]:
+        """Arrays in the memory of the processor."""
+
+    @abstractmethod
+    def copied(self, address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """A copy of a result in memory that code took for it."""
+
+    @abstractmethod
+    def free(self, address: int) -> None:
+        """Give memory back that code took, which may be none."""
+
+    @abstractmethod
+    def scratch(self) -> Scratch:
+        """What one call needs for itself."""
+
     # ---- code -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def workers(self, count: int | None, affinity: Sequence[int] | None) -> Workers:
+        """What runs parallel loops: threads of the processor, or the device itself."""
+
+    @abstractmethod
+    def entered(self, entry: Callable[[Any], int]) -> Callable[[Any], int]:
+        """How the entry of a function is called: with what the device needs around it."""
 
     @abstractmethod
     def load(self, objects: Sequence[bytes]) -> LoadedCode:
         """Object files, made callable."""
 
-    @abstractmethod
     def function(self, code: LoadedCode, name: str, result: Any) -> Callable[..., Any]:
-        """What launches a function of loaded code; it takes the address of its words."""
+        """What calls a function of loaded code; it takes the address of its words."""
+        return ctypes.CFUNCTYPE(result, ctypes.c_void_p)(code.address(name))
 
     @abstractmethod
     def time(
@@ -75,16 +138,44 @@ class Cpu(Device):
     def placed(self, arrays: Sequence[Array]) -> list[Array]:
         return aligned_all(arrays)
 
+    def address(self, array: Array) -> int:
+        return address_of(array)
+
+    def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        return arrays
+
+    def taken(self, arrays: list[Any]) -> list[Any]:
+        return arrays
+
+    def copied(self, address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        return copied_elements(address, shape, dtype)
+
+    def free(self, address: int) -> None:
+        _libc_free()(address)
+
+    def scratch(self) -> Scratch:
+        return Scratch()
+
+    def workers(self, count: int | None, affinity: Sequence[int] | None) -> Pool:
+        return pool_for(count, affinity)
+
+    def entered(self, entry: Callable[[Any], int]) -> Callable[[Any], int]:
+        return entry
+
     def load(self, objects: Sequence[bytes]) -> LoadedCode:
         return LoadedCode(objects, symbols())
-
-    def function(self, code: LoadedCode, name: str, result: Any) -> Callable[..., Any]:
-        return ctypes.CFUNCTYPE(result, ctypes.c_void_p)(code.address(name))
 
     def time(
         self, run: Callable[[], object], repeat: int, min_repeat_ms: float, warmup: int
     ) -> Timing:
         return measure(run, repeat, min_repeat_ms, warmup)
+
+
+@cache
+def _libc_free() -> Callable[[int], None]:
+    free = ctypes.CDLL(None).free
+    free.argtypes, free.restype = [ctypes.c_void_p], None
+    return free
 
 
 CPU: Final = Cpu()

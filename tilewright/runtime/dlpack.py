@@ -27,7 +27,7 @@ _DTYPES: Final = {
 }
 
 
-class _Tensor(ctypes.Structure):
+class DLTensor(ctypes.Structure):
     """DLTensor, with which every DLManagedTensor begins."""
 
     _fields_ = (
@@ -42,6 +42,27 @@ class _Tensor(ctypes.Structure):
         ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("byte_offset", ctypes.c_uint64),
     )
+
+
+#: Codes of kinds of element types that NumPy has.
+_KINDS: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+
+
+def type_code(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """How DLPack names an element type: a code, and bits."""
+    known = {DType.of(name).numpy: code for code, name in _DTYPES.items()}
+    return known.get(dtype) or (_KINDS[dtype.kind], 8 * dtype.itemsize)
+
+
+def numpy_type(tensor: DLTensor) -> np.dtype[Any]:
+    """The element type of a tensor."""
+    name = _DTYPES.get((tensor.code, tensor.bits))
+    if name is not None:
+        return DType.of(name).numpy
+    kinds = {code: kind for kind, code in _KINDS.items()}
+    if tensor.code not in kinds or tensor.lanes != 1:
+        raise UserError("cannot take an array of unknown elements through DLPack")
+    return np.dtype(f"{kinds[tensor.code]}{tensor.bits // 8}")
 
 
 def as_array(value: Any) -> Array | None:
@@ -74,7 +95,7 @@ def _of_other_type(value: Any) -> Array | None:
         return None
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    tensor = _Tensor.from_address(get(capsule, b"dltensor"))
+    tensor = DLTensor.from_address(get(capsule, b"dltensor"))
     name = _DTYPES.get((tensor.code, tensor.bits))
     if name is None or tensor.device_type != CPU.dlpack_type or tensor.lanes != 1:
         return None
@@ -84,7 +105,7 @@ def _of_other_type(value: Any) -> Array | None:
 class _Memory:
     """Memory of a tensor as NumPy takes it; the capsule gives it back when nobody holds it."""
 
-    def __init__(self, tensor: _Tensor, capsule: object) -> None:
+    def __init__(self, tensor: DLTensor, capsule: object) -> None:
         size = tensor.bits // 8
         strides = [tensor.strides[k] * size for k in range(tensor.ndim)] if tensor.strides else None
         self._capsule = capsule

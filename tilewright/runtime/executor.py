@@ -22,13 +22,12 @@ from tilewright.runtime.binding import (
     require_apart,
 )
 from tilewright.runtime.call import ModelCall, Sizes
-from tilewright.runtime.device import CPU, Device
+from tilewright.runtime.device import CPU, Device, Workers
 from tilewright.runtime.dlpack import as_array
-from tilewright.runtime.function import Scratch, take_scratch
 from tilewright.runtime.lists import PassedList
 from tilewright.runtime.program import Program
 from tilewright.runtime.runnable import Inputs, RunnableModel
-from tilewright.runtime.threads import Pool, pool_for
+from tilewright.runtime.scratch import Scratch, take_scratch
 from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError
 from tilewright.support.timing import Timing
@@ -65,10 +64,11 @@ class CompiledModel(RunnableModel):
 
     def _load(self) -> None:
         program = self._program
-        self._table = np.array([address_of(a) for a in self._constants], np.uint64)
+        self._address = self._device.address
+        self._table = np.array([self._address(a) for a in self._constants], np.uint64)
         self._table_address = address_of(self._table)
         self._code = self._device.load(program.objects)
-        self._entry = self._function("entry", ctypes.c_int32)
+        self._entry = self._device.entered(self._function("entry", ctypes.c_int32))
         self._workspace_size = self._function("workspace", ctypes.c_int64)
         # What a call without such outputs never writes to, all calls may share.
         self._record = np.zeros(program.record_words, np.int64)
@@ -113,11 +113,12 @@ class CompiledModel(RunnableModel):
         Runs that have begun in other threads end with those that they began with.
         """
         self._require_loaded()
-        self._pool: Pool = pool_for(count, affinity)
+        self._pool: Workers = self._device.workers(count, affinity)
 
     def share_threads(self, other: CompiledModel) -> None:
         """Use the threads that another model uses now."""
-        self._pool = other._pool
+        if self._device.shares_workers:
+            self._pool = other._pool
 
     def with_program(self, program: Program) -> CompiledModel:
         """The same model with other code: it shares constants and threads."""
@@ -134,10 +135,11 @@ class CompiledModel(RunnableModel):
     # ---- running --------------------------------------------------------------------------------
 
     def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
-        bound = self._bind(in_order(inputs, self.inputs), out)
+        given = in_order(inputs, self.inputs)
+        bound = self._bind(given, out)
         try:
             self._run(bound)
-            return bound.results()
+            return self._device.delivered(bound.results(), given)
         finally:
             self._spare.append(bound.scratch)
 
@@ -173,19 +175,20 @@ class CompiledModel(RunnableModel):
     def _bind(self, inputs: Sequence[Any], out: Inputs) -> ModelCall:
         self._require_loaded()
         program = self._program
-        bound = native_inputs(inputs, program.inputs)
+        bound = native_inputs(self._device.accepted(inputs), program.inputs)
         shapes = tuple([b.shape for b in bound])
         sizes = self._sizes.get(shapes) or self._learn(shapes, bound)
         own = () if _is_empty(out) else self._own_outputs(out, bound, sizes)
+        bound, address = self._device.given(bound), self._address
         call = ModelCall(program, bound, sizes, own, self._record, self._release, self._device)
         call.words = [
-            *[b.address if isinstance(b, PassedList) else address_of(b) for b in bound],
-            *map(address_of, call.direct),
+            *[b.address if isinstance(b, PassedList) else address(b) for b in bound],
+            *map(address, call.direct),
             self._table_address,
             self._record_address or address_of(call.record),
             *sizes.words,
         ]
-        call.scratch = take_scratch(self._spare, sizes.workspace)
+        call.scratch = take_scratch(self._spare, sizes.workspace, self._device.scratch)
         return call
 
     def _own_outputs(

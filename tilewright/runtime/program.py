@@ -54,5 +54,10 @@ class TargetInfo:
     features: frozenset[str]
 
     @property
+    def kind(self) -> str:
+        """The word that the text begins with."""
+        return self.text.partition(" ")[0]
+
+    @property
     def arch(self) -> str:
         return self.triple.split("-")[0]

@@ -63,6 +63,14 @@ class LoopMethods(ScheduleState):
         """Give each iteration of a loop to one thread: `threadIdx.x`, `blockIdx.y`, …"""
         self._apply("bind", self.loop(loop), axis)
 
+    def add_unit_loop(self, block: BlockLike) -> Loop:
+        """Put a loop of one iteration around a block."""
+        return self._apply("add_unit_loop", self.block(block))[0]
+
+    def launch_rest(self, threads: int = 64) -> None:
+        """Put all that is in no launch into one: parallel loops by threads, the rest by one."""
+        self._apply("launch_rest", threads)
+
     def annotate(self, target: Loop | BlockLike, key: str, value: Any = True) -> None:
         """Attach a note to a loop or a block (which may be given by name) for later stages."""
         self._apply("annotate", self._target(target), key, value)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from tilewright.ir import Function
-from tilewright.schedule.rules import CPU_RULES, CPU_RULES_BY_ADDRESS, Choices, Table, apply_table
+from tilewright.schedule.rules import Choices, apply_table, table_for
 from tilewright.schedule.rules.analysis import is_scheduled
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
@@ -61,9 +61,8 @@ class Rules:
         return self._scheduled(function, target)[1].offered
 
     def _scheduled(self, function: Function, target: Target) -> tuple[Schedule, Choices]:
-        table: Table = CPU_RULES_BY_ADDRESS if self.by_address else CPU_RULES
         s, choices = Schedule(function), Choices(self.taken)
-        apply_table(s, table, target, choices)
+        apply_table(s, table_for(target, by_address=self.by_address), target, choices)
         for name in self.taken.keys() - choices.offered.keys():
             raise UserError(
                 f"there is no choice {name} in the schedule of {function.name}",

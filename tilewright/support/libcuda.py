@@ -66,6 +66,16 @@ def attribute(number: int, device: int = 0) -> int:
     return value.value
 
 
+def runs(architecture: str, capability: tuple[int, int]) -> bool:
+    """Whether a device of a capability runs code for an architecture, such as `sm_90a`.
+
+    Names that end with a letter are for devices of just that capability.
+    """
+    digits = architecture.removeprefix("sm_").rstrip("a")
+    wanted = int(digits[:-1]), int(digits[-1])
+    return capability == wanted if architecture.endswith("a") else capability >= wanted
+
+
 @cache
 def _load() -> tuple[Any, str]:
     """The driver, ready to be called, or the reason why it is not."""

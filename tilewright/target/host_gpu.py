@@ -24,16 +24,8 @@ def host_gpu() -> str:
 
 
 def nearest_gpu(capability: tuple[int, int]) -> str:
-    """The described architecture whose code runs on a device of this capability.
-
-    Names that end with a letter are for devices of just that capability.
-    """
-    able = [
-        gpu
-        for gpu in GPUS.values()
-        if gpu.capability == capability
-        or (gpu.capability < capability and not gpu.name.endswith("a"))
-    ]
+    """The described architecture whose code runs on a device of this capability."""
+    able = [gpu for gpu in GPUS.values() if libcuda.runs(gpu.name, capability)]
     if not able:
         oldest = next(iter(GPUS))
         raise UserError(

@@ -3,6 +3,7 @@
     llvm    a processor, whose code LLVM makes
     c       a processor, whose code is portable C for any compiler
     cuda    an NVIDIA GPU beside a processor: LLVM makes the code of both
+    simt    the same, run by an executor of our own that finds races: for tests, without a GPU
 
 A kind names the back end that makes its code (`codegen.backends`), the device whose rules schedule
 its loops (`schedule.rules`), and what loops may ask of that device, which `verify_for` checks
@@ -55,13 +56,16 @@ KINDS: Final = {
             uses_features=False,
             sets_float_state=False,
         ),
-        Kind(
-            "cuda",
-            "gpu",
-            "cuda",
-            scopes=("global", "shared", "local"),
-            thread_axes=GRID,
-            sets_float_state=False,
+        *(
+            Kind(
+                name,
+                "gpu",
+                name,
+                scopes=("global", "shared", "local"),
+                thread_axes=GRID,
+                sets_float_state=False,
+            )
+            for name in ("cuda", "simt")
         ),
     )
 }

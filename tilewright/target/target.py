@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 from tilewright.support.config import format_size
 from tilewright.support.dtype import DType
@@ -26,6 +27,9 @@ from tilewright.target.kinds import KINDS, Kind
 from tilewright.target.options import Options, parse_options
 from tilewright.target.triple import arch_of, default_triple, normalize_triple
 from tilewright.target.vectors import vector_bits, vector_registers
+
+#: The GPU that the executor stands for, unless told otherwise.
+_EXECUTED: Final = "sm_90a"
 
 
 @dataclass(frozen=True, repr=False)
@@ -239,7 +243,7 @@ def _resolve(options: Options) -> Target:
 
 
 def _resolve_gpu(options: Options) -> Target:
-    gpu = find_gpu(options.arch or host_gpu())
+    gpu = find_gpu(options.arch or (host_gpu() if options.kind.name == "cuda" else _EXECUTED))
     described = cpus(NVPTX)[gpu.name]
     return Target(
         NVPTX_TRIPLE,

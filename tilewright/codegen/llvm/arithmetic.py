@@ -29,11 +29,17 @@ def emit_binary(cx: Context, node: Binary, args: list[LLValue]) -> LLValue:
 def _arithmetic(integer: str, floating: str) -> Callable[..., LLValue]:
     def emit(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
         if node.dtype.is_float:
-            fuses = node.op == "mul" or node in cx.accumulations
+            fuses = (node.op == "mul" and not _doubles(node)) or node in cx.accumulations
             return getattr(cx.builder, floating)(a, b, flags=_FUSED if fuses else ())
         return getattr(cx.builder, integer)(a, b)
 
     return emit
+
+
+def _doubles(node: Binary) -> bool:
+    """Whether a product doubles a number: LLVM makes a sum of it, which is no accumulation."""
+    factors = (e.a if isinstance(e, Broadcast) else e for e in (node.a, node.b))
+    return any(isinstance(e, Const) and e.value in (2.0, -2.0) for e in factors)
 
 
 def _shift(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:

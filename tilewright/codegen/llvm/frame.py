@@ -23,6 +23,7 @@ from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.lists import list_function
 from tilewright.codegen.llvm.profile import Recorder
 from tilewright.codegen.llvm.types import (
+    LLType,
     LLValue,
     i8,
     i32,
@@ -32,6 +33,7 @@ from tilewright.codegen.llvm.types import (
     void,
 )
 from tilewright.ir import Buffer, Const, Expr, For, Stmt
+from tilewright.support.errors import InternalError
 
 
 class Frame:
@@ -66,6 +68,10 @@ class Frame:
         self.recorder: Recorder | None = None
         #: Where the messages of each kernel that can fail begin in the table.
         self.first_messages: dict[str, int] = {}
+        #: Whether blocks of the heap lie in the memory of a device.
+        self.on_device = False
+        #: The device's code of kernels that this function launches, by name.
+        self.images: dict[str, Sequence[bytes]] = {}
         self._status = self.stack_slot(i32, llvm.Constant(i32, 0)) if is_host else None
 
     # ---- memory ---------------------------------------------------------------------------------
@@ -78,7 +84,7 @@ class Frame:
             address = self.stack_slot(llvm.ArrayType(i8, max(1, int(size.value))))
         elif self.is_host:
             offset = emit(self.cx, self.workspace.place(buffer))
-            address = self.cx.builder.gep(self._word(WORKSPACE), [offset], source_etype=i8)
+            address = self.cx.builder.gep(self.word(WORKSPACE), [offset], source_etype=i8)
         else:
             require_known(buffer, size, self._known)
             address = self._from_heap(size)
@@ -130,7 +136,8 @@ class Frame:
         aligned = builder.and_(up, llvm.Constant(i64, -ALIGNMENT))
         return builder.inttoptr(aligned, pointer)
 
-    def _word(self, number: int) -> LLValue:
+    def word(self, number: int) -> LLValue:
+        """A word of the function's own `env`."""
         return self.cx.builder.load(self.env_word(self.env, number), typ=pointer)
 
     def env_word(self, env: LLValue, number: int) -> LLValue:
@@ -144,7 +151,7 @@ class Frame:
             with self._in_entry():
                 for number in (POOL, ERROR):
                     self.cx.builder.store(
-                        self._word(number), self.env_word(self._kernel_env, number)
+                        self.word(number), self.env_word(self._kernel_env, number)
                     )
         return self._kernel_env
 
@@ -155,6 +162,24 @@ class Frame:
             self.cx.blocks[number] = slot
             self._heap.append(slot)
         return self.cx.blocks[number]
+
+    def take(self, size: LLValue) -> LLValue:
+        """A block of the heap; null where there is no memory."""
+        return self._memory_call("malloc", "tw_take", pointer, [size])
+
+    def grow(self, held: LLValue, size: LLValue) -> LLValue:
+        """A block that is larger and begins with what `held` holds."""
+        return self._memory_call("realloc", "tw_grow", pointer, [held, size])
+
+    def free(self, held: LLValue) -> None:
+        """Give a block back, which may be null."""
+        self._memory_call("free", "tw_free", void, [held])
+
+    def _memory_call(self, here: str, there: str, result: LLType, args: list[LLValue]) -> LLValue:
+        """libc's function, or the one of the runtime that does the same on a device."""
+        if self.on_device:
+            here, args = there, [self.word(POOL), *args]
+        return self.cx.builder.call(self.cx.declare(here, result, [a.type for a in args]), args)
 
     def list_slot(self, number: int) -> LLValue:
         """Where the address of a list is kept; it is released at the end."""
@@ -168,7 +193,7 @@ class Frame:
         """Record what went wrong and leave."""
         self.messages.append(message)
         code = len(self.messages)
-        builder, record = self.cx.builder, self._word(ERROR)
+        builder, record = self.cx.builder, self.word(ERROR)
         words = [llvm.Constant(i64, code), *values[:MAX_MESSAGE_VALUES]]
         for k, word in enumerate(words):
             slot = builder.gep(record, [llvm.Constant(i64, k)], source_etype=i64)
@@ -186,9 +211,8 @@ class Frame:
         builder = self.cx.builder
         builder.branch(self.leave)
         builder.position_at_end(self.leave)
-        free = self.cx.declare("free", void, [pointer]) if self._heap else None
         for slot in self._heap:
-            builder.call(free, [builder.load(slot, typ=pointer)])
+            self.free(builder.load(slot, typ=pointer))
         for slot in self.cx.lists.values():
             builder.call(list_function(self.cx, "release"), [builder.load(slot, typ=pointer)])
         if self._status is None:
@@ -199,7 +223,7 @@ class Frame:
     def _leave_if_failed(self) -> None:
         """After a loop in functions of its own: did one of its iterations fail?"""
         builder = self.cx.builder
-        code = builder.load(self._word(ERROR), typ=i64)
+        code = builder.load(self.word(ERROR), typ=i64)
         failed = builder.icmp_signed("!=", code, llvm.Constant(i64, 0))
         with builder.if_then(failed, likely=False):
             self._leave_with(builder.trunc(code, i32))
@@ -210,7 +234,7 @@ class Frame:
         failed = builder.icmp_signed("!=", code, llvm.Constant(i32, 0))
         with builder.if_then(failed, likely=False):
             number = builder.add(code, llvm.Constant(i32, first))
-            record = self._word(ERROR)
+            record = self.word(ERROR)
             builder.store(builder.zext(number, i64), record)
             builder.store(llvm.Constant(i64, call), self.env_word(record, 1 + MAX_MESSAGE_VALUES))
             self._leave_with(number)
@@ -226,6 +250,14 @@ class Frame:
         if len(self.messages) > messages_before:
             self._leave_if_failed()
 
+    def thread_loop(self, loop: For) -> None:
+        """A loop over the threads of a device, whose kernels have frames of their own."""
+        raise InternalError(f"loop {loop.var.name} over {loop.axis} is in code for a processor")
+
+    def barrier(self) -> None:
+        """A barrier of the threads of a device."""
+        raise InternalError("a barrier of a device's threads is in code for a processor")
+
     def fork(self, loop: For) -> None:
         """Make the loop's body a function that the thread pool runs on ranges of iterations."""
         from tilewright.codegen.llvm.parallel import emit_parallel
@@ -235,6 +267,6 @@ class Frame:
         body = self.cx.builder.bitcast(function, pointer)
         run = self.cx.declare("tw_pool_run", void, [pointer, pointer, pointer, i64])
         extent = emit(self.cx, loop.extent)
-        self.cx.builder.call(run, [self._word(POOL), body, record, extent])
+        self.cx.builder.call(run, [self.word(POOL), body, record, extent])
         if len(self.messages) > messages_before:
             self._leave_if_failed()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilewright.codegen.convention import POOL
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.frame import Frame
@@ -58,22 +59,45 @@ def _address(cx: Context, expr: Expr) -> LLValue:
 def _copy_memory(frame: Frame, node: Call) -> None:
     cx = frame.cx
     to, source = (_address(cx, a) for a in node.args[:2])
-    args = [to, source, emit(cx, node.args[2]), llvm.Constant(i1, False)]
+    size = emit(cx, node.args[2])
+    if frame.on_device:
+        _call_device(frame, "tw_copy", [to, source, size])
+        return
+    args = [to, source, size, llvm.Constant(i1, False)]
     cx.intrinsic("llvm.memcpy", void, args, [pointer, pointer, i64])
+
+
+def _fetch(frame: Frame, node: Call) -> None:
+    """Copy from the device, when it has done all that it was told to."""
+    to, source = (_address(frame.cx, a) for a in node.args[:2])
+    _call_device(frame, "tw_fetch", [to, source, emit(frame.cx, node.args[2])])
+
+
+def _store_number(frame: Frame, node: Call) -> None:
+    place = _address(frame.cx, node.args[0])
+    _call_device(frame, "tw_store", [place, *(emit(frame.cx, a) for a in node.args[1:])])
+
+
+def _call_device(frame: Frame, name: str, args: list[LLValue]) -> None:
+    """Have the runtime do something on the device; leave the function where it cannot."""
+    builder = frame.cx.builder
+    args = [frame.word(POOL), *args]
+    status = builder.call(frame.cx.declare(name, i32, [a.type for a in args]), args)
+    refused = builder.icmp_signed("!=", status, llvm.Constant(i32, 0))
+    with builder.if_then(refused, likely=False):
+        frame.fail("the device refused to move memory", [])
 
 
 def _take(frame: Frame, node: Call) -> None:
     _release(frame, node)
     slot, size = frame.heap_block(_number(node)), _size(frame, node.args[1])
-    malloc = frame.cx.declare("malloc", pointer, [size.type])
-    _keep(frame, slot, frame.cx.builder.call(malloc, [size]), size)
+    _keep(frame, slot, frame.take(size), size)
 
 
 def _grow(frame: Frame, node: Call) -> None:
     slot, size = frame.heap_block(_number(node)), _size(frame, node.args[1])
-    realloc = frame.cx.declare("realloc", pointer, [pointer, size.type])
     held = frame.cx.builder.load(slot, typ=pointer)
-    _keep(frame, slot, frame.cx.builder.call(realloc, [held, size]), size)
+    _keep(frame, slot, frame.grow(held, size), size)
 
 
 def _keep(frame: Frame, slot: LLValue, taken: LLValue, size: LLValue) -> None:
@@ -100,8 +124,7 @@ def _size(frame: Frame, expr: Expr) -> LLValue:
 
 def _release(frame: Frame, node: Call) -> None:
     slot, builder = frame.heap_block(_number(node)), frame.cx.builder
-    free = frame.cx.declare("free", void, [pointer])
-    builder.call(free, [builder.load(slot, typ=pointer)])
+    frame.free(builder.load(slot, typ=pointer))
     builder.store(_NULL, slot)
 
 
@@ -180,6 +203,8 @@ def _replace_list(frame: Frame, slot: LLValue, held: LLValue) -> None:
 
 HOST: dict[str, Callable[[Frame, Call], None]] = {
     "copy_memory": _copy_memory,
+    "fetch": _fetch,
+    "store_number": _store_number,
     "heap_take": _take,
     "heap_grow": _grow,
     "heap_release": _release,

@@ -87,6 +87,8 @@ def _emit_kernel(
     workspace = Workspace.of(function)
     frame = Frame(cx, kernel.args[-1], workspace, messages, emit_stmt, is_host=True)
     frame.recorder = Recorder(cx, function.name) if profiled else None
+    frame.on_device = bool(function.attrs.get("device"))
+    frame.images = dict(function.attrs.get("images", {}))
     frame.first_messages = adopt_messages(function, messages)
     emit_streaming(frame, function)
     frame.finish()

@@ -13,6 +13,7 @@ from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit, emit_side_by_side
 from tilewright.codegen.llvm.frame import Frame
 from tilewright.codegen.llvm.host import HOST, emit_kernel_call
+from tilewright.codegen.llvm.launch import emit_launch
 from tilewright.codegen.llvm.memory import access_start, emit_store
 from tilewright.codegen.llvm.side_by_side import side_by_side
 from tilewright.codegen.llvm.types import LLValue, i64, llvm
@@ -95,8 +96,11 @@ def _emit_for(frame: Frame, stmt: For) -> None:
         frame.call_apart(stmt)
         frame.cx.held.forget()
         return
-    if stmt.kind in ("thread", "vectorized"):
-        raise InternalError(f"a {stmt.kind} loop reached code generation")
+    if stmt.kind == "thread":
+        frame.thread_loop(stmt)
+        return
+    if stmt.kind == "vectorized":
+        raise InternalError("a vectorized loop reached code generation")
     cx = frame.cx
 
     def body(count: LLValue) -> None:
@@ -226,6 +230,10 @@ def _emit_evaluate(frame: Frame, stmt: Evaluate) -> None:
     call = stmt.call
     if isinstance(call, Call) and call.name.startswith("kernel."):
         emit_kernel_call(frame, call)
+    elif isinstance(call, Call) and call.name.startswith("launch."):
+        emit_launch(frame, call)
+    elif isinstance(call, Call) and call.name == "barrier":
+        frame.barrier()
     elif isinstance(call, Call) and call.name in HOST:
         HOST[call.name](frame, call)
     else:

@@ -94,7 +94,10 @@ class _Lowering:
         loose = self._loose_dims()
         params = (*inputs, *results.values(), table, record, *loose)
         messages = {name: list(info.messages) for name, info in sorted(self._kernels.items())}
-        function = LoopFunction(graph.name, params, body, {"kernels": messages})
+        # The program's own: the table and the record, which follow inputs and outputs.
+        first = sum(isinstance(p, Buffer) for p in inputs) + len(results)
+        attrs = {"kernels": messages, "own_buffers": (first, first + 1)}
+        function = LoopFunction(graph.name, params, body, attrs)
         dims = [*loose, *function.dims]
         return HostProgram(function, constants, dims, direct, records, self._origins)
 

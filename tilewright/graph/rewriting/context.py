@@ -33,6 +33,8 @@ class Step(NamedTuple):
 
     run: Pass
     level: int = 0
+    #: The device that it is for; empty where it is for all.
+    device: str = ""
 
     @property
     def name(self) -> str:

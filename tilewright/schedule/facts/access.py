@@ -12,7 +12,16 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tilewright.arith import Linear, Ranges, bounds, linear, linear_bounds, prove, simplify
+from tilewright.arith import (
+    Linear,
+    Ranges,
+    bounds,
+    knowing_nothing,
+    linear,
+    linear_bounds,
+    prove,
+    simplify,
+)
 from tilewright.ir import (
     Binary,
     Block,
@@ -25,6 +34,7 @@ from tilewright.ir import (
     Var,
     const,
     free_vars,
+    is_const,
     substitute,
     walk,
     with_inferred_regions,
@@ -112,6 +122,21 @@ def determine(digits: Iterable[Digit]) -> bool:
                 seen.add(high)
                 pending.append(high)
     return False
+
+
+def writes_tell(block: Block, var: Var) -> bool:
+    """Whether instances that differ in an iterator never write the same element."""
+    ranges = knowing_nothing()
+    for it in block.iters:
+        ranges = ranges.with_extent(it.var, it.extent)
+    own = {it.var for it in block.iters}
+    return all(determine(tells(region.ranges, var, own, ranges)) for region in block.writes)
+
+
+def writes_tell_iterators(block: Block) -> bool:
+    """Different instances write different elements, but for those of one reduction."""
+    telling = [it.var for it in block.iters if it.kind == "spatial" and not is_const(it.extent, 1)]
+    return all(writes_tell(block, var) for var in telling)
 
 
 def _digits(

@@ -30,8 +30,11 @@ from tilewright.schedule.facts.access import (
     determine,
     inner_vars,
     tells,
+    writes_tell_iterators,
 )
+from tilewright.schedule.facts.block_facts import block_is_repeatable
 from tilewright.schedule.facts.coverage import each_read_is_covered, is_private
+from tilewright.schedule.facts.decoding import bindings_tell
 from tilewright.schedule.facts.legality import names
 
 _BARE = (Store, Evaluate, Assert, While)
@@ -93,12 +96,32 @@ def _iterations_share_nothing(tree: Tree, loop: For) -> Fault | None:
         if is_private(tree, loop, buffer) and each_read_is_covered(tree, loop, touching, ranges):
             continue
         block = next(a.block for a in touching if a.is_write)
+        if len({a.block for a in touching}) == 1 and _runs_other_instances(block, loop, ranges):
+            continue
         return Fault(
             f"iterations of loop {loop.var.name} may touch the same elements of {buffer.name}",
             f"choose a loop whose iterations write different elements of {buffer.name}",
             block,
         )
     return None
+
+
+def _runs_other_instances(block: Block, loop: For, ranges: Ranges) -> bool:
+    """Whether iterations run different instances of a block, which write elements of their own and
+    read nothing that others of them write."""
+    return (
+        block_is_repeatable(block) is None
+        and _reads_own_elements(block)
+        and writes_tell_iterators(block)
+        and bindings_tell(block, loop.var, inner_vars(loop), ranges)
+    )
+
+
+def _reads_own_elements(block: Block) -> bool:
+    """Whether what a block reads of what it writes is what the same instance writes."""
+    written = {region.buffer: region.ranges for region in block.writes}
+    own = (r for r in block.reads if r.buffer in written)
+    return all(region.ranges == written[region.buffer] for region in own)
 
 
 # ---- two loops, as one --------------------------------------------------------------------------

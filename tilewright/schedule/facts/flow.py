@@ -7,22 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilewright.arith import knowing_nothing
 from tilewright.ir import (
     Block,
     Buffer,
     For,
     Load,
     Stmt,
-    Var,
     all_exprs,
     free_vars,
-    is_const,
     loads_in,
 )
 from tilewright.schedule.cursor import Tree, buffers_touched
 from tilewright.schedule.error import Fault
-from tilewright.schedule.facts.access import accesses_of, determine, tells
+from tilewright.schedule.facts.access import accesses_of, writes_tell, writes_tell_iterators
 from tilewright.schedule.facts.block_facts import block_is_repeatable, only_its_domain_limits
 from tilewright.schedule.facts.boxes import box_around, contains
 from tilewright.schedule.facts.dependence import iterations_are_independent
@@ -79,22 +76,7 @@ def is_unfinished_along(block: Block, loops: Iterable[For]) -> bool:
     running = {loop.var for loop in loops}
     pairs = zip(block.iters, block.bindings, strict=True)
     moved = [it for it, v in pairs if it.kind != "spatial" and free_vars(v) & running]
-    return any(it.kind == "reduce" or not _writes_tell(block, it.var) for it in moved)
-
-
-def _writes_tell(block: Block, var: Var) -> bool:
-    """Whether instances that differ in an iterator never write the same element."""
-    ranges = knowing_nothing()
-    for it in block.iters:
-        ranges = ranges.with_extent(it.var, it.extent)
-    own = {it.var for it in block.iters}
-    return all(determine(tells(region.ranges, var, own, ranges)) for region in block.writes)
-
-
-def writes_tell_iterators(block: Block) -> bool:
-    """Different instances write different elements, but for those of one reduction."""
-    telling = [it.var for it in block.iters if it.kind == "spatial" and not is_const(it.extent, 1)]
-    return all(_writes_tell(block, var) for var in telling)
+    return any(it.kind == "reduce" or not writes_tell(block, it.var) for it in moved)
 
 
 def instances_have_elements_of_their_own(block: Block) -> Fault | None:

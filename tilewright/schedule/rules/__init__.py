@@ -11,9 +11,18 @@ say what is fast, primitives what is right: where one of them refuses, the block
     reductions        rows, columns, long_columns
     the rest          transpose, elementwise
     used by many      analysis, epilogue, padding, ahead, threads
+
+`gpu/` has the rules for GPUs.
 """
 
 # pyright: reportUnusedImport=false
 from tilewright.schedule.rules.products.tiles import packed_columns
 from tilewright.schedule.rules.rule import Choices, Rule
-from tilewright.schedule.rules.table import CPU_RULES, CPU_RULES_BY_ADDRESS, Table, apply_table
+from tilewright.schedule.rules.table import (
+    CPU_RULES,
+    CPU_RULES_BY_ADDRESS,
+    GPU_RULES,
+    Table,
+    apply_table,
+    table_for,
+)

@@ -8,6 +8,15 @@ from typing import Any, Final, Literal
 from tilewright.schedule.primitives.blocks.remove_empty import never_runs
 from tilewright.schedule.rules.analysis import is_scheduled
 from tilewright.schedule.rules.elementwise import ELEMENTWISE, ELEMENTWISE_BY_ROWS, STEPWISE
+from tilewright.schedule.rules.gpu.elementwise import ELEMENTS
+from tilewright.schedule.rules.gpu.inline import INLINE_CHOICES
+from tilewright.schedule.rules.gpu.parts import PARTS
+from tilewright.schedule.rules.gpu.products import PRODUCTS, PRODUCTS_ALONE
+from tilewright.schedule.rules.gpu.rest import REST
+from tilewright.schedule.rules.gpu.results import OUTERMOST, RESULTS, SUMS
+from tilewright.schedule.rules.gpu.rows import ROW_SUMS, SHARED_ROWS
+from tilewright.schedule.rules.gpu.transposes import TRANSPOSES
+from tilewright.schedule.rules.gpu.windows import WINDOWS
 from tilewright.schedule.rules.inline import INLINE
 from tilewright.schedule.rules.merge_rows import MERGE_ROWS
 from tilewright.schedule.rules.products.amx import AMX
@@ -38,12 +47,14 @@ class Stage:
     """Rules that are alternatives: the first that fits is taken.
 
     They are tried on the function as a whole, or on each block in program order that no rule has
-    scheduled yet. After a rule of a stage that `ends`, only the last stage is left to do.
+    scheduled yet. After a rule of a stage that `ends`, only the last stage is left to do. A stage
+    is for functions with blocks that run, unless it is for `all_functions`.
     """
 
     over: Literal["function", "blocks"]
     rules: tuple[Rule[Any, Any], ...]
     ends: bool = False
+    all_functions: bool = False
 
 
 Table = tuple[Stage, ...]
@@ -78,10 +89,41 @@ CPU_RULES_BY_ADDRESS: Final[Table] = (
     *CPU_RULES,
 )
 
+#: What GPUs get: after the last stage everything is in a launch.
+GPU_RULES: Final[Table] = (
+    Stage("function", (REMOVE_EMPTY,)),
+    Stage("blocks", (INLINE,)),
+    Stage("blocks", (SEPARATE_OPERANDS,)),
+    Stage("blocks", (PRODUCTS, PRODUCTS_ALONE)),
+    Stage("blocks", (INLINE_CHOICES,)),
+    # Reductions: few long ones by parts, all blocks that share rows in one launch, or one by one.
+    Stage("blocks", (PARTS,)),
+    Stage("blocks", (SHARED_ROWS,)),
+    Stage("blocks", (ROW_SUMS, SUMS)),
+    Stage("blocks", (TRANSPOSES, ELEMENTS, RESULTS, OUTERMOST)),
+    Stage("function", (REST,), all_functions=True),
+)
+
+#: The same for callers that pass addresses.
+GPU_RULES_BY_ADDRESS: Final[Table] = (
+    Stage("function", (MERGE_ROWS,)),
+    Stage("blocks", (WINDOWS,)),
+    *GPU_RULES,
+)
+
+
+def table_for(target: Target, *, by_address: bool = False) -> Table:
+    """The rules for a target's device."""
+    if target.kind.device == "gpu":
+        return GPU_RULES_BY_ADDRESS if by_address else GPU_RULES
+    return CPU_RULES_BY_ADDRESS if by_address else CPU_RULES
+
 
 def apply_table(s: Schedule, table: Table, target: Target, choices: Choices) -> None:
-    """Schedule by the rules of a table; a function that does nothing stays as it is."""
+    """Schedule by the rules of a table."""
     if all(never_runs(s.block_of(b)) for b in s.blocks()):
+        table = tuple(stage for stage in table if stage.all_functions)
+    if not table:
         return
     *stages, last = table
     for stage in stages:

@@ -26,7 +26,7 @@ from tilewright.ir import (
 from tilewright.schedule.cursor import Tree, buffers_touched
 from tilewright.schedule.edit import Edit
 from tilewright.schedule.error import Fault, require
-from tilewright.schedule.facts.access import Access, accesses_in
+from tilewright.schedule.facts.access import Access, accesses_in, writes_tell_iterators
 from tilewright.schedule.facts.block_facts import (
     block_always_reads,
     block_is_no_part_of_another,
@@ -53,7 +53,6 @@ from tilewright.schedule.facts.flow import (
     is_unfinished_along,
     loops_at_once,
     parallel_loops_stay_parallel,
-    writes_tell_iterators,
 )
 from tilewright.schedule.facts.place import (
     comes_before,

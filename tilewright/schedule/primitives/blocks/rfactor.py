@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.arith import Ranges, conjuncts
 from tilewright.ir import (
@@ -42,6 +42,7 @@ from tilewright.schedule.facts.reduction import (
     recognised_update,
 )
 from tilewright.schedule.handles import BlockRef
+from tilewright.schedule.stages import new_buffer
 
 
 def rfactor(tree: Tree, loop: For, axis: int = 0) -> Edit:
@@ -54,10 +55,10 @@ def rfactor(tree: Tree, loop: For, axis: int = 0) -> Edit:
     """
     check(tree, loop, axis)
     block = _block_below(tree, loop)
-    update = recognised_update(block)
+    update = recognised_update(_unguarded(block))
     assert isinstance(update, Update)
     plan = _Plan.of(tree, block, loop)
-    partial = [_partial_buffer(s.buffer, loop, axis) for s in update.stores]
+    partial = [_partial_buffer(tree, s.buffer, loop, axis) for s in update.stores]
     name = fresh_name(f"{block.name}_rf", tree.blocks)
     factored = _factored_block(name, plan, update, partial, axis)
     top = plan.loops[0]
@@ -79,7 +80,7 @@ def check(tree: Tree, loop: For, axis: int = 0) -> None:
         _loop_only_reduces(block, loop),
         _is_only_writer(tree, block),
     )
-    update = recognised_update(block)
+    update = recognised_update(_unguarded(block))
     if isinstance(update, Fault):
         require(tree, what, update)
         return
@@ -191,9 +192,9 @@ def _closure(
     return replaced, tuple(other for other in loops if other.var in known)
 
 
-def _partial_buffer(buffer: Buffer, loop: For, axis: int) -> Buffer:
+def _partial_buffer(tree: Tree, buffer: Buffer, loop: For, axis: int) -> Buffer:
     shape = (*buffer.shape[:axis], loop.extent, *buffer.shape[axis:])
-    return Buffer(f"{buffer.name}_rf", buffer.dtype, shape)
+    return new_buffer(tree, f"{buffer.name}_rf", buffer.dtype, shape)
 
 
 def _at(indices: tuple[Expr, ...], index: Expr, axis: int) -> tuple[Expr, ...]:
@@ -223,9 +224,12 @@ def _factored_block(
         *(Store(b, i, e) for b, i, e in zip(partial, indices, update.identities, strict=True))
     )
     body = substitute_stmt(update.stored(loads, update.values), values)
-    if plan.inner_conditions:
-        # An instance that does not exist could not initialise its partial result: ask inside.
-        body = If(substitute(all_of(*plan.inner_conditions), own), body)
+    # An instance that does not exist could not initialise its partial result: ask inside.
+    conditions = [substitute(c, own) for c in plan.inner_conditions]
+    if isinstance(block.body, If):
+        conditions.append(substitute(block.body.condition, values))
+    if conditions:
+        body = If(all_of(*conditions), body)
     made = make_block(
         name,
         [it for it, _ in iters],
@@ -244,7 +248,9 @@ def _combining_nest(
 ) -> Stmt:
     """The loops that combine the partial results."""
     block = plan.block
-    own = SpatialNest.of(block, plan.loops, ranges)
+    # There always are partial results, even of no elements.
+    whole = replace(block, predicate=all_of(*plan.outer_conditions))
+    own = SpatialNest.of(whole, plan.loops, ranges)
     (last,), renamed = fresh_loops([plan.loop])
     index = Var(f"v{plan.loop.var.name}", plan.loop.var.dtype)
     loads = [Load(s.buffer, s.indices) for s in update.stores]
@@ -262,6 +268,12 @@ def _combining_nest(
         span=block.span,
     )
     return nest([*own.loops, last], renew(made))
+
+
+def _unguarded(block: Block) -> Block:
+    """The block without the condition under which instances contribute, such as rfactor leaves."""
+    body = block.body
+    return replace(block, body=body.then) if isinstance(body, If) and not body.otherwise else block
 
 
 def _block_below(tree: Tree, loop: For) -> Block:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.ir import Block, Iter, Load, Store, seq, walk
+from dataclasses import replace
+
+from tilewright.ir import Block, If, Iter, Load, Store, seq, walk
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import Edit, with_buffers
 from tilewright.schedule.error import Fault, require
@@ -82,7 +84,13 @@ def result_can_be_copied(tree: Tree, block: Block, buffer: BufferLike) -> Fault 
 
 
 def element_written(block: Block, buffer: object) -> Written | Fault:
-    """The one element of the buffer that an instance of `block` writes."""
+    """The one element of the buffer that an instance of `block` writes.
+
+    A reduction may leave instances out: its init has written the element.
+    """
+    body = block.body
+    if block.init is not None and isinstance(body, If) and body.otherwise is None:
+        block = replace(block, body=body.then)
     stores = stores_of(block)
     if isinstance(stores, Fault):
         return stores

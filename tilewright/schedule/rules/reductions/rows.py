@@ -57,12 +57,12 @@ def _match(s: Schedule, _block: str, target: Target) -> SharedRows | None:
     if any(is_scheduled(s, b.name) or find_tiled(s, b.name) is not None for b in s.blocks()):
         return None
     reductions = [b.name for b in s.blocks() if is_reduction(s.block_of(b))]
-    if not reductions or not all(_walks_neighbours(s, name) for name in reductions):
+    if not reductions or not all(walks_neighbours(s, name) for name in reductions):
         return None
     work = sum(instances(s.block_of(b)) * operations(s.block_of(b)) for b in s.blocks())
     is_alone = len(s.blocks()) == 1
     s = s.copy()
-    last, after = _last_and_after(s)
+    last, after = last_and_after(s, [b.name for b in s.blocks()])
     if is_alone and is_total(s, last):
         last = _reduce_parts(s, last, target)
         reductions = [last]
@@ -90,7 +90,7 @@ def is_total(s: Schedule, name: str) -> bool:
     """Whether a block reduces neighbouring elements to a single one."""
     block = s.block_of(name)
     is_single = all(it.kind == "reduce" for it in block.iters) and bool(block.iters)
-    return is_single and is_reduction(block) and _walks_neighbours(s, name)
+    return is_single and is_reduction(block) and walks_neighbours(s, name)
 
 
 def _total(s: Schedule, name: str, _target: Target) -> bool | None:
@@ -151,12 +151,11 @@ def _read_rows_ahead(s: Schedule, name: str, rows: list[Loop], target: Target) -
         read_ahead(s, inside[0], prod(known) * read[0].dtype.itemsize)
 
 
-def _last_and_after(s: Schedule) -> tuple[str, list[str]]:
-    """The block in whose rows the others go, and those that go there after it.
+def last_and_after(s: Schedule, names: list[str]) -> tuple[str, list[str]]:
+    """The block in whose rows the others of `names` go, and those that go there after it.
 
     That is the last block, unless several give results: these follow the last reduction.
     """
-    names = [b.name for b in s.blocks()]
     last = max(n for n, name in enumerate(names) if is_reduction(s.block_of(name)))
     after = names[last + 1 :]
     results = [name for name in after if not s.consumers(name)]
@@ -178,7 +177,7 @@ def _share_rows(s: Schedule, last: str, others: list[str], after: list[str]) -> 
     block = s.block_of(last)
     spatial = [loop for loop in s.loops(last) if _feeds_space(block, loop)]
     rows = spatial if is_reduction(block) else spatial[:-1]
-    rows = rows[: _telling(s, last, others, rows)]
+    rows = rows[: telling(s, last, others, rows)]
     if not rows:
         return rows if not others and not after else None
     for name in after:
@@ -192,7 +191,7 @@ def _share_rows(s: Schedule, last: str, others: list[str], after: list[str]) -> 
     return rows
 
 
-def _telling(s: Schedule, last: str, others: list[str], rows: list[Loop]) -> int:
+def telling(s: Schedule, last: str, others: list[str], rows: list[Loop]) -> int:
     """How many row loops tell the results apart that `last` reads; further in, all are repeated.
 
     for n: for c: for y: for x: Y[n, c, y, x] = X[n, c, y, x] - mean[n, c]        2: n and c
@@ -270,7 +269,7 @@ def _feeds_space(block: Block, loop: Loop) -> bool:
     return all(it.kind == "spatial" for it, b in pairs if loop.var in free_vars(b))
 
 
-def _walks_neighbours(s: Schedule, name: str) -> bool:
+def walks_neighbours(s: Schedule, name: str) -> bool:
     """Whether the innermost loop reduces along neighbouring elements of what the block reads."""
     block = s.block_of(name)
     last = block.iters[-1]

@@ -1,0 +1,288 @@
+"""GPU models and kernels, compiled here, checked and timed on a machine with a GPU.
+
+    python benchmarks/gpu.py pack FOLDER [--models A,B] [--kernels A,B] [--arch sm_90a]
+    python benchmarks/gpu.py run FOLDER
+    python benchmarks/gpu.py strip FOLDER [--models A,B]
+
+`strip` writes models without weights, which `pack --skeletons FOLDER` fills again: so they can be
+packed where the GPU is.
+
+`pack` needs no GPU: it compiles models to artifacts and puts inputs and the processor's answers
+beside them. `run` needs no compiler: it compares answers and times runs by events, beside the least
+time that the bytes and operations of each kernel take. Where PyTorch is installed, its kernels are
+timed as well, each as a CUDA graph.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+
+#: The GPU's own figures (H200): bytes and operations a second.
+BANDWIDTH, FLOPS = 4.4e12, 67e12
+TOLERANCE = 2e-3
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An operator on its own: an ONNX graph of it, and the same in PyTorch."""
+
+    op: str
+    shapes: tuple[tuple[int, ...], ...]
+    torch: str
+    attrs: dict[str, Any]
+    flops: float = 0.0
+
+    @property
+    def floor(self) -> float:
+        """Milliseconds that memory and arithmetic take at least."""
+        moved = 4 * sum(map(math.prod, (*self.shapes, self.shapes[0])))
+        return 1e3 * max(moved / BANDWIDTH, self.flops / FLOPS)
+
+
+def product(*size: int) -> Kernel:
+    m, k, n = size
+    return Kernel("MatMul", ((m, k), (k, n)), "matmul", {}, 2.0 * m * k * n)
+
+
+def conv(n: int, c: int, size: int, out: int, window: int) -> Kernel:
+    shapes = (n, c, size, size), (out, c, window, window)
+    pads = [window // 2] * 4
+    flops = 2.0 * n * out * c * size * size * window * window
+    return Kernel("Conv", shapes, "conv2d", {"pads": pads}, flops)
+
+
+KERNELS = {
+    "add_8192": Kernel("Add", ((8192, 8192), (8192, 8192)), "add", {}),
+    "softmax_8192": Kernel("Softmax", ((8192, 8192),), "softmax", {"axis": -1}),
+    "softmax_128": Kernel("Softmax", ((4096, 128),), "softmax", {"axis": -1}),
+    "transpose_8192": Kernel("Transpose", ((8192, 8192),), "transpose", {"perm": [1, 0]}),
+    "row_sums_8192": Kernel("ReduceSum", ((8192, 8192),), "sum", {"keepdims": 0}),
+    "matmul_512": product(512, 512, 512),
+    "matmul_1024": product(1024, 1024, 1024),
+    "matmul_4096": product(4096, 4096, 4096),
+    "matmul_128_768_3072": product(128, 768, 3072),
+    "matmul_1_4096": product(1, 4096, 4096),
+    "conv_64_56": conv(1, 64, 56, 64, 3),
+    "conv_256_14": conv(1, 256, 14, 256, 3),
+}
+
+
+# ---- here ---------------------------------------------------------------------------------------
+
+
+def pack(
+    folder: Path, models: list[str], kernels: list[str], arch: str, skeletons: Path | None
+) -> None:
+    import tilewright as tw
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (*models, *kernels):
+        source = model_of(name, skeletons)
+        try:
+            model = tw.compile(source, target=f"cuda -arch={arch} -mcpu=x86-64-v3")
+        except (tw.UserError, tw.InternalError) as error:
+            print(f"{name}: {error}", flush=True)
+            continue
+        model.save(folder / f"{name}.twm")
+        if name in KERNELS:
+            print(f"{name}: packed", flush=True)
+            continue
+        here = tw.compile(source)
+        inputs = inputs_of(here)
+        answers = here.run(inputs)
+        held = {f"in_{k}": v for k, v in inputs.items()}
+        held |= {f"out_{k}": np.asarray(v) for k, v in enumerate(answers)}
+        np.savez(folder / f"{name}.npz", **held)
+        print(f"{name}: packed with answers", flush=True)
+
+
+def model_of(name: str, skeletons: Path | None) -> Any:
+    if name in KERNELS:
+        return onnx_of(KERNELS[name])
+    if skeletons is not None:
+        from whole_models.skeletons import filled
+
+        return filled(skeletons / f"{name}.onnx")
+    from whole_models.recipes import model_path
+
+    return str(model_path(name, 1))
+
+
+def strip(folder: Path, models: list[str]) -> None:
+    from whole_models.recipes import model_path
+    from whole_models.skeletons import strip
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in models:
+        strip(Path(model_path(name, 1)), folder / f"{name}.onnx")
+
+
+def onnx_of(kernel: Kernel) -> Any:
+    from onnx import TensorProto, helper
+
+    names = [f"x{k}" for k in range(len(kernel.shapes))]
+    inputs = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
+        for n, s in zip(names, kernel.shapes, strict=True)
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    held, attrs = [], dict(kernel.attrs)
+    if kernel.op == "ReduceSum":
+        held.append(helper.make_tensor("axes", TensorProto.INT64, [1], [1]))
+        names.append("axes")
+    node = helper.make_node(kernel.op, names, ["y"], **attrs)
+    graph = helper.make_graph([node], "kernel", inputs, [output], held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def inputs_of(model: Any) -> dict[str, np.ndarray[Any, Any]]:
+    random = np.random.default_rng(0)
+    made = {}
+    for spec in model.inputs:
+        shape = [d if isinstance(d, int) else 1 for d in spec.shape]
+        if spec.numpy.kind == "f":
+            made[spec.name] = random.normal(size=shape).astype(spec.numpy)
+        else:
+            made[spec.name] = random.integers(0, 2, shape).astype(spec.numpy)
+    return made
+
+
+# ---- there --------------------------------------------------------------------------------------
+
+
+def run(folder: Path, only: list[str]) -> int:
+    import tilewright as tw
+
+    failed, rows = 0, []
+    print(f"{'name':24} {'ms':>9} {'floor':>9} {'torch':>9} {'ratio':>6}  error", flush=True)
+    for path in sorted(folder.glob("*.twm")):
+        name = path.stem
+        if only and name not in only:
+            continue
+        try:
+            row = run_one(tw, name, path)
+        except Exception as error:  # the others are still worth knowing
+            print(f"{name:24} {type(error).__name__}: {error}", flush=True)
+            failed += 1
+            continue
+        rows.append(row)
+        ratio = row["torch"] / row["ms"] if row["torch"] else math.nan
+        print(
+            f"{name:24} {row['ms']:9.4f} {row['floor']:9.4f} {row['torch']:9.4f} {ratio:6.2f}"
+            f"  {row['error']:.1e}",
+            flush=True,
+        )
+        failed += not row["error"] < TOLERANCE
+    (folder / "results.json").write_text(json.dumps(rows))
+    return 1 if failed else 0
+
+
+def run_one(tw: Any, name: str, path: Path) -> dict[str, Any]:
+    model = tw.load(path)
+    kernel = KERNELS.get(name)
+    if kernel is None:
+        held = np.load(path.with_suffix(".npz"))
+        inputs = {k[3:]: held[k] for k in held.files if k.startswith("in_")}
+        wanted = [held[f"out_{k}"] for k in range(len(held.files) - len(inputs))]
+        torch_ms = 0.0
+    else:
+        inputs = inputs_of(model)
+        wanted, torch_ms = torch_answers(kernel, list(inputs.values()))
+    made = [np.asarray(a) for a in model.run(inputs)]
+    error = max(map(difference, made, wanted))
+    timing = model.time(inputs, repeat=5, min_repeat_ms=20)
+    floor = kernel.floor if kernel else 0.0
+    row = {"name": name, "ms": timing.median * 1e3, "floor": floor, "torch": torch_ms}
+    return {**row, "error": float(error)}
+
+
+def difference(made: Any, wanted: Any) -> float:
+    if wanted is None:
+        return 0.0
+    made, wanted = np.asarray(made, np.float64), np.asarray(wanted, np.float64)
+    scale = np.abs(wanted).max(initial=1e-30)
+    return float(np.abs(made - wanted).max(initial=0.0) / scale)
+
+
+def torch_answers(kernel: Kernel, arrays: list[Any]) -> tuple[list[Any], float]:
+    """PyTorch's answers, and the milliseconds of its kernel inside a CUDA graph."""
+    try:
+        import torch
+    except ImportError:
+        return [None], 0.0
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    given = [torch.from_numpy(a).cuda() for a in arrays]
+    call = TORCH[kernel.torch](torch, kernel)
+
+    def step() -> Any:
+        return call(*given)
+
+    wanted = step().cpu().numpy()
+    return [wanted], graph_ms(torch, step)
+
+
+TORCH: dict[str, Callable[[Any, Kernel], Callable[..., Any]]] = {
+    "add": lambda torch, _: torch.add,
+    "softmax": lambda torch, _: lambda x: torch.softmax(x, -1),
+    "transpose": lambda torch, _: lambda x: x.t().contiguous(),
+    "sum": lambda torch, _: lambda x: x.sum(1),
+    "matmul": lambda torch, _: torch.matmul,
+    "conv2d": lambda torch, k: (
+        lambda x, w: torch.nn.functional.conv2d(x, w, padding=k.attrs["pads"][0])
+    ),
+}
+
+
+def graph_ms(torch: Any, step: Callable[[], Any], count: int = 50) -> float:
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        step()
+    times = []
+    for _ in range(5):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(count):
+            graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) / count)
+    return sorted(times)[len(times) // 2]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("what", choices=["pack", "run", "strip"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--models", default="")
+    parser.add_argument("--kernels", default=",".join(KERNELS))
+    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--skeletons", type=Path)
+    given = parser.parse_args()
+    models, kernels = ([n for n in t.split(",") if n] for t in (given.models, given.kernels))
+    if given.what == "run":
+        return run(given.folder, models)
+    if given.what == "strip":
+        strip(given.folder, models)
+    else:
+        pack(given.folder, models, kernels, given.arch, given.skeletons)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

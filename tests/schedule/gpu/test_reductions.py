@@ -1,0 +1,141 @@
+"""Reductions on GPUs: rows by blocks of threads, long sums by parts, results by threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.schedule.gpu.launches import launches_of, loops, run, scheduled, threads_of
+from tilewright.ir import Alloc, Function, walk
+from tilewright.schedule import Schedule
+
+Array = np.ndarray[Any, Any]
+
+
+def check(function: Function, inputs: list[Array], want: Array, rtol: float = 2e-5) -> Schedule:
+    s = scheduled(function)
+    (got,) = run(s.function, inputs, [(want.shape, want.dtype)])
+    np.testing.assert_allclose(got, want, rtol, 1e-5)
+    return s
+
+
+def numbers(*shape: int) -> Array:
+    return np.random.default_rng(len(shape)).random(shape, np.float32) - np.float32(0.25)
+
+
+def softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def scopes(s: Schedule) -> dict[str, str]:
+    allocs = [a for a in walk(s.function.body) if isinstance(a, Alloc)]
+    return {b.name: b.scope for a in allocs for b in a.buffers}
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "threads"),
+    [
+        ((6, 1024), {"threadIdx.x": 256}),
+        ((3, 5, 1000), {"threadIdx.x": 256}),
+        ((24, 100), {"threadIdx.x": 32, "threadIdx.y": 8}),
+        ((7, 20), {"threadIdx.x": 32}),
+        ((300,), {"threadIdx.x": 128}),
+    ],
+)
+def test_a_softmax_is_one_launch(
+    shape: tuple[int, ...], threads: dict[str, int], symbolic: bool
+) -> None:
+    x = numbers(*shape)
+    s = check(loops("softmax", x, symbolic=symbolic, axis=-1), [x], softmax(x))
+    launches = launches_of(s.function)
+    if symbolic:
+        assert len(launches) == 1 or len(shape) == 1
+    else:
+        (launch,) = launches
+        assert threads_of(launch) == threads
+        assert "global" not in scopes(s).values(), "what lies between stays on the chip"
+
+
+def test_rows_that_do_not_fit_into_shared_memory_stay_in_memory() -> None:
+    x = numbers(80, 9000)
+    s = check(loops("softmax", x, axis=-1), [x], softmax(x))
+    assert len(launches_of(s.function)) == 1
+    assert scopes(s)["softmax_exp"] == "global" and scopes(s)["softmax_sum"] == "shared"
+
+
+def test_norms_are_one_launch() -> None:
+    x, scale, shift = numbers(12, 384), numbers(384), numbers(384)
+    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    want = (x - mean) / np.sqrt(variance + 1e-5) * scale + shift
+    function = loops("layer_norm", x, scale, shift, axis=-1, epsilon=1e-5)
+    s = check(function, [x, scale, shift], want.astype("float32"), 1e-4)
+    assert len(launches_of(s.function)) == 1
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("name", ["sum", "max", "mean", "l2"])
+def test_rows_are_reduced_by_threads(name: str, symbolic: bool) -> None:
+    x = numbers(40, 700)
+    want: dict[str, Callable[[], Array]] = {
+        "sum": lambda: x.sum(1),
+        "max": lambda: x.max(1),
+        "mean": lambda: x.mean(1),
+        "l2": lambda: np.sqrt((x * x).sum(1)),
+    }
+    function = loops(name, x, symbolic=symbolic, axes=[1], keepdims=False)
+    s = check(function, [x], want[name]())
+    assert len(launches_of(s.function)) == 1
+
+
+def test_empty_sums_are_what_they_start_with() -> None:
+    x = numbers(40, 700)
+    s = scheduled(loops("sum", x, symbolic=True, axes=[1], keepdims=False))
+    (got,) = run(s.function, [np.zeros((3, 0), np.float32)], [((3,), "float32")])
+    assert got.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("shape", [(300_000,), (3, 400, 400), (100, 3001)])
+def test_long_sums_are_cut_into_parts(shape: tuple[int, ...]) -> None:
+    x = numbers(*shape)
+    axes = list(range(len(shape)))
+    function = loops("sum", x, axes=axes, keepdims=False)
+    s = check(function, [x], np.asarray(x.sum(dtype="float64"), "float32"), 1e-4)
+    first, second = launches_of(s.function)
+    assert int(first.extent.value) > 30  # type: ignore[attr-defined]
+    assert int(second.extent.value) == 1  # type: ignore[attr-defined]
+
+
+def test_columns_are_summed_by_neighbouring_threads() -> None:
+    x = numbers(20, 5000)
+    s = check(loops("sum", x, axes=[0], keepdims=False), [x], x.sum(0))
+    (launch,) = launches_of(s.function)
+    assert threads_of(launch) == {"threadIdx.x": 256}
+    assert "local" in scopes(s).values(), "sums are kept in registers"
+
+
+def test_few_long_columns_are_cut_into_parts() -> None:
+    x = numbers(3000, 50)
+    s = check(loops("sum", x, axes=[0], keepdims=False), [x], x.sum(0), 1e-4)
+    assert len(launches_of(s.function)) == 2
+
+
+def test_the_place_of_the_greatest_element() -> None:
+    x = numbers(9, 130)
+    check(loops("argmax", x, axis=1, keepdims=False), [x], x.argmax(1))
+
+
+def test_windows_are_written_out_and_padding_is_folded_in() -> None:
+    x = numbers(2, 3, 9, 9)
+    function = loops("max_pool", x, kernel=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    s = scheduled(function)
+    assert len(launches_of(s.function)) == 1
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))[:, :, ::2, ::2]
+    want = windows.max((-1, -2))
+    got = run(s.function, [x], [(want.shape, "float32")])[0]
+    np.testing.assert_array_equal(got, want)

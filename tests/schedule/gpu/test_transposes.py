@@ -1,0 +1,53 @@
+"""Transposes on GPUs: by tiles in shared memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.schedule.gpu.launches import launches_of, run, scheduled, threads_of
+from tilewright import te
+from tilewright.ir import Alloc, Function, walk
+
+
+def transposed(shape: tuple[Any, ...], axes: tuple[int, ...]) -> Function:
+    a = te.placeholder(shape, name="A")
+    place = [axes.index(n) for n in range(len(axes))]
+    out = te.compute(
+        [shape[n] for n in axes], lambda *i: a[tuple(i[place[n]] for n in range(len(i)))], name="B"
+    )
+    return te.function([a], [out], name="f")
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((64, 96), (1, 0)),
+        ((50, 70), (1, 0)),
+        ((3, 40, 5, 33), (0, 3, 2, 1)),
+        ((4, 33, 64), (2, 0, 1)),
+    ],
+)
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_tiles_go_through_shared_memory(
+    shape: tuple[int, ...], axes: tuple[int, ...], symbolic: bool
+) -> None:
+    dims = [te.var(f"n{k}") for k in range(len(shape))] if symbolic else shape
+    s = scheduled(transposed(tuple(dims), axes))
+    assert not s.declined
+    (launch,) = launches_of(s.function)
+    assert threads_of(launch) == {"threadIdx.x": 32, "threadIdx.y": 8}
+    (tile,) = [b for a in walk(s.function.body) if isinstance(a, Alloc) for b in a.buffers]
+    assert tile.scope == "shared"
+    if not symbolic:
+        assert [int(e.value) for e in tile.stride_exprs()[1:]] == [33, 1]  # type: ignore[attr-defined]
+    x = np.random.default_rng(0).random(shape, np.float32)
+    want = x.transpose(axes)
+    np.testing.assert_array_equal(run(s.function, [x], [(want.shape, "float32")])[0], want)
+
+
+def test_thin_ones_are_left_to_the_caches() -> None:
+    s = scheduled(transposed((4, 1000), (1, 0)))
+    assert "threadIdx.y" not in threads_of(launches_of(s.function)[0])

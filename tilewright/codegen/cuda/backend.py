@@ -1,0 +1,164 @@
+"""CUDA as a back end: kernels as PTX inside object files of the processor that launches them.
+
+A loop function becomes a function of the host, called like any other (`codegen.convention`), whose
+launches carry the device's code: a line of JSON that says how it is launched, then PTX. So host
+programs, artifacts and loading are the same as for processors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from tilewright.arith import simplify_function
+from tilewright.codegen.backend import Backend, Code
+from tilewright.codegen.convention import is_host_program
+from tilewright.codegen.cuda.kernel import DeviceKernel, generate_kernel
+from tilewright.codegen.interface import Interface
+from tilewright.codegen.llvm.backend import BACKEND as LLVM
+from tilewright.codegen.llvm.backend import LlvmCode
+from tilewright.codegen.llvm.launch import WIDEST
+from tilewright.codegen.llvm.machine import emit_assembly, optimize, parse, target_machine
+from tilewright.ir import Function
+from tilewright.lower import (
+    Arithmetic,
+    NamedPass,
+    drop_thread_dimensions,
+    expand_math,
+    expand_rounding,
+    flat_loop_passes,
+    native_formats,
+    place_barriers,
+    single_threaded,
+    split_launches,
+    unroll,
+    vectorize,
+)
+from tilewright.support.denormals import Denormals
+from tilewright.support.errors import UserError
+from tilewright.target import Target
+
+#: Local buffers lose their dimensions of threads while accesses still have all of theirs.
+_BEFORE: Final = "flatten"
+
+
+class Launchable(Protocol):
+    """What launches of a kernel need to know."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def threads(self) -> tuple[int, int, int]: ...
+    @property
+    def shared(self) -> int: ...
+    @property
+    def messages(self) -> tuple[str, ...]: ...
+
+
+class DeviceCode(Code):
+    """A function of the host, and the code of the kernels that it launches, by name."""
+
+    def __init__(self, host: LlvmCode, images: Mapping[str, Sequence[bytes]]) -> None:
+        self._host, self._images = host, images
+        self.name, self.messages, self.workspace = host.name, host.messages, host.workspace
+
+    def text(self) -> str:
+        """The LLVM IR of the host's part."""
+        return self._host.text()
+
+    def assembly(self) -> str:
+        """The code of the kernels, for arrays that begin well."""
+        texts = (best.partition(b"\n")[2].rstrip(b"\0") for best, *_ in self._images.values())
+        return "\n".join(text.decode() for text in texts)
+
+    def object_code(self, seal: bytes = b"") -> bytes:
+        return self._host.object_code(seal)
+
+    def kept(self) -> bytes:
+        return self.object_code()
+
+
+class CudaBackend(Backend):
+    """CUDA; see `Backend`."""
+
+    name = "cuda"
+
+    def passes(
+        self, target: Target, *, checked: bool = False, denormals: Denormals = "flush"
+    ) -> list[NamedPass]:
+        # Denormals cost nothing on these machines, which keep them.
+        arithmetic = Arithmetic.of(target, "keep")
+        flat = flat_loop_passes(checked=checked, formats=native_formats(target))
+        at = [name for name, _ in flat].index(_BEFORE)
+        return [
+            *flat[:at],
+            ("drop_thread_dimensions", drop_thread_dimensions),
+            *flat[at:],
+            ("expand_math", lambda f: expand_math(f, arithmetic)),
+            ("expand_rounding", lambda f: expand_rounding(f, target)),
+            ("vectorize", vectorize),
+            ("unroll", unroll),
+            ("simplify_flat", simplify_function),
+            ("single_threaded", single_threaded),
+            # Looks at whole phases, which stay as they are from here on.
+            ("place_barriers", place_barriers),
+        ]
+
+    def generate(
+        self,
+        function: Function,
+        target: Target,
+        *,
+        denormals: Denormals = "flush",
+        profiled: bool = False,
+    ) -> Code:
+        host = target.runs_on
+        if is_host_program(function):
+            return LLVM.generate(function, host, denormals="keep", profiled=profiled)
+        parts = split_launches(function)
+        images = {kernel.name: self.images(kernel, target) for kernel in parts.kernels}
+        calling = replace(parts.host, attrs={"images": images})
+        return DeviceCode(LLVM.generate(calling, host, denormals="keep"), images)
+
+    def images(self, kernel: Function, target: Target) -> tuple[bytes, ...]:
+        """The code of a kernel for arrays that begin well; the one for others if it differs."""
+        made = (generate_kernel(kernel, target, alignment) for alignment in (WIDEST, 1))
+        best, least = (image_of(k, ptx_of(k, target)) for k in made)
+        return (best, least) if best != least else (best,)
+
+    def linked(self, kernels: Sequence[bytes], target: Target) -> tuple[bytes, ...]:
+        return LLVM.linked(kernels, target.runs_on)
+
+    def threadpool(self, target: Target) -> bytes:
+        return LLVM.threadpool(target.runs_on)
+
+    def library(self, model: Interface, triple: str) -> bytes:
+        raise UserError(
+            f"cannot export {model.prefix} as a library",
+            reason="code for GPUs needs the runtime that launches it",
+            remedy="save it, and load it by tilewright.load",
+        )
+
+
+def image_of(kernel: Launchable, code: str) -> bytes:
+    """The device's code of a kernel, behind a line that says how it is launched."""
+    head = {
+        "entry": kernel.name,
+        "threads": kernel.threads,
+        "shared": kernel.shared,
+        "messages": kernel.messages,
+    }
+    return f"{json.dumps(head)}\n{code}\0".encode()
+
+
+def ptx_of(kernel: DeviceKernel, target: Target) -> str:
+    """The PTX of a kernel."""
+    machine = target_machine(target.triple, target.llvm_cpu, target.llvm_features)
+    module = parse(kernel.llvm)
+    optimize(module, machine)
+    return emit_assembly(module, machine)
+
+
+BACKEND: Final = CudaBackend()

@@ -1,0 +1,236 @@
+"""From a kernel of a GPU to LLVM IR for NVPTX.
+
+All threads of a block run the same code. Loops over blocks and threads are the numbers that the
+machine gives to each; a phase (`lower.gpu.launches`) is skipped by threads that it has no iteration
+for. A kernel takes its buffers and numbers in order, and last the address of an error record:
+where a check fails, the first thread to find it leaves the number of the message and its values
+there, and all that find it return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from tilewright.codegen.convention import MAX_MESSAGE_VALUES, Workspace, size_in_bytes
+from tilewright.codegen.llvm.context import AliasScopes, Context
+from tilewright.codegen.llvm.frame import Frame
+from tilewright.codegen.llvm.stmt import emit_stmt
+from tilewright.codegen.llvm.types import (
+    LLValue,
+    i8,
+    i32,
+    i64,
+    llvm,
+    pointer,
+    register_type,
+    void,
+)
+from tilewright.ir import (
+    Alloc,
+    Buffer,
+    Const,
+    For,
+    Function,
+    is_over_threads,
+    replace_buffers,
+    walk,
+)
+from tilewright.lower import threads_of
+from tilewright.support.errors import UserError
+from tilewright.target import Target
+
+#: What memory that all threads of a block share divides by: the widest access.
+_SHARED_ALIGNMENT: Final = 16
+_SHARED_SPACE: Final = 3
+_REGISTERS: Final = {"threadIdx": "tid", "blockIdx": "ctaid"}
+
+
+class DeviceKernel(NamedTuple):
+    """A kernel as LLVM IR, with what its launches need."""
+
+    name: str
+    llvm: str
+    threads: tuple[int, int, int]
+    #: Bytes of memory that the threads of a block share.
+    shared: int
+    messages: tuple[str, ...]
+
+
+def generate_kernel(function: Function, target: Target, alignment: int = 1) -> DeviceKernel:
+    """LLVM IR for one kernel, whose buffers all begin at addresses that `alignment` divides."""
+    function = _aligned(function, alignment)
+    module = llvm.Module(function.name)
+    module.triple = target.triple
+    kinds = [pointer if isinstance(p, Buffer) else register_type(p.dtype) for p in function.params]
+    kernel = llvm.Function(module, llvm.FunctionType(void, [*kinds, pointer]), function.name)
+    kernel.calling_convention = "ptx_kernel"
+    threads = threads_of(function)
+    _require_threads(function, threads, target)
+    for axis, count in zip("xyz", threads, strict=True):
+        note = [kernel, llvm.MetaDataString(module, f"maxntid{axis}"), llvm.Constant(i32, count)]
+        module.add_named_metadata("nvvm.annotations", module.add_metadata(note))
+    builder = llvm.IRBuilder(kernel.append_basic_block("entry"))
+    cx = Context(module, target, builder, AliasScopes(module, function.name))
+    cx.aliases.know(_buffers_of(function))
+    for param, argument in zip(function.params, kernel.args, strict=False):
+        if isinstance(param, Buffer):
+            argument.add_attribute("noalias")
+            argument.attributes.align = param.alignment
+            cx.addresses[param] = argument
+        else:
+            cx.variables[param] = argument
+    frame = DeviceFrame(cx, kernel.args[-1], threads)
+    emit_stmt(frame, function.body)
+    frame.finish()
+    _require_shared(function, frame.shared, target)
+    return DeviceKernel(function.name, str(module), threads, frame.shared, tuple(frame.messages))
+
+
+def _aligned(function: Function, alignment: int) -> Function:
+    better = {b: b.with_(alignment=alignment) for b in function.buffers if b.alignment < alignment}
+    params = tuple(better.get(p, p) if isinstance(p, Buffer) else p for p in function.params)
+    return replace(function, params=params, body=replace_buffers(function.body, better))
+
+
+def _buffers_of(function: Function) -> Generator[Buffer]:
+    yield from function.buffers
+    for stmt in walk(function.body):
+        if isinstance(stmt, Alloc):
+            yield from stmt.buffers
+
+
+class DeviceFrame(Frame):
+    """A kernel of a GPU while it is being filled."""
+
+    def __init__(self, cx: Context, record: LLValue, threads: tuple[int, int, int]) -> None:
+        super().__init__(cx, record, Workspace(), [], emit_stmt, is_host=False)
+        self._threads = dict(zip("xyz", threads, strict=True))
+        self._in_phase = False
+        #: Bytes of shared memory so far.
+        self.shared = 0
+
+    def allocate(self, buffer: Buffer) -> None:
+        size = size_in_bytes(buffer, self.workspace.ranges)
+        if not isinstance(size, Const):
+            raise UserError(
+                f"cannot allocate {buffer.name} inside a kernel",
+                reason=f"its size {size} is not a number",
+                remedy="split its loops by numbers, or allocate it outside of the kernel",
+            )
+        room = max(1, int(size.value))
+        if buffer.scope == "shared":
+            self.cx.addresses[buffer] = self._shared_place(room)
+        else:
+            self.cx.addresses[buffer] = self.stack_slot(llvm.ArrayType(i8, room))
+
+    def _shared_place(self, size: int) -> LLValue:
+        cx, offset = self.cx, self.shared
+        self.shared += -(-size // _SHARED_ALIGNMENT) * _SHARED_ALIGNMENT
+        start = llvm.Constant(i64, offset)
+        with self._in_entry():
+            place = cx.builder.gep(self._shared_memory(), [start], source_etype=i8)
+            return cx.builder.addrspacecast(place, pointer)
+
+    def _shared_memory(self) -> LLValue:
+        """All shared memory; how much there is, launches say."""
+        found = self.cx.module.globals.get("shared")
+        if found is None:
+            kind = llvm.ArrayType(i8, 0)
+            found = llvm.GlobalVariable(self.cx.module, kind, "shared", addrspace=_SHARED_SPACE)
+            found.linkage, found.align = "external", _SHARED_ALIGNMENT
+        return found
+
+    def thread_loop(self, loop: For) -> None:
+        """A loop over blocks or threads: each of these runs one iteration."""
+        cx = self.cx
+        level, _, axis = loop.axis.partition(".")
+        number = self._number(level, axis)
+        if not is_over_threads(loop):
+            cx.variables[loop.var] = number
+            self.fill(self, loop.body)
+            return
+        conditions = [] if self._in_phase else self._idle(loop)
+        assert isinstance(loop.extent, Const)
+        if int(loop.extent.value) < self._threads[axis]:
+            extent = llvm.Constant(i64, int(loop.extent.value))
+            conditions.append(cx.builder.icmp_unsigned("<", number, extent))
+        cx.variables[loop.var] = number
+        with self._guarded(conditions), self._phase():
+            self.fill(self, loop.body)
+
+    def _idle(self, phase: For) -> list[LLValue]:
+        """Conditions along axes that a phase does not use: only the first thread takes part."""
+        used = {s.axis[-1] for s in walk(phase) if isinstance(s, For) and is_over_threads(s)}
+        zero = llvm.Constant(i64, 0)
+        return [
+            self.cx.builder.icmp_unsigned("==", self._number("threadIdx", axis), zero)
+            for axis, count in self._threads.items()
+            if count > 1 and axis not in used
+        ]
+
+    @contextmanager
+    def _guarded(self, conditions: list[LLValue]) -> Generator[None]:
+        cx = self.cx
+        if not conditions:
+            with cx.nested_scope():
+                yield
+            return
+        holds = conditions[0]
+        for condition in conditions[1:]:
+            holds = cx.builder.and_(holds, condition)
+        with cx.builder.if_then(holds), cx.nested_scope():
+            yield
+
+    @contextmanager
+    def _phase(self) -> Generator[None]:
+        before, self._in_phase = self._in_phase, True
+        yield
+        self._in_phase = before
+
+    def _number(self, level: str, axis: str) -> LLValue:
+        """Which thread of its block this is, or which block, along an axis."""
+        name = f"llvm.nvvm.read.ptx.sreg.{_REGISTERS[level]}.{axis}"
+        with self._in_entry():
+            read = self.cx.builder.call(self.cx.declare(name, i32, []), [])
+            return self.cx.builder.zext(read, i64)
+
+    def barrier(self) -> None:
+        """All threads of the block wait for each other; what they wrote is seen by all."""
+        declared = self.cx.declare("llvm.nvvm.barrier.cta.sync.aligned.all", void, [i32])
+        self.cx.builder.call(declared, [llvm.Constant(i32, 0)])
+        self.cx.held.forget()
+
+    def fail(self, message: str, values: Any) -> None:
+        self.messages.append(message)
+        builder, record = self.cx.builder, self.env
+        zero, code = llvm.Constant(i64, 0), llvm.Constant(i64, len(self.messages))
+        before = builder.cmpxchg(record, zero, code, "monotonic", "monotonic")
+        with builder.if_then(builder.extract_value(before, 1)):
+            for k, value in enumerate(values[:MAX_MESSAGE_VALUES], 1):
+                builder.store(value, self.env_word(record, k))
+        builder.branch(self.leave)
+
+
+def _require_threads(function: Function, threads: tuple[int, int, int], target: Target) -> None:
+    count, gpu = threads[0] * threads[1] * threads[2], target.gpu
+    assert gpu is not None
+    if count > gpu.most_threads:
+        raise UserError(
+            f"cannot launch {function.name}",
+            reason=f"its blocks have {count} threads, and {gpu.name} takes {gpu.most_threads}",
+            remedy="bind loops of smaller extents to threads",
+        )
+
+
+def _require_shared(function: Function, size: int, target: Target) -> None:
+    gpu = target.gpu
+    assert gpu is not None
+    if size > gpu.shared:
+        raise UserError(
+            f"cannot launch {function.name}",
+            reason=f"its blocks share {size} bytes, and {gpu.name} has {gpu.shared}",
+            remedy="use smaller tiles",
+        )

@@ -1,0 +1,81 @@
+"""Launches of kernels on a device, from code of the processor.
+
+A launch hands the runtime one array of words: the address and size of the device's code, which lies
+in this module, the number of blocks along each axis, the number of arguments, and these.
+
+    i32 tw_launch(void *device, i64 words[])
+
+It gives 0 where the launch is on its way; what the device finds out later, it says later.
+
+Devices want wide accesses at addresses that their size divides, which only the caller's arrays
+tell: a kernel whose code depends on it is there twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tilewright.codegen.convention import POOL
+from tilewright.codegen.llvm.expr import emit
+from tilewright.codegen.llvm.frame import Frame
+from tilewright.codegen.llvm.types import LLValue, i8, i32, i64, llvm, pointer
+from tilewright.ir import Call, Expr
+
+#: Bytes of the widest access.
+WIDEST: Final = 16
+
+
+def emit_launch(frame: Frame, node: Call) -> None:
+    """Launch the kernel that `node` names; leave the function where that is refused."""
+    cx, name = frame.cx, node.name.removeprefix("launch.")
+    blocks = [emit(cx, e) for e in node.args[:3]]
+    args = [_word(frame, a) for a in node.args[3:]]
+    places = [w for w, e in zip(args, node.args[3:], strict=True) if e.dtype.name == "uint64"]
+    start, size = _code_of(frame, name, places)
+    words = [start, size, *blocks, llvm.Constant(i64, len(args)), *args]
+    block = frame.stack_slot(llvm.ArrayType(i64, len(words)))
+    for k, word in enumerate(words):
+        cx.builder.store(word, frame.env_word(block, k))
+    launch = cx.declare("tw_launch", i32, [pointer, pointer])
+    status = cx.builder.call(launch, [frame.word(POOL), block])
+    refused = cx.builder.icmp_signed("!=", status, llvm.Constant(i32, 0))
+    with cx.builder.if_then(refused, likely=False):
+        frame.fail(f"the device refused to launch {name}", [])
+
+
+def _code_of(frame: Frame, name: str, places: Sequence[LLValue]) -> tuple[LLValue, LLValue]:
+    """Where the device's code of a kernel for these addresses begins, and its size."""
+    builder = frame.cx.builder
+    best, *others = [_held(frame, f"{name}.{k}", data) for k, data in enumerate(frame.images[name])]
+    if not others:
+        return best
+    bits = llvm.Constant(i64, 0)
+    for place in places:
+        bits = builder.or_(bits, place)
+    low = builder.and_(bits, llvm.Constant(i64, WIDEST - 1))
+    fits = builder.icmp_unsigned("==", low, llvm.Constant(i64, 0))
+    start, size = (builder.select(fits, a, b) for a, b in zip(best, others[0], strict=True))
+    return start, size
+
+
+def _held(frame: Frame, name: str, data: bytes) -> tuple[LLValue, LLValue]:
+    """The address of data of this module, and its size."""
+    module = frame.cx.module
+    found = module.globals.get(name)
+    if found is None:
+        kind = llvm.ArrayType(i8, len(data))
+        found = llvm.GlobalVariable(module, kind, name)
+        found.linkage, found.global_constant = "internal", True
+        found.initializer = llvm.Constant(kind, bytearray(data))
+    return frame.cx.builder.ptrtoint(found, i64), llvm.Constant(i64, len(data))
+
+
+def _word(frame: Frame, expr: Expr) -> LLValue:
+    """An argument in the low end of a word."""
+    builder, value = frame.cx.builder, emit(frame.cx, expr)
+    if value.type == pointer:
+        return builder.ptrtoint(value, i64)
+    if not isinstance(value.type, llvm.IntType):
+        value = builder.bitcast(value, llvm.IntType(expr.dtype.bits))
+    return value if value.type == i64 else builder.zext(value, i64)

@@ -1,0 +1,52 @@
+"""GPU kernels as loops: what the executor in `tilewright.simt` runs, launched as on a GPU.
+
+Everything up to the kernels themselves is CUDA's, so that schedules, passes, host programs and the
+runtime are tested where there is no GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from tilewright.arith import Ranges, simplify
+from tilewright.codegen.convention import size_in_bytes
+from tilewright.codegen.cuda.backend import CudaBackend, image_of
+from tilewright.ir import Alloc, Buffer, Function, function_text, replace_buffers, walk
+from tilewright.lower import threads_of
+from tilewright.target import Target
+
+
+class _Loops(NamedTuple):
+    name: str
+    threads: tuple[int, int, int]
+    shared: int = 0
+    messages: tuple[str, ...] = ()
+
+
+class SimtBackend(CudaBackend):
+    """Kernels in the text form of loops."""
+
+    name = "simt"
+
+    def images(self, kernel: Function, target: Target) -> tuple[bytes, ...]:
+        del target
+        text = function_text(_one_dimensional(kernel))
+        return (image_of(_Loops(kernel.name, threads_of(kernel)), text),)
+
+
+def _one_dimensional(kernel: Function) -> Function:
+    """A kernel whose buffers have one dimension, as its accesses do: so its text can be read."""
+    inner = [b for s in walk(kernel.body) if isinstance(s, Alloc) for b in s.buffers]
+    ranges = Ranges.for_function(kernel)
+    flat = {b: _flat(b, ranges) for b in (*kernel.buffers, *inner) if b.ndim != 1}
+    params = tuple(flat.get(p, p) if isinstance(p, Buffer) else p for p in kernel.params)
+    return replace(kernel, params=params, body=replace_buffers(kernel.body, flat))
+
+
+def _flat(buffer: Buffer, ranges: Ranges) -> Buffer:
+    elements = simplify(size_in_bytes(buffer, ranges) // buffer.dtype.itemsize, ranges)
+    return Buffer(buffer.name, buffer.dtype, (elements,), scope=buffer.scope)
+
+
+BACKEND: Final = SimtBackend()

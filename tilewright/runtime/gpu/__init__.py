@@ -1,0 +1,1 @@
+"""Devices whose memory is their own and whose kernels are launched."""

@@ -1,0 +1,75 @@
+"""Arrays in the memory of a device."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.runtime.arrays import Array
+from tilewright.runtime.gpu.dlpack import Borrowed, capsule_of
+
+if TYPE_CHECKING:
+    from tilewright.runtime.gpu.device import LaunchingDevice
+
+
+class DeviceArray:
+    """A compact array in the memory of a device; the memory goes back with its last holder."""
+
+    def __init__(
+        self,
+        device: LaunchingDevice,
+        shape: Sequence[int],
+        dtype: np.dtype[Any],
+        borrowed: Borrowed | None = None,
+    ) -> None:
+        self.device, self.shape, self.dtype = device, tuple(shape), np.dtype(dtype)
+        self._borrowed = borrowed
+        if borrowed is not None:
+            self.address = borrowed.address
+            return
+        self.address = device.take(max(1, self.nbytes))
+        weakref.finalize(self, device.give, self.address).atexit = False
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def numpy(self) -> Array:
+        """A copy in the memory of the processor, once all that computes it is done."""
+        self.device.check()
+        made = np.empty(self.shape, self.dtype)
+        if made.nbytes:
+            self.device.read(made, self.address)
+        return made
+
+    def fill(self, array: Array) -> DeviceArray:
+        """Let it hold what `array` holds."""
+        if array.nbytes:
+            self.device.write(self.address, np.ascontiguousarray(array))
+        return self
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        made = self.numpy()
+        return made if dtype is None else made.astype(dtype)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device.dlpack_type, 0
+
+    def __dlpack__(self, *, stream: int | None = None, **_: Any) -> Any:
+        self.device.hand_over(stream)
+        return capsule_of(self, self.device.dlpack_type)
+
+    def __repr__(self) -> str:
+        return f"<DeviceArray {self.dtype.name}{list(self.shape)} on {self.device.name}>"

@@ -1,0 +1,280 @@
+"""NVIDIA GPUs: memory, modules, launches and time by the driver, through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.runtime.arrays import Array, address_of
+from tilewright.runtime.gpu.device import MOST_KERNELS, Launched, LaunchingDevice
+from tilewright.runtime.scratch import ERROR_WORDS
+from tilewright.support import libcuda
+from tilewright.support.errors import UserError
+from tilewright.support.libcuda import CudaError, call
+from tilewright.support.timing import Timing
+
+_MOST_DYNAMIC_SHARED: Final = 8
+#: How capturing treats calls of other threads.
+_RELAXED: Final = 2
+#: Graphs that one function keeps, each for other arrays or sizes.
+_MOST_GRAPHS: Final = 64
+#: How DLPack's users name the stream that all others wait for, and that they see to order.
+_DEFAULT_STREAM, _UNORDERED = 1, -1
+#: A run that was seen once, and one whose launches are no graph.
+_ONCE, _NEVER = object(), object()
+#: Shared memory that a kernel may have without asking.
+_PLAIN_SHARED: Final = 48 << 10
+
+
+class OutOfDeviceMemoryError(UserError, MemoryError):
+    """The device has no room for what was asked for."""
+
+
+class _NotCapturableError(Exception):
+    """A run waits for the device on its way, which no graph can."""
+
+
+class Cuda(LaunchingDevice):
+    """One NVIDIA GPU."""
+
+    dlpack_type = 2
+
+    def __init__(self, ordinal: int) -> None:
+        super().__init__()
+        self.name = f"cuda:{ordinal}"
+        self._context = ctypes.c_void_p()
+        call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), ordinal)
+        self._enter()
+        self._stream = ctypes.c_void_p()
+        call("cuStreamCreate", ctypes.byref(self._stream), 1)
+        self._capturing = False
+        self._records = _pinned(MOST_KERNELS * ERROR_WORDS * 8)
+
+    def _enter(self) -> None:
+        """Make the device's context this thread's."""
+        call("cuCtxSetCurrent", self._context)
+
+    # ---- memory ---------------------------------------------------------------------------------
+
+    def take(self, size: int) -> int:
+        self._require_no_capture()
+        return super().take(size)
+
+    def allocate(self, size: int) -> int:
+        self._enter()
+        address = ctypes.c_uint64()
+        try:
+            call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        except CudaError as error:
+            if error.status != libcuda.OUT_OF_MEMORY:
+                raise
+            free, total = self.memory()
+            raise OutOfDeviceMemoryError(
+                f"out of memory on {self.name}: {size} bytes are needed",
+                reason=f"{free} of {total} bytes are free",
+                remedy="use smaller batches, or free other models and tensors on the device",
+            ) from None
+        return address.value
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes that are free, and all bytes."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
+    def release(self, address: int) -> None:
+        self._enter()
+        call("cuMemFree_v2", ctypes.c_uint64(address))
+
+    def write(self, address: int, array: Array) -> None:
+        self._enter()
+        self._wait()
+        size = ctypes.c_size_t(array.nbytes)
+        call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), ctypes.c_void_p(address_of(array)), size)
+
+    def read(self, array: Array, address: int) -> None:
+        self._require_no_capture()
+        self._enter()
+        self._wait()
+        size = ctypes.c_size_t(array.nbytes)
+        call("cuMemcpyDtoH_v2", ctypes.c_void_p(address_of(array)), ctypes.c_uint64(address), size)
+
+    def copy(self, to: int, source: int, size: int) -> None:
+        args = ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size)
+        call("cuMemcpyDtoDAsync_v2", *args, self._stream)
+
+    @property
+    def stream(self) -> int:
+        return self._stream.value or 0
+
+    def hand_over(self, stream: int | None) -> None:
+        if stream == _UNORDERED:
+            return
+        event = _event()
+        call("cuEventRecord", event, self._stream)
+        call("cuStreamWaitEvent", ctypes.c_void_p(stream or _DEFAULT_STREAM), event, 0)
+        call("cuEventDestroy_v2", event)
+
+    def store(self, place: int, data: bytes) -> None:
+        # Values stand in the calls themselves, so that they can be captured.
+        for k, byte in enumerate(data):
+            call(
+                "cuMemsetD8Async",
+                ctypes.c_uint64(place + k),
+                byte,
+                ctypes.c_size_t(1),
+                self._stream,
+            )
+
+    def _wait(self) -> None:
+        call("cuStreamSynchronize", self._stream)
+
+    # ---- code -----------------------------------------------------------------------------------
+
+    def make(self, entry: str, code: bytes, shared: int) -> Any:
+        self._enter()
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        call("cuModuleLoadData", ctypes.byref(module), code)
+        call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
+        if shared > _PLAIN_SHARED:
+            call("cuFuncSetAttribute", function, _MOST_DYNAMIC_SHARED, shared)
+        return module, function
+
+    def unmake(self, kernel: Launched) -> None:
+        self._enter()
+        self._wait()
+        call("cuModuleUnload", kernel.handle[0])
+
+    def start(self, kernel: Launched, blocks: Sequence[int], args: Sequence[int]) -> None:
+        self._enter()
+        record = address_of(self._records) + kernel.number * ERROR_WORDS * 8
+        words = (ctypes.c_uint64 * (len(args) + 1))(*args, record)
+        base = ctypes.addressof(words)
+        places = (ctypes.c_void_p * len(words))(*(base + 8 * k for k in range(len(words))))
+        call(
+            "cuLaunchKernel",
+            kernel.handle[1],
+            *blocks,
+            *kernel.threads,
+            kernel.shared,
+            self._stream,
+            places,
+            None,
+        )
+
+    # ---- graphs of launches ---------------------------------------------------------------------
+
+    def entered(self, entry: Callable[[Any], int]) -> Callable[[Any], int]:
+        return _Replayed(self, entry)
+
+    def captured(self, entry: Callable[[Any], int], words: Any) -> Any:
+        """The graph of a run's launches; `_NEVER` where it cannot be one."""
+        self._enter()
+        graph, made = ctypes.c_void_p(), ctypes.c_void_p()
+        call("cuStreamBeginCapture_v2", self._stream, _RELAXED)
+        self._capturing = True
+        try:
+            code = self.enter(entry, words)
+        except _NotCapturableError:
+            code = 1
+        finally:
+            self._capturing = False
+            call("cuStreamEndCapture", self._stream, ctypes.byref(graph))
+        if not code:
+            call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_uint64(0))
+        call("cuGraphDestroy", graph)
+        return _NEVER if code else made
+
+    def replay(self, graph: ctypes.c_void_p) -> None:
+        """Launch a graph."""
+        self._enter()
+        call("cuGraphLaunch", graph, self._stream)
+
+    def _require_no_capture(self) -> None:
+        if self._capturing:
+            raise _NotCapturableError
+
+    def errors(self) -> Array:
+        self._wait()
+        return self._records.view(np.int64).reshape(MOST_KERNELS, ERROR_WORDS)
+
+    def time(
+        self, run: Callable[[], object], repeat: int, min_repeat_ms: float, warmup: int
+    ) -> Timing:
+        self._enter()
+        for _ in range(max(1, warmup)):
+            run()
+        once = max(1e-3, self._elapsed(run, 1))
+        count = max(1, round(min_repeat_ms / once))
+        samples = (self._elapsed(run, count) / count / 1e3 for _ in range(repeat))
+        return Timing(tuple(samples), count)
+
+    def _elapsed(self, run: Callable[[], object], count: int) -> float:
+        """Milliseconds from before the first of so many runs until after the last."""
+        start, end = _event(), _event()
+        call("cuEventRecord", start, self._stream)
+        for _ in range(count):
+            run()
+        call("cuEventRecord", end, self._stream)
+        call("cuEventSynchronize", end)
+        took = ctypes.c_float()
+        call("cuEventElapsedTime", ctypes.byref(took), start, end)
+        for event in (start, end):
+            call("cuEventDestroy_v2", event)
+        return took.value
+
+
+class _Replayed:
+    """The entry of a function. The launches of two runs with the same words are the same: from the
+    third such run on they are one graph, which the device goes through by itself."""
+
+    def __init__(self, device: Cuda, entry: Callable[[Any], int]) -> None:
+        self._device, self._entry = device, entry
+        self._graphs: dict[bytes, Any] = {}
+        weakref.finalize(self, _forget, self._graphs).atexit = False
+
+    def __call__(self, words: Any) -> int:
+        key = bytes(words)
+        known = self._graphs.get(key)
+        if known is _ONCE:
+            known = self._graphs[key] = self._device.captured(self._entry, words)
+        if isinstance(known, ctypes.c_void_p):
+            self._device.replay(known)
+            return 0
+        if known is None:
+            if len(self._graphs) >= _MOST_GRAPHS:
+                _forget(self._graphs)
+            self._graphs[key] = _ONCE
+        return self._device.enter(self._entry, words)
+
+
+def _forget(graphs: dict[bytes, Any]) -> None:
+    for graph in graphs.values():
+        if isinstance(graph, ctypes.c_void_p):
+            call("cuGraphExecDestroy", graph)
+    graphs.clear()
+
+
+def _event() -> ctypes.c_void_p:
+    event = ctypes.c_void_p()
+    call("cuEventCreate", ctypes.byref(event), 0)
+    return event
+
+
+def _pinned(size: int) -> Array:
+    """Memory of the processor that kernels can write to as well, zeroed."""
+    address = ctypes.c_void_p()
+    call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size), 3)
+    assert address.value is not None
+    held = (ctypes.c_uint8 * size).from_address(address.value)
+    array: Array = np.ctypeslib.as_array(held)
+    array[:] = 0
+    return array
+
+
+#: The first GPU: `CUDA_VISIBLE_DEVICES` says which one that is.
+DEVICE: Final = Cuda(0)

@@ -1,0 +1,395 @@
+"""What devices have in common whose memory is their own and whose kernels are launched.
+
+Code of the processor calls back here: to launch kernels and to move memory. The first argument of
+each call is the number of a `Launcher`, which stands where other code finds its thread pool.
+
+A kernel's code begins with a line of JSON that says how it is launched; see `codegen.cuda.backend`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import weakref
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from tilewright.runtime.arrays import Array
+from tilewright.runtime.device import Device
+from tilewright.runtime.gpu.arrays import DeviceArray
+from tilewright.runtime.gpu.dlpack import Borrowed, device_of, reader_of
+from tilewright.runtime.jit import LoadedCode
+from tilewright.runtime.scratch import ERROR_WORDS, Scratch
+from tilewright.support.errors import UserError
+
+#: The words of a launch: the code's address and size, blocks along three axes, arguments.
+_FIXED: Final = 6
+#: What sizes of memory are rounded up to.
+_GRAIN: Final = 512
+#: Kernels whose failures can be told apart in one run.
+MOST_KERNELS: Final = 4096
+
+
+class Launched(NamedTuple):
+    """A kernel that a device has loaded."""
+
+    #: Which record its failures go to.
+    number: int
+    entry: str
+    threads: tuple[int, int, int]
+    shared: int
+    messages: tuple[str, ...]
+    handle: Any
+
+
+class LaunchingDevice(Device):
+    """A device with memory of its own; see `Device`."""
+
+    shares_workers = False
+
+    def __init__(self) -> None:
+        #: Kernels that are loaded, by the number of their error record.
+        self.kernels: dict[int, Launched] = {}
+        self._failed: BaseException | None = None
+        #: Bytes of each piece of memory that is in use, by its address.
+        self._held: dict[int, int] = {}
+        #: Pieces that nobody uses, by their size.
+        self._spare: dict[int, list[int]] = {}
+
+    # ---- what each device does in its own way ---------------------------------------------------
+
+    @abstractmethod
+    def allocate(self, size: int) -> int:
+        """The address of so many bytes."""
+
+    @abstractmethod
+    def release(self, address: int) -> None:
+        """Let memory go."""
+
+    @abstractmethod
+    def write(self, address: int, array: Array) -> None:
+        """Copy an array of the processor's to the device."""
+
+    @abstractmethod
+    def read(self, array: Array, address: int) -> None:
+        """Fill an array of the processor's from the device, when all that was launched is done."""
+
+    @abstractmethod
+    def copy(self, to: int, source: int, size: int) -> None:
+        """Copy bytes within the device."""
+
+    @abstractmethod
+    def store(self, place: int, data: bytes) -> None:
+        """Write the bytes of a number, in the order of launches."""
+
+    @property
+    def stream(self) -> int:
+        """What launches go to, as other libraries name it; 0 where there is no such thing."""
+        return 0
+
+    def hand_over(self, stream: int | None) -> None:
+        """Let what is launched on another library's stream wait for what is launched here."""
+
+    @abstractmethod
+    def make(self, entry: str, code: bytes, shared: int) -> Any:
+        """Load the code of a kernel; gives what `start` takes."""
+
+    @abstractmethod
+    def unmake(self, kernel: Launched) -> None:
+        """Unload the code of a kernel."""
+
+    @abstractmethod
+    def start(self, kernel: Launched, blocks: Sequence[int], args: Sequence[int]) -> None:
+        """Launch a kernel with arguments, each in the low end of a word."""
+
+    @abstractmethod
+    def errors(self) -> Array:
+        """What kernels have left in their error records, when all that was launched is done."""
+
+    # ---- memory ---------------------------------------------------------------------------------
+
+    def take(self, size: int) -> int:
+        """The address of so many bytes: of memory that was let go, or of new memory."""
+        size = -(-size // _GRAIN) * _GRAIN
+        spare = self._spare.get(size)
+        address = spare.pop() if spare else self._allocated(size)
+        self._held[address] = size
+        return address
+
+    def give(self, address: int) -> None:
+        """Let memory go; it is kept for those who ask for as much."""
+        self._spare.setdefault(self._held.pop(address), []).append(address)
+
+    def _allocated(self, size: int) -> int:
+        try:
+            return self.allocate(size)
+        except MemoryError:
+            self.trim()
+            return self.allocate(size)
+
+    def trim(self) -> None:
+        """Release memory that nobody uses."""
+        for spare in self._spare.values():
+            while spare:
+                self.release(spare.pop())
+
+    def grow(self, address: int, size: int) -> int:
+        """A larger piece of memory that begins with what another one holds, which is let go."""
+        made = self.take(size)
+        if address:
+            self.copy(made, address, min(self._held[address], size))
+            self.give(address)
+        return made
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        return DeviceArray(self, shape, dtype).fill(np.zeros(shape, dtype))
+
+    def result(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        return DeviceArray(self, shape, dtype)
+
+    def placed(self, arrays: Sequence[Any]) -> list[Any]:
+        return [self._placed(a) for a in arrays]
+
+    def _placed(self, array: Any) -> DeviceArray:
+        if isinstance(array, DeviceArray):
+            return array
+        return DeviceArray(self, array.shape, array.dtype).fill(array)
+
+    def address(self, array: Any) -> int:
+        return array.address
+
+    def accepted(self, values: Sequence[Any]) -> Sequence[Any]:
+        return [self._accepted(v) for v in values]
+
+    def _accepted(self, value: Any) -> Any:
+        """An array that lies on the device already, as ours over the same memory."""
+        if not _is_on_device(value, self.dlpack_type) or isinstance(value, DeviceArray):
+            return value
+        borrowed = Borrowed(value, self.stream)
+        return DeviceArray(self, borrowed.shape, borrowed.dtype, borrowed)
+
+    def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        return [self._placed(a) for a in arrays]
+
+    def delivered(self, results: list[Any], inputs: Sequence[Any]) -> list[Any]:
+        """Results on the device where inputs lay there, as arrays of the library of the first."""
+        on_device = [v for v in inputs if _is_on_device(v, self.dlpack_type)]
+        if not on_device:
+            return [r.numpy() if isinstance(r, DeviceArray) else r for r in results]
+        read = reader_of(on_device[0])
+        return results if read is None else [read(r) for r in results]
+
+    def taken(self, arrays: list[Any]) -> list[Any]:
+        return [a.numpy() for a in arrays]
+
+    def copied(self, address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceArray:
+        made = DeviceArray(self, shape, dtype)
+        if made.nbytes:
+            self.copy(made.address, address, made.nbytes)
+        return made
+
+    def free(self, address: int) -> None:
+        if address:
+            self.give(address)
+
+    def scratch(self) -> Scratch:
+        return DeviceScratch(self)
+
+    # ---- code -----------------------------------------------------------------------------------
+
+    def load(self, objects: Sequence[bytes]) -> LoadedCode:
+        return LoadedCode(objects, _symbols())
+
+    def entered(self, entry: Callable[[Any], int]) -> Callable[[Any], int]:
+        return lambda words: self.enter(entry, words)
+
+    def enter(self, entry: Callable[[Any], int], words: Any) -> int:
+        """Run code of the processor that launches kernels."""
+        self._failed = None
+        code = entry(words)
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
+        return code
+
+    def workers(self, count: int | None, affinity: Sequence[int] | None) -> Launcher:
+        del count, affinity
+        return Launcher(self)
+
+    def check(self) -> None:
+        """Report a check that failed on the device."""
+        errors = self.errors()
+        if not errors.any():
+            return
+        number = int(np.flatnonzero(errors[:, 0])[0])
+        code, *values = map(int, errors[number, :ERROR_WORDS])
+        errors[:] = 0
+        kernel = self.kernels[number]
+        reason = kernel.messages[code - 1].format(*values[:4])
+        raise UserError(f"{kernel.entry} stopped", reason=reason)
+
+    def fail(self, error: BaseException) -> int:
+        """Keep an error that code of the processor is to stop at."""
+        self._failed = self._failed or error
+        return 1
+
+
+def _is_on_device(value: Any, kind: int) -> bool:
+    if isinstance(value, np.ndarray):
+        return False
+    return isinstance(value, DeviceArray) or device_of(value) == kind
+
+
+class DeviceScratch(Scratch):
+    """Intermediate buffers in the memory of a device."""
+
+    def __init__(self, device: LaunchingDevice) -> None:
+        super().__init__()
+        self._device = device
+        self._held: DeviceArray | None = None
+
+    def reserve(self, size: int) -> None:
+        if size > 0 and (self._held is None or self._held.nbytes < size):
+            self._held = None
+            self._held = DeviceArray(self._device, (size,), np.dtype(np.uint8))
+            self.workspace = self._held.address
+
+
+class Launcher:
+    """What one piece of loaded code launches kernels through; it holds those that were loaded."""
+
+    num_threads = 1
+
+    def __init__(self, device: LaunchingDevice) -> None:
+        #: What code takes in place of the address of a thread pool.
+        self.address = next(_NUMBERS)
+        self._launching = _Launching(device)
+        _LAUNCHING[self.address] = self._launching
+        weakref.finalize(self, _forget, self.address).atexit = False
+
+
+class _Launching:
+    """A device, and the kernels of one piece of loaded code by where they lie in it."""
+
+    def __init__(self, device: LaunchingDevice) -> None:
+        self.device = device
+        self._kernels: dict[int, Launched] = {}
+
+    def launch(self, words: int) -> None:
+        """Launch what code of the processor asks for."""
+        start, size, *rest = (ctypes.c_uint64 * _FIXED).from_address(words)
+        blocks, count = rest[:3], rest[3]
+        if not all(blocks):
+            return
+        kernel = self._kernels.get(start) or self._loaded(start, size)
+        args = (ctypes.c_uint64 * count).from_address(words + 8 * _FIXED)
+        self.device.start(kernel, blocks, list(args))
+
+    def _loaded(self, start: int, size: int) -> Launched:
+        head, _, code = ctypes.string_at(start, size).partition(b"\n")
+        said = json.loads(head)
+        device = self.device
+        number = next(k for k in range(MOST_KERNELS) if k not in device.kernels)
+        made = Launched(
+            number,
+            said["entry"],
+            tuple(said["threads"]),
+            said["shared"],
+            tuple(said["messages"]),
+            device.make(said["entry"], code, said["shared"]),
+        )
+        self._kernels[start] = device.kernels[number] = made
+        return made
+
+    def unload(self) -> None:
+        for kernel in self._kernels.values():
+            del self.device.kernels[kernel.number]
+            self.device.unmake(kernel)
+
+
+def _forget(number: int) -> None:
+    _LAUNCHING.pop(number).unload()
+
+
+# ---- what code of the processor calls -----------------------------------------------------------
+
+_LAUNCHING: Final[dict[int, _Launching]] = {}
+_NUMBERS: Final = itertools.count(1)
+
+
+def _launch(launching: _Launching, words: int) -> int:
+    launching.launch(words)
+    return 0
+
+
+def _take(launching: _Launching, size: int) -> int:
+    return launching.device.take(size)
+
+
+def _grow(launching: _Launching, held: int, size: int) -> int:
+    return launching.device.grow(held, size)
+
+
+def _free(launching: _Launching, held: int) -> int:
+    if held:
+        launching.device.give(held)
+    return 0
+
+
+def _copy(launching: _Launching, to: int, source: int, size: int) -> int:
+    if size:
+        launching.device.copy(to, source, size)
+    return 0
+
+
+def _fetch(launching: _Launching, to: int, source: int, size: int) -> int:
+    if size:
+        array = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(to))
+        launching.device.read(array, source)
+    return 0
+
+
+def _store(launching: _Launching, place: int, bits: int, size: int) -> int:
+    launching.device.store(place, bits.to_bytes(8, "little")[:size])
+    return 0
+
+
+def _callback(call: Callable[..., int], words: int, *, gives_address: bool = False) -> Any:
+    """What code of the processor calls: an exception is kept, since it cannot cross that code."""
+
+    def run(number: int, *args: int) -> int:
+        launching = _LAUNCHING[number]
+        try:
+            return call(launching, *args)
+        except BaseException as error:
+            failed = launching.device.fail(error)
+            return 0 if gives_address else failed
+
+    result = ctypes.c_uint64 if gives_address else ctypes.c_int32
+    return ctypes.CFUNCTYPE(result, *[ctypes.c_uint64] * (words + 1))(run)
+
+
+_CALLBACKS: Final = {
+    "tw_launch": _callback(_launch, 1),
+    "tw_take": _callback(_take, 1, gives_address=True),
+    "tw_grow": _callback(_grow, 2, gives_address=True),
+    "tw_free": _callback(_free, 1),
+    "tw_copy": _callback(_copy, 3),
+    "tw_fetch": _callback(_fetch, 3),
+    "tw_store": _callback(_store, 3),
+}
+
+
+def _symbols() -> dict[str, int]:
+    """The addresses of what code calls, by name."""
+    return {name: _address(made) for name, made in _CALLBACKS.items()}
+
+
+def _address(callback: Any) -> int:
+    address = ctypes.cast(callback, ctypes.c_void_p).value
+    assert address is not None
+    return address

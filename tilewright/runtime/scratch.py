@@ -1,0 +1,44 @@
+"""What one call of compiled code needs for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from tilewright.support.errors import UserError
+
+_ALIGNMENT: Final = 64
+#: An error record: the number of a message, four integers for it, and the number of the call.
+ERROR_WORDS: Final = 6
+
+
+class Scratch:
+    """What one call needs for itself: intermediate buffers and the error record."""
+
+    def __init__(self) -> None:
+        self.error = np.zeros(ERROR_WORDS, np.int64)
+        self.error_address = self.error.ctypes.data
+        self._memory = np.empty(0, np.uint8)
+        self.workspace = 0
+
+    def reserve(self, size: int) -> None:
+        """Have so many bytes of workspace."""
+        if size <= 0 or self._memory.size >= size + _ALIGNMENT:
+            return
+        try:
+            self._memory = np.empty(size + _ALIGNMENT, np.uint8)
+        except (MemoryError, ValueError):
+            raise UserError(f"out of memory: {size} bytes of workspace are needed") from None
+        self.workspace = -(-self._memory.ctypes.data // _ALIGNMENT) * _ALIGNMENT
+
+
+def take_scratch(spare: list[Scratch], size: int, make: Callable[[], Scratch] = Scratch) -> Scratch:
+    """One of those that no call uses now, or a new one, with so many bytes of workspace."""
+    try:
+        scratch = spare.pop()
+    except IndexError:
+        scratch = make()
+    scratch.reserve(size)
+    return scratch

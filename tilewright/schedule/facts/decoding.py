@@ -1,0 +1,84 @@
+"""Loops that were fused and split again: whether a block's variables still tell their iterations.
+
+A fused loop that is split feeds the variables of a block the digits of one number:
+
+    for b: for t in 256: block C(vi = (b * 256 + t) // 24, vj = (b * 32 + t // 8) % 3, vk = t % 8)
+
+Simplified digits do not show the number any more. It is guessed (b * 256 + t), and the guess is
+proved: its digits by the extents of the variables, simplified, have to be the block's bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tilewright.arith import Linear, Ranges, linear, simplify
+from tilewright.ir import (
+    Binary,
+    Block,
+    Expr,
+    Iter,
+    Range,
+    Var,
+    const,
+    free_vars,
+    is_const,
+    walk_expr,
+)
+from tilewright.schedule.facts.access import determine, tells
+
+_Pairs = Sequence[tuple[Iter, Expr]]
+
+
+def bindings_tell(block: Block, var: Var, free: set[Var], ranges: Ranges) -> bool:
+    """Whether instances of a block in different iterations of the loop of `var` differ in a spatial
+    variable, whatever the loops of `free` do."""
+    pairs = list(zip(block.iters, block.bindings, strict=True))
+    spatial = [(it, value) for it, value in pairs if it.kind == "spatial"]
+    values = [Range(value, const(1)) for _, value in spatial]
+    if determine(tells(values, var, free, ranges)):
+        return True
+    for number in dict.fromkeys(_candidates(spatial)):
+        if var not in free_vars(number) or not _are_digits(spatial, number, ranges):
+            continue
+        if determine(tells([Range(number, const(1))], var, free, ranges)):
+            return True
+    return False
+
+
+def _candidates(pairs: _Pairs) -> Iterator[Expr]:
+    """The numbers whose digits the bindings may be: what is divided in them, made whole."""
+    parts = [part for _, value in pairs for part in walk_expr(value)]
+    divided = [p.a for p in parts if isinstance(p, Binary) and p.op in ("floordiv", "floormod")]
+    numbers = list(dict.fromkeys(_whole(linear(a)) for a in divided))
+    yield from numbers
+    # Vectors: t % 2 * 4 + v may be the lowest digit of (b * 256 + t) * 4 + v.
+    for _, value in pairs:
+        total = linear(value)
+        for atom, scale in total.terms.items():
+            if isinstance(atom, Binary) and atom.op == "floormod":
+                lane = total.without(atom).expr()
+                yield from (simplify(number * scale + lane) for number in numbers)
+
+
+def _whole(total: Linear) -> Expr:
+    """b * 32 + t // 8  -->  b * 256 + t"""
+    for atom, scale in total.terms.items():
+        if scale == 1 and isinstance(atom, Binary) and atom.op == "floordiv":
+            rest = total.without(atom).expr()
+            return _whole(linear(rest * atom.b + atom.a))
+    return total.expr()
+
+
+def _are_digits(pairs: _Pairs, number: Expr, ranges: Ranges) -> bool:
+    """Whether the bindings that the number feeds are its digits, the last one the lowest."""
+    fed = [(it, value) for it, value in pairs if not is_const(it.extent, 1)]
+    fed = [(it, value) for it, value in fed if not free_vars(value).isdisjoint(free_vars(number))]
+    below: Expr = const(1)
+    for place, (it, value) in enumerate(reversed(fed)):
+        is_first = place == len(fed) - 1
+        digit = number // below if is_first else number // below % it.extent
+        if simplify(digit, ranges) is not simplify(value, ranges):
+            return False
+        below = simplify(below * it.extent, ranges)
+    return bool(fed)

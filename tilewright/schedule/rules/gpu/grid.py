@@ -1,0 +1,69 @@
+"""Loops given to blocks of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from tilewright.ir import Block, Const, free_vars
+from tilewright.schedule.facts.products import is_reduction
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.schedule import Schedule
+
+#: Threads of a block, where nothing speaks for another number.
+THREADS: Final = 256
+#: Threads that run in lockstep.
+WARP: Final = 32
+
+
+def extent_of_loop(s: Schedule, loop: Loop) -> int | None:
+    """How often a loop runs, where that is known."""
+    extent = s.loop_of(loop).extent
+    return int(extent.value) if isinstance(extent, Const) else None
+
+
+def count_of(s: Schedule, loops: Sequence[Loop]) -> int | None:
+    """How often loops run together, where that is known."""
+    extents = [extent_of_loop(s, loop) for loop in loops]
+    known = [e for e in extents if e is not None]
+    return prod(known) if len(known) == len(extents) else None
+
+
+def round_up_to_power(number: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def threads_for(count: int | None, most: int = THREADS) -> int:
+    """Threads of a block for so many iterations."""
+    return most if count is None else min(most, round_up_to_power(max(1, count)))
+
+
+def launch(s: Schedule, loop: Loop, threads: int) -> tuple[Loop, Loop]:
+    """Launch the iterations of a loop; gives the loops over blocks and threads."""
+    block, thread = s.split(loop, None, threads)
+    s.bind(block, "blockIdx.x")
+    s.bind(thread, "threadIdx.x")
+    return block, thread
+
+
+def fused(s: Schedule, loops: Sequence[Loop]) -> Loop:
+    """One loop of several."""
+    return s.fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+def feeds_only(block: Block, loop: Loop, *kinds: str) -> bool:
+    """Whether all of a block's variables that a loop feeds are of these kinds."""
+    pairs = zip(block.iters, block.bindings, strict=True)
+    return all(it.kind in kinds for it, b in pairs if loop.var in free_vars(b))
+
+
+def feeds_some(block: Block, loop: Loop, kind: str) -> bool:
+    """Whether a loop feeds a variable of a kind."""
+    return not feeds_only(block, loop, *{"spatial", "reduce", "ordered"} - {kind})
+
+
+def only_reduces(block: Block) -> bool:
+    """Whether a block is a reduction whose results are independent of each other."""
+    return is_reduction(block) and all(it.kind != "ordered" for it in block.iters)

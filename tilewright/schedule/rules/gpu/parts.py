@@ -1,0 +1,100 @@
+"""Few results of long sums: parts of them by many blocks of threads, joined by a second launch.
+
+for k: S += X[k]      -->      for p in blocks: P[p] += X[p * length + k]         by threads each
+                               S += P[p]                                          in one block
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import has_own_loops
+from tilewright.schedule.rules.gpu.grid import (
+    THREADS,
+    count_of,
+    feeds_only,
+    fused,
+    only_reduces,
+    threads_for,
+)
+from tilewright.schedule.rules.gpu.results import Grid, result_loops, schedule_sum
+from tilewright.schedule.rules.gpu.rows import Sharing, schedule_rows
+from tilewright.schedule.rules.reductions.rows import walks_neighbours
+from tilewright.schedule.rules.rule import Choices, Rule
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Elements that a part has at least, where they are neighbours and where they are not.
+_LEAST_ROW: Final = 4096
+_LEAST_COLUMN: Final = 64
+#: Parts of a sum whose length is known only when the program runs.
+_UNKNOWN: Final = 128
+#: What a length counts as that is not known.
+_LONG: Final = 1 << 16
+
+
+class LongSum(NamedTuple):
+    """The loops of a sum, how many results there are, and how many elements each of them has."""
+
+    along: list[Loop]
+    results: int
+    length: int | None
+    is_row: bool
+
+
+class Parts(NamedTuple):
+    """Into how many parts a sum is cut."""
+
+    along: list[Loop]
+    number: int
+    is_row: bool
+
+
+def _match(s: Schedule, name: str, target: Target) -> LongSum | None:
+    block, loops = s.block_of(name), s.loops(name)
+    if not only_reduces(block) or not has_own_loops(s, name):
+        return None
+    over = [loop for loop in loops if feeds_only(block, loop, "spatial")]
+    along = [loop for loop in loops if loop not in over]
+    results, length, is_row = count_of(s, over), count_of(s, along), walks_neighbours(s, name)
+    if results is None or results == 0 or length == 0:
+        return None
+    gpu = target.gpu
+    assert gpu is not None
+    # With a block, or a thread, for each of them there is work for half of the device.
+    enough = gpu.multiprocessors if is_row else gpu.multiprocessors * THREADS // 2
+    least = 2 * (_LEAST_ROW if is_row else _LEAST_COLUMN)
+    is_long = results < enough // 2 and (_LONG if length is None else length) >= least
+    return LongSum(along, results, length, is_row) if is_long else None
+
+
+def _plan(found: LongSum, target: Target, choices: Choices) -> Parts:
+    gpu = target.gpu
+    assert gpu is not None
+    wanted = 2 * gpu.multiprocessors if found.is_row else gpu.multiprocessors * THREADS
+    least = _LEAST_ROW if found.is_row else _LEAST_COLUMN
+    most = _UNKNOWN if found.length is None else found.length // least
+    own = max(1, min(most, -(-wanted // found.results)))
+    return Parts(
+        found.along, choices.choose("parts", [own, *{1 + own // 2, 2 * own} - {own}]), found.is_row
+    )
+
+
+def _schedule(s: Schedule, name: str, plan: Parts, target: Target) -> None:
+    along = fused(s, plan.along) if plan.is_row else plan.along[0]
+    part, _ = s.split(along, plan.number, None)
+    parts = s.rfactor(part, 0).name
+    if plan.is_row:
+        schedule_rows(s, "", Sharing([parts], THREADS, 1), target)
+        schedule_rows(s, "", Sharing([name], min(THREADS, threads_for(plan.number)), 1), target)
+        return
+    for block in (parts, name):
+        loops = result_loops(s, block)
+        if not loops:
+            schedule_rows(s, "", Sharing([block], threads_for(plan.number), 1), target)
+        else:
+            schedule_sum(s, block, Grid(loops, threads_for(count_of(s, loops), 128)), target)
+
+
+PARTS = Rule("parts", _match, _plan, _schedule)

@@ -1,0 +1,144 @@
+"""A thread for each result, whatever the block computes: what other rules do not fit.
+
+for i: for j: for k: C[i, j] += …      -->      for b in blocks: for t in threads:
+                                                    for k: acc += …
+                                                    C[…] = acc
+
+Neighbouring threads have neighbouring results. A sum is kept in a register; what follows it element
+by element (a bias, an activation) is computed by the same thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tilewright.ir import For, is_const
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import (
+    has_own_loops,
+    is_injective,
+    is_intermediate,
+    is_scheduled,
+    stores_of,
+)
+from tilewright.schedule.rules.gpu.grid import (
+    count_of,
+    extent_of_loop,
+    feeds_only,
+    feeds_some,
+    fused,
+    launch,
+    only_reduces,
+    threads_for,
+)
+from tilewright.schedule.rules.rule import Choices, Rule
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Windows of so many elements are written out.
+_SHORT: Final = 32
+
+
+class Results(NamedTuple):
+    """Loops over results that are made independently of each other, and how many these are."""
+
+    loops: list[Loop]
+    number: int | None
+
+
+class Grid(NamedTuple):
+    """The same with the threads of a block."""
+
+    loops: list[Loop]
+    threads: int
+
+
+def _match(s: Schedule, name: str, _target: Target) -> Results | None:
+    chosen = result_loops(s, name)
+    return Results(chosen, count_of(s, chosen)) if chosen else None
+
+
+def _match_sum(s: Schedule, name: str, target: Target) -> Results | None:
+    block = s.block_of(name)
+    is_one_sum = only_reduces(block) and len(stores_of(block)) == 1
+    return _match(s, name, target) if is_one_sum else None
+
+
+def _match_one(s: Schedule, name: str, _target: Target) -> Results | None:
+    """The outermost loop that can be launched alone, where not all can together."""
+    block = s.block_of(name)
+    for loop in s.loops(name):
+        if feeds_only(block, loop, "spatial") and s.can("bind", loop, "blockIdx.x"):
+            return Results([loop], count_of(s, [loop]))
+        if not isinstance(s.loop_of(loop).body, For):
+            break
+    return None
+
+
+def result_loops(s: Schedule, name: str) -> list[Loop]:
+    """The first loops over results, inside of those that run in order (these stay on the host)."""
+    block, loops = s.block_of(name), list(s.loops(name))
+    while loops and feeds_some(block, loops[0], "ordered"):
+        loops.pop(0)
+    chosen: list[Loop] = []
+    for loop in loops:
+        if not feeds_only(block, loop, "spatial"):
+            break
+        if chosen and s.loop_of(chosen[-1]).body is not s.loop_of(loop):
+            break
+        chosen.append(loop)
+    return chosen
+
+
+def _plan(found: Results, _target: Target, choices: Choices) -> Grid:
+    own = threads_for(found.number)
+    others = [n for n in (64, 128, 256, 512) if n != own]
+    return Grid(found.loops, choices.choose("threads", [own, *others]))
+
+
+def _schedule(s: Schedule, _name: str, plan: Grid, _target: Target) -> None:
+    launch(s, fused(s, plan.loops), plan.threads)
+
+
+def schedule_sum(s: Schedule, name: str, plan: Grid, _target: Target) -> None:
+    """Sum up in a register, in the thread that takes the result on."""
+    out = stores_of(s.block_of(name))[0].buffer
+    home = following(s, name)
+    if home is None:
+        home = s.cache_write(name, 0, "local").name
+    else:
+        s.set_scope(name, out, "local")
+    _, thread = launch(s, fused(s, result_loops(s, home)), plan.threads)
+    write_out(s, s.compute_at(name, thread))
+
+
+SUMS = Rule("sums", _match_sum, _plan, schedule_sum)
+RESULTS = Rule("results", _match, _plan, _schedule)
+OUTERMOST = Rule("outermost", _match_one, _plan, _schedule)
+
+
+def following(s: Schedule, name: str) -> str | None:
+    """The block that takes each result of a reduction on, once, if there is one."""
+    block = s.block_of(name)
+    consumers = [c.name for c in s.consumers(name)]
+    if len(consumers) != 1 or not is_intermediate(s, stores_of(block)[0].buffer):
+        return None
+    after = s.block_of(consumers[0])
+    if not is_injective(after) or is_scheduled(s, after.name) or not has_own_loops(s, after.name):
+        return None
+    domains = [
+        [it.extent for it in b.iters if it.kind == "spatial" and not is_const(it.extent, 1)]
+        for b in (block, after)
+    ]
+    return after.name if domains[0] == domains[1] else None
+
+
+def write_out(s: Schedule, loops: Sequence[Loop]) -> None:
+    """Unroll the inner ones of some loops, as far as they are short."""
+    together = 1
+    for loop in reversed(loops):
+        together *= extent_of_loop(s, loop) or _SHORT + 1
+        if together > _SHORT or s.loop_of(loop).kind != "serial":
+            return
+        s.unroll(loop)

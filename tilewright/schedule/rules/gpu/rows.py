@@ -1,0 +1,282 @@
+"""Reductions along rows, alone or with what surrounds them (softmax, norms): a block per row.
+
+for row in blocks:
+    for t in threads: for k: part[t] += X[row, k * threads + t]                       each its own
+    for h in 16 threads: for g: few[h] += part[g * 16 + h]                            then fewer
+    for one thread: for h: S[row] += few[h]
+    for t in threads: for j: Y[row, j * threads + t] = f(X[…], S[row])                the whole row
+
+Everything that rows share is computed in one launch; what lies between is in shared memory where it
+fits. Short rows are taken several at a time, with a warp for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Final, NamedTuple
+
+from tilewright.ir import free_vars
+from tilewright.schedule.facts.products import is_reduction
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import (
+    as_contraction,
+    has_own_loops,
+    is_injective,
+    is_intermediate,
+    is_scheduled,
+    stores_of,
+)
+from tilewright.schedule.rules.gpu.elementwise import lanes_of
+from tilewright.schedule.rules.gpu.grid import (
+    WARP,
+    count_of,
+    extent_of_loop,
+    feeds_only,
+    fused,
+    only_reduces,
+    round_up_to_power,
+)
+from tilewright.schedule.rules.reductions.rows import last_and_after, telling, walks_neighbours
+from tilewright.schedule.rules.rule import Choices, Rule
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Elements of a row that a thread should at least reduce, and threads that a row has at most.
+_LEAST_EACH: Final = 4
+_MOST_THREADS: Final = 256
+#: Partial results are joined by so many threads before one thread joins theirs.
+_JOINING: Final = 16
+#: Loops of constant length up to this are written out.
+_SHORT: Final = 16
+#: Bytes of shared memory that rows of a block take at most: several blocks should fit.
+_SHARED: Final = 32 << 10
+
+
+class Rows(NamedTuple):
+    """How many rows there are, and how many elements each has, where that is known."""
+
+    names: list[str]
+    number: int | None
+    length: int | None
+
+
+class Sharing(NamedTuple):
+    """Threads of a row, and rows of a block."""
+
+    names: list[str]
+    threads: int
+    rows: int
+
+
+def _match(s: Schedule, name: str, _target: Target) -> Rows | None:
+    """The blocks around a reduction that no rule has taken: those up to others that one has."""
+    names = [b.name for b in s.blocks()]
+    place = names.index(name)
+    taken = [k for k, other in enumerate(names) if is_scheduled(s, other)]
+    first = max((k + 1 for k in taken if k < place), default=0)
+    end = min((k for k in taken if k > place), default=len(names))
+    reductions = [n for n in names[first:end] if is_reduction(s.block_of(n))]
+    if end - first == 1 or not reductions or reductions[0] != name:
+        return None
+    return _found(s, names[first:end])
+
+
+def _match_one(s: Schedule, name: str, _target: Target) -> Rows | None:
+    return _found(s, [name])
+
+
+def _found(s: Schedule, names: list[str]) -> Rows | None:
+    blocks = [s.block_of(name) for name in names]
+    reductions = [name for name in names if is_reduction(s.block_of(name))]
+    if not reductions or not all(has_own_loops(s, name) for name in names):
+        return None
+    if not all(is_injective(b) or only_reduces(b) for b in blocks):
+        return None
+    if not all(walks_neighbours(s, name) and not _is_product(s, name) for name in reductions):
+        return None
+    first = s.block_of(reductions[0])
+    loops = s.loops(reductions[0])
+    rows = [loop for loop in loops if feeds_only(first, loop, "spatial")]
+    along = [loop for loop in loops if loop not in rows]
+    return Rows(names, count_of(s, rows), count_of(s, along))
+
+
+def _is_product(s: Schedule, name: str) -> bool:
+    """Whether a block multiplies matrices: its operands are read again and again."""
+    found = as_contraction(s.block_of(name))
+    return found is not None and bool(found.rows) and bool(found.columns)
+
+
+def _plan(found: Rows, _target: Target, choices: Choices) -> Sharing:
+    own = _MOST_THREADS
+    if found.length is not None:
+        own = min(own, max(WARP, round_up_to_power(-(-found.length // _LEAST_EACH))))
+    others = [n for n in (32, 64, 128, 256, 512) if n != own]
+    threads = choices.choose("threads", [own, *others])
+    fitting = [1]
+    if found.number is not None and threads < _MOST_THREADS:
+        most = min(_MOST_THREADS // threads, found.number // 2)
+        fitting = [n for n in range(max(1, most), 0, -1) if found.number % n == 0]
+    return Sharing(found.names, threads, choices.choose("rows", fitting))
+
+
+@dataclass
+class _Placed:
+    """What is where: partial results that are summed up in registers, and the blocks that put them
+    down."""
+
+    homes: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def schedule_rows(s: Schedule, _block: str, plan: Sharing, _target: Target) -> None:
+    """Compute blocks that share rows in one launch."""
+    names = plan.names
+    last, after = last_and_after(s, names)
+    placed = _Placed()
+    order: list[str] = []
+    for name in names:
+        order += _factored(s, name, plan.threads, placed) if is_reduction(s.block_of(name)) else []
+        order.append(name)
+    before = order[: order.index(last)]
+    grid, row = _row_loops(s, last, before, plan.rows)
+    for name in after:
+        s.reverse_compute_at(name, grid)
+    for name in reversed(before):
+        home = placed.homes.get(name)
+        s.compute_at(name, grid if home is None else s.loops(home)[-1])
+    _choose_memory(s, [*order, *after], grid, placed)
+    s.bind(grid, "blockIdx.x")
+    for name in dict.fromkeys([*order, *after]):
+        if name not in placed.homes:
+            _give_to_threads(s, name, grid, row, plan)
+    for name in placed.homes:
+        _write_out(s, [loop for loop in s.loops(name) if s.loop_of(loop).kind == "serial"])
+
+
+SHARED_ROWS = Rule("rows", _match, _plan, schedule_rows)
+ROW_SUMS = Rule("row_sums", _match_one, _plan, schedule_rows)
+
+
+def _factored(s: Schedule, name: str, threads: int, placed: _Placed) -> list[str]:
+    """The blocks that reduce parts of a row, before the one that joins them."""
+    block, loops = s.block_of(name), s.loops(name)
+    along = fused(s, [loop for loop in loops if not feeds_only(block, loop, "spatial")])
+    length = extent_of_loop(s, along)
+    if length is not None and length <= WARP // 2:
+        return []
+    rank = len(stores_of(s.block_of(name))[0].indices)
+    _, thread = s.split(along, None, threads)
+    parts = s.rfactor(thread, rank).name
+    made = [parts]
+    if len(stores_of(s.block_of(parts))) == 1:
+        home = s.cache_write(parts, 0, "local").name
+        placed.homes[parts] = home
+        made.append(home)
+    if threads > WARP // 2:
+        _, few = s.split(s.loops(name)[-1], None, _JOINING if threads > 4 * WARP else _JOINING // 2)
+        made.append(s.rfactor(few, rank).name)
+    return made
+
+
+def _row_loops(s: Schedule, last: str, before: list[str], rows: int) -> tuple[Loop, Loop | None]:
+    """The loop over blocks of the grid, and the one over the rows of a block if there are several.
+
+    A single row gets a loop around it.
+    """
+    block, loops = s.block_of(last), s.loops(last)
+    spatial = [loop for loop in loops if feeds_only(block, loop, "spatial")]
+    chosen = spatial[: telling(s, last, before, spatial)]
+    if not loops:
+        return s.add_unit_loop(last), None
+    if not chosen:
+        return s.split(loops[0], 1, None)[0], None
+    *outer, inner = chosen
+    row = None
+    extent = extent_of_loop(s, inner)
+    if rows > 1 and extent is not None and extent % rows == 0 and extent > rows:
+        inner, row = s.split(inner, None, rows)
+    return fused(s, [*outer, inner]), row
+
+
+def _inside(s: Schedule, name: str, grid: Loop) -> list[Loop]:
+    loops = list(s.loops(name))
+    return loops[loops.index(grid) + 1 :]
+
+
+def _choose_memory(s: Schedule, names: Sequence[str], grid: Loop, placed: _Placed) -> None:
+    """Shared memory for what one block of threads hands on, as much as fits."""
+    left = _SHARED
+    for name in dict.fromkeys(names):
+        if name in placed.homes:
+            continue
+        block = s.block_of(name)
+        inside = [x for x in _inside(s, name, grid) if feeds_only(block, x, "spatial")]
+        extents = [extent_of_loop(s, loop) for loop in inside]
+        for store in stores_of(block):
+            buffer = store.buffer
+            if not is_intermediate(s, buffer) or None in extents:
+                continue
+            if any(grid not in s.loops(reader) for reader in s.consumers(name)):
+                continue
+            nbytes = buffer.dtype.itemsize * prod(e for e in extents if e is not None)
+            if nbytes <= left:
+                left -= nbytes
+                s.set_scope(name, buffer, "shared")
+
+
+def _give_to_threads(s: Schedule, name: str, grid: Loop, row: Loop | None, plan: Sharing) -> None:
+    """A phase of a block: its rows and what it does along them by threads."""
+    block, inside = s.block_of(name), _inside(s, name, grid)
+    spatial = [loop for loop in inside if feeds_only(block, loop, "spatial")]
+    rows = [loop for loop in spatial if row is not None and _is_row(s, name, loop, grid)][:1]
+    along = [loop for loop in spatial if loop not in rows]
+    others = [loop for loop in inside if loop not in spatial]
+    s.reorder(*rows, *along, *others) if len(inside) > 1 else None
+    for loop in rows:
+        s.bind(loop, "threadIdx.y")
+    if along:
+        _spread(s, name, fused(s, along), others, plan.threads)
+    elif not rows:
+        s.bind(_unit_loop(s, name, others), "threadIdx.x")
+    _write_out(s, others)
+
+
+def _unit_loop(s: Schedule, name: str, others: list[Loop]) -> Loop:
+    """A loop of one iteration around what one thread does."""
+    if not others:
+        return s.add_unit_loop(name)
+    unit, others[0] = s.split(others[0], 1, None)
+    return unit
+
+
+def _is_row(s: Schedule, name: str, loop: Loop, grid: Loop) -> bool:
+    pairs = s.block_of(name).bindings
+    return any({loop.var, grid.var} <= free_vars(value) for value in pairs)
+
+
+def _spread(s: Schedule, name: str, loop: Loop, others: list[Loop], threads: int) -> None:
+    """What runs along a row by all threads, as wide as they can read and write."""
+    extent, lanes = extent_of_loop(s, loop), 1
+    if extent is not None and extent <= threads:
+        s.bind(loop, "threadIdx.x")
+        return
+    if not others and extent is not None:
+        lanes = lanes_of(s.block_of(name))
+        lanes = lanes if extent % (lanes * threads) == 0 else 1
+    if lanes > 1:
+        several, thread, vector = s.split(loop, None, threads, lanes)
+        s.vectorize(vector)
+    else:
+        several, thread = s.split(loop, None, threads)
+    s.reorder(thread, several)
+    s.bind(thread, "threadIdx.x")
+    _write_out(s, [several])
+
+
+def _write_out(s: Schedule, loops: Sequence[Loop]) -> None:
+    for loop in loops:
+        extent = extent_of_loop(s, loop)
+        if extent is not None and extent <= _SHORT and s.loop_of(loop).kind == "serial":
+            s.unroll(loop)
