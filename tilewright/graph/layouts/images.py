@@ -31,9 +31,6 @@ from tilewright.target import Target
 PLAIN: Final = 0
 #: What a dimension that is not known counts as.
 _UNKNOWN: Final = 32
-#: Cycles that an element of a plain copy takes, in vectors; and how much longer one takes that
-#: changes the layout.
-_COPY, _TURN = 1.0, 2.0
 
 Emit = Callable[[Builder, Sequence[Any]], Any]
 
@@ -85,14 +82,15 @@ class Blocking:
 
     def copy(self, elements: float, dtype: DType) -> float:
         """Cycles to read and write so many elements."""
-        return _COPY * elements / self.target.lanes(dtype)
+        return self.target.timing.copy_cycles * elements / self.target.lanes(dtype)
 
     def change(self, type_: TensorType, old: int, new: int) -> float:
         """Cycles to bring an image into another layout."""
         steps = (old != PLAIN) + (new != PLAIN) if old != new else 0
         if is_view(type_, old) and is_view(type_, new):
             return 0.0
-        return steps * _TURN * self.copy(count(type_.shape), type_.dtype)
+        factor = self.target.timing.relayout_factor
+        return steps * factor * self.copy(count(type_.shape), type_.dtype)
 
 
 def channels_of(type_: Type) -> int | None:

@@ -46,8 +46,6 @@ _WORTH: Final = 1 << 10
 #: The largest byte of a weight: -128 is none, so that both signs reach as far.
 _GREATEST: Final = 127
 _FLOAT32, _INT32, _INT8, _UINT8 = (DType.of(t) for t in ("float32", "int32", "int8", "uint8"))
-#: The part of the time of direct convolution that bytes take, images included.
-_FEW: Final = 0.35
 #: Operators that give nothing negative, and those that do not if their operands are not.
 _NATURAL: Final = frozenset(["relu", "sigmoid", "hard_sigmoid", "exp", "abs", "softmax"])
 _HANDING_ON: Final = frozenset(["max_pool", "avg_pool", "concat", "reshape", "add", "slice"])
@@ -126,7 +124,7 @@ def _needs_few_products(call: Call, target: Target) -> bool:
     assert isinstance(out, TensorType)
     context = PassContext.current()
     will_run = context.opt_level == MAX_LEVEL and "winograd" not in context.disabled_passes
-    return will_run and least_share(call, out, target) <= _FEW
+    return will_run and least_share(call, out, target) <= target.timing.conv.bytes_share
 
 
 def _conv(call: Call, w: Writing) -> Sequence[Value] | None:

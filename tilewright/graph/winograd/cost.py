@@ -18,21 +18,9 @@ from tilewright.graph.winograd.transforms import ALONE, PLANES, TAPS, TRANSFORMS
 from tilewright.ir import Expr, evaluate, free_vars
 from tilewright.target import Target
 
-#: The shares of the machine's multiply-adds that direct convolutions and products come to.
-_DIRECT, _PRODUCT = 0.85, 0.8
-#: Cycles that a vector takes to be moved and, for each plane along an axis, to be transformed; and
-#: that it takes to call two kernels more.
-_MOVED, _SUMMED, _CALLS = 2.5, 0.25, 10_000.0
-#: Cycles that a vector of weights takes to be transformed where it is used, for each plane that is
-#: made of it, and that it takes to add the sums over a block of channels to a vector of others.
-_FACTORS, _SUMS = 2.3, 1.7
-#: Bytes of weights that a core reads in a cycle.
-_STREAM: Final = 4.0
-#: How many times L2 a cache is taken to hold where there is no further one.
-_FAR: Final = 8
-#: Pixels along the side of an image of any size.
+#: Pixels along the side of an image whose size is known only at run time.
 _USUAL: Final = 224
-#: The part of the time of direct convolution that it has to stay below.
+#: Winograd's algorithm is taken where its predicted time is at most this share of the direct one's.
 _WORTH: Final = 0.85
 
 Axes: TypeAlias = tuple[Along, Along]
@@ -207,7 +195,7 @@ def _is_large(sizes: Sizes, axes: Axes, target: Target) -> bool:
     caches, planes = target.caches, planes_of(axes)
     moved = 4 * planes * sizes.tiles(axes) // sizes.batch * (sizes.inputs + sizes.outputs)
     weights = 4 * planes * sizes.inputs * sizes.outputs
-    far = max(caches.l3 // 2, _FAR * caches.l2)
+    far = max(caches.l3 // 2, target.timing.near_without_l3 * caches.l2)
     is_long = moved > 2 * caches.l2 and weights <= caches.l2
     return sizes.are_known and (is_long or moved > far)
 
@@ -218,26 +206,30 @@ def _is_large(sizes: Sizes, axes: Axes, target: Target) -> bool:
 def direct_cost(sizes: Sizes, target: Target) -> float:
     """Cycles of direct convolution."""
     pixels = sizes.batch * sizes.height * sizes.width
-    return _cycles(pixels, sizes, sizes.window, sizes.window, _DIRECT, target)
+    return _cycles(pixels, sizes, sizes.window, sizes.window, target.timing.conv.blocked, target)
 
 
 def _cost(sizes: Sizes, form: Form, target: Target) -> float:
     """Cycles for products and transforms."""
+    timing = target.timing.conv
     terms = sum(_term_cost(sizes, axes, form, target) for axes in form.terms)
     if form.stored:
-        return terms + _CALLS * len(form.terms)
+        return terms + timing.transform_calls * len(form.terms)
     tiles, lanes = sizes.tiles(form.axes), target.lanes("float32")
-    factors = _FACTORS * sizes.inputs * sizes.outputs
-    sums = _SUMS * tiles * sizes.outputs * sizes.inputs / sizes.blocks[0]
+    factors = timing.transform_weights * sizes.inputs * sizes.outputs
+    sums = timing.add_partial_sums * tiles * sizes.outputs * sizes.inputs / sizes.blocks[0]
     return terms + planes_of(form.axes) * (factors + sums) / lanes
 
 
 def _term_cost(sizes: Sizes, axes: Axes, form: Form, target: Target) -> float:
-    tiles, planes, groups = sizes.tiles(axes), planes_of(axes), groups_of(axes)
+    timing, tiles = target.timing.conv, sizes.tiles(axes)
+    planes, groups = planes_of(axes), groups_of(axes)
     moved = planes * tiles * (sizes.inputs * groups + sizes.outputs) / target.lanes("float32")
-    transforms = (_MOVED + _SUMMED * sum(a.planes for a in axes if a.planes > 1)) * moved
+    points = sum(a.planes for a in axes if a.planes > 1)
+    transforms = (timing.transform_move + timing.transform_point * points) * moved
     matrices = planes * groups if form.stored else form.matrices
-    return transforms + _cycles(tiles, sizes, planes * groups, matrices, _PRODUCT, target)
+    share = timing.winograd_products
+    return transforms + _cycles(tiles, sizes, planes * groups, matrices, share, target)
 
 
 def _cycles(
@@ -247,4 +239,5 @@ def _cycles(
     size = sizes.inputs * sizes.outputs
     products = rows * planes * size / (target.lanes("float32") * target.fma_ports * share)
     is_near = 4 * matrices * size <= target.caches.l2
-    return products if is_near else max(products, 4 * matrices * size / _STREAM)
+    reading = 4 * matrices * size / target.timing.weight_bytes_per_cycle
+    return products if is_near else max(products, reading)

@@ -26,11 +26,8 @@ _SIDE_BY_SIDE = 25
 _MOST_SEAMS = 4
 #: How far behind the number it compares with a comparison changes.
 _AFTER = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
-#: Simple operations that are worth waking another thread for (some microseconds' worth).
-PARALLEL_WORTH = 50_000
-#: Instances that take longer than the divisions by sizes that find their place; and what a size
-#: that is not known counts as there.
-_WORTH_FINDING, _UNKNOWN = 256, 32
+#: What an extent that is known only at run time counts as inside of a parallel loop.
+_UNKNOWN = 32
 
 
 def _independent(s: Schedule, name: str, _target: Target) -> bool | None:
@@ -216,7 +213,7 @@ def parallelize_outer(
     s: Schedule, name: str, target: Target, work: int, within: Sequence[Loop] | None = None
 ) -> None:
     """Run the outermost loops (of those in `within`) on all cores, if there is enough to do."""
-    if target.cores < 2 or work < PARALLEL_WORTH:
+    if target.cores < 2 or work < target.timing.fork_operations:
         return
     serial = [loop for loop in s.loops(name) if s.loop_of(loop).kind == "serial"]
     outer = [loop for loop in serial if within is None or loop in within]
@@ -226,15 +223,16 @@ def parallelize_outer(
         return
     is_symbolic = not all(isinstance(e, Const) for e in extents)
     if is_symbolic:
-        chosen = _worth_finding(s, name, chosen)
+        chosen = _worth_dividing(s, name, chosen, target)
     s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
 
 
-def _worth_finding(s: Schedule, name: str, chosen: list[Loop]) -> list[Loop]:
-    """The first of `chosen`: so many that a step is worth the divisions that find its place."""
+def _worth_dividing(s: Schedule, name: str, chosen: list[Loop], target: Target) -> list[Loop]:
+    """The first of `chosen`: so many that an iteration of the fused loop outweighs the divisions
+    by run-time extents that recover their variables."""
     loops = s.loops(name)
     inside = prod(_length(s, loop) for loop in loops[loops.index(chosen[-1]) + 1 :])
-    while len(chosen) > 1 and inside < _WORTH_FINDING:
+    while len(chosen) > 1 and inside < target.timing.division_instances:
         *chosen, last = chosen
         inside *= _length(s, last)
     return chosen

@@ -15,20 +15,15 @@ from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Simple operations for each byte that a function touches, up to which memory is what it waits for.
-_MOST_WORK = 16
-#: Bytes up to which results may stay near: a target that names no machine has small caches, and the
-#: machine that it runs on larger ones, where the next kernel finds them.
-_LEAST = 32 << 20
-
 
 def _results_to_stream(s: Schedule, _block: str, target: Target) -> list[int] | None:
     """The results, by number, that are to bypass the caches."""
-    function = s.function
+    function, timing = s.function, target.timing
     if not target.gains_by_streaming or "in_place" in function.attrs:
         return None
     touched = _touched(function)
-    if touched <= max(_LEAST, *target.caches) or _work(function) > _MOST_WORK * touched:
+    is_small = touched <= max(timing.least_streamed, *target.caches)
+    if is_small or _work(function) > timing.memory_bound_operations * touched:
         return None
     results = set(_results(function, target.caches.line))
     return [k for k, buffer in enumerate(function.buffers) if buffer in results] or None

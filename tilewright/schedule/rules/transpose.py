@@ -23,7 +23,6 @@ from tilewright.schedule.rules.analysis import (
     stores_of,
 )
 from tilewright.schedule.rules.elementwise import (
-    PARALLEL_WORTH,
     instances,
     parallelize_outer,
     vectorize_innermost,
@@ -34,8 +33,6 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tensor_intrin import TensorIntrin
 from tilewright.target import Target
 
-#: Bytes of a row of the source that are transposed together: long runs are read ahead.
-_RUN = 1024
 #: What an element costs, in simple operations.
 _WORK = 4
 #: What an extent that is known only when the program runs counts as.
@@ -115,7 +112,7 @@ class TransposeTile(NamedTuple):
 def plain_tile(dtype: DType, lanes: int, target: Target) -> TransposeTile:
     """A square, or where lanes move within parts of a vector, what half of the registers hold."""
     own = PART_BYTES // dtype.itemsize
-    if target.arch != "x86_64" or lanes <= own:
+    if not target.shuffles_by_parts or lanes <= own:
         return TransposeTile(dtype, lanes, 1, lanes)
     return TransposeTile(
         dtype, lanes, 1, min(lanes, max(own, target.vector_registers // 2)), apart=True
@@ -135,8 +132,7 @@ def _tiles(
         return [*whole, *(plain_tile(dtype, side, target) for side in (lanes, own))]
     side = min(lanes, target.vector_registers // 2)
     square = TransposeTile(dtype, side, 1, side)
-    # Elsewhere than on AArch64 a line that is written is read first all the same.
-    if target.arch != "aarch64" or line < 2:
+    if not target.writes_whole_lines or line < 2:
         return [square]
     width = _line_width(block, axes, lanes, target.vector_registers // line, target)
     return [TransposeTile(dtype, lanes, line, width), square] if width else [square]
@@ -158,7 +154,8 @@ def _rows_meet(block: Block, axes: Transpose, target: Target) -> bool:
     value = stores_of(block)[0].value
     assert isinstance(value, Load)
     step = Access(value.buffer, value.indices).step(axes.result.var)
-    return bool(step) and step * value.buffer.dtype.itemsize % (target.caches.l1d // 8) == 0
+    way = target.caches.l1d // target.timing.l1_ways
+    return bool(step) and step * value.buffer.dtype.itemsize % way == 0
 
 
 def _match(s: Schedule, name: str, target: Target) -> Transpose | None:
@@ -263,7 +260,7 @@ def _parallelize(
     count = max(1, prod(int(e.value) for e in extents if isinstance(e, Const)))
     within = [*others, *part.loops]
     if others and not s.can("fuse", others[-1], part.loops[0]):
-        outside = count >= 2 * target.cores or work // count < PARALLEL_WORTH
+        outside = count >= 2 * target.cores or work // count < target.timing.fork_operations
         own = [loop for loop in part.loops if _extent(s, loop) > 1]
         within, work = (others, work) if outside or not own else (own, work // count)
     parallelize_outer(s, part.block, target, work, within)
@@ -303,7 +300,8 @@ def _transpose_part(
         narrow = whole_tiles(s, rest[0], least.width)
         transpose_tiles(s, narrow, _inside(s, narrow), least)
     block, rows, columns = transpose_tiles(s, across, _inside(s, across), tile)
-    rows, some_rows = s.split(rows, None, max(1, _RUN // (tile.dtype.itemsize * tile.width)))
+    run = target.timing.sequential_run // (tile.dtype.itemsize * tile.width)
+    rows, some_rows = s.split(rows, None, max(1, run))
     # Whole lines of the result are written at once.
     line = max(1, target.caches.line // (tile.dtype.itemsize * tile.height))
     columns, some_columns = s.split(columns, None, line)

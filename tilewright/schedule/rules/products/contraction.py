@@ -38,15 +38,15 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
 
-def _match(s: Schedule, name: str, _target: Target) -> TiledProduct | None:
+def _match(s: Schedule, name: str, target: Target) -> TiledProduct | None:
     """A product that fits tiles; with few rows it is another matter, unless columns are packed.
 
     Constants are packed in the order in which tiles read them: that streams just as well.
     """
     found = find_tiled(s, name)
-    if found is None or (is_skinny(found.contraction) and not found.has_constant_columns):
-        return None
-    return found
+    if found is None or found.has_constant_columns:
+        return found
+    return None if is_skinny(found.contraction, target) else found
 
 
 def _schedule(s: Schedule, name: str, plan: ContractionPlan, target: Target) -> None:

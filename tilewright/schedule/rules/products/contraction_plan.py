@@ -19,8 +19,6 @@ from tilewright.schedule.rules.analysis import (
 from tilewright.schedule.rules.products.chunks import GatheredRows, evenly_cut, tiles_that_fit
 from tilewright.schedule.rules.products.tiles import (
     ANY_ROWS,
-    PARALLEL_CYCLES,
-    READ_BYTES,
     Factors,
     Size,
     Tile,
@@ -32,15 +30,11 @@ from tilewright.schedule.rules.rule import MOST, Choices
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Rows that lie further apart than this (in bytes) are packed: they would fight for cache sets.
-_FAR = 1024
 #: An operand is packed only if every element of it is used at least this often.
 _WORTH_PACKING = 32
-#: Up to so many rows the weights are read once for, which takes longer than the arithmetic.
-_FEW_ROWS = 16
 #: Vectors of a tile where it is not known how many there are: little is computed past the last one.
 _ANY_VECTORS = 2
-#: Smaller squares are not worth turning.
+#: Smaller squares are not worth transposing.
 _LEAST_SIDE = 4
 #: What an extent that is not known counts as.
 UNKNOWN = 256
@@ -137,7 +131,7 @@ class _Planner:
         pack_rows, tiles = self._rows()
         tile = choose("tile", tiles[:MOST])
         pack_columns = choose("pack_columns", self._columns())
-        is_parallel = self.target.cores > 1 and self._cycles(tile) >= PARALLEL_CYCLES
+        is_parallel = self.target.cores > 1 and self._cycles(tile) >= self.target.timing.fork_cycles
         share_columns = choose("share_columns", self._shares(tile, pack_rows and is_parallel))
         pack_rows |= self.gathered is not None
         chunk = choose("chunk", self._chunks(tile, share_columns) if pack_rows else (0,))
@@ -163,7 +157,7 @@ class _Planner:
         c, row = self.c, self.found.row
         is_free = self.found.has_constant_rows and _can_pack(c.a)
         can = row is not None and self.gathered is None
-        packs = can and (is_free or (row is not None and _packs_rows(c, row)))
+        packs = can and (is_free or (row is not None and _packs_rows(c, row, self.target)))
         if packs and not is_free:
             packed, spread = self._tiles(packs=True)[0], self._tiles(packs=False)[0]
             whole = Size(count_of(c.rows), count_of(c.columns), count_of(c.reduced))
@@ -198,7 +192,7 @@ class _Planner:
             return (True,)
         is_free = self.found.has_constant_columns and _can_pack(c.b)
         ragged = (extent_of(column) or 0) % self.target.lanes(c.b.buffer.dtype) != 0
-        packs = is_free or _packs(c.b, c.reduced[-1].var, c.rows, ragged)
+        packs = is_free or _packs(c.b, c.reduced[-1].var, c.rows, self.target, ragged)
         return (packs, not packs) if _can_pack(c.b) else (packs,)
 
     # ---- threads --------------------------------------------------------------------------------
@@ -207,7 +201,7 @@ class _Planner:
         """What it takes one thread: the products, or reading the columns where rows are few."""
         c = self.c
         columns = count_of((*c.batch, *c.columns, *c.reduced))
-        read = columns * c.b.buffer.dtype.itemsize / READ_BYTES
+        read = columns * c.b.buffer.dtype.itemsize / self.target.timing.read_bytes_per_cycle
         return max(self.found.instances / (self.target.fma_ports * tile.lanes), read)
 
     def _shares(self, tile: Tile, packs_in_parallel: bool) -> tuple[bool, ...]:
@@ -265,19 +259,22 @@ def _row_of(rows: tuple[Iter, ...]) -> Iter | None:
     return max(rows, key=lambda it: extent_of(it) or UNKNOWN, default=None)
 
 
-def _packs_rows(c: Contraction, row: Iter) -> bool:
+def _packs_rows(c: Contraction, row: Iter, target: Target) -> bool:
     """Whether rows are packed when the kernel runs: not where there may be just a few of them."""
-    many = (extent_of(row) or 0) > _FEW_ROWS
-    return many and _packs(c.a, row.var, c.columns)
+    many = (extent_of(row) or 0) > target.timing.memory_bound_rows
+    return many and _packs(c.a, row.var, c.columns, target)
 
 
-def _packs(access: Access, var: Var, users: tuple[Iter, ...], ragged: bool = False) -> bool:
+def _packs(
+    access: Access, var: Var, users: tuple[Iter, ...], target: Target, ragged: bool = False
+) -> bool:
     """Whether neighbours along `var` lie so far apart, and are used so often, that packing pays.
 
     It pays as well where the last vector of each row is not whole and would be masked.
     """
     step = access.step(var)
-    far = step is None or abs(step) * access.buffer.dtype.itemsize >= _FAR
+    stride = None if step is None else abs(step) * access.buffer.dtype.itemsize
+    far = stride is None or stride >= target.timing.conflict_stride
     return (far or ragged) and count_of(users) >= _WORTH_PACKING and _can_pack(access)
 
 

@@ -20,7 +20,6 @@ from tilewright.ir import Block, Buffer, Const, DType, Iter, Var, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import Dot, dots_for
 from tilewright.schedule.rules.analysis import Contraction, as_contraction, constants_of, extent_of
-from tilewright.schedule.rules.elementwise import PARALLEL_WORTH
 from tilewright.schedule.rules.epilogue import place_epilogue
 from tilewright.schedule.rules.products.packing import Layout, pack_operand, schedule_packing
 from tilewright.schedule.rules.products.product import begin_inlined_epilogue, start_with_vectors
@@ -175,7 +174,7 @@ def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None
     place_epilogue(s, epilogue, (panel, *outer)[-1], lanes, target)
     schedule_packing(s, packed, target)
     s.tensorize(j, dot.name)
-    if work >= PARALLEL_WORTH and target.cores > 1:
+    if work >= target.timing.fork_operations and target.cores > 1:
         s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
 
 

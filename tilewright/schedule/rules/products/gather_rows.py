@@ -37,8 +37,6 @@ from tilewright.target import Target
 
 #: Rows and columns that a tile has, about.
 _TILE: Final = 16
-#: Cycles that it takes to copy an element, and the part of the time that is saved.
-_COPY, _SAVED = 0.4, 0.12
 #: Fewer rows are not worth it.
 _ROWS: Final = 16
 
@@ -122,7 +120,8 @@ def _pays(c: Contraction, rows: Sequence[Iter], target: Target) -> bool:
     lanes = target.lanes(c.out.buffer.dtype) * target.fma_ports
     is_far = depth * _TILE * size >= target.caches.l1d // 4
     is_whole = run % target.lanes(c.a.buffer.dtype) == 0
-    return is_far and is_whole and count >= _ROWS and _SAVED * columns / lanes > _COPY
+    saves = target.timing.gather_gain * columns / lanes > target.timing.gather_cycles
+    return is_far and is_whole and count >= _ROWS and saves
 
 
 def _product(iters: Sequence[Iter]) -> int:

@@ -21,9 +21,6 @@ from tilewright.schedule.rules.products.tiles import Tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Lines that are on their way to a core at a time.
-_IN_FLIGHT = 24
-
 
 def tiles_in_a_panel(target: Target, tile: Tile, dtype: DType) -> int:
     """How many tiles of columns make whole lines."""
@@ -57,5 +54,5 @@ def pack_panels(
     s.vectorize(lanes)
     if others:
         lines = -(-together * tile.columns * dtype.itemsize // target.caches.line)
-        s.annotate(others[-1], "prefetch", max(1, _IN_FLIGHT // lines))
+        s.annotate(others[-1], "prefetch", max(1, target.timing.lines_in_flight // lines))
     return panel

@@ -36,8 +36,6 @@ from tilewright.target import Target
 
 #: Below so many rows or columns, packing costs more than the instruction saves.
 _WORTH_PACKING = 16
-#: Multiply-adds that are worth waking another thread for (such instructions do many at once).
-_PARALLEL_WORTH = 400_000
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ class ProductCut:
         self.s, self.name, self.product, self.target = s, name, product, target
         self.rows, self.columns, self.steps = block
         work = prod(extent_of(it) or 1 for it in s.block_of(name).iters)
-        self.is_parallel = work >= _PARALLEL_WORTH and target.cores > 1
+        self.is_parallel = target.cores > 1 and work >= target.timing.fork_narrow_products
 
     # ---- operands --------------------------------------------------------------------------------
 

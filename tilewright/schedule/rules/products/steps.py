@@ -34,7 +34,6 @@ from tilewright.schedule.rules.elementwise import outermost
 from tilewright.schedule.rules.epilogue import vectorize_tile
 from tilewright.schedule.rules.products.tiles import (
     ANY_ROWS,
-    PARALLEL_CYCLES,
     Factors,
     Size,
     Tile,
@@ -199,7 +198,8 @@ def _share_out(s: Schedule, name: str, step: StepPlan, target: Target) -> None:
     """Panels for all threads. These meet at every step, which must be worth it by itself."""
     iters = s.block_of(name).iters
     work = prod(extent_of(it) or 1 for it in iters if it.kind != "ordered")
-    if target.cores < 2 or work < PARALLEL_CYCLES * target.fma_ports * step.tile.lanes:
+    least = target.timing.fork_cycles * target.fma_ports * step.tile.lanes
+    if target.cores < 2 or work < least:
         return
     chosen = outermost(s, _panel_loops(s, name, step), target.cores * 2)
     s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])

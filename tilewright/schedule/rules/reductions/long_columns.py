@@ -19,12 +19,10 @@ from tilewright.target import Target
 
 #: A reduction is long from here on.
 _LONG = 64
-#: Rows that a strip takes at a time, and bytes between rows from which strips pay.
-_ROWS_AT_A_TIME, _FAR = 4, 2048
+#: Rows that a strip takes at a time.
+_ROWS_AT_A_TIME = 4
 #: Cache lines of a row that are read at a time where rows are read one by one.
 _LINES_IN_ORDER = 4
-#: Up to so many results share a strip (the rows of a product with few rows).
-_FEW = 16
 
 
 def is_streamed(block: Block, target: Target) -> bool:
@@ -32,7 +30,7 @@ def is_streamed(block: Block, target: Target) -> bool:
     reduced = [it for it in block.iters if it.kind == "reduce"]
     loads = [e for e in all_exprs(block.body) if isinstance(e, Load)]
     steps = [Access(e.buffer, e.indices).step(reduced[-1].var) for e in loads]
-    far = any(s is not None and abs(s) * 4 >= _FAR for s in steps)
+    far = any(s is not None and abs(s) * 4 >= target.timing.strip_stride for s in steps)
     alone = sum(it.kind == "spatial" for it in block.iters) == 1
     return (
         len(reduced) == 1
@@ -46,12 +44,13 @@ def _is_far(block: Block, target: Target) -> bool:
     return instances(block) * _itemsize(block) > target.caches.l2
 
 
-def is_skinny(c: Contraction) -> bool:
+def is_skinny(c: Contraction, target: Target) -> bool:
     """Whether a product has so few rows that reading the other operand is all that counts."""
-    depth = c.reduced[-1]
+    depth, timing = c.reduced[-1], target.timing
     step = c.b.step(depth.var)
-    far = step is not None and abs(step) * c.b.buffer.dtype.itemsize >= _FAR
-    return far and not c.batch and _length(c.rows) <= _FEW and _length(c.reduced) > _LONG
+    far = step is not None and abs(step) * c.b.buffer.dtype.itemsize >= timing.strip_stride
+    few = not c.batch and _length(c.rows) <= timing.memory_bound_rows
+    return far and few and _length(c.reduced) > _LONG
 
 
 def schedule_long(s: Schedule, name: str, column: Iter, target: Target, work: int) -> None:
@@ -74,7 +73,8 @@ def schedule_long(s: Schedule, name: str, column: Iter, target: Target, work: in
     copy = s.cache_write(name, 0, "local") if is_even and out in s.function.buffers else None
     # A loop around both parts stays where it is, for its one iteration.
     rows = rows if is_even else []
-    shared = [loops[it.var] for it in rows] if _length(rows) <= _FEW else []
+    is_few = _length(rows) <= target.timing.memory_bound_rows
+    shared = [loops[it.var] for it in rows] if is_few else []
     apart = [loops[it.var] for it in rows if loops[it.var] not in shared]
     results = _length(rows) if shared else 1
     width = _strip_width(extent, results, target, lanes)
@@ -90,7 +90,7 @@ def schedule_long(s: Schedule, name: str, column: Iter, target: Target, work: in
     depth, down = s.split(loops[reduced.var], None, at_a_time)
     s.reorder(*apart, strip, depth, middle, *shared, down, vectors, vector)
     if is_far and results == 1:
-        read_ahead(s, middle, wide * lanes * _itemsize(block))
+        read_ahead(s, middle, wide * lanes * _itemsize(block), target)
     for loop in (*shared, down, vectors):
         s.unroll(loop)
     s.vectorize(vector)
@@ -131,7 +131,7 @@ def _schedule_parts(
     wide = line * _even_lines(extent_of(column) or 0, line * lanes)
     middle, vectors, vector = s.split(columns, None, wide, lanes)
     s.reorder(part, *around, depth, middle, vectors, vector)
-    read_ahead(s, middle, wide * lanes * _itemsize(block))
+    read_ahead(s, middle, wide * lanes * _itemsize(block), target)
     s.unroll(vectors)
     s.vectorize(vector)
     s.vectorize(s.split(s.reverse_compute_at(copy, part)[-1], None, lanes)[-1])

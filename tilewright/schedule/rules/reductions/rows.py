@@ -34,8 +34,6 @@ from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Vectors of partial results that a reduction keeps, to hide the latency of adding.
-_PARTIAL_VECTORS = 4
 #: A loop up to this long is written out.
 _SHORT = 8
 #: Lanes of a vector up to so many are joined one after the other, more by halves.
@@ -148,7 +146,7 @@ def _read_rows_ahead(s: Schedule, name: str, rows: list[Loop], target: Target) -
     steps = [s.loop_of(loop).extent for loop in inside[1:]]
     known = [int(step.value) for step in steps if isinstance(step, Const)]
     if is_far and known and len(known) == len(steps) and s.loop_of(inside[0]).kind == "serial":
-        read_ahead(s, inside[0], prod(known) * read[0].dtype.itemsize)
+        read_ahead(s, inside[0], prod(known) * read[0].dtype.itemsize, target)
 
 
 def _last_and_after(s: Schedule) -> tuple[str, list[str]]:
@@ -226,7 +224,7 @@ def keep_partial_vectors(s: Schedule, name: str, target: Target) -> None:
     inner = s.loops(name)[-1]
     lanes = vector_lanes(s.block_of(name), target)
     extent = s.loop_of(inner).extent
-    vectors = _PARTIAL_VECTORS
+    vectors = target.timing.partial_vectors
     if isinstance(extent, Const):
         vectors = min(vectors, int(extent.value) // lanes)
     if lanes < 2 or vectors < 1:

@@ -22,7 +22,7 @@ from tilewright.schedule.error import RefusedError
 from tilewright.schedule.facts.products import is_reduction
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import as_contraction, extent_of, is_injective, stores_of
-from tilewright.schedule.rules.elementwise import PARALLEL_WORTH, instances, parallelize_outer
+from tilewright.schedule.rules.elementwise import instances, parallelize_outer
 from tilewright.schedule.rules.products.tiles import Factors, Size, Tile, choose_tile
 from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.rules.winograd.positions import (
@@ -129,7 +129,7 @@ def _schedule(s: Schedule, _block: str, t: Transformed, target: Target) -> None:
     chain, rows = t.rows[:-1], t.rows[-1]
     outer = walk_source(s, chain, rows, cut_tiles(s, chain, rows, target))
     parallelize_outer(s, rows, target, work, within=outer)
-    if target.cores > 1 and instances(s.block_of(t.parts)) > PARALLEL_WORTH:
+    if target.cores > 1 and instances(s.block_of(t.parts)) > target.timing.fork_operations:
         s.parallel(block)
 
 
