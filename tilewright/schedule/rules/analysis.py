@@ -29,6 +29,7 @@ from tilewright.ir import (
     walk,
 )
 from tilewright.schedule.facts.products import as_sum_of_products
+from tilewright.schedule.handles import Loop
 from tilewright.schedule.schedule import Schedule
 
 _DIVISIONS = {"floordiv", "floormod", "truncdiv", "truncmod", "div"}
@@ -113,6 +114,15 @@ def is_scheduled(s: Schedule, name: str) -> bool:
 def has_own_loops(s: Schedule, name: str) -> bool:
     """Whether a block has one loop for each variable; others were made, or moved, by a rule."""
     return len(s.loops(name)) == len(s.block_of(name).iters)
+
+
+def loops_within(s: Schedule, name: str, around: Loop | None) -> dict[Var, Loop]:
+    """The loops of a block inside of another, by the variables that they feed."""
+    block, loops = s.block_of(name), s.loops(name)
+    inside = loops if around is None else loops[loops.index(around) + 1 :]
+    pairs = zip(block.iters, block.bindings, strict=True)
+    fed = [(it.var, loop) for it, b in pairs for loop in inside if loop.var in free_vars(b)]
+    return dict(fed)
 
 
 def is_intermediate(s: Schedule, buffer: Buffer) -> bool:

@@ -72,8 +72,8 @@ def vectorize_tile(
     for loop in short:
         s.unroll(loop)
     if long:
-        # It needs the registers for its own.
-        s.annotate(long[0], "apart")
+        # As a function of its own it has all registers for itself.
+        s.annotate(long[0], "outline")
 
 
 def _cut(s: Schedule, loops: Sequence[Loop], most: int) -> tuple[list[Loop], list[Loop]]:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from tilewright.ir import Block, Iter
 from tilewright.schedule.rules.analysis import as_contraction
 from tilewright.schedule.rules.rule import Rule, as_found
-from tilewright.schedule.rules.transpose import as_transpose
+from tilewright.schedule.rules.transpose_plan import as_transpose
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 

@@ -19,7 +19,8 @@ from tilewright.schedule.rules.analysis import extent_of
 from tilewright.schedule.rules.elementwise import vectorize_innermost
 from tilewright.schedule.rules.products.packing import stand_apart
 from tilewright.schedule.rules.products.tiles import Tile
-from tilewright.schedule.rules.transpose import TransposeTile, transpose_tiles, whole_tiles
+from tilewright.schedule.rules.transpose import transpose_tiles, whole_tiles
+from tilewright.schedule.rules.transpose_plan import TransposeTile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 

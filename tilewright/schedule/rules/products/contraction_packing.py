@@ -16,7 +16,7 @@ from tilewright.schedule.rules.products.contraction_plan import (
 )
 from tilewright.schedule.rules.products.panels import pack_panels, tiles_in_a_panel
 from tilewright.schedule.rules.threads import Threads
-from tilewright.schedule.rules.transpose import plain_tile
+from tilewright.schedule.rules.transpose_plan import plain_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
