@@ -128,5 +128,5 @@ def schedule_by_rules(function: Function, target: Target, *, by_address: bool = 
 def function_of(s: Schedule) -> Function:
     """The scheduled function, with a note on blocks that are left with plain loops, and why."""
     plain = {b.name for b in s.blocks() if not is_scheduled(s, b.name)}
-    told = [str(r) for r in s.declined if not r.block or r.block in plain]
-    return s.function.with_attrs(refused=told) if told else s.function
+    notes = [str(r) for r in s.declined if not r.block or r.block in plain]
+    return s.function.with_attrs(refused=notes) if notes else s.function

@@ -321,10 +321,10 @@ class ScheduleState:
                 reason=f"its arguments do not fit: {error}",
             ) from error
         if len(results) != len(step.results):
-            given, told = len(results), len(step.results)
+            given, recorded = len(results), len(step.results)
             raise UserError(
                 f"cannot replay step {number} of the trace, {step.name}",
-                reason=f"it gives {given} results, the trace says {told}",
+                reason=f"it gives {given} results, the trace says {recorded}",
             )
         known.update(zip(step.results, results, strict=True))
 

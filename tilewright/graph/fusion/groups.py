@@ -1,7 +1,7 @@
 """The loop function of a group of calls: their compute definitions put together.
 
-Definitions that only hand elements on are written into those that read them here, before there are
-loops: long chains become one formula without a schedule having to inline them one by one.
+Cheap definitions are inlined into those that read them here, before there are loops: long chains
+become one formula without a schedule having to inline them one by one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 
 from tilewright.graph.fusion.definitions import (
     call_key,
-    cost_of,
     define,
     definitions,
     is_contraction,
@@ -33,6 +32,7 @@ from tilewright.ir import (
     Select,
     Var,
     free_vars,
+    is_cheap,
     map_expr,
     structural_hash,
     substitute,
@@ -43,8 +43,6 @@ from tilewright.support.errors import InternalError
 from tilewright.support.faults import during
 from tilewright.tensor import te
 
-#: Up to this cost, an element is computed again for every definition that reads it.
-_CHEAP: Final = 8
 _NAME_LENGTH: Final = 48
 #: Whole numbers up to this, and halves, are written into the formulas that use them.
 _SMALL: Final = 4
@@ -300,7 +298,7 @@ def _inlined(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[t
         assert isinstance(op, te.Compute)
         renewed = _renewed(op, made, formulas)
         made.update(zip(op.outputs, renewed.outputs, strict=True))
-        if not wanted.intersection(op.outputs) and _dissolves(renewed, readers[op]):
+        if not wanted.intersection(op.outputs) and _is_inlined(renewed, readers[op]):
             formulas[renewed.outputs[0]] = renewed
     return [made[t] for t in outputs]
 
@@ -314,20 +312,21 @@ def _readers(ops: Sequence[te.Definition]) -> dict[te.Definition, list[te.Comput
     return readers
 
 
-def _dissolves(op: te.Compute, readers: Sequence[te.Compute]) -> bool:
+def _is_inlined(op: te.Compute, readers: Sequence[te.Compute]) -> bool:
     """Whether those that read it had better compute it themselves."""
     if _combines(op) or len(op.outputs) != 1 or _is_read_often(op, readers):
         return False
     conditional = any(isinstance(e, Select) for e in walk_expr(op.values[0]))
     if conditional and any(map(_combines, readers)):
         return False
-    return len(readers) <= 1 or cost_of(op.values[0]) <= _CHEAP
+    return len(readers) <= 1 or is_cheap(op.values)
 
 
 def _is_read_often(op: te.Compute, readers: Sequence[te.Compute]) -> bool:
-    """Whether sums are taken on, or elements moved, for what reads them again and again.
+    """Whether it is an epilogue of sums, or a copy, that readers would compute again and again.
 
-    A product reads an element for each row or column; what follows a product is done in its tile.
+    A product reads an element for each row or column; what follows a product is computed in its
+    tile.
     """
     sources = [t.op for t in op.inputs]
     if any(map(is_contraction, sources)):

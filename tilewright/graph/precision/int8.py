@@ -18,8 +18,7 @@ step (`graph.ops.recurrent.recurrent`).
 
 Images that cannot be negative have unsigned bytes. Convolutions stay as they are on machines that
 have no instructions for bytes, if there is none for them (`products.is_dense_convolution`), or if
-they are computed with few products anyway.
-Everything else stays in float32.
+Winograd's algorithm makes them faster in float32. Everything else stays in float32.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from tilewright.graph.ops.forms.quantize_rows import LEAST
 from tilewright.graph.ops.recurrent.recurrent import SCANS
 from tilewright.graph.precision.products import PRODUCTS, as_product, is_dense_convolution
 from tilewright.graph.precision.rewriter import Rules, Writing
-from tilewright.graph.rewriting.context import MAX_LEVEL, PassContext
+from tilewright.graph.rewriting.context import PassContext, Step
 from tilewright.graph.winograd.cost import least_share
 from tilewright.ir import DType
 from tilewright.target import Target
@@ -53,12 +52,12 @@ _HANDING_ON: Final = frozenset(["max_pool", "avg_pool", "concat", "reshape", "ad
 _BACK: Final = 6
 
 
-def int8_rules(target: Target) -> Rules:
-    """The rules for a machine."""
+def int8_rules(target: Target, winograd: Step | None) -> Rules:
+    """The rules for a machine, where `winograd` is the pass that may rewrite convolutions later."""
     rules = {**dict.fromkeys(PRODUCTS, _product), **dict.fromkeys(SCANS, _scan)}
     if not target.has_byte_products:
         return rules
-    pays = partial(_conv_where_it_pays, target=target)
+    pays = partial(_conv_where_it_pays, target=target, winograd=winograd)
     # Matrix units are so much faster that nothing else comes near.
     return rules | {"conv": _conv if target.has("amx-int8") else pays}
 
@@ -113,18 +112,19 @@ def _scan(call: Call, w: Writing) -> Sequence[Value] | None:
 # ---- convolutions -------------------------------------------------------------------------------
 
 
-def _conv_where_it_pays(call: Call, w: Writing, target: Target) -> Sequence[Value] | None:
-    return None if _needs_few_products(call, target) else _conv(call, w)
+def _conv_where_it_pays(
+    call: Call, w: Writing, target: Target, winograd: Step | None
+) -> Sequence[Value] | None:
+    will_run = winograd is not None and PassContext.current().runs(winograd)
+    return None if will_run and _winograd_is_faster(call, target) else _conv(call, w)
 
 
-def _needs_few_products(call: Call, target: Target) -> bool:
-    """Whether it will be computed with so few products (`passes.winograd`) that bytes would not be
-    faster: they are four times as fast at best, and images have to be brought into them."""
+def _winograd_is_faster(call: Call, target: Target) -> bool:
+    """Whether Winograd's algorithm in float32 is predicted to be faster than products of bytes,
+    which are four times as fast as float32 at best, after the image was quantized."""
     (out,) = call.op.infer(call.args, call.attrs)
     assert isinstance(out, TensorType)
-    context = PassContext.current()
-    will_run = context.opt_level == MAX_LEVEL and "winograd" not in context.disabled_passes
-    return will_run and least_share(call, out, target) <= target.timing.conv.bytes_share
+    return least_share(call, out, target) <= target.timing.conv.bytes_share
 
 
 def _conv(call: Call, w: Writing) -> Sequence[Value] | None:

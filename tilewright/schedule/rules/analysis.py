@@ -25,6 +25,7 @@ from tilewright.ir import (
     all_exprs,
     const,
     free_vars,
+    is_cheap,
     substitute,
     walk,
 )
@@ -33,10 +34,12 @@ from tilewright.schedule.handles import Loop
 from tilewright.schedule.schedule import Schedule
 
 _DIVISIONS = {"floordiv", "floormod", "truncdiv", "truncmod", "div"}
+#: Simple operations that a transcendental function and a division take as long as.
+_TRANSCENDENTAL_WORK, _DIVISION_WORK = 20, 6
 
 
 class Access(NamedTuple):
-    """A load or store with how far one step of a variable moves it, in elements."""
+    """The element that a load or store touches."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -56,9 +59,9 @@ class Access(NamedTuple):
         return total
 
     def step_within(self, var: Var, size: int) -> int | None:
-        """The same among `size` neighbours, the first of them at a multiple of that.
+        """The same among `size` neighbours, the first of them at a multiple of `size`.
 
-        Indices that divide `var`, as blocked channels do, move evenly there.
+        Indices that divide `var`, as those of blocked channels do, are linear there.
         """
         group, place = Var("group", var.dtype), Var("place", var.dtype)
         ranges = knowing_nothing().with_extent(place, const(size))
@@ -89,7 +92,8 @@ class Contraction(NamedTuple):
 
 
 def constants_of(function: Function) -> frozenset[Buffer]:
-    """The parameters that are the same for all calls: what is made of them alone is made once."""
+    """The parameters that are the same for all calls: what depends on them alone is computed once,
+    when the model is loaded."""
     numbers: Sequence[int] = function.attrs.get("constants", ())
     params = [function.params[k] for k in numbers]
     return frozenset(p for p in params if isinstance(p, Buffer))
@@ -106,13 +110,13 @@ def is_stepwise(block: Block) -> bool:
 
 
 def is_scheduled(s: Schedule, name: str) -> bool:
-    """Whether a rule has taken a block: it has an intrinsic, or loops that are not serial."""
+    """Whether a rule has scheduled a block: it has an intrinsic, or loops that are not serial."""
     is_tensorized = "tensor_intrin" in s.block_of(name).annotations
     return is_tensorized or any(s.loop_of(loop).kind != "serial" for loop in s.loops(name))
 
 
 def has_own_loops(s: Schedule, name: str) -> bool:
-    """Whether a block has one loop for each variable; others were made, or moved, by a rule."""
+    """Whether a block has one loop for each variable, as no rule has split or moved it yet."""
     return len(s.loops(name)) == len(s.block_of(name).iters)
 
 
@@ -147,21 +151,22 @@ def accesses_of(block: Block) -> list[Access]:
 
 
 def operations(block: Block) -> int:
-    """A rough count of what one instance costs, in simple operations."""
-    return sum(_cost(e) for e in all_exprs(block.body))
+    """The work of one instance in simple operations, index arithmetic and loads included."""
+    return sum(_work(e) for e in all_exprs(block.body))
 
 
-def _cost(e: Expr) -> int:
+def _work(e: Expr) -> int:
     if isinstance(e, Call):
-        return 20 if e.name in TRANSCENDENTAL or e.name == "pow" else 1
+        return _TRANSCENDENTAL_WORK if e.name in TRANSCENDENTAL or e.name == "pow" else 1
     if isinstance(e, Binary):
-        return 6 if e.op in _DIVISIONS else 1
+        return _DIVISION_WORK if e.op in _DIVISIONS else 1
     return 1 if isinstance(e, Load | Select) else 0
 
 
-def is_cheap(block: Block) -> bool:
+def is_cheap_block(block: Block) -> bool:
     """Whether computing an element again costs about as much as loading it."""
-    return operations(block) <= 8 and not any(isinstance(s, Let) for s in walk(block.body))
+    values = [s.value for s in stores_of(block)]
+    return is_cheap(values) and not any(isinstance(s, Let) for s in walk(block.body))
 
 
 def is_conditional(block: Block) -> bool:

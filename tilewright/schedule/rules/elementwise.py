@@ -20,11 +20,14 @@ from tilewright.schedule.rules.rule import Choices, Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Operations of all vectors that are computed side by side, at most, for each that finds registers.
-_SIDE_BY_SIDE = 25
-#: More parts than this of a row are not worth loops of their own.
+#: Operations that unrolled vectors may have together, for each that finds registers: longer bodies
+#: would spill.
+_UNROLLED_OPERATIONS = 25
+#: Vectors that are unrolled at most.
+_UNROLLED_VECTORS = 4
+#: A row is cut at most at so many seams.
 _MOST_SEAMS = 4
-#: How far behind the number it compares with a comparison changes.
+#: How far behind the bound the result of a comparison changes.
 _AFTER = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
 #: What an extent that is known only at run time counts as inside of a parallel loop.
 _UNKNOWN = 32
@@ -78,7 +81,7 @@ def _all_loops_as_one(_found: bool, _target: Target, choices: Choices) -> bool:
 
 
 ELEMENTWISE = Rule("elementwise", _independent, _all_loops_as_one, _schedule)
-#: Where sizes are not known, parts of one loop over all of them may not be told apart.
+#: For where the partition of a fused loop cannot be proved, as with sizes known only at run time.
 ELEMENTWISE_BY_ROWS = Rule("elementwise_by_rows", _independent, _row_by_row, _schedule)
 #: In a step of a scan only its own dimensions are independent.
 STEPWISE = Rule("stepwise", _stepwise, as_found, _schedule_steps)
@@ -108,7 +111,7 @@ def _copies_rows(block: Block, target: Target) -> bool:
 
 
 def _walk_source(s: Schedule, name: str, block: Block) -> None:
-    """Copy in the order of the source: it is read from end to end, and lines are written whole.
+    """Copy in the order of the source, which is then read sequentially; lines are written whole.
 
     for h: for t: for d: Y[h, t, d] = X[t, h, d]
     -->
@@ -126,11 +129,11 @@ def _walk_source(s: Schedule, name: str, block: Block) -> None:
 
 
 def seams_of(block: Block, target: Target) -> list[int]:
-    """Where along the innermost dimension elements begin to come from elsewhere.
+    """Where along the innermost dimension a select switches to another source.
 
     Y[i, j] = A[i, j] if j < 5 else B[i, j - 5]         [5]
 
-    Vectors that lie across would choose lane by lane. None where all seams lie between vectors.
+    Vectors across a seam would select lane by lane. None where all seams lie between vectors.
     """
     it, lanes = block.iters[-1], vector_lanes(block, target)
     chosen = [e.condition for e in all_exprs(block.body) if isinstance(e, Select)]
@@ -182,10 +185,11 @@ def instances(block: Block) -> int:
 
 
 def vectorize_innermost(s: Schedule, name: str, target: Target) -> None:
-    """Cut the innermost loop into vectors of the widest type, a few of them at a time."""
+    """Vectorize the innermost loop by lanes of the widest type, and unroll a few vectors."""
     inner = s.loops(name)[-1]
-    # Bodies with a function wait for themselves: two side by side. Longer ones would spill.
-    unroll = max(1, min(4, _SIDE_BY_SIDE * target.chains // max(1, operations(s.block_of(name)))))
+    # Unrolling hides the latency of functions; long bodies would spill.
+    most = _UNROLLED_OPERATIONS * target.chains // max(1, operations(s.block_of(name)))
+    unroll = max(1, min(_UNROLLED_VECTORS, most))
     lanes = vector_lanes(s.block_of(name), target)
     extent = s.loop_of(inner).extent
     if lanes < 2 or (isinstance(extent, Const) and extent.value < 2):

@@ -1,7 +1,7 @@
-"""Large results of kernels that are bound by memory: written past the caches.
+"""Large results of kernels that are bound by memory: non-temporal stores, past the caches.
 
-A line that a store does not bypass the caches for is read before it is written, which is a third of
-what a copy moves; and what is more than the last cache holds is gone before anyone reads it there.
+An ordinary store reads a line before it writes it, which is a third of the traffic of a copy; and a
+result that is larger than the last cache is evicted before anything reads it there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilewright.target import Target
 
 
 def _results_to_stream(s: Schedule, _block: str, target: Target) -> list[int] | None:
-    """The results, by number, that are to bypass the caches."""
+    """The numbers of the results that should bypass the caches."""
     function, timing = s.function, target.timing
     if not target.gains_by_streaming or "in_place" in function.attrs:
         return None

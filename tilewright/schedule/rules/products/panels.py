@@ -2,12 +2,12 @@
 
     for panel:
         for step of the reduction:
-            ask for the line of the panel some steps later
+            prefetch the line of the panel some steps later
             for tile: for vector: P[tile, step, vector] = B[step, panel, tile, vector]
 
-Every step is a row of the operand, far from the next one: what is left of a line when the tile of
-its other half is packed may be gone from the caches, where rows share their sets, and no hardware
-asks for rows early that lie pages apart.
+Every step is a row of the operand, far from the next one. A line that two tiles share is read once
+for both: where rows fall into the same sets, it would be evicted before the second tile is packed.
+Rows are prefetched, since hardware does not prefetch across pages.
 """
 
 from __future__ import annotations

@@ -82,9 +82,10 @@ def rank_tiles(
 ) -> list[Tile]:
     """The tiles for a problem of this size, those with the best predicted throughput first.
 
-    Where columns come in blocks that lie apart, a tile has whole blocks, or an even part of one.
-    `computed` says how many rows are computed by tiles of so many, where it is not just all tiles.
-    Rows of the tile divide `whole`; `together` vectors are not parted.
+    Where columns come in blocks that are not neighbours, a tile has whole blocks, or an even part
+    of one. `computed` gives the rows that tiles of so many rows compute in all, padding included,
+    where that is not just whole tiles. Rows of the tile divide `whole`; the vectors of a tile are a
+    multiple of `together`.
     """
     lanes = target.lanes(dtype)
     if not target.has_lane_fma:
@@ -100,7 +101,7 @@ def rank_tiles(
         if _registers(r, v, lanes, factors) <= target.vector_registers
     ]
     even = [t for t in tiles if _fits_blocks(t.columns, block)]
-    # Blocks of odd widths are taken one at a time, the last vector of each partly used.
+    # Tiles of blocks of odd widths take one block each, whose last vector is partly used.
     single = [t for t in tiles if (t.vectors - 1) * lanes < (block or 0)]
 
     def score(tile: Tile) -> float:
@@ -113,15 +114,17 @@ def rank_tiles(
 
 
 def packing_pays(target: Target, dtype: DType, packed: Tile, spread: Tile, size: Size) -> bool:
-    """Whether tiles of packed rows are faster, packing included, than those of rows far apart."""
+    """Whether tiles of packed rows are faster, packing included, than those of strided rows."""
     busy = (size.columns or 1) / (target.fma_ports * packed.lanes)
     gained = _score(packed, target, dtype, size) * busy / (busy + target.timing.pack_cycles)
     return gained >= _score(spread, target, dtype, size, target.timing.conflict_cycles)
 
 
 def steps_ahead(target: Target, tile: Tile, dtype: DType, depth: int) -> int:
-    """How many steps early packed operands are asked for; 0 where they stay near, or no instruction
-    is to spare."""
+    """How many steps of the reduction ahead packed operands are prefetched.
+
+    0 where they stay in L1, or where prefetches would take issue slots from multiply-adds.
+    """
     timing, cycles = target.timing, max(1, tile.rows * tile.vectors // target.fma_ports)
     sides = [side * dtype.itemsize for side in (tile.rows, tile.columns)]
     lines = sum(-(-side // target.caches.line) for side in sides)
@@ -134,7 +137,8 @@ def steps_ahead(target: Target, tile: Tile, dtype: DType, depth: int) -> int:
 def packed_columns(target: Target, dtype: DType | str, columns: int | None = None) -> int:
     """How many columns of the right operand of a product are best packed side by side.
 
-    Where it is known how many `columns` there are, the last of them do not stand alone.
+    Where the number of `columns` is known, the panels are chosen so that the last one is well
+    filled.
     """
     dtype = DType.of(dtype)
     best = choose_tile(target, dtype, Size(), "rows").columns
@@ -171,8 +175,8 @@ def _score(tile: Tile, target: Target, dtype: DType, size: Size, far: float = 0.
 def _traffic(tile: Tile, caches: Caches, itemsize: int, size: Size) -> tuple[float, int]:
     """Bytes of a step that come from the second cache, and those that come from beyond it.
 
-    Rows pass by, unless all of them stay near; the columns of a tile are used again by the next
-    rows, from wherever they fit.
+    Rows are streamed, unless all of them fit L1; the columns of a tile are used again by the next
+    rows, from the cache that they fit.
     """
     rows, columns = tile.rows * itemsize, tile.columns * itemsize
     if size.depth is None:
@@ -186,7 +190,7 @@ def _traffic(tile: Tile, caches: Caches, itemsize: int, size: Size) -> tuple[flo
 
 
 def _used(extent: int | None, tile: int) -> float:
-    """The part of the tiles that lies inside an extent."""
+    """The fraction of the tiles that lies inside an extent."""
     if extent is None:
         return 1.0
     return extent / (-(-extent // tile) * tile)
