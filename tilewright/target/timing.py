@@ -21,6 +21,12 @@ class ConvTiming(NamedTuple):
     plain: float = 0.3
     depthwise: float = 0.15
     depthwise_plain: float = 0.06
+    #: The same of transposed convolutions: as convolutions of phases, and as products that are
+    #: added up where they overlap.
+    transposed: float = 0.6
+    transposed_plain: float = 0.05
+    #: How much longer than a copy it takes to interleave phases element by element.
+    scatter_factor: float = 8.0
     #: The share that the widest block of channels gains over one of no width.
     wide_block_gain: float = 0.15
     #: The share that the batched products of Winograd's transformed tiles reach.

@@ -226,7 +226,7 @@ def _own(tensor: te.Tensor, given: Sequence[te.Tensor]) -> te.Tensor:
 
 
 def _loose(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[Var]:
-    """Symbolic dimensions that the loops use and no parameter shows to be sizes."""
+    """Symbolic dimensions that the loops use and that are not the extent of any parameter."""
     used = {d for d in symbolic_dims(given) if is_signed(d)}
     for op in definitions(outputs, given):
         axes = {*op.axes}
@@ -237,7 +237,7 @@ def _loose(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[Var
             used.update(*(free_vars(a.extent) for a in op.reduced_axes))
             used.update(*(free_vars(v) - axes for v in op.values))
     tensors = [*given, *outputs]
-    # One that may be negative is a size where a whole extent is just that.
+    # One that may be negative counts as known where it is an extent by itself.
     extents = {d for t in tensors for d in t.shape}
     shown = {d for d in symbolic_dims(tensors) if d in extents or not is_signed(d)}
     return sorted(used - shown, key=lambda v: v.serial)
@@ -265,7 +265,7 @@ def _is_written_out(value: Value) -> bool:
 
 
 def _written_out(value: Value) -> Any:
-    """The number, where a constant is one that formulas are full of: 0, 1, 2, ½ …"""
+    """The number, where a constant is a small one that is inlined: 0, 1, 2, ½ …"""
     array = value.constant
     if array is None or array.size != 1 or value.dtype.is_storage_only:
         return None
@@ -286,7 +286,7 @@ def _constant(value: Value) -> te.Tensor:
 
 
 def _inlined(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[te.Tensor]:
-    """The outputs, with definitions that are worth no memory of their own written into others."""
+    """The outputs, with cheap definitions inlined into those that read them."""
     ops = definitions(outputs, given)
     if not all(isinstance(op, te.Compute) for op in ops):
         return list(outputs)
@@ -344,7 +344,7 @@ def _renewed(
     made: Mapping[te.Tensor, te.Tensor],
     formulas: Mapping[te.Tensor, te.Compute],
 ) -> te.Compute:
-    """The definition over those made anew, with their formulas where there are some."""
+    """The definition over the tensors in `made`, with the formulas of inlined ones."""
 
     def on_node(e: Expr) -> Expr | None:
         if not isinstance(e, Load) or not isinstance(e.buffer, te.Tensor):

@@ -188,7 +188,7 @@ def apply_activation(name: str, e: Expr, parameters: dict[str, float]) -> Expr:
 
 
 def _any(function: Any) -> Callable[..., Any]:
-    """A function whose parameters its row tells, not its type."""
+    """A function whose parameters are those of its row of the table."""
     return function
 
 

@@ -137,8 +137,8 @@ def _outside(i: Expr, extent: Expr, before: Expr, after: Expr, place: Place) -> 
 def _reflected(i: Expr, n: Expr) -> Expr:
     """0 1 2 3 2 1 | 0 1 2 3 2 1 …: the position in a period of 2(n - 1), from its nearer end."""
     last = n - 1
-    turn = i % te.maximum(last * 2, 1)
-    return last - te.abs(turn - last)
+    phase = i % te.maximum(last * 2, 1)
+    return last - te.abs(phase - last)
 
 
 #: Where an index outside of n elements reads.
