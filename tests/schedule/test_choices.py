@@ -65,7 +65,7 @@ def _offered(function: Function, target: tw.Target, rule: str) -> dict[str, tupl
 
 def _attention(target: tw.Target) -> Function:
     b = Builder()
-    q, k, v = (b.input(n, "f32", (1, 2, 20, 16)) for n in "qkv")
+    q, k, v = (b.input(n, "f32", (1, 2, 9, 16)) for n in "qkv")
     scores = b.matmul(q, b.transpose(k, axes=[0, 1, 3, 2]))
     b.output(b.matmul(b.softmax(scores * 0.25, axis=-1), v))
     return _kernel(b.build(), target, "attention")
@@ -82,7 +82,7 @@ def _depthwise(target: tw.Target) -> Function:
 def _winograd(target: tw.Target, rule: str) -> Function:
     """The operator of Winograd's algorithm that a rule schedules."""
     b = Builder()
-    x = b.input("x", "f32", (1, 1, 8, 10, 16))
+    x = b.input("x", "f32", (1, 1, 8, 4, 16))
     if rule == "positions":
         b.output(b.winograd_tiles(x, pads=[1] * 4, tiles=[4, 4]))
     elif rule == "transformed":

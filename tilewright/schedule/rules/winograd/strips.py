@@ -177,16 +177,19 @@ def _cut_products(s: Schedule, name: str, strip: Loop, tile: Tile) -> None:
     copy = s.cache_write(name, 0, "local").name
     loops = loops_within(s, name, strip)
     depth = [loops.pop(it.var) for it in steps if it.var in loops]
-    tiles, inside = s.split(loops.pop(row.var), None, tile.rows)
+    # There is no loop over a single tile of the image.
+    rows, inside = list[Loop](), list[Loop]()
+    if row.var in loops:
+        rows, inside = ([x] for x in s.split(loops.pop(row.var), None, tile.rows))
     panel, vectors, lanes = s.split(loops.pop(column.var), None, tile.vectors, tile.lanes)
     blocks = [loop for v, loop in loops.items() if v is own.iters[0].var]
     planes = [loop for loop in loops.values() if loop not in blocks]
     depth, unrolled = cut_steps(s, depth, tile)
-    s.reorder(*planes, *blocks, panel, tiles, *depth, *unrolled, inside, vectors, lanes)
-    for loop in (*unrolled, inside, vectors):
+    s.reorder(*planes, *blocks, panel, *rows, *depth, *unrolled, *inside, vectors, lanes)
+    for loop in (*unrolled, *inside, vectors):
         s.unroll(loop)
     s.vectorize(lanes)
-    vectorize_tile(s, s.reverse_compute_at(copy, tiles), tile.lanes)
+    vectorize_tile(s, s.reverse_compute_at(copy, (rows or [panel])[-1]), tile.lanes)
 
 
 def _pack_columns(s: Schedule, name: str, buffer: Buffer, tile: Tile) -> None:
