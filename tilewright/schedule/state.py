@@ -50,7 +50,7 @@ class _Asked(NamedTuple):
 
 
 class Declined(NamedTuple):
-    """A rule that a primitive kept from a block (all of the function, where that is empty)."""
+    """A rule that did not fit a block, and why; the block is empty for rules of whole functions."""
 
     rule: str
     block: str
@@ -76,7 +76,7 @@ class ScheduleState:
         #: What is gone, and the name and number of the step that consumed it.
         self._gone: dict[Var | str, tuple[str, int]] = {}
         self._latest: _Asked | None = None
-        #: What was tried in vain, on this schedule and on its copies.
+        #: Rules that were refused, on this schedule and on its copies.
         self.declined: list[Declined] = []
 
     @property
@@ -95,7 +95,7 @@ class ScheduleState:
         return twin
 
     def restore(self, saved: Self) -> None:
-        """Be again as the copy `saved` is; what was tried in vain since then stays known."""
+        """Go back to the state of the copy `saved`; the list of refused rules stays."""
         declined = self.declined
         vars(self).update(vars(saved.copy()))
         self.declined = declined
