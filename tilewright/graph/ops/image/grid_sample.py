@@ -274,7 +274,7 @@ def _sampled(
     if padding == "reflection":
         ends = zip(steps, extents, strict=True)
         steps = [_turned_back(s, n, align_corners) for s, n in ends]
-    # Held inside so that nothing must be checked; what was outside is zero, or the border.
+    # Clamped so that nothing must be checked; what was outside is zero, or the border.
     held = [te.maximum(te.minimum(s, n - 1), 0) for s, n in zip(steps, extents, strict=True)]
     pixel = x[(*image, *held)]
     if padding != "zeros":

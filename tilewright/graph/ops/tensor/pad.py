@@ -130,7 +130,7 @@ def _outside(i: Expr, extent: Expr, before: Expr, after: Expr, place: Place) -> 
     cut = te.maximum(-before, 0)
     left = tidy(extent - cut - te.maximum(-after, 0), extent)
     position = place(i - te.maximum(before, 0), left)
-    # Held inside so that nothing must be checked; it is inside, if there is anything at all.
+    # Clamped so that nothing must be checked; it is inside, if there is anything at all.
     return te.maximum(te.minimum(position + cut, extent - 1), 0)
 
 
