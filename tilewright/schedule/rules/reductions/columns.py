@@ -133,7 +133,9 @@ def _tiles(found: ColumnReduction, target: Target) -> list[ColumnTile]:
     long = _long_tile(row, target)
     long = ColumnTile(max(1, min(long, extent or long)), 1)
     slides = _slides(found.block, row, found.column, most, target)
-    return list(dict.fromkeys([long, *wide] if slides else [*wide, long]))
+    tiles = [long, *wide] if slides else [*wide, long]
+    halves = [ColumnTile(max(1, tile.rows // 2), tile.vectors) for tile in tiles]
+    return list(dict.fromkeys([*tiles, *halves]))
 
 
 def _are_enough(others: list[Iter], target: Target) -> bool:
