@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from tilewright.ir import Buffer, Call, Expr, Var, cast, cost_of, is_cheap, product_of_loads
+from tilewright.ir import (
+    Buffer,
+    Call,
+    Expr,
+    Var,
+    cast,
+    cost_of,
+    is_cheap,
+    product_of_loads,
+    walk_expr,
+    work_of,
+)
 
 A, B = Buffer("A", "float32", (8, 8)), Buffer("B", "float16", (8, 8))
 PLACES = Buffer("P", "int64", (8,))
@@ -24,6 +35,11 @@ def test_cost_counts_operations_on_elements() -> None:
     assert cost_of(A[i * 4 + 1, k]) == 0
     assert cost_of(A[i, k] * 2.0 + 1.0) == 2
     assert cost_of(Call("exp", (A[i, k],), A.dtype)) > cost_of(A[i, k] * A[i, k])
+
+
+def test_work_counts_loads_and_index_arithmetic() -> None:
+    assert work_of(walk_expr(A[i * 4 + 1, k])) == 3
+    assert work_of(walk_expr(A[i // 3, k])) > work_of(walk_expr(A[i + 3, k]))
 
 
 def test_what_is_cheap_is_computed_again() -> None:

@@ -1,4 +1,9 @@
-"""What the formula of an element computes: fusion decides by this, and so do schedules."""
+"""What the formula of an element computes, and what that costs.
+
+Fusion of the graph and the rules of schedules both decide by this: what a contraction is, and what
+is cheap enough to be computed again wherever it is read. Fusion counts operations on elements, as
+indices are not final yet; schedules count loads and index arithmetic as well.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,13 @@ from tilewright.ir.expr import Binary, Call, Cast, Expr, Load, Select
 from tilewright.ir.intrinsics import TRANSCENDENTAL
 from tilewright.ir.visit import loads_in, walk_expr
 
-#: Operations that a transcendental function counts as.
-_TRANSCENDENTAL_COST: Final = 10
 #: Up to this cost, an element is computed again for everything that reads it, rather than stored.
-_CHEAP: Final = 8
+CHEAP: Final = 8
+#: Operations on elements that a transcendental function counts as.
+_TRANSCENDENTAL_COST: Final = 10
+#: Instructions that a transcendental function and a division take as long as.
+_TRANSCENDENTAL_WORK, _DIVISION_WORK = 20, 6
+_DIVISIONS: Final = frozenset(["floordiv", "floormod", "truncdiv", "truncmod", "div"])
 
 
 def _unconverted(e: Expr) -> Expr:
@@ -44,10 +52,27 @@ def cost_of(value: Expr) -> int:
 
 def is_cheap(values: Iterable[Expr]) -> bool:
     """Whether computing elements again costs about as much as loading them."""
-    return sum(map(cost_of, values)) <= _CHEAP
+    return sum(map(cost_of, values)) <= CHEAP
+
+
+def work_of(nodes: Iterable[Expr]) -> int:
+    """Roughly how many instructions these nodes take, loads and index arithmetic included."""
+    return sum(map(_work, nodes))
 
 
 def _cost(e: Expr) -> int:
     if isinstance(e, Call):
-        return _TRANSCENDENTAL_COST if e.name in TRANSCENDENTAL or e.name == "pow" else 1
+        return _TRANSCENDENTAL_COST if _is_transcendental(e) else 1
     return 1 if isinstance(e, Binary | Select | Cast) and not e.dtype.is_integer else 0
+
+
+def _work(e: Expr) -> int:
+    if isinstance(e, Call):
+        return _TRANSCENDENTAL_WORK if _is_transcendental(e) else 1
+    if isinstance(e, Binary):
+        return _DIVISION_WORK if e.op in _DIVISIONS else 1
+    return 1 if isinstance(e, Load | Select) else 0
+
+
+def _is_transcendental(e: Call) -> bool:
+    return e.name in TRANSCENDENTAL or e.name == "pow"

@@ -7,12 +7,10 @@ from typing import NamedTuple
 
 from tilewright.arith import knowing_nothing, linear, simplify
 from tilewright.ir import (
-    TRANSCENDENTAL,
+    CHEAP,
     Alloc,
-    Binary,
     Block,
     Buffer,
-    Call,
     Const,
     Expr,
     Function,
@@ -25,17 +23,13 @@ from tilewright.ir import (
     all_exprs,
     const,
     free_vars,
-    is_cheap,
     substitute,
     walk,
+    work_of,
 )
 from tilewright.schedule.facts.products import as_sum_of_products
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.schedule import Schedule
-
-_DIVISIONS = {"floordiv", "floormod", "truncdiv", "truncmod", "div"}
-#: Simple operations that a transcendental function and a division take as long as.
-_TRANSCENDENTAL_WORK, _DIVISION_WORK = 20, 6
 
 
 class Access(NamedTuple):
@@ -152,21 +146,12 @@ def accesses_of(block: Block) -> list[Access]:
 
 def operations(block: Block) -> int:
     """The work of one instance in simple operations, index arithmetic and loads included."""
-    return sum(_work(e) for e in all_exprs(block.body))
+    return work_of(all_exprs(block.body))
 
 
-def _work(e: Expr) -> int:
-    if isinstance(e, Call):
-        return _TRANSCENDENTAL_WORK if e.name in TRANSCENDENTAL or e.name == "pow" else 1
-    if isinstance(e, Binary):
-        return _DIVISION_WORK if e.op in _DIVISIONS else 1
-    return 1 if isinstance(e, Load | Select) else 0
-
-
-def is_cheap_block(block: Block) -> bool:
+def is_cheap(block: Block) -> bool:
     """Whether computing an element again costs about as much as loading it."""
-    values = [s.value for s in stores_of(block)]
-    return is_cheap(values) and not any(isinstance(s, Let) for s in walk(block.body))
+    return operations(block) <= CHEAP and not any(isinstance(s, Let) for s in walk(block.body))
 
 
 def is_conditional(block: Block) -> bool:

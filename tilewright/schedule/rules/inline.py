@@ -8,7 +8,7 @@ from tilewright.schedule.primitives.buffers.merge_dimensions import GATHERS
 from tilewright.schedule.rules.analysis import (
     as_contraction,
     constants_of,
-    is_cheap_block,
+    is_cheap,
     is_conditional,
     is_injective,
     is_intermediate,
@@ -32,7 +32,7 @@ def _is_worth_inlining(s: Schedule, name: str, _target: Target) -> bool | None:
         return None  # it is computed once for all steps
     heavy = is_conditional(block) and any(map(_reads_often, uses))
     heavy |= _reads_sums(s, block) and any(as_contraction(u) is not None for u in uses)
-    return ((len(uses) == 1 or is_cheap_block(block)) and not heavy) or None
+    return ((len(uses) == 1 or is_cheap(block)) and not heavy) or None
 
 
 def _inline(s: Schedule, name: str, _plan: bool, _target: Target) -> None:

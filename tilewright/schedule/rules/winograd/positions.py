@@ -31,7 +31,7 @@ from tilewright.schedule.error import RefusedError
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     extent_of,
-    is_cheap_block,
+    is_cheap,
     is_injective,
     loops_within,
     operations,
@@ -75,7 +75,7 @@ class TransformPlan(NamedTuple):
 
 def chooses_by_position(block: Block) -> bool:
     """Whether the value of some short loop's variable selects which of several sums is computed."""
-    if not is_injective(block) or is_cheap_block(block) or not block.iters:
+    if not is_injective(block) or is_cheap(block) or not block.iters:
         return False
     chosen = _positions(block)
     return bool(chosen) and block.iters[-1].var not in chosen
