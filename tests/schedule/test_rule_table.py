@@ -62,6 +62,8 @@ def test_a_rule_that_names_what_is_not_there_is_at_fault() -> None:
     message = r"rule contraction of C is at fault: loop i is gone"
     with pytest.raises(InternalError, match=message):
         scheduled(replace(CONTRACTION, apply=faulty))
+    with pytest.raises(InternalError, match=message):
+        scheduled(replace(CONTRACTION, match=lambda s, name, _: faulty(s.copy(), name)))
 
 
 def test_only_primitives_that_do_not_fit_are_refusals() -> None:

@@ -88,7 +88,12 @@ class Rule(Generic[Found, Plan]):
         self, s: Schedule, block: str, target: Target, choices: Choices | None = None
     ) -> Plan | None:
         """The plan for a block; None where the rule is not for it."""
-        found = self.match(s, block, target)
+        try:
+            found = self.match(s, block, target)
+        except RefusedError:
+            raise
+        except UserError as error:
+            raise _at_fault(self.name, block, error) from error
         if found is None:
             return None
         named = (choices or Choices()).within(f"{self.name}({block})")
@@ -105,9 +110,13 @@ def tried(s: Schedule, rule: str, block: str, edit: Callable[[], None]) -> bool:
         s.declined.append(_declined(rule, block, error))
         return False
     except UserError as error:
-        where = f"{rule} of {block}" if block else rule
-        raise InternalError(f"the rule {where} is at fault", reason=str(error)) from error
+        raise _at_fault(rule, block, error) from error
     return True
+
+
+def _at_fault(rule: str, block: str, error: UserError) -> InternalError:
+    where = f"{rule} of {block}" if block else rule
+    return InternalError(f"the rule {where} is at fault", reason=str(error))
 
 
 def _declined(rule: str, block: str, error: RefusedError) -> Declined:
