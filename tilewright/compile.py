@@ -117,6 +117,7 @@ def graph_passes(target: Target) -> list[Step]:
     from tilewright.kernels.folding import fold_natively
 
     folding = passes.folding_by(fold_natively)
+    winograd = Step(passes.winograd(target), 3, "cpu")
     steps = [
         # What is a loop need not be left alone when functions are inlined.
         Step(passes.tail_recursion, 0),
@@ -145,12 +146,12 @@ def graph_passes(target: Target) -> list[Step]:
         Step(passes.common_subexpressions, 1),
         Step(passes.dead_code, 0),
         # Weights have their last values by now, and products are joined.
-        Step(passes.narrow_products(target), 0),
+        Step(passes.narrow_products(target, winograd), 0),
         # Looks at all uses of a value; weights are then packed by folding.
         Step(passes.plan_layouts(target), 2, "cpu"),
         Step(folding, 1),
         # Looks at the layouts that were chosen, and at weights.
-        Step(passes.winograd(target), 3, "cpu"),
+        winograd,
         # Scores that are never in memory; what is left is fused by single calls.
         Step(passes.fuse_attention, 2, "cpu"),
         # Needs operators that have loops, and nothing dead that would count as a use.

@@ -14,7 +14,7 @@ from tests.graph.harness import check
 from tests.graph.random_images import RandomImages
 from tilewright.graph import Builder, Call, Module, PassContext, evaluate, passes, verify
 from tilewright.graph.layouts.images import Blocking
-from tilewright.graph.layouts.plan import Option, Step, cost_of, plan
+from tilewright.graph.layouts.plan import Option, PlannedCall, cost_of, plan
 from tilewright.ir import DType
 from tilewright.kernels.levels import kernel_levels
 
@@ -81,10 +81,10 @@ def test_conv_blocked_is_conv(groups: int) -> None:
 # ---- the plan -----------------------------------------------------------------------------------
 
 
-def random_problem(seed: int) -> tuple[list[Step], Any]:
+def random_problem(seed: int) -> tuple[list[PlannedCall], Any]:
     rng = np.random.default_rng(seed)
     changes = rng.integers(1, 9, (8, 3, 3)).astype(float)
-    steps: list[Step] = []
+    steps: list[PlannedCall] = []
     last = int(rng.integers(3, 8)) - 1
     for made in range(1, last + 1):
         takes = rng.integers(0, made, int(rng.integers(1, 3)))
@@ -96,8 +96,8 @@ def random_problem(seed: int) -> tuple[list[Step], Any]:
             )
             for _ in range(int(rng.integers(1, 4)))
         ]
-        steps.append(Step(made, options))
-    steps.append(Step(None, [Option(((last, 0),), 0, 0.0)]))
+        steps.append(PlannedCall(made, options))
+    steps.append(PlannedCall(None, [Option(((last, 0),), 0, 0.0)]))
     return steps, lambda v, old, new: float(changes[v, old, new])
 
 

@@ -83,7 +83,7 @@ def f(A: f32[6], C: f32[1]):
 
 def test_a_reduction_that_is_repeated_stays_whole() -> None:
     s = Schedule(parse_function(REPEATED))
-    with pytest.raises(ScheduleError, match="do not tell iterations of loop r apart"):
+    with pytest.raises(ScheduleError, match="iterations of loop r run the same instances of block"):
         s.reorder("k", "r")
     with pytest.raises(ScheduleError, match="iterations of loop r reduce the same elements again"):
         s.decompose_reduction("C", "r")

@@ -44,6 +44,15 @@ def test_schedules_tell_which_rule_was_refused() -> None:
     assert told in str(function_of(s))
 
 
+def test_a_rule_may_be_refused_while_it_looks() -> None:
+    def trying(s: Schedule, name: str, *_: Any) -> None:
+        s.copy().vectorize(s.loops(name)[-1])  # which reduces
+
+    s = scheduled(replace(CONTRACTION, match=trying))
+    assert [(d.rule, d.block) for d in s.declined] == [("contraction", "C")]
+    assert "cannot vectorize loop k" in s.declined[0].reason
+
+
 def test_a_rule_that_names_what_is_not_there_is_at_fault() -> None:
     def faulty(s: Schedule, name: str, *_: Any) -> None:
         first = s.loops(name)[0]
@@ -53,6 +62,8 @@ def test_a_rule_that_names_what_is_not_there_is_at_fault() -> None:
     message = r"rule contraction of C is at fault: loop i is gone"
     with pytest.raises(InternalError, match=message):
         scheduled(replace(CONTRACTION, apply=faulty))
+    with pytest.raises(InternalError, match=message):
+        scheduled(replace(CONTRACTION, match=lambda s, name, _: faulty(s.copy(), name)))
 
 
 def test_only_primitives_that_do_not_fit_are_refusals() -> None:

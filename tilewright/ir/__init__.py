@@ -30,6 +30,7 @@ from tilewright.ir.expr import (
     select,
     unary,
 )
+from tilewright.ir.formulas import CHEAP, cost_of, is_cheap, product_of_loads, work_of
 from tilewright.ir.interpret import interpret
 from tilewright.ir.intrinsics import (
     INTRINSICS,

@@ -37,7 +37,7 @@ from tilewright.support.errors import UserError, nearest
 
 Run = Callable[[], None]
 #: A `while` that goes on for longer is taken to be endless.
-MAX_TURNS: Final = 10_000_000
+MAX_ITERATIONS: Final = 10_000_000
 
 
 def interpret(function: Function, *args: Any, **named: Any) -> None:
@@ -68,10 +68,10 @@ class _Machine(ExprCompiler):
         start = _nothing if without_turns is None else self.stmt(without_turns)
 
         def run() -> None:
-            turns = extent()
-            if turns <= 0:
+            iterations = extent()
+            if iterations <= 0:
                 start()
-            for i in range(turns):
+            for i in range(iterations):
                 env[var] = i
                 body()
 
@@ -158,12 +158,12 @@ class _Machine(ExprCompiler):
         condition, body = self.expr(s.condition), self.stmt(s.body)
 
         def run() -> None:
-            turns = 0
+            iterations = 0
             while condition():
                 body()
-                turns += 1
-                if turns > MAX_TURNS:
-                    raise self._error(s, f"the loop has not ended after {MAX_TURNS} turns")
+                iterations += 1
+                if iterations > MAX_ITERATIONS:
+                    raise self._error(s, f"the loop runs for over {MAX_ITERATIONS} iterations")
 
         return self._told(s, run)
 

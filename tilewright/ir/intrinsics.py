@@ -131,7 +131,7 @@ def _one_after_the_other(a: Any, b: Any) -> Any:
 
 
 def _zipped(half: int) -> Callable[..., Any]:
-    """Lanes of two vectors in turn, from their lower or upper halves."""
+    """Interleaved lanes of two vectors, from their lower or upper halves."""
 
     def value(a: Any, b: Any) -> Any:
         lanes = a.shape[-1]
@@ -213,7 +213,7 @@ declare(
     2,
     "any",
     _same,
-    doc="the lower halves of two vectors, lanes in turn",
+    doc="the lower halves of two vectors, interleaved",
     value=_zipped(0),
 )
 declare(
@@ -221,7 +221,7 @@ declare(
     2,
     "any",
     _same,
-    doc="the upper halves of two vectors, lanes in turn",
+    doc="the upper halves of two vectors, interleaved",
     value=_zipped(1),
 )
 declare(
@@ -229,7 +229,7 @@ declare(
     2,
     "any",
     lambda types: types[0].with_lanes(2 * types[0].lanes),
-    doc="two vectors as one, lanes in turn",
+    doc="two vectors as one, interleaved",
     value=_in_turn,
 )
 declare(

@@ -15,7 +15,7 @@ from tilewright.ir.visit import free_vars, substitute, substitute_stmt, walk
 
 
 def starts_of(loop: For) -> Stmt | None:
-    """What takes the place of `loop` where it has no turns; None where it reduces nothing."""
+    """What takes the place of `loop` where it has no iterations; None where it reduces nothing."""
     return _starts(loop, frozenset()) if _reduces(loop) else None
 
 
@@ -31,7 +31,7 @@ def _reduced(block: Block) -> list[Expr]:
 
 
 def _starts(stmt: Stmt, over: frozenset[Var]) -> Stmt | None:
-    """The inits below of reductions over the variables of `over`, one turn of their loops each."""
+    """The inits of reductions over the variables of `over`, for one iteration of their loops."""
     if isinstance(stmt, Seq):
         found = [_starts(s, over) for s in stmt.statements]
         return seq(*(s for s in found if s is not None)) if any(found) else None

@@ -41,21 +41,21 @@ class Cost(NamedTuple):
 def cost_of(function: Function, numbers: Sequence[int]) -> Cost:
     """The cost of a call with these scalars and dimensions.
 
-    Loops whose extents depend on data or on other loops count as one turn, and so do branches.
+    Loops whose extents depend on data or on other loops count as one iteration, and so do branches.
     """
     env = dict(zip(numbers_of(function), numbers, strict=False))
     flops, touched = 0, Counter[Param]()
     pending: list[tuple[Stmt, int]] = [(function.body, 1)]
     while pending:
-        stmt, turns = pending.pop()
+        stmt, iterations = pending.pop()
         if isinstance(stmt, For):
-            turns *= _value(stmt.extent, env, 1)
+            iterations *= _value(stmt.extent, env, 1)
         if isinstance(stmt, Store):
-            flops += turns * _operations(stmt.value)
-            touched[stmt.buffer] += turns
+            flops += iterations * _operations(stmt.value)
+            touched[stmt.buffer] += iterations
             for load in loads_in(stmt.value):
-                touched[load.buffer] += turns
-        pending.extend((child, turns) for child in child_stmts(stmt))
+                touched[load.buffer] += iterations
+        pending.extend((child, iterations) for child in child_stmts(stmt))
     sizes = [_bytes(p, touched[p], env) for p in function.params]
     constants = [int(k) for k in function.attrs.get("constants", ())]
     return Cost(flops, sum(sizes), sum(sizes[k] for k in constants))

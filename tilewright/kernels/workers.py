@@ -62,7 +62,7 @@ def compile_side_by_side(
     return [work.done[k] for k in range(len(functions))]
 
 
-def compile_apart(function: Function, target: Target, options: Options) -> bytes:
+def compile_in_worker(function: Function, target: Target, options: Options) -> bytes:
     """A packed kernel that a worker compiles: if that crashes, this process does not."""
     work = _Work([function], target, options)
     with _workers(work, 1) as threads:

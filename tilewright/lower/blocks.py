@@ -4,7 +4,7 @@ block C(vi = i * 4 + j): where(i * 4 + j < 10); C[vi] = …
 -->
 if i * 4 + j < 10: C[i * 4 + j] = …
 
-A block that hands addresses to instructions is opaque: only its regions tell what it touches. It
+A block that passes addresses to instructions is opaque: only its regions say what it touches. It
 stays until buffers have their sizes.
 """
 

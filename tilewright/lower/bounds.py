@@ -138,7 +138,7 @@ class _Checker:
         return seq(*safe.asserts, replace(stmt, value=value, body=self.stmt(stmt.body, place)))
 
     def repeat(self, stmt: While, place: _Place) -> Stmt:
-        """The condition is evaluated before every turn, and so are its checks."""
+        """The condition is evaluated before every iteration, and so are its checks."""
         safe = _Safe(self, place)
         condition = safe.expr(stmt.condition)
         body = self.stmt(stmt.body, self._where(place, condition, stmt.body))

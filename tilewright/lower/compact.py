@@ -8,9 +8,9 @@
         …: (write T[a, b]; read T[c, d])
 
 A buffer moves into a loop when no value in it outlives an iteration: whatever an iteration reads,
-it has written before, or nothing has; the latter where iterations touch parts that lie apart.
-On GPUs scopes say the same: every block of threads has shared memory of its own, and every thread
-local memory; global memory is allocated by the host.
+it has written before, or no iteration has: then iterations touch disjoint parts. On GPUs scopes say
+the same: every block of threads has shared memory of its own, and every thread local memory; global
+memory is allocated by the host.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ def _writes_first(loop: For, buffer: Buffer, inner: Ranges) -> bool:
 
 
 def _touches_its_own(loop: For, buffer: Buffer, inner: Ranges) -> bool:
-    """Whether some dimension keeps what iterations touch apart: it moves on by all of its span; or
-    several do together."""
+    """Whether iterations touch disjoint parts: each moves by as much as it spans, along some
+    dimension or several together."""
     hulls = [hull(a, inner) for a in _accesses(loop.body, buffer, (), ())]
     if None in hulls:
         return False
@@ -200,15 +200,15 @@ def _touches_its_own(loop: For, buffer: Buffer, inner: Ranges) -> bool:
             return True
         if size is const(1):
             single.add(low)
-    return _is_told(loop.var, single)
+    return _is_determined(loop.var, single)
 
 
-def _is_told(value: Expr, digits: set[Expr]) -> bool:
-    """Whether some digits of a value, such as v // 3 and v % 3, are all of it."""
+def _is_determined(value: Expr, digits: set[Expr]) -> bool:
+    """Whether some digits of a value, such as v // 3 and v % 3, determine all of it."""
     if value in digits:
         return True
     last = [d for d in digits if isinstance(d, Binary) and d.op == "floormod" and d.a is value]
-    return any(_is_told(simplify(value // d.b), digits) for d in last)
+    return any(_is_determined(simplify(value // d.b), digits) for d in last)
 
 
 def _moves_alone(index: Expr, var: Var) -> bool:
@@ -228,7 +228,7 @@ def _place(stmt: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
         ends = None if None in hulls else [h[dimension] for h in hulls if h is not None]
         start, size = _span(ends, extent, ranges)
         if dimension and buffer.strides is not None:
-            # They tell how far its elements lie apart: they stay so.
+            # The strides are used elsewhere: the layout stays as it is.
             start, size = const(0), extent
         starts.append(start)
         extents.append(size)

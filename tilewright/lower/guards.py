@@ -70,8 +70,8 @@ def hoist_guards(function: Function) -> Function:
 
 
 class _Hoister:
-    """`settled` are guards that an enclosing test has taken care of already; `uses` tells how often
-    the function uses buffers; `inner` is the variable of the loop whose tiles are looked at."""
+    """`settled` are guards that an enclosing test decides already; `uses` counts the uses of each
+    buffer; `inner` is the variable of the loop whose tiles are considered."""
 
     def __init__(
         self, settled: set[Expr], uses: Mapping[Buffer, int], inner: Var | None = None

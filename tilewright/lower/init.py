@@ -100,7 +100,7 @@ def _mixes_space_and_reduction(block: Block, carriers: Sequence[For]) -> bool:
 def _nest(block: Block, loops: Sequence[For], carriers: Sequence[For]) -> Stmt:
     """The init under copies of the loops that its elements depend on."""
     kept = [loop for loop in loops if loop not in carriers and _is_used(loop.var, block)]
-    # A loop that moves neither the element nor the reduction starts it at its first turn.
+    # A loop that moves neither the element nor the reduction starts it in its first iteration.
     renamed: dict[Var, Expr] = {loop.var: const(0) for loop in loops}
     renamed |= {loop.var: Var(loop.var.name, loop.var.dtype) for loop in kept}
     hidden = frozenset(loop.var for loop in carriers)

@@ -1,4 +1,4 @@
-"""Ask for what a loop reads some iterations later, where its schedule says so.
+"""Prefetch what a loop reads some iterations later, where its schedule says so.
 
     for k in range(512, note={"prefetch": 16}):
         acc[…] += A[ramp(k * 8, 1, 4)] * …
@@ -7,9 +7,8 @@
         prefetch(address_of(A[k * 8 + 128]))
         acc[…] += A[ramp(k * 8, 1, 4)] * …
 
-What moves on at a fixed pace, and not slowly, is asked for line by line. Nothing is read by that:
-past the end of a buffer it does no harm, and in packed operands what lies there is what the next
-tile begins with.
+Accesses with a constant stride, unless it is short, are prefetched line by line. A prefetch does no
+harm past the end of a buffer, and in packed operands the next tile begins there.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from tilewright.ir import (
 from tilewright.target import Target
 
 _NOTE: Final = "prefetch"
-#: Iterations on a line from which on it is asked for by the hardware, which follows slow streams.
+#: Streams that stay on a line for so many iterations are left to the hardware's prefetcher.
 _SLOW = 16
 
 
 def place_prefetches(function: Function, target: Target) -> Function:
-    """Loops that are annotated so ask for what they read so many iterations later."""
+    """Loops with the annotation prefetch what they read so many iterations later."""
 
     def rule(stmt: Stmt) -> Stmt | None:
         if not isinstance(stmt, For) or _NOTE not in stmt.annotations:
@@ -56,7 +55,7 @@ def place_prefetches(function: Function, target: Target) -> Function:
 
 
 class _Stream(NamedTuple):
-    """Elements of a buffer that move on by so many with every iteration, up to a constant."""
+    """Loads of a buffer with the same stride from iteration to iteration, at constant offsets."""
 
     buffer: Buffer
     step: int
@@ -76,7 +75,7 @@ class _Piece(NamedTuple):
 
 
 def _requests(loop: For, ahead: int, line: int) -> list[Stmt]:
-    """A request for each line that is read for the first time so many iterations later."""
+    """A prefetch for each line that is first read so many iterations later."""
     pieces: dict[_Stream, list[_Piece]] = {}
     for stream, piece in _streams(loop.var, loop.body):
         if stream.bytes * _SLOW > line:
@@ -91,7 +90,7 @@ def _requests(loop: For, ahead: int, line: int) -> list[Stmt]:
 
 def _rows(stream: _Stream, pieces: list[_Piece], line: int) -> list[_Piece]:
     """The rows that one iteration reads pieces of; only the first, if these are short: the others
-    would be asked for again and again."""
+    would be prefetched again and again."""
     first, *others = sorted(pieces, key=lambda piece: piece.start.constant)
     rows = [first]
     for piece in others:

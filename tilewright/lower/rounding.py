@@ -30,7 +30,7 @@ def _expand(node: Expr) -> Expr | None:
     limit = 2.0**layout.mantissa
     magnitude = call("abs", x)
     rounded = _EXPANSIONS[node.name](x, magnitude, limit)
-    # The sign also tells -0.0, which small negative numbers become.
+    # The sign bit also covers -0.0, which small negative numbers become.
     return select(magnitude < limit, call("copysign", rounded, x), x)
 
 

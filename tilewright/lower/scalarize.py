@@ -271,8 +271,8 @@ class _Lanes:
         # Each side is asked for lanes that it has, also where the other one is chosen.
         return select(k < lanes, a[k % lanes], b[k % lanes])
 
-    def in_turn(self, node: Call, places: Expr, k: Expr) -> Expr:
-        """Lanes of two vectors in turn, at these places of each."""
+    def interleaved(self, node: Call, places: Expr, k: Expr) -> Expr:
+        """Interleaved lanes of two vectors, at these positions of each."""
         a, b = (self.array(v) for v in node.args)
         return select(cast(k % 2, "bool"), b[places], a[places])
 
@@ -280,7 +280,7 @@ class _Lanes:
 def _zipped(half: int, parts: int) -> Callable[[_Lanes, Call, Sequence[Expr], Expr], Expr]:
     def crossing(lanes: _Lanes, node: Call, _operands: Sequence[Expr], k: Expr) -> Expr:
         start = half * (node.args[0].dtype.lanes // parts)
-        return lanes.in_turn(node, k // 2 + start, k)
+        return lanes.interleaved(node, k // 2 + start, k)
 
     return crossing
 
@@ -290,7 +290,7 @@ def _unpacked(half: int) -> Callable[[_Lanes, Call, Sequence[Expr], Expr], Expr]
 
     def crossing(lanes: _Lanes, node: Call, _operands: Sequence[Expr], k: Expr) -> Expr:
         own = 16 // node.dtype.scalar.itemsize
-        return lanes.in_turn(node, k // own * own + k % own // 2 + half * own // 2, k)
+        return lanes.interleaved(node, k // own * own + k % own // 2 + half * own // 2, k)
 
     return crossing
 

@@ -190,8 +190,8 @@ class _Lanes:
         # Which lane it was matters to the message alone.
         failed = call("first_lane", ~wanted)
         values = [self.expr(v) for v in stmt.values]
-        told = tuple(call("lane", v, failed) if v.dtype.is_vector else v for v in values)
-        return replace(stmt, condition=call("all_lanes", wanted), values=told)
+        shown = tuple(call("lane", v, failed) if v.dtype.is_vector else v for v in values)
+        return replace(stmt, condition=call("all_lanes", wanted), values=shown)
 
     def row(self, stmt: Seq, mask: Expr | None) -> Stmt:
         return seq(*(self.stmt(s, mask) for s in stmt.statements))

@@ -91,12 +91,12 @@ def _graph(r: Reproducer) -> Callable[[], Any]:
 def _kernel(r: Reproducer) -> Callable[[], Any]:
     from tilewright.ir import parse_function
     from tilewright.kernels.compiled import compile_function
-    from tilewright.kernels.workers import KernelCrashError, compile_apart
+    from tilewright.kernels.workers import KernelCrashError, compile_in_worker
 
     function, target = parse_function(r.subject), as_permitted(Target.of(r.conditions.target))
     # What ended a worker process would end this one.
     crashed = r.failure.exception == KernelCrashError.__name__
-    run = compile_apart if crashed else compile_function
+    run = compile_in_worker if crashed else compile_function
     return lambda: run(function, target, r.conditions.kernel_options())
 
 

@@ -120,7 +120,7 @@ class BlockMethods(ScheduleState):
     # ---- overlapping iterations ------------------------------------------------------------------
 
     def double_buffer(self, block: BlockLike, loop: LoopLike) -> None:
-        """Let iterations of a loop use two versions of what a block in it writes, in turn."""
+        """Let iterations of a loop use two versions of what a block in it writes, alternately."""
         self._apply("double_buffer", self.block(block), self.loop(loop))
 
     def software_pipeline(self, loop: LoopLike, stages: Sequence[int]) -> None:

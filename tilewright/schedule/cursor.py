@@ -185,7 +185,7 @@ class Tree:
 def buffers_touched(block: Block) -> tuple[Mapping[Buffer, None], Mapping[Buffer, None]]:
     """The buffers that `block` reads and those it writes: by its regions and by its statements.
 
-    An intrinsic may write through an address, which only the regions tell.
+    An intrinsic may write through an address, which only the regions show.
     """
     reads = dict.fromkeys(r.buffer for r in block.reads)
     writes = dict.fromkeys(r.buffer for r in block.writes)

@@ -155,7 +155,7 @@ def with_buffers(function: Function, *buffers: Buffer) -> Function:
 def with_outer_regions(function: Function, before: Tree) -> Function:
     """The function with the regions of blocks around what changed since `before` found anew.
 
-    A block around a tensor intrinsic keeps its own: an address inside tells nothing about them.
+    A block around a tensor intrinsic keeps its own: an address inside says nothing about them.
     """
 
     def refreshed(stmt: Stmt) -> Stmt:

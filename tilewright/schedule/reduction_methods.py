@@ -1,4 +1,4 @@
-"""The methods of a schedule that take reductions apart and map tiles to tensor intrinsics."""
+"""The methods of a schedule that decompose reductions and map tiles to tensor intrinsics."""
 
 from __future__ import annotations
 

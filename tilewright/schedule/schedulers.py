@@ -1,8 +1,8 @@
 """What schedules a function: the default rules, or a trace that was recorded.
 
 A scheduler makes a `Schedule` of a plain function, whose trace leads from the one to the other. Its
-`key` is text that tells it apart from others where results are kept, and that `scheduler_of` makes
-the same scheduler of in another process.
+`key` is text that identifies it in caches, and from which `scheduler_of` makes the same scheduler
+in another process.
 
     made = RULES.schedule(function, target)
     print(made.trace)
@@ -41,8 +41,8 @@ class Scheduler(Protocol):
 @dataclass(frozen=True)
 class Rules:
     """The default rules. `by_address` is for callers that pass addresses: parameters may get other
-    shapes over the same memory. `taken` says which choices are others than the rules' own, by the
-    names and positions in what `offered` gives."""
+    shapes over the same memory. `taken` maps the names of choices to the position of the candidate
+    to take (see `offered`); the others are the rules' own."""
 
     by_address: bool = False
     taken: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -127,5 +127,5 @@ def schedule_by_rules(function: Function, target: Target, *, by_address: bool = 
 def function_of(s: Schedule) -> Function:
     """The scheduled function, with a note on blocks that are left with plain loops, and why."""
     plain = {b.name for b in s.blocks() if not is_scheduled(s, b.name)}
-    told = [str(r) for r in s.declined if not r.block or r.block in plain]
-    return s.function.with_attrs(refused=told) if told else s.function
+    notes = [str(r) for r in s.declined if not r.block or r.block in plain]
+    return s.function.with_attrs(refused=notes) if notes else s.function

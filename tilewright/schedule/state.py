@@ -20,7 +20,7 @@ from tilewright.schedule.handles import (
     Sampled,
 )
 from tilewright.schedule.primitives import find_primitive
-from tilewright.schedule.trace import FETCH, BlockName, LoopId, Step, Trace, ValueId
+from tilewright.schedule.trace import FETCH, BlockName, LoopId, Trace, TraceStep, ValueId
 from tilewright.support.errors import UserError, nearest
 
 
@@ -50,7 +50,7 @@ class _Asked(NamedTuple):
 
 
 class Declined(NamedTuple):
-    """A rule that a primitive kept from a block (all of the function, where that is empty)."""
+    """A rule that did not fit a block, and why; the block is empty for rules of whole functions."""
 
     rule: str
     block: str
@@ -76,7 +76,7 @@ class ScheduleState:
         #: What is gone, and the name and number of the step that consumed it.
         self._gone: dict[Var | str, tuple[str, int]] = {}
         self._latest: _Asked | None = None
-        #: What was tried in vain, on this schedule and on its copies.
+        #: Rules that were refused, on this schedule and on its copies.
         self.declined: list[Declined] = []
 
     @property
@@ -95,7 +95,7 @@ class ScheduleState:
         return twin
 
     def restore(self, saved: Self) -> None:
-        """Be again as the copy `saved` is; what was tried in vain since then stays known."""
+        """Go back to the state of the copy `saved`; the list of refused rules stays."""
         declined = self.declined
         vars(self).update(vars(saved.copy()))
         self.declined = declined
@@ -245,7 +245,7 @@ class ScheduleState:
         number = len(self.trace)
         self._move(with_outer_regions(edit.function, self.tree), name, number)
         given: tuple[Any, ...] = tuple(self._given(r) for r in results)
-        self.trace.steps.append(Step(name, sent, extra, given, self._encoded(edit.decision)))
+        self.trace.steps.append(TraceStep(name, sent, extra, given, self._encoded(edit.decision)))
 
     def _move(self, function: Function, name: str, number: int) -> None:
         if function is self.function:
@@ -284,7 +284,7 @@ class ScheduleState:
         else:
             place = BlockName(block.name), self.tree.loops_above(block).index(loop)
         found = self._new_loop_id(var)
-        self.trace.steps.append(Step(FETCH, place, results=(found,)))
+        self.trace.steps.append(TraceStep(FETCH, place, results=(found,)))
         return found
 
     def _given(self, result: Result) -> Any:
@@ -309,7 +309,7 @@ class ScheduleState:
             schedule._repeat(number, step, known)
         return schedule
 
-    def _repeat(self, number: int, step: Step, known: dict[Any, Any]) -> None:
+    def _repeat(self, number: int, step: TraceStep, known: dict[Any, Any]) -> None:
         args = [_decoded(a, known, number) for a in step.args]
         options = {key: _decoded(v, known, number) for key, v in step.options.items()}
         try:
@@ -321,14 +321,14 @@ class ScheduleState:
                 reason=f"its arguments do not fit: {error}",
             ) from error
         if len(results) != len(step.results):
-            given, told = len(results), len(step.results)
+            given, recorded = len(results), len(step.results)
             raise UserError(
                 f"cannot replay step {number} of the trace, {step.name}",
-                reason=f"it gives {given} results, the trace says {told}",
+                reason=f"it gives {given} results, the trace says {recorded}",
             )
         known.update(zip(step.results, results, strict=True))
 
-    def _again(self, step: Step, args: list[Any], options: dict[str, Any]) -> tuple[Any, ...]:
+    def _again(self, step: TraceStep, args: list[Any], options: dict[str, Any]) -> tuple[Any, ...]:
         if step.name == FETCH:
             return (self._at(*args),)
         if step.decision is not None:

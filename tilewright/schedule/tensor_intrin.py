@@ -19,7 +19,7 @@ from tilewright.target import Target
 _KNOWN: dict[str, TensorIntrin] = {}
 #: Those of the targets' tables, made when they are first asked for.
 _MAKERS: dict[str, Callable[[], TensorIntrin]] = {}
-#: Those whose name tells all about them, by its first word.
+#: Families whose members are made from their names, by the first word of these.
 _FAMILIES: dict[str, Callable[[str], TensorIntrin | None]] = {}
 
 
@@ -37,9 +37,9 @@ class TensorIntrin:
     needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        told, done = self.description.params, self.implementation.params
-        if len(told) != len(done) or any(
-            _kind(a) != _kind(b) for a, b in zip(told, done, strict=False)
+        described, made = self.description.params, self.implementation.params
+        if len(described) != len(made) or any(
+            _kind(a) != _kind(b) for a, b in zip(described, made, strict=False)
         ):
             raise UserError(
                 f"the description and the implementation of tensor intrinsic {self.name} differ",

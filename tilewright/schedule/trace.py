@@ -59,7 +59,7 @@ _TAG_TYPES: Final[dict[str, type]] = {"loop": int, "value": int, "block": str}
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """One primitive with its arguments; `decision` is what sampling chose."""
 
     name: str
@@ -77,7 +77,7 @@ class Step:
 class Trace:
     """The steps of a schedule, in order."""
 
-    def __init__(self, steps: Sequence[Step] = ()) -> None:
+    def __init__(self, steps: Sequence[TraceStep] = ()) -> None:
         self.steps = list(steps)
 
     def __len__(self) -> int:
@@ -138,7 +138,7 @@ class Trace:
 # ---- text ---------------------------------------------------------------------------------------
 
 
-def _call_text(step: Step) -> str:
+def _call_text(step: TraceStep) -> str:
     parts = [_text(a) for a in step.args]
     parts += [f"{key}={_text(value)}" for key, value in step.options.items()]
     if step.decision is not None:
@@ -146,7 +146,7 @@ def _call_text(step: Step) -> str:
     return f"s.{step.name}({', '.join(parts)})"
 
 
-def _fetch_text(step: Step) -> str:
+def _fetch_text(step: TraceStep) -> str:
     block, depth = step.args
     if block is None:
         return f"s.all_loops()[{depth}]"
@@ -168,7 +168,7 @@ def _text(value: Argument) -> str:
 # ---- JSON ---------------------------------------------------------------------------------------
 
 
-def _step_to_json(step: Step) -> dict[str, Any]:
+def _step_to_json(step: TraceStep) -> dict[str, Any]:
     data: dict[str, Any] = {"name": step.name, "args": [_to_json(a) for a in step.args]}
     if step.options:
         data["options"] = {key: _to_json(value) for key, value in step.options.items()}
@@ -195,7 +195,7 @@ def _to_json(value: Argument) -> Any:
     return value
 
 
-def _step_from_json(number: int, data: Any) -> Step:
+def _step_from_json(number: int, data: Any) -> TraceStep:
     where = f"step {number}"
     _require(isinstance(data, dict), f"{where} is no object")
     name, args = data.get("name"), data.get("args")
@@ -205,7 +205,7 @@ def _step_from_json(number: int, data: Any) -> Step:
     _require(isinstance(options, dict), f"the options of {where} are no object")
     _require(isinstance(results, list), f"the results of {where} are no list")
     decision = data.get("decision")
-    return Step(
+    return TraceStep(
         name,
         tuple(_from_json(where, a) for a in args),
         {key: _from_json(where, value) for key, value in options.items()},

@@ -50,23 +50,23 @@ def _blocks_are_simple(tree: Tree, buffer: Buffer) -> Fault | None:
 
 
 def with_versions(tree: Tree, loop: For, buffer: Buffer, count: int) -> Function:
-    """`count` versions of the buffer, of which iterations of `loop` use one in turn."""
+    """`count` versions of the buffer, which the iterations of `loop` use cyclically."""
     versions = buffer.with_(shape=(const(count), *buffer.shape))
     touching = {*tree.readers(buffer), *tree.writers(buffer)}
     changes: dict[Stmt, Stmt] = {
-        block: _turned(block, loop.var % count, buffer, versions) for block in touching
+        block: _with_version(block, loop.var % count, buffer, versions) for block in touching
     }
     return with_buffer_exchanged(tree.replace_all(changes), buffer, versions)
 
 
-def _turned(block: Block, turn: Expr, buffer: Buffer, versions: Buffer) -> Block:
-    """`block` with one iterator more, which says which version it uses."""
-    var = Var(f"v{buffer.name}_turn", turn.dtype)
+def _with_version(block: Block, version: Expr, buffer: Buffer, versions: Buffer) -> Block:
+    """`block` with one iterator more: the version that it uses."""
+    var = Var(f"v{buffer.name}_version", version.dtype)
     changed = change_accesses(
         replace(
             block,
             iters=(*block.iters, Iter(var, versions.shape[0], "spatial")),
-            bindings=(*block.bindings, turn),
+            bindings=(*block.bindings, version),
         ),
         [buffer],
         lambda load: Load(versions, (var, *load.indices), load.mask),

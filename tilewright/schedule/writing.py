@@ -1,4 +1,4 @@
-"""The stores of a block taken apart, and accesses to buffers redirected."""
+"""The stores of a block, and accesses to buffers redirected to others."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tilewright.support.errors import UserError, nearest
 from tilewright.target.features import ARCHITECTURES, Features, enable
+from tilewright.target.timing import Timing
 
 
 class Caches(NamedTuple):
@@ -31,6 +32,7 @@ class Cpu(NamedTuple):
     fma_latency: int = 4
     #: The name to give to LLVM, where it is another one.
     llvm_name: str = ""
+    timing: Timing = Timing()
 
     def variant(
         self,
@@ -40,6 +42,7 @@ class Cpu(NamedTuple):
         *,
         fma_ports: int = 0,
         fma_latency: int = 0,
+        timing: Timing | None = None,
     ) -> Cpu:
         """A processor that differs from this one in what is given."""
         return Cpu(
@@ -49,6 +52,7 @@ class Cpu(NamedTuple):
             caches or self.caches,
             fma_ports or self.fma_ports,
             fma_latency or self.fma_latency,
+            timing=timing or self.timing,
         )
 
 

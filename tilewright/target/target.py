@@ -25,6 +25,7 @@ from tilewright.target.host import host_cores, host_cpu, host_triple
 from tilewright.target.host_gpu import host_gpu
 from tilewright.target.kinds import KINDS, Kind
 from tilewright.target.options import Options, parse_options
+from tilewright.target.timing import Timing
 from tilewright.target.triple import arch_of, default_triple, normalize_triple
 from tilewright.target.vectors import vector_bits, vector_registers
 
@@ -126,6 +127,11 @@ class Target:
         return self._description.fma_latency
 
     @property
+    def timing(self) -> Timing:
+        """How fast a core, its memory and its threads are: what cost models ask for."""
+        return self._description.timing
+
+    @property
     def chains(self) -> int:
         """Vectors for which long chains of operations find registers side by side."""
         return max(1, self.vector_registers // 8)
@@ -150,6 +156,16 @@ class Target:
     def gains_by_streaming(self) -> bool:
         """Whether a line that is written as a whole is read first all the same, unless its stores
         bypass the caches."""
+        return self.arch == "x86_64"
+
+    @property
+    def writes_whole_lines(self) -> bool:
+        """Whether a line that ordinary stores cover is written without being read first."""
+        return self.arch == "aarch64"
+
+    @property
+    def shuffles_by_parts(self) -> bool:
+        """Whether cheap shuffles move lanes only within each 16 bytes of a vector."""
         return self.arch == "x86_64"
 
     @property

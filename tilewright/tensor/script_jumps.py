@@ -22,7 +22,7 @@ from tilewright.support.errors import InternalError
 
 @dataclass(slots=True)
 class Loop:
-    """The flags of one loop: `running` until it breaks, `going` until this turn is over."""
+    """The flags of one loop: `running` until it breaks, `going` until this iteration is over."""
 
     running: Buffer | None
     going: Buffer | None
@@ -34,7 +34,7 @@ class Loop:
 
     @property
     def goes_on(self) -> Expr:
-        """Whether the rest of this turn is to run."""
+        """Whether the rest of this iteration is to run."""
         flag = self.going or self.running
         if flag is None:
             raise InternalError("a loop without jumps was asked whether it goes on")
@@ -65,7 +65,7 @@ def _with_flag(flag: Buffer | None, body: Stmt) -> Stmt:
 
 
 def jumps(node: ast.stmt) -> bool:
-    """Whether `node` may leave the turn of the loop that it stands in."""
+    """Whether `node` may leave the iteration of the loop that it stands in."""
     return any(isinstance(n, ast.Break | ast.Continue) for n in _within(node))
 
 

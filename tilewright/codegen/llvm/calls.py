@@ -130,7 +130,7 @@ def _lane(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
 
 
 def _zip(start: int, parts: int = 2) -> Emitter:
-    """Lanes of two vectors in turn: of one of so many parts."""
+    """Interleaved lanes of two vectors: of one of so many parts."""
 
     def emit(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
         lanes = node.args[0].dtype.lanes
@@ -142,7 +142,7 @@ def _zip(start: int, parts: int = 2) -> Emitter:
 
 
 def _unpack(half: int) -> Emitter:
-    """Lanes of two vectors in turn: of one half of every 16 bytes."""
+    """Interleaved lanes of two vectors: of one half of every 16 bytes."""
 
     def emit(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
         dtype = node.args[0].dtype

@@ -92,7 +92,7 @@ def _emit_for(frame: Frame, stmt: For) -> None:
         frame.fork(stmt)
         frame.cx.held.forget()
         return
-    if stmt.annotations.get("apart") and frame.cx.target.keeps_constants:
+    if stmt.annotations.get("outline") and frame.cx.target.keeps_constants:
         frame.call_apart(stmt)
         frame.cx.held.forget()
         return

@@ -219,7 +219,7 @@ class Builder(ControlFlow):
         for value in self._values:
             value.builder = None
         named = [n or r.name for n, r in zip(block.names, block.results, strict=True)]
-        # Told apart from the values, which passes replace by others.
+        # Kept separately from the values, which passes replace by others.
         return Function(self.name, block.params, block.body, block.results, named)
 
     def build(self) -> Module:

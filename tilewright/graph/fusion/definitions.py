@@ -18,17 +18,17 @@ from tilewright.graph.ir import Call, Value
 from tilewright.graph.ir.attributes import attribute_key
 from tilewright.graph.ir.types import STRING, TensorType, Type
 from tilewright.ir import (
-    TRANSCENDENTAL,
     Binary,
-    Cast,
     Const,
     Expr,
     Load,
     Select,
     Var,
     const,
+    cost_of,
     free_vars,
     map_expr,
+    product_of_loads,
     walk_expr,
 )
 from tilewright.ir import Call as CallExpr
@@ -49,15 +49,13 @@ class Facts(NamedTuple):
     kind: Kind
     #: Roughly how many simple operations an element costs.
     cost: int = 0
-    #: Whether neighbours of the result lie apart in the operand: a transposing copy.
-    turns: bool = False
+    #: Whether it is a copy that transposes: neighbours of the result are none in the operand.
+    transposes: bool = False
     #: Whether it is a map whose operands broadcast as in NumPy, and that is the same everywhere.
     aligned: bool = False
 
 
 OPAQUE = Facts(Kind.OPAQUE)
-#: Operations of transcendental functions count as so many.
-_LONG = 10
 
 
 class FactTable:
@@ -127,9 +125,9 @@ def facts_of(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> Facts:
         return OPAQUE
     kind = max((_kind(op) for op in computes), default=Kind.MAP)
     cost = sum(cost_of(v) for op in computes for v in op.values)
-    turns = kind is Kind.INJECTIVE and any(_turns(op) for op in computes)
+    transposes = kind is Kind.INJECTIVE and any(_transposes(op) for op in computes)
     aligned = kind is Kind.MAP and bool(given) and all(_is_aligned(op) for op in computes)
-    return Facts(kind, cost, turns, aligned)
+    return Facts(kind, cost, transposes, aligned)
 
 
 def work_of(call: Call, types: Sequence[Type]) -> int:
@@ -138,23 +136,12 @@ def work_of(call: Call, types: Sequence[Type]) -> int:
     if call.op.how != "compute" or not static or not _on_tensors(call, types):
         return 0
     ops = definitions(*_defined(call, types))
-    return sum(_turns_taken(op) for op in ops if isinstance(op, te.Compute) and op.reduced_axes)
+    return sum(_instances(op) for op in ops if isinstance(op, te.Compute) and op.reduced_axes)
 
 
-def _turns_taken(op: te.Compute) -> int:
+def _instances(op: te.Compute) -> int:
     extents = [*op.shape, *(a.extent for a in op.reduced_axes)]
     return prod(int(e.value) if isinstance(e, Const) else 1 for e in extents)
-
-
-def cost_of(value: Expr) -> int:
-    """Roughly how many simple operations an element takes."""
-    return sum(_cost(e) for e in walk_expr(value))
-
-
-def _cost(e: Expr) -> int:
-    if isinstance(e, CallExpr):
-        return _LONG if e.name in TRANSCENDENTAL or e.name == "pow" else 1
-    return 1 if isinstance(e, Binary | Select | Cast) and not e.dtype.is_integer else 0
 
 
 def _kind(op: te.Compute) -> Kind:
@@ -167,11 +154,14 @@ def _kind(op: te.Compute) -> Kind:
 
 def is_contraction(op: te.Definition) -> bool:
     """Whether elements are sums of products of two operands."""
-    return isinstance(op, te.Compute) and op.reduction is not None and _is_product(op.values)
+    if not isinstance(op, te.Compute) or op.reduction is None or len(op.values) != 1:
+        return False
+    return product_of_loads(op.values[0]) is not None
 
 
 def sums_by_place(op: te.Compute) -> bool:
-    """Whether elements are sums, each place its own: the product with a matrix of numbers."""
+    """Whether each position has a sum of its own: the product with a fixed matrix, as Winograd's
+    transforms are."""
     return op.reduction is None and any(_is_chosen_sum(v) for v in op.values)
 
 
@@ -202,7 +192,7 @@ def _reads_own(load: Load, op: te.Compute) -> bool:
         if axis is not None and axis not in left:
             return False
         if axis is not None:
-            # What is read in another order is turned.
+            # Axes that come in another order are transposed.
             left = left[left.index(axis) + 1 :]
     return True
 
@@ -227,25 +217,13 @@ def _without_loads(value: Expr) -> Expr:
 
 
 def _own_axis(index: Expr) -> Var | None:
-    # What may turn out to be broadcast is read through a choice between 0 and the index.
+    # Where a dimension may be broadcast, a select chooses between 0 and the index.
     if isinstance(index, Select) and index.a is const(0):
         index = index.b
     return index if isinstance(index, Var) else None
 
 
-def _is_product(values: Sequence[Expr]) -> bool:
-    if len(values) != 1 or not isinstance(values[0], Binary) or values[0].op != "mul":
-        return False
-    return all(isinstance(_uncast(e), Load) for e in values[0].operands)
-
-
-def _uncast(e: Expr) -> Expr:
-    while isinstance(e, Cast):
-        e = e.a
-    return e
-
-
-def _turns(op: te.Compute) -> bool:
+def _transposes(op: te.Compute) -> bool:
     if len(op.values) != 1 or not isinstance(op.values[0], Load) or not op.axes:
         return False
     load = op.values[0]

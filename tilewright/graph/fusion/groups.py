@@ -1,7 +1,7 @@
 """The loop function of a group of calls: their compute definitions put together.
 
-Definitions that only hand elements on are written into those that read them here, before there are
-loops: long chains become one formula without a schedule having to inline them one by one.
+Cheap definitions are inlined into those that read them here, before there are loops: long chains
+become one formula without a schedule having to inline them one by one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 
 from tilewright.graph.fusion.definitions import (
     call_key,
-    cost_of,
     define,
     definitions,
     is_contraction,
@@ -33,6 +32,7 @@ from tilewright.ir import (
     Select,
     Var,
     free_vars,
+    is_cheap,
     map_expr,
     structural_hash,
     substitute,
@@ -43,8 +43,6 @@ from tilewright.support.errors import InternalError
 from tilewright.support.faults import during
 from tilewright.tensor import te
 
-#: Up to this cost, an element is computed again for every definition that reads it.
-_CHEAP: Final = 8
 _NAME_LENGTH: Final = 48
 #: Whole numbers up to this, and halves, are written into the formulas that use them.
 _SMALL: Final = 4
@@ -228,7 +226,7 @@ def _own(tensor: te.Tensor, given: Sequence[te.Tensor]) -> te.Tensor:
 
 
 def _loose(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[Var]:
-    """Symbolic dimensions that the loops use and no parameter shows to be sizes."""
+    """Symbolic dimensions that the loops use and that are not the extent of any parameter."""
     used = {d for d in symbolic_dims(given) if is_signed(d)}
     for op in definitions(outputs, given):
         axes = {*op.axes}
@@ -239,7 +237,7 @@ def _loose(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[Var
             used.update(*(free_vars(a.extent) for a in op.reduced_axes))
             used.update(*(free_vars(v) - axes for v in op.values))
     tensors = [*given, *outputs]
-    # One that may be negative is a size where a whole extent is just that.
+    # One that may be negative counts as known where it is an extent by itself.
     extents = {d for t in tensors for d in t.shape}
     shown = {d for d in symbolic_dims(tensors) if d in extents or not is_signed(d)}
     return sorted(used - shown, key=lambda v: v.serial)
@@ -267,7 +265,7 @@ def _is_written_out(value: Value) -> bool:
 
 
 def _written_out(value: Value) -> Any:
-    """The number, where a constant is one that formulas are full of: 0, 1, 2, ½ …"""
+    """The number, where a constant is a small one that is inlined: 0, 1, 2, ½ …"""
     array = value.constant
     if array is None or array.size != 1 or value.dtype.is_storage_only:
         return None
@@ -288,7 +286,7 @@ def _constant(value: Value) -> te.Tensor:
 
 
 def _inlined(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[te.Tensor]:
-    """The outputs, with definitions that are worth no memory of their own written into others."""
+    """The outputs, with cheap definitions inlined into those that read them."""
     ops = definitions(outputs, given)
     if not all(isinstance(op, te.Compute) for op in ops):
         return list(outputs)
@@ -300,7 +298,7 @@ def _inlined(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[t
         assert isinstance(op, te.Compute)
         renewed = _renewed(op, made, formulas)
         made.update(zip(op.outputs, renewed.outputs, strict=True))
-        if not wanted.intersection(op.outputs) and _dissolves(renewed, readers[op]):
+        if not wanted.intersection(op.outputs) and _is_inlined(renewed, readers[op]):
             formulas[renewed.outputs[0]] = renewed
     return [made[t] for t in outputs]
 
@@ -314,20 +312,21 @@ def _readers(ops: Sequence[te.Definition]) -> dict[te.Definition, list[te.Comput
     return readers
 
 
-def _dissolves(op: te.Compute, readers: Sequence[te.Compute]) -> bool:
+def _is_inlined(op: te.Compute, readers: Sequence[te.Compute]) -> bool:
     """Whether those that read it had better compute it themselves."""
     if _combines(op) or len(op.outputs) != 1 or _is_read_often(op, readers):
         return False
     conditional = any(isinstance(e, Select) for e in walk_expr(op.values[0]))
     if conditional and any(map(_combines, readers)):
         return False
-    return len(readers) <= 1 or cost_of(op.values[0]) <= _CHEAP
+    return len(readers) <= 1 or is_cheap(op.values)
 
 
 def _is_read_often(op: te.Compute, readers: Sequence[te.Compute]) -> bool:
-    """Whether sums are taken on, or elements moved, for what reads them again and again.
+    """Whether it is an epilogue of sums, or a copy, that readers would compute again and again.
 
-    A product reads an element for each row or column; what follows a product is done in its tile.
+    A product reads an element for each row or column; what follows a product is computed in its
+    tile.
     """
     sources = [t.op for t in op.inputs]
     if any(map(is_contraction, sources)):
@@ -345,7 +344,7 @@ def _renewed(
     made: Mapping[te.Tensor, te.Tensor],
     formulas: Mapping[te.Tensor, te.Compute],
 ) -> te.Compute:
-    """The definition over those made anew, with their formulas where there are some."""
+    """The definition over the tensors in `made`, with the formulas of inlined ones."""
 
     def on_node(e: Expr) -> Expr | None:
         if not isinstance(e, Load) or not isinstance(e.buffer, te.Tensor):

@@ -1,4 +1,4 @@
-"""Kernels over sizes of their own: what was halved again and again is just a size to them.
+"""Kernels over symbols of their own for sizes that were computed, such as (h + 15) // 16.
 
     conv(x: f32[n, 64, (h + 15) // 16, w])   -->   conv(x: f32[n, 64, d0, w])    d0 = (h + 15) // 16
 
@@ -21,9 +21,9 @@ _DIVISIONS = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})
 
 
 def with_own_sizes(calls: Sequence[Binding], inputs: Iterable[Value]) -> dict[Value, Value] | None:
-    """Values of simpler types for all that the calls take and make; None where that changes them.
+    """Values of simpler types for all that the calls take and make; None where there are none.
 
-    Attributes that speak of dimensions tie the calls to those that are there.
+    Attributes that contain dimensions keep these as they are.
     """
     given = [v for v in inputs if isinstance(v.type, TensorType)]
     sizes = dict.fromkeys(d for v in given for d in v.shape if _is_involved(d))
@@ -39,7 +39,7 @@ def with_own_sizes(calls: Sequence[Binding], inputs: Iterable[Value]) -> dict[Va
 
 
 def _is_involved(dim: Expr) -> bool:
-    """Whether a size was divided or rounded on its way."""
+    """Whether a size contains a division."""
     return any(
         isinstance(e, Cast | IntrinsicCall) or (isinstance(e, Binary) and e.op in _DIVISIONS)
         for e in walk_expr(dim)

@@ -72,7 +72,7 @@ def position_in(m: Memory, name: str, place: ListPlace, position: Value | None, 
 
 
 def look_at(m: Memory, name: str, value: Value, items: Value, at: Expr) -> None:
-    """Let a value be an item of a list; dimensions that only the item tells become known."""
+    """Let a value be an item of a list; dimensions that only the item has become known."""
     place = m.list_of(items)
     agree(m, name, place, at, dict(enumerate(value.shape)), value.ndim)
     m.put(value, AddressPlace(cast(m.cell(place.item(at)), "uint64")))

@@ -107,7 +107,7 @@ class OpDef:
         return rule
 
     def symbolic(self, rule: Rule) -> Rule:
-        """`rule(*values, **attrs)`: the elements of the result as far as `known` tells them."""
+        """`rule(*values, **attrs)`: the elements of the result as far as `known` gives them."""
         self._symbolic = rule
         return rule
 
@@ -180,7 +180,7 @@ class OpDef:
         return _tuple(self._rule("decompose")(builder, *args, **attrs))
 
     def propagate(self, args: Sequence[Value | None], attrs: dict[str, Any]) -> tuple[Any, ...]:
-        """The known elements of each result; nothing where no rule tells them."""
+        """The known elements of each result; nothing where there is no rule."""
         if self._symbolic is None:
             return ()
         found = self._symbolic(*args, **attrs)

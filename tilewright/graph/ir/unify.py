@@ -38,7 +38,7 @@ def join_items(a: Type, b: Type) -> Type:
     if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.ndim == b.ndim:
         return join_elements(a, b)
     if a.dtype is not b.dtype:
-        raise _apart(a, b)
+        raise _disagreement(a, b)
     return UnknownType(a.dtype, differs=True)
 
 
@@ -55,7 +55,7 @@ def _join(a: Type, b: Type, fresh: MakeDim) -> Type:
             return one if one.differs else other
     rule = _JOINS.get(type(a), _join_parts)
     if type(a) is not type(b):
-        raise _apart(a, b)
+        raise _disagreement(a, b)
     return rule(a, b, fresh)
 
 
@@ -65,7 +65,7 @@ def _dtype(type_: Type) -> Any:
 
 def _join_tensors(a: TensorType, b: TensorType, fresh: MakeDim) -> Type:
     if a.dtype is not b.dtype or a.ndim != b.ndim:
-        raise _apart(a, b)
+        raise _disagreement(a, b)
     dims = [
         x if x is y or (ANY not in (x, y) and prove_equal(x, y)) else fresh()
         for x, y in zip(a.shape, b.shape, strict=True)
@@ -75,7 +75,7 @@ def _join_tensors(a: TensorType, b: TensorType, fresh: MakeDim) -> Type:
 
 def _join_parts(a: Type, b: Type, fresh: MakeDim) -> Type:
     if len(a.parts) != len(b.parts) or not a.parts:
-        raise _apart(a, b)
+        raise _disagreement(a, b)
     return a.with_parts(tuple(_join(x, y, fresh) for x, y in zip(a.parts, b.parts, strict=True)))
 
 
@@ -86,7 +86,7 @@ _JOINS: dict[type[Type], Callable[[Any, Any, MakeDim], Type]] = {
 }
 
 
-def _apart(a: Type, b: Type) -> UserError:
+def _disagreement(a: Type, b: Type) -> UserError:
     return UserError(
         f"one value would be {a} or {b}",
         reason="which of them depends on what the program computes, and ranks must be known",
@@ -117,7 +117,7 @@ def widened(param: Type, result: Type, own: Collection[Var]) -> Type:
     """The type of a loop's state, given what a trip made of it; `own` dimensions take any size."""
     if isinstance(param, TensorType) and isinstance(result, TensorType):
         if param.dtype is not result.dtype or param.ndim != result.ndim:
-            raise _apart(param, result)
+            raise _disagreement(param, result)
         dims = [
             p if p in own or p is r or prove_equal(p, r) else fresh_dim()
             for p, r in zip(param.shape, result.shape, strict=True)

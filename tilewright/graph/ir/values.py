@@ -19,7 +19,7 @@ KNOWN_LIMIT: Final = 1024
 class Value(Operators):
     """What a binding defines. A constant is a value with an array, and needs no binding.
 
-    `known` are the elements where they can be told at compile time: an array of expressions (over
+    `known` are the elements where they are known at compile time: an array of expressions (over
     int64 for all integers), in which symbolic dimensions may occur.
     """
 

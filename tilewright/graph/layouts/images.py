@@ -29,11 +29,8 @@ from tilewright.ir import DType, Expr
 from tilewright.target import Target
 
 PLAIN: Final = 0
-#: What a dimension that is not known counts as.
+#: What a dimension that is known only at run time counts as.
 _UNKNOWN: Final = 32
-#: Cycles that an element of a plain copy takes, in vectors; and how much longer one takes that
-#: changes the layout.
-_COPY, _TURN = 1.0, 2.0
 
 Emit = Callable[[Builder, Sequence[Any]], Any]
 
@@ -47,7 +44,7 @@ class Form(NamedTuple):
     result: int
     #: Roughly how many cycles it takes.
     cost: float
-    #: Writes it down: from a builder and the operands, the result.
+    #: Emits it: from a builder and the operands, the result.
     emit: Emit
 
 
@@ -80,19 +77,20 @@ class Blocking:
     # ---- costs ----------------------------------------------------------------------------------
 
     def products(self, count: float, dtype: DType, share: float) -> float:
-        """Cycles for so many multiply-adds at a share of what the machine can do."""
+        """Cycles for so many multiply-adds at a share of the peak rate."""
         return count / (self.target.lanes(dtype) * self.target.fma_ports * share)
 
     def copy(self, elements: float, dtype: DType) -> float:
         """Cycles to read and write so many elements."""
-        return _COPY * elements / self.target.lanes(dtype)
+        return self.target.timing.copy_cycles * elements / self.target.lanes(dtype)
 
     def change(self, type_: TensorType, old: int, new: int) -> float:
-        """Cycles to bring an image into another layout."""
+        """Cycles to convert an image to another layout."""
         steps = (old != PLAIN) + (new != PLAIN) if old != new else 0
         if is_view(type_, old) and is_view(type_, new):
             return 0.0
-        return steps * _TURN * self.copy(count(type_.shape), type_.dtype)
+        factor = self.target.timing.relayout_factor
+        return steps * factor * self.copy(count(type_.shape), type_.dtype)
 
 
 def channels_of(type_: Type) -> int | None:
@@ -103,12 +101,12 @@ def channels_of(type_: Type) -> int | None:
 
 
 def _is_counted(dtype: DType) -> bool:
-    """Whether convolutions may be of such numbers, or give them: floats, bytes and their sums."""
+    """Whether convolutions take or give such numbers: floats, bytes, and sums of bytes."""
     return dtype.is_float or (dtype.is_integer and dtype.bits in (8, 32))
 
 
 def count(dims: Sequence[Expr | int]) -> float:
-    """How many elements there are; a guess where dimensions are not known."""
+    """How many elements there are; a guess where dimensions are known only at run time."""
     numbers = [known_dim(d) for d in dims]
     return float(prod(_UNKNOWN if n is None else n for n in numbers))
 

@@ -1,8 +1,8 @@
-"""The cheapest choice of forms for a line of calls: dynamic programming over layouts at hand.
+"""The cheapest choice of forms for a sequence of calls: dynamic programming over known layouts.
 
-Calls are taken in order. A state says in which layouts each value that is still needed is at hand,
-as a set of bits; of all ways to a state, the cheapest is kept. A layout that a form wants and that
-is not at hand is made from the nearest one, and is at hand from then on. The plan is the best there
+Calls are taken in order. A state is a set of bits for each live value: the layouts in which it is
+available. Of all ways to a state, the cheapest is kept. A layout that a form needs and that is not
+available is converted from the nearest one, and available from then on. The plan is the best there
 is as long as the states stay within the limit; beyond it, only the cheapest go on, so that time
 grows with the number of calls alone.
 """
@@ -13,25 +13,25 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Final, NamedTuple
 
-#: States that are followed at a time.
+#: States that are kept after each call.
 STATES: Final = 128
 
-#: `change(value, old, new)`: what it costs to bring a value into another layout.
+#: `change(value, old, new)`: the cost of converting a value to another layout.
 Change = Callable[[int, int, int], float]
-#: For each value that is still needed, the layouts at hand: bit 0 is plain.
+#: For each live value, the layouts in which it is available: bit 0 is plain.
 State = tuple[int, ...]
 
 
 class Option(NamedTuple):
-    """A form of a call: (value, layout) pairs that it takes, the layout it gives, its cost."""
+    """A form of a call: (value, layout) pairs that it reads, the layout of its result, its cost."""
 
     takes: tuple[tuple[int, int], ...]
     gives: int
     cost: float
 
 
-class Step(NamedTuple):
-    """A call: the value that it makes, if any is followed, and its forms."""
+class PlannedCall(NamedTuple):
+    """A call: the value that it makes, if that is planned for, and its forms."""
 
     made: int | None
     options: Sequence[Option]
@@ -45,7 +45,7 @@ class _Way(NamedTuple):
     before: _Way | None
 
 
-def plan(steps: Sequence[Step], change: Change, limit: int = STATES) -> list[int]:
+def plan(steps: Sequence[PlannedCall], change: Change, limit: int = STATES) -> list[int]:
     """The number of the option to take for each step; values that no step makes are plain."""
     last = _last_uses(steps)
     prices = _Prices(change)
@@ -77,7 +77,7 @@ def plan(steps: Sequence[Step], change: Change, limit: int = STATES) -> list[int
     return _options(min(ways.values(), key=lambda way: way.cost))
 
 
-def cost_of(steps: Sequence[Step], chosen: Sequence[int], change: Change) -> float:
+def cost_of(steps: Sequence[PlannedCall], chosen: Sequence[int], change: Change) -> float:
     """What a choice of options costs altogether."""
     held: dict[int, int] = {}
     prices = _Prices(change)
@@ -95,13 +95,13 @@ def cost_of(steps: Sequence[Step], chosen: Sequence[int], change: Change) -> flo
 
 
 def nearest_layout(mask: int, value: int, wanted: int, change: Change) -> int:
-    """Of the layouts at hand, the one that is changed into `wanted` at the least cost."""
+    """Of the layouts available, the one that is cheapest to convert to `wanted`."""
     at_hand = [k for k in range(mask.bit_length()) if mask >> k & 1]
     return min(at_hand, key=lambda old: change(value, old, wanted))
 
 
 class _Prices(dict[tuple[int, int, int], float]):
-    """What it costs to bring a value from the nearest of some layouts into another one."""
+    """The cost of converting a value from the nearest of some layouts to another one."""
 
     def __init__(self, change: Change) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class _Prices(dict[tuple[int, int, int], float]):
 def _take(
     state: Sequence[int], places: Mapping[int, int], option: Option, prices: _Prices
 ) -> tuple[float, Sequence[int]]:
-    """What an option costs in a state, and the layouts at hand afterwards."""
+    """What an option costs in a state, and the layouts available afterwards."""
     held, cost = state, option.cost
     for value, wanted in option.takes:
         k = places[value]
@@ -128,7 +128,7 @@ def _take(
     return cost, held
 
 
-def _last_uses(steps: Sequence[Step]) -> dict[int, int]:
+def _last_uses(steps: Sequence[PlannedCall]) -> dict[int, int]:
     last: dict[int, int] = {}
     for index, step in enumerate(steps):
         last.update((v, index) for option in step.options for v, _ in option.takes)

@@ -6,8 +6,8 @@
                                                  v = slice(j, 128, 192)
 
 Maps that follow all of them alike, such as the addition of a bias, are joined too. Products that
-fill a kernel by themselves stay apart, as do those whose slices would have to be copied: what they
-share is less than that costs. The option `combine_limit` sets how many multiplications are small.
+fill a kernel by themselves stay separate, as do those whose slices would have to be copied: that
+costs more than sharing gains. The option `combine_limit` sets how many multiplications are small.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ class _Folder(Rewriter):
         try:
             results = (self._native if is_long else by_reference)(call, outputs)
         except UserError:
-            # What is wrong with the data is so only if the call is reached, and is told then.
+            # Bad data is an error only if the call is reached: it is reported at run time.
             return None
         return [np.asarray(r) for r in results] if all(map(_is_array, results)) else None
 

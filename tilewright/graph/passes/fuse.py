@@ -63,7 +63,7 @@ class _Group:
         self.kind, self.position = kind, position
         self.members: list[int] = []
         self.cost = 0
-        self.turns = False
+        self.transposes = False
         #: Whether something outside reads a result, so that it cannot run later any more.
         self.is_read = False
 
@@ -107,7 +107,7 @@ class _Fuser:
     def _add(self, group: _Group, members: Iterable[int], facts: Facts) -> None:
         group.kind = max(group.kind, facts.kind)
         group.cost += facts.cost
-        group.turns |= facts.turns
+        group.transposes |= facts.transposes
         for index in members:
             group.members.append(index)
             for value in self._body[index].outputs:
@@ -130,7 +130,7 @@ class _Fuser:
         return max(found, key=lambda g: (g.kind, g.position), default=None)
 
     def _may_join(self, group: _Group, value: Value, binding: Binding, facts: Facts) -> bool:
-        if group.kind is Kind.OPAQUE or group.turns or facts.turns:
+        if group.kind is Kind.OPAQUE or group.transposes or facts.transposes:
             return False
         if len(group.members) >= self._limit or group.cost + facts.cost > MAX_COST:
             return False

@@ -7,7 +7,7 @@
                                          y = fused(group)
 
 Maps on either side of the softmax belong to it, as do copies that only bring an operand into
-another order (heads that are split, turned, repeated): the kernel reads what they read. The
+another order (heads that are split, transposed, repeated): the kernel reads what they read. The
 operator of that name takes such copies in likewise.
 """
 

@@ -1,20 +1,23 @@
 """Computes products in narrower types, where a `precision` asks for it.
 
-precision="bf16"           by bfloat16, summed in float32, on machines that gain    (narrow.bf16)
-precision="int8-dynamic"   by bytes, where weights are constant                     (narrow.int8)
+precision="bf16"           by bfloat16, summed in float32, on machines that gain    (precision.bf16)
+precision="int8-dynamic"   by bytes, where weights are constant                     (precision.int8)
 """
 
 from __future__ import annotations
 
 from tilewright.graph.ir import Module
 from tilewright.graph.precision import Narrower, bf16_rules, int8_rules
-from tilewright.graph.rewriting.context import Pass, PassContext
+from tilewright.graph.rewriting.context import Pass, PassContext, Step
 from tilewright.target import Target
 
 
-def narrow_products(target: Target) -> Pass:
-    """The pass for a machine."""
-    tables = {"bf16": bf16_rules(target), "int8-dynamic": int8_rules(target)}
+def narrow_products(target: Target, winograd: Step | None = None) -> Pass:
+    """The pass for a machine.
+
+    Convolutions stay in float32 where the pass `winograd`, if it runs later, makes them faster.
+    """
+    tables = {"bf16": bf16_rules(target), "int8-dynamic": int8_rules(target, winograd)}
 
     def narrow_products(module: Module) -> Module:
         """The module with products in the types that are asked for."""

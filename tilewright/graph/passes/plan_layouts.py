@@ -27,7 +27,7 @@ from tilewright.graph.layouts.images import (
     change_layout,
     count,
 )
-from tilewright.graph.layouts.plan import STATES, Option, Step, plan
+from tilewright.graph.layouts.plan import STATES, Option, PlannedCall, plan
 from tilewright.graph.rewriting.context import Pass, PassContext
 from tilewright.support.errors import InternalError
 from tilewright.target import Target
@@ -101,7 +101,7 @@ class _Problem:
     def solve(self, limit: int) -> list[Form | None]:
         """The form for each binding; None where it stays as it is."""
         chosen: list[Form | None] = [None] * len(self._body)
-        steps: list[Step] = []
+        steps: list[PlannedCall] = []
         taken: list[int] = []
         made: set[Value] = set()
         for index, (binding, forms) in enumerate(zip(self._body, self._forms, strict=True)):
@@ -118,12 +118,12 @@ class _Problem:
                 chosen[index] = self._forms[index][number]
         return chosen
 
-    def _step(self, binding: Binding, forms: Sequence[Form], made: set[Value]) -> Step:
+    def _step(self, binding: Binding, forms: Sequence[Form], made: set[Value]) -> PlannedCall:
         if not forms:
             used = [v for v in used_values(binding) if v in made]
-            return Step(None, [Option(tuple((self._number(v), 0) for v in used), 0, 0.0)])
+            return PlannedCall(None, [Option(tuple((self._number(v), 0) for v in used), 0, 0.0)])
         options = [self._option(binding, form) for form in forms]
-        return Step(self._number(binding.outputs[0]), options)
+        return PlannedCall(self._number(binding.outputs[0]), options)
 
     def _option(self, binding: Binding, form: Form) -> Option:
         pairs = zip(binding.expr.args, form.operands, strict=True)
@@ -134,9 +134,9 @@ class _Problem:
         ]
         return Option(tuple(takes), self._layouts.index(form.result), form.cost)
 
-    def _end(self, made: set[Value]) -> Step:
+    def _end(self, made: set[Value]) -> PlannedCall:
         results = [v for v in dict.fromkeys(self._results) if v in made]
-        return Step(None, [Option(tuple((self._number(v), 0) for v in results), 0, 0.0)])
+        return PlannedCall(None, [Option(tuple((self._number(v), 0) for v in results), 0, 0.0)])
 
     def _number(self, value: Value) -> int:
         if value not in self._numbers:

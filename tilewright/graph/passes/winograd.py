@@ -1,4 +1,4 @@
-"""Computes convolutions with fewer products, where that pays (Winograd).
+"""Computes convolutions by Winograd's algorithm, with fewer products, where that pays.
 
     y = conv_blocked(x, w, b, pads=[1, 1, 1, 1])
     -->
@@ -10,11 +10,12 @@
     y = winograd_conv(x, w, b, pads=[1, 1, 1, 1], tile=4)
 
 For float32 convolutions by constant weights, neither dilated nor grouped, of images with blocked
-channels. Which tiles are taken, if any, says a model of the machine (`graph.winograd.cost`):
-products, transforms, and weights, of which there are 4 times as many for tiles of 4×4 results of
-3×3 taps and 1.8 for 2×2; none more where they are transformed as they are used, which takes time
-instead. What weights grow by in all is bounded: by a quarter of the program's constants, or 24 MiB
-if that is more (`PassContext(options={"winograd_bytes": …})`), and goes where a byte saves most.
+channels. A model of the machine (`graph.winograd.cost`) chooses the tiles, if any: it counts
+products, transforms, and reading the weights. Transformed weights are 4 times as large for tiles of
+4×4 results of 3×3 taps, and 1.8 times for 2×2; where they are transformed as they are used, they
+stay as they are, which takes time instead. The growth of all weights is bounded by a quarter of the
+program's constants, or 24 MiB if that is more (`PassContext(options={"winograd_bytes": …})`), and
+spent where a byte saves most.
 
 Results differ by rounding. On random data they are within 5e-6 of the range of exact ones for up to
 512 channels, and after 16 layers; direct convolution is within 3e-6 of it.
@@ -39,21 +40,21 @@ from tilewright.graph.winograd.cost import (
     Form,
     Sizes,
     direct_cost,
+    paying_forms,
     planes_of,
     sizes_of,
-    worthy_forms,
 )
 from tilewright.target import Target
 
-#: What weights may grow by: a part of all constants, or so many bytes.
-_GROWTH, _FREE = 0.25, 24 << 20
+#: Weights may grow by this fraction of all constants, or by so many bytes if that is more.
+_GROWTH, _LEAST_GROWTH = 0.25, 24 << 20
 
 
 def winograd(target: Target) -> Pass:
     """The pass for a machine."""
 
     def winograd(module: Module) -> Module:
-        """The module with convolutions by transformed tiles where they are faster."""
+        """The module with Winograd's algorithm for convolutions that it makes faster."""
         forms = _chosen_forms(module, target)
         return _Winograd(forms).module(module) if forms else module
 
@@ -74,8 +75,8 @@ class _Winograd(Rewriter):
 # ---- choosing -----------------------------------------------------------------------------------
 
 
-class _Step(NamedTuple):
-    """Another form of a convolution than that before: what it saves, and what it costs."""
+class _Change(NamedTuple):
+    """From one form of a convolution to a faster one: the cycles that saves, the bytes it takes."""
 
     conv: Value
     before: Form | None
@@ -89,10 +90,10 @@ class _Step(NamedTuple):
 
 
 def _chosen_forms(module: Module, target: Target) -> dict[Value, Form]:
-    """The forms of convolutions, by their results, that fit in what weights may grow by."""
+    """The forms of convolutions, by their results, within the limit on the growth of weights."""
     bindings = [b for f in module.functions.values() for g in all_graphs(f) for b in g.body]
     steps = [s for b in bindings for s in _steps(b, target)]
-    room = max(_FREE, int(_GROWTH * _constant_bytes(bindings)))
+    room = max(_LEAST_GROWTH, int(_GROWTH * _constant_bytes(bindings)))
     left = int(PassContext.current().option("winograd_bytes", room))
     forms: dict[Value, Form] = {}
     for step in sorted(steps, key=lambda s: s.worth, reverse=True):
@@ -102,8 +103,8 @@ def _chosen_forms(module: Module, target: Target) -> dict[Value, Form]:
     return forms
 
 
-def _steps(binding: Binding, target: Target) -> Iterator[_Step]:
-    """Forms that pay, each after those that need less memory; what a byte saves gets less."""
+def _steps(binding: Binding, target: Target) -> Iterator[_Change]:
+    """Forms that pay, each after those that need less memory: every further byte saves less."""
     call = binding.expr
     if not isinstance(call, Call) or call.op.name != "conv_blocked":
         return
@@ -111,7 +112,7 @@ def _steps(binding: Binding, target: Target) -> Iterator[_Step]:
     sizes = sizes_of(call, conv.tensor)
     if sizes is None:
         return
-    costs = worthy_forms(sizes, target)
+    costs = paying_forms(sizes, target)
     left, before = costs, None
     cycles, matrices = direct_cost(sizes, target), sizes.window
     while left:
@@ -124,9 +125,9 @@ def _steps(binding: Binding, target: Target) -> Iterator[_Step]:
 
 def _step(
     conv: Value, before: Form | None, form: Form, cycles: float, matrices: int, sizes: Sizes
-) -> _Step:
+) -> _Change:
     more = (form.matrices - matrices) * sizes.inputs * sizes.outputs * 4
-    return _Step(conv, before, form, cycles, more)
+    return _Change(conv, before, form, cycles, more)
 
 
 def _constant_bytes(bindings: Iterable[Binding]) -> int:
@@ -156,9 +157,9 @@ def _at_once(builder: Builder, call: Call, old: Value, form: Form) -> Value:
     del old
     x, weight, bias = call.args
     assert x is not None and weight is not None and weight.constant is not None
-    # What makes a vector of factors lies together.
-    turned = np.ascontiguousarray(weight.constant.transpose(0, 1, 4, 2, 3, 5))
-    kept = builder.constant(turned, name=weight.name)
+    # The taps that make one vector of transformed weights lie together.
+    transposed = np.ascontiguousarray(weight.constant.transpose(0, 1, 4, 2, 3, 5))
+    kept = builder.constant(transposed, name=weight.name)
     pads = call.attrs["pads"] or (0,) * 4
     return builder.emit("winograd_conv", x, kept, bias, pads=pads, tile=form.axes[0].tile)
 

@@ -29,8 +29,8 @@ from tilewright.ir import DType
 from tilewright.target import Target
 
 _FLOAT32, _BF16 = DType.of("float32"), DType.of("bfloat16")
-#: Rows and columns of computed factors below which they stay as they are.
-_FEW: Final = 16
+#: Products with fewer rows or columns stay as they are, where both factors are computed.
+_LEAST: Final = 16
 
 
 def bf16_rules(target: Target) -> Rules:
@@ -45,7 +45,7 @@ def _product(call: Call, w: Writing) -> Sequence[Value] | None:
     if product is None or not _pays(product):
         return None
     x, weight = _rounded(product.x, w), _rounded(product.weight, w)
-    result = w.emit("matmul", x, weight, transpose_b=product.turned, dtype=_FLOAT32)
+    result = w.emit("matmul", x, weight, transpose_b=product.transposed, dtype=_FLOAT32)
     if product.factor != 1:
         result = w.emit("mul", result, np.float32(product.factor))
     if product.addend is not None:
@@ -93,5 +93,5 @@ def _pays(product: Product) -> bool:
     if product.columns is not None:
         return True
     rows = known_dim(product.x.shape[-2])
-    columns = known_dim(product.weight.shape[-2 if product.turned else -1])
-    return min(rows or 0, columns or 0) >= _FEW
+    columns = known_dim(product.weight.shape[-2 if product.transposed else -1])
+    return min(rows or 0, columns or 0) >= _LEAST

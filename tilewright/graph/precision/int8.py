@@ -18,8 +18,7 @@ step (`graph.ops.recurrent.recurrent`).
 
 Images that cannot be negative have unsigned bytes. Convolutions stay as they are on machines that
 have no instructions for bytes, if there is none for them (`products.is_dense_convolution`), or if
-they are computed with few products anyway.
-Everything else stays in float32.
+Winograd's algorithm makes them faster in float32. Everything else stays in float32.
 """
 
 from __future__ import annotations
@@ -36,32 +35,30 @@ from tilewright.graph.ops.forms.quantize_rows import LEAST
 from tilewright.graph.ops.recurrent.recurrent import SCANS
 from tilewright.graph.precision.products import PRODUCTS, as_product, is_dense_convolution
 from tilewright.graph.precision.rewriter import Rules, Writing
-from tilewright.graph.rewriting.context import MAX_LEVEL, PassContext
+from tilewright.graph.rewriting.context import PassContext, Step
 from tilewright.graph.winograd.cost import least_share
 from tilewright.ir import DType
 from tilewright.target import Target
 
-#: Weights of a product below which it gains nothing.
+#: Products by fewer weights than this gain nothing.
 _WORTH: Final = 1 << 10
-#: The largest byte of a weight: -128 is none, so that both signs reach as far.
+#: The largest magnitude of a quantized weight: -128 is not used, so that the range is symmetric.
 _GREATEST: Final = 127
 _FLOAT32, _INT32, _INT8, _UINT8 = (DType.of(t) for t in ("float32", "int32", "int8", "uint8"))
-#: The part of the time of direct convolution that bytes take, images included.
-_FEW: Final = 0.35
-#: Operators that give nothing negative, and those that do not if their operands are not.
-_NATURAL: Final = frozenset(["relu", "sigmoid", "hard_sigmoid", "exp", "abs", "softmax"])
-_HANDING_ON: Final = frozenset(["max_pool", "avg_pool", "concat", "reshape", "add", "slice"])
-#: Calls that it is looked back for what they hand on.
+#: Operators whose results are never negative, and those that keep that of their operands.
+_NONNEGATIVE: Final = frozenset(["relu", "sigmoid", "hard_sigmoid", "exp", "abs", "softmax"])
+_KEEPING_SIGN: Final = frozenset(["max_pool", "avg_pool", "concat", "reshape", "add", "slice"])
+#: How many calls back it is looked for an operator whose results are never negative.
 _BACK: Final = 6
 
 
-def int8_rules(target: Target) -> Rules:
-    """The rules for a machine."""
+def int8_rules(target: Target, winograd: Step | None) -> Rules:
+    """The rules for a machine, where `winograd` is the pass that may rewrite convolutions later."""
     rules = {**dict.fromkeys(PRODUCTS, _product), **dict.fromkeys(SCANS, _scan)}
     if not target.has_byte_products:
         return rules
-    pays = partial(_conv_where_it_pays, target=target)
-    # Matrix units are so much faster that nothing else comes near.
+    pays = partial(_conv_where_it_pays, target=target, winograd=winograd)
+    # Matrix units are faster than Winograd's algorithm in any case.
     return rules | {"conv": _conv if target.has("amx-int8") else pays}
 
 
@@ -70,7 +67,7 @@ def _product(call: Call, w: Writing) -> Sequence[Value] | None:
     columns = None if product is None else product.columns
     if product is None or columns is None or columns.size < _WORTH:
         return None
-    what = "rows in bytes" if product.turned else "columns in bytes"
+    what = "rows in bytes" if product.transposed else "columns in bytes"
     weights = w.once(what, product.weight, lambda v: _quantized(columns, v.name, w))
     if not weights:
         return None
@@ -115,18 +112,19 @@ def _scan(call: Call, w: Writing) -> Sequence[Value] | None:
 # ---- convolutions -------------------------------------------------------------------------------
 
 
-def _conv_where_it_pays(call: Call, w: Writing, target: Target) -> Sequence[Value] | None:
-    return None if _needs_few_products(call, target) else _conv(call, w)
+def _conv_where_it_pays(
+    call: Call, w: Writing, target: Target, winograd: Step | None
+) -> Sequence[Value] | None:
+    will_run = winograd is not None and PassContext.current().runs(winograd)
+    return None if will_run and _winograd_is_faster(call, target) else _conv(call, w)
 
 
-def _needs_few_products(call: Call, target: Target) -> bool:
-    """Whether it will be computed with so few products (`passes.winograd`) that bytes would not be
-    faster: they are four times as fast at best, and images have to be brought into them."""
+def _winograd_is_faster(call: Call, target: Target) -> bool:
+    """Whether Winograd's algorithm in float32 is predicted to be faster than products of bytes,
+    which are four times as fast as float32 at best, after the image was quantized."""
     (out,) = call.op.infer(call.args, call.attrs)
     assert isinstance(out, TensorType)
-    context = PassContext.current()
-    will_run = context.opt_level == MAX_LEVEL and "winograd" not in context.disabled_passes
-    return will_run and least_share(call, out, target) <= _FEW
+    return least_share(call, out, target) <= target.timing.conv.bytes_share
 
 
 def _conv(call: Call, w: Writing) -> Sequence[Value] | None:
@@ -154,9 +152,9 @@ def _conv(call: Call, w: Writing) -> Sequence[Value] | None:
 
 def _image(x: Value, w: Writing) -> tuple[Value, Value]:
     """Bytes, and the scale of each image."""
-    is_natural = _is_natural(x, w)
-    dtype = _UINT8 if is_natural else _INT8
-    size = x if is_natural else w.emit("abs", x)
+    is_nonnegative = _is_nonnegative(x, w)
+    dtype = _UINT8 if is_nonnegative else _INT8
+    size = x if is_nonnegative else w.emit("abs", x)
     spatial = range(2, x.ndim)
     greatest = w.emit("max", size, axes=tuple(spatial), keepdims=True)
     greatest = w.emit("max", greatest, axes=(1,), keepdims=True)
@@ -166,8 +164,8 @@ def _image(x: Value, w: Writing) -> tuple[Value, Value]:
     return w.emit("to_bytes", x, factor, dtype=dtype), scale
 
 
-def _is_natural(value: Value, w: Writing, back: int = _BACK) -> bool:
-    """Whether it can be seen that no element is negative."""
+def _is_nonnegative(value: Value, w: Writing, back: int = _BACK) -> bool:
+    """Whether it is known that no element is negative."""
     call = w.makers.get(value)
     if call is None or not back:
         return False
@@ -175,13 +173,13 @@ def _is_natural(value: Value, w: Writing, back: int = _BACK) -> bool:
         low = None if call.args[1] is None else call.args[1].constant
         return low is not None and bool((low >= 0).all())
     operands = [a for a in call.args if a is not None]
-    hands_on = call.op.name in _HANDING_ON and all(_is_natural(a, w, back - 1) for a in operands)
-    return hands_on or call.op.name in _NATURAL
+    keeps = call.op.name in _KEEPING_SIGN and all(_is_nonnegative(a, w, back - 1) for a in operands)
+    return keeps or call.op.name in _NONNEGATIVE
 
 
 def quantized_columns(weights: Array) -> tuple[Array, Array] | None:
-    """Weights …×K×N as bytes, and the scale of each column, …×N; None where they are not finite:
-    these have no bytes that stand for them."""
+    """Weights …×K×N as bytes, and the scale of each column, …×N; None where they are not
+    finite, and cannot be quantized."""
     greatest = np.abs(weights).max(axis=-2, initial=0)
     if not np.isfinite(greatest).all():
         return None

@@ -14,8 +14,8 @@ from tilewright.graph.rewriting.context import PassContext
 from tilewright.ir import DType
 
 _FLOAT32: Final = DType.of("float32")
-#: Pixels and channels of convolutions below which they stay as they are.
-_FEW: Final = 16
+#: Convolutions of fewer pixels or channels stay as they are.
+_LEAST: Final = 16
 
 
 class Product(NamedTuple):
@@ -23,8 +23,8 @@ class Product(NamedTuple):
 
     x: Value
     weight: Value
-    #: Whether the weights have one row, not one column, for each result.
-    turned: bool
+    #: Whether the weights are transposed: one row, not one column, for each result.
+    transposed: bool
     factor: float = 1.0
     addend: Value | None = None
     addend_factor: float = 1.0
@@ -35,7 +35,7 @@ class Product(NamedTuple):
         array = self.weight.constant
         if array is None or array.ndim != 2:
             return None
-        return array.T if self.turned else array
+        return array.T if self.transposed else array
 
     def scaled_addend(self, b: Builder) -> Value | None:
         """What is added, times its factor."""
@@ -68,8 +68,8 @@ def _of_gemm(call: Call) -> Product | None:
     if call.attrs["transpose_a"]:
         return None
     x, weight = _operands(call)
-    alpha, beta, turned = (call.attrs[n] for n in ("alpha", "beta", "transpose_b"))
-    return Product(x, weight, turned, alpha, call.args[2], beta)
+    alpha, beta, transposed = (call.attrs[n] for n in ("alpha", "beta", "transpose_b"))
+    return Product(x, weight, transposed, alpha, call.args[2], beta)
 
 
 def is_dense_convolution(call: Call) -> bool:
@@ -87,7 +87,7 @@ def is_dense_convolution(call: Call) -> bool:
     channels = (known_dim(d) or 0 for d in weight.shape[:2])
     # Channels are brought into blocks from level 2 on.
     planned = PassContext.current().opt_level >= 2
-    return planned and min(pixels, *channels) >= _FEW
+    return planned and min(pixels, *channels) >= _LEAST
 
 
 def _operands(call: Call) -> tuple[Value, Value]:

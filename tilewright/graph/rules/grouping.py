@@ -1,4 +1,4 @@
-"""Which axes a reshape puts together or takes apart."""
+"""Which axes a reshape merges and splits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Piece(NamedTuple):
 
 
 def pieces_of(before: Sequence[Expr], after: Sequence[Expr]) -> list[Piece] | None:
-    """The least pieces that a reshape consists of; None where that cannot be told.
+    """The least pieces that a reshape consists of; None where that is not known.
 
     [n, 3, 4, 5] to [n, 12, 5]: ((0), (0)), ((1, 2), (1)), ((3), (2)).
     Axes of one element belong to no axis of the other shape: ((1), ()), or ((), (1)).

@@ -17,7 +17,7 @@ from tilewright.graph.ir.types import is_single, known_dim
 from tilewright.graph.rules.rewriter import Rule
 from tilewright.graph.rules.site import Site
 from tilewright.graph.rules.transposes import RULES as TRANSPOSES
-from tilewright.graph.rules.transposes import Order, order_of, turned_constant
+from tilewright.graph.rules.transposes import Order, order_of, transposed_constant
 from tilewright.graph.sizes.axes import axes_of, axis_of
 
 #: Operators on images N×C×spatial.
@@ -74,14 +74,14 @@ def _is_image(s: Site, value: Value | None) -> bool:
     return False
 
 
-def _turned(s: Site, value: Value, rank: int) -> Value | None:
+def _transposed(s: Site, value: Value, rank: int) -> Value | None:
     """An operand of an image with channels last, for one with channels first; None where that
     takes a kernel."""
     source = _source(s, value) if value.ndim == rank else None
     if source is not None:
         return source
     if value.is_constant:
-        return turned_constant(s, value, _first(rank))
+        return transposed_constant(s, value, _first(rank))
     if value.tensor.size == 1:
         return s.emit("reshape", value, shape=[1] * min(value.ndim, rank))
     # Of one that is the same for all places, only axes of one element move.
@@ -98,16 +98,16 @@ def _back(s: Site, value: Value) -> Value:
 
 
 def _through_map(s: Site) -> Value | None:
-    """f(transpose(x), y) = transpose(f(x, y turned))"""
+    """f(transpose(x), y) = transpose(f(x, y transposed))"""
     rank = s.result.ndim
     if rank < 3 or not any(_source(s, a) is not None for a in s.args):
         return None
     if not _is_map(s):
         return None
-    turned = [None if a is None else _turned(s, a, rank) for a in s.call.args]
-    if any(t is None and a is not None for t, a in zip(turned, s.call.args, strict=True)):
+    transposed = [None if a is None else _transposed(s, a, rank) for a in s.call.args]
+    if any(t is None and a is not None for t, a in zip(transposed, s.call.args, strict=True)):
         return None
-    return _back(s, s.again(s.call, turned))
+    return _back(s, s.again(s.call, transposed))
 
 
 def _is_map(s: Site) -> bool:
@@ -139,10 +139,10 @@ def _through_concat(s: Site) -> Value | None:
     rank = s.result.ndim
     if rank < 3 or not any(_source(s, a) is not None for a in s.args):
         return None
-    turned = [_turned(s, a, rank) for a in s.args]
-    if None in turned:
+    transposed = [_transposed(s, a, rank) for a in s.args]
+    if None in transposed:
         return None
-    return _back(s, s.again(s.call, turned, axis=_last(rank)[axis_of(s.attr("axis"), rank)]))
+    return _back(s, s.again(s.call, transposed, axis=_last(rank)[axis_of(s.attr("axis"), rank)]))
 
 
 def _through_slice(s: Site) -> Value | None:

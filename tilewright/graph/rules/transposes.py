@@ -48,15 +48,15 @@ def _of_ones(s: Site) -> Value | None:
 def _of_map(s: Site) -> Value | None:
     """transpose(f(transpose(x, p)), q) = f(x), where p and q cancel"""
     inner = s.makers.call_of(s.x)
-    return (
-        None if inner is None or inner.op.name == "transpose" else _turned(s, s.x, order_of(s.call))
-    )
+    if inner is None or inner.op.name == "transpose":
+        return None
+    return _transposed(s, s.x, order_of(s.call))
 
 
-def _turned(s: Site, value: Value, order: Order, depth: int = 0) -> Value | None:
+def _transposed(s: Site, value: Value, order: Order, depth: int = 0) -> Value | None:
     """A value with its axes in this order; None where that takes a kernel."""
     if value.is_constant:
-        return turned_constant(s, value, order)
+        return transposed_constant(s, value, order)
     call = s.makers.call_of(value)
     if call is None or value.ndim != len(order) or not s.makers.is_private(value):
         return None
@@ -65,19 +65,19 @@ def _turned(s: Site, value: Value, order: Order, depth: int = 0) -> Value | None
     args = [a for a in call.args if a is not None]
     if depth > _DEEP or len(args) != len(call.args) or not s.is_map(call, value):
         return None
-    turned = [_turned(s, a, order, depth + 1) for a in args]
-    return None if None in turned or not args else s.again(call, turned)
+    transposed = [_transposed(s, a, order, depth + 1) for a in args]
+    return None if None in transposed or not args else s.again(call, transposed)
 
 
 def _cancels(call: Call, order: Order) -> bool:
-    """Whether what is left of a transpose, turned once more, is at most a view."""
+    """Whether what is left of a transpose, transposed once more, is at most a view."""
     source, first = call.args[0], order_of(call)
     assert source is not None
     left = [first[k] for k in order if known_dim(source.shape[first[k]]) != 1]
     return left == sorted(left)
 
 
-def turned_constant(s: Site, value: Value, order: Order) -> Value | None:
+def transposed_constant(s: Site, value: Value, order: Order) -> Value | None:
     """A constant that broadcasts to a value, for that value with its axes in this order."""
     if value.tensor.size == 1:
         return value
@@ -96,11 +96,11 @@ def _of_merged(s: Site) -> Value | None:
     pieces = pieces_of(source.shape, s.x.shape)
     if pieces is None or any(len(p.after) > 1 for p in pieces):
         return None
-    turned = s.emit("transpose", source, axes=_apart(pieces, order_of(s.call)))
-    return s.emit("reshape", turned, shape=s.result.shape)
+    transposed = s.emit("transpose", source, axes=_split_order(pieces, order_of(s.call)))
+    return s.emit("reshape", transposed, shape=s.result.shape)
 
 
-def _apart(pieces: Sequence[Piece], order: Order) -> list[int]:
+def _split_order(pieces: Sequence[Piece], order: Order) -> list[int]:
     """The order of the axes that were put together, for an order of the results."""
     own = {p.after[0]: p.before for p in pieces if p.after}
     dropped = [k for p in pieces if not p.after for k in p.before]

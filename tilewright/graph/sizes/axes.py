@@ -53,5 +53,5 @@ def counted_from_front(index: Dim, extent: Expr) -> Expr:
 
 
 def clamped(value: Dim, low: Dim, high: Dim) -> Expr:
-    """`value` held between `low` and `high`."""
+    """`value` clamped to `low` and `high`."""
     return minimum(maximum(as_expr(value), as_expr(low)), as_expr(high))

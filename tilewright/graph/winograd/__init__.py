@@ -1,1 +1,1 @@
-"""Convolutions with fewer products: transforms, and the model that says where they pay."""
+"""Winograd's algorithm for convolutions: its transforms, and a model of where it pays."""

@@ -1,8 +1,8 @@
-"""Which convolutions are computed with fewer products, and how: a model of the machine.
+"""Which convolutions are computed by Winograd's algorithm, and in which form: a cost model.
 
-What a form of a convolution costs are its products, the transforms of windows and results, and the
-weights that are read. `passes.winograd` chooses among the forms that are worth it; who wants to
-know beforehand whether there will be fewer products asks the same question (`least_share`).
+The cost of a form is that of its products, of the transforms of windows and results, and of reading
+the weights. `passes.winograd` chooses among the forms that pay; the rules for int8 ask beforehand
+how much faster it will be (`least_share`).
 """
 
 from __future__ import annotations
@@ -18,28 +18,16 @@ from tilewright.graph.winograd.transforms import ALONE, PLANES, TAPS, TRANSFORMS
 from tilewright.ir import Expr, evaluate, free_vars
 from tilewright.target import Target
 
-#: The shares of the machine's multiply-adds that direct convolutions and products come to.
-_DIRECT, _PRODUCT = 0.85, 0.8
-#: Cycles that a vector takes to be moved and, for each plane along an axis, to be transformed; and
-#: that it takes to call two kernels more.
-_MOVED, _SUMMED, _CALLS = 2.5, 0.25, 10_000.0
-#: Cycles that a vector of weights takes to be transformed where it is used, for each plane that is
-#: made of it, and that it takes to add the sums over a block of channels to a vector of others.
-_FACTORS, _SUMS = 2.3, 1.7
-#: Bytes of weights that a core reads in a cycle.
-_STREAM: Final = 4.0
-#: How many times L2 a cache is taken to hold where there is no further one.
-_FAR: Final = 8
-#: Pixels along the side of an image of any size.
+#: Pixels along the side of an image whose size is known only at run time.
 _USUAL: Final = 224
-#: The part of the time of direct convolution that it has to stay below.
+#: Winograd's algorithm is taken where its predicted time is at most this share of the direct one's.
 _WORTH: Final = 0.85
 
 Axes: TypeAlias = tuple[Along, Along]
 
 
 class Sizes(NamedTuple):
-    """What a convolution has of everything."""
+    """The sizes of a convolution."""
 
     batch: int
     inputs: int
@@ -48,14 +36,14 @@ class Sizes(NamedTuple):
     width: int
     kernel: tuple[int, int]
     strides: tuple[int, int]
-    #: Channels in a block, before and after.
+    #: Channels in a block, of the image and of the result.
     blocks: tuple[int, int]
     #: Whether all of these are known.
     are_known: bool
 
     @property
     def window(self) -> int:
-        """Matrices of weights."""
+        """Taps of the kernel: each has a matrix of weights."""
         return prod(self.kernel)
 
     def tiles(self, axes: Axes) -> int:
@@ -64,8 +52,8 @@ class Sizes(NamedTuple):
 
 
 class Form(NamedTuple):
-    """How a convolution is computed, as a sum of terms, along both axes: with transformed weights
-    or with weights that are transformed where they are used; all at once, or by strips."""
+    """How a convolution is computed, as a sum of terms of two axes each: with weights that are
+    transformed beforehand (`stored`) or where they are used; the image as a whole, or by strips."""
 
     terms: tuple[Axes, ...]
     stored: bool
@@ -73,13 +61,13 @@ class Form(NamedTuple):
 
     @property
     def axes(self) -> Axes:
-        """Those of the only term."""
+        """The axes of the only term."""
         (axes,) = self.terms
         return axes
 
     @property
     def matrices(self) -> int:
-        """Matrices of weights that are kept."""
+        """Matrices of weights in memory."""
         if self.stored:
             return sum(planes_of(axes) * groups_of(axes) for axes in self.terms)
         return prod(a.kernel for a in self.axes)
@@ -95,8 +83,8 @@ def groups_of(axes: Axes) -> int:
 
 
 def sizes_of(call: Call, out: TensorType) -> Sizes | None:
-    """The sizes of a convolution of images, with blocked channels or plain; None where it has no
-    form with fewer products."""
+    """The sizes of a convolution of images, with blocked channels or plain; None where Winograd's
+    algorithm does not apply."""
     x, weight, _ = call.args
     assert x is not None and weight is not None
     if not _qualifies(call, x, weight):
@@ -104,7 +92,7 @@ def sizes_of(call: Call, out: TensorType) -> Sizes | None:
     shape, own, factors = ([_likely(d) for d in t.shape] for t in (out, x, weight))
     inner, block = (own[4], shape[4]) if _is_blocked(call) else (1, 1)
     return Sizes(
-        # Of a batch of any size, every image must be worth it.
+        # A batch whose size is known only at run time may have one image.
         batch=known_dim(x.shape[0]) or 1,
         inputs=own[1] * inner,
         outputs=shape[1] * block,
@@ -118,7 +106,7 @@ def sizes_of(call: Call, out: TensorType) -> Sizes | None:
 
 
 def _qualifies(call: Call, x: Value, weight: Value) -> bool:
-    """Whether it can be computed by transformed tiles."""
+    """Whether Winograd's algorithm applies."""
     is_image = weight.ndim == (6 if _is_blocked(call) else 4) and x.dtype.name == "float32"
     plain = call.attrs["groups"] == 1 and all(d == 1 for d in call.attrs["dilations"])
     known = all(isinstance(p, int) for p in call.attrs["pads"])
@@ -132,24 +120,24 @@ def _is_blocked(call: Call) -> bool:
 
 
 def _likely(dim: Expr) -> int:
-    """A size, or what becomes of it in an image of a usual one."""
+    """A size; where it is known only at run time, that of an image of the usual size."""
     return max(1, int(evaluate(dim, dict.fromkeys(free_vars(dim), _USUAL))))
 
 
-def worthy_forms(sizes: Sizes, target: Target) -> dict[Form, float]:
-    """The forms that are worth it, with the cycles that each takes."""
+def paying_forms(sizes: Sizes, target: Target) -> dict[Form, float]:
+    """The forms that pay, with the cycles that each takes."""
     costs = {form: _cost(sizes, form, target) for form in _forms(sizes, target)}
     most = _WORTH * direct_cost(sizes, target)
     return {form: cost for form, cost in costs.items() if cost <= most}
 
 
 def least_share(call: Call, out: TensorType, target: Target) -> float:
-    """The part of the time of direct convolution that it will take at least."""
+    """The predicted time of the fastest form, as a share of that of direct convolution."""
     sizes = sizes_of(call, out)
     if sizes is None:
         return 1.0
     direct = direct_cost(sizes, target)
-    return min(worthy_forms(sizes, target).values(), default=direct) / direct
+    return min(paying_forms(sizes, target).values(), default=direct) / direct
 
 
 # ---- forms --------------------------------------------------------------------------------------
@@ -185,29 +173,29 @@ def _taps_and_tile(taps: int, planes: int) -> tuple[int, int]:
 
 
 def _is_exact(axes: Axes) -> bool:
-    """Whether it does not round too much."""
+    """Whether its rounding errors stay small."""
     planes = [a.planes for a in axes]
     return max(planes) < ALONE or min(planes) == 1
 
 
 def _is_square(axes: Axes) -> bool:
-    """Whether it is a window of 3×3 that moves by single pixels: for that there are kernels."""
+    """Whether it is a 3×3 window of stride 1, for which there are kernels that do all at once."""
     return axes[0] == axes[1] and axes[0][:3] == (TAPS, 1, TAPS) and axes[0].tile in TRANSFORMS
 
 
 def _sums_are_near(sizes: Sizes, axes: Axes, target: Target) -> bool:
-    """Whether what a block of channels adds to stays in the caches."""
+    """Whether the sums that every block of channels is added to stay in L2."""
     size = planes_of(axes) * sizes.tiles(axes) * sizes.blocks[1] * 4
     return size <= target.caches.l2 // 2
 
 
 def _is_large(sizes: Sizes, axes: Axes, target: Target) -> bool:
-    """Whether an image is better taken by strips: transformed windows and products would not stay
-    near, weights do; or all would have to come from memory."""
+    """Whether an image is better computed by strips: transformed windows and products do not fit
+    the caches, but the weights do; or everything would come from memory."""
     caches, planes = target.caches, planes_of(axes)
     moved = 4 * planes * sizes.tiles(axes) // sizes.batch * (sizes.inputs + sizes.outputs)
     weights = 4 * planes * sizes.inputs * sizes.outputs
-    far = max(caches.l3 // 2, _FAR * caches.l2)
+    far = max(caches.l3 // 2, target.timing.near_without_l3 * caches.l2)
     is_long = moved > 2 * caches.l2 and weights <= caches.l2
     return sizes.are_known and (is_long or moved > far)
 
@@ -218,33 +206,38 @@ def _is_large(sizes: Sizes, axes: Axes, target: Target) -> bool:
 def direct_cost(sizes: Sizes, target: Target) -> float:
     """Cycles of direct convolution."""
     pixels = sizes.batch * sizes.height * sizes.width
-    return _cycles(pixels, sizes, sizes.window, sizes.window, _DIRECT, target)
+    return _cycles(pixels, sizes, sizes.window, sizes.window, target.timing.conv.blocked, target)
 
 
 def _cost(sizes: Sizes, form: Form, target: Target) -> float:
     """Cycles for products and transforms."""
+    timing = target.timing.conv
     terms = sum(_term_cost(sizes, axes, form, target) for axes in form.terms)
     if form.stored:
-        return terms + _CALLS * len(form.terms)
+        return terms + timing.transform_calls * len(form.terms)
     tiles, lanes = sizes.tiles(form.axes), target.lanes("float32")
-    factors = _FACTORS * sizes.inputs * sizes.outputs
-    sums = _SUMS * tiles * sizes.outputs * sizes.inputs / sizes.blocks[0]
+    factors = timing.transform_weights * sizes.inputs * sizes.outputs
+    sums = timing.add_partial_sums * tiles * sizes.outputs * sizes.inputs / sizes.blocks[0]
     return terms + planes_of(form.axes) * (factors + sums) / lanes
 
 
 def _term_cost(sizes: Sizes, axes: Axes, form: Form, target: Target) -> float:
-    tiles, planes, groups = sizes.tiles(axes), planes_of(axes), groups_of(axes)
+    timing, tiles = target.timing.conv, sizes.tiles(axes)
+    planes, groups = planes_of(axes), groups_of(axes)
     moved = planes * tiles * (sizes.inputs * groups + sizes.outputs) / target.lanes("float32")
-    transforms = (_MOVED + _SUMMED * sum(a.planes for a in axes if a.planes > 1)) * moved
+    points = sum(a.planes for a in axes if a.planes > 1)
+    transforms = (timing.transform_move + timing.transform_point * points) * moved
     matrices = planes * groups if form.stored else form.matrices
-    return transforms + _cycles(tiles, sizes, planes * groups, matrices, _PRODUCT, target)
+    share = timing.winograd_products
+    return transforms + _cycles(tiles, sizes, planes * groups, matrices, share, target)
 
 
 def _cycles(
     rows: int, sizes: Sizes, planes: int, matrices: int, share: float, target: Target
 ) -> float:
-    """Cycles for so many rows by each plane, while all matrices of weights are read."""
+    """Cycles to multiply so many rows by the weights of each plane, which are read meanwhile."""
     size = sizes.inputs * sizes.outputs
     products = rows * planes * size / (target.lanes("float32") * target.fma_ports * share)
     is_near = 4 * matrices * size <= target.caches.l2
-    return products if is_near else max(products, 4 * matrices * size / _STREAM)
+    reading = 4 * matrices * size / target.timing.weight_bytes_per_cycle
+    return products if is_near else max(products, reading)

@@ -143,7 +143,7 @@ def both_axes(*parts: Ints) -> tuple[Along, Along]:
 
 
 def tiles_along(places: Any, tile: int) -> Expr:
-    """How many tiles cover so many places."""
+    """How many tiles cover so many results."""
     return simplify_size(te.floordiv(as_expr(places) + (tile - 1), tile))
 
 
@@ -185,7 +185,7 @@ def chosen(rows: Sequence[Expr], position: Expr) -> Expr:
 
 
 def by_parity(matrix: Sequence[Sequence[float]], read: Callable[[int], Expr]) -> list[Expr]:
-    """A matrix times a vector: even and odd columns apart, which are the same for points ±p.
+    """A matrix times a vector, by sums over even and odd columns, which points ±p share.
 
     x⁴ ± p·x³ - q²·x² ∓ p·q²·x  =  (x⁴ - q²·x²) ± p·(x³ - q²·x)
     """

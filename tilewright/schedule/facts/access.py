@@ -1,9 +1,9 @@
-"""Which elements the blocks below a loop touch, and which iteration the elements tell.
+"""Which elements the blocks below a loop touch, and which iteration an element belongs to.
 
 A term c * v of an index, where v is a loop variable, can be read off the index again if the smaller
 terms stay under c and the larger ones are multiples of c times the range of v: then v is
-(index - offset) // c % range. So can v // a and v % b, the digits of v. Accesses that all tell the
-digits of v by the same rule touch different elements in different iterations of v.
+(index - offset) // c % range. So can v // a and v % b, the digits of v. Where all
+accesses determine the digits of v by the same rule, iterations of v touch different elements.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ def inner_vars(loop: For) -> set[Var]:
     return {s.var for s in walk(loop.body) if isinstance(s, For)}
 
 
-def tells(
+def determined_digits(
     ranges: Sequence[Range], var: Var, free: Iterable[Var], context: Ranges
 ) -> frozenset[Digit]:
-    """The digits of `var` that a box tells while the variables in `free` take any value."""
+    """The digits of `var` that the indices of a box determine, whatever `free` variables are."""
     running = frozenset(free) | {var}
     pending: list[tuple[int | frozenset[Digit], Range]] = list(enumerate(ranges))
     known: dict[Expr, set[Digit]] = {}
@@ -99,14 +99,14 @@ def tells(
         source, part = pending.pop()
         for value, digit in _digits(source, part, running, context):
             known.setdefault(value, set()).add(digit)
-        # What is determined, such as the index of loops that were fused, is taken apart in turn.
-        for value in [v for v in known if v not in seen and determine(known[v])]:
+        # A value that is complete, such as a fused loop's index, may determine others itself.
+        for value in [v for v in known if v not in seen and are_complete(known[v])]:
             seen.add(value)
             pending.append((frozenset(known[value]), Range(value, const(1))))
     return frozenset(known.get(var, ()))
 
 
-def determine(digits: Iterable[Digit]) -> bool:
+def are_complete(digits: Iterable[Digit]) -> bool:
     """Whether these digits together are the whole variable."""
     nexts: dict[Expr, list[Expr | None]] = {}
     for digit in digits:
@@ -124,25 +124,27 @@ def determine(digits: Iterable[Digit]) -> bool:
     return False
 
 
-def writes_tell(block: Block, var: Var) -> bool:
+def writes_differ_along(block: Block, var: Var) -> bool:
     """Whether instances that differ in an iterator never write the same element."""
     ranges = knowing_nothing()
     for it in block.iters:
         ranges = ranges.with_extent(it.var, it.extent)
     own = {it.var for it in block.iters}
-    return all(determine(tells(region.ranges, var, own, ranges)) for region in block.writes)
+    return all(
+        are_complete(determined_digits(region.ranges, var, own, ranges)) for region in block.writes
+    )
 
 
-def writes_tell_iterators(block: Block) -> bool:
+def writes_are_distinct(block: Block) -> bool:
     """Different instances write different elements, but for those of one reduction."""
     telling = [it.var for it in block.iters if it.kind == "spatial" and not is_const(it.extent, 1)]
-    return all(writes_tell(block, var) for var in telling)
+    return all(writes_differ_along(block, var) for var in telling)
 
 
 def _digits(
     source: int | frozenset[Digit], part: Range, running: frozenset[Var], context: Ranges
 ) -> Iterable[tuple[Expr, Digit]]:
-    """The digits that an index tells, each with the value whose digit it is."""
+    """The digits that an index determines, each with the value whose digit it is."""
     total = linear(simplify(part.start, context))
     moving, offset = total.split(lambda atom, _: bool(free_vars(atom) & running))
     for atom, scale in moving.terms.items():

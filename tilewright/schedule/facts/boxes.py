@@ -172,7 +172,7 @@ def instances_touching(
     The accesses are those of other blocks while the loops below `inside` run. Iterators of which
     nothing is known are left out: they run over all.
     """
-    found = _told_by_box(region, box_around(tree, accesses, inside), iters)
+    found = _given_by_box(region, box_around(tree, accesses, inside), iters)
     used = frozenset[Var]().union(*(free_vars(r.start) for r in region.ranges))
     open_ones = [it for it in iters if it.var in used and it.var not in found]
     points = all(is_const(r.extent, 1) for x in (region, *accesses) for r in x.ranges)
@@ -181,11 +181,11 @@ def instances_touching(
     solution = solved([r.start for r in region.ranges], [it for it in iters if it.var in used])
     if solution is None:
         return found
-    told = _told_by_points(tree, solution, accesses, open_ones, inside)
+    told = _given_by_points(tree, solution, accesses, open_ones, inside)
     return {**told, **found}
 
 
-def _told_by_box(region: Region, box: Box, iters: Sequence[Iter]) -> dict[Var, Range]:
+def _given_by_box(region: Region, box: Box, iters: Sequence[Iter]) -> dict[Var, Range]:
     """Iterators that stand alone in an index, with a constant at most, follow the box."""
     found: dict[Var, Range] = {}
     known = {it.var for it in iters}
@@ -200,7 +200,7 @@ def _told_by_box(region: Region, box: Box, iters: Sequence[Iter]) -> dict[Var, R
     return found
 
 
-def _told_by_points(
+def _given_by_points(
     tree: Tree,
     solution: Solution,
     accesses: Sequence[Access],

@@ -25,7 +25,7 @@ from tilewright.ir import (
     is_const,
     walk_expr,
 )
-from tilewright.schedule.facts.access import determine, tells
+from tilewright.schedule.facts.access import are_complete, determined_digits
 
 _Pairs = Sequence[tuple[Iter, Expr]]
 
@@ -36,12 +36,12 @@ def bindings_tell(block: Block, var: Var, free: set[Var], ranges: Ranges) -> boo
     pairs = list(zip(block.iters, block.bindings, strict=True))
     spatial = [(it, value) for it, value in pairs if it.kind == "spatial"]
     values = [Range(value, const(1)) for _, value in spatial]
-    if determine(tells(values, var, free, ranges)):
+    if are_complete(determined_digits(values, var, free, ranges)):
         return True
     for number in dict.fromkeys(_candidates(spatial)):
         if var not in free_vars(number) or not _are_digits(spatial, number, ranges):
             continue
-        if determine(tells([Range(number, const(1))], var, free, ranges)):
+        if are_complete(determined_digits([Range(number, const(1))], var, free, ranges)):
             return True
     return False
 

@@ -27,10 +27,10 @@ from tilewright.schedule.facts.access import (
     Access,
     Digit,
     accesses_in,
-    determine,
+    are_complete,
+    determined_digits,
     inner_vars,
-    tells,
-    writes_tell_iterators,
+    writes_are_distinct,
 )
 from tilewright.schedule.facts.block_facts import block_is_repeatable
 from tilewright.schedule.facts.coverage import each_read_is_covered, is_private
@@ -91,7 +91,7 @@ def _iterations_share_nothing(tree: Tree, loop: For) -> Fault | None:
     accesses = accesses_in(tree, loop)
     for buffer in dict.fromkeys(a.buffer for a in accesses if a.is_write):
         touching = [a for a in accesses if a.buffer is buffer]
-        if _all_tell(_meeting(touching, loop.var, free, ranges), loop.var, free, ranges):
+        if _all_determine(_meeting(touching, loop.var, free, ranges), loop.var, free, ranges):
             continue
         if is_private(tree, loop, buffer) and each_read_is_covered(tree, loop, touching, ranges):
             continue
@@ -112,7 +112,7 @@ def _runs_other_instances(block: Block, loop: For, ranges: Ranges) -> bool:
     return (
         block_is_repeatable(block) is None
         and _reads_own_elements(block)
-        and writes_tell_iterators(block)
+        and writes_are_distinct(block)
         and bindings_tell(block, loop.var, inner_vars(loop), ranges)
     )
 
@@ -137,7 +137,7 @@ def parts_meet_in_iterations(tree: Tree, loop: For, first: Collection[str]) -> F
         touching = [a for a in accesses if a.buffer is buffer]
         if len({a.block.name in first for a in touching}) == 1:
             continue
-        if not _all_tell(_meeting(touching, loop.var, free, ranges), loop.var, free, ranges):
+        if not _all_determine(_meeting(touching, loop.var, free, ranges), loop.var, free, ranges):
             return Fault(
                 f"{buffer.name} may be handed from one iteration of loop {loop.var.name} to "
                 "another",
@@ -221,11 +221,13 @@ def _reductions_stay_whole(tree: Tree, chain: Sequence[For], moved: Sequence[For
             continue
         instance = [Range(value, const(1)) for value in block.bindings]
         for loop in moved:
-            if is_const(loop.extent, 1) or determine(tells(instance, loop.var, free, ranges)):
+            if is_const(loop.extent, 1) or are_complete(
+                determined_digits(instance, loop.var, free, ranges)
+            ):
                 continue
             return Fault(
-                f"the iterators of block {block.name} do not tell iterations of loop "
-                f"{loop.var.name} apart, so its reduction would start anew in the middle",
+                f"iterations of loop {loop.var.name} run the same instances of block {block.name}, "
+                "so its reduction would start anew in the middle",
                 "decompose the reduction first, or leave this loop in its place",
                 loop,
             )
@@ -235,7 +237,7 @@ def _reductions_stay_whole(tree: Tree, chain: Sequence[For], moved: Sequence[For
 def _flow_stays_in_iterations(
     tree: Tree, chain: Sequence[For], moved: Sequence[For]
 ) -> Fault | None:
-    """What one block hands to another is handed on within one iteration of the loops that move."""
+    """What one block writes for another is read in the same iteration of the loops that move."""
     ranges = ranges_below(tree, chain[0])
     free = {chain[0].var, *inner_vars(chain[0])}
     accesses = accesses_in(tree, chain[0])
@@ -243,7 +245,7 @@ def _flow_stays_in_iterations(
         touching = [a for a in accesses if a.buffer is buffer]
         if len({a.block for a in touching}) == 1:
             continue
-        loose = [v for v in moved if not _all_tell(touching, v.var, free, ranges)]
+        loose = [v for v in moved if not _all_determine(touching, v.var, free, ranges)]
         if loose and not each_read_is_covered(tree, chain[-1], touching, ranges):
             return Fault(
                 f"loop {loose[0].var.name} hands {buffer.name} from one iteration to another",
@@ -264,18 +266,18 @@ def ranges_below(tree: Tree, loop: For) -> Ranges:
 def _meeting(
     accesses: Sequence[Access], var: Var, free: set[Var], ranges: Ranges
 ) -> Sequence[Access]:
-    """The accesses but for reads of what none of them ever writes, such as the step before."""
+    """The accesses without reads of what none of them writes, such as a previous step."""
     writes = [a for a in accesses if a.is_write]
     running = free | {var}
 
-    def is_apart(read: Access) -> bool:
+    def is_disjoint(read: Access) -> bool:
         return all(_never_meet(read, write, running, ranges) for write in writes)
 
-    return [a for a in accesses if a.is_write or not is_apart(a)]
+    return [a for a in accesses if a.is_write or not is_disjoint(a)]
 
 
 def _never_meet(a: Access, b: Access, running: set[Var], ranges: Ranges) -> bool:
-    """Whether two boxes are apart in a dimension, whatever the running variables are in each."""
+    """Whether two boxes are disjoint in a dimension, whatever the running variables are in each."""
     for mine, other in zip(a.ranges, b.ranges, strict=True):
         ends = mine.start + mine.extent, other.start + other.extent
         if not running.isdisjoint(free_vars(ends[0]) | free_vars(ends[1])):
@@ -285,15 +287,15 @@ def _never_meet(a: Access, b: Access, running: set[Var], ranges: Ranges) -> bool
     return False
 
 
-def _all_tell(accesses: Sequence[Access], var: Var, free: set[Var], ranges: Ranges) -> bool:
-    """All accesses tell `var` by the same rule, so iterations touch elements of their own."""
-    first, *rest = (_tells(a, var, free, ranges) for a in accesses)
-    return determine(first.intersection(*rest))
+def _all_determine(accesses: Sequence[Access], var: Var, free: set[Var], ranges: Ranges) -> bool:
+    """All accesses determine `var` by the same rule, so iterations touch different elements."""
+    first, *rest = (_digits_of_access(a, var, free, ranges) for a in accesses)
+    return are_complete(first.intersection(*rest))
 
 
-def _tells(access: Access, var: Var, free: set[Var], ranges: Ranges) -> frozenset[Digit]:
-    """By what an access tells `var`; a predicate helps, or leaves one value that tells nothing."""
-    digits, predicate = tells(access.ranges, var, free, ranges), access.block.predicate
+def _digits_of_access(access: Access, var: Var, free: set[Var], ranges: Ranges) -> frozenset[Digit]:
+    """The digits of `var` that an access determines, with and without the block's predicate."""
+    digits, predicate = determined_digits(access.ranges, var, free, ranges), access.block.predicate
     if predicate is TRUE:
         return digits
-    return digits | tells(access.ranges, var, free, ranges.assuming(predicate))
+    return digits | determined_digits(access.ranges, var, free, ranges.assuming(predicate))

@@ -19,7 +19,11 @@ from tilewright.ir import (
 )
 from tilewright.schedule.cursor import Tree, buffers_touched
 from tilewright.schedule.error import Fault
-from tilewright.schedule.facts.access import accesses_of, writes_tell, writes_tell_iterators
+from tilewright.schedule.facts.access import (
+    accesses_of,
+    writes_are_distinct,
+    writes_differ_along,
+)
 from tilewright.schedule.facts.block_facts import block_is_repeatable, only_its_domain_limits
 from tilewright.schedule.facts.boxes import box_around, contains
 from tilewright.schedule.facts.dependence import iterations_are_independent
@@ -56,7 +60,7 @@ def _value_stays(
 
 def _writes_final_values(tree: Tree, writer: Block, around: list[For]) -> bool:
     """Each element gets one value, however often it is written, once an iteration has ended."""
-    if block_is_repeatable(writer) is not None or not writes_tell_iterators(writer):
+    if block_is_repeatable(writer) is not None or not writes_are_distinct(writer):
         return False
     return not reduces_along(writer, around)
 
@@ -76,22 +80,23 @@ def is_unfinished_along(block: Block, loops: Iterable[For]) -> bool:
     running = {loop.var for loop in loops}
     pairs = zip(block.iters, block.bindings, strict=True)
     moved = [it for it, v in pairs if it.kind != "spatial" and free_vars(v) & running]
-    return any(it.kind == "reduce" or not writes_tell(block, it.var) for it in moved)
+    return any(it.kind == "reduce" or not writes_differ_along(block, it.var) for it in moved)
 
 
 def instances_have_elements_of_their_own(block: Block) -> Fault | None:
     """No other instance writes what an instance writes, so that it can run by itself."""
-    if writes_tell_iterators(block):
+    if writes_are_distinct(block):
         return None
     return Fault(
-        f"what block {block.name} writes does not tell which instance wrote it",
+        f"several instances of block {block.name} write the same element",
         "do this before buffers have several versions",
         block,
     )
 
 
 def indices_are_ready(tree: Tree, block: Block, at: Stmt) -> Fault | None:
-    """What chooses elements is complete, so that even instances run in vain stay inside buffers."""
+    """What indexes elements is complete, so that instances whose results are not used stay inside
+    buffers as well."""
     for index in (i for e in all_exprs(block) if isinstance(e, Load) for i in e.indices):
         for buffer in (load.buffer for load in loads_in(index)):
             for writer in outermost(tree, tree.writers(buffer)):

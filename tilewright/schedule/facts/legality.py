@@ -19,7 +19,7 @@ def names(loops: Sequence[For]) -> str:
 
 
 def loop_is_plain(loop: For) -> Fault | None:
-    """It is serial and carries no annotations, so that it can be taken apart."""
+    """It is serial and carries no annotations, so that it can be split, fused or removed."""
     if loop.kind != "serial":
         return Fault(f"the loop is {loop.kind}", f"do this before it is made {loop.kind}", loop)
     if loop.annotations:

@@ -84,70 +84,72 @@ class _Matcher:
         self.places: dict[Buffer, Place] = {}
         self.ranges = knowing_nothing()
 
-    def stmt(self, told: Stmt, found: Stmt) -> None:
-        if type(told) is not type(found) or type(told) not in _STATEMENTS:
-            raise MismatchError(f"a {_kind(found)} stands where the intrinsic has a {_kind(told)}")
-        _STATEMENTS[type(told)](self, told, found)
-
-    def for_(self, told: For, found: For) -> None:
-        if not prove_equal(told.extent, found.extent):
+    def stmt(self, wanted: Stmt, found: Stmt) -> None:
+        if type(wanted) is not type(found) or type(wanted) not in _STATEMENTS:
             raise MismatchError(
-                f"loop {found.var.name} has the extent {found.extent}, not {told.extent}"
+                f"a {_kind(found)} stands where the intrinsic has a {_kind(wanted)}"
             )
-        self.vars[told.var] = found.var
+        _STATEMENTS[type(wanted)](self, wanted, found)
+
+    def for_(self, wanted: For, found: For) -> None:
+        if not prove_equal(wanted.extent, found.extent):
+            raise MismatchError(
+                f"loop {found.var.name} has the extent {found.extent}, not {wanted.extent}"
+            )
+        self.vars[wanted.var] = found.var
         self.ranges = self.ranges.with_extent(found.var, found.extent)
-        self.stmt(told.body, found.body)
+        self.stmt(wanted.body, found.body)
 
-    def let(self, told: Let, found: Let) -> None:
-        self.require(told.value, found.value)
-        self.vars[told.var] = found.var
-        self.stmt(told.body, found.body)
+    def let(self, wanted: Let, found: Let) -> None:
+        self.require(wanted.value, found.value)
+        self.vars[wanted.var] = found.var
+        self.stmt(wanted.body, found.body)
 
-    def seq(self, told: Seq, found: Seq) -> None:
-        if len(told.statements) != len(found.statements):
+    def seq(self, wanted: Seq, found: Seq) -> None:
+        if len(wanted.statements) != len(found.statements):
             raise MismatchError("it has another number of statements")
-        for a, b in zip(told.statements, found.statements, strict=True):
+        for a, b in zip(wanted.statements, found.statements, strict=True):
             self.stmt(a, b)
 
-    def store(self, told: Store, found: Store) -> None:
-        if told.mask is not None or found.mask is not None:
+    def store(self, wanted: Store, found: Store) -> None:
+        if wanted.mask is not None or found.mask is not None:
             raise MismatchError(f"the store to {found.buffer.name} has a mask")
-        self.require(told.value, found.value)
-        self.access(told.buffer, told.indices, found.buffer, found.indices)
+        self.require(wanted.value, found.value)
+        self.access(wanted.buffer, wanted.indices, found.buffer, found.indices)
 
     # ---- expressions ----------------------------------------------------------------------------
 
-    def require(self, told: Expr, found: Expr) -> None:
-        if not self.expr(told, found):
-            raise MismatchError(f"`{found}` is not `{told}`")
+    def require(self, wanted: Expr, found: Expr) -> None:
+        if not self.expr(wanted, found):
+            raise MismatchError(f"`{found}` is not `{wanted}`")
 
-    def expr(self, told: Expr, found: Expr) -> bool:
-        if isinstance(told, Var):
-            return self.vars.get(told, told) is found
-        if type(told) is not type(found) or told.dtype is not found.dtype:
+    def expr(self, wanted: Expr, found: Expr) -> bool:
+        if isinstance(wanted, Var):
+            return self.vars.get(wanted, wanted) is found
+        if type(wanted) is not type(found) or wanted.dtype is not found.dtype:
             return False
-        if isinstance(told, Load) and isinstance(found, Load):
-            self.access(told.buffer, told.indices, found.buffer, found.indices)
-            return told.mask is found.mask
-        if not told.operands:
-            return told is found
-        if any(getattr(told, a, None) != getattr(found, a, None) for a in ("op", "name")):
+        if isinstance(wanted, Load) and isinstance(found, Load):
+            self.access(wanted.buffer, wanted.indices, found.buffer, found.indices)
+            return wanted.mask is found.mask
+        if not wanted.operands:
+            return wanted is found
+        if any(getattr(wanted, a, None) != getattr(found, a, None) for a in ("op", "name")):
             return False
-        return self.operands(told, found)
+        return self.operands(wanted, found)
 
-    def operands(self, told: Expr, found: Expr) -> bool:
-        if len(told.operands) != len(found.operands):
+    def operands(self, wanted: Expr, found: Expr) -> bool:
+        if len(wanted.operands) != len(found.operands):
             return False
         orders = [found.operands]
-        if isinstance(told, Binary) and told.op in _COMMUTATIVE:
+        if isinstance(wanted, Binary) and wanted.op in _COMMUTATIVE:
             orders.append(found.operands[::-1])
-        return any(self.attempt(told.operands, order) for order in orders)
+        return any(self.attempt(wanted.operands, order) for order in orders)
 
-    def attempt(self, told: Sequence[Expr], found: Sequence[Expr]) -> bool:
+    def attempt(self, wanted: Sequence[Expr], found: Sequence[Expr]) -> bool:
         """Whether all match; what was learned on the way is forgotten if not."""
         places = dict(self.places)
         try:
-            if all(self.expr(a, b) for a, b in zip(told, found, strict=True)):
+            if all(self.expr(a, b) for a, b in zip(wanted, found, strict=True)):
                 return True
         except MismatchError:
             pass
@@ -157,19 +159,21 @@ class _Matcher:
     # ---- buffers --------------------------------------------------------------------------------
 
     def access(
-        self, told: Buffer, indices: Sequence[Expr], found: Buffer, at: Sequence[Expr]
+        self, wanted: Buffer, indices: Sequence[Expr], found: Buffer, at: Sequence[Expr]
     ) -> None:
-        if told not in self.params:
-            raise MismatchError(f"the intrinsic uses {told.name}, which is no parameter")
-        is_tile = told.scope == "tile", found.scope == "tile"
-        if told.dtype is not found.dtype or told.ndim > found.ndim or is_tile[0] != is_tile[1]:
-            raise MismatchError(f"{found} cannot stand for {told}")
+        if wanted not in self.params:
+            raise MismatchError(f"the intrinsic uses {wanted.name}, which is no parameter")
+        is_tile = wanted.scope == "tile", found.scope == "tile"
+        if wanted.dtype is not found.dtype or wanted.ndim > found.ndim or is_tile[0] != is_tile[1]:
+            raise MismatchError(f"{found} cannot stand for {wanted}")
         axes = self.axes(len(indices), at)
         base = self.base(axes, indices, found, at)
-        known = self.places.setdefault(told, Place(found, base, axes))
+        known = self.places.setdefault(wanted, Place(found, base, axes))
         same = known.buffer is found and known.axes == axes
         if not same or not all(map(prove_equal, known.base, base)):
-            raise MismatchError(f"{told.name} of the intrinsic would be two parts of {found.name}")
+            raise MismatchError(
+                f"{wanted.name} of the intrinsic would be two parts of {found.name}"
+            )
 
     def axes(self, count: int, at: Sequence[Expr]) -> tuple[int, ...]:
         """The dimensions that stand for those of a parameter: the last ones, or those that move.
@@ -185,9 +189,11 @@ class _Matcher:
     def base(
         self, axes: tuple[int, ...], indices: Sequence[Expr], found: Buffer, at: Sequence[Expr]
     ) -> tuple[Expr, ...]:
-        told = {axis: substitute(i, dict(self.vars)) for axis, i in zip(axes, indices, strict=True)}
+        wanted = {
+            axis: substitute(i, dict(self.vars)) for axis, i in zip(axes, indices, strict=True)
+        }
         starts = [
-            simplify(index - told[k] if k in told else index, self.ranges)
+            simplify(index - wanted[k] if k in wanted else index, self.ranges)
             for k, index in enumerate(at)
         ]
         inner = set(self.vars.values())

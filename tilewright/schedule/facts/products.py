@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tilewright.ir import Binary, Block, Cast, Expr, Load, Store, loads_in, walk
+from tilewright.ir import Binary, Block, Expr, Load, Store, product_of_loads, walk
 
 
 class SumOfProducts(NamedTuple):
-    """The store of a reduction, and what its two factors are (loads, maybe converted)."""
+    """The store of a reduction, its two factors, and the loads that these are, maybe converted."""
 
     store: Store
     factors: tuple[Expr, Expr]
-
-    @property
-    def loads(self) -> tuple[Load, Load]:
-        a, b = map(unconverted, self.factors)
-        assert isinstance(a, Load) and isinstance(b, Load)
-        return a, b
+    loads: tuple[Load, Load]
 
 
 def is_reduction(block: Block) -> bool:
@@ -39,20 +34,8 @@ def as_sum_of_products(block: Block) -> SumOfProducts | None:
     if not isinstance(value, Binary) or value.op != "add":
         return None
     product = value.b if value.a is own else value.a if value.b is own else None
-    if not isinstance(product, Binary) or product.op != "mul":
+    loads = None if product is None else product_of_loads(product)
+    if loads is None:
         return None
-    if not all(map(_is_plain_load, (product.a, product.b))):
-        return None
-    return SumOfProducts(store, (product.a, product.b))
-
-
-def unconverted(e: Expr) -> Expr:
-    """What an expression converts."""
-    while isinstance(e, Cast):
-        e = e.a
-    return e
-
-
-def _is_plain_load(e: Expr) -> bool:
-    load = unconverted(e)
-    return isinstance(load, Load) and not any(loads_in(i) for i in load.indices)
+    assert isinstance(product, Binary)
+    return SumOfProducts(store, (product.a, product.b), loads)

@@ -1,4 +1,4 @@
-"""Reductions taken apart: how an update combines, where its init runs."""
+"""The parts of a reduction: how its update combines values, where its init runs."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _zips(source: Buffer, result: Buffer, lanes: int, rows: int) -> Stmt:
 
 
 def _interleaved(rows: list[list[Expr]]) -> list[Expr]:
-    """The elements of several rows in turn; each row is a list of vectors."""
+    """The interleaved elements of several rows; each row is a list of vectors."""
     if len(rows) == 1:
         return rows[0]
     even, odd = _interleaved(rows[0::2]), _interleaved(rows[1::2])

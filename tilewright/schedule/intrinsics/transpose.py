@@ -4,7 +4,7 @@ With n rows in n vectors, log2(n) rounds of interleaving the first half with the
 columns. Rows that are shorter than a vector become vectors in the first rounds.
 
 Where instructions move lanes only within 16 bytes of a vector, as x86-64's do, rows of 16 bytes are
-joined to vectors, and each 16 bytes of these are turned for themselves:
+joined to vectors, and each part of 16 bytes is transposed by itself:
 
     row 0 | row 4        columns 0 to 3, of rows 0 to 3 | of rows 4 to 7
     row 1 | row 5   -->
@@ -37,25 +37,31 @@ from tilewright.ir import (
 )
 from tilewright.schedule.tensor_intrin import TensorIntrin
 
-#: Bytes of a vector within which lanes move apart from the others.
+#: Bytes of the parts of a vector within which lanes move.
 PART_BYTES = 16
 
 
 @cache
 def transpose_tile(
-    dtype: DType, lanes: int, vectors: int = 1, columns: int | None = None, *, apart: bool = False
+    dtype: DType,
+    lanes: int,
+    vectors: int = 1,
+    columns: int | None = None,
+    *,
+    by_parts: bool = False,
 ) -> TensorIntrin:
     """D[j, i] = S[i, j] for `columns` rows of D, each of so many vectors.
 
     A row of D is stored as a whole before the next one begins: there are processors that write a
-    line of the cache without reading it first, if all of it comes at once. More columns than lanes
-    are turned side by side. With `apart`, lanes move within 16 bytes of a vector.
+    cache line without reading it first, if all of it is stored at once. More columns than lanes
+    are transposed side by side. With `by_parts`, lanes only move within 16 bytes of a
+    vector.
     """
     height, width = lanes * vectors, columns or lanes
     return TensorIntrin(
-        f"transpose.{dtype.short}x{height}x{width}" + (".apart" if apart else ""),
+        f"transpose.{dtype.short}x{height}x{width}" + (".by_parts" if by_parts else ""),
         _description(dtype, height, width),
-        _implementation(dtype, lanes, height, width, apart=apart),
+        _implementation(dtype, lanes, height, width, by_parts=by_parts),
     )
 
 
@@ -76,30 +82,34 @@ def _description(dtype: DType, height: int, width: int) -> Function:
     return Function("description", (source, result), loops)
 
 
-def _implementation(dtype: DType, lanes: int, height: int, width: int, *, apart: bool) -> Function:
+def _implementation(
+    dtype: DType, lanes: int, height: int, width: int, *, by_parts: bool
+) -> Function:
     source, result = _buffers(dtype, height, width, strided=True)
-    steps, turn = _Steps(), _turned_apart if apart else _turned
-    across = width if apart else min(width, lanes)
+    steps, transpose = _Statements(), _transposed_by_parts if by_parts else _transposed
+    across = width if by_parts else min(width, lanes)
     starts, firsts = range(0, height, lanes), range(0, width, across)
-    turned: dict[int, list[list[Expr]]] = {first: [] for first in firsts}
+    transposed: dict[int, list[list[Expr]]] = {first: [] for first in firsts}
     for start in starts:
         for first in firsts:
             place = Ramp(const(first), const(1), across)
-            columns = turn(source, start, place, lanes, steps)
-            turned[first].append(columns)
+            columns = transpose(source, start, place, lanes, steps)
+            transposed[first].append(columns)
             if len(firsts) > 1:
-                # Computed as late as they are used, they would take more registers than there are.
+                # LLVM would compute them where they are used, which takes too many registers.
                 steps.do(Evaluate(call("keep_order", *columns)))
             if start == starts[-1]:
-                # Registers are free again before what is left of these rows is turned.
-                _store_rows(result, first, turned.pop(first), steps)
+                # Frees the registers before the rest of these rows is transposed.
+                _store_rows(result, first, transposed.pop(first), steps)
     return Function("implementation", (source, result), steps.body())
 
 
-def _store_rows(result: Buffer, first: int, turned: list[list[Expr]], steps: _Steps) -> None:
+def _store_rows(
+    result: Buffer, first: int, transposed: list[list[Expr]], steps: _Statements
+) -> None:
     """Store the rows of the result from `first` on, each as a whole."""
-    lanes = turned[0][0].dtype.lanes
-    for k, row in enumerate(zip(*turned, strict=True)):
+    lanes = transposed[0][0].dtype.lanes
+    for k, row in enumerate(zip(*transposed, strict=True)):
         for number, part in enumerate(row):
             place = Ramp(const(number * lanes), const(1), lanes)
             steps.do(Store(result, (const(first + k), place), part))
@@ -107,8 +117,8 @@ def _store_rows(result: Buffer, first: int, turned: list[list[Expr]], steps: _St
             steps.do(Evaluate(call("keep_order")))
 
 
-class _Steps:
-    """What is done one after the other; values that are computed have names."""
+class _Statements:
+    """Statements in order; every value that is computed gets a name."""
 
     def __init__(self) -> None:
         self._taken: list[tuple[Var, Expr] | Stmt] = []
@@ -137,7 +147,9 @@ def _halves(rows: list[Expr]) -> list[tuple[Expr, Expr]]:
     return list(zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=True))
 
 
-def _turned(source: Buffer, start: int, place: Ramp, lanes: int, steps: _Steps) -> list[Expr]:
+def _transposed(
+    source: Buffer, start: int, place: Ramp, lanes: int, steps: _Statements
+) -> list[Expr]:
     """The columns at `place` of `lanes` rows."""
     rows: list[Expr] = [Load(source, (const(start + k), place)) for k in range(lanes)]
     for _ in range(lanes.bit_length() - 1):
@@ -148,24 +160,26 @@ def _turned(source: Buffer, start: int, place: Ramp, lanes: int, steps: _Steps) 
     return [steps.name(row) for row in rows]
 
 
-def _turned_apart(source: Buffer, start: int, place: Ramp, lanes: int, steps: _Steps) -> list[Expr]:
+def _transposed_by_parts(
+    source: Buffer, start: int, place: Ramp, lanes: int, steps: _Statements
+) -> list[Expr]:
     """The same by moves within 16 bytes of a vector."""
     own = PART_BYTES // source.dtype.itemsize
     firsts = range(0, place.dtype.lanes, own)
     joined: dict[int, list[Expr]] = {first: [] for first in firsts}
-    # All that is needed of a row is read at once: its line may not stay in the nearest cache.
+    # All that is needed of a row is read at once: its line may not stay in L1.
     for k in range(own):
         rows = [start + row for row in range(k, lanes, own)]
         for first in firsts:
             piece = Ramp(const(first), const(1), own)
             pieces: list[Expr] = [Load(source, (const(row), piece)) for row in rows]
             joined[first].append(steps.name(_joined(pieces)))
-    turned: list[Expr] = []
+    transposed: list[Expr] = []
     for columns in joined.values():
         for _ in range(own.bit_length() - 1):
             columns = steps.interleaved(columns, "unpack_low", "unpack_high")
-        turned += [steps.name(column) for column in columns]
-    return turned
+        transposed += [steps.name(column) for column in columns]
+    return transposed
 
 
 def _joined(pieces: list[Expr]) -> Expr:

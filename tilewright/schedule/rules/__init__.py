@@ -8,7 +8,7 @@ say what is fast, primitives what is right: where one of them refuses, the block
     products          separate_operands, shift, widen; with instructions: amx, dot, dot_rows
                       (product, packing, available); contraction (its plan, packing, tiles, chunks,
                       panels); steps of scans
-    reductions        rows, columns, long_columns
+    reductions        rows, long_columns, columns
     the rest          transpose, elementwise
     used by many      analysis, epilogue, padding, ahead, threads
 

@@ -7,12 +7,10 @@ from typing import NamedTuple
 
 from tilewright.arith import knowing_nothing, linear, simplify
 from tilewright.ir import (
-    TRANSCENDENTAL,
+    CHEAP,
     Alloc,
-    Binary,
     Block,
     Buffer,
-    Call,
     Const,
     Expr,
     Function,
@@ -27,15 +25,15 @@ from tilewright.ir import (
     free_vars,
     substitute,
     walk,
+    work_of,
 )
 from tilewright.schedule.facts.products import as_sum_of_products
+from tilewright.schedule.handles import Loop
 from tilewright.schedule.schedule import Schedule
-
-_DIVISIONS = {"floordiv", "floormod", "truncdiv", "truncmod", "div"}
 
 
 class Access(NamedTuple):
-    """A load or store with how far one step of a variable moves it, in elements."""
+    """The element that a load or store touches."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -55,9 +53,9 @@ class Access(NamedTuple):
         return total
 
     def step_within(self, var: Var, size: int) -> int | None:
-        """The same among `size` neighbours, the first of them at a multiple of that.
+        """The same among `size` neighbours, the first of them at a multiple of `size`.
 
-        Indices that divide `var`, as blocked channels do, move evenly there.
+        Indices that divide `var`, as those of blocked channels do, are linear there.
         """
         group, place = Var("group", var.dtype), Var("place", var.dtype)
         ranges = knowing_nothing().with_extent(place, const(size))
@@ -88,7 +86,8 @@ class Contraction(NamedTuple):
 
 
 def constants_of(function: Function) -> frozenset[Buffer]:
-    """The parameters that are the same for all calls: what is made of them alone is made once."""
+    """The parameters that are the same for all calls: what depends on them alone is computed once,
+    when the model is loaded."""
     numbers: Sequence[int] = function.attrs.get("constants", ())
     params = [function.params[k] for k in numbers]
     return frozenset(p for p in params if isinstance(p, Buffer))
@@ -105,14 +104,23 @@ def is_stepwise(block: Block) -> bool:
 
 
 def is_scheduled(s: Schedule, name: str) -> bool:
-    """Whether a rule has taken a block: it has an intrinsic, or loops that are not serial."""
+    """Whether a rule has scheduled a block: it has an intrinsic, or loops that are not serial."""
     is_tensorized = "tensor_intrin" in s.block_of(name).annotations
     return is_tensorized or any(s.loop_of(loop).kind != "serial" for loop in s.loops(name))
 
 
 def has_own_loops(s: Schedule, name: str) -> bool:
-    """Whether a block has one loop for each variable; others were made, or moved, by a rule."""
+    """Whether a block has one loop for each variable, as no rule has split or moved it yet."""
     return len(s.loops(name)) == len(s.block_of(name).iters)
+
+
+def loops_within(s: Schedule, name: str, around: Loop | None) -> dict[Var, Loop]:
+    """The loops of a block inside of another, by the variables that they feed."""
+    block, loops = s.block_of(name), s.loops(name)
+    inside = loops if around is None else loops[loops.index(around) + 1 :]
+    pairs = zip(block.iters, block.bindings, strict=True)
+    fed = [(it.var, loop) for it, b in pairs for loop in inside if loop.var in free_vars(b)]
+    return dict(fed)
 
 
 def is_intermediate(s: Schedule, buffer: Buffer) -> bool:
@@ -137,21 +145,13 @@ def accesses_of(block: Block) -> list[Access]:
 
 
 def operations(block: Block) -> int:
-    """A rough count of what one instance costs, in simple operations."""
-    return sum(_cost(e) for e in all_exprs(block.body))
-
-
-def _cost(e: Expr) -> int:
-    if isinstance(e, Call):
-        return 20 if e.name in TRANSCENDENTAL or e.name == "pow" else 1
-    if isinstance(e, Binary):
-        return 6 if e.op in _DIVISIONS else 1
-    return 1 if isinstance(e, Load | Select) else 0
+    """The work of one instance in simple operations, index arithmetic and loads included."""
+    return work_of(all_exprs(block.body))
 
 
 def is_cheap(block: Block) -> bool:
     """Whether computing an element again costs about as much as loading it."""
-    return operations(block) <= 8 and not any(isinstance(s, Let) for s in walk(block.body))
+    return operations(block) <= CHEAP and not any(isinstance(s, Let) for s in walk(block.body))
 
 
 def is_conditional(block: Block) -> bool:

@@ -20,17 +20,17 @@ from tilewright.schedule.rules.rule import Choices, Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Operations of all vectors that are computed side by side, at most, for each that finds registers.
-_SIDE_BY_SIDE = 25
-#: More parts than this of a row are not worth loops of their own.
+#: Operations that unrolled vectors may have together, for each that finds registers: longer bodies
+#: would spill.
+_UNROLLED_OPERATIONS = 25
+#: Vectors that are unrolled at most.
+_UNROLLED_VECTORS = 4
+#: A row is cut at most at so many seams.
 _MOST_SEAMS = 4
-#: How far behind the number it compares with a comparison changes.
+#: How far behind the bound the result of a comparison changes.
 _AFTER = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
-#: Simple operations that are worth waking another thread for (some microseconds' worth).
-PARALLEL_WORTH = 50_000
-#: Instances that take longer than the divisions by sizes that find their place; and what a size
-#: that is not known counts as there.
-_WORTH_FINDING, _UNKNOWN = 256, 32
+#: What an extent that is known only at run time counts as inside of a parallel loop.
+_UNKNOWN = 32
 
 
 def _independent(s: Schedule, name: str, _target: Target) -> bool | None:
@@ -81,7 +81,7 @@ def _all_loops_as_one(_found: bool, _target: Target, choices: Choices) -> bool:
 
 
 ELEMENTWISE = Rule("elementwise", _independent, _all_loops_as_one, _schedule)
-#: Where sizes are not known, parts of one loop over all of them may not be told apart.
+#: For where the partition of a fused loop cannot be proved, as with sizes known only at run time.
 ELEMENTWISE_BY_ROWS = Rule("elementwise_by_rows", _independent, _row_by_row, _schedule)
 #: In a step of a scan only its own dimensions are independent.
 STEPWISE = Rule("stepwise", _stepwise, as_found, _schedule_steps)
@@ -111,7 +111,7 @@ def _copies_rows(block: Block, target: Target) -> bool:
 
 
 def _walk_source(s: Schedule, name: str, block: Block) -> None:
-    """Copy in the order of the source: it is read from end to end, and lines are written whole.
+    """Copy in the order of the source, which is then read sequentially; lines are written whole.
 
     for h: for t: for d: Y[h, t, d] = X[t, h, d]
     -->
@@ -129,11 +129,11 @@ def _walk_source(s: Schedule, name: str, block: Block) -> None:
 
 
 def seams_of(block: Block, target: Target) -> list[int]:
-    """Where along the innermost dimension elements begin to come from elsewhere.
+    """Where along the innermost dimension a select switches to another source.
 
     Y[i, j] = A[i, j] if j < 5 else B[i, j - 5]         [5]
 
-    Vectors that lie across would choose lane by lane. None where all seams lie between vectors.
+    Vectors across a seam would select lane by lane. None where all seams lie between vectors.
     """
     it, lanes = block.iters[-1], vector_lanes(block, target)
     chosen = [e.condition for e in all_exprs(block.body) if isinstance(e, Select)]
@@ -185,10 +185,11 @@ def instances(block: Block) -> int:
 
 
 def vectorize_innermost(s: Schedule, name: str, target: Target) -> None:
-    """Cut the innermost loop into vectors of the widest type, a few of them at a time."""
+    """Vectorize the innermost loop by lanes of the widest type, and unroll a few vectors."""
     inner = s.loops(name)[-1]
-    # Bodies with a function wait for themselves: two side by side. Longer ones would spill.
-    unroll = max(1, min(4, _SIDE_BY_SIDE * target.chains // max(1, operations(s.block_of(name)))))
+    # Unrolling hides the latency of functions; long bodies would spill.
+    most = _UNROLLED_OPERATIONS * target.chains // max(1, operations(s.block_of(name)))
+    unroll = max(1, min(_UNROLLED_VECTORS, most))
     lanes = vector_lanes(s.block_of(name), target)
     extent = s.loop_of(inner).extent
     if lanes < 2 or (isinstance(extent, Const) and extent.value < 2):
@@ -216,7 +217,7 @@ def parallelize_outer(
     s: Schedule, name: str, target: Target, work: int, within: Sequence[Loop] | None = None
 ) -> None:
     """Run the outermost loops (of those in `within`) on all cores, if there is enough to do."""
-    if target.cores < 2 or work < PARALLEL_WORTH:
+    if target.cores < 2 or work < target.timing.fork_operations:
         return
     serial = [loop for loop in s.loops(name) if s.loop_of(loop).kind == "serial"]
     outer = [loop for loop in serial if within is None or loop in within]
@@ -226,15 +227,16 @@ def parallelize_outer(
         return
     is_symbolic = not all(isinstance(e, Const) for e in extents)
     if is_symbolic:
-        chosen = _worth_finding(s, name, chosen)
+        chosen = _worth_dividing(s, name, chosen, target)
     s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
 
 
-def _worth_finding(s: Schedule, name: str, chosen: list[Loop]) -> list[Loop]:
-    """The first of `chosen`: so many that a step is worth the divisions that find its place."""
+def _worth_dividing(s: Schedule, name: str, chosen: list[Loop], target: Target) -> list[Loop]:
+    """The first of `chosen`: so many that an iteration of the fused loop outweighs the divisions
+    by run-time extents that recover their variables."""
     loops = s.loops(name)
     inside = prod(_length(s, loop) for loop in loops[loops.index(chosen[-1]) + 1 :])
-    while len(chosen) > 1 and inside < _WORTH_FINDING:
+    while len(chosen) > 1 and inside < target.timing.division_instances:
         *chosen, last = chosen
         inside *= _length(s, last)
     return chosen

@@ -1,9 +1,9 @@
-"""What follows a reduction, element by element: done in the tile that was just computed.
+"""Epilogues: what follows a reduction, element by element, in the tile that was just computed.
 
-    for tile: accumulators += …; output = f(accumulators)                     all written out
+    for tile: accumulators += …; output = f(accumulators)                     all unrolled
 
-Where f takes many operations, registers for its constants and for what is between its steps would
-be wanting beside the accumulators. These are put down first, and taken up a few vectors at a time:
+Where f takes many operations, there are too few registers for its constants and intermediate values
+beside the accumulators. These are stored first, and loaded again a few vectors at a time:
 
     for tile: accumulators += …; tile = accumulators; for few vectors: output = f(tile)
 """
@@ -20,19 +20,20 @@ from tilewright.schedule.rules.analysis import operations, stores_of
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Operations from which on an epilogue is done a few vectors at a time: those of a function.
+#: Epilogues of at least so many operations, as many as a transcendental function counts, are
+#: computed a few vectors at a time.
 _LONG: Final = 20
-#: How many vectors are written out at most.
-_WRITTEN_OUT: Final = 16
+#: How many vectors are unrolled at most.
+_UNROLLED: Final = 16
 
 
 def begin_epilogue(s: Schedule, name: str) -> list[str]:
-    """The blocks that take the results of `name` on, in order; a plain copy if there is none.
+    """The blocks that read the results of `name`, in order; a plain copy if there is none.
 
     The results themselves stay in the tile.
     """
     out = stores_of(s.block_of(name))[0].buffer
-    # What follows in a step of a scan may ask for all results of the step at once.
+    # What follows in a step of a scan may read all results of the step at once.
     if is_step(s.block_of(name)) or out in s.function.buffers:
         return [s.cache_write(name, 0, "local").name]
     following = [b.name for b in s.consumers(name)]
@@ -59,7 +60,8 @@ def place_epilogue(
 def vectorize_tile(
     s: Schedule, loops: Sequence[Loop], lanes: int, at_a_time: int | None = None
 ) -> None:
-    """Vectorize the innermost loop of a small nest and unroll the rest, or so many vectors."""
+    """Vectorize the innermost loop of a small nest and unroll the others, or about so many
+    vectors."""
     if not loops:
         return
     *outer, inner = loops
@@ -72,15 +74,15 @@ def vectorize_tile(
     for loop in short:
         s.unroll(loop)
     if long:
-        # It needs the registers for its own.
-        s.annotate(long[0], "apart")
+        # As a function of its own it has all registers for itself.
+        s.annotate(long[0], "outline")
 
 
 def _cut(s: Schedule, loops: Sequence[Loop], most: int) -> tuple[list[Loop], list[Loop]]:
-    """The last of `loops`, and an even part of one, so that about `most` vectors lie side by side;
-    and those of the others that have more than one iteration.
+    """The innermost of `loops`, the last of them split evenly, so that about `most` vectors are
+    unrolled; and those of the others that have more than one iteration.
 
-    More are written out where these come in fuller groups: 7 of 14 make 4 and 3.
+    More than `most` are unrolled where they fill groups of `most` better: 7 of 14 make 4 and 3.
     """
     _, (inner, part) = max(_parts(s, loops), key=lambda p: (_per_group(p[0], most), -p[0]))
     others, chosen = list(loops[: len(loops) - inner]), list(loops[len(loops) - inner :])
@@ -92,7 +94,7 @@ def _cut(s: Schedule, loops: Sequence[Loop], most: int) -> tuple[list[Loop], lis
 
 
 def _parts(s: Schedule, loops: Sequence[Loop]) -> Iterator[tuple[int, tuple[int, int]]]:
-    """How many vectors may be written out: all of so many inner loops, and a part of the next."""
+    """How many vectors may be unrolled: all of so many inner loops, and a part of the next."""
     together = 1
     yield 1, (0, 1)
     for inner, loop in enumerate(reversed(loops)):
@@ -100,11 +102,11 @@ def _parts(s: Schedule, loops: Sequence[Loop]) -> Iterator[tuple[int, tuple[int,
         if not isinstance(extent, Const):
             return
         whole = int(extent.value)
-        for part in range(2, min(whole, _WRITTEN_OUT // together + 1)):
+        for part in range(2, min(whole, _UNROLLED // together + 1)):
             if whole % part == 0:
                 yield together * part, (inner, part)
         together *= whole
-        if together > _WRITTEN_OUT:
+        if together > _UNROLLED:
             return
         yield together, (inner + 1, 1)
 

@@ -1,4 +1,4 @@
-"""Intermediate results folded into their uses, where that saves memory and costs no arithmetic."""
+"""Intermediate results inlined where they are used, if that saves memory and costs little."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _is_worth_inlining(s: Schedule, name: str, _target: Target) -> bool | None:
     if not is_injective(block) or not is_intermediate(s, block.writes[0].buffer):
         return None
     if chooses_by_position(block):
-        return None  # it would be chosen once more for each element that is made of it
+        return None  # the selects would run again for each element that reads it
     if GATHERS in block.annotations:
-        return None  # the copy is what it is for
+        return None  # it is a copy that was made on purpose
     uses, constants = [s.block_of(c) for c in s.consumers(name)], constants_of(s.function)
     if any(map(is_step, uses)) and all(r.buffer in constants for r in block.reads):
-        return None  # it is made once for all steps
+        return None  # it is computed once for all steps
     heavy = is_conditional(block) and any(map(_reads_often, uses))
     heavy |= _reads_sums(s, block) and any(as_contraction(u) is not None for u in uses)
     return ((len(uses) == 1 or is_cheap(block)) and not heavy) or None
@@ -43,7 +43,7 @@ INLINE = Rule("inline", _is_worth_inlining, as_found, _inline)
 
 
 def _reads_sums(s: Schedule, block: Block) -> bool:
-    """Whether a block reads what a reduction made."""
+    """Whether a block reads the results of a reduction."""
     made = {
         w.buffer for b in s.blocks() if is_reduction(s.block_of(b)) for w in s.block_of(b).writes
     }

@@ -1,11 +1,11 @@
-"""As few dimensions as possible: rows of products, sides of transposes that always go together.
+"""Merges neighbouring dimensions of products' rows, and of transposes, that always go together.
 
     for i in n: for j in s: for k: for r:          for i_j in n * s: for k: for r:
         C[i, j, k] += A[i, j, r] * B[r, k]   -->       C[i_j, k] += A[i_j, r] * B[r, k]
 
-Tiles of rows then run across the border between the two, and what is left over is left over once;
-transposes read and write longer runs. Parameters keep their memory and get another shape: this is
-for callers that pass addresses.
+Tiles of rows then run across the border between the two dimensions, and only the last tile is
+partial; transposes read and write longer runs. Parameters keep their memory and get another shape:
+this is for callers that pass addresses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import pairwise
 from tilewright.ir import Block, Iter
 from tilewright.schedule.rules.analysis import as_contraction
 from tilewright.schedule.rules.rule import Rule, as_found
-from tilewright.schedule.rules.transpose import as_transpose
+from tilewright.schedule.rules.transpose_plan import as_transpose
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -37,7 +37,7 @@ def _merge_first(s: Schedule) -> bool:
 
 
 def _pairs(block: Block) -> list[int]:
-    """The neighbouring iterators of a block that had better be one, by the first of each two."""
+    """The neighbouring iterators of a block that are better merged, by the first of each two."""
     found: list[int] = []
     for first, second in pairwise(_rows(block)):
         index = next(k for k, it in enumerate(block.iters) if it.var is first.var)
@@ -47,7 +47,7 @@ def _pairs(block: Block) -> list[int]:
 
 
 def _rows(block: Block) -> Sequence[Iter]:
-    """The variables of which neighbours had better be one."""
+    """The variables of which neighbours are better merged."""
     product = as_contraction(block)
     if product is not None:
         return product.rows

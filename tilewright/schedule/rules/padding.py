@@ -34,8 +34,8 @@ from tilewright.schedule.rules.elementwise import has_thin_pixels, vectorize_inn
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Rows that two strips share are padded twice: a strip has so many times more rows of its own.
-_WORTH = 4
+#: Rows that two strips share are padded twice: a strip has at least so many times more of its own.
+_OWN_ROWS = 4
 
 
 def padding_before(s: Schedule, name: str) -> list[str]:
@@ -51,19 +51,22 @@ def padding_before(s: Schedule, name: str) -> list[str]:
 
 
 def inline_padding(s: Schedule, name: str, column: Iter) -> list[str]:
-    """Read images where they are, and ask at their edges, as few tiles have to; the blocks that
-    still pad are those that do more, or along `column`, where lanes would ask one by one."""
+    """Read images where they lie, with a bounds check in the few tiles that meet an edge.
+
+    Gives the blocks that still pad: those that compute more than that, and those whose check would
+    be different for every lane along `column`.
+    """
     kept: list[str] = []
     for pad in padding_before(s, name):
-        if _is_plain(s.block_of(pad)) and not _asks_along(s, name, pad, column):
+        if _is_plain(s.block_of(pad)) and not _checks_lanes(s, name, pad, column):
             s.compute_inline(pad)
         else:
             kept.append(pad)
     return kept
 
 
-def _asks_along(s: Schedule, name: str, pad: str, column: Iter) -> bool:
-    """Whether lanes along `column` would ask by themselves, without the block `pad`."""
+def _checks_lanes(s: Schedule, name: str, pad: str, column: Iter) -> bool:
+    """Whether every lane along `column` would need a check of its own without the block `pad`."""
     trial = s.copy()
     trial.compute_inline(pad)
     choices = (e for e in all_exprs(trial.block_of(name).body) if isinstance(e, Select))
@@ -79,7 +82,8 @@ def _is_plain(block: Block) -> bool:
 
 
 def strip_of(s: Schedule, name: str, image: Access, row: Iter, target: Target) -> int | None:
-    """How many steps of `row` make a strip of the image that fits L2, and work for every core.
+    """How many steps of `row` make a strip of the image that fits a quarter of L2, while every core
+    has strips.
 
     All of them, where the whole image fits; None where sizes are not known.
     """
@@ -91,14 +95,14 @@ def strip_of(s: Schedule, name: str, image: Access, row: Iter, target: Target) -
     fit = target.caches.l2 // 4 // max(1, size)
     if fit >= (extent - 1) * step + reach:
         return extent
-    steps = max(1, (fit - reach) // step + 1, _WORTH * (reach - step) // step)
+    steps = max(1, (fit - reach) // step + 1, _OWN_ROWS * (reach - step) // step)
     strips = -(-extent // min(extent, steps))
     strips = -(-strips // target.cores) * target.cores
     return -(-extent // strips)
 
 
 def _row_bytes(load: Access, block: Block, row: Var) -> int:
-    """The bytes of one row of what is loaded: all that does not lie along a single place."""
+    """The bytes of one row of what is loaded, over all dimensions inside of it."""
     sizes = [
         int(d.value)
         for d, i in zip(load.buffer.shape, load.indices, strict=True)
@@ -116,7 +120,7 @@ def _is_outer(index: Expr, block: Block, row: Var) -> bool:
 
 
 def _motion(load: Access, block: Block, row: Var) -> tuple[int, int]:
-    """How far a step of `row` moves the window, and how many rows the window spans."""
+    """How many rows a step of `row` moves the window, and how many it spans."""
     index = next((i for i in load.indices if row in free_vars(i)), None)
     if index is None:
         return 1, 1
@@ -142,7 +146,7 @@ def place_padding(s: Schedule, pads: list[str], loop: Loop, target: Target) -> N
 def join_pixels(s: Schedule, pads: list[str], target: Target) -> None:
     """Pad pixels that no vector fits as one run of elements.
 
-    That is for the end: what strips need of each other cannot be told any more.
+    This comes last: once loops are fused, it is not known any more what a strip needs.
     """
     for name in pads:
         if has_thin_pixels(s, name, target):

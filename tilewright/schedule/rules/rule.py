@@ -59,6 +59,9 @@ class Rule(Generic[Found, Plan]):
     match   what the rule is for, found in the schedule as it stands; None where that is not there
     plan    how it is to be done: every decision that others could take differently is a choice
     apply   the primitives that do it; where one refuses, the schedule is as it was before
+
+    Where only the first steps tell what there is to decide, `match` takes these on a copy of the
+    schedule, and `apply` goes on from there (`Schedule.restore`).
     """
 
     name: str
@@ -72,7 +75,11 @@ class Rule(Generic[Found, Plan]):
         Rules say what is fast, primitives what is right: a block that a rule does not fit keeps its
         loops, and `inspect --schedule` tells so. Any other error is a fault of the rule.
         """
-        plan = self.planned(s, block, target, choices)
+        try:
+            plan = self.planned(s, block, target, choices)
+        except RefusedError as error:
+            s.declined.append(_declined(self.name, block, error))
+            return False
         if plan is None:
             return False
         return tried(s, self.name, block, lambda: self.apply(s, block, plan, target))
@@ -81,7 +88,12 @@ class Rule(Generic[Found, Plan]):
         self, s: Schedule, block: str, target: Target, choices: Choices | None = None
     ) -> Plan | None:
         """The plan for a block; None where the rule is not for it."""
-        found = self.match(s, block, target)
+        try:
+            found = self.match(s, block, target)
+        except RefusedError:
+            raise
+        except UserError as error:
+            raise _at_fault(self.name, block, error) from error
         if found is None:
             return None
         named = (choices or Choices()).within(f"{self.name}({block})")
@@ -95,12 +107,20 @@ def tried(s: Schedule, rule: str, block: str, edit: Callable[[], None]) -> bool:
         edit()
     except RefusedError as error:
         s.restore(before)
-        s.declined.append(Declined(rule, block, str(error).split("\n", 1)[0]))
+        s.declined.append(_declined(rule, block, error))
         return False
     except UserError as error:
-        where = f"{rule} of {block}" if block else rule
-        raise InternalError(f"the rule {where} is at fault", reason=str(error)) from error
+        raise _at_fault(rule, block, error) from error
     return True
+
+
+def _at_fault(rule: str, block: str, error: UserError) -> InternalError:
+    where = f"{rule} of {block}" if block else rule
+    return InternalError(f"the rule {where} is at fault", reason=str(error))
+
+
+def _declined(rule: str, block: str, error: RefusedError) -> Declined:
+    return Declined(rule, block, str(error).split("\n", 1)[0])
 
 
 def as_found(found: Found, _target: Target, _choices: Choices) -> Found:

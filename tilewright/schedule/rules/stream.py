@@ -1,7 +1,7 @@
-"""Large results of kernels that are bound by memory: written past the caches.
+"""Large results of kernels that are bound by memory: non-temporal stores, past the caches.
 
-A line that a store does not bypass the caches for is read before it is written, which is a third of
-what a copy moves; and what is more than the last cache holds is gone before anyone reads it there.
+An ordinary store reads a line before it writes it, which is a third of the traffic of a copy; and a
+result that is larger than the last cache is evicted before anything reads it there.
 """
 
 from __future__ import annotations
@@ -15,20 +15,15 @@ from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Simple operations for each byte that a function touches, up to which memory is what it waits for.
-_MOST_WORK = 16
-#: Bytes up to which results may stay near: a target that names no machine has small caches, and the
-#: machine that it runs on larger ones, where the next kernel finds them.
-_LEAST = 32 << 20
-
 
 def _results_to_stream(s: Schedule, _block: str, target: Target) -> list[int] | None:
-    """The results, by number, that are to bypass the caches."""
-    function = s.function
+    """The numbers of the results that should bypass the caches."""
+    function, timing = s.function, target.timing
     if not target.gains_by_streaming or "in_place" in function.attrs:
         return None
     touched = _touched(function)
-    if touched <= max(_LEAST, *target.caches) or _work(function) > _MOST_WORK * touched:
+    is_small = touched <= max(timing.least_streamed, *target.caches)
+    if is_small or _work(function) > timing.memory_bound_operations * touched:
         return None
     results = set(_results(function, target.caches.line))
     return [k for k, buffer in enumerate(function.buffers) if buffer in results] or None

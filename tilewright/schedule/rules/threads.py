@@ -1,4 +1,4 @@
-"""Loops shared out over the cores, where there is work enough."""
+"""Loops distributed over the cores, where there is work enough."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tilewright.schedule.handles import Loop
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: The part of their time for which cores should at least have work.
+#: More loops are fused until cores are busy for at least this fraction of the time.
 _BUSY = 0.9
 
 
 class Threads:
-    """What becomes parallel of a schedule, if it `is_worth` it."""
+    """Makes loops of a schedule parallel, if that `is_worth` it."""
 
     def __init__(self, s: Schedule, target: Target, *, is_worth: bool) -> None:
         self.s, self.cores, self.is_worth = s, target.cores, is_worth
@@ -33,9 +33,9 @@ class Threads:
         self.s.parallel(self.s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
 
     def _busy(self, loops: Sequence[Loop]) -> float:
-        """The part of their time that cores are busy with the iterations of some loops.
+        """The fraction of the time that cores are busy with the iterations of some loops.
 
-        A size that is known only when the program runs may well be one.
+        A size that is known only at run time may well be one.
         """
         extents = [self.s.loop_of(loop).extent for loop in loops]
         count = prod(int(e.value) for e in extents if isinstance(e, Const))

@@ -61,7 +61,7 @@ def fma(x: Any, y: Any, z: Any) -> Expr:
 
 
 def clip(x: Any, low: Any, high: Any) -> Expr:
-    """`x` held between `low` and `high`; NaN stays."""
+    """`x` clamped to `low` and `high`; NaN stays."""
     return binary("min", binary("max", x, low), high)
 
 

@@ -120,7 +120,7 @@ ACTIVATIONS: dict[str, Activation] = {
         {"alpha": 1 / 6, "beta": 0.5},
         lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1),
         lambda e, alpha, beta: te.clip(e * alpha + beta, 0, 1),
-        "alpha * x + beta, held between 0 and 1.",
+        "alpha * x + beta, clamped to 0 and 1.",
     ),
     "hard_swish": Activation(
         {"alpha": 1 / 6, "beta": 0.5},
@@ -188,7 +188,7 @@ def apply_activation(name: str, e: Expr, parameters: dict[str, float]) -> Expr:
 
 
 def _any(function: Any) -> Callable[..., Any]:
-    """A function whose parameters its row tells, not its type."""
+    """A function whose parameters are those of its row of the table."""
     return function
 
 
@@ -267,7 +267,7 @@ def prelu_compute(x: te.Tensor, slope: te.Tensor) -> te.Tensor:
 
 @op
 def clip(x: Value, low: Value | None = None, high: Value | None = None) -> Type:
-    """x held between the scalars low and high, either of which may be missing; high wins."""
+    """x clamped to the scalars low and high, either of which may be missing; high wins."""
     require_kind("number", x)
     for bound in (low, high):
         if bound is None:

@@ -160,5 +160,5 @@ def _floored(a: Expr, b: Expr) -> Expr:
         return te.floormod(a, b)
     remainder = _truncated(a, b)
     zero = te.const(0, a.dtype)
-    turned = te.select((remainder < 0) ^ (b < 0), remainder + b, remainder)
-    return te.select(remainder == zero, te.copysign(zero, b), turned)
+    floored = te.select((remainder < 0) ^ (b < 0), remainder + b, remainder)
+    return te.select(remainder == zero, te.copysign(zero, b), floored)

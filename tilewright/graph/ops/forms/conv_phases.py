@@ -33,12 +33,6 @@ from tilewright.ir import Expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
-#: The shares of what a machine can do that the products come to: where the products of all pixels
-#: are collected by the places that they reach, and as convolutions of phases.
-_COLLECTED, _BY_PHASES = 0.05, 0.6
-#: How much longer than a copy it takes to put phases in place element by element.
-_SCATTERED = 8.0
-
 
 @conv_transpose.layouts
 def conv_transpose_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
@@ -54,7 +48,9 @@ def conv_transpose_layouts(blocking: Blocking, call: Call, out: TensorType) -> I
             yield Form((inner, PLAIN, PLAIN), block, cost, _into_blocks(phases, inner, block))
         block = blocking.widths[-1]
         cost = _cost(blocking, x, out, phases, inputs * _filled(outputs * phases.number, block))
-        cost += _SCATTERED * blocking.copy(count(out.shape), out.dtype)
+        cost += blocking.target.timing.conv.scatter_factor * blocking.copy(
+            count(out.shape), out.dtype
+        )
         yield Form((inner, PLAIN, PLAIN), PLAIN, cost, _into_plain(phases, inner, block))
 
 
@@ -64,14 +60,15 @@ def conv_transpose_cost(blocking: Blocking, call: Call, out: TensorType) -> floa
     x, weight, _ = call.args
     assert x is not None and weight is not None
     products = count(x.shape) * count(weight.shape[1:])
-    return blocking.products(products, out.dtype, _COLLECTED)
+    return blocking.products(products, out.dtype, blocking.target.timing.conv.transposed_plain)
 
 
 def _cost(blocking: Blocking, x: Value, out: TensorType, phases: Phases, channels: float) -> float:
     """The products of all phases, and a copy that puts them in place."""
     products = count(x.shape[:1]) * count(x.shape[2:]) * prod(phases.kernel) * channels
     elements = count(out.shape) if phases.number > 1 else 0.0
-    return blocking.products(products, out.dtype, _BY_PHASES) + blocking.copy(elements, out.dtype)
+    share = blocking.target.timing.conv.transposed
+    return blocking.products(products, out.dtype, share) + blocking.copy(elements, out.dtype)
 
 
 def _filled(channels: int, block: int) -> int:

@@ -18,7 +18,7 @@ from tilewright.tensor import te
 
 @op
 def to_bytes(x: Value, factor: Value, *, dtype: DType) -> Type:
-    """x · factor, rounded and held within int8 or uint8; the factor is broadcast to x."""
+    """x · factor, rounded and clamped to int8 or uint8; the factor is broadcast to x."""
     require_kind("float", x, factor)
     require_same_dtype(x, factor)
     require_broadcast_to(x.shape, factor.shape, "the factor of bytes")

@@ -164,13 +164,13 @@ def _windows(x: te.Tensor, pads: Ints, made: Transform, *, together: bool) -> te
     def element(c: Expr, i: Expr, j: Expr, n: Expr, t: Expr, b: Expr) -> Expr:
         return chosen(by_parity(made.window, lambda k: rows[c, n, t, i, k, b]), j)
 
-    def apart(i: Expr, j: Expr, n: Expr, t: Expr, c: Expr, b: Expr) -> Expr:
+    def planes_first(i: Expr, j: Expr, n: Expr, t: Expr, c: Expr, b: Expr) -> Expr:
         return element(c, i, j, n, t, b)
 
     planes = [size, size, batch, count]
     if together:
         return te.compute([blocks, *planes, block], element, name="windows")
-    return te.compute([*planes, blocks, block], apart, name="windows")
+    return te.compute([*planes, blocks, block], planes_first, name="windows")
 
 
 def _factors(weight: te.Tensor, made: Transform) -> te.Tensor:

@@ -86,8 +86,8 @@ def _mirrored(at: float, low: float, high: float) -> float:
     span = high - low
     if span == 0:
         return low
-    turns, rest = divmod(abs(at - low), span)
-    return low + (rest if turns % 2 == 0 else span - rest)
+    reflections, rest = divmod(abs(at - low), span)
+    return low + (rest if reflections % 2 == 0 else span - rest)
 
 
 def _samples(at: float, mode: str) -> list[tuple[int, float]]:
@@ -191,9 +191,9 @@ def _ends(extent: Expr, align_corners: bool) -> tuple[Expr, Expr]:
 def _reflected(at: Expr, low: Expr, high: Expr) -> Expr:
     span = high - low
     distance = te.abs(at - low)
-    turns = te.floor(distance / span)
-    rest = distance - turns * span
-    is_even = te.floor(turns / 2.0) * 2.0 == turns
+    reflections = te.floor(distance / span)
+    rest = distance - reflections * span
+    is_even = te.floor(reflections / 2.0) * 2.0 == reflections
     found = low + te.select(is_even, rest, span - rest)
     return te.select(span > 0.0, found, low)
 
@@ -274,7 +274,7 @@ def _sampled(
     if padding == "reflection":
         ends = zip(steps, extents, strict=True)
         steps = [_turned_back(s, n, align_corners) for s, n in ends]
-    # Held inside so that nothing must be checked; what was outside is zero, or the border.
+    # Clamped so that nothing must be checked; what was outside is zero, or the border.
     held = [te.maximum(te.minimum(s, n - 1), 0) for s, n in zip(steps, extents, strict=True)]
     pixel = x[(*image, *held)]
     if padding != "zeros":
@@ -287,10 +287,10 @@ def _turned_back(step: Expr, extent: Expr, align_corners: bool) -> Expr:
     """A place mirrored at the middles, or at the outer edges, of the border pixels."""
     if align_corners:
         last = extent - 1
-        turn = step % te.maximum(last * 2, 1)
-        return last - te.abs(turn - last)
-    turn = step % (extent * 2)
-    return te.minimum(turn, extent * 2 - 1 - turn)
+        phase = step % te.maximum(last * 2, 1)
+        return last - te.abs(phase - last)
+    phase = step % (extent * 2)
+    return te.minimum(phase, extent * 2 - 1 - phase)
 
 
 # ---- affine_grid --------------------------------------------------------------------------------

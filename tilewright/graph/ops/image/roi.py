@@ -180,7 +180,7 @@ def _sampling(
                             inside = -1.0 <= y <= element(height) and -1.0 <= z <= element(width)
                             y_ = max(min(y, element(height - 1)), 0.0)
                             z_ = max(min(z, element(width - 1)), 0.0)
-                            # Held inside once more: NaN is nowhere.
+                            # Clamped once more: NaN is nowhere.
                             above = max(min(y_.astype(i64), height - 1), 0)
                             before = max(min(z_.astype(i64), width - 1), 0)
                             below = min(above + 1, height - 1)

@@ -14,10 +14,6 @@ from tilewright.graph.ops.reduce.reduced import accumulator
 from tilewright.graph.sizes.naturals import simplify_size
 from tilewright.ir import Expr
 
-#: The share of the machine's multiply-adds that convolutions come to: on blocked channels, on a
-#: plain image into blocked channels, all plain; and those that are bound by memory.
-_BLOCKED, _INTO, _PLAIN, _DEPTHWISE, _DEPTHWISE_PLAIN = 0.85, 0.6, 0.3, 0.15, 0.06
-
 
 @conv.layouts
 def conv_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
@@ -44,22 +40,23 @@ def conv_cost(blocking: Blocking, call: Call, out: TensorType) -> float:
     """What the plain form costs."""
     weight = call.args[1]
     assert weight is not None
-    share = _DEPTHWISE_PLAIN if known_dim(weight.shape[1]) == 1 else _PLAIN
+    rates = blocking.target.timing.conv
+    share = rates.depthwise_plain if known_dim(weight.shape[1]) == 1 else rates.plain
     return blocking.products(count(out.shape) * count(weight.shape[1:]), out.dtype, share)
 
 
 def _ungrouped(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
     x, weight, _ = call.args
     assert x is not None and weight is not None
-    kernel = count(weight.shape[2:])
+    kernel, rates = count(weight.shape[2:]), blocking.target.timing.conv
     for block in blocking.blocks(out):
         results = count(_padded(out, block).shape) * kernel
         if x.dtype is out.dtype:
-            cost = blocking.products(results * count(x.shape[1:2]), out.dtype, _INTO)
+            cost = blocking.products(results * count(x.shape[1:2]), out.dtype, rates.into_blocked)
             yield _packed("conv_into_blocked", call, PLAIN, block, cost)
         for inner in blocking.blocks(x.type):
             inputs = -(-int(channels_of(x.type) or 0) // inner) * inner
-            share = _BLOCKED * _width(blocking, inner) * _width(blocking, block)
+            share = rates.blocked * _width(blocking, inner) * _width(blocking, block)
             cost = blocking.products(results * inputs, out.dtype, share)
             yield _packed("conv_blocked", call, inner, block, cost, dtype=call.attrs["dtype"])
 
@@ -71,11 +68,12 @@ def _grouped(blocking: Blocking, call: Call, out: TensorType, groups: int) -> It
     if inputs is None or outputs is None:
         return
     products = count(out.shape) * count(weight.shape[1:])
+    rates = blocking.target.timing.conv
     for block in blocking.blocks(out):
         for inner in blocking.blocks(x.type):
             if inputs % inner or (outputs // groups) % block:
                 continue
-            share = _BLOCKED * _width(blocking, inner) * _width(blocking, block)
+            share = rates.blocked * _width(blocking, inner) * _width(blocking, block)
             cost = blocking.products(products, out.dtype, share)
             yield _packed("conv_blocked", call, inner, block, cost, groups=groups)
 
@@ -85,7 +83,7 @@ def _depthwise(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form
     assert weight is not None
     for block in blocking.blocks(out):
         results = count(_padded(out, block).shape) * count(weight.shape[2:])
-        share = _DEPTHWISE * _width(blocking, block)
+        share = blocking.target.timing.conv.depthwise * _width(blocking, block)
         cost = blocking.products(results, out.dtype, share)
         yield Form((block, PLAIN, PLAIN), block, cost, _depthwise_emit(call, block))
 
@@ -98,7 +96,8 @@ def _padded(type_: TensorType, block: int) -> TensorType:
 
 def _width(blocking: Blocking, block: int) -> float:
     """Wide blocks are a little better: whole cache lines, fewer pieces."""
-    return 0.85 + 0.15 * block / blocking.widths[0]
+    gain = blocking.target.timing.conv.wide_block_gain
+    return (1 - gain) + gain * block / blocking.widths[0]
 
 
 def _packed(name: str, call: Call, inner: int, block: int, cost: float, **more: Any) -> Form:

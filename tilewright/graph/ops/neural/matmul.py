@@ -110,7 +110,7 @@ def _depth(shape: Sequence[Expr], swap: bool, first: bool) -> Expr:
 
 
 def _summed(a: Sequence[Expr], b: Sequence[Expr], swap_a: bool, swap_b: bool) -> Expr:
-    """The extent that both operands are summed over: a number, if one of them tells it."""
+    """The extent that both operands are summed over: a number, where one of them has one."""
     left, right = _depth(a, swap_a, first=False), _depth(b, swap_b, first=True)
     return left if known_dim(right) is None else right
 

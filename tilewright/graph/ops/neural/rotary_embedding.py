@@ -27,10 +27,10 @@ def rotary_embedding(
     interleaved: bool = False,
     rotary_dim: int = 0,
 ) -> Type:
-    """Pairs of elements of B×H×L×D turned by an angle that depends on the position.
+    """Pairs of elements of B×H×L×D rotated by an angle that depends on the position.
 
     `cos` and `sin` are B×L×(R/2), or P×(R/2) where `positions` (B×L) says which row to take. The
-    first R = `rotary_dim` elements (0: all) are turned: each with its neighbour where
+    first R = `rotary_dim` elements (0: all) are rotated: each with its neighbour where
     `interleaved`, else the first half with the second.
     """
     require_kind("float", x, cos, sin)
@@ -45,7 +45,7 @@ def rotary_embedding(
     rows = cos.shape[:2] if positions is None else positions.shape
     require_same_shape(rows, [x.shape[0], x.shape[2]], "angles and B×L")
     require_equal(rotary_dim or x.shape[3], cos.shape[-1] * 2, "elements and two for each angle")
-    require_at_most(rotary_dim, x.shape[3], "elements that are turned")
+    require_at_most(rotary_dim, x.shape[3], "elements that are rotated")
     return x.type
 
 
@@ -95,9 +95,9 @@ def rotary_embedding_compute(
         step = 1 if interleaved else half
         other = te.select(is_second, d - step, d + step)
         own, partner = te.cast(x[b, h, i, d], work), te.cast(x[b, h, i, other], work)
-        turn = angle(sin, b, i, pair) * partner
-        turned = own * angle(cos, b, i, pair) + te.select(is_second, turn, -turn)
-        value = te.if_then_else(d < size, turned, own) if rotary_dim else turned
+        other = angle(sin, b, i, pair) * partner
+        rotated = own * angle(cos, b, i, pair) + te.select(is_second, other, -other)
+        value = te.if_then_else(d < size, rotated, own) if rotary_dim else rotated
         return te.cast(value, x.dtype)
 
     return te.compute(x.shape, element, name="rotary_embedding")

@@ -64,6 +64,6 @@ def _unravelled(position: Expr, extents: Sequence[Expr]) -> tuple[Expr, ...]:
 
 
 def _loose(extents: Sequence[Expr], given: Sequence[te.Tensor]) -> list[Var]:
-    """Symbolic dimensions of the result that no operand tells; they are passed as scalars."""
-    told = {d for t in given for d in t.shape}
-    return [d for d in dict.fromkeys(extents) if isinstance(d, Var) and d not in told]
+    """Symbolic dimensions of the result that no operand has; they are passed as scalars."""
+    known = {d for t in given for d in t.shape}
+    return [d for d in dict.fromkeys(extents) if isinstance(d, Var) and d not in known]

@@ -1,6 +1,6 @@
 """Discrete Fourier transforms of complex numbers, kept as pairs in the last dimension.
 
-Lengths that factor are taken apart (Cooley and Tukey); what is left is a product with a matrix.
+Lengths are factored (Cooley and Tukey); a prime factor is a product with a matrix.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def _matrix(number: int, sign: float) -> Array:
 def _matrix_at_run_time(b: Any, x: Value, sign: float, size: Expr) -> Value:
     places = b.ramp(b.constant(0, "i64"), b.constant(1, "i64"), size=size)
     count = b.shape_of(x, start=x.ndim - 2, end=x.ndim - 1)
-    # Half a turn must give zero, which no angle in 32 bits does; and few angles are different.
-    turn = b.div(b.constant(np.asarray(sign * 2 * np.pi), "f64"), b.cast(count, dtype="f64"))
-    angles = b.mul(b.cast(places, dtype="f64"), turn)
+    # The sine of π must be zero, which no float32 angle gives; and there are few different angles.
+    step = b.div(b.constant(np.asarray(sign * 2 * np.pi), "f64"), b.cast(count, dtype="f64"))
+    angles = b.mul(b.cast(places, dtype="f64"), step)
     products = b.mul(b.unsqueeze(places, axes=[1]), b.unsqueeze(places, axes=[0]))
     steps = b.mod(products, count)
     cos, sin = (

@@ -16,7 +16,7 @@ from tilewright.ir import DType, Expr
 from tilewright.support.errors import UserError, nearest
 from tilewright.tensor import te
 
-#: What the cosines of 0, 1, 2, … turns are multiplied by.
+#: What the cosines of 0, 1, 2, … periods are multiplied by.
 KINDS: Final = {
     "hann": (0.5, -0.5),
     "hamming": (25 / 46, -21 / 46),
@@ -29,7 +29,7 @@ _FLOAT32 = DType.of("float32")
 def window(
     *, size: Dim, kind: str = "hann", periodic: bool = True, dtype: DType = _FLOAT32
 ) -> Type:
-    """A window of `size` elements: hann, hamming or blackman; one turn is `size` elements long
+    """A window of `size` elements: hann, hamming or blackman; one period is `size` elements long
     where it is periodic, else size - 1."""
     if kind not in KINDS:
         raise UserError(f"unknown window {kind}", remedy=nearest(kind, KINDS))
@@ -40,8 +40,8 @@ def window(
 
 @window.reference
 def window_reference(*, size: int, kind: str, periodic: bool, dtype: DType) -> Array:
-    turn = max(1, size if periodic else size - 1)
-    angle = 2 * np.pi * np.arange(size) / turn
+    period = max(1, size if periodic else size - 1)
+    angle = 2 * np.pi * np.arange(size) / period
     total = sum(a * np.cos(k * angle) for k, a in enumerate(KINDS[kind]))
     return np.asarray(total).astype(dtype.numpy)
 
@@ -52,10 +52,10 @@ def window_compute(
 ) -> te.Tensor:
     work = accumulator(dtype)
     extent = out.shape[0]
-    turn = te.cast(te.maximum(extent if periodic else extent - 1, 1), work)
+    period = te.cast(te.maximum(extent if periodic else extent - 1, 1), work)
 
     def element(i: Expr) -> Expr:
-        angle = te.cast(i, work) * (2 * math.pi) / turn
+        angle = te.cast(i, work) * (2 * math.pi) / period
         total: Expr = te.const(0, work)
         for k, a in enumerate(KINDS[kind]):
             total = total + (te.const(a, work) if k == 0 else te.cos(angle * float(k)) * a)

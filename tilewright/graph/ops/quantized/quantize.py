@@ -41,7 +41,7 @@ def quantize(
     saturate: bool = True,
     precision: DType | None = None,
 ) -> Type:
-    """round(x / scale) + zero_point, held within the result's type: that of the zero point, else
+    """round(x / scale) + zero_point, clamped to the result's type: that of the zero point, else
     `dtype`, else uint8. The quotient is taken in `precision`, or the type of the scale."""
     require_kind("number", x)
     require_kind("float", scale)
@@ -119,7 +119,7 @@ def quantize_compute(
 
 
 def to_integer(quotient: Expr, zero: Expr | None, result: DType) -> Expr:
-    """A real number rounded, moved by the zero point and held within an integer type."""
+    """A real number rounded, moved by the zero point and clamped to an integer type."""
     wide = te.cast(quotient, accumulator(quotient.dtype))
     rounded = te.round(wide)
     rounded = rounded if zero is None else rounded + te.cast(te.cast(zero, "int32"), wide.dtype)

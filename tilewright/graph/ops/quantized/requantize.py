@@ -31,7 +31,7 @@ def requantize(
     dtype: DType,
     twice: bool = False,
 ) -> Type:
-    """x · multiplier / 2**shift, rounded (halves upward), plus `zero`, held within low and high.
+    """x · multiplier / 2**shift, rounded (halves upward), plus `zero`, clamped to low and high.
 
     Multiplier and shift are int32 and broadcast to x; shifts are from 1 to 62. The product is in
     int64, where it must have room. `twice` rounds after 31 bits first, and then what is left of the

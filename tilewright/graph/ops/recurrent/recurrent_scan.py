@@ -29,8 +29,8 @@ class Clock:
     steps: Expr
     lengths: te.Tensor | None
 
-    def turned(self, d: Expr, b: Expr, at: Expr) -> Expr:
-        """The time of a step; the step of a time is the same, as turning twice changes nothing."""
+    def time_of(self, d: Expr, b: Expr, at: Expr) -> Expr:
+        """The time of a step. Reversal is its own inverse: it is also the step of a time."""
         if self.direction == "forward":
             return at
         back = self.steps - 1 - at
@@ -53,7 +53,7 @@ class Clock:
         """T×D×B×H: the states in the order of time; zero behind the end of a sequence."""
 
         def element(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-            value = te.cast(states[self.turned(d, b, t) + 1, d, b, j], dtype)
+            value = te.cast(states[self.time_of(d, b, t) + 1, d, b, j], dtype)
             if self.lengths is None:
                 return value
             return te.select(t < self.length(b), value, te.const(0, dtype))
@@ -106,7 +106,7 @@ class Scan:
 
     def given(self, k: int, t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
         """What the inputs give to gate `k`."""
-        place = self.clock.turned(d, b, t - 1)
+        place = self.clock.time_of(d, b, t - 1)
         column = d * self.weight.shape[2] + (self.weight.shape[1] * k + j)
         return te.cast(self.products[place, b, column], self.work)
 

@@ -37,8 +37,8 @@ def _declare(name: str, reduction: Callable[..., Any]) -> OpDef:
         function = getattr(np, name)
         if not last:
             return np.asarray(function(x, axis=axis, keepdims=keepdims)).astype(np.int64)
-        turned = function(np.flip(x, axis), axis=axis, keepdims=keepdims)
-        return np.asarray(x.shape[axis] - 1 - turned, np.int64)
+        reversed_ = function(np.flip(x, axis), axis=axis, keepdims=keepdims)
+        return np.asarray(x.shape[axis] - 1 - reversed_, np.int64)
 
     @declared.compute
     def compute(x: te.Tensor, *, axis: int, keepdims: bool, last: bool) -> te.Tensor:

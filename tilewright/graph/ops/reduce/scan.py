@@ -46,9 +46,9 @@ def _declare(name: str, row: Scan) -> OpDef:
 
     @declared.reference
     def reference(x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Array:
-        turned = np.flip(x, axis) if reverse else x
+        reversed_ = np.flip(x, axis) if reverse else x
         with np.errstate(all="ignore"):
-            total = row.reference(turned, axis=axis, dtype=x.dtype)
+            total = row.reference(reversed_, axis=axis, dtype=x.dtype)
         if exclusive:
             total = np.roll(total, 1, axis)
             np.moveaxis(total, axis, 0)[:1] = row.start
@@ -58,14 +58,14 @@ def _declare(name: str, row: Scan) -> OpDef:
     def kernel(x: Value, *, axis: int, exclusive: bool, reverse: bool) -> Function:
         given = Buffer("x", x.dtype, x.shape)
         out = Buffer(name, x.dtype, x.shape)
-        step = _Step(row, axis_of(axis, x.ndim), exclusive, reverse)
+        step = _ScanElement(row, axis_of(axis, x.ndim), exclusive, reverse)
         return Function(name, (given, out), nest(x.shape, lambda i: step(given, out, i)))
 
     del reference, kernel
     return declared
 
 
-class _Step(NamedTuple):
+class _ScanElement(NamedTuple):
     """One element of a scan, from the one before it."""
 
     scan: Scan

@@ -1,6 +1,6 @@
 """Elements at places that another tensor names; negative indices count from the end.
 
-An index that is out of range stops the program with a message, or is held inside (mode "clip"):
+An index that is out of range stops the program with a message, or is clamped (mode "clip"):
 nothing outside is ever read.
 """
 
@@ -87,7 +87,7 @@ def checked_indices(indices: Array, extent: int) -> Array:
 
 
 def from_front(index: Expr, extent: Expr, mode: str = "check") -> Expr:
-    """An index read from memory, counted from the front; held inside but in the mode "check"."""
+    """An index read from memory, counted from the front; clamped, unless the mode is "check"."""
     wide = te.cast(index, "int64")
     if index.dtype.kind != "uint" and mode != "hold":
         wide = te.select(wide < 0, wide + extent, wide)

@@ -130,15 +130,15 @@ def _outside(i: Expr, extent: Expr, before: Expr, after: Expr, place: Place) -> 
     cut = te.maximum(-before, 0)
     left = tidy(extent - cut - te.maximum(-after, 0), extent)
     position = place(i - te.maximum(before, 0), left)
-    # Held inside so that nothing must be checked; it is inside, if there is anything at all.
+    # Clamped so that nothing must be checked; it is inside, if there is anything at all.
     return te.maximum(te.minimum(position + cut, extent - 1), 0)
 
 
 def _reflected(i: Expr, n: Expr) -> Expr:
     """0 1 2 3 2 1 | 0 1 2 3 2 1 …: the position in a period of 2(n - 1), from its nearer end."""
     last = n - 1
-    turn = i % te.maximum(last * 2, 1)
-    return last - te.abs(turn - last)
+    phase = i % te.maximum(last * 2, 1)
+    return last - te.abs(phase - last)
 
 
 #: Where an index outside of n elements reads.

@@ -1,4 +1,4 @@
-"""Elements in another order along an axis: turned around or moved on."""
+"""Elements in another order along an axis: reversed or rolled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilewright.tensor import te
 
 @op
 def flip(x: Value, *, axes: Ints | None = None) -> Type:
-    """`x` turned around along these axes, or along all."""
+    """`x` reversed along these axes, or along all."""
     axes_of(axes, x.ndim)
     return x.type
 
@@ -32,10 +32,10 @@ def flip_reference(x: Array, *, axes: Ints | None) -> Array:
 
 @flip.compute
 def flip_compute(x: te.Tensor, *, axes: Ints | None) -> te.Tensor:
-    turned = axes_of(axes, x.ndim)
+    reversed_ = axes_of(axes, x.ndim)
 
     def element(*i: Expr) -> Expr:
-        return x[tuple(x.shape[n] - 1 - k if n in turned else k for n, k in enumerate(i))]
+        return x[tuple(x.shape[n] - 1 - k if n in reversed_ else k for n, k in enumerate(i))]
 
     return te.compute(x.shape, element, name="flip")
 

@@ -23,7 +23,7 @@ from tilewright.tensor import te
 
 #: Ends at least this far out mean "to the end", whatever the extent is.
 _FAR = 2**31 - 1
-#: Numbers are held within these bounds, so that differences of them are numbers too.
+#: Numbers are clamped to these bounds, so that differences of them are numbers too.
 _FARTHEST = 2**61
 #: No tensor has so many elements: a step as long as this leaves it at once.
 _LONGEST_STEP = 2**48
@@ -194,7 +194,7 @@ def _held(bound: Dim) -> Dim:
 def _forwards(extent: Expr, start: Dim, end: Dim) -> tuple[Expr, Expr]:
     """Where it begins, and how far it goes; that is negative where nothing is taken.
 
-    Where something is taken the start lies before the end, so that only the end is held inside.
+    Where something is taken the start lies before the end, so that only the end is clamped.
     """
     a, b = known_dim(start), known_dim(end)
     begin = counted_from_front(start, extent)

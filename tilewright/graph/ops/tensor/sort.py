@@ -68,8 +68,8 @@ def _as_rows(b: Any, x: Value, axis: int) -> Value:
     """`x` as a matrix whose rows run along `axis`."""
     axis = axis_of(axis, x.ndim)
     others = [n for n in range(x.ndim) if n != axis]
-    turned = x if axis == x.ndim - 1 else b.transpose(x, axes=[*others, axis])
-    return b.reshape(turned, shape=[product(x.shape[n] for n in others), x.shape[axis]])
+    transposed = x if axis == x.ndim - 1 else b.transpose(x, axes=[*others, axis])
+    return b.reshape(transposed, shape=[product(x.shape[n] for n in others), x.shape[axis]])
 
 
 def _picked(b: Any, x: Value, rows: Value, places: Value, axis: int) -> tuple[Value, Value]:
@@ -232,7 +232,7 @@ def merge_sort(dtype: DType) -> Function:
             left = begin
             right = middle
             for at in range(begin, end):
-                # Of equal ones the left comes first.
+                # Stable: of equal elements, that of the left run comes first.
                 from_right = right < end
                 if left < middle and right < end:
                     from_right = keys[row, right] < keys[row, left]
@@ -272,7 +272,7 @@ def merge_sort(dtype: DType) -> Function:
 
 @cache
 def selection(dtype: DType, k: int) -> Function:
-    """The first `k` so far are kept in order; most elements are no match for the last of them."""
+    """The `k` least so far are kept in order; most elements are greater than the last of them."""
     element: Any = ElementType(dtype)
 
     @script

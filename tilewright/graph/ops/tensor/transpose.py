@@ -19,7 +19,7 @@ from tilewright.tensor import ops, te
 
 @op
 def transpose(x: Value, *, axes: Ints | None = None) -> Type:
-    """The dimensions in the order of `axes`; turned around unless given."""
+    """The dimensions in the order of `axes`; reversed unless given."""
     return x.tensor.with_shape(x.shape[a] for a in _order(axes, x.ndim))
 
 
@@ -88,8 +88,8 @@ def depth_to_space_decompose(b: Any, x: Value, *, block: int, mode: str) -> Valu
     parts = [block, block, depth] if mode == "DCR" else [depth, block, block]
     split = b.reshape(x, shape=[n, *parts, h, w])
     at_depth, at_row, at_column = _DEPTH_TO_SPACE[mode]
-    turned = b.transpose(split, axes=[0, at_depth, 4, at_row, 5, at_column])
-    return b.reshape(turned, shape=[n, depth, h * block, w * block])
+    transposed = b.transpose(split, axes=[0, at_depth, 4, at_row, 5, at_column])
+    return b.reshape(transposed, shape=[n, depth, h * block, w * block])
 
 
 @op
@@ -111,8 +111,8 @@ def space_to_depth_reference(x: Array, *, block: int) -> Array:
 def space_to_depth_decompose(b: Any, x: Value, *, block: int) -> Value:
     n, c, h, w = x.shape
     split = b.reshape(x, shape=[n, c, h // block, block, w // block, block])
-    turned = b.transpose(split, axes=[0, 3, 5, 1, 2, 4])
-    return b.reshape(turned, shape=[n, c * (block * block), h // block, w // block])
+    transposed = b.transpose(split, axes=[0, 3, 5, 1, 2, 4])
+    return b.reshape(transposed, shape=[n, c * (block * block), h // block, w // block])
 
 
 def _image(x: Value, block: int) -> tuple[Expr, Expr, Expr, Expr]:

@@ -78,7 +78,7 @@ def unique_decompose(
     if not ordered:
         by_first = _order(b, first)
         first, counts = (b.gather(v, by_first, mode="clip") for v in (first, counts))
-        # The order of an order is where each has come to be.
+        # argsort of the argsort gives each element's rank.
         inverse = b.gather(_order(b, by_first), inverse, mode="clip")
     return b.gather(x, first, axis=axis, mode="clip"), first, inverse, counts
 
@@ -86,8 +86,8 @@ def unique_decompose(
 def _as_rows(b: Any, x: Value, axis: int) -> Value:
     """A matrix with one row for each slice along `axis`."""
     others = [n for n in range(x.ndim) if n != axis]
-    turned = x if axis == 0 else b.transpose(x, axes=[axis, *others])
-    return b.reshape(turned, shape=[x.shape[axis], product(x.shape[n] for n in others)])
+    transposed = x if axis == 0 else b.transpose(x, axes=[axis, *others])
+    return b.reshape(transposed, shape=[x.shape[axis], product(x.shape[n] for n in others)])
 
 
 def _order(b: Any, numbers: Value) -> Value:

@@ -1,1 +1,1 @@
-"""Primitives that move, join and take apart blocks."""
+"""Primitives that move, merge and decompose blocks."""

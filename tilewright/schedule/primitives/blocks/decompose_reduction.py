@@ -6,7 +6,7 @@ from tilewright.ir import Block, For, Range, const, free_vars, is_const, seq
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import Edit, fresh_name
 from tilewright.schedule.error import Fault, require
-from tilewright.schedule.facts.access import determine, tells
+from tilewright.schedule.facts.access import are_complete, determined_digits
 from tilewright.schedule.facts.dependence import ranges_below
 from tilewright.schedule.facts.reduction import block_is_reduction, init_nest, without_init
 from tilewright.schedule.handles import BlockRef
@@ -68,7 +68,9 @@ def _instances_are_distinct(tree: Tree, block: Block, loop: For) -> Fault | None
     instance = [Range(value, const(1)) for value in block.bindings]
     for below in inner:
         free = {other.var for other in inner}
-        if is_const(below.extent, 1) or determine(tells(instance, below.var, free, ranges)):
+        if is_const(below.extent, 1) or are_complete(
+            determined_digits(instance, below.var, free, ranges)
+        ):
             continue
         return Fault(
             f"iterations of loop {below.var.name} reduce the same elements again",

@@ -26,7 +26,7 @@ from tilewright.ir import (
 from tilewright.schedule.cursor import Tree, buffers_touched
 from tilewright.schedule.edit import Edit
 from tilewright.schedule.error import Fault, require
-from tilewright.schedule.facts.access import Access, accesses_in, writes_tell_iterators
+from tilewright.schedule.facts.access import Access, accesses_in, writes_are_distinct
 from tilewright.schedule.facts.block_facts import (
     block_always_reads,
     block_is_no_part_of_another,
@@ -161,13 +161,13 @@ def _is_complete_after(tree: Tree, block: Block, loop: For, buffer: Buffer) -> F
                 "choose a loop outside of the reduction",
                 writer,
             )
-        if not writes_tell_iterators(writer):
+        if not writes_are_distinct(writer):
             return Fault(f"block {writer.name} writes elements of {buffer.name} twice", "", writer)
     return _is_no_index(block, buffer)
 
 
 def _is_no_index(block: Block, buffer: Buffer) -> Fault | None:
-    """Elements that are computed in vain, before they are complete, do no harm as values."""
+    """Elements that are read before they are complete do no harm as values, only as indices."""
     for expr in all_exprs(block):
         if isinstance(expr, Load) and any(
             inner.buffer is buffer for i in expr.indices for inner in loads_in(i)
@@ -180,19 +180,19 @@ def _elements_match(
     tree: Tree, block: Block, loop: For, buffer: Buffer, wanted: Instances
 ) -> Fault | None:
     """An instance runs in the iteration that has written the last element that it reads."""
-    told = _told(tree, block, loop, buffer)
-    if told and not block_always_reads(block, buffer):
+    reading = _readers_of(tree, block, loop, buffer)
+    if reading and not block_always_reads(block, buffer):
         return Fault(
             f"block {block.name} does not always read {buffer.name}, and instances that do not "
             "would be left out",
             "use compute_at for the producer, or decompose_padding first",
             block,
         )
-    if not _tells_all(block, buffer, told):
+    if not _covers_all(block, buffer, reading):
         fault = _reads_what_is_written(tree, block, loop, buffer, wanted)
         if fault is not None:
             return fault
-    if told == wanted or _box_is_full(tree, loop, buffer):
+    if reading == wanted or _box_is_full(tree, loop, buffer):
         return None
     return Fault(
         f"what an iteration of loop {loop.var.name} writes to {buffer.name} does not fit what it "
@@ -202,10 +202,10 @@ def _elements_match(
     )
 
 
-def _tells_all(block: Block, buffer: Buffer, told: Instances) -> bool:
+def _covers_all(block: Block, buffer: Buffer, reading: Instances) -> bool:
     """One element is read, and the iterators that choose it follow what is written."""
     ranges = _region(block, buffer).ranges
-    return all(is_const(r.extent, 1) and free_vars(r.start) <= told.keys() for r in ranges)
+    return all(is_const(r.extent, 1) and free_vars(r.start) <= reading.keys() for r in ranges)
 
 
 def _reads_what_is_written(
@@ -219,14 +219,13 @@ def _reads_what_is_written(
             return Fault(
                 f"block {block.name} reads {buffer.name} at `{own.start}`, of which one iteration "
                 f"of loop {loop.var.name} writes only part",
-                "hand on elements that are read by an iterator alone, or use compute_at for the "
-                "producer",
+                "read elements by plain iterators, or use compute_at for the producer",
                 block,
             )
     return None
 
 
-def _told(tree: Tree, block: Block, loop: For, buffer: Buffer) -> Instances:
+def _readers_of(tree: Tree, block: Block, loop: For, buffer: Buffer) -> Instances:
     """The instances that read what an iteration of `loop` writes to a buffer.
 
     Reductions are not cut up: each runs over its whole domain at once.
@@ -264,7 +263,7 @@ def _instances(tree: Tree, block: Block, loop: For, made: Sequence[Buffer]) -> I
     """
     found: dict[Var, Range | None] = {}
     for buffer in made:
-        for var, part in _told(tree, block, loop, buffer).items():
+        for var, part in _readers_of(tree, block, loop, buffer).items():
             known = found.setdefault(var, part)
             if known is not None and known != part:
                 found[var] = None

@@ -45,7 +45,7 @@ def tensorize(tree: Tree, target: For | Block, intrin: str) -> Edit:
     implementation = find_intrin(intrin).implementation
     body = _placed(implementation, places)
     noted = {**block.annotations, "tensor_intrin": intrin}
-    # The regions stay those of the tile: an address in the new body tells nothing about them.
+    # The regions stay those of the tile: an address in the new body says nothing about them.
     done = replace(block, body=body, annotations=noted)
     function = _pinned(tree.replace(block, done), _strided(places))
     return Edit(function, (BlockRef(block.name),))
@@ -119,14 +119,14 @@ def _strides(places: Mapping[Buffer, Place]) -> dict[Var, Expr]:
     found: dict[Var, Expr] = {}
     for param, place in places.items():
         actual = place.buffer.stride_exprs()
-        for told, axis in zip(param.strides or (), place.axes, strict=False):
-            if isinstance(told, Var):
-                found[told] = actual[axis]
+        for stride, axis in zip(param.strides or (), place.axes, strict=False):
+            if isinstance(stride, Var):
+                found[stride] = actual[axis]
     return found
 
 
 def _strided(places: Mapping[Buffer, Place]) -> list[Buffer]:
-    """The buffers whose strides the implementation was told."""
+    """The buffers whose strides the implementation takes."""
     return [place.buffer for param, place in places.items() if param.strides is not None]
 
 

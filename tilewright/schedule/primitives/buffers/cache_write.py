@@ -71,7 +71,7 @@ def check(tree: Tree, block: Block, buffer: BufferLike, scope: str = "global") -
 
 
 def result_can_be_copied(tree: Tree, block: Block, buffer: BufferLike) -> Fault | None:
-    """All that `block` writes to the buffer can be told, and copied after it."""
+    """It is known what `block` writes to the buffer, and that can be copied after it."""
     target = buffer_written(block, buffer)
     written = element_written(block, target)
     if isinstance(written, Fault):

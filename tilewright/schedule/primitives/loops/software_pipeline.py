@@ -10,7 +10,12 @@ from tilewright.ir import Block, Buffer, Expr, For, Seq, Stmt, const, seq, walk
 from tilewright.schedule.cursor import Tree, buffers_touched
 from tilewright.schedule.edit import Edit, fresh_copy, rebind
 from tilewright.schedule.error import Fault, require
-from tilewright.schedule.facts.access import accesses_in, determine, inner_vars, tells
+from tilewright.schedule.facts.access import (
+    accesses_in,
+    are_complete,
+    determined_digits,
+    inner_vars,
+)
 from tilewright.schedule.facts.dependence import everything_is_in_blocks, ranges_below
 from tilewright.schedule.facts.flow import (
     reduces_along,
@@ -109,8 +114,8 @@ def _handed_on(tree: Tree, loop: For, stages: Sequence[int]) -> dict[Buffer, int
 def _iterations_use_elements_of_their_own(tree: Tree, loop: For, buffer: Buffer) -> bool:
     ranges, free = ranges_below(tree, loop), inner_vars(loop)
     accesses = [a for a in accesses_in(tree, loop) if a.buffer is buffer]
-    first, *rest = (tells(a.ranges, loop.var, free, ranges) for a in accesses)
-    return determine(first.intersection(*rest))
+    first, *rest = (determined_digits(a.ranges, loop.var, free, ranges) for a in accesses)
+    return are_complete(first.intersection(*rest))
 
 
 def _versions(tree: Tree, loop: For, stages: Sequence[int]) -> dict[Buffer, int]:

@@ -38,7 +38,11 @@ from tilewright.schedule.rules.gpu.grid import (
     only_reduces,
     round_up_to_power,
 )
-from tilewright.schedule.rules.reductions.rows import last_and_after, telling, walks_neighbours
+from tilewright.schedule.rules.reductions.rows import (
+    last_and_after,
+    loops_of_results,
+    walks_neighbours,
+)
 from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -187,7 +191,7 @@ def _row_loops(s: Schedule, last: str, before: list[str], rows: int) -> tuple[Lo
     """
     block, loops = s.block_of(last), s.loops(last)
     spatial = [loop for loop in loops if feeds_only(block, loop, "spatial")]
-    chosen = spatial[: telling(s, last, before, spatial)]
+    chosen = spatial[: loops_of_results(s, last, before, spatial)]
     if not loops:
         return s.add_unit_loop(last), None
     if not chosen:

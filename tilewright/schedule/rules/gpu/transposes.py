@@ -16,7 +16,7 @@ from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import extent_of, has_own_loops, stores_of
 from tilewright.schedule.rules.gpu.grid import extent_of_loop, fused
 from tilewright.schedule.rules.rule import Choices, Rule
-from tilewright.schedule.rules.transpose import as_transpose
+from tilewright.schedule.rules.transpose_plan import as_transpose
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 

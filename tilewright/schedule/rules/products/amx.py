@@ -24,8 +24,9 @@ from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
+#: The side of a matrix register of sums, in elements.
 _SIDE = 16
-#: Tiles of rows and of columns that are multiplied at a time: with their sums, up to 8.
+#: Tiles of rows and of columns that are multiplied at a time: with their sums, up to 8 registers.
 _SHAPES = ((2, 2), (1, 3), (3, 1))
 
 
@@ -66,7 +67,7 @@ def _schedule(s: Schedule, name: str, plan: AmxPlan, target: Target) -> None:
     rows, columns = cut.pack(
         Layout(_SIDE, tiles.width), Layout(_SIDE, tiles.group, tiles.width // tiles.group)
     )
-    # Without an epilogue the sums go from the registers to where they belong.
+    # Without an epilogue, sums are stored from the registers to the result.
     is_bare = s.block_of(name).writes[0].buffer in s.function.buffers
     epilogue = [] if is_bare else begin_inlined_epilogue(s, name)
     sums = s.cache_write(name, 0, "tile").name
@@ -77,7 +78,7 @@ def _schedule(s: Schedule, name: str, plan: AmxPlan, target: Target) -> None:
     steps, k = s.split(depth, None, tiles.width)
     s.reorder(*others, chunk, *outside, panel, blocks, *runs, steps, down, over, i, j, k)
     start = s.decompose_reduction(name, (*runs, steps)[0]).name
-    # While the product still reads them by rows: it tells which of them a chunk needs.
+    # While the product still reads plain rows: these show which rows a chunk needs.
     cut.place_rows(rows, chunk)
     cut.place_columns(columns)
     _load_tiles(s, name, steps)
@@ -115,7 +116,7 @@ def _store_tiles(s: Schedule, sums: str, blocks: Loop, tiles: TileProduct) -> No
 
 
 def _place_results(s: Schedule, names: list[str], blocks: Loop) -> None:
-    """The sums lie in memory by now, so that rows may go one by one."""
+    """Compute the epilogue row by row: the sums are in memory by now."""
     for name in names:
         if s.can("reverse_compute_at", name, blocks):
             vectorize_tile(s, s.reverse_compute_at(name, blocks)[-1:], _SIDE)

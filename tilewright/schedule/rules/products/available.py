@@ -1,4 +1,4 @@
-"""Whether a target has an instruction for a product, for its types or for others."""
+"""Whether a target has an instruction for a product, in its types or after a conversion."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Wanted:
         return bool(found)
 
 
-#: Bytes of any sign fit it (`rules.widen`).
+#: Signed and unsigned bytes fit it (`rules.widen`).
 WIDE = DType.of("int16")
 
 
@@ -53,7 +53,7 @@ def has_wide_product(target: Target, types: Types) -> bool:
 
 
 def wanted_for(block: Block, constants: frozenset[Buffer]) -> Wanted | None:
-    """What a block asks for; None where it is no product that instructions can do."""
+    """The types of a block's product; None where it is none that instructions can compute."""
     packed = as_product(block)
     if packed is not None:
         return Wanted(packed.types, True)

@@ -1,11 +1,11 @@
-"""Chunks of rows that are packed together, and how rows that lie in pieces are gathered into them.
+"""Chunks of rows that are packed together, and how the rows of an image are gathered into them.
 
 for chunk (parallel):                           or, where there are few rows,
     for tile: for run of a row:                     for tile (parallel): gather
         for row of the tile: copy the run           for columns (parallel): for tile: …
     for columns: for tile: …
 
-Neighbouring steps of one row lie beside those of the next row of the tile: a tile reads on and on.
+A run of one row is followed by that of the next row of the tile: a tile reads memory sequentially.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ from tilewright.ir import TRUE, Const, Expr, Iter, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import extent_of
 from tilewright.schedule.rules.elementwise import vectorize_innermost
-from tilewright.schedule.rules.products.packing import stand_apart
+from tilewright.schedule.rules.products.packing import avoid_conflicts
 from tilewright.schedule.rules.products.tiles import Tile
-from tilewright.schedule.rules.transpose import TransposeTile, transpose_tiles, whole_tiles
+from tilewright.schedule.rules.transpose import transpose_tiles, whole_tiles
+from tilewright.schedule.rules.transpose_plan import TransposeTile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: What every further pass over the columns costs, as a part of all there is to do: these are asked
-#: for early.
+#: What every further pass over the columns costs, as a fraction of all work: little, since columns
+#: are prefetched.
 _CHUNK_COST = 0.001
-#: Vectors of a row up to which all of it lies together.
+#: Rows of at most so many vectors are kept as one run.
 _FEW_VECTORS = 4
-#: Tiles of rows that every core must have for them to be shared out, and not the columns.
+#: Threads take chunks of rows where every core has at least so many tiles, else parts of columns.
 _SHARE = 4
 
 
 def tiles_that_fit(size: int, target: Target) -> int:
-    """How many tiles of so many bytes fit L2 beside the columns, and stay when others pass by."""
+    """How many tiles of so many bytes fit L2 beside the columns that are streamed: 5/8 of it."""
     return max(1, target.caches.l2 * 5 // 8 // max(1, size))
 
 
 def evenly_cut(tiles: int, fit: int, cores: int) -> int:
-    """How many tiles make a chunk, not more than `fit`: chunks are even over the cores."""
+    """How many tiles make a chunk, not more than `fit`, so that cores have about the same work."""
 
     def cost(size: int) -> float:
         chunks = -(-tiles // size)
@@ -67,7 +68,7 @@ class GatheredRows(NamedTuple):
         return -(-tiles // -(-tiles // fit))
 
     def computed(self, tile: int) -> int:
-        """How many rows are computed, those past the end and of waiting threads among them."""
+        """How many rows' time it takes, with rows past the end and with idle threads counted in."""
         size = self.tiles_per_chunk(tile)
         chunks = -(-self.rows // (size * tile))
         if self.are_shared(tile):
@@ -81,7 +82,7 @@ def transpose_rows(
     """Let the block `copy` pack a matrix of `rows` by squares, as far as whole ones cover it.
 
     Gives the loops over squares, along the rows and across them; None where a chunk may end within
-    a square, or none is whole.
+    a square, or no square is whole.
     """
     extents = [s.loop_of(loop).extent for loop in loops]
     sizes = [int(e.value) for e in extents if isinstance(e, Const)]
@@ -99,7 +100,7 @@ def transpose_rows(
 def copy_tiles(
     s: Schedule, copy: str, loops: Sequence[Loop], tile: Tile, target: Target
 ) -> list[Loop]:
-    """Let the block `copy` bring the rows of tiles together, each row from end to end.
+    """Let the block `copy` copy the rows of tiles next to each other, each row as a whole.
 
     Gives the loops down to that over rows.
     """
@@ -110,7 +111,7 @@ def copy_tiles(
         return (row // width, *rest, row % width, step)
 
     s.transform_layout(copy, 0, laid_out)
-    stand_apart(s, copy, target)
+    avoid_conflicts(s, copy, target)
     vectorize_innermost(s, copy, target)
     return list(loops[:-1])
 
@@ -141,8 +142,8 @@ def gather_tiles(s: Schedule, copy: str, axis: int, tile: Tile, chunk: Loop | No
 
 
 def _run(step: Iter, tile: Tile) -> int:
-    """Neighbouring steps of a row that lie together: a vector of which lanes are picked, or all of
-    a few, so that one variable counts them."""
+    """The length of a run: a vector, of which instructions pick lanes, or all of a short row, so
+    that one loop runs over it."""
     extent = extent_of(step) or 0
     few = 0 < extent <= _FEW_VECTORS * tile.lanes
     return extent if tile.factors == "broadcast" and few else tile.lanes

@@ -1,15 +1,15 @@
 """Sums of products (matrix products, convolutions): a tile of the output in registers.
 
     for chunk of rows (parallel):
-        pack the rows, if they lie apart
+        pack the rows, if they are not neighbours
         for block of columns: for tile of rows:
             accumulators = 0
             for the reduction: accumulators += rows × columns        all in registers
             output = epilogue(accumulators)
 
-Operands that would be read with long strides are packed into the order in which the tiles read
-them. Where tiles of rows cannot be shared out evenly, all rows are packed first, and each thread
-takes a part of the columns.
+Operands that would be read with long strides are packed in the order in which the tiles read them.
+Where tiles of rows cannot be distributed evenly, all rows are packed first, and each thread takes a
+part of the columns.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
 
-def _match(s: Schedule, name: str, _target: Target) -> TiledProduct | None:
-    """A product that fits tiles; with few rows it is another matter, unless columns are packed.
+def _match(s: Schedule, name: str, target: Target) -> TiledProduct | None:
+    """A product that fits tiles.
 
-    Constants are packed in the order in which tiles read them: that streams just as well.
+    With few rows it is bound by reading the columns, and left to `long_columns`, unless these are
+    constants: packed in the order in which tiles read them, they are read just as fast.
     """
     found = find_tiled(s, name)
-    if found is None or (is_skinny(found.contraction) and not found.has_constant_columns):
-        return None
-    return found
+    if found is None or found.has_constant_columns:
+        return found
+    return None if is_skinny(found.contraction, target) else found
 
 
 def _schedule(s: Schedule, name: str, plan: ContractionPlan, target: Target) -> None:
@@ -102,7 +103,7 @@ class _Cut:
             self.threads.share(around[: self._strips], [])
             join_pixels(s, pads, self.target)
         else:
-            # What packs rows stands between their chunks and the columns.
+            # The block that packs rows stands between the loops over chunks and over columns.
             inside = [] if self.packing.in_chunks else inside
             self.threads.share(around, [*part, *chunk, *inside])
 
@@ -111,10 +112,10 @@ class _Cut:
     def _cut_strips(
         self, others: list[Iter], pads: list[str], loops: dict[Var, Loop]
     ) -> tuple[list[Loop], list[Loop]]:
-        """The other loops: those around the columns, and those within.
+        """The other loops: those around the loops over columns, and those inside of them.
 
-        Rows that come in several dimensions (an image) are taken by strips that fit L2: columns
-        are then read once for each strip. Few columns are read again for each row instead.
+        Rows of several dimensions (an image) are computed by strips that fit L2, so that columns
+        are read once for each strip. Few columns stay in the caches, and are read for each row.
         """
         own = [loops[it.var] for it in others]
         rows = {it.var for it in self.plan.contraction.rows}
@@ -132,7 +133,7 @@ class _Cut:
         return ([*own[:-1], strip, within], []) if near else ([*own[:-1], strip], [within])
 
     def _columns_are_near(self) -> bool:
-        """Whether all columns stay in the caches while rows pass by."""
+        """Whether all columns stay in the caches while rows are streamed."""
         b = self.plan.contraction.b.buffer
         size = b.static_size()
         return size is not None and size * b.dtype.itemsize <= self.target.caches.l2 // 4
@@ -158,7 +159,7 @@ class _Cut:
     def _cut_panels(self, columns: list[Loop], chunk: list[Loop]) -> Loop | None:
         """The loop over panels of columns that are packed one at a time; `columns` then ends with
         that over the tiles of a panel."""
-        if not self.plan.pack_columns or not self.packing.meet_once(chunk):
+        if not self.plan.pack_columns or not self.packing.columns_are_used_once(chunk):
             return None
         tiles, panel = self.s.loop_of(columns[-1]).extent, self.packing.panel
         is_even = isinstance(tiles, Const) and tiles.value % panel == 0

@@ -1,4 +1,4 @@
-"""The operands of a contraction brought into the order in which its tiles read them."""
+"""Packing: copies of a contraction's operands in the order in which its tiles read them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tilewright.schedule.rules.products.contraction_plan import (
 )
 from tilewright.schedule.rules.products.panels import pack_panels, tiles_in_a_panel
 from tilewright.schedule.rules.threads import Threads
-from tilewright.schedule.rules.transpose import plain_tile
+from tilewright.schedule.rules.transpose_plan import plain_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Neighbouring elements of a row that a thread packs.
+#: Neighbouring elements of a row that one thread packs.
 _RUN = 128
 
 
@@ -43,8 +43,8 @@ class Packing:
         is_constant = c.a.buffer in constants_of(self.s.function)
         return self.plan.pack_rows and not is_constant and not self.plan.share_columns
 
-    def meet_once(self, chunk: list[Loop]) -> bool:
-        """Whether a tile of columns is used by a single chunk of rows, that is, at one time."""
+    def columns_are_used_once(self, chunk: list[Loop]) -> bool:
+        """Whether a tile of columns is used by a single chunk of rows."""
         c = self.plan.contraction
         if c.b.buffer in constants_of(self.s.function) or len(c.columns) > 1 or len(c.rows) > 1:
             return False
@@ -56,7 +56,7 @@ class Packing:
     def panel(self) -> int:
         """Tiles of columns that are packed together."""
         b = self.plan.contraction.b
-        # Constants are written from end to end: memory that is first touched so lies in order.
+        # Constants are packed from end to end: pages are then first touched in order.
         if b.buffer in constants_of(self.s.function) or b.step(self.plan.column.var) != 1:
             return 1
         return tiles_in_a_panel(self.target, self.tile, b.buffer.dtype)

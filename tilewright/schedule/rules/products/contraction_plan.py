@@ -19,8 +19,6 @@ from tilewright.schedule.rules.analysis import (
 from tilewright.schedule.rules.products.chunks import GatheredRows, evenly_cut, tiles_that_fit
 from tilewright.schedule.rules.products.tiles import (
     ANY_ROWS,
-    PARALLEL_CYCLES,
-    READ_BYTES,
     Factors,
     Size,
     Tile,
@@ -32,23 +30,21 @@ from tilewright.schedule.rules.rule import MOST, Choices
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Rows that lie further apart than this (in bytes) are packed: they would fight for cache sets.
-_FAR = 1024
-#: An operand is packed only if every element of it is used at least this often.
+#: An operand is packed only if every element of it is used at least so often.
 _WORTH_PACKING = 32
-#: Up to so many rows the weights are read once for, which takes longer than the arithmetic.
-_FEW_ROWS = 16
-#: Vectors of a tile where it is not known how many there are: little is computed past the last one.
+#: Vectors of a tile where the number of columns is known only at run time: few, so that little is
+#: computed past the last column.
 _ANY_VECTORS = 2
-#: Smaller squares are not worth turning.
+#: Smaller squares are not worth transposing.
 _LEAST_SIDE = 4
-#: What an extent that is not known counts as.
+#: What an extent that is known only at run time counts as.
 UNKNOWN = 256
 #: How much longer the busiest thread may take with chunks of rows than with parts of columns.
 _UNEVEN = 1.03
-#: Steps ahead that a search may try where the rule asks for nothing early.
+#: A prefetch distance that a search may try where the rule prefetches nothing.
 _AHEAD = 8
-#: The outer loop runs over columns, so that these stay near while rows pass by, or over rows.
+#: The outer loop runs over columns, which then stay in the cache while rows are streamed, or over
+#: rows.
 _ORDERS: Final[tuple[Literal["columns", "rows"], ...]] = ("columns", "rows")
 
 
@@ -60,10 +56,10 @@ class TiledProduct(NamedTuple):
     #: The variable that walks neighbouring elements, and the one over blocks of it, if any.
     column: Iter
     blocks: Iter | None
-    #: Constants are packed once and for all, which costs nothing when it counts.
+    #: Constants are packed once, when the model is loaded, which costs nothing at run time.
     has_constant_rows: bool
     has_constant_columns: bool
-    #: Whether a block before it gathers the rows.
+    #: Whether a block before it gathers the rows (`gather_rows`).
     is_gathered: bool
     #: How many products there are.
     instances: int
@@ -88,7 +84,7 @@ class ContractionPlan:
     share_columns: bool
     #: Tiles of rows that are packed, and used, together; 0 where rows are not packed.
     chunk: int
-    #: How many steps of the reduction ahead packed operands are asked for; 0 for not at all.
+    #: How many steps of the reduction ahead packed operands are prefetched; 0 for not at all.
     prefetch: int
     #: Which tiles the outer loop runs over.
     order: Literal["columns", "rows"]
@@ -137,7 +133,7 @@ class _Planner:
         pack_rows, tiles = self._rows()
         tile = choose("tile", tiles[:MOST])
         pack_columns = choose("pack_columns", self._columns())
-        is_parallel = self.target.cores > 1 and self._cycles(tile) >= PARALLEL_CYCLES
+        is_parallel = self.target.cores > 1 and self._cycles(tile) >= self.target.timing.fork_cycles
         share_columns = choose("share_columns", self._shares(tile, pack_rows and is_parallel))
         pack_rows |= self.gathered is not None
         chunk = choose("chunk", self._chunks(tile, share_columns) if pack_rows else (0,))
@@ -163,7 +159,7 @@ class _Planner:
         c, row = self.c, self.found.row
         is_free = self.found.has_constant_rows and _can_pack(c.a)
         can = row is not None and self.gathered is None
-        packs = can and (is_free or (row is not None and _packs_rows(c, row)))
+        packs = can and (is_free or (row is not None and _packs_rows(c, row, self.target)))
         if packs and not is_free:
             packed, spread = self._tiles(packs=True)[0], self._tiles(packs=False)[0]
             whole = Size(count_of(c.rows), count_of(c.columns), count_of(c.reduced))
@@ -198,7 +194,7 @@ class _Planner:
             return (True,)
         is_free = self.found.has_constant_columns and _can_pack(c.b)
         ragged = (extent_of(column) or 0) % self.target.lanes(c.b.buffer.dtype) != 0
-        packs = is_free or _packs(c.b, c.reduced[-1].var, c.rows, ragged)
+        packs = is_free or _packs(c.b, c.reduced[-1].var, c.rows, self.target, ragged)
         return (packs, not packs) if _can_pack(c.b) else (packs,)
 
     # ---- threads --------------------------------------------------------------------------------
@@ -207,11 +203,11 @@ class _Planner:
         """What it takes one thread: the products, or reading the columns where rows are few."""
         c = self.c
         columns = count_of((*c.batch, *c.columns, *c.reduced))
-        read = columns * c.b.buffer.dtype.itemsize / READ_BYTES
+        read = columns * c.b.buffer.dtype.itemsize / self.target.timing.read_bytes_per_cycle
         return max(self.found.instances / (self.target.fma_ports * tile.lanes), read)
 
     def _shares(self, tile: Tile, packs_in_parallel: bool) -> tuple[bool, ...]:
-        """Whether parts of the columns share the work out better than chunks of the rows."""
+        """Whether parts of the columns balance threads better than chunks of the rows."""
         c, row, cores = self.c, self.found.row, self.target.cores
         width = extent_of(self.found.column)
         if not packs_in_parallel or width is None or len(c.columns) > 1:
@@ -220,16 +216,16 @@ class _Planner:
             return (False,)
         tiles, panels = self._row_tiles(tile), -(-width // tile.columns)
         size = self._tiles_per_chunk(tile, cores)
-        apart = count_of([it for it in (*c.batch, *c.rows) if it is not row])
-        by_rows = -(-apart * -(-tiles // size) // cores) * size / (apart * tiles)
+        others = count_of([it for it in (*c.batch, *c.rows) if it is not row])
+        by_rows = -(-others * -(-tiles // size) // cores) * size / (others * tiles)
         by_columns = -(-panels // cores) / panels
         shares = by_rows > by_columns * _UNEVEN
         return shares, not shares
 
-    # ---- chunks, and what is asked for early ----------------------------------------------------
+    # ---- chunks and prefetches ------------------------------------------------------------------
 
     def _chunks(self, tile: Tile, share_columns: bool) -> list[int]:
-        """Tiles of rows that are used together, what is best and about as many."""
+        """Tiles of rows that are packed together: the best number first, then others near it."""
         if self.gathered is not None:
             own = self.gathered.tiles_per_chunk(tile.rows)
         else:
@@ -238,7 +234,7 @@ class _Planner:
         return [own, *(n for n in others if 0 < n <= self._row_tiles(tile))]
 
     def _tiles_per_chunk(self, tile: Tile, cores: int) -> int:
-        """What fits L2 beside the columns, evenly cut."""
+        """As many as fit L2 beside the columns, in chunks of about the same size."""
         depth = count_of(self.c.reduced) * self.c.a.buffer.dtype.itemsize
         fit = tiles_that_fit(depth * tile.rows, self.target)
         return evenly_cut(self._row_tiles(tile), fit, cores)
@@ -249,7 +245,7 @@ class _Planner:
 
     def _prefetches(self, tile: Tile, pack_rows: bool, pack_columns: bool) -> list[int]:
         c = self.c
-        # Columns may come packed already: each step of a tile beside the next.
+        # Columns may be packed already: then the steps of a tile follow each other.
         are_packed = pack_columns or c.b.step(c.reduced[-1].var) == tile.columns
         if not pack_rows or not are_packed or self.gathered is not None:
             return [0]
@@ -265,19 +261,22 @@ def _row_of(rows: tuple[Iter, ...]) -> Iter | None:
     return max(rows, key=lambda it: extent_of(it) or UNKNOWN, default=None)
 
 
-def _packs_rows(c: Contraction, row: Iter) -> bool:
+def _packs_rows(c: Contraction, row: Iter, target: Target) -> bool:
     """Whether rows are packed when the kernel runs: not where there may be just a few of them."""
-    many = (extent_of(row) or 0) > _FEW_ROWS
-    return many and _packs(c.a, row.var, c.columns)
+    many = (extent_of(row) or 0) > target.timing.memory_bound_rows
+    return many and _packs(c.a, row.var, c.columns, target)
 
 
-def _packs(access: Access, var: Var, users: tuple[Iter, ...], ragged: bool = False) -> bool:
-    """Whether neighbours along `var` lie so far apart, and are used so often, that packing pays.
+def _packs(
+    access: Access, var: Var, users: tuple[Iter, ...], target: Target, ragged: bool = False
+) -> bool:
+    """Whether the stride along `var` is so long, and elements are used so often, that packing pays.
 
-    It pays as well where the last vector of each row is not whole and would be masked.
+    It pays as well where the last vector of each row is partial and would be masked.
     """
     step = access.step(var)
-    far = step is None or abs(step) * access.buffer.dtype.itemsize >= _FAR
+    stride = None if step is None else abs(step) * access.buffer.dtype.itemsize
+    far = stride is None or stride >= target.timing.conflict_stride
     return (far or ragged) and count_of(users) >= _WORTH_PACKING and _can_pack(access)
 
 
@@ -300,9 +299,9 @@ def can_transpose_rows(plan: ContractionPlan) -> bool:
 
 
 def copies_rows(plan: ContractionPlan, constants: frozenset[Buffer]) -> bool:
-    """Whether packing rows only brings them near each other, each from end to end.
+    """Whether packing copies each row as a whole, without interleaving those of a tile.
 
-    Instructions that repeat a scalar from memory in all lanes take it from anywhere.
+    That is enough for instructions that broadcast a scalar from memory.
     """
     return (
         plan.tile.factors == "broadcast"

@@ -20,7 +20,8 @@ from tilewright.schedule.rules.rule import MOST, Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-_LOAD_PORTS, _LOAD_COST, _LOOP_COST = 2, 0.15, 1.0
+#: Blocks are at most so many rows high and vectors wide.
+_MOST_ROWS, _MOST_VECTORS = 16, 8
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ def _ranked_blocks(dot: Dot, target: Target, rows: int, columns: int) -> list[tu
     """The blocks whose accumulators fit the registers, by their predicted throughput."""
     shapes = [
         (r, v)
-        for r in range(1, 16 // dot.rows + 1)
-        for v in range(1, 9)
+        for r in range(1, _MOST_ROWS // dot.rows + 1)
+        for v in range(1, _MOST_VECTORS + 1)
         if _registers(dot, r, v) <= target.vector_registers
     ]
     shapes.sort(key=lambda shape: _score(dot, target, *shape, rows, columns), reverse=True)
@@ -70,10 +71,10 @@ def _registers(dot: Dot, r: int, v: int) -> int:
 
 def _score(dot: Dot, target: Target, r: int, v: int, rows: int, columns: int) -> float:
     """Useful instructions for each cycle."""
-    work, loads = _accumulators(dot, r, v), r + v
+    work, loads, timing = _accumulators(dot, r, v), r + v, target.timing
     busy = work * dot.instructions / target.fma_ports
-    cycles = max(busy, loads / _LOAD_PORTS, target.fma_latency)
-    cycles += _LOAD_COST * loads + _LOOP_COST
+    cycles = max(busy, loads / timing.load_ports, target.fma_latency)
+    cycles += timing.load_cycles * loads + timing.loop_cycles
     return work / cycles * used(rows, r * dot.rows) * used(columns, v * dot.columns)
 
 

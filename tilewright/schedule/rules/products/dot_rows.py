@@ -1,14 +1,15 @@
-"""Products with few rows, or any number, by dot-product instructions: rows are read as they lie.
+"""Products with few rows, or with a number known only at run time, by dot-product instructions that
+read rows in place.
 
     pack the columns, once: they are constants
     for panel of columns (parallel):
         for row, or a few at a time:
-            sums over the reduction, by the instruction; a group of a row meets all columns
+            sums over the reduction, by the instruction: a group of a row times all columns
             output = epilogue(sums)
 
-A panel stays in the nearest cache while rows pass by, and is read in order by the first.
-Convolutions of images of any size are such products too: their columns come in blocks, and their
-reductions in runs. Rows of pixels are shared out over the cores then.
+A panel stays in L1 while rows are streamed, and the first row reads it in order. Convolutions of
+images of any size are such products too: their columns come in blocks, and their reductions in
+runs. Rows of pixels are then distributed over the cores.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from tilewright.ir import Block, Buffer, Const, DType, Iter, Var, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import Dot, dots_for
 from tilewright.schedule.rules.analysis import Contraction, as_contraction, constants_of, extent_of
-from tilewright.schedule.rules.elementwise import PARALLEL_WORTH
 from tilewright.schedule.rules.epilogue import place_epilogue
 from tilewright.schedule.rules.products.packing import Layout, pack_operand, schedule_packing
 from tilewright.schedule.rules.products.product import begin_inlined_epilogue, start_with_vectors
@@ -28,11 +28,11 @@ from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Vectors of columns, and rows, that are summed at a time, at most.
+#: A tile of sums has at most so many vectors of columns, and so many rows.
 _VECTORS, _ROWS = 8, 4
-#: What an extent that is not known counts as.
+#: What an extent that is known only at run time counts as.
 _UNKNOWN = 64
-#: Variables of the rows of an image, at least: its own rows, and the pixels of each.
+#: An image has at least two variables of rows: height and width.
 _WINDOW_ROWS = 2
 
 
@@ -40,8 +40,8 @@ _WINDOW_ROWS = 2
 class RowProduct:
     """C[…, j] += A[…, k] * B[…, k, j] for constant B: rows of any number of dimensions.
 
-    It may be a step of a scan. The last of several columns, or steps of the reduction, are those
-    that neighbours in memory are of.
+    It may be a step of a scan. Of several variables of columns, or of the reduction, the last one
+    runs over neighbours in memory.
     """
 
     contraction: Contraction
@@ -69,7 +69,7 @@ class RowProduct:
 
 
 def as_row_product(block: Block, constants: frozenset[Buffer]) -> RowProduct | None:
-    """The block as rows that meet constant columns, if it is that."""
+    """The block as a product of rows by constant columns, if it is that."""
     c = as_contraction(block)
     if c is None or not c.columns or not c.reduced or c.b.buffer not in constants:
         return None
@@ -78,15 +78,15 @@ def as_row_product(block: Block, constants: frozenset[Buffer]) -> RowProduct | N
         return None
     neighbours = c.out.step(column.var) == 1 and c.a.step(depth.var) == 1
     is_window = len(c.columns) > 1 or len(c.reduced) > 1
-    # Windows have rows of pixels to share out; matrices have batches instead.
+    # Threads share the rows of pixels of windows; matrices have batches instead.
     if is_window and (len(c.rows) < _WINDOW_ROWS or c.batch):
         return None
     return RowProduct(c, column, depth) if neighbours else None
 
 
 def _is_plain(c: Contraction, block: Block) -> bool:
-    """Whether every index is a variable by itself, or says which step of a scan it is; rows may
-    also be found by adding where in a window they are."""
+    """Whether every index is a single variable, or the step of a scan; those of rows may also add
+    the position in a window."""
     times = {it.var for it in block.iters if it.kind == "ordered"}
     own = {c.reduced[-1].var}
     indices = (i for access in (c.b, c.out) for i in access.indices)
@@ -123,20 +123,19 @@ def _plan(found: tuple[RowProduct, Dot], target: Target, choices: Choices) -> Do
 
 
 def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
-    """The best instruction by which one group of a row meets several columns."""
+    """The best instruction that multiplies one group of a row by several columns."""
     return next((d for d in dots_for(target, a, b, out) if d.rows == 1), None)
 
 
 def _rows_at_once(product: RowProduct) -> list[int]:
-    """Those that leave no rows over, where it is known how many there are, the most first; else
-    there is a version for each number that may be left."""
+    """Numbers of rows that divide all rows, the largest first; where the number of rows is known
+    only at run time, every number of leftover rows gets a version of its own."""
     extent = extent_of(product.rows[-1]) if product.rows else 1
     return [r for r in range(_ROWS, 0, -1) if extent is None or extent % r == 0]
 
 
 def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> int:
-    """As many as the registers hold beside the sums, and as stay in the nearest cache, where there
-    are rows that read them again."""
+    """As many as registers hold, and, where several rows read them, as stay in L1."""
     held = (target.vector_registers - 1) // (rows + 1)
     wanted = -(-(extent_of(product.column) or 1) // dot.columns)
     size = dot.columns * (extent_of(product.depth) or 1) * product.types[1].itemsize
@@ -175,7 +174,7 @@ def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None
     place_epilogue(s, epilogue, (panel, *outer)[-1], lanes, target)
     schedule_packing(s, packed, target)
     s.tensorize(j, dot.name)
-    if work >= PARALLEL_WORTH and target.cores > 1:
+    if work >= target.timing.fork_operations and target.cores > 1:
         s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
 
 
@@ -183,7 +182,7 @@ DOT_ROWS = Rule("dot_rows", _match, _plan, _schedule)
 
 
 def _pad(s: Schedule, name: str, plan: DotRowsPlan) -> None:
-    """Whole groups along the reduction, and whole vectors of columns."""
+    """Pad the reduction to whole groups, and columns to whole vectors."""
     product, dot = plan.product, plan.dot
     wanted = {product.column.var: plan.vectors * dot.columns, product.depth.var: dot.depth}
     iters = s.block_of(name).iters
@@ -193,8 +192,8 @@ def _pad(s: Schedule, name: str, plan: DotRowsPlan) -> None:
 
 
 def _around(s: Schedule, name: str, loops: dict[Var, Loop], c: Contraction) -> list[Loop]:
-    """Takes out the loops over steps of a scan, which stay where they are, and gives those over
-    matrices."""
+    """The loops over batches. Removes them from `loops`, and those over steps of a scan, which stay
+    where they are."""
     for it in s.block_of(name).iters:
         if it.kind == "ordered":
             del loops[it.var]

@@ -1,4 +1,5 @@
-"""Copies what the rows of a product read, where it lies in pieces: windows, channels in blocks.
+"""im2col: copies what the rows of a product read, where that is not contiguous (windows of a
+convolution, channels in blocks).
 
     for y: for x: for o: for c: for k:
         C[y, x, o] += A[c, y + k, x] * B[c, k, o]
@@ -6,10 +7,9 @@
     for y_x: for c: for k: R[y_x, c, k] = A[c, y_x // w + k, y_x % w]
     for y_x: for o: for c: for k: C[y_x, o] += R[y_x, c, k] * B[c, k, o]
 
-Rows that go together are one dimension then, however they were read, and the rule for products
-computes the copy by chunks, in the order in which its tiles read it. That pays where pieces of a
-tile of rows and a panel of columns do not stay in the nearest cache between their uses, and where
-an instruction takes rows in an order of its own.
+Height and width become one dimension of rows, and the rule for products computes the copy by
+chunks, in the order in which its tiles read it. That pays where a tile of rows and a panel of
+columns do not stay in L1 between their uses, and where an instruction needs packed rows.
 """
 
 from __future__ import annotations
@@ -35,23 +35,21 @@ from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Rows and columns that a tile has, about.
+#: Rows that a tile has, about.
 _TILE: Final = 16
-#: Cycles that it takes to copy an element, and the part of the time that is saved.
-_COPY, _SAVED = 0.4, 0.12
-#: Fewer rows are not worth it.
-_ROWS: Final = 16
+#: Fewer rows are not worth gathering.
+_LEAST_ROWS: Final = 16
 
 
 class Gathered(NamedTuple):
-    """A product, and those of its rows that a copy makes one dimension of."""
+    """A product, and those of its rows that become one dimension."""
 
     contraction: Contraction
     rows: list[Iter]
 
 
-def _rows_in_pieces(s: Schedule, name: str, target: Target) -> Gathered | None:
-    """A product whose rows lie in pieces, where a copy of them pays."""
+def _scattered_rows(s: Schedule, name: str, target: Target) -> Gathered | None:
+    """A product whose rows are not contiguous, where a copy of them pays."""
     block = s.block_of(name)
     c = as_contraction(block)
     if c is None or c.a.buffer in constants_of(s.function):
@@ -71,7 +69,7 @@ def _gather(s: Schedule, name: str, plan: Gathered, target: Target) -> None:
         raise RefusedError(f"the rows of {name} do not become one dimension")
 
 
-GATHER_ROWS = Rule("gather_rows", _rows_in_pieces, as_found, _gather)
+GATHER_ROWS = Rule("gather_rows", _scattered_rows, as_found, _gather)
 
 
 def _neighbours(rows: Sequence[Iter], block: Block) -> list[Iter]:
@@ -97,19 +95,19 @@ def _runs(c: Contraction) -> list[Iter]:
 
 
 def _gains(c: Contraction, rows: Sequence[Iter], target: Target) -> bool:
-    """Whether a copy of the rows pays, or is made at any rate."""
-    return _is_packed(c, target) or (_is_in_pieces(c) and _pays(c, rows, target))
+    """Whether a copy of the rows pays, or an instruction needs it."""
+    return _is_packed(c, target) or (_is_scattered(c) and _pays(c, rows, target))
 
 
-def _is_in_pieces(c: Contraction) -> bool:
-    """Whether a run along one variable does not begin where the one before ends."""
+def _is_scattered(c: Contraction) -> bool:
+    """Whether runs of a row do not follow each other in memory."""
     pairs = pairwise(_runs(c))
     steps = [(c.a.step(a.var), c.a.step(b.var), extent_of(b) or 0) for a, b in pairs]
     return any(b is None or a != b * length for a, b, length in steps)
 
 
 def _is_packed(c: Contraction, target: Target) -> bool:
-    """Whether there is an instruction for it that reads packed rows, and rows lie otherwise."""
+    """Whether there is an instruction for it that reads packed rows, which these are not."""
     types = c.a.buffer.dtype, c.b.buffer.dtype, c.out.buffer.dtype
     if is_plain(c) or c.a.buffer.dtype is c.out.buffer.dtype:
         return False
@@ -122,7 +120,8 @@ def _pays(c: Contraction, rows: Sequence[Iter], target: Target) -> bool:
     lanes = target.lanes(c.out.buffer.dtype) * target.fma_ports
     is_far = depth * _TILE * size >= target.caches.l1d // 4
     is_whole = run % target.lanes(c.a.buffer.dtype) == 0
-    return is_far and is_whole and count >= _ROWS and _SAVED * columns / lanes > _COPY
+    saves = target.timing.gather_gain * columns / lanes > target.timing.gather_cycles
+    return is_far and is_whole and count >= _LEAST_ROWS and saves
 
 
 def _product(iters: Sequence[Iter]) -> int:

@@ -6,8 +6,8 @@ With `width` rows (or columns) and `deep` groups of `group` elements in a tile, 
                                        + i % width * group + k % group]
 
 and with deep = 1 that is D[i // width, k // group, i % width * group + k % group]. Instructions
-that repeat one group of a row in all lanes find it anywhere: such rows stay whole (`Rows`), and
-only come near each other. The packed operand is a copy, or what pads the operand with zeros anyway.
+that broadcast one group of a row to all lanes load it from anywhere: such rows are copied as a
+whole (`Rows`), next to each other. The packed operand is a copy, or what pads it with zeros.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilewright.schedule.rules.elementwise import vectorize_innermost
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Groups up to so many elements are moved several at a time: so many.
+#: Copies of groups of at most so many elements are unrolled, so many at a time.
 _SHORT, _AT_ONCE = 4, 8
 
 
@@ -92,7 +92,7 @@ def _copy_of(s: Schedule, user: str, access: Access) -> str:
 
 
 def _inline_before(s: Schedule, copy: str) -> None:
-    """What makes the operand element by element goes along with packing it."""
+    """Inline what computes the operand element by element: packing computes it."""
     for made in s.producers(copy):
         if is_injective(s.block_of(made)) and s.can("compute_inline", made):
             s.compute_inline(made)
@@ -119,7 +119,7 @@ def schedule_packing(s: Schedule, packed: Packed, target: Target) -> Loop | None
         s.reorder(tile, *between, steps, deep, beside, vectors, lane, group)
         s.tensorize(lane, interleave(source, lanes, layout.group, dtype))
         return tile
-    # Where a row lies is found once for all of its steps.
+    # The address of a row is computed once for all of its steps.
     s.reorder(tile, *between, vectors, lane, steps, deep, group)
     s.vectorize(group)
     if layout.group <= _SHORT:
@@ -138,16 +138,16 @@ def _tiles_at_once(s: Schedule, tile: Loop, width: int, source: DType, target: T
 def _copy_rows(
     s: Schedule, packed: Packed, across: Loop, along: Loop, target: Target
 ) -> Loop | None:
-    """Bring rows near each other, each by vectors along it."""
+    """Copy rows next to each other, each by vectors along it."""
     between = _between(s, packed.block, across, (along,))
     s.reorder(across, *between, along)
-    stand_apart(s, packed.block, target)
+    avoid_conflicts(s, packed.block, target)
     vectorize_innermost(s, packed.block, target)
     return across
 
 
-def stand_apart(s: Schedule, copy: str, target: Target) -> None:
-    """Let neighbouring rows of what `copy` writes lie in different places of the nearest cache."""
+def avoid_conflicts(s: Schedule, copy: str, target: Target) -> None:
+    """Let neighbouring rows of what `copy` writes fall into different sets of L1."""
     buffer = s.block_of(copy).writes[0].buffer
     # An odd number of lines from row to row.
     line = target.caches.line // buffer.dtype.itemsize

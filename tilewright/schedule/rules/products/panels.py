@@ -2,12 +2,12 @@
 
     for panel:
         for step of the reduction:
-            ask for the line of the panel some steps later
+            prefetch the line of the panel some steps later
             for tile: for vector: P[tile, step, vector] = B[step, panel, tile, vector]
 
-Every step is a row of the operand, far from the next one: what is left of a line when the tile of
-its other half is packed may be gone from the caches, where rows share their sets, and no hardware
-asks for rows early that lie pages apart.
+Every step is a row of the operand, far from the next one. A line that two tiles share is read once
+for both: where rows fall into the same sets, it would be evicted before the second tile is packed.
+Rows are prefetched, since hardware does not prefetch across pages.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.products.tiles import Tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
-
-#: Lines that are on their way to a core at a time.
-_IN_FLIGHT = 24
 
 
 def tiles_in_a_panel(target: Target, tile: Tile, dtype: DType) -> int:
@@ -57,5 +54,5 @@ def pack_panels(
     s.vectorize(lanes)
     if others:
         lines = -(-together * tile.columns * dtype.itemsize // target.caches.line)
-        s.annotate(others[-1], "prefetch", max(1, _IN_FLIGHT // lines))
+        s.annotate(others[-1], "prefetch", max(1, target.timing.lines_in_flight // lines))
     return panel

@@ -34,10 +34,8 @@ from tilewright.schedule.rules.products.packing import (
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Below so many rows or columns, packing costs more than the instruction saves.
-_WORTH_PACKING = 16
-#: Multiply-adds that are worth waking another thread for (such instructions do many at once).
-_PARALLEL_WORTH = 400_000
+#: With fewer rows or columns, packing costs more than the instruction saves.
+_LEAST_SIDE = 16
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def as_product(block: Block) -> Product | None:
         return None
     types = (c.a.buffer.dtype, c.b.buffer.dtype, c.out.buffer.dtype)
     columns = prod(extent_of(it) or 1 for it in c.columns)
-    worth = min(extent_of(row) or 1, columns) >= _WORTH_PACKING
+    worth = min(extent_of(row) or 1, columns) >= _LEAST_SIDE
     return Product(row, column, depth, types, tuple(blocks), tuple(runs)) if worth else None
 
 
@@ -86,14 +84,14 @@ def is_plain(c: Contraction) -> bool:
 
 
 def used(extent: int, tile: int) -> float:
-    """The part of the tiles that lies inside an extent."""
+    """The fraction of the tiles that lies inside an extent."""
     return extent / (-(-extent // tile) * tile)
 
 
 def begin_inlined_epilogue(s: Schedule, name: str) -> list[str]:
-    """The blocks that take the sums of `name` on, in order; a plain copy if there is none."""
+    """The blocks that read the sums of `name`, in order; a plain copy if there is none."""
     out = s.block_of(name).writes[0].buffer
-    # What follows in a step of a scan may ask for all results of the step at once.
+    # What follows in a step of a scan may read all results of the step at once.
     if is_step(s.block_of(name)) or out in s.function.buffers:
         return [s.cache_write(name, 0, "local").name]
     s.set_scope(name, out, "local")
@@ -102,7 +100,7 @@ def begin_inlined_epilogue(s: Schedule, name: str) -> list[str]:
 
 
 def _inline_after(s: Schedule, name: str) -> None:
-    """What only takes sums on to the next block goes into that."""
+    """Inline blocks between the sums and the last block of the epilogue."""
     for step in s.consumers(name):
         if s.consumers(step) and s.can("compute_inline", step):
             s.compute_inline(step)
@@ -151,7 +149,7 @@ class ProductCut:
         self.s, self.name, self.product, self.target = s, name, product, target
         self.rows, self.columns, self.steps = block
         work = prod(extent_of(it) or 1 for it in s.block_of(name).iters)
-        self.is_parallel = work >= _PARALLEL_WORTH and target.cores > 1
+        self.is_parallel = target.cores > 1 and work >= target.timing.fork_narrow_products
 
     # ---- operands --------------------------------------------------------------------------------
 

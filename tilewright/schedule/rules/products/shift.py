@@ -1,4 +1,4 @@
-"""Bytes of one sign for an instruction that takes the other: `shift_operand` brings them there."""
+"""Bytes shifted by 128, for an instruction that takes the other signedness (`shift_operand`)."""
 
 from __future__ import annotations
 

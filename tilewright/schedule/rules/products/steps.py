@@ -7,9 +7,9 @@
                 for the reduction: accumulators += state × weights        all in registers
             cell, state = gates(accumulators)
 
-A step is a product of a few rows, which takes as long as it takes to read the weights: these lie
-in the order in which they are read, every thread reads its own part at every step, and threads wait
-for each other once a step.
+A step is a product of a few rows, bound by reading the weights: these are packed in the order in
+which they are read, every thread reads its own part at every step, and threads synchronize once a
+step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from tilewright.schedule.rules.elementwise import outermost
 from tilewright.schedule.rules.epilogue import vectorize_tile
 from tilewright.schedule.rules.products.tiles import (
     ANY_ROWS,
-    PARALLEL_CYCLES,
     Factors,
     Size,
     Tile,
@@ -44,7 +43,7 @@ from tilewright.schedule.rules.rule import MOST, Choices, Rule, tried
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Elements of a panel, at most, and how many panels there are at least for each thread.
+#: Elements of a panel at most, and panels for each thread at least.
 _PANEL, _PANELS = 64, 2
 
 
@@ -52,8 +51,8 @@ _PANEL, _PANELS = 64, 2
 class StepPlan:
     """The product of a step: its gates and the hidden state, the last dimensions of its result.
 
-    A single row meets all gates at once; several rows meet one after the other. `tiles` make a
-    panel, of which all gates are there before the state is made of them.
+    A tile has all gates of a single row, or one gate of several rows. `tiles` make a panel, of
+    which all gates are computed before the state.
     """
 
     contraction: Contraction
@@ -132,7 +131,8 @@ def _tiles(c: Contraction, gates: int, hidden: int, target: Target) -> list[Tile
 
 
 def _tiles_of_a_panel(tile: Tile, hidden: int, target: Target) -> list[int]:
-    """So many that rows are read and written by whole lines, with panels for all threads."""
+    """How many tiles make a panel: rows are read and written by whole lines, and every thread has
+    panels."""
     most = min(_PANEL, hidden // (_PANELS * target.cores)) // tile.columns
     return [n for n in range(most, 0, -1) if hidden % (n * tile.columns) == 0] or [1]
 
@@ -144,8 +144,8 @@ def _schedule(s: Schedule, name: str, step: StepPlan, target: Target) -> None:
     """Cut the product `name` into tiles, and do in its panels what follows in the same step."""
     _schedule_product(s, name, step)
     for follower in _followers(s, name):
-        tried(s, "step_follower", follower, partial(_take_on, s, name, step, follower))
-    tried(s, "step_threads", name, lambda: _share_out(s, name, step, target))
+        tried(s, "step_follower", follower, partial(_fuse_follower, s, name, step, follower))
+    tried(s, "step_threads", name, lambda: _parallelize(s, name, step, target))
 
 
 STEP = Rule("step", _match, _plan, _schedule)
@@ -177,8 +177,9 @@ def _followers(s: Schedule, name: str) -> list[str]:
     return [n for n in after if is_stepwise(s.block_of(n))]
 
 
-def _take_on(s: Schedule, name: str, step: StepPlan, follower: str) -> None:
-    """Do what `follower` does in the panels of the product; refused where it waits for others."""
+def _fuse_follower(s: Schedule, name: str, step: StepPlan, follower: str) -> None:
+    """Compute `follower` in the loops over panels of the product; refused where it needs results
+    of other panels."""
     mine = _panel_loops(s, name, step)
     own = _spatial(s.block_of(follower))
     wanted = [it for it in _spatial(s.block_of(name)) if it is not step.gates]
@@ -195,11 +196,13 @@ def _take_on(s: Schedule, name: str, step: StepPlan, follower: str) -> None:
     s.vectorize(lanes)
 
 
-def _share_out(s: Schedule, name: str, step: StepPlan, target: Target) -> None:
-    """Panels for all threads. These meet at every step, which must be worth it by itself."""
+def _parallelize(s: Schedule, name: str, step: StepPlan, target: Target) -> None:
+    """Panels for all threads. These synchronize at every step, so that each step must be worth it
+    by itself."""
     iters = s.block_of(name).iters
     work = prod(extent_of(it) or 1 for it in iters if it.kind != "ordered")
-    if target.cores < 2 or work < PARALLEL_CYCLES * target.fma_ports * step.tile.lanes:
+    least = target.timing.fork_cycles * target.fma_ports * step.tile.lanes
+    if target.cores < 2 or work < least:
         return
     chosen = outermost(s, _panel_loops(s, name, step), target.cores * 2)
     s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
@@ -216,7 +219,7 @@ def _spatial(block: Block) -> list[Iter]:
 
 
 def _loops_by_variable(s: Schedule, name: str) -> dict[Var, Loop]:
-    """The loops of a block that nobody has cut, but for that over steps."""
+    """The loops of a block that is not scheduled yet, without that over steps."""
     iters = s.block_of(name).iters
     pairs = zip(iters, s.loops(name), strict=True)
     return {it.var: loop for it, loop in pairs if it.kind != "ordered"}
@@ -231,15 +234,15 @@ def _cut_depth(s: Schedule, loop: Loop, tile: Tile) -> tuple[list[Loop], list[Lo
 
 
 def _pack(s: Schedule, name: str, step: StepPlan) -> None:
-    """Let constant weights lie in the order in which tiles read them."""
+    """Pack constant weights in the order in which tiles read them."""
     weights, constants = step.contraction.b.buffer, constants_of(s.function)
     makers = [b for b in s.producers(name) if s.block_of(b).writes[0].buffer is weights]
     if not makers or not all(r.buffer in constants for r in s.block_of(makers[0]).reads):
         return
-    width, apart = step.width, step.row is not None
+    width, has_rows = step.width, step.row is not None
 
     def blocked(d: Expr, k: Expr, gate: Expr, j: Expr) -> tuple[Expr, ...]:
-        inner = (gate, k) if apart else (k, gate)
+        inner = (gate, k) if has_rows else (k, gate)
         return d, j // width, *inner, j % width
 
     s.transform_layout(makers[0], 0, blocked)

@@ -20,28 +20,17 @@ from tilewright.target import Caches, Target
 #:   rows       neighbouring rows lie side by side: one vector load serves several, by lane
 #:   depth      neighbouring steps of the reduction lie side by side: likewise, over several steps
 Factors = Literal["broadcast", "rows", "depth"]
-_LOAD_PORTS = 2
-#: Cycles that a load costs on average beyond its port (it may come from further away than L1), and
-#: that one iteration of the reduction loop costs.
-_LOAD_COST, _LOOP_COST = 0.15, 1.0
-#: Cycles that a byte costs which comes from the second cache; how many come from the third in one.
-_L2_COST, _L3_RATE = 1 / 128, 12
-#: Cycles that a load of a row takes longer where rows lie far apart, and that packing takes for
-#: each element of a row.
-_FAR_COST, _PACKING_COST = 0.12, 1.0
-#: The part of packed columns that should be there.
+#: The fraction of a packed panel that should hold real columns, not padding.
 _WELL_USED = 0.95
-#: Cycles full of multiply-adds that are worth waking another thread for.
-PARALLEL_CYCLES = 12_500
-#: Bytes a cycle that a core reads of what lies in the second cache or beyond.
-READ_BYTES = 10
-#: Rows of a tile where it is not known how many there are: few, because there are versions for what
-#: may be left.
+#: Rows of a tile where their number is known only at run time: few, because every number of
+#: leftover rows gets a version of its own.
 ANY_ROWS = 7
-
-#: Cycles from asking for something that lies far away to its arrival; instructions that a core
-#: begins in a cycle, and that count the steps of the reduction.
-_FETCH_CYCLES, _ISSUED, _LOOP_INSTRUCTIONS = 192, 4, 3
+#: Tiles are at most so many rows high and vectors wide.
+_MOST_ROWS, _MOST_VECTORS = 16, 8
+#: Instructions that count and branch in one iteration of the reduction loop.
+_LOOP_INSTRUCTIONS = 3
+#: The throughput of a tile whose rows do not fill the vectors that they are loaded by.
+_PARTIAL_VECTOR_RATE = 0.8
 
 
 class Size(NamedTuple):
@@ -93,15 +82,17 @@ def rank_tiles(
 ) -> list[Tile]:
     """The tiles for a problem of this size, those with the best predicted throughput first.
 
-    Where columns come in blocks that lie apart, a tile has whole blocks, or an even part of one.
-    `computed` says how many rows are computed by tiles of so many, where it is not just all tiles.
-    Rows of the tile divide `whole`; `together` vectors are not parted.
+    Where columns come in blocks that are not neighbours, a tile has whole blocks, or an even part
+    of one. `computed` gives the rows that tiles of so many rows compute in all, padding included,
+    where that is not just whole tiles. Rows of the tile divide `whole`; the vectors of a tile are a
+    multiple of `together`.
     """
     lanes = target.lanes(dtype)
     if not target.has_lane_fma:
         factors = "broadcast"
-    most_rows = min(size.rows or 16, 16)
-    most_vectors = max(together, min(-(-(size.columns or 8 * lanes) // lanes), 8))
+    most_rows = min(size.rows or _MOST_ROWS, _MOST_ROWS)
+    wanted = -(-(size.columns or _MOST_VECTORS * lanes) // lanes)
+    most_vectors = max(together, min(wanted, _MOST_VECTORS))
     tiles = [
         Tile(r, v, lanes, factors)
         for r in range(1, most_rows + 1)
@@ -110,7 +101,7 @@ def rank_tiles(
         if _registers(r, v, lanes, factors) <= target.vector_registers
     ]
     even = [t for t in tiles if _fits_blocks(t.columns, block)]
-    # Blocks of odd widths are taken one at a time, the last vector of each partly used.
+    # Tiles of blocks of odd widths take one block each, whose last vector is partly used.
     single = [t for t in tiles if (t.vectors - 1) * lanes < (block or 0)]
 
     def score(tile: Tile) -> float:
@@ -123,28 +114,31 @@ def rank_tiles(
 
 
 def packing_pays(target: Target, dtype: DType, packed: Tile, spread: Tile, size: Size) -> bool:
-    """Whether tiles of packed rows are faster, packing included, than those of rows far apart."""
+    """Whether tiles of packed rows are faster, packing included, than those of strided rows."""
     busy = (size.columns or 1) / (target.fma_ports * packed.lanes)
-    gained = _score(packed, target, dtype, size) * busy / (busy + _PACKING_COST)
-    return gained >= _score(spread, target, dtype, size, _FAR_COST)
+    gained = _score(packed, target, dtype, size) * busy / (busy + target.timing.pack_cycles)
+    return gained >= _score(spread, target, dtype, size, target.timing.conflict_cycles)
 
 
 def steps_ahead(target: Target, tile: Tile, dtype: DType, depth: int) -> int:
-    """How many steps early packed operands are asked for; 0 where they stay near, or no instruction
-    is to spare."""
-    cycles = max(1, tile.rows * tile.vectors // target.fma_ports)
+    """How many steps of the reduction ahead packed operands are prefetched.
+
+    0 where they stay in L1, or where prefetches would take issue slots from multiply-adds.
+    """
+    timing, cycles = target.timing, max(1, tile.rows * tile.vectors // target.fma_ports)
     sides = [side * dtype.itemsize for side in (tile.rows, tile.columns)]
     lines = sum(-(-side // target.caches.line) for side in sides)
     loads = tile.vectors + tile.rows
-    spare = _ISSUED * cycles - tile.rows * tile.vectors - loads - _LOOP_INSTRUCTIONS
+    spare = timing.issue_width * cycles - tile.rows * tile.vectors - loads - _LOOP_INSTRUCTIONS
     is_far = 2 * depth * sum(sides) > target.caches.l1d
-    return -(-_FETCH_CYCLES // cycles) if is_far and lines <= spare else 0
+    return -(-timing.fetch_latency // cycles) if is_far and lines <= spare else 0
 
 
 def packed_columns(target: Target, dtype: DType | str, columns: int | None = None) -> int:
     """How many columns of the right operand of a product are best packed side by side.
 
-    Where it is known how many `columns` there are, the last of them do not stand alone.
+    Where the number of `columns` is known, the panels are chosen so that the last one is well
+    filled.
     """
     dtype = DType.of(dtype)
     best = choose_tile(target, dtype, Size(), "rows").columns
@@ -164,24 +158,25 @@ def _registers(rows: int, vectors: int, lanes: int, factors: Factors) -> int:
 
 def _score(tile: Tile, target: Target, dtype: DType, size: Size, far: float = 0.0) -> float:
     """Useful multiply-adds for each cycle; loads of rows take `far` cycles longer."""
-    work = tile.rows * tile.vectors
+    timing, work = target.timing, tile.rows * tile.vectors
     scalars = tile.rows if tile.factors == "broadcast" else tile.rows / tile.lanes
     loads = tile.vectors + scalars
     chain = target.fma_ports * target.fma_latency
     near, far_off = _traffic(tile, target.caches, dtype.itemsize, size)
-    ports = max(work / target.fma_ports, loads / _LOAD_PORTS, chain / target.fma_ports)
-    cycles = max(ports, far_off / _L3_RATE)
-    cycles += _LOAD_COST * loads + far * scalars + _LOOP_COST + near * _L2_COST
+    ports = max(work / target.fma_ports, loads / timing.load_ports, chain / target.fma_ports)
+    cycles = max(ports, far_off / timing.l3_bytes_per_cycle)
+    overhead = timing.load_cycles * loads + far * scalars + timing.loop_cycles
+    cycles += overhead + near * timing.l2_cycles_per_byte
     uneven = tile.factors == "rows" and tile.rows % tile.lanes
     useful = _used(size.rows, tile.rows) * _used(size.columns, tile.columns)
-    return work / cycles * useful * (0.8 if uneven else 1.0)
+    return work / cycles * useful * (_PARTIAL_VECTOR_RATE if uneven else 1.0)
 
 
 def _traffic(tile: Tile, caches: Caches, itemsize: int, size: Size) -> tuple[float, int]:
     """Bytes of a step that come from the second cache, and those that come from beyond it.
 
-    Rows pass by, unless all of them stay near; the columns of a tile are used again by the next
-    rows, from wherever they fit.
+    Rows are streamed, unless all of them fit L1; the columns of a tile are used again by the next
+    rows, from the cache that they fit.
     """
     rows, columns = tile.rows * itemsize, tile.columns * itemsize
     if size.depth is None:
@@ -195,7 +190,7 @@ def _traffic(tile: Tile, caches: Caches, itemsize: int, size: Size) -> tuple[flo
 
 
 def _used(extent: int | None, tile: int) -> float:
-    """The part of the tiles that lies inside an extent."""
+    """The fraction of the tiles that lies inside an extent."""
     if extent is None:
         return 1.0
     return extent / (-(-extent // tile) * tile)

@@ -1,11 +1,11 @@
-"""Small numbers converted once, before a product that would convert them again and again.
+"""Narrow operands are converted once, before a product that would convert them for each use.
 
 C[i, j] += f32(A[i, k]) * f32(B[k, j])                       A, B: bf16
 -->
 A_wide[i, k] = f32(A[i, k]);    B_wide[k, j] = f32(B[k, j])
 C[i, j] += A_wide[i, k] * B_wide[k, j]
 
-Bytes become numbers of 16 bits where the target has a dot product for these and none for bytes.
+Bytes become int16 where the target has a dot product for int16 and none for bytes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Widened(NamedTuple):
     dtype: DType
 
 
-def _small_operands(s: Schedule, name: str, target: Target) -> Widened | None:
-    """What to convert of a product of small numbers without an instruction of its own."""
+def _narrow_operands(s: Schedule, name: str, target: Target) -> Widened | None:
+    """The operands to convert, of a product of narrow types that has no instruction of its own."""
     block = s.block_of(name)
     c = as_contraction(block)
     if c is None or not s.loops(name):
@@ -51,11 +51,11 @@ def _small_operands(s: Schedule, name: str, target: Target) -> Widened | None:
     chosen: dict[Buffer, int] = {}
     for side, access in enumerate((c.a, c.b)):
         is_often = _uses(block, access) >= _WORTH_CONVERTING
-        is_worth = is_often and _is_small(access.buffer.dtype, dtype)
-        # The state of a scan is not there yet before its steps.
+        is_worth = is_often and _is_narrow(access.buffer.dtype, dtype)
+        # The state of a scan does not exist before its steps.
         if is_worth and s.can("copy_operand", name, c.factor(side), dtype):
             chosen.setdefault(access.buffer, c.factor(side))
-    # An instruction for numbers of 16 bits wants both of them.
+    # An instruction for int16 needs both operands converted.
     if not chosen or (dtype is WIDE and len(chosen) == 1):
         return None
     return Widened(tuple(chosen.values()), dtype)
@@ -68,7 +68,7 @@ def _wide_type(c: Contraction, wanted: Wanted | None, target: Target) -> DType:
     return WIDE if pairs else out
 
 
-def _is_small(dtype: DType, wide: DType) -> bool:
+def _is_narrow(dtype: DType, wide: DType) -> bool:
     if wide is WIDE:
         return dtype in OTHER_SIGN
     return dtype.is_float and dtype.bits < 32 and wide.is_float and wide.bits >= 32
@@ -85,4 +85,4 @@ def _convert(s: Schedule, name: str, plan: Widened, _target: Target) -> None:
         s.copy_operand(name, factor, plan.dtype)
 
 
-WIDEN = Rule("widen", _small_operands, as_found, _convert)
+WIDEN = Rule("widen", _narrow_operands, as_found, _convert)

@@ -1,17 +1,18 @@
 """Reductions whose innermost output dimension is not reduced (depthwise convolution, pooling,
 column sums, products with few rows): vectors along that dimension.
 
-Short reductions keep a tile of accumulators in registers. Long ones over far-apart rows are
-another matter (`long_columns`).
+A tile of accumulators stays in registers while it is reduced. Long reductions over far-apart rows
+are another matter (`long_columns`).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from tilewright.arith import linear
 from tilewright.ir import Block, Const, Expr, Iter, Var, free_vars
-from tilewright.schedule.facts.products import is_reduction
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Access,
@@ -19,13 +20,8 @@ from tilewright.schedule.rules.analysis import (
     extent_of,
     has_own_loops,
     operations,
-    stores_of,
 )
-from tilewright.schedule.rules.elementwise import (
-    instances,
-    parallelize_outer,
-    vector_lanes,
-)
+from tilewright.schedule.rules.elementwise import instances, parallelize_outer, vector_lanes
 from tilewright.schedule.rules.epilogue import begin_epilogue, place_epilogue
 from tilewright.schedule.rules.padding import (
     inline_padding,
@@ -33,113 +29,148 @@ from tilewright.schedule.rules.padding import (
     place_padding,
     strip_of,
 )
-from tilewright.schedule.rules.reductions.long_columns import is_streamed, schedule_long
-from tilewright.schedule.rules.rule import Rule, as_found
+from tilewright.schedule.rules.reductions.long_columns import is_long
+from tilewright.schedule.rules.reductions.vectors import vector_variable
+from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: A reduction up to this long is written out.
+#: Reductions up to this long are unrolled.
 _SHORT = 16
-#: Accumulators that a tile keeps in registers.
-_TILE = 12
-#: The same of one vector each, for windows that overlap, beside as many operands.
+#: Accumulators that a tile keeps in registers, of at most so many vectors side by side.
+_TILE, _VECTORS = 12, 4
+#: Accumulators of a tile one vector wide, for windows that overlap, with 32 registers: as many
+#: operands have room beside them.
 _LONG_TILE = 14
-#: Of the loads of a tile of several vectors, what a long one is worth that needs no more.
-_FAR_LESS = 0.7
+#: A long tile one vector wide is taken where its loads are at most this share of a wide tile's.
+_FEWER_LOADS = 0.7
 #: Axes of a window over an image.
 _WINDOW_AXES = 2
-#: Elements between the lanes of a vector that can still be loaded quickly.
-_STEPS = range(5)
 
 
-def vector_variable(block: Block) -> Iter | None:
-    """The variable that walks neighbouring elements of the output and of whatever it moves in."""
-    if not is_reduction(block):
+class ColumnReduction(NamedTuple):
+    """A reduction of this kind on a copy of the schedule, in which its epilogue is begun and its
+    padding is inlined as far as it can be."""
+
+    schedule: Schedule
+    name: str
+    column: Iter
+    #: The last of the other dimensions, of which a tile takes several; None where there is none.
+    row: Iter | None
+    epilogue: list[str]
+    #: The blocks that still pad what it reads.
+    pads: list[str]
+    lanes: int
+    work: int
+
+    @property
+    def block(self) -> Block:
+        return self.schedule.block_of(self.name)
+
+    @property
+    def others(self) -> list[Iter]:
+        """The dimensions of the output beside those of a tile."""
+        tiled = {it.var for it in (self.column, self.row) if it is not None}
+        return [it for it in self.block.iters if it.kind == "spatial" and it.var not in tiled]
+
+
+class ColumnTile(NamedTuple):
+    """Accumulators in registers: rows of so many vectors."""
+
+    rows: int
+    vectors: int
+
+
+@dataclass(frozen=True)
+class ColumnsPlan:
+    """How such a reduction is cut."""
+
+    found: ColumnReduction
+    tile: ColumnTile
+    #: Rows of the image that are padded and reduced together; None where all are.
+    strip: int | None
+    #: Whether loops over the tiles of a row stay serial: only then is it known at compile time
+    #: where a tile meets the edge of an image.
+    serial_tiles: bool
+
+
+def _match(s: Schedule, name: str, target: Target) -> ColumnReduction | None:
+    block = s.block_of(name)
+    column = vector_variable(block) if has_own_loops(s, name) else None
+    if column is None or is_long(block, target):
         return None
-    out = stores_of(block)[0]
-    for it in block.iters:
-        if it.kind != "spatial" or extent_of(it) == 1:
-            continue
-        if Access(out.buffer, out.indices).step(it.var) != 1:
-            continue
-        if all(a.step(it.var) in _STEPS for a in accesses_of(block)):
-            return it
-    return None
+    lanes, work = vector_lanes(block, target), instances(block) * operations(block)
+    s = s.copy()
+    epilogue, pads = begin_epilogue(s, name), inline_padding(s, name, column)
+    row = _row_variable(s.block_of(name), column)
+    return ColumnReduction(s, name, column, row, epilogue, pads, lanes, work)
 
 
-def _match(s: Schedule, name: str, _target: Target) -> Iter | None:
-    return vector_variable(s.block_of(name)) if has_own_loops(s, name) else None
+# ---- decisions ----------------------------------------------------------------------------------
 
 
-def _schedule(s: Schedule, name: str, column: Iter, target: Target) -> None:
-    """Vectorize along the output's innermost dimension, reduce within."""
-    block = s.block_of(name)
-    work = instances(block) * operations(block)
-    if is_streamed(block, target):
-        schedule_long(s, name, column, target, work)
-    else:
-        _schedule_tiles(s, name, column, target, work)
+def _plan(found: ColumnReduction, target: Target, choices: Choices) -> ColumnsPlan:
+    tile = choices.choose("tile", _tiles(found, target))
+    own = _strip_rows(found, target)
+    strips = (own,) if own is None else tuple(dict.fromkeys((own, max(1, own // 2), own * 2)))
+    strip = choices.choose("strip", strips)
+    # Tiles of strips that are padded by themselves are never shared between threads.
+    serial = strip is not None or _are_enough(found.others, target)
+    candidates = (serial,) if strip is not None else (serial, not serial)
+    return ColumnsPlan(found, tile, strip, choices.choose("serial_tiles", candidates))
 
 
-COLUMNS = Rule("columns", _match, as_found, _schedule)
+def _tiles(found: ColumnReduction, target: Target) -> list[ColumnTile]:
+    """The tiles that fit the registers, the best one first."""
+    row, width = found.row, extent_of(found.column)
+    most = _VECTORS if width is None else max(1, min(_VECTORS, width // found.lanes))
+    if row is None:
+        return [ColumnTile(1, v) for v in range(most, 0, -1)]
+    extent = extent_of(row)
+    wide = [
+        ColumnTile(max(1, min(_TILE // v, extent or _TILE // v)), v) for v in range(most, 0, -1)
+    ]
+    long = _long_tile(row, target)
+    long = ColumnTile(max(1, min(long, extent or long)), 1)
+    slides = _slides(found.block, row, found.column, most, target)
+    tiles = [long, *wide] if slides else [*wide, long]
+    halves = [ColumnTile(max(1, tile.rows // 2), tile.vectors) for tile in tiles]
+    return list(dict.fromkeys([*tiles, *halves]))
 
 
-def _schedule_tiles(s: Schedule, name: str, column: Iter, target: Target, work: int) -> None:
-    block = s.block_of(name)
-    loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
-    lanes = vector_lanes(block, target)
-    epilogue = begin_epilogue(s, name)
-    pads = inline_padding(s, name, column)
-    block = s.block_of(name)
-    width = extent_of(column)
-    row = _row_variable(block, column)
-    vectors = 4 if width is None else max(1, min(4, width // lanes))
-    slides = row is not None and _slides(block, row, column, vectors, target)
-    vectors = 1 if slides else vectors
-    lanes = lanes if width is None else min(lanes, 1 << (max(1, width).bit_length() - 1))
-    outer_column, middle, vector = s.split(loops[column.var], None, vectors, lanes)
-    row_outer, row_inner = list[Loop](), list[Loop]()
-    if row is not None:
-        most = _sliding_tile(row, target) if slides else _TILE // vectors
-        first, second = s.split(loops[row.var], None, max(1, min(most, extent_of(row) or most)))
-        row_outer, row_inner = [first], [second]
-    tiled = {it.var for it in (column, row) if it is not None}
-    inner = [loops[it.var] for it in block.iters if it.kind == "reduce"]
-    others = [it for it in block.iters if it.var not in tiled and it.kind == "spatial"]
-    shared, apart = _cut_strips(s, name, pads, others, loops, target)
-    if not apart:
-        pads = []  # an image that is not cut into strips is padded once, before all else
-    outer = [*shared, *apart, *row_outer, outer_column]
-    s.reorder(*outer, *inner, *row_inner, middle, vector)
-    for loop in (*row_inner, middle):
-        s.unroll(loop)
-    s.vectorize(vector)
-    _unroll_short(s, inner)
-    place_epilogue(s, epilogue, outer[-1], lanes, target)
-    if pads:
-        place_padding(s, pads, shared[-1], target)
-    within = shared if pads or _share_enough(s, shared, target) else outer
-    parallelize_outer(s, name, target, work, within=within)
-    join_pixels(s, pads, target)
-
-
-def _share_enough(s: Schedule, loops: list[Loop], target: Target) -> bool:
-    """Whether some loops have work for every core, so that those over the tiles of a row can stay
-    serial: only then is it known where a tile meets the edge of an image.
+def _are_enough(others: list[Iter], target: Target) -> bool:
+    """Whether these dimensions have work for every core.
 
     A batch of unknown size may well be one; rows of unknown number are many.
     """
-    extents = [s.loop_of(loop).extent for loop in loops]
-    count = prod(int(e.value) for e in extents if isinstance(e, Const))
-    return count >= target.cores or not all(isinstance(e, Const) for e in extents[1:])
+    extents = [extent_of(it) for it in others]
+    return prod(e or 1 for e in extents) >= target.cores or None in extents[1:]
+
+
+def _strip_rows(found: ColumnReduction, target: Target) -> int | None:
+    """Rows of the image that are padded together so that they stay in L2; None where the image is
+    not padded, or padded as a whole before all else."""
+    last = found.others[-1] if found.others else None
+    if not found.pads or last is None:
+        return None
+    padded = {found.schedule.block_of(p).writes[0].buffer for p in found.pads}
+    image = next(a for a in accesses_of(found.block) if a.buffer in padded)
+    moves = any(last.var in free_vars(i) for i in image.indices)
+    rows = strip_of(found.schedule, found.name, image, last, target) if moves else None
+    if rows is None:
+        return None
+    # Few channels are cut into more strips, so that every core has some.
+    channels = prod(extent_of(it) or target.cores for it in found.others[:-1])
+    strips = max(-(-(extent_of(last) or 1) // rows), -(-2 * target.cores // channels))
+    return max(1, -(-(extent_of(last) or 1) // strips))
 
 
 def _slides(block: Block, row: Iter, column: Iter, vectors: int, target: Target) -> bool:
-    """Whether windows of neighbouring rows overlap so much that a long tile of one vector loads
-    far less than one of several vectors: what was loaded for one row serves the next.
+    """Whether windows of neighbouring rows overlap so much that a long tile one vector wide loads
+    far less than one of several vectors: what is loaded for one row serves the next.
 
-    What all columns share serves several vectors of them just as well, and sums over more than a
-    window need their accumulators for longer.
+    Operands that all columns share do not count: they serve several vectors just as well. Sums over
+    more than a window keep their accumulators for longer, and are left to wide tiles.
     """
     reduced = {it.var: extent_of(it) or 1 for it in block.iters if it.kind == "reduce"}
     if len([n for n in reduced.values() if n > 1]) > _WINDOW_AXES:
@@ -147,12 +178,12 @@ def _slides(block: Block, row: Iter, column: Iter, vectors: int, target: Target)
     own = [a for a in accesses_of(block) if a.step(column.var) != 0 and _reads(a, reduced)]
     if not any(row.var in free_vars(i) and _reads_at(i, reduced) for a in own for i in a.indices):
         return False
-    long, wide = _sliding_tile(row, target), max(1, _TILE // vectors)
+    long, wide = _long_tile(row, target), max(1, _TILE // vectors)
     of_long, of_wide = (
-        _tiles(row, rows) * sum(_loaded(a, row, reduced, rows) for a in own)
+        _count_tiles(row, rows) * sum(_loaded(a, row, reduced, rows) for a in own)
         for rows in (long, wide)
     )
-    return vectors == 1 or of_long <= _FAR_LESS * of_wide
+    return vectors == 1 or of_long <= _FEWER_LOADS * of_wide
 
 
 def _reads(access: Access, reduced: dict[Var, int]) -> bool:
@@ -163,8 +194,8 @@ def _reads_at(index: Expr, reduced: dict[Var, int]) -> bool:
     return any(reduced.get(v, 1) > 1 for v in free_vars(index))
 
 
-def _tiles(row: Iter, rows: int) -> float:
-    """Tiles of so many rows that there are; the last may have fewer."""
+def _count_tiles(row: Iter, rows: int) -> float:
+    """How many tiles of so many rows there are; the last may have fewer."""
     extent = extent_of(row)
     return 1 / rows if extent is None else -(-extent // rows)
 
@@ -176,48 +207,67 @@ def _loaded(access: Access, row: Iter, reduced: dict[Var, int], rows: int) -> in
         terms = linear(index).terms
         window = {v: abs(terms[v]) for v, extent in reduced.items() if extent > 1 and v in terms}
         reach = 1 + sum(step * (reduced[v] - 1) for v, step in window.items())
-        apart = prod(reduced[v] for v in window)
+        separate = prod(reduced[v] for v in window)
         if row.var in terms:
-            reach, apart = reach + (rows - 1) * abs(terms[row.var]), apart * rows
-        count *= min(reach, apart)
+            reach, separate = reach + (rows - 1) * abs(terms[row.var]), separate * rows
+        count *= min(reach, separate)
     return count
 
 
-def _sliding_tile(row: Iter, target: Target) -> int:
-    """Rows of a tile of one vector: many share what is loaded, if their windows overlap."""
+def _long_tile(row: Iter, target: Target) -> int:
+    """Rows of a tile one vector wide: many share what is loaded, if their windows overlap."""
     most = _TILE if target.vector_registers < 32 else _LONG_TILE
     extent = extent_of(row)
     return most if extent is None else -(-extent // -(-extent // most))
 
 
-def _cut_strips(
-    s: Schedule,
-    name: str,
-    pads: list[str],
-    others: list[Iter],
-    loops: dict[Var, Loop],
-    target: Target,
-) -> tuple[list[Loop], list[Loop]]:
-    """Loops down to one over strips of padded rows, and the loop over the rows of a strip."""
-    own = [loops[it.var] for it in others]
-    last = others[-1] if others else None
-    if not pads or last is None:
-        return own, []
-    made = {s.block_of(p).writes[0].buffer for p in pads}
-    image = next(a for a in accesses_of(s.block_of(name)) if a.buffer in made)
-    moves = any(last.var in free_vars(i) for i in image.indices)
-    rows = strip_of(s, name, image, last, target) if moves else None
-    if rows is None:
-        return own, []
-    # Few channels are cut into more strips, so that every core has some.
-    apart = prod(extent_of(it) or target.cores for it in others[:-1])
-    strips = max(-(-(extent_of(last) or 1) // rows), -(-2 * target.cores // apart))
-    strip, within = s.split(own[-1], None, max(1, -(-(extent_of(last) or 1) // strips)))
-    return [*own[:-1], strip], [within]
+# ---- applying a plan ----------------------------------------------------------------------------
+
+
+def _schedule(s: Schedule, name: str, plan: ColumnsPlan, target: Target) -> None:
+    """Vectorize along the output's innermost dimension, reduce within."""
+    found, tile = plan.found, plan.tile
+    s.restore(found.schedule)
+    iters, width = found.block.iters, extent_of(found.column)
+    loops = {it.var: loop for it, loop in zip(iters, s.loops(name), strict=True)}
+    lanes = found.lanes if width is None else min(found.lanes, _power_of_two_below(width))
+    columns, middle, vector = s.split(loops[found.column.var], None, tile.vectors, lanes)
+    row_outer, row_inner = list[Loop](), list[Loop]()
+    if found.row is not None:
+        first, second = s.split(loops[found.row.var], None, tile.rows)
+        row_outer, row_inner = [first], [second]
+    inner = [loops[it.var] for it in iters if it.kind == "reduce"]
+    shared, within_strip = [loops[it.var] for it in found.others], list[Loop]()
+    if plan.strip is not None:
+        *shared, rows = shared
+        strip, rows = s.split(rows, None, plan.strip)
+        shared, within_strip = [*shared, strip], [rows]
+    outer = [*shared, *within_strip, *row_outer, columns]
+    s.reorder(*outer, *inner, *row_inner, middle, vector)
+    for loop in (*row_inner, middle):
+        s.unroll(loop)
+    s.vectorize(vector)
+    _unroll_short(s, inner)
+    place_epilogue(s, found.epilogue, outer[-1], lanes, target)
+    # An image that is not cut into strips is padded once, before all else.
+    pads = found.pads if plan.strip is not None else []
+    if pads:
+        place_padding(s, pads, shared[-1], target)
+    within = shared if plan.serial_tiles else outer
+    parallelize_outer(s, name, target, found.work, within=within)
+    join_pixels(s, pads, target)
+
+
+COLUMNS = Rule("columns", _match, _plan, _schedule)
+
+
+def _power_of_two_below(number: int) -> int:
+    """The largest power of two that is not above a number."""
+    return 1 << (max(1, number).bit_length() - 1)
 
 
 def _unroll_short(s: Schedule, loops: list[Loop]) -> None:
-    """Write the innermost reduction loops out, as long as they are short together."""
+    """Unroll the innermost reduction loops, as long as they are short together."""
     count = 1
     for loop in reversed(loops):
         extent = s.loop_of(loop).extent

@@ -1,11 +1,12 @@
 """Reductions along rows, alone or with what surrounds them (softmax, normalisation): row by row.
 
 for row (parallel):
-    every block, just for this row: the row stays in the nearest cache from one to the next
+    every block, just for this row, which stays in L1 from one block to the next
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -30,16 +31,23 @@ from tilewright.schedule.rules.elementwise import (
     vectorize_innermost,
 )
 from tilewright.schedule.rules.products.contraction_plan import find_tiled
-from tilewright.schedule.rules.rule import Rule, as_found
+from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Vectors of partial results that a reduction keeps, to hide the latency of adding.
-_PARTIAL_VECTORS = 4
-#: A loop up to this long is written out.
+#: Loops up to this long are unrolled.
 _SHORT = 8
-#: Lanes of a vector up to so many are joined one after the other, more by halves.
+#: A vector of partial results is halved until it has so few lanes, which are added one by one.
 _FEW_LANES = 4
+#: Parts for each core into which a reduction to a single element is cut.
+_PARTS = 8
+
+
+class Partial(NamedTuple):
+    """How partial results are kept: how many vectors, and how many parts a total is cut into."""
+
+    vectors: int
+    parts: int
 
 
 class SharedRows(NamedTuple):
@@ -52,22 +60,65 @@ class SharedRows(NamedTuple):
     work: int
 
 
-def _match(s: Schedule, _block: str, target: Target) -> SharedRows | None:
+class RowReductions(NamedTuple):
+    """Reductions along rows, before they are cut, and as the rule cuts them by default."""
+
+    schedule: Schedule
+    names: list[str]
+    is_total: bool
+    default: SharedRows
+
+
+def _match(s: Schedule, _block: str, target: Target) -> RowReductions | None:
     """A function with no tiled products whose blocks share rows: only trying tells."""
     if any(is_scheduled(s, b.name) or find_tiled(s, b.name) is not None for b in s.blocks()):
         return None
     reductions = [b.name for b in s.blocks() if is_reduction(s.block_of(b))]
     if not reductions or not all(walks_neighbours(s, name) for name in reductions):
         return None
+    default = _shared_rows(s, reductions, _partial(target), target)
+    is_single = len(s.blocks()) == 1 and is_total(s, reductions[0])
+    return None if default is None else RowReductions(s.copy(), reductions, is_single, default)
+
+
+def _plan(found: RowReductions, target: Target, choices: Choices) -> SharedRows:
+    loops = len(found.schedule.loops(found.names[-1])) if found.is_total else 0
+    partial = _choose_partial(loops, target, choices)
+    if partial == _partial(target):
+        return found.default
+    rows = _shared_rows(found.schedule, found.names, partial, target)
+    if rows is None:
+        raise RefusedError(f"blocks do not share rows with {partial.vectors} partial vectors")
+    return rows
+
+
+def _partial(target: Target) -> Partial:
+    return Partial(target.timing.partial_vectors, _PARTS * target.cores)
+
+
+def _choose_partial(loops: int, target: Target, choices: Choices) -> Partial:
+    """How partial results are kept by a reduction; `loops` are those of one to a single element."""
+    own = _partial(target)
+    others = (n for n in (1, 2, 4, 8) if n != own.vectors)
+    vectors = choices.choose("partial_vectors", (own.vectors, *others))
+    # Several loops are cut where the outermost one ends.
+    parts = (own.parts, own.parts // 2, own.parts * 2, target.cores)
+    return Partial(vectors, choices.choose("parts", parts if loops == 1 else parts[:1]))
+
+
+def _shared_rows(
+    s: Schedule, reductions: Sequence[str], partial: Partial, target: Target
+) -> SharedRows | None:
+    """All blocks in loops over rows, on a copy of the schedule; None if that fails."""
     work = sum(instances(s.block_of(b)) * operations(s.block_of(b)) for b in s.blocks())
     is_alone = len(s.blocks()) == 1
     s = s.copy()
     last, after = last_and_after(s, [b.name for b in s.blocks()])
     if is_alone and is_total(s, last):
-        last = _reduce_parts(s, last, target)
+        last = _reduce_parts(s, last, partial.parts)
         reductions = [last]
     for name in reductions:
-        keep_partial_vectors(s, name, target)
+        keep_partial_vectors(s, name, partial.vectors, target)
     names = [b.name for b in s.blocks()]
     rows = _share_rows(s, last, names[: names.index(last)], after)
     return None if rows is None else SharedRows(s, last, rows, is_alone, work)
@@ -83,7 +134,7 @@ def _schedule(s: Schedule, _block: str, plan: SharedRows, target: Target) -> Non
     parallelize_outer(s, plan.last, target, plan.work, within=plan.rows)
 
 
-ROWS = Rule("rows", _match, as_found, _schedule)
+ROWS = Rule("rows", _match, _plan, _schedule)
 
 
 def is_total(s: Schedule, name: str) -> bool:
@@ -93,19 +144,20 @@ def is_total(s: Schedule, name: str) -> bool:
     return is_single and is_reduction(block) and walks_neighbours(s, name)
 
 
-def _total(s: Schedule, name: str, _target: Target) -> bool | None:
-    return (has_own_loops(s, name) and is_total(s, name)) or None
+def _total(s: Schedule, name: str, _target: Target) -> int | None:
+    """How many loops a reduction to a single element has."""
+    return len(s.loops(name)) if has_own_loops(s, name) and is_total(s, name) else None
 
 
-def _schedule_total(s: Schedule, name: str, _plan: bool, target: Target) -> None:
+def _schedule_total(s: Schedule, name: str, partial: Partial, target: Target) -> None:
     """Reduce everything to one element: parts on all cores, each by vectors of partial results."""
     work = instances(s.block_of(name)) * operations(s.block_of(name))
     before = {b.name for b in s.blocks()}
     *outer, _ = s.loops(name)
     if len(outer) > 1:
         s.fuse(*outer)
-    last = _reduce_parts(s, name, target)
-    keep_partial_vectors(s, last, target)
+    last = _reduce_parts(s, name, partial.parts)
+    keep_partial_vectors(s, last, partial.vectors, target)
     own = [b.name for b in s.blocks() if b.name not in before]
     rows = _share_rows(s, last, [n for n in own if n != last], [])
     if rows is None:
@@ -114,7 +166,7 @@ def _schedule_total(s: Schedule, name: str, _plan: bool, target: Target) -> None
     parallelize_outer(s, last, target, work, within=rows)
 
 
-TOTAL = Rule("total", _total, as_found, _schedule_total)
+TOTAL = Rule("total", _total, _choose_partial, _schedule_total)
 
 
 def _finish_rows(s: Schedule, names: list[str], rows: list[Loop], target: Target) -> None:
@@ -123,7 +175,7 @@ def _finish_rows(s: Schedule, names: list[str], rows: list[Loop], target: Target
         inside = [loop for loop in s.loops(name) if loop not in rows]
         if not inside:
             continue
-        # Of rows that partial results cover at once nothing is left to reduce.
+        # Rows that fit the partial results as a whole leave nothing to reduce.
         if s.block_of(name).init is not None:
             _finish_reduction(s, name, inside, target)
         elif is_injective(s.block_of(name)):
@@ -131,7 +183,7 @@ def _finish_rows(s: Schedule, names: list[str], rows: list[Loop], target: Target
 
 
 def _join_passes(s: Schedule, rows: list[Loop]) -> None:
-    """Let a reduction follow what it reads vector by vector, where both take as many at a time."""
+    """Merge the loop of a reduction with that of what it reads, where both have the same steps."""
     for first, second in pairwise([b.name for b in s.blocks()]):
         a, b = ([loop for loop in s.loops(n) if loop not in rows] for n in (first, second))
         reads = any(c.name == second for c in s.consumers(first))
@@ -140,7 +192,7 @@ def _join_passes(s: Schedule, rows: list[Loop]) -> None:
 
 
 def _read_rows_ahead(s: Schedule, name: str, rows: list[Loop], target: Target) -> None:
-    """Ask early for what a reduction reads from memory, where adding it up is all that is done."""
+    """Prefetch what a reduction reads from memory, where adding it up is all that is done."""
     block, inside = s.block_of(name), [loop for loop in s.loops(name) if loop not in rows]
     read = [r.buffer for r in block.reads if r.buffer in s.function.buffers]
     sizes = [b.dtype.itemsize * (b.static_size() or 0) for b in read]
@@ -148,13 +200,13 @@ def _read_rows_ahead(s: Schedule, name: str, rows: list[Loop], target: Target) -
     steps = [s.loop_of(loop).extent for loop in inside[1:]]
     known = [int(step.value) for step in steps if isinstance(step, Const)]
     if is_far and known and len(known) == len(steps) and s.loop_of(inside[0]).kind == "serial":
-        read_ahead(s, inside[0], prod(known) * read[0].dtype.itemsize)
+        read_ahead(s, inside[0], prod(known) * read[0].dtype.itemsize, target)
 
 
 def last_and_after(s: Schedule, names: list[str]) -> tuple[str, list[str]]:
-    """The block in whose rows the others of `names` go, and those that go there after it.
+    """The block of `names` whose loops over rows all others move into, and those that come after.
 
-    That is the last block, unless several give results: these follow the last reduction.
+    It is the last block, unless several blocks write results: then it is the last reduction.
     """
     last = max(n for n, name in enumerate(names) if is_reduction(s.block_of(name)))
     after = names[last + 1 :]
@@ -162,22 +214,21 @@ def last_and_after(s: Schedule, names: list[str]) -> tuple[str, list[str]]:
     return (names[last], after) if len(results) > 1 else (names[-1], [])
 
 
-def _reduce_parts(s: Schedule, name: str, target: Target) -> str:
-    """Reduce parts first: a block whose rows are the parts, before the one that joins them."""
+def _reduce_parts(s: Schedule, name: str, count: int) -> str:
+    """Reduce parts first: a block whose rows are the parts, before the one that adds them up."""
     loops = s.loops(name)
     parts = loops[0]
     if len(loops) == 1:
-        parts, _ = s.split(loops[0], 8 * target.cores, None)
+        parts, _ = s.split(loops[0], count, None)
     return s.rfactor(parts, 0).name
 
 
 def _share_rows(s: Schedule, last: str, others: list[str], after: list[str]) -> list[Loop] | None:
-    """Put what comes before the block `last`, and after it, under its row loops; None if that
-    fails."""
+    """Move the blocks before and after `last` into its loops over rows; None if that fails."""
     block = s.block_of(last)
     spatial = [loop for loop in s.loops(last) if _feeds_space(block, loop)]
     rows = spatial if is_reduction(block) else spatial[:-1]
-    rows = rows[: telling(s, last, others, rows)]
+    rows = rows[: loops_of_results(s, last, others, rows)]
     if not rows:
         return rows if not others and not after else None
     for name in after:
@@ -191,8 +242,10 @@ def _share_rows(s: Schedule, last: str, others: list[str], after: list[str]) -> 
     return rows
 
 
-def telling(s: Schedule, last: str, others: list[str], rows: list[Loop]) -> int:
-    """How many row loops tell the results apart that `last` reads; further in, all are repeated.
+def loops_of_results(s: Schedule, last: str, others: list[str], rows: list[Loop]) -> int:
+    """How many row loops each run over different results of other blocks that `last` reads.
+
+    Inside of the next one, the same results would be computed again and again.
 
     for n: for c: for y: for x: Y[n, c, y, x] = X[n, c, y, x] - mean[n, c]        2: n and c
     """
@@ -213,19 +266,18 @@ def _variables(block: Block, loop: Loop) -> frozenset[Var]:
     return frozenset(it.var for it, binding in pairs if loop.var in free_vars(binding))
 
 
-def keep_partial_vectors(s: Schedule, name: str, target: Target) -> None:
+def keep_partial_vectors(s: Schedule, name: str, vectors: int, target: Target) -> None:
     """Reduce along neighbouring elements by vectors of partial results, then across them.
 
     for k: S += X[k]
     -->
     for k0: for v: P[v] += X[k0 * 16 + v]
     for u: for l: Q[l] += P[u * 4 + l]
-    for l: S += Q[l]                                  more than 4 lanes: half by half
+    for l: S += Q[l]                                  more than 4 lanes are halved first
     """
     inner = s.loops(name)[-1]
     lanes = vector_lanes(s.block_of(name), target)
     extent = s.loop_of(inner).extent
-    vectors = _PARTIAL_VECTORS
     if isinstance(extent, Const):
         vectors = min(vectors, int(extent.value) // lanes)
     if lanes < 2 or vectors < 1:
@@ -246,7 +298,7 @@ def _factor_out(s: Schedule, name: str, loop: Loop) -> bool:
 
 
 def _finish_reduction(s: Schedule, name: str, loops: list[Loop], target: Target) -> None:
-    """Vectors along the innermost loop if it is spatial; short loops written out."""
+    """Vectorize the innermost loop if it is spatial; unroll short loops."""
     block, inner = s.block_of(name), loops[-1]
     lanes = vector_lanes(block, target)
     extent = s.loop_of(inner).extent
@@ -278,6 +330,6 @@ def walks_neighbours(s: Schedule, name: str) -> bool:
     written = stores_of(block)[0].buffer
     loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer is not written]
     steps = [Access(e.buffer, e.indices).step(last.var) for e in loads]
-    # Windows overlap: rows of what feeds them would be computed again and again.
+    # Windows overlap: the rows that they read would be computed again for each of them.
     plain = all(isinstance(i, Var | Const) for e in loads for i in e.indices)
     return plain and all(step in (0, 1) for step in steps) and 1 in steps

@@ -1,10 +1,10 @@
-"""Blocks that choose what to compute by where they are (transforms of tiles by fixed matrices).
+"""Blocks whose formula depends on the position (transforms of Winograd tiles by fixed matrices).
 
     for i in 6: for x: T[i, x] = X[x] + X[x + 2] if i == 0 else X[x + 1] - X[x + 2] if i == 1 …
     for j in 4: for y: Y[y] = T[y % 4, …] …
 
-The positions are written out, so that nothing is chosen when it runs; all of a tile is computed at
-once, one vector wide, with what lies between such blocks in registers.
+Loops over positions are unrolled, so that nothing is selected at run time. All of a tile is
+computed at once, one vector wide, and what one such block hands to the next stays in registers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from tilewright.ir import (
     Binary,
@@ -33,62 +33,103 @@ from tilewright.schedule.rules.analysis import (
     extent_of,
     is_cheap,
     is_injective,
+    loops_within,
     operations,
     stores_of,
 )
 from tilewright.schedule.rules.elementwise import instances, parallelize_outer, vector_lanes
 from tilewright.schedule.rules.epilogue import vectorize_tile
 from tilewright.schedule.rules.padding import padding_before, place_padding
-from tilewright.schedule.rules.rule import Rule, as_found
+from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: More positions than this are not written out.
+#: Loops over more positions than this are not unrolled.
 _FEW: Final = 8
-#: Images that every core but the first must have for threads to take whole ones.
+#: Threads take whole images where there are at least so many for every core but the first.
 _SHARE: Final = 4
 
 
+class TransformChain(NamedTuple):
+    """Blocks of which each reads the one before, up to the block `end`, cut into tiles."""
+
+    schedule: Schedule
+    names: list[str]
+    end: str
+    #: The loops over tiles, as `end` has them, and in the order of what the first block reads.
+    outer: list[Loop]
+    in_source_order: list[Loop]
+    #: The blocks that pad what the first block reads.
+    pads: list[str]
+    work: int
+
+
+class TransformPlan(NamedTuple):
+    """The order of the loops over tiles, and which of them threads share."""
+
+    chain: TransformChain
+    outer: list[Loop]
+    #: Where threads take whole images, which they pad themselves: the loops over these.
+    images: list[Loop]
+
+
 def chooses_by_position(block: Block) -> bool:
-    """Whether some variable of few values says which of several sums is computed."""
+    """Whether the value of some short loop's variable selects which of several sums is computed."""
     if not is_injective(block) or is_cheap(block) or not block.iters:
         return False
     chosen = _positions(block)
     return bool(chosen) and block.iters[-1].var not in chosen
 
 
-def _match(s: Schedule, _block: str, _target: Target) -> list[str] | None:
-    return [b.name for b in s.blocks() if chooses_by_position(s.block_of(b))] or None
-
-
-def _schedule(s: Schedule, _block: str, names: list[str], target: Target) -> None:
-    """Compute the blocks `names`, each of which reads the one before, tile by tile."""
+def _match(s: Schedule, _block: str, target: Target) -> TransformChain | None:
+    """The transforms of a function, on a copy of the schedule in which they are cut into tiles."""
+    names = [b.name for b in s.blocks() if chooses_by_position(s.block_of(b))]
+    if not names:
+        return None
     for name, user in itertools.pairwise(names):
         if [c.name for c in s.consumers(name)] != [user]:
-            raise RefusedError(f"what {name} makes is not for {user} alone")
+            raise RefusedError(f"{user} is not the only block that reads the results of {name}")
     users = s.consumers(names[-1])
     end = users[0].name if users else names[-1]
     if len(users) > 1 or not is_injective(s.block_of(end)):
-        raise RefusedError(f"what {names[-1]} makes is not taken on by one block")
+        raise RefusedError(f"several blocks read the results of {names[-1]}")
     work = sum(instances(s.block_of(n)) * operations(s.block_of(n)) for n in names)
-    chain = [n for n in names if n != end]
-    outer = walk_source(s, chain, end, cut_tiles(s, chain, end, target))
-    pads, images = padding_before(s, names[0]), loops_over_images(s, chain, end, outer)
-    if pads and _are_enough(s, images, target):
-        place_padding(s, pads, images[-1], target)
-        outer = images
-    parallelize_outer(s, end, target, work, within=outer)
+    chain, s = [n for n in names if n != end], s.copy()
+    outer = cut_tiles(s, chain, end, target)
+    ordered, pads = source_order(s, chain, end, outer), padding_before(s, names[0])
+    return TransformChain(s, chain, end, outer, ordered, pads, work)
 
 
-POSITIONS = Rule("positions", _match, as_found, _schedule)
+def _plan(chain: TransformChain, target: Target, choices: Choices) -> TransformPlan:
+    s, orders = chain.schedule, (chain.in_source_order, chain.outer)
+    outer = choices.choose("order", orders if orders[0] != orders[1] else orders[:1])
+    images = loops_over_images(s, chain.names, chain.end, outer) if chain.pads else []
+    many = _are_enough(s, images, target)
+    by_images = choices.choose("by_images", (many, not many) if images else (False,))
+    return TransformPlan(chain, outer, images if by_images else [])
+
+
+def _schedule(s: Schedule, _block: str, plan: TransformPlan, target: Target) -> None:
+    """Let threads share the loops over tiles, or those over whole images."""
+    chain = plan.chain
+    s.restore(chain.schedule)
+    s.reorder(*plan.outer)
+    if plan.images:
+        place_padding(s, chain.pads, plan.images[-1], target)
+    parallelize_outer(s, chain.end, target, chain.work, within=plan.images or plan.outer)
+
+
+POSITIONS = Rule("positions", _match, _plan, _schedule)
 
 
 def cut_tiles(
     s: Schedule, names: Sequence[str], end: str, target: Target, around: Loop | None = None
 ) -> list[Loop]:
-    """Compute the block `end` tile by tile, and the blocks `names` before it in each; the loops
-    over tiles, of those inside of `around`."""
-    chosen = _positions(s.block_of(end)).union(*(_handed_on(s, n, end) for n in names))
+    """Compute the block `end` tile by tile, and the blocks `names` before it for each tile.
+
+    Gives the loops over tiles that are inside of `around`.
+    """
+    chosen = _positions(s.block_of(end)).union(*(_positions_read(s, n, end) for n in names))
     outer = _cut(s, end, chosen, target, around)
     for name in reversed(names):
         s.set_scope(name, 0, "local")
@@ -96,25 +137,25 @@ def cut_tiles(
     return outer
 
 
-def walk_source(s: Schedule, names: Sequence[str], end: str, outer: Sequence[Loop]) -> list[Loop]:
-    """Let the loops over tiles walk in the order of what the first block reads: that is read with
-    an overlap, or from many places at once, and what is written comes once."""
+def source_order(s: Schedule, names: Sequence[str], end: str, outer: Sequence[Loop]) -> list[Loop]:
+    """The loops over tiles in the order of what the first block reads.
+
+    The source is read with an overlap, or from many places at once; results are written only once.
+    """
     places = _places_in_source(s, names, end, outer)
-    ordered = sorted(outer, key=lambda loop: places[loop][0])
-    s.reorder(*ordered)
-    return ordered
+    return sorted(outer, key=lambda loop: places[loop][0])
 
 
 def loops_over_images(
     s: Schedule, names: Sequence[str], end: str, outer: Sequence[Loop]
 ) -> list[Loop]:
-    """The outermost loops over tiles, as far as each step has an image of its own to read."""
+    """The outermost loops over tiles of which each iteration reads an image of its own."""
     places = _places_in_source(s, names, end, outer)
     return list(itertools.takewhile(lambda loop: places[loop][1], outer))
 
 
 def _are_enough(s: Schedule, loops: Sequence[Loop], target: Target) -> bool:
-    """Whether threads can take whole steps of these loops."""
+    """Whether these loops have iterations enough for threads to take whole ones."""
     extents = [s.loop_of(loop).extent for loop in loops]
     count = prod(int(e.value) for e in extents if isinstance(e, Const))
     known = all(isinstance(e, Const) for e in extents)
@@ -124,8 +165,8 @@ def _are_enough(s: Schedule, loops: Sequence[Loop], target: Target) -> bool:
 def _places_in_source(
     s: Schedule, names: Sequence[str], end: str, outer: Sequence[Loop]
 ) -> dict[Loop, tuple[int, bool]]:
-    """Along which dimension of what the first block reads each loop walks, and whether step by
-    step."""
+    """The dimension of the source (what the first block reads) that each loop runs along, and
+    whether one iteration moves by one element there."""
     block, indices = s.block_of(end), indices_of_source(s, names, end)
     pairs = list(zip(block.iters, block.bindings, strict=True))
     found: dict[Loop, tuple[int, bool]] = {}
@@ -137,7 +178,7 @@ def _places_in_source(
 
 
 def indices_of_source(s: Schedule, names: Sequence[str], end: str) -> Sequence[Expr]:
-    """Where the first of `names` reads, in the variables of the block `end`."""
+    """The indices at which the first of `names` reads, in the variables of the block `end`."""
     values: dict[Var, Expr] = {}
     indices: Sequence[Expr] = ()
     for name, maker in itertools.zip_longest([end, *reversed(names)], reversed(names)):
@@ -151,8 +192,8 @@ def indices_of_source(s: Schedule, names: Sequence[str], end: str) -> Sequence[E
     return indices
 
 
-def _handed_on(s: Schedule, name: str, reader: str) -> set[Var]:
-    """The variables of `reader` that say which position of the block `name` it reads."""
+def _positions_read(s: Schedule, name: str, reader: str) -> set[Var]:
+    """The variables of `reader` by which it indexes positions of the block `name`."""
     block, (store,) = s.block_of(name), stores_of(s.block_of(name))
     chosen = _positions(block)
     dims = [k for k, index in enumerate(store.indices) if index in chosen]
@@ -164,7 +205,8 @@ def _handed_on(s: Schedule, name: str, reader: str) -> set[Var]:
 def _cut(
     s: Schedule, name: str, chosen: set[Var], target: Target, around: Loop | None
 ) -> list[Loop]:
-    """Loops over tiles around the loops of one: positions and parts of tiles, then a vector."""
+    """Split loops into those over tiles, which it gives, and those of one tile: positions, parts
+    of tiles, and a vector."""
     block, lanes = s.block_of(name), vector_lanes(s.block_of(name), target)
     parts, loops = _parts(block), loops_within(s, name, around)
     outer: list[Loop] = []
@@ -187,17 +229,8 @@ def _cut(
     return [*outer, vectors]
 
 
-def loops_within(s: Schedule, name: str, around: Loop | None) -> dict[Var, Loop]:
-    """The loops of a block inside of another, by the variables that they feed."""
-    block, loops = s.block_of(name), s.loops(name)
-    inside = loops if around is None else loops[loops.index(around) + 1 :]
-    pairs = zip(block.iters, block.bindings, strict=True)
-    fed = [(it.var, loop) for it, b in pairs for loop in inside if loop.var in free_vars(b)]
-    return dict(fed)
-
-
 def _positions(block: Block) -> set[Var]:
-    """The variables of few values that a choice compares with numbers."""
+    """The variables of short loops that a select compares with a number."""
     few = {it.var for it in block.iters if _is_few(it)}
     chosen = [e.condition for e in all_exprs(block.body) if isinstance(e, Select)]
     return few.intersection(map(_compared, chosen))
@@ -208,14 +241,14 @@ def _is_few(it: Iter) -> bool:
 
 
 def _compared(condition: Expr) -> Var | None:
-    """The variable that a condition compares with a number for being equal."""
+    """The variable that a condition compares with a number for equality."""
     if not isinstance(condition, Binary) or condition.op != "eq":
         return None
     return condition.a if isinstance(condition.a, Var) and isinstance(condition.b, Const) else None
 
 
 def _parts(block: Block) -> dict[Var, int]:
-    """The variables that are read in parts, y // 4 and y % 4, and the length of a part."""
+    """The variables that indices divide, as in y // 4 and y % 4, and by how much."""
     found = {_part(e) for e in all_exprs(block.body)}
     both = [p for p in found if p and p[0] == "floordiv" and ("floormod", *p[1:]) in found]
     return {var: length for _, var, length in both}

@@ -9,7 +9,7 @@
                 sums += accumulators
         transform the sums, tile by tile, with what follows
 
-Columns that were just transformed lie in the nearest cache when they are used, and are forgotten.
+Columns are used right after they were transformed, while they are in L1, and are not kept.
 """
 
 from __future__ import annotations
@@ -17,27 +17,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tilewright.ir import DType, Iter, Load, Var, all_exprs, free_vars
+from tilewright.ir import DType, Load, Var, all_exprs, free_vars
 from tilewright.schedule.error import RefusedError
 from tilewright.schedule.facts.products import is_reduction
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.rules.analysis import as_contraction, extent_of, is_injective, stores_of
-from tilewright.schedule.rules.elementwise import PARALLEL_WORTH, instances, parallelize_outer
-from tilewright.schedule.rules.products.tiles import Factors, Size, Tile, choose_tile
-from tilewright.schedule.rules.rule import Rule, as_found
+from tilewright.schedule.rules.analysis import (
+    as_contraction,
+    extent_of,
+    is_injective,
+    loops_within,
+    stores_of,
+)
+from tilewright.schedule.rules.elementwise import instances, parallelize_outer
+from tilewright.schedule.rules.products.tiles import Factors, Size, Tile, rank_tiles
+from tilewright.schedule.rules.rule import MOST, Choices, Rule
 from tilewright.schedule.rules.winograd.positions import (
     chooses_by_position,
     cut_tiles,
     indices_of_source,
-    loops_within,
-    walk_source,
+    source_order,
 )
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
 
-class Transformed(NamedTuple):
-    """The blocks: chains of transforms, each of which reads the one before, and what they serve."""
+class ProductShape(NamedTuple):
+    """The product of one plane: how many rows and columns there are, and how long the innermost
+    loop of the reduction is."""
+
+    dtype: DType
+    rows: int | None
+    columns: int | None
+    depth: int | None
+
+    def tiles(self, target: Target) -> list[Tile]:
+        """Tiles of sums, the one with the best predicted throughput first."""
+        whole = (self.depth or 1) % target.lanes(self.dtype) == 0
+        factors: Factors = "depth" if whole else "broadcast"
+        size = Size(self.rows, self.columns, self.depth)
+        return rank_tiles(target, self.dtype, size, factors, self.columns)
+
+
+class TransformedProduct(NamedTuple):
+    """The blocks: chains of transforms, each of which reads the one before, and the sums between
+    them."""
 
     rows: list[str]
     columns: list[str]
@@ -46,9 +69,17 @@ class Transformed(NamedTuple):
     total: str
     results: list[str]
     end: str
+    shape: ProductShape
 
 
-def _match(s: Schedule, _block: str, _target: Target) -> Transformed | None:
+class TransformedPlan(NamedTuple):
+    """How such a product is computed: the tile of sums."""
+
+    found: TransformedProduct
+    tile: Tile
+
+
+def _match(s: Schedule, _block: str, _target: Target) -> TransformedProduct | None:
     """The blocks of a function that is such a product."""
     products = [b.name for b in s.blocks() if as_contraction(s.block_of(b)) is not None]
     if len(products) != 1:
@@ -64,7 +95,15 @@ def _match(s: Schedule, _block: str, _target: Target) -> Transformed | None:
     results, end = chain_after(s, total)
     if not rows or not columns or not results or end is None:
         return None
-    return Transformed(rows, columns, parts, total, results, end)
+    own = s.block_of(total)
+    *_, row, column = (it for it in own.iters if it.kind == "spatial")
+    dtype, step = stores_of(own)[0].buffer.dtype, s.block_of(parts).iters[-1]
+    shape = ProductShape(dtype, extent_of(row), extent_of(column), extent_of(step))
+    return TransformedProduct(rows, columns, parts, total, results, end, shape)
+
+
+def _plan(found: TransformedProduct, target: Target, choices: Choices) -> TransformedPlan:
+    return TransformedPlan(found, choices.choose("tile", found.shape.tiles(target)[:MOST]))
 
 
 def chain_before(s: Schedule, name: str | None) -> list[str]:
@@ -78,7 +117,7 @@ def chain_before(s: Schedule, name: str | None) -> list[str]:
 
 
 def chain_after(s: Schedule, name: str) -> tuple[list[str], str | None]:
-    """The transforms of what a block makes, and the block that takes the last ones on."""
+    """The transforms of what a block writes, and the block that reads the last one."""
     chain: list[str] = []
     users = s.consumers(name)
     while len(users) == 1 and chooses_by_position(s.block_of(users[0])):
@@ -93,8 +132,8 @@ def loop_over_blocks(
 ) -> Loop:
     """The loop of the block `end` over blocks of the product's columns (channels of an image).
 
-    The transforms `results` lead there from the block `total`, which is the product itself or sums
-    what it makes.
+    The transforms `results` lead there from the block `total`, which is the product itself or the
+    sum over its parts.
     """
     read = indices_of_source(s, results, end)
     found = [read[k] for k in _dimensions_of_blocks(s, product, total)]
@@ -105,7 +144,7 @@ def loop_over_blocks(
 
 
 def _dimensions_of_blocks(s: Schedule, product: str, total: str) -> list[int]:
-    """Along which dimensions of what `total` makes columns go, but for those of a block."""
+    """The dimensions of what `total` writes that run over columns, without those within a block."""
     c = as_contraction(s.block_of(product))
     assert c is not None
     in_rows = frozenset[Var]().union(*map(free_vars, c.a.indices))
@@ -118,25 +157,27 @@ def _dimensions_of_blocks(s: Schedule, product: str, total: str) -> list[int]:
     return [k for k, i in enumerate(made.indices) if i in carried]
 
 
-def _schedule(s: Schedule, _block: str, t: Transformed, target: Target) -> None:
+def _schedule(s: Schedule, _block: str, plan: TransformedPlan, target: Target) -> None:
     """Compute all of it for a block of columns at a time."""
+    t = plan.found
     block = _cut_results(s, t, target)
     s.compute_at(t.total, block)
-    depth = _cut_products(s, t, block, target)
+    depth = _cut_products(s, t, block, plan.tile)
     s.compute_at(t.columns[-1], depth)
     cut_tiles(s, t.columns[:-1], t.columns[-1], target, depth)
     work = sum(instances(s.block_of(n)) for n in t.rows)
     chain, rows = t.rows[:-1], t.rows[-1]
-    outer = walk_source(s, chain, rows, cut_tiles(s, chain, rows, target))
+    outer = source_order(s, chain, rows, cut_tiles(s, chain, rows, target))
+    s.reorder(*outer)
     parallelize_outer(s, rows, target, work, within=outer)
-    if target.cores > 1 and instances(s.block_of(t.parts)) > PARALLEL_WORTH:
+    if target.cores > 1 and instances(s.block_of(t.parts)) > target.timing.fork_operations:
         s.parallel(block)
 
 
-TRANSFORMED = Rule("transformed", _match, as_found, _schedule)
+TRANSFORMED = Rule("transformed", _match, _plan, _schedule)
 
 
-def _cut_results(s: Schedule, t: Transformed, target: Target) -> Loop:
+def _cut_results(s: Schedule, t: TransformedProduct, target: Target) -> Loop:
     """The loop over blocks of channels of an image, around those over its tiles."""
     block = loop_over_blocks(s, t.parts, t.total, t.results, t.end)
     outer = cut_tiles(s, t.results, t.end, target)
@@ -144,14 +185,11 @@ def _cut_results(s: Schedule, t: Transformed, target: Target) -> Loop:
     return block
 
 
-def _cut_products(s: Schedule, t: Transformed, block: Loop, target: Target) -> Loop:
+def _cut_products(s: Schedule, t: TransformedProduct, block: Loop, tile: Tile) -> Loop:
     """Tiles of sums over a block of the reduction; the innermost loop around such a block."""
     own, loops = s.block_of(t.total), loops_within(s, t.total, block)
     *_, row, column = (it for it in own.iters if it.kind == "spatial")
     (depth,) = (it for it in own.iters if it.kind == "reduce")
-    *_, step = s.block_of(t.parts).iters
-    dtype = stores_of(own)[0].buffer.dtype
-    tile = product_tile(dtype, extent_of(row), column, step, target)
     panel, vectors, lanes = s.split(loops.pop(column.var), None, tile.vectors, tile.lanes)
     # There is no loop over a single block, or a single row.
     blocks = [loops.pop(depth.var)] if depth.var in loops else []
@@ -167,14 +205,6 @@ def _cut_products(s: Schedule, t: Transformed, block: Loop, target: Target) -> L
     return (blocks or [block])[-1]
 
 
-def product_tile(dtype: DType, rows: int | None, column: Iter, step: Iter, target: Target) -> Tile:
-    """The tile of a product with so many rows, `step` being the last of its reduction."""
-    whole = (extent_of(step) or 1) % target.lanes(dtype) == 0
-    factors: Factors = "depth" if whole else "broadcast"
-    size = Size(rows, extent_of(column), extent_of(step))
-    return choose_tile(target, dtype, size, factors, extent_of(column))
-
-
 def cut_steps(s: Schedule, steps: list[Loop], tile: Tile) -> tuple[list[Loop], list[Loop]]:
     """Where lanes hold neighbouring steps of the reduction, these are to be unrolled."""
     if tile.factors != "depth":
@@ -183,7 +213,7 @@ def cut_steps(s: Schedule, steps: list[Loop], tile: Tile) -> tuple[list[Loop], l
     return [*steps[:-1], outer], [inner]
 
 
-def _cut_parts(s: Schedule, t: Transformed, around: Loop, tile: Tile) -> None:
+def _cut_parts(s: Schedule, t: TransformedProduct, around: Loop, tile: Tile) -> None:
     """The sums over a block, in registers."""
     s.set_scope(t.parts, 0, "local")
     s.compute_at(t.parts, around)
