@@ -33,7 +33,8 @@ ALLOWED: dict[str, set[str]] = {
     "tensor": _BASE | {"arith"},
     "schedule": _ANALYSIS,
     "lower": _ANALYSIS,
-    "simt": _BASE | {"arith"},
+    # The executor is also a device of the runtime.
+    "simt": _BASE | {"arith", "runtime"},
     # A back end owns its list of lowering passes.
     "codegen": _ANALYSIS | {"lower"},
     "runtime": {"support"},
