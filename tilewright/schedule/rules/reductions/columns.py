@@ -100,8 +100,8 @@ def _schedule_tiles(s: Schedule, name: str, column: Iter, target: Target, work: 
     outer_column, middle, vector = s.split(loops[column.var], None, vectors, lanes)
     row_outer, row_inner = list[Loop](), list[Loop]()
     if row is not None:
-        most = _sliding_tile(row, target) if slides else _TILE // vectors
-        first, second = s.split(loops[row.var], None, max(1, min(most, extent_of(row) or most)))
+        rows = _sliding_tile(row, target) if slides else _even(row, max(1, _TILE // vectors))
+        first, second = s.split(loops[row.var], None, rows)
         row_outer, row_inner = [first], [second]
     tiled = {it.var for it in (column, row) if it is not None}
     inner = [loops[it.var] for it in block.iters if it.kind == "reduce"]
@@ -185,7 +185,11 @@ def _loaded(access: Access, row: Iter, reduced: dict[Var, int], rows: int) -> in
 
 def _sliding_tile(row: Iter, target: Target) -> int:
     """Rows of a tile of one vector: many share what is loaded, if their windows overlap."""
-    most = _TILE if target.vector_registers < 32 else _LONG_TILE
+    return _even(row, _TILE if target.vector_registers < 32 else _LONG_TILE)
+
+
+def _even(row: Iter, most: int) -> int:
+    """Rows of a tile, at most so many: all tiles have as many, as far as that can be."""
     extent = extent_of(row)
     return most if extent is None else -(-extent // -(-extent // most))
 
