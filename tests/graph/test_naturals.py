@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+import tilewright as tw
 from tilewright.graph import Builder, TensorType, evaluate
 from tilewright.graph.sizes.broadcast import broadcast_shapes
 from tilewright.graph.sizes.naturals import renewed, simplify_size
 from tilewright.ir import Var, maximum, minimum
+from tilewright.support.errors import UserError
 
 
 def test_sizes_are_not_negative() -> None:
@@ -26,6 +29,21 @@ def test_a_range_up_to_a_size_has_that_size() -> None:
     count = b.reshape(b.shape_of(x), shape=[])
     y = b.range(b.constant(0, "i64"), count, b.constant(1, "i64"))
     assert y.shape == (size,)
+
+
+def test_a_range_up_to_a_size_that_became_a_float() -> None:
+    """It is that long, unless there are more numbers than float32 tells apart."""
+    b = Builder("main")
+    x = b.input("x", "i8", ("n",))
+    (size,) = x.shape
+    count = b.cast(b.reshape(b.shape_of(x), shape=[]), dtype="float32")
+    y = b.range(b.constant(0.0, "f32"), count, b.constant(1.0, "f32"))
+    assert y.shape == (size,)
+    b.output(y)
+    model = tw.compile(b.build())
+    np.testing.assert_array_equal(model(np.zeros(5, "i1")), np.arange(5, dtype="f4"))
+    with pytest.raises(UserError, match="float32 does not count further than to 16777216"):
+        model(np.zeros((1 << 24) + 1, "i1"))
 
 
 def test_numbers_that_are_read_may_be_negative() -> None:

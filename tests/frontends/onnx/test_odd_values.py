@@ -52,3 +52,52 @@ def test_nodes_that_do_not_fit_say_why(
     """And not what went wrong inside for it."""
     with pytest.raises(UserError, match=message):
         from_onnx(one(op, arrays, **attributes))
+
+
+@pytest.mark.parametrize(
+    ("extents", "window"),
+    [
+        ((1, 5), {"kernel_shape": [2, 2], "strides": [2, 2]}),
+        ((2, 7), {"kernel_shape": [3, 4], "strides": [2, 3], "ceil_mode": 1}),
+        ((1, 1), {"kernel_shape": [4, 4], "strides": [3, 4], "pads": [1, 1, 1, 1]}),
+        ((1, 4), {"kernel_shape": [3, 2], "strides": [4, 3], "auto_pad": "VALID"}),
+    ],
+)
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("MaxPool", {"count": 2}),
+        ("AveragePool", {}),
+        ("LpPool", {"p": 3}),
+    ],
+)
+def test_windows_larger_than_the_image(
+    op: str, attributes: dict[str, Any], extents: tuple[int, int], window: dict[str, Any]
+) -> None:
+    """ONNX Runtime clips a window that is larger than the image by less than its stride."""
+    if op == "LpPool":
+        window = {k: v for k, v in window.items() if k != "ceil_mode"}
+    image = np.random.default_rng(0).standard_normal((2, 3, *extents)).astype(np.float32)
+    compare(op, [image], domain="", **attributes, **window)
+
+
+def test_dilated_windows_larger_than_the_image() -> None:
+    image = np.random.default_rng(0).standard_normal((1, 2, 3, 8)).astype(np.float32)
+    window = {"kernel_shape": [2, 2], "dilations": [3, 2], "strides": [2, 2]}
+    compare("MaxPool", [image], domain="", count=2, **window)
+
+
+@pytest.mark.parametrize(
+    ("op", "window"),
+    [
+        # ONNX Runtime makes something empty of what lacks a whole stride.
+        ("MaxPool", {"kernel_shape": [2], "strides": [1]}),
+        ("AveragePool", {"kernel_shape": [3], "strides": [2]}),
+        ("MaxPool", {"kernel_shape": [4], "strides": [2]}),
+        # What it divides by depends on the version of the operator.
+        ("AveragePool", {"kernel_shape": [2], "strides": [2], "count_include_pad": 1}),
+    ],
+)
+def test_windows_that_have_no_clear_answer_are_refused(op: str, window: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="no place for the window"):
+        from_onnx(one(op, [np.ones((1, 1, 1), np.float32)], **window))

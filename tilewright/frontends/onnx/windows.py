@@ -34,6 +34,29 @@ def read_window(n: Node, x: Value, kernel: Sequence[Dim]) -> Window:
     return window._replace(pads=_pads(n, x.shape[2:], window))
 
 
+def clipped_window(window: Window, extents: Sequence[Expr]) -> Window:
+    """The window of a pooling that ONNX Runtime clips to an image smaller than it.
+
+    ONNX's formula leaves no place for such a window. ONNX Runtime divides towards zero and so finds
+    one place as long as less than a stride is missing; it reads what there is of the image there.
+    A kernel without the elements that lie beyond the padded image gives the same.
+    """
+    rank = len(extents)
+    kernel, strides = list(window.kernel), list(window.strides)
+    for n, extent in enumerate(map(dim_number, extents)):
+        sizes = (extent, window.kernel[n], window.pads[n], window.pads[n + rank])
+        known = [size for size in sizes if isinstance(size, int)]
+        if len(known) == len(sizes):
+            size, taps, before, after = known
+            step, whole = window.dilations[n], size + before + after
+            missing = (taps - 1) * step + 1 - whole
+            if size > 0 and 0 < missing < window.strides[n]:
+                kernel[n] = (whole - 1) // step + 1
+                # There is one place; a step over all of the image finds no second.
+                strides[n] = whole
+    return window._replace(kernel=tuple(kernel), strides=tuple(strides))
+
+
 def kernel_of_weight(n: Node, weight: Value) -> list[Dim]:
     """The spatial extents of weights, which the attribute may repeat."""
     given = n.integers("kernel_shape", None)

@@ -128,17 +128,12 @@ def _group_of(binding: Binding) -> _Group:
 
 def _generic(group: _Group) -> _Group:
     """The group over sizes of its own, where that makes it simpler."""
-    own = None if _has_own_loops(group.calls[0].expr) else with_own_sizes(group.calls, group.inputs)
-    if own is None:
+    if _has_own_loops(group.calls[0].expr):
         return group
-    calls = [
-        Binding(
-            [own[v] for v in b.outputs],
-            b.expr.with_args([None if a is None else own[a] for a in b.expr.args]),
-            b.origin,
-        )
-        for b in group.calls
-    ]
+    renewed = with_own_sizes(group.calls, group.inputs, group.outputs)
+    if renewed is None:
+        return group
+    calls, own = renewed
     inputs, outputs = (tuple(own[v] for v in vs) for vs in (group.inputs, group.outputs))
     return _Group(tuple(calls), inputs, outputs)
 

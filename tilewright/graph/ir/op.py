@@ -30,7 +30,7 @@ from tilewright.graph.ir import Value
 from tilewright.graph.ir.attributes import REQUIRED, Attribute, attribute
 from tilewright.graph.ir.types import TensorType, Type
 from tilewright.graph.sizes.agreement import Check, left_open
-from tilewright.ir import Expr
+from tilewright.ir import Expr, free_vars
 from tilewright.support.errors import InternalError, UserError, nearest
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
@@ -320,7 +320,14 @@ def _tuple(results: Any) -> tuple[Any, ...]:
 
 
 def _is_symbolic(value: Value | None) -> bool:
-    return value is not None and not (isinstance(value.type, TensorType) and value.type.is_static)
+    """Whether the shape or the known elements of a value follow from symbolic dimensions."""
+    if value is None:
+        return False
+    if not isinstance(value.type, TensorType) or not value.type.is_static:
+        return True
+    if value.constant is not None or value.known is None:
+        return False
+    return any(free_vars(e) for e in value.known.ravel())
 
 
 def _depends(attribute: Any) -> bool:

@@ -37,6 +37,7 @@ from tilewright.graph.ir.types import STRING, TensorType
 from tilewright.graph.rewriting.context import Pass, PassContext
 from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.graph.rules.weights import WEIGHTED
+from tilewright.graph.sizes.conditions import open_conditions
 from tilewright.ir import Const, Expr, const
 from tilewright.support.errors import UserError
 
@@ -169,7 +170,8 @@ class _Folder(Rewriter):
         known = [_known_array(v) for v in binding.outputs]
         found = [a for a in known if a is not None]
         if found and len(found) == len(known):
-            return found
+            # What must hold of dimensions is asked by nobody else.
+            return None if open_conditions(call) else found
         args = [a for a in call.args if a is not None]
         if any(a.constant is None for a in args):
             return None

@@ -6,13 +6,15 @@ from typing import Any
 
 from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.table import converts
-from tilewright.frontends.onnx.windows import read_window
+from tilewright.frontends.onnx.windows import clipped_window, read_window
 from tilewright.graph import Dim, Value, product
 from tilewright.support.errors import UserError
 
 
-def _attributes(n: Node, x: Value) -> dict[str, Any]:
+def _attributes(n: Node, x: Value, *, clips: bool = True) -> dict[str, Any]:
+    """The window of a node; one that `clips` may be larger than the image."""
     window = read_window(n, x, n.integers("kernel_shape"))
+    window = clipped_window(window, x.shape[2:]) if clips else window
     return {
         "kernel": window.kernel,
         "strides": window.strides,
@@ -44,7 +46,9 @@ def average_pool(n: Node) -> Value:
 def average_pool_of(n: Node, x: Value) -> Value:
     """The pooling that a node describes, of `x`."""
     counts_padding = n.flag("count_include_pad")
-    return n.builder.avg_pool(x, **_attributes(n, x), count_include_pad=counts_padding)
+    # Versions of ONNX Runtime's kernel differ on what a clipped window counts beyond the padding.
+    window = _attributes(n, x, clips=not counts_padding)
+    return n.builder.avg_pool(x, **window, count_include_pad=counts_padding)
 
 
 @converts("LpPool")

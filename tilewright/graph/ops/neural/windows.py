@@ -131,7 +131,7 @@ class Window:
             outside = value if isinstance(value, Expr) else te.const(value, x.dtype)
             return te.if_then_else(te.all_of(*inside), x[tuple(index)], outside)
 
-        return te.compute(shape, element, name=f"{x.name}_pad")
+        return te.compute(shape, element, name="image_pad")
 
     def inside(self, x: te.Tensor, i: Sequence[Any], k: Sequence[Any]) -> tuple[Any, Expr | None]:
         """The element of an N×C×spatial image under a window, and the condition that it exists."""

@@ -12,9 +12,9 @@ from tilewright.graph.ir.attributes import Dim, Dims, Ints
 from tilewright.graph.ir.op import op
 from tilewright.graph.ir.types import TensorType, Type, fresh_dim, known_dim
 from tilewright.graph.ops.elementwise.elementwise import require_kind, require_same_dtype
-from tilewright.graph.sizes.agreement import require_same_shape
+from tilewright.graph.sizes.agreement import ask, is_asked, require_same_shape
 from tilewright.graph.sizes.axes import clamped, tidy
-from tilewright.ir import DType, Expr, as_expr, const, maximum
+from tilewright.ir import Cast, Const, DType, Expr, all_of, as_expr, const, maximum
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
@@ -58,6 +58,8 @@ def _require_scalar(*values: Value) -> None:
 
 #: No tensor has so many rows or columns.
 _BEYOND: Final = 1 << 48
+#: How far whole numbers go without gaps.
+_COUNTED: Final = {"float32": 1 << 24, "float64": 1 << 53}
 #: Further than a range goes: differences of less do not wrap around.
 _TOO_FAR: Final = 1 << 62
 
@@ -139,14 +141,39 @@ def range_symbolic(start: Value, limit: Value, delta: Value) -> Array | None:
 
 
 def _known_count(start: Value, limit: Value, delta: Value) -> Expr | None:
-    if not start.dtype.is_integer or any(v.known is None for v in (start, limit, delta)):
+    first, last, by = (_whole(v) for v in (start, limit, delta))
+    if first is None or last is None or by is None:
         return _constant_count(start, limit, delta)
-    first, last, by = (
-        as_expr(v.known.ravel()[0]) for v in (start, limit, delta) if v.known is not None
-    )
     if known_dim(by) == 0:
+        if start.dtype.is_float:
+            return _constant_count(start, limit, delta)
         raise UserError("a range cannot go in steps of 0")
     return tidy(maximum(-((first - last) // by), 0))
+
+
+def _whole(value: Value) -> Expr | None:
+    """The element of a scalar, where it is known and a whole number.
+
+    One that became a floating-point number on its way is asked to be no further from 0 than these
+    count one by one.
+    """
+    if value.known is None:
+        return None
+    element = as_expr(value.known.ravel()[0])
+    if value.dtype.is_integer:
+        return element
+    most = _COUNTED.get(value.dtype.name)
+    if most is None:
+        return None
+    if isinstance(element, Const):
+        number = float(element.value)
+        return const(int(number)) if number.is_integer() and abs(number) <= most else None
+    if not isinstance(element, Cast) or not element.a.dtype.is_integer:
+        return None
+    if is_asked():
+        near = all_of(element.a <= most, element.a >= -most)
+        ask(near, f"{value.dtype.name} does not count further than to {most}")
+    return element.a
 
 
 def _constant_count(start: Value, limit: Value, delta: Value) -> Expr | None:

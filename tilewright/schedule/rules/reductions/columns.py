@@ -126,12 +126,8 @@ def _tiles(found: ColumnReduction, target: Target) -> list[ColumnTile]:
     most = _VECTORS if width is None else max(1, min(_VECTORS, width // found.lanes))
     if row is None:
         return [ColumnTile(1, v) for v in range(most, 0, -1)]
-    extent = extent_of(row)
-    wide = [
-        ColumnTile(max(1, min(_TILE // v, extent or _TILE // v)), v) for v in range(most, 0, -1)
-    ]
-    long = _long_tile(row, target)
-    long = ColumnTile(max(1, min(long, extent or long)), 1)
+    wide = [ColumnTile(_even(row, max(1, _TILE // v)), v) for v in range(most, 0, -1)]
+    long = ColumnTile(_long_tile(row, target), 1)
     slides = _slides(found.block, row, found.column, most, target)
     tiles = [long, *wide] if slides else [*wide, long]
     halves = [ColumnTile(max(1, tile.rows // 2), tile.vectors) for tile in tiles]
@@ -216,9 +212,13 @@ def _loaded(access: Access, row: Iter, reduced: dict[Var, int], rows: int) -> in
 
 def _long_tile(row: Iter, target: Target) -> int:
     """Rows of a tile one vector wide: many share what is loaded, if their windows overlap."""
-    most = _TILE if target.vector_registers < 32 else _LONG_TILE
+    return _even(row, _TILE if target.vector_registers < 32 else _LONG_TILE)
+
+
+def _even(row: Iter, most: int) -> int:
+    """Rows of a tile, at most so many: all tiles have as many, as far as that can be."""
     extent = extent_of(row)
-    return most if extent is None else -(-extent // -(-extent // most))
+    return -(-extent // -(-extent // most)) if extent else most
 
 
 # ---- applying a plan ----------------------------------------------------------------------------
