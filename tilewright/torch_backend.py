@@ -150,6 +150,7 @@ class _CompiledGraph:
 
     def _compiled(self) -> Callable[[list[Any]], Any]:
         _require_cpu(self._graph)
+        _require_no_places(self._graph)
         constants = dict(zip(self._frozen, self._weights, strict=True))
         graph = from_graph(self._graph, constants)
         model = compile_model(graph.module, **self._options)
@@ -214,6 +215,27 @@ def _require_cpu(graph: Any) -> None:
             raise UserError(
                 f"{node.name} is on {meta.device}", reason="only the CPU is compiled for"
             )
+
+
+def _require_no_places(graph: Any) -> None:
+    """Refuse places in the memory of an argument that are counted from where it begins.
+
+    torch calls the graph with tensors that lie elsewhere in theirs, and does not say so.
+    """
+    held = {_memory(n) for n in graph.graph.nodes if n.op == "placeholder"} - {None}
+    for node in graph.graph.nodes:
+        if "as_strided" not in str(node.target) or _memory(node.args[0]) not in held:
+            continue
+        if len(node.args) > 3 or node.kwargs.get("storage_offset") is not None:
+            raise UserError(
+                f"{node.name} looks at the memory that an argument is part of",
+                remedy="leave out storage_offset, or clone the tensor first",
+            )
+
+
+def _memory(node: Any) -> int | None:
+    meta = node.meta.get("val")
+    return meta.untyped_storage()._cdata if isinstance(meta, torch.Tensor) else None
 
 
 _told: set[str] = set()
