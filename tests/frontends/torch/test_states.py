@@ -1,4 +1,4 @@
-"""Programs that change buffers, parameters and inputs: states go in, and come out behind results."""
+"""Programs that change buffers and inputs: states go in, and come out behind the results."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from tilewright.frontends.torch.ops.shapes import reshaped
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Dim, Value
 from tilewright.ir import Expr
-from tilewright.support.errors import UserError
 
 
 def vector(n: Node, x: Value) -> Value:

@@ -10,7 +10,6 @@ from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Dim, Value
 from tilewright.ir import Const, as_expr
-from tilewright.support.errors import UserError
 
 # ---- the same elements in another shape ---------------------------------------------------------
 
