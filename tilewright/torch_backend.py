@@ -31,11 +31,13 @@ _decomp: Any = import_module("torch._decomp")
 OPTIONS: Final = ("precision", "threads", "opt_level", "denormals", "target", "freeze")
 #: How often weights may change before they are taken for inputs.
 _MOST_CHANGES: Final = 3
-#: Operators that torch would take apart, and that have converters.
+#: Operators that torch would take apart, and that have converters. What it makes of attention does
+#: not fit the derivatives.
 _KEPT: Final = frozenset(
-    """silu hardswish hardsigmoid softplus mish upsample_nearest1d upsample_nearest2d
-    upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d
-    pixel_shuffle pixel_unshuffle _fused_rms_norm""".split()
+    """_scaled_dot_product_flash_attention_for_cpu silu hardswish hardsigmoid softplus mish
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
+    upsample_bicubic2d upsample_trilinear3d pixel_shuffle pixel_unshuffle _fused_rms_norm
+    multilabel_margin_loss_forward""".split()
 )
 
 
@@ -149,8 +151,8 @@ class _CompiledGraph:
         constants = {k: tensor for k, tensor, _ in self._known}
         graph = from_graph(self._graph, constants)
         model = compile_model(graph.module, **self._options)
-        given = [m for m, gives in zip(_outputs(self._graph), graph.gives, strict=True) if gives]
-        readers = [_reader(m) for m in given]
+        metas = [m for m, gives in zip(_outputs(self._graph), graph.gives, strict=True) if gives]
+        readers = [_reader(m, order) for m, order in zip(metas, graph.orders, strict=True)]
         run, takes = model.outputs_for, graph.takes
 
         def call(args: list[Any]) -> list[Any]:
@@ -184,18 +186,25 @@ def as_array(given: Any) -> Any:
         return np.asarray(given, np.int64)
 
 
-def _reader(meta: Any) -> Callable[[Any], Any]:
-    """What makes a result for torch out of an array."""
+def _reader(meta: Any, order: Sequence[int]) -> Callable[[Any], Any]:
+    """What makes a result for torch out of an array, whose dimensions lie in another order."""
     if isinstance(meta, int | torch.SymInt):
         return int
-    dtype = str(meta.dtype).removeprefix("torch.")
+    read = _as_tensor(meta.dtype)
+    if not order:
+        return read
+    back = [order.index(k) for k in range(len(order))]
+    return lambda array: read(array).permute(back)
+
+
+def _as_tensor(dtype: Any) -> Callable[[Any], Any]:
     try:
-        if np.dtype(dtype).isbuiltin == 1:
+        if np.dtype(str(dtype).removeprefix("torch.")).isbuiltin == 1:
             return torch.from_numpy
     except TypeError:
         pass
-    bits = np.int16 if meta.dtype.itemsize == 2 else np.uint8
-    return lambda array: torch.from_numpy(array.view(bits)).view(meta.dtype)
+    bits = np.int16 if dtype.itemsize == 2 else np.uint8
+    return lambda array: torch.from_numpy(array.view(bits)).view(dtype)
 
 
 def _outputs(graph: Any) -> list[Any]:

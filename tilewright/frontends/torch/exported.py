@@ -17,7 +17,7 @@ from tilewright.support.errors import UserError, nearest
 _KEPT: Final = frozenset(
     """scaled_dot_product_attention linear lstm gru rnn_tanh rnn_relu pixel_shuffle pixel_unshuffle
     upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
-    upsample_bicubic2d upsample_trilinear3d""".split()
+    upsample_bicubic2d upsample_trilinear3d multilabel_margin_loss_forward""".split()
 )
 
 

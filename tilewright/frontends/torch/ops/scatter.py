@@ -8,6 +8,7 @@ from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.ops.indexing import vector
 from tilewright.frontends.torch.ops.shapes import reshaped
 from tilewright.frontends.torch.table import converts
+from tilewright.frontends.torch.tensors import element_type
 from tilewright.graph import Value
 
 #: torch's names of reductions, ours, and what changes nothing.
@@ -152,8 +153,29 @@ def embedding_bag(n: Node) -> list[Value]:
         made = b.scatter_nd(b.full(least, shape=[bags, width]), bag, seen, reduction="max")
         made = b.where(b.greater(total, n.like(0, total)), made, n.like(0, made))
     else:
-        empty = n.full(0, [bags, width], dtype)
-        made = b.scatter_nd(empty, bag, b.mul(rows, counts), reduction="add")
+        seen = b.mul(rows, counts)
+        made = b.scatter_nd(n.full(0, [bags, width], dtype), bag, seen, reduction="add")
         made = b.div(made, b.maximum(total, n.like(1, total))) if mode == 1 else made
-    # What else it gives, only derivatives ask for.
-    return [made, *(n.full(0, n.shape_of(m), "int64") for m in n.results[1:])]
+    # For derivatives: the bag of each index, sizes of bags, rows of the greatest elements.
+    bags_of = b.squeeze(bag, axes=[1])
+    sizes = b.squeeze(total, axes=[1])
+    greatest = _greatest_rows(n, made, seen, bag, indices) if mode == 2 else sizes
+    rest = zip((bags_of, sizes, greatest), n.results[1:], strict=True)
+    return [made, *(_as_far_as_asked(n, v, m) for v, m in rest)]
+
+
+def _as_far_as_asked(n: Node, value: Value, meta: Any) -> Value:
+    """A result that torch leaves empty in some modes."""
+    dtype, shape = element_type(meta.dtype), n.shape_of(meta)
+    return n.full(0, shape, dtype) if 0 in shape else n.cast(value, dtype)
+
+
+def _greatest_rows(n: Node, made: Value, rows: Value, bag: Value, indices: Value) -> Value:
+    """The row of the table that each greatest element comes from: the first such one of a bag."""
+    b, count = n.builder, n.number(indices.shape[0], "int64")
+    here = b.ramp(n.constant(0, "int64"), n.constant(1, "int64"), size=indices.shape[0])
+    is_greatest = b.equal(rows, b.gather_nd(made, bag))
+    places = b.where(is_greatest, b.unsqueeze(here, axes=[1]), count)
+    first = b.scatter_nd(b.full(count, shape=made.shape), bag, places, reduction="min")
+    last = b.maximum(b.sub(count, n.constant(1, "int64")), n.constant(0, "int64"))
+    return b.gather(indices, b.minimum(first, last), axis=0)
