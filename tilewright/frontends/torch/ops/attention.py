@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.frontends.common.padding import simplified
 from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.ops.shapes import reshaped
 from tilewright.frontends.torch.table import converts
@@ -64,8 +65,7 @@ def _mask(n: Node, lead: Sequence[Dim], sizes: Sequence[Dim]) -> Value | None:
 def _scores(n: Node, q: Value, k: Value, mask: Value | None, causal: bool) -> Value:
     """What the softmax is of."""
     b = n.builder
-    share = as_expr(q.shape[1]) // as_expr(k.shape[1])
-    shared = n.dim_of(share)
+    shared = simplified(as_expr(q.shape[1]) // as_expr(k.shape[1]))
     if shared != 1:
         k = b.repeat_elements(k, repeats=shared, axis=1)
     scale = n.get("scale")

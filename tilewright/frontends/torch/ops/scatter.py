@@ -10,6 +10,7 @@ from tilewright.frontends.torch.ops.shapes import reshaped
 from tilewright.frontends.torch.table import converts
 from tilewright.frontends.torch.tensors import element_type
 from tilewright.graph import Value
+from tilewright.support.errors import UserError
 
 #: torch's names of reductions, ours, and what changes nothing.
 _REDUCTIONS: Final = {
@@ -179,3 +180,55 @@ def _greatest_rows(n: Node, made: Value, rows: Value, bag: Value, indices: Value
     first = b.scatter_nd(b.full(count, shape=made.shape), bag, places, reduction="min")
     last = b.maximum(b.sub(count, n.constant(1, "int64")), n.constant(0, "int64"))
     return b.gather(indices, b.minimum(first, last), axis=0)
+
+
+#: What the segments of each reduction begin with, and how elements are put to it.
+_SEGMENTS: Final = {
+    "sum": (0.0, "add"),
+    "mean": (0.0, "add"),
+    "prod": (1.0, "mul"),
+    "max": (float("-inf"), "max"),
+    "min": (float("inf"), "min"),
+}
+
+
+@converts("segment_reduce")
+def segment_reduce(n: Node) -> Value:
+    """A reduction of each segment of an axis, one behind the other; some may be empty."""
+    b, x, axis = n.builder, n.tensor("data"), n.axis("axis", n.rank("data"), 0)
+    if n.get("indices") is not None:
+        raise UserError("segments that indices tell", remedy="give their lengths or offsets")
+    lead, rest = x.shape[:axis], x.shape[axis + 1 :]
+    starts, lengths = _segments(n, axis)
+    count = lengths.shape[-1]
+    # Batches×elements×segments
+    one = n.constant(1, "int64")
+    here = b.ramp(n.constant(0, "int64"), one, size=x.shape[axis])
+    starts = b.reshape(starts, shape=[-1, 1, count])
+    begun = b.less_equal(starts, b.unsqueeze(here, axes=[1]))
+    own = b.sub(b.sum(n.cast(begun, "int64"), axes=[2]), one)
+    batches = b.ramp(n.constant(0, "int64"), n.number(count, "int64"), size=starts.shape[0])
+    places = b.reshape(b.add(own, b.unsqueeze(batches, axes=[1])), shape=[-1, 1])
+    kind, initial = str(n["reduce"]), n.get("initial")
+    start, reduction = _SEGMENTS[kind]
+    first = n.full(start if initial is None else initial, [starts.shape[0] * count, *rest], x.dtype)
+    rows = b.reshape(x, shape=[starts.shape[0] * x.shape[axis], *rest])
+    made = b.scatter_nd(first, places, rows, reduction=reduction)
+    made = b.reshape(made, shape=[*lead, count, *rest])
+    if kind != "mean":
+        return made
+    sizes = b.reshape(n.cast(lengths, x.dtype), shape=[*lead, count, *[1] * len(rest)])
+    none = n.like(float("nan") if initial is None else initial, x)
+    return b.where(b.greater(sizes, n.like(0, sizes)), b.div(made, sizes), none)
+
+
+def _segments(n: Node, axis: int) -> tuple[Value, Value]:
+    """Where segments begin, and how long they are."""
+    b = n.builder
+    if n.get("lengths") is not None:
+        lengths = n.tensor("lengths", "int64")
+        return b.sub(b.cumsum(lengths, axis=axis), lengths), lengths
+    offsets = n.tensor("offsets", "int64")
+    first = b.slice(offsets, starts=[0], ends=[-1], axes=[axis])
+    behind = b.slice(offsets, starts=[1], ends=[offsets.shape[axis]], axes=[axis])
+    return first, b.sub(behind, first)

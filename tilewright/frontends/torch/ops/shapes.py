@@ -8,8 +8,9 @@ from typing import Any
 
 from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.table import converts
-from tilewright.graph import Dim, Value
+from tilewright.graph import Dim, TensorType, Value
 from tilewright.ir import Const, as_expr
+from tilewright.support.errors import UserError
 
 # ---- the same elements in another shape ---------------------------------------------------------
 
@@ -58,6 +59,19 @@ def transpose(n: Node) -> Value:
 @converts("expand", "expand_copy", "broadcast_to")
 def expand(n: Node) -> Value:
     return n.expanded(n.tensor("self"), n.shape)
+
+
+@converts("resize")
+def resize(n: Node) -> Value:
+    """The first elements in another shape; what would be behind the last one has no value."""
+    x, b, shape = n.tensor("self"), n.builder, n.shape
+    wanted, held = (TensorType(x.dtype, s).size for s in (shape, x.shape))
+    if wanted is None or held is None or wanted > held:
+        raise UserError(
+            f"resize of {x} to {shape}", reason="there may be elements that nothing has written"
+        )
+    flat = b.reshape(x, shape=[-1])
+    return b.reshape(b.slice(flat, starts=[0], ends=[wanted], axes=[0]), shape=list(shape))
 
 
 @converts("flip")
