@@ -60,6 +60,16 @@ def test_weights_that_change_are_noticed() -> None:
             net.weight.mul_(2)
 
 
+def test_weights_of_inference_mode_are_inputs() -> None:
+    """They have no version that would tell of changes."""
+    with torch.inference_mode():
+        net = torch.nn.Linear(4, 3)
+        fast, x = compiled(net), torch.randn(2, 4)
+        for _ in range(2):
+            torch.testing.assert_close(fast(x), net(x))
+            net.weight.mul_(2)
+
+
 def test_gradients_are_right() -> None:
     net = SmallResnet().train()
     twin = copy.deepcopy(net)

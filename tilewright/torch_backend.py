@@ -14,7 +14,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -32,14 +31,14 @@ _decomp: Any = import_module("torch._decomp")
 OPTIONS: Final = ("precision", "threads", "opt_level", "denormals", "target", "freeze")
 #: How often weights may change before they are taken for inputs.
 _MOST_CHANGES: Final = 3
-#: Operators that torch would take apart, and that have converters.
+#: Operators that torch would take apart, and that have converters. What it makes of attention does
+#: not fit the derivatives.
 _KEPT: Final = frozenset(
-    """silu hardswish hardsigmoid softplus mish upsample_nearest1d upsample_nearest2d
-    upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d
-    pixel_shuffle pixel_unshuffle _fused_rms_norm""".split()
+    """_scaled_dot_product_flash_attention_for_cpu silu hardswish hardsigmoid softplus mish
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
+    upsample_bicubic2d upsample_trilinear3d pixel_shuffle pixel_unshuffle _fused_rms_norm
+    multilabel_margin_loss_forward""".split()
 )
-
-_version: Final = attrgetter("_version")
 
 
 def tilewright(
@@ -107,8 +106,8 @@ class _CompiledGraph:
     def __init__(self, graph: Any, options: Mapping[str, Any], frozen: Sequence[int]) -> None:
         self._graph, self._frozen = graph, tuple(frozen)
         self._options = {k: v for k, v in options.items() if k != "freeze"}
-        self._weights: list[Any] = []
-        self._versions: list[int] = []
+        #: The weights that are constants: their numbers, tensors, and versions.
+        self._known: list[tuple[int, Any, int]] = []
         self._changes = 0
         self._run: Callable[[list[Any]], Any] | None = None
 
@@ -125,51 +124,50 @@ class _CompiledGraph:
         return run
 
     def _is_current(self, args: list[Any]) -> bool:
-        weights = self._weights
-        if not weights:
-            return True
-        for k, known in zip(self._frozen, weights, strict=True):
-            if args[k] is not known:
+        for k, known, version in self._known:
+            if args[k] is not known or known._version != version:
                 return False
-        return list(map(_version, weights)) == self._versions
+        return True
 
     def _made(self, args: list[Any]) -> Callable[[list[Any]], Any]:
-        if self._weights:
+        if self._known:
             self._changes += 1
             if self._changes >= _MOST_CHANGES:
                 self._frozen = ()
-        self._weights = [args[k] for k in self._frozen]
-        self._versions = list(map(_version, self._weights))
+        # Tensors of inference mode have no version that would tell of changes.
+        kept = [k for k in self._frozen if not args[k].is_inference()]
+        self._known = [(k, args[k], args[k]._version) for k in kept]
         try:
             self._run = self._compiled()
         except (TilewrightError, NotImplementedError) as error:
             _warn(error)
-            self._weights = []
+            self._known = []
             self._run = _eager(self._graph, ())
         return self._run
 
     def _compiled(self) -> Callable[[list[Any]], Any]:
         _require_cpu(self._graph)
-        constants = dict(zip(self._frozen, self._weights, strict=True))
+        _require_no_places(self._graph)
+        constants = {k: tensor for k, tensor, _ in self._known}
         graph = from_graph(self._graph, constants)
         model = compile_model(graph.module, **self._options)
-        metas = _outputs(self._graph)
-        readers = [_as_size if _is_size(m) else _as_tensor for m in metas]
-        readers = [r for r, given in zip(readers, graph.gives, strict=True) if given]
+        metas = [m for m, gives in zip(_outputs(self._graph), graph.gives, strict=True) if gives]
+        readers = [_reader(m, order) for m, order in zip(metas, graph.orders, strict=True)]
         run, takes = model.outputs_for, graph.takes
-        whole = all(graph.gives)
 
-        def call(args: list[Any]) -> Any:
-            given = [as_array(args[k]) for k in takes]
+        def call(args: list[Any]) -> list[Any]:
+            arrays = [as_array(args[k]) for k in takes]
             args.clear()
-            results = run(given, ())
-            made = [read(r) for read, r in zip(readers, results, strict=True)]
-            if whole:
-                return made
-            left = iter(made)
+            return [read(r) for read, r in zip(readers, run(arrays, ()), strict=True)]
+
+        if all(graph.gives):
+            return call
+
+        def with_gaps(args: list[Any]) -> list[Any]:
+            left = iter(call(args))
             return [next(left) if gives else None for gives in graph.gives]
 
-        return call
+        return with_gaps
 
 
 # ---- crossing the border ------------------------------------------------------------------------
@@ -177,29 +175,36 @@ class _CompiledGraph:
 
 def as_array(given: Any) -> Any:
     """A tensor as an array over the same memory; copied where it has gaps."""
-    if not isinstance(given, torch.Tensor):
-        return np.asarray(given, np.int64)
-    if given.requires_grad or given.is_conj() or given.is_neg():
-        given = given.detach().resolve_conj().resolve_neg()
     try:
         return given.numpy()
+    except RuntimeError:
+        # It wants gradients, or its elements are negated or conjugated when they are read.
+        return as_array(given.detach().resolve_conj().resolve_neg())
     except TypeError:
         return tensor_array(given)
+    except AttributeError:
+        return np.asarray(given, np.int64)
 
 
-def _as_tensor(array: Any) -> Any:
-    if array.dtype.kind != "V" and array.dtype.isbuiltin == 1:
-        return torch.from_numpy(array)
-    bits = torch.from_numpy(array.view(np.int16 if array.itemsize == 2 else np.uint8))
-    return bits.view(getattr(torch, array.dtype.name))
+def _reader(meta: Any, order: Sequence[int]) -> Callable[[Any], Any]:
+    """What makes a result for torch out of an array, whose dimensions lie in another order."""
+    if isinstance(meta, int | torch.SymInt):
+        return int
+    read = _as_tensor(meta.dtype)
+    if not order:
+        return read
+    back = [order.index(k) for k in range(len(order))]
+    return lambda array: read(array).permute(back)
 
 
-def _as_size(array: Any) -> int:
-    return int(array)
-
-
-def _is_size(meta: Any) -> bool:
-    return isinstance(meta, int | torch.SymInt)
+def _as_tensor(dtype: Any) -> Callable[[Any], Any]:
+    try:
+        if np.dtype(str(dtype).removeprefix("torch.")).isbuiltin == 1:
+            return torch.from_numpy
+    except TypeError:
+        pass
+    bits = np.int16 if dtype.itemsize == 2 else np.uint8
+    return lambda array: torch.from_numpy(array.view(bits)).view(dtype)
 
 
 def _outputs(graph: Any) -> list[Any]:
@@ -214,6 +219,27 @@ def _require_cpu(graph: Any) -> None:
             raise UserError(
                 f"{node.name} is on {meta.device}", reason="only the CPU is compiled for"
             )
+
+
+def _require_no_places(graph: Any) -> None:
+    """Refuse places in the memory of an argument that are counted from where it begins.
+
+    torch calls the graph with tensors that lie elsewhere in theirs, and does not say so.
+    """
+    held = {_memory(n) for n in graph.graph.nodes if n.op == "placeholder"} - {None}
+    for node in graph.graph.nodes:
+        if "as_strided" not in str(node.target) or _memory(node.args[0]) not in held:
+            continue
+        if len(node.args) > 3 or node.kwargs.get("storage_offset") is not None:
+            raise UserError(
+                f"{node.name} looks at the memory that an argument is part of",
+                remedy="leave out storage_offset, or clone the tensor first",
+            )
+
+
+def _memory(node: Any) -> int | None:
+    meta = node.meta.get("val")
+    return meta.untyped_storage()._cdata if isinstance(meta, torch.Tensor) else None
 
 
 _told: set[str] = set()

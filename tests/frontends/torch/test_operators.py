@@ -27,6 +27,12 @@ SQUARE = torch.randn(4, 4, generator=G) + 4 * torch.eye(4)
 PLACES = torch.tensor([[0, 2, 1], [1, 1, 0]])
 EVEN = PLACES % 2
 
+
+def segments(x: Any, kind: str, **options: Any) -> Any:
+    """Reductions of segments along the first axis, one of which is empty."""
+    return torch.segment_reduce(x, kind, lengths=torch.tensor([1, 0, 1]), axis=0, **options)
+
+
 CASES: dict[str, tuple[Callable[..., Any], ...]] = {
     "arithmetic": (
         lambda: check(lambda x, y: (x + y, x - 2, 3 - x, x * y, x / y, x // 2, x % 3, -x), X, Y),
@@ -48,6 +54,7 @@ CASES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda: check(lambda x: (x.split(2, -1), x.chunk(2, 1), x.tile(2, 1, 1), x.flip(0, 2)), X),
         lambda: check(lambda x: (torch.cat([x, x], 1), torch.stack([x, x], -1), x.roll(1, -1)), X),
         lambda: check(lambda x: (x.expand(5, 2, 3, 4), x.diagonal(0, 1, 2), x.unfold(2, 2, 1)), X),
+        lambda: check(lambda x: x.clone().resize_(2, 5), X),
         lambda: check(lambda x: (F.pad(x, (1, 2)), F.pad(x, (1, 1), "reflect"), x.tril(-1)), X),
         lambda: check(lambda x: (torch.arange(5), torch.linspace(0, 1, 7), torch.ones_like(x)), X),
     ),
@@ -79,6 +86,12 @@ CASES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda: check(lambda w, p: F.embedding(p, w), X[0], PLACES),
         lambda: check(lambda w, p: F.embedding_bag(p, w), X[0], PLACES),
         lambda: check(lambda i: (i.unique(), i.mode(1), i.unique_consecutive()), I),
+        lambda: check(lambda x: [segments(x, k) for k in ("sum", "mean", "max", "min", "prod")], X),
+        lambda: check(lambda x: segments(x, "mean", initial=2), X),
+        lambda: check(
+            lambda x: torch.segment_reduce(x, "sum", offsets=torch.tensor([[0, 2, 3]] * 2), axis=1),
+            X,
+        ),
     ),
     "products": (
         lambda: check(lambda x, y: (x @ x.mT, x @ torch.ones(4), torch.einsum("bij->ji", x)), X, Y),
@@ -110,6 +123,7 @@ CASES: dict[str, tuple[Callable[..., Any], ...]] = {
         ),
         lambda: check(lambda x: F.grid_sample(x, torch.zeros(2, 3, 3, 2) + 0.3), IMAGE),
         lambda: check(lambda x: (F.pixel_shuffle(x, 2), F.unfold(x, 3, stride=2)), IMAGE),
+        lambda: check(lambda x: F.adaptive_max_pool2d(x, (4, 3), return_indices=True), IMAGE),
     ),
     "normalisation and activations": (
         lambda: check(lambda x: (F.layer_norm(x, (4,)), F.group_norm(x, 3), F.instance_norm(x)), X),
@@ -118,6 +132,14 @@ CASES: dict[str, tuple[Callable[..., Any], ...]] = {
             lambda x: (F.softplus(x, 2, 1), F.leaky_relu(x), F.glu(x), F.celu(x, 2.0)), X
         ),
         lambda: check(lambda x: F.rms_norm(x, (4,)), X),
+    ),
+    "losses": (
+        # Labels end with the first -1.
+        lambda: check(
+            lambda x, t: F.multilabel_margin_loss(x, t),
+            X[0],
+            torch.tensor([[1, -1, 0, 0], [2, 0, -1, 0], [3, 1, 0, 2]]),
+        ),
     ),
     "special functions": (
         lambda: check(lambda x: (x.erf(), x.lgamma(), x.digamma(), torch.special.i0e(x)), X),

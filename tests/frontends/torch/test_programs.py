@@ -70,6 +70,18 @@ def test_one_program_for_all_sizes() -> None:
         require_close(model.run([x]), Net()(x))
 
 
+def test_adaptive_pooling_of_images_of_all_sizes() -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            pool = torch.nn.functional
+            return pool.adaptive_avg_pool2d(x, (3, 2)), pool.adaptive_max_pool2d(x, (2, 3))
+
+    model = tw.compile(Net(), inputs=(torch.randn(1, 2, 8, 9),), shapes={"x": [1, 2, "h", "w"]})
+    for shape in ((8, 9), (5, 7), (12, 6)):
+        x = torch.randn(1, 2, *shape)
+        require_close(model.run([x]), Net()(x))
+
+
 def test_a_converter_of_the_user() -> None:
     schema = "(Tensor x, float more) -> Tensor"
 

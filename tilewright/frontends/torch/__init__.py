@@ -17,7 +17,7 @@ The `torch` package is an optional extra and is imported when a model is read, n
 
 # pyright: reportUnusedImport=false
 from tilewright.frontends.torch.from_graph import ConvertedGraph, from_graph
-from tilewright.frontends.torch.from_torch import from_torch
+from tilewright.frontends.torch.from_torch import first_states, from_torch
 from tilewright.frontends.torch.front_end import FRONT_END
 from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.table import TABLE, register_converter, unregister_converter

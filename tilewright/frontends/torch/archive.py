@@ -22,6 +22,7 @@ import numpy as np
 
 from tilewright.frontends.common.damaged import trusting
 from tilewright.frontends.sources import Source, is_bytes
+from tilewright.frontends.torch.ops.strided import looks_around
 from tilewright.frontends.torch.package import is_list, torch_package
 from tilewright.support.errors import UserError
 
@@ -108,13 +109,15 @@ class _Archive:
         serialize: Any = import_module("torch._export.serde.serialize")
         name = self._model()
         data = self._archive.read(f"{self._root}/models/{name}.json")
-        _require_harmless(json.loads(data))
+        parsed = json.loads(data)
+        _require_harmless(parsed)
+        _require_whole(parsed)
         weights = self._tensors("weights", name)
         constants = self._tensors("constants", name)
         try:
-            parsed = serialize._bytes_to_dataclass(schema.ExportedProgram, data)
+            program = serialize._bytes_to_dataclass(schema.ExportedProgram, data)
             reader = serialize.ExportedProgramDeserializer()
-            return reader.deserialize(parsed, weights, constants, b"")
+            return reader.deserialize(program, weights, constants, b"")
         except Exception as error:
             raise UserError(
                 "torch cannot read the program in the archive",
@@ -204,17 +207,50 @@ def _require_harmless(program: Any) -> None:
             raise UserError(f"a size in the program is {text[:80]!r}", reason="it is no expression")
 
 
+def _require_whole(program: Any) -> None:
+    """Refuse places that are counted from the start of the memory that a tensor is a part of.
+
+    torch does not tell its deserialized programs where in memory tensors were.
+    """
+    for graph in _dicts(program):
+        if "tensor_values" not in graph:
+            continue
+        for node in graph["nodes"]:
+            if _counts_from_start(node) and _start_of(graph, node) != {"as_int": 0}:
+                raise looks_around()
+
+
+def _counts_from_start(node: Any) -> bool:
+    if not node["target"].startswith("torch.ops.aten.as_strided"):
+        return False
+    given = {row["name"]: row["arg"] for row in node["inputs"]}
+    return "as_none" not in given.get("storage_offset", {"as_none": True})
+
+
+def _start_of(graph: Any, node: Any) -> Any:
+    """Where in its memory the tensor lies that a node works on."""
+    (held,) = [row["arg"] for row in node["inputs"] if row["name"] == "self"]
+    return graph["tensor_values"][held["as_tensor"]["name"]]["storage_offset"]
+
+
+def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
+    """All dicts in JSON."""
+    pending: list[Any] = [tree]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            yield item
+            pending += item.values()
+        elif is_list(item):
+            pending += item
+
+
 def _texts(tree: Any) -> Iterator[tuple[str, str]]:
     """All texts in JSON, each with the key that it stands under."""
-    pending: list[tuple[str, Any]] = [("", tree)]
-    while pending:
-        key, item = pending.pop()
-        if isinstance(item, dict):
-            pending += item.items()
-        elif is_list(item):
-            pending += [(key, i) for i in item]
-        elif isinstance(item, str):
-            yield key, item
+    for found in _dicts(tree):
+        for key, item in found.items():
+            items = item if is_list(item) else [item]
+            yield from ((key, i) for i in items if isinstance(i, str))
 
 
 def _is_size(text: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tilewright.frontends.sources import Shapes
 from tilewright.frontends.torch.importer import calls_of, is_served, operator_name
+from tilewright.frontends.torch.ops.recurrent import no_packed_sequences
 from tilewright.frontends.torch.package import is_list, torch_package
 from tilewright.frontends.torch.table import ATEN
 from tilewright.graph import passes
@@ -14,9 +15,9 @@ from tilewright.support.errors import UserError, nearest
 
 #: Operators that torch would take apart, and that have a form of their own here.
 _KEPT: Final = frozenset(
-    """scaled_dot_product_attention linear pixel_shuffle pixel_unshuffle
+    """scaled_dot_product_attention linear lstm gru rnn_tanh rnn_relu pixel_shuffle pixel_unshuffle
     upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
-    upsample_bicubic2d upsample_trilinear3d""".split()
+    upsample_bicubic2d upsample_trilinear3d multilabel_margin_loss_forward""".split()
 )
 
 
@@ -31,6 +32,8 @@ def export_module(module: Any, inputs: Any, shapes: Shapes) -> Any:
         )
     passes.require_shapes(shapes)
     args, kwargs = _arguments(inputs)
+    if any(type(v).__name__ == "PackedSequence" for v in (*args, *kwargs.values())):
+        raise no_packed_sequences(type(module).__name__)
     names = _names(module, args, kwargs)
     for name in shapes:
         if name not in names:

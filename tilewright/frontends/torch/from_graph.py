@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tilewright.frontends.torch.from_torch import Size, add_output, size_input, tensor_input
 from tilewright.frontends.torch.importer import Importer, require_converters
+from tilewright.frontends.torch.tensors import is_complex
 from tilewright.graph import Module
 from tilewright.support.faults import during
 
@@ -19,6 +20,8 @@ class ConvertedGraph(NamedTuple):
     takes: list[int]
     #: For each result of torch's graph, whether ours gives it; others are None.
     gives: list[bool]
+    #: For each of these, its dimensions as they lie in memory; empty: in their own order.
+    orders: list[list[int]]
 
 
 def from_graph(module: Any, constants: Mapping[int, Any]) -> ConvertedGraph:
@@ -34,20 +37,63 @@ def from_graph(module: Any, constants: Mapping[int, Any]) -> ConvertedGraph:
                 values[k] = size_input(importer, nodes[k])
         # Results must not be the memory of what goes in: torch makes views of inputs itself.
         results = importer.graph(module, values)
+        orders = [_memory_order(m) for m in _output_metas(module)]
         taken = {id(v) for v in values}
-        for k, result in enumerate(results):
+        for k, (result, order) in enumerate(zip(results, orders, strict=True)):
+            if order:
+                result = importer.builder.transpose(result, axes=order)
             if result is not None:
                 add_output(importer, f"output_{k}", result, taken)
         built = importer.builder.build()
         by_name = {n.name: k for k, n in enumerate(nodes)}
         takes = [by_name[p.name] for p in built.main.params]
-        return ConvertedGraph(built, takes, [r is not None for r in results])
+        gives = [r is not None for r in results]
+        given = [order for order, gives in zip(orders, gives, strict=True) if gives]
+        return ConvertedGraph(built, takes, gives, given)
+
+
+def _output_metas(module: Any) -> list[Any]:
+    *_, output = module.graph.nodes
+    return [n.meta.get("val") if hasattr(n, "meta") else n for n in output.args[0]]
+
+
+def _memory_order(meta: Any) -> list[int]:
+    """The dimensions of a tensor as they lie in memory, where that is not their own order.
+
+    torch computes derivatives on results that lie as it was told when it traced the graph.
+    """
+    if not hasattr(meta, "stride") or is_complex(meta.dtype):
+        return []
+    shape, strides = ([_hint(d) for d in sizes] for sizes in (meta.shape, meta.stride()))
+    order = sorted(range(len(shape)), key=lambda k: (-strides[k], k))
+    step = 1
+    for k in reversed(order):
+        if shape[k] != 1 and strides[k] != step:
+            return []
+        step *= shape[k]
+    long = [k for k in order if shape[k] != 1]
+    return [] if long == sorted(long) else order
+
+
+def _hint(size: Any) -> int:
+    """A size as it was when the graph was traced; asking for it in earnest would fix it."""
+    return size if isinstance(size, int) else int(size.node.hint)
 
 
 def _operand(importer: Importer, number: int, node: Any, constants: Mapping[int, Any]) -> Any:
     if number in constants:
         return importer.constant(constants[number], node.name)
     meta = node.meta.get("val")
+    if _is_token(node):
+        return None
     if hasattr(meta, "dtype"):
         return tensor_input(importer, node.name, meta)
     return Size() if type(meta).__name__ in ("SymInt", "int") else meta
+
+
+def _is_token(node: Any) -> bool:
+    """Whether an argument only keeps operators in order: it is None when the graph is called."""
+    users = list(node.users)
+    return bool(users) and all(
+        getattr(u.target, "__name__", "") == "with_effects" and u.args[0] is node for u in users
+    )

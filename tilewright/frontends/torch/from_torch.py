@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tilewright.frontends.common.damaged import trusting
 from tilewright.frontends.sources import Shapes
@@ -11,14 +11,23 @@ from tilewright.frontends.torch.exported import decomposed, export_module
 from tilewright.frontends.torch.importer import Importer, require_converters
 from tilewright.frontends.torch.node import Complex, Node
 from tilewright.frontends.torch.symbols import expression
-from tilewright.frontends.torch.tensors import element_type, is_complex
-from tilewright.graph import Module, TensorType, Value, passes
+from tilewright.frontends.torch.tensors import array_of, element_type, is_complex
+from tilewright.graph import Array, Module, TensorType, Value, passes
 from tilewright.ir import Expr, Var
 from tilewright.support.errors import UserError
 from tilewright.support.faults import during
 
 #: Sizes below are what torch assumes of every size that is not fixed.
 _LEAST: Final = 2
+#: What the results of a program are: those of forward, and what takes the place of something.
+_RETURNED: Final = (
+    "USER_OUTPUT",
+    "LOSS_OUTPUT",
+    "GRADIENT_TO_PARAMETER",
+    "GRADIENT_TO_USER_INPUT",
+)
+_STATES: Final = ("BUFFER_MUTATION", "PARAMETER_MUTATION")
+_CHANGED_INPUTS: Final = ("USER_INPUT_MUTATION",)
 
 
 def from_torch(source: Any, inputs: Any = None, shapes: Shapes | None = None) -> Module:
@@ -26,25 +35,37 @@ def from_torch(source: Any, inputs: Any = None, shapes: Shapes | None = None) ->
 
     A module is traced by `torch.export` on `inputs`: a tuple of tensors, or a dict by name.
     `shapes` gives inputs names for dimensions that are not those of the example. Buffers and
-    parameters become constants over the memory of the tensors.
+    parameters become constants over the memory of the tensors; those that the program changes are
+    inputs and outputs behind the others, of the same names. So is, as an output, an input that it
+    changes.
     """
-    from tilewright.frontends.torch.archive import is_program, load_archive
-
     shapes = shapes or {}
-    if is_program(source):
-        program = source
-    elif hasattr(source, "named_parameters"):
-        program = export_module(source, inputs, shapes)
-    else:
-        program = load_archive(source)
+    program = _program_of(source, inputs, shapes)
     with during("front end", "PyTorch"), trusting("the exported program"):
         module = convert_program(decomposed(program))
     return passes.bind_shapes(module, shapes) if shapes else module
 
 
+def first_states(source: Any, inputs: Any = None) -> dict[str, Array]:
+    """What the buffers and parameters hold that a program changes, by name."""
+    program = _program_of(source, inputs, {})
+    with during("front end", "PyTorch"), trusting("the exported program"):
+        tensors = _constants(program)
+        return {name: array_of(tensors[name]).copy() for name in _state_names(decomposed(program))}
+
+
+def _program_of(source: Any, inputs: Any, shapes: Shapes) -> Any:
+    from tilewright.frontends.torch.archive import is_program, load_archive
+
+    if is_program(source):
+        return source
+    if hasattr(source, "named_parameters"):
+        return export_module(source, inputs, shapes)
+    return load_archive(source)
+
+
 def convert_program(program: Any) -> Module:
     """The graph of an exported program whose operators all have converters."""
-    _require_pure(program)
     require_converters(program.graph_module)
     importer = Importer()
     values = _operands(importer, program)
@@ -59,16 +80,10 @@ def input_names(source: Any, inputs: Any = None, shapes: Shapes | None = None) -
     return [p.name for p in from_torch(source, inputs, shapes).main.params]
 
 
-def _require_pure(program: Any) -> None:
-    signature = program.graph_signature
-    changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
-    if changed:
-        raise UserError(
-            f"the program changes {', '.join(map(str, changed[:4]))} in place",
-            reason="a compiled model keeps no state between runs",
-            remedy="call .eval() before exporting, return the new value, or use"
-            ' torch.compile(net, backend="tilewright"), which writes it back',
-        )
+def _state_names(program: Any) -> list[str]:
+    """The buffers and parameters that a program changes."""
+    specs = program.graph_signature.output_specs
+    return [str(s.target) for s in specs if s.kind.name in _STATES]
 
 
 # ---- what goes in -------------------------------------------------------------------------------
@@ -78,19 +93,24 @@ def _operands(importer: Importer, program: Any) -> dict[Any, Any]:
     """A value for each placeholder: inputs of the model, and constants."""
     signature, nodes = program.graph_signature, list(program.graph.nodes)
     placeholders = [n for n in nodes if n.op == "placeholder"]
-    constants = _constants(program)
+    constants, states = _constants(program), set(_state_names(program))
     values: dict[Any, Any] = {}
     for node, spec in zip(placeholders, signature.input_specs, strict=True):
         if spec.kind.name == "USER_INPUT":
             values[node] = user_input(importer, node, spec.arg)
         elif spec.kind.name == "TOKEN":
             values[node] = None
+        elif spec.target in states:
+            values[node] = State(str(spec.target))
         else:
             values[node] = importer.constant(constants[spec.target], node.name)
     # Sizes that are inputs themselves come after tensors, whose shapes may tell them.
     for node, value in values.items():
         if isinstance(value, Size):
             values[node] = size_input(importer, node)
+    for node, value in values.items():
+        if isinstance(value, State):
+            values[node] = tensor_input(importer, value.name, node.meta["val"])
     return values
 
 
@@ -101,6 +121,12 @@ def _constants(program: Any) -> dict[str, Any]:
 
 class Size:
     """An input that is a whole number."""
+
+
+class State(NamedTuple):
+    """A buffer or parameter that the program changes."""
+
+    name: str
 
 
 def user_input(importer: Importer, node: Any, arg: Any = None) -> Any:
@@ -171,12 +197,15 @@ def _tells(symbol: Any, node: Any, value: Any) -> bool:
 
 
 def _add_outputs(importer: Importer, program: Any, results: Sequence[Any], taken: set[int]) -> None:
+    """What forward returns, then what it changed: states, and inputs."""
     specs = program.graph_signature.output_specs
-    for spec, result in zip(specs, results, strict=True):
-        if result is None:
-            continue
-        name = getattr(spec.arg, "name", "") or "number"
-        add_output(importer, name, result, taken)
+    rows = list(zip(specs, results, strict=True))
+    for kinds in (_RETURNED, _STATES, _CHANGED_INPUTS):
+        for spec, result in rows:
+            if spec.kind.name not in kinds or result is None:
+                continue
+            arg = getattr(spec.arg, "name", "") or "number"
+            add_output(importer, arg if kinds is _RETURNED else str(spec.target), result, taken)
 
 
 def add_output(importer: Importer, name: str, result: Any, taken: set[int]) -> None:

@@ -157,6 +157,10 @@ class Node:
         """The shape that torch gives a tensor."""
         return [self._importer.symbols.dim(d) for d in meta.shape]
 
+    def size(self, expression: Any) -> Dim:
+        """A size that torch has as an expression of sympy."""
+        return self._importer.symbols.dim(expression)
+
     def promoted(self, *names: str) -> DType:
         """The type in which torch combines these arguments."""
         rules: Any = import_module("torch._prims_common")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any, Final
 
 from tilewright.frontends.torch.node import Node
@@ -28,14 +29,37 @@ def several(results: Any) -> list[Any]:
 
 def _flag(n: Node, given: Any) -> Value:
     """A condition as a truth value without dimensions."""
-    if not isinstance(given, Value):
-        if not isinstance(given, bool):
-            raise UserError(
-                "a branch depends on sizes that are not known", remedy="fix the sizes it looks at"
-            )
+    if isinstance(given, bool):
         return n.constant(given, "bool")
+    if not isinstance(given, Value):
+        return _of_sizes(n, given.node.expr)
     flag = given if given.dtype.is_bool else n.builder.not_equal(given, n.like(0, given))
     return n.builder.reshape(flag, shape=[]) if flag.ndim else flag
+
+
+#: What sympy calls comparisons, by our names.
+_COMPARISONS: Final = {
+    "Equality": "equal",
+    "Unequality": "not_equal",
+    "StrictGreaterThan": "greater",
+    "GreaterThan": "greater_equal",
+    "StrictLessThan": "less",
+    "LessThan": "less_equal",
+}
+
+
+def _of_sizes(n: Node, condition: Any) -> Value:
+    """A condition on sizes, which torch has as an expression of sympy."""
+    b, name = n.builder, type(condition).__name__
+    if name in _COMPARISONS:
+        sizes = [n.number(n.size(side), "int64") for side in condition.args]
+        return b.emit(_COMPARISONS[name], *sizes)
+    if name == "Not":
+        return b.logical_not(_of_sizes(n, condition.args[0]))
+    if name in ("And", "Or"):
+        join = b.logical_and if name == "And" else b.logical_or
+        return reduce(join, [_of_sizes(n, part) for part in condition.args])
+    raise UserError(f"a branch depends on {condition}", reason=f"{name} of sizes is not known here")
 
 
 @converts("cond", domain=HIGHER_ORDER)

@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from tilewright.frontends.common.padding import simplified
 from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.ops.reduction import place_of
 from tilewright.frontends.torch.table import converts
@@ -137,21 +136,25 @@ def _averaged(n: Node, x: Value, axis: int, size: Dim) -> Value:
         return b.mean(x, axes=[axis], keepdims=True)
     if extent is as_expr(size):
         return x
-    if not isinstance(extent, Const) or not isinstance(size, int):
-        raise UserError("adaptive pooling of an image whose size is not known", remedy="fix it")
-    whole = int(extent.value)
-    if whole % size == 0:
-        parts = [*x.shape[:axis], size, whole // size, *x.shape[axis + 1 :]]
+    if not isinstance(size, int):
+        raise UserError("adaptive pooling to a size that is not known", remedy="fix it")
+    if isinstance(extent, Const) and int(extent.value) % size == 0:
+        parts = [*x.shape[:axis], size, int(extent.value) // size, *x.shape[axis + 1 :]]
         return b.mean(b.reshape(x, shape=parts), axes=[axis + 1])
     means = [
         b.mean(b.slice(x, starts=[first], ends=[last], axes=[axis]), axes=[axis], keepdims=True)
-        for first, last in _parts(whole, size)
+        for first, last in _parts(extent, size)
     ]
     return b.concat(*means, axis=axis)
 
 
-def _parts(extent: int, count: int) -> list[tuple[int, int]]:
-    return [(k * extent // count, -(-(k + 1) * extent // count)) for k in range(count)]
+def _parts(extent: Dim, count: int) -> list[tuple[Dim, Dim]]:
+    """Where each of so many parts of a dimension begins and ends; they may overlap."""
+    whole = as_expr(extent)
+    return [
+        (simplified(whole * k // count), simplified((whole * (k + 1) + (count - 1)) // count))
+        for k in range(count)
+    ]
 
 
 @converts("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
@@ -160,16 +163,18 @@ def adaptive_max_pool(n: Node) -> list[Value]:
     rank, b = _rank(n.op), n.builder
     x, added = batched(n, n.tensor("self"), rank)
     sizes = [d for d in n.shape[-rank:] if isinstance(d, int)]
-    extents = [int(d.value) for d in x.shape[-rank:] if isinstance(d, Const)]
-    if len(extents) != rank:
-        raise UserError("adaptive pooling of an image whose size is not known", remedy="fix it")
+    extents = x.shape[-rank:]
+    if len(sizes) != rank:
+        raise UserError("adaptive pooling to a size that is not known", remedy="fix it")
     flat = b.reshape(x, shape=[*x.shape[:-rank], -1])
 
-    grid = np.arange(int(np.prod(extents)), dtype=np.int64).reshape(extents)
+    zero, one = n.constant(0, "int64"), n.constant(1, "int64")
+    grid = b.reshape(b.ramp(zero, one, size=flat.shape[2]), shape=list(extents))
     places: list[Value] = []
     for part in itertools.product(*(_parts(e, s) for e, s in zip(extents, sizes, strict=True))):
-        inside = grid[tuple(slice(*p) for p in part)].ravel()
-        own = b.constant(inside)
+        first, last = ([p[k] for p in part] for k in (0, 1))
+        inside = b.slice(grid, starts=first, ends=last, axes=list(range(rank)))
+        own = b.reshape(inside, shape=[-1])
         taken = b.gather(flat, own, axis=2)
         best = place_of(n, taken, 2, True)
         places.append(b.gather(own, best, axis=0))

@@ -7,11 +7,10 @@ from typing import Any
 
 from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.ops.elementwise import truth
-from tilewright.frontends.torch.ops.shapes import in_memory_order, reshaped
+from tilewright.frontends.torch.ops.shapes import reshaped
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Dim, Value
 from tilewright.ir import Expr
-from tilewright.support.errors import UserError
 
 
 def vector(n: Node, x: Value) -> Value:
@@ -232,22 +231,6 @@ def diagonal_scatter(n: Node) -> Value:
     updates = b.transpose(source, axes=[source.ndim - 1, *range(source.ndim - 1)])
     made = b.scatter_nd(b.transpose(x, axes=order), places, updates)
     return b.transpose(made, axes=back_of(order))
-
-
-@converts("as_strided_scatter")
-def as_strided_scatter(n: Node) -> Value:
-    x, b = n.tensor("self"), n.builder
-    if in_memory_order(n) is not x:
-        raise UserError("as_strided_scatter to a tensor that is transposed")
-    sizes, strides = n.dims("size"), n.dims("stride")
-    place = n.number(n.dim_of(n.get("storage_offset", 0)), "int64")
-    for k, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
-        row = b.ramp(n.constant(0, "int64"), n.number(stride, "int64"), size=size)
-        behind = list(range(1, len(sizes) - k))
-        place = b.add(place, b.unsqueeze(row, axes=behind) if behind else row)
-    place = b.reshape(n.expanded(place, sizes), shape=[-1])
-    flat, source = (b.reshape(v, shape=[-1]) for v in (x, n.tensor("src", x.dtype)))
-    return reshaped(n, b.scatter_elements(flat, place, source, axis=0), x.shape)
 
 
 # ---- masks --------------------------------------------------------------------------------------

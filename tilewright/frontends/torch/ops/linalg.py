@@ -128,10 +128,10 @@ def solve_triangular(n: Node, a: Value, y: Value, upper: bool, unit: bool) -> Va
     return b.loop(count, [b.mul(y, n.constant(0.0, "float64"))], step)
 
 
-def solve(n: Node, a: Value, y: Value) -> tuple[Value, Value, Value]:
-    """(X with A X = Y, LU, swaps)."""
-    lu, swaps, order, _ = factor_lu(n, a)
-    return solve_factored(n, lu, order, y), lu, swaps
+def solve(n: Node, a: Value, y: Value) -> Value:
+    """X with A X = Y."""
+    lu, _, order, _ = factor_lu(n, a)
+    return solve_factored(n, lu, order, y)
 
 
 def solve_factored(n: Node, lu: Value, order: Value, y: Value) -> Value:
@@ -242,12 +242,23 @@ def solve_ex(n: Node) -> list[Value]:
         y = b.unsqueeze(y, axes=[y.ndim])
     if not left:
         a, y = (turned(n, v) for v in (a, y))
-    x, made, swaps = solve(n, a, y)
+    x = solve(n, a, y)
     x = x if left else turned(n, x)
     x = b.squeeze(x, axes=[x.ndim - 1]) if is_vector else x
     info = n.full(0, a.shape[:-2], "int32")
-    results = [x, made, swaps, info] if len(n.results) == 4 else [x, info]
+    results = [x, *kept_factors(n), info] if len(n.results) == 4 else [x, info]
     return fitted(n, *results)
+
+
+def kept_factors(n: Node) -> tuple[Value, Value]:
+    """The LU and the swaps that torch computes derivatives from.
+
+    They are those of the transposed matrix where the matrix lies in memory row by row. Nothing is
+    left of them where nobody asks for derivatives.
+    """
+    a = wide(n, "A")
+    made, swaps, _, _ = factor_lu(n, turned(n, a) if n.meta("A").is_contiguous() else a)
+    return made, swaps
 
 
 def turned(n: Node, x: Value) -> Value:
@@ -259,27 +270,26 @@ def turned(n: Node, x: Value) -> Value:
 @converts("linalg_inv_ex", "inverse")
 def inv(n: Node) -> Any:
     a = wide(n, "A" if "A" in n else "self")
-    x = solve(n, a, unit_matrix(n, a))[0]
+    x = solve(n, a, unit_matrix(n, a))
     results = fitted(n, x, n.full(0, a.shape[:-2], "int32"))
     return results if len(n.results) > 1 else results[0]
 
 
 @converts("_linalg_det", "linalg_det", "det")
 def det(n: Node) -> Any:
-    made, swaps, _, sign = factor_lu(n, wide(n, "A" if "A" in n else "self"))
+    made, _, _, sign = factor_lu(n, wide(n, "A" if "A" in n else "self"))
     b = n.builder
     value = b.mul(sign, b.prod(_diagonal(n, made), axes=[made.ndim - 2]))
-    results = fitted(n, value, made, swaps)
-    return results if len(n.results) > 1 else results[0]
+    return fitted(n, value, *kept_factors(n)) if len(n.results) > 1 else fitted(n, value)[0]
 
 
 @converts("_linalg_slogdet")
 def slogdet(n: Node) -> list[Value]:
-    made, swaps, _, sign = factor_lu(n, wide(n, "A"))
+    made, _, _, sign = factor_lu(n, wide(n, "A"))
     b, diagonal = n.builder, _diagonal(n, made)
     axes = [made.ndim - 2]
     whole = b.mul(sign, b.prod(b.sign(diagonal), axes=axes))
-    return fitted(n, whole, b.sum(b.log(b.abs(diagonal)), axes=axes), made, swaps)
+    return fitted(n, whole, b.sum(b.log(b.abs(diagonal)), axes=axes), *kept_factors(n))
 
 
 def _diagonal(n: Node, x: Value) -> Value:

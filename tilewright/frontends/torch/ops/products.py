@@ -1,9 +1,6 @@
-"""Products of matrices, and attention."""
+"""Products of matrices."""
 
 from __future__ import annotations
-
-import math
-from typing import Any
 
 from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.table import converts
@@ -92,32 +89,3 @@ def trilinear(n: Node) -> Value:
 
 
 # ---- attention ----------------------------------------------------------------------------------
-
-
-@converts("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu")
-@converts("_scaled_dot_product_attention_math", "_scaled_dot_product_attention_math_for_mps")
-def attention(n: Node) -> Any:
-    q, k, v = (n.tensor(name) for name in ("query", "key", "value"))
-    mask = n.maybe("attn_mask")
-    b = n.builder
-    from tilewright.support.errors import UserError
-
-    if n.get("dropout_p", 0.0):
-        raise UserError("attention with dropout", reason="it is random")
-    rank = q.ndim
-    scale = n.get("scale") or 1 / math.sqrt(int(q.tensor.shape[-1].value))  # type: ignore[attr-defined]
-    batch = q.shape[:-2]
-    if rank == 3:
-        q, k, v = (b.unsqueeze(x, axes=[1]) for x in (q, k, v))
-        if mask is not None and mask.ndim == 3:
-            mask = b.unsqueeze(mask, axes=[1])
-    elif rank != 4:
-        raise UserError(f"attention of {rank} dimensions", remedy="use 3 or 4")
-    if mask is not None and not mask.dtype.is_bool:
-        mask = n.cast(mask, q.dtype)
-    made = b.attention(q, k, v, mask, scale=float(scale), causal=bool(n.get("is_causal", False)))
-    made = b.reshape(made, shape=[*batch, *made.shape[2:]]) if rank == 3 else made
-    if len(n.results) == 1:
-        return made
-    # The logarithms of the sums, for which only derivatives ask.
-    return [made, *(n.full(0, n.shape_of(m), "float32") for m in n.results[1:])]

@@ -8,7 +8,9 @@ from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.ops.indexing import vector
 from tilewright.frontends.torch.ops.shapes import reshaped
 from tilewright.frontends.torch.table import converts
+from tilewright.frontends.torch.tensors import element_type
 from tilewright.graph import Value
+from tilewright.support.errors import UserError
 
 #: torch's names of reductions, ours, and what changes nothing.
 _REDUCTIONS: Final = {
@@ -152,8 +154,81 @@ def embedding_bag(n: Node) -> list[Value]:
         made = b.scatter_nd(b.full(least, shape=[bags, width]), bag, seen, reduction="max")
         made = b.where(b.greater(total, n.like(0, total)), made, n.like(0, made))
     else:
-        empty = n.full(0, [bags, width], dtype)
-        made = b.scatter_nd(empty, bag, b.mul(rows, counts), reduction="add")
+        seen = b.mul(rows, counts)
+        made = b.scatter_nd(n.full(0, [bags, width], dtype), bag, seen, reduction="add")
         made = b.div(made, b.maximum(total, n.like(1, total))) if mode == 1 else made
-    # What else it gives, only derivatives ask for.
-    return [made, *(n.full(0, n.shape_of(m), "int64") for m in n.results[1:])]
+    # For derivatives: the bag of each index, sizes of bags, rows of the greatest elements.
+    bags_of = b.squeeze(bag, axes=[1])
+    sizes = b.squeeze(total, axes=[1])
+    greatest = _greatest_rows(n, made, seen, bag, indices) if mode == 2 else sizes
+    rest = zip((bags_of, sizes, greatest), n.results[1:], strict=True)
+    return [made, *(_as_far_as_asked(n, v, m) for v, m in rest)]
+
+
+def _as_far_as_asked(n: Node, value: Value, meta: Any) -> Value:
+    """A result that torch leaves empty in some modes."""
+    dtype, shape = element_type(meta.dtype), n.shape_of(meta)
+    return n.full(0, shape, dtype) if 0 in shape else n.cast(value, dtype)
+
+
+def _greatest_rows(n: Node, made: Value, rows: Value, bag: Value, indices: Value) -> Value:
+    """The row of the table that each greatest element comes from: the first such one of a bag."""
+    b, count = n.builder, n.number(indices.shape[0], "int64")
+    here = b.ramp(n.constant(0, "int64"), n.constant(1, "int64"), size=indices.shape[0])
+    is_greatest = b.equal(rows, b.gather_nd(made, bag))
+    places = b.where(is_greatest, b.unsqueeze(here, axes=[1]), count)
+    first = b.scatter_nd(b.full(count, shape=made.shape), bag, places, reduction="min")
+    last = b.maximum(b.sub(count, n.constant(1, "int64")), n.constant(0, "int64"))
+    return b.gather(indices, b.minimum(first, last), axis=0)
+
+
+#: What the segments of each reduction begin with, and how elements are put to it.
+_SEGMENTS: Final = {
+    "sum": (0.0, "add"),
+    "mean": (0.0, "add"),
+    "prod": (1.0, "mul"),
+    "max": (float("-inf"), "max"),
+    "min": (float("inf"), "min"),
+}
+
+
+@converts("segment_reduce")
+def segment_reduce(n: Node) -> Value:
+    """A reduction of each segment of an axis, one behind the other; some may be empty."""
+    b, x, axis = n.builder, n.tensor("data"), n.axis("axis", n.rank("data"), 0)
+    if n.get("indices") is not None:
+        raise UserError("segments that indices tell", remedy="give their lengths or offsets")
+    lead, rest = x.shape[:axis], x.shape[axis + 1 :]
+    starts, lengths = _segments(n, axis)
+    count = lengths.shape[-1]
+    # Batches×elements×segments
+    one = n.constant(1, "int64")
+    here = b.ramp(n.constant(0, "int64"), one, size=x.shape[axis])
+    starts = b.reshape(starts, shape=[-1, 1, count])
+    begun = b.less_equal(starts, b.unsqueeze(here, axes=[1]))
+    own = b.sub(b.sum(n.cast(begun, "int64"), axes=[2]), one)
+    batches = b.ramp(n.constant(0, "int64"), n.number(count, "int64"), size=starts.shape[0])
+    places = b.reshape(b.add(own, b.unsqueeze(batches, axes=[1])), shape=[-1, 1])
+    kind, initial = str(n["reduce"]), n.get("initial")
+    start, reduction = _SEGMENTS[kind]
+    first = n.full(start if initial is None else initial, [starts.shape[0] * count, *rest], x.dtype)
+    rows = b.reshape(x, shape=[starts.shape[0] * x.shape[axis], *rest])
+    made = b.scatter_nd(first, places, rows, reduction=reduction)
+    made = b.reshape(made, shape=[*lead, count, *rest])
+    if kind != "mean":
+        return made
+    sizes = b.reshape(n.cast(lengths, x.dtype), shape=[*lead, count, *[1] * len(rest)])
+    none = n.like(float("nan") if initial is None else initial, x)
+    return b.where(b.greater(sizes, n.like(0, sizes)), b.div(made, sizes), none)
+
+
+def _segments(n: Node, axis: int) -> tuple[Value, Value]:
+    """Where segments begin, and how long they are."""
+    b = n.builder
+    if n.get("lengths") is not None:
+        lengths = n.tensor("lengths", "int64")
+        return b.sub(b.cumsum(lengths, axis=axis), lengths), lengths
+    offsets = n.tensor("offsets", "int64")
+    first = b.slice(offsets, starts=[0], ends=[-1], axes=[axis])
+    behind = b.slice(offsets, starts=[1], ends=[offsets.shape[axis]], axes=[axis])
+    return first, b.sub(behind, first)

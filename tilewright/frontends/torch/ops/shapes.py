@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.frontends.torch.node import Node
 from tilewright.frontends.torch.table import converts
-from tilewright.graph import Dim, Value
+from tilewright.graph import Dim, TensorType, Value
 from tilewright.ir import Const, as_expr
 from tilewright.support.errors import UserError
 
@@ -61,38 +61,17 @@ def expand(n: Node) -> Value:
     return n.expanded(n.tensor("self"), n.shape)
 
 
-@converts("as_strided", "as_strided_copy")
-def as_strided(n: Node) -> Value:
-    """Elements of the memory of a tensor without gaps, by strides of their own."""
-    x, b = in_memory_order(n), n.builder
-    sizes, strides = n.dims("size"), n.dims("stride")
-    place = n.number(n.dim_of(n.get("storage_offset", 0)), "int64")
-    for k, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
-        row = b.ramp(n.constant(0, "int64"), n.number(stride, "int64"), size=size)
-        behind = list(range(1, len(sizes) - k))
-        place = b.add(place, b.unsqueeze(row, axes=behind) if behind else row)
-    place = n.expanded(place, sizes)
-    return b.gather(b.reshape(x, shape=[-1]), place, axis=0)
-
-
-def in_memory_order(n: Node) -> Value:
-    """A tensor with its dimensions as they lie in memory, which must have no gaps."""
-    meta, x = n.meta("self"), n.tensor("self")
-    order = sorted(range(x.ndim), key=lambda k: -int(meta.stride(k)))
-    expected = 1
-    for k in reversed(order):
-        if int(meta.shape[k]) != 1 and int(meta.stride(k)) != expected:
-            expected = -1
-            break
-        expected *= int(meta.shape[k])
-    storage = meta.untyped_storage().nbytes() // max(meta.element_size(), 1)
-    if expected < 0 or int(meta.storage_offset()) or int(storage) != int(meta.numel()):
+@converts("resize")
+def resize(n: Node) -> Value:
+    """The first elements in another shape; what would be behind the last one has no value."""
+    x, b, shape = n.tensor("self"), n.builder, n.shape
+    wanted, held = (TensorType(x.dtype, s).size for s in (shape, x.shape))
+    if wanted is None or held is None or wanted > held:
         raise UserError(
-            "as_strided of a tensor that is part of a larger one",
-            reason="it looks at memory around the tensor",
-            remedy="call .contiguous() on it first",
+            f"resize of {x} to {shape}", reason="there may be elements that nothing has written"
         )
-    return x if order == sorted(order) else n.builder.transpose(x, axes=order)
+    flat = b.reshape(x, shape=[-1])
+    return b.reshape(b.slice(flat, starts=[0], ends=[wanted], axes=[0]), shape=list(shape))
 
 
 @converts("flip")
