@@ -17,7 +17,7 @@ there, padding included. Other variables of rows, columns and batches choose a b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 from typing import Final, NamedTuple
 
 from tilewright.ir import Block, Buffer, Const, Expr, Iter, Load, Var, all_exprs, const, free_vars
@@ -46,6 +46,8 @@ _SIDE: Final = 16
 _LANES: Final = 4
 #: Steps of the sum whose operands are in shared memory at the same time, about.
 _DEPTH: Final = 16
+#: The most of them, where windows take more.
+_MOST_DEPTH: Final = 160
 #: Products with fewer rows, columns or steps are left to other rules.
 _LEAST: Final = 8
 #: What an extent counts as that is known only when the program runs.
@@ -84,8 +86,11 @@ class Plan(NamedTuple):
 
 
 def _match(s: Schedule, name: str, _target: Target) -> Product | None:
-    block = s.block_of(name)
-    c = as_contraction(block) if only_reduces(block) and has_own_loops(s, name) else None
+    return _product_of(s.block_of(name)) if has_own_loops(s, name) else None
+
+
+def _product_of(block: Block) -> Product | None:
+    c = as_contraction(block) if only_reduces(block) else None
     if c is None or not c.rows or not c.columns or c.a.buffer is c.b.buffer:
         return None
     row, column = c.rows[-1], c.columns[-1]
@@ -117,45 +122,80 @@ def _plan(found: Product, target: Target, choices: Choices) -> Plan:
     fitting = [t for t in _TILES if tiles(t) >= target.gpu.multiprocessors]
     own = next((t for t in fitting if t.rows < 2 * rows and t.columns < 2 * columns), _TILES[-1])
     tile = choices.choose("tile", [own, *(t for t in _TILES if t != own)])
-    inner, steps = _steps(found.reduced)
-    return Plan(found, tile, inner, choices.choose("steps", steps))
+    inner, steps = _steps(found.reduced, tile)
+    return Plan(found, tile, inner, choices.choose("steps", (steps, 2 * steps)))
 
 
-def _steps(reduced: Sequence[Iter]) -> tuple[int, list[int]]:
+def _steps(reduced: Sequence[Iter], tile: Tile) -> tuple[int, int]:
     """How many of the last variables of a sum are done at a time, and how many steps of the one
-    before: so many as divide it, near to the depth of a tile."""
+    before: such that all threads have as much to copy, little is padded, and the depth of a tile is
+    about reached."""
     extents = [extent_of(it) for it in reduced]
-    together, inner = 1, 0
-    for extent in reversed(extents[1:]):
-        if extent is None or together * extent > 4 * _DEPTH:
+    found: list[tuple[float, int, int, int]] = []
+    together = 1
+    for inner in range(len(extents)):
+        length = extents[len(extents) - 1 - inner]
+        even = _even(together, tile)
+        steps = max(even, _DEPTH // together // even * even)
+        padded = 1.0 if length is None else -(-length // steps) * steps / max(1, length)
+        if together * steps <= _MOST_DEPTH or not found:
+            found.append((padded, abs(together * steps - _DEPTH), inner, steps))
+        if length is None:
             break
-        together, inner = together * extent, inner + 1
-    length = extents[len(extents) - 1 - inner]
-    wanted = max(1, _DEPTH // together)
-    if length is None:
-        return inner, [wanted]
-    near = [n for n in range(1, min(2 * wanted, length) + 1) if length % n == 0]
-    best = max(near, key=lambda n: (-abs(n - wanted), n))
-    if best < wanted // 2:
-        best = min(wanted, length)  # the last steps are guarded
-    return inner, [best, *(n for n in near[-4:] if n != best)]
+        together *= length
+    _, _, inner, steps = min(found)
+    return inner, steps
+
+
+def _even(together: int, tile: Tile) -> int:
+    """The least number of steps, each of so many, by which all threads copy as much."""
+    threads = _SIDE * _SIDE
+    return max(threads // gcd(threads, side * together) for side in tile)
 
 
 def _with_epilogue(s: Schedule, name: str, plan: Plan, _target: Target) -> None:
     """What follows element by element is computed by the threads that have the sums."""
     home = following(s, name)
     assert home is not None
+    plan, cut = _prepared(s, name, plan)
+    if cut is not None:
+        s.compute_inline(cut)
     s.set_scope(name, stores_of(s.block_of(name))[0].buffer, "local")
     _schedule(s, name, home, plan)
 
 
 def _alone(s: Schedule, name: str, plan: Plan, _target: Target) -> None:
-    _schedule(s, name, s.cache_write(name, 0, "local").name, plan)
+    plan, home = _prepared(s, name, plan)
+    if home is None:
+        home = s.cache_write(name, 0, "local").name
+    else:
+        s.set_scope(name, stores_of(s.block_of(name))[0].buffer, "local")
+    _schedule(s, name, home, plan)
+
+
+def _prepared(s: Schedule, name: str, plan: Plan) -> tuple[Plan, str | None]:
+    """Operands copied by the variables of the product, and padded to whole tiles; gives the block
+    that cuts the result out, if there is one."""
+    p = plan.product
+    for access in (p.contraction.a, p.contraction.b):
+        if _gathering(s, name, access.buffer) is None:
+            s.reindex(name, access.buffer)
+    sizes = {p.row.var: plan.tile.rows, p.column.var: plan.tile.columns}
+    sizes[p.reduced[len(p.reduced) - 1 - plan.inner].var] = plan.steps
+    factors = [sizes.get(it.var, 1) for it in s.block_of(name).iters]
+    cut = None
+    if s.can("pad", name, factors):
+        before = {b.name for b in s.consumers(name)}
+        s.pad(name, factors)
+        (cut,) = [b.name for b in s.consumers(name) if b.name not in before] or [None]
+    found = _product_of(s.block_of(name))
+    assert found is not None
+    return plan._replace(product=found), cut
 
 
 def _schedule(s: Schedule, name: str, home: str, plan: Plan) -> None:
     p, tile = plan.product, plan.tile
-    copies = [_copied(s, name, access.buffer) for access in (p.contraction.a, p.contraction.b)]
+    copies = [_copying(s, name, access.buffer) for access in (p.contraction.a, p.contraction.b)]
     block = s.block_of(name)
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
     m0, *row = s.split(loops[p.row.var], None, *_parts(tile.rows))
@@ -197,17 +237,20 @@ def _reads_plainly(block: Block, buffer: Buffer) -> bool:
     return all(isinstance(i, Var | Const) for load in loads for i in load.indices)
 
 
-def _copied(s: Schedule, name: str, operand: Buffer) -> str:
-    """The block that copies tiles of an operand; padding is computed there."""
-    copy = _gathering(s, name, operand) or s.reindex(name, operand).name
+def _copying(s: Schedule, name: str, operand: Buffer) -> str:
+    """The block that copies tiles of an operand; gathering and padding is done there."""
+    (copy,) = [p.name for p in s.producers(name) if s.block_of(p).writes[0].buffer is operand]
     s.set_scope(copy, 0, "shared")
-    for producer in [b.name for b in s.producers(copy)]:
+    pending = [b.name for b in s.producers(copy)]
+    while pending:
+        producer = pending.pop()
         block = s.block_of(producer)
-        made = block.writes[0].buffer
-        if not is_injective(block) or not is_intermediate(s, made) or not is_conditional(block):
+        if not is_injective(block) or not is_intermediate(s, block.writes[0].buffer):
             continue
-        if len(s.consumers(producer)) == 1 and s.can("compute_inline", producer):
+        is_copy = is_conditional(block) or isinstance(stores_of(block)[0].value, Load)
+        if is_copy and len(s.consumers(producer)) == 1 and s.can("compute_inline", producer):
             s.compute_inline(producer)
+            pending = [b.name for b in s.producers(copy)]
     return copy
 
 
