@@ -2,6 +2,10 @@
 
     python benchmarks/gpu.py pack FOLDER [--models A,B] [--kernels A,B] [--arch sm_90a]
     python benchmarks/gpu.py run FOLDER
+    python benchmarks/gpu.py strip FOLDER [--models A,B]
+
+`strip` writes models without weights, which `pack --skeletons FOLDER` fills again: so they can be
+packed where the GPU is.
 
 `pack` needs no GPU: it compiles models to artifacts and puts inputs and the processor's answers
 beside them. `run` needs no compiler: it compares answers and times runs by events, beside the least
@@ -22,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 #: The GPU's own figures (H200): bytes and operations a second.
 BANDWIDTH, FLOPS = 4.4e12, 67e12
@@ -77,15 +81,17 @@ KERNELS = {
 # ---- here ---------------------------------------------------------------------------------------
 
 
-def pack(folder: Path, models: list[str], kernels: list[str], arch: str) -> None:
+def pack(
+    folder: Path, models: list[str], kernels: list[str], arch: str, skeletons: Path | None
+) -> None:
     import tilewright as tw
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in (*models, *kernels):
-        source = model_of(name)
+        source = model_of(name, skeletons)
         try:
             model = tw.compile(source, target=f"cuda -arch={arch} -mcpu=x86-64-v3")
-        except tw.TilewrightError as error:
+        except (tw.UserError, tw.InternalError) as error:
             print(f"{name}: {error}", flush=True)
             continue
         model.save(folder / f"{name}.twm")
@@ -101,13 +107,25 @@ def pack(folder: Path, models: list[str], kernels: list[str], arch: str) -> None
         print(f"{name}: packed with answers", flush=True)
 
 
-def model_of(name: str) -> Any:
+def model_of(name: str, skeletons: Path | None) -> Any:
     if name in KERNELS:
         return onnx_of(KERNELS[name])
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    if skeletons is not None:
+        from whole_models.skeletons import filled
+
+        return filled(skeletons / f"{name}.onnx")
     from whole_models.recipes import model_path
 
     return str(model_path(name, 1))
+
+
+def strip(folder: Path, models: list[str]) -> None:
+    from whole_models.recipes import model_path
+    from whole_models.skeletons import strip
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in models:
+        strip(Path(model_path(name, 1)), folder / f"{name}.onnx")
 
 
 def onnx_of(kernel: Kernel) -> Any:
@@ -249,16 +267,20 @@ def graph_ms(torch: Any, step: Callable[[], Any], count: int = 50) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("what", choices=["pack", "run"])
+    parser.add_argument("what", choices=["pack", "run", "strip"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--models", default="")
     parser.add_argument("--kernels", default=",".join(KERNELS))
     parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--skeletons", type=Path)
     given = parser.parse_args()
     models, kernels = ([n for n in t.split(",") if n] for t in (given.models, given.kernels))
     if given.what == "run":
         return run(given.folder, models)
-    pack(given.folder, models, kernels, given.arch)
+    if given.what == "strip":
+        strip(given.folder, models)
+    else:
+        pack(given.folder, models, kernels, given.arch, given.skeletons)
     return 0
 
 

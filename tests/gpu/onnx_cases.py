@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -56,6 +57,9 @@ def work(given: argparse.Namespace) -> None:
         print(json.dumps([number, case.name, None]), flush=True)
         fault = outcome(case, given.target, given.seconds)
         print(json.dumps([number, case.name, fault]), flush=True)
+        if fault.startswith("CudaError"):
+            # A kernel that reached for memory it does not have ends all that the process has there.
+            os._exit(1)
 
 
 def followed(given: argparse.Namespace, first: int) -> dict[str, str]:

@@ -206,6 +206,36 @@ def test_one_loop_over_all_elements_writes_them_all(becomes: Any) -> None:
     )
 
 
+def test_one_loop_over_all_elements_may_be_cut_off(becomes: Any) -> None:
+    becomes(
+        """
+        def f(A: f32[8, 9, 9], B: f32[8, 9, 9]):
+            T = alloc(f32[9, 9])
+            for i in range(8):
+                for o in range(2):
+                    for t in range(64):
+                        if o * 64 + t < 81:
+                            T[(o * 64 + t) // 9, (o * 64 + t) % 9] = A[i, 0, 0]
+                for a in range(9):
+                    for b in range(9):
+                        B[i, a, b] = T[8 - a, 8 - b]
+        """,
+        compact_buffers,
+        """
+        def f(A: f32[8, 9, 9], B: f32[8, 9, 9]):
+            for i in range(8):
+                T = alloc(f32[15, 9])
+                for o in range(2):
+                    for t in range(64):
+                        if o * 64 + t < 81:
+                            T[(o * 64 + t) // 9, (o * 64 + t) % 9] = A[i, 0, 0]
+                for a in range(9):
+                    for b in range(9):
+                        B[i, a, b] = T[8 - a, 8 - b]
+        """,
+    )
+
+
 def test_scopes_say_who_has_memory_of_its_own(becomes: Any) -> None:
     """Blocks have shared memory, threads local memory; what is global is the host's to allocate."""
     becomes(

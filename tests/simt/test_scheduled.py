@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tests.simt.gpu_passes import lowered
 from tilewright import te
-from tilewright.ir import Function, function_text, is_barrier, map_function, seq, walk
+from tilewright.ir import Function, Stmt, function_text, is_barrier, map_function, seq, walk
 from tilewright.simt import SimtError, run
 
 RNG = np.random.default_rng(7)
@@ -192,3 +192,101 @@ def test_a_product_of_sizes_that_are_not_known() -> None:
 
 def test_a_product_as_text(golden: Any) -> None:
     golden(function_text(tiled(product(64, 64, 64), each=2)), "simt/product")
+
+
+# ---- sums over a row by all threads of a block --------------------------------------------------
+
+
+def softmax(rows: Any, columns: int) -> Function:
+    x = te.placeholder((rows, columns), name="X")
+    r, q = te.reduce_axis(columns, name="r"), te.reduce_axis(columns, name="q")
+    most = te.compute((rows,), lambda i: te.max(x[i, r], axis=r), name="M")
+    e = te.compute((rows, columns), lambda i, j: te.exp(x[i, j] - most[i]), name="E")
+    total = te.compute((rows,), lambda i: te.sum(e[i, q], axis=q), name="S")
+    y = te.compute((rows, columns), lambda i, j: e[i, j] / total[i], name="Y")
+    return te.function([x], [y], name="softmax")
+
+
+def halved(s: tw.Schedule, name: str, threads: int) -> list[Any]:
+    """A reduction as one by each thread, then by half as many, and so on; gives these stages."""
+    stages: list[Any] = []
+    while threads > 1:
+        _, own = s.split(s.loops(name)[-1], None, threads)
+        stages.append(s.rfactor(own, 0))
+        threads //= 2
+    return stages
+
+
+def by_rows(function: Function, threads: int) -> Function:
+    """One block of threads for every row."""
+    s = tw.Schedule(function)
+    stages = {name: halved(s, name, threads) for name in "MS"}
+    row, column = s.loops("Y")
+    _spread(s, column, threads)
+    s.bind(row, "blockIdx.x")
+    for name in "SM":
+        s.compute_at(name, row)
+        s.set_scope(name, 0, "shared")
+        for stage in reversed(stages[name]):
+            step, thread = s.compute_at(stage, row)
+            s.reorder(thread, step)
+            s.bind(thread, "threadIdx.x")
+            s.set_scope(stage, 0, "shared")
+        if name == "S":
+            _spread(s, s.compute_at("E", row)[0], threads)
+            s.set_scope("E", 0, "shared")
+    return lowered(s.function)
+
+
+def _spread(s: tw.Schedule, loop: Any, threads: int) -> None:
+    outer, inner = s.split(loop, None, threads)
+    s.reorder(inner, outer)
+    s.bind(inner, "threadIdx.x")
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_softmax_with_sums_by_halves(symbolic: bool) -> None:
+    function = by_rows(softmax(te.var("rows") if symbolic else 256, 512), 128)
+    x, y = floats(256, 512), np.zeros((256, 512), np.float32)
+    run(function, [x, y])
+    powers = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(y, powers / powers.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
+def test_sums_by_halves_wait_between_all_steps() -> None:
+    function = by_rows(softmax(8, 64), 16)
+    x, y = floats(8, 64), np.zeros((8, 64), np.float32)
+    run(function, [x, y])
+    barriers = [s for s in walk(function.body) if is_barrier(s)]
+    needed = [_races_without(function, barrier, [x, y]) for barrier in barriers]
+    # Each thread first sums powers that it has computed itself, which is not looked at.
+    assert len(barriers) > 10
+    assert needed.count(False) == 1
+
+
+def _races_without(function: Function, barrier: Stmt, arguments: list[np.ndarray]) -> bool:
+    try:
+        run(map_function(function, lambda s: seq() if s is barrier else None), arguments)
+    except SimtError as error:
+        return "a race" in error.reason
+    return False
+
+
+# ---- several launches ---------------------------------------------------------------------------
+
+
+def test_launches_hand_on_what_lies_in_global_memory() -> None:
+    n = te.var("n")
+    x = te.placeholder((n,), name="X")
+    squares = te.compute((n,), lambda i: x[i] * x[i], name="squares")
+    y = te.compute((n,), lambda i: squares[n - 1 - i] + 1.0, name="Y")
+    s = tw.Schedule(te.function([x], [y], name="two"))
+    for name in ("squares", "Y"):
+        block, thread = s.split(s.loops(name)[0], None, 32)
+        s.bind(block, "blockIdx.x")
+        s.bind(thread, "threadIdx.x")
+    function = lowered(s.function)
+    for size in (1, 100):
+        a, b = floats(size), np.zeros(size, np.float32)
+        run(function, [a, b])
+        np.testing.assert_array_equal(b, (a * a)[::-1] + np.float32(1))

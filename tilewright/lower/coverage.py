@@ -68,13 +68,12 @@ def _written(
     """In every dimension the first and the last index of a box that a store has written all of
     where a read is reached; None if unsure."""
     conditions = _open_conditions(store, read)
-    if conditions:
-        # They may hold for all of the buffer.
-        inside = _ranges_inside(store, buffer, ranges)
-        conditions = [c for c in conditions if not prove(c, inside)]
-    if not conditions and _is_dense(store):
+    inside = _ranges_inside(store, buffer, ranges) if conditions else ranges
+    # The others hold for all of the buffer.
+    hard = [c for c in conditions if not prove(c, inside)]
+    if not hard and _is_dense(store):
         return hull(store, ranges)
-    return _counted(store, conditions, ranges)
+    return _counted(store, hard, ranges) or _counted(store, conditions, ranges)
 
 
 def _counted(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.binding import Bound, NativeSpec, TensorSpec
 from tilewright.runtime.device import Device
-from tilewright.runtime.lists import copied_elements, copied_items
+from tilewright.runtime.lists import copied_items
 from tilewright.runtime.program import Program
 from tilewright.runtime.scratch import Scratch
 from tilewright.support.errors import UserError
@@ -79,7 +77,7 @@ class ModelCall:
         address = handed_over[at]
         if isinstance(spec, TensorSpec):
             shape = handed_over[at + 1 : at + 1 + len(spec.shape)]
-            return copied_elements(address, shape, spec.numpy)
+            return self._device.copied(address, shape, spec.numpy)
         if not address:
             return None
         items = copied_items(address, spec.dtype.numpy)
@@ -87,7 +85,7 @@ class ModelCall:
 
     def _give_back(self, spec: NativeSpec, address: int) -> None:
         if isinstance(spec, TensorSpec):
-            _libc_free()(address)
+            self._device.free(address)
         elif self._release is not None:
             self._release(address)
 
@@ -101,10 +99,3 @@ def _empty(device: Device, spec: TensorSpec, shape: Sequence[int]) -> Array:
             f"there is no memory for output {spec.name}",
             reason=f"{spec.dtype.name}{list(shape)} takes {size} bytes",
         ) from None
-
-
-@cache
-def _libc_free() -> Callable[[int], None]:
-    free = ctypes.CDLL(None).free
-    free.argtypes, free.restype = [ctypes.c_void_p], None
-    return free

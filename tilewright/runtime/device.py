@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -22,6 +23,7 @@ from tilewright.runtime.arrays import (
     result_empty,
 )
 from tilewright.runtime.jit import LoadedCode
+from tilewright.runtime.lists import copied_elements
 from tilewright.runtime.scratch import Scratch
 from tilewright.runtime.threads import Pool, pool_for, symbols
 from tilewright.support.timing import Timing, measure
@@ -86,6 +88,14 @@ class Device(ABC):
         """Arrays in the memory of the processor."""
 
     @abstractmethod
+    def copied(self, address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """A copy of a result in memory that code took for it."""
+
+    @abstractmethod
+    def free(self, address: int) -> None:
+        """Give memory back that code took, which may be none."""
+
+    @abstractmethod
     def scratch(self) -> Scratch:
         """What one call needs for itself."""
 
@@ -137,6 +147,12 @@ class Cpu(Device):
     def taken(self, arrays: list[Any]) -> list[Any]:
         return arrays
 
+    def copied(self, address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        return copied_elements(address, shape, dtype)
+
+    def free(self, address: int) -> None:
+        _libc_free()(address)
+
     def scratch(self) -> Scratch:
         return Scratch()
 
@@ -153,6 +169,13 @@ class Cpu(Device):
         self, run: Callable[[], object], repeat: int, min_repeat_ms: float, warmup: int
     ) -> Timing:
         return measure(run, repeat, min_repeat_ms, warmup)
+
+
+@cache
+def _libc_free() -> Callable[[int], None]:
+    free = ctypes.CDLL(None).free
+    free.argtypes, free.restype = [ctypes.c_void_p], None
+    return free
 
 
 CPU: Final = Cpu()

@@ -125,6 +125,7 @@ class Machine(State):
             memory = self.memories[s.buffer]
             index = self.element(memory, values[:count], wanted)
             memory.store(self.lanes, index, values[count], unknown[count], wanted)
+            self.forget_loads(s.buffer)
 
         return self.told(s, run)
 
@@ -134,10 +135,7 @@ class Machine(State):
         def run(active: Mask) -> None:
             (value,), (unknown,) = tape(active)
             # The value may lie in memory that changes.
-            self.env[var] = np.array(value)
-            self.unknown.pop(var, None)
-            if unknown is not None:
-                self.unknown[var] = unknown
+            self.bind(var, np.array(value), unknown)
             body(active)
 
         return run
@@ -177,7 +175,7 @@ class Machine(State):
         if s.kind == "thread":
             return self._threads(s)
         extent, body = self.value_of(s, s.extent, "an extent"), self.stmt(s.body)
-        env, var, dtype = self.env, s.var, s.var.dtype.numpy
+        var, dtype = s.var, s.var.dtype.numpy
 
         def run(active: Mask) -> None:
             extents = extent(active)
@@ -186,7 +184,7 @@ class Machine(State):
             for i in range(most):
                 own = active if is_uniform else both(active, i < extents)
                 if own is not NOBODY:
-                    env[var] = np.array(i, dtype)
+                    self.bind(var, np.array(i, dtype))
                     body(own)
 
         return run
@@ -228,6 +226,7 @@ class Machine(State):
         def run(active: Mask) -> None:
             for buffer in s.buffers:
                 self.memories[buffer] = self.fresh(buffer)
+                self.forget_loads(buffer)
             body(active)
 
         return run
@@ -250,6 +249,7 @@ class Machine(State):
 
     def _barrier(self, s: Evaluate) -> Run:
         def run(active: Mask) -> None:
+            self.forget_loads()
             missing = self.lanes.pass_barrier(active)
             if missing is not None:
                 reason = "it does not reach the barrier that others of its block wait at"
@@ -274,7 +274,7 @@ class Machine(State):
             index = self.lanes.index(axis)
             own = both(active, index < extent)
             if own is not NOBODY:
-                self.env[var] = index.astype(dtype)
+                self.bind(var, index.astype(dtype))
                 body(own)
 
         return run
@@ -305,7 +305,7 @@ class Machine(State):
                 self.lanes = Lanes(geometry, first, min(first + together, geometry.blocks))
                 for loop in nest:
                     index = self.lanes.index(loop.axis)
-                    self.env[loop.var] = index.astype(loop.var.dtype.numpy)
+                    self.bind(loop.var, index.astype(loop.var.dtype.numpy))
                 run_body(None)
             self.lanes = host
             for memory in written:
@@ -329,4 +329,4 @@ _STATEMENTS: dict[type[Stmt], Callable[[Machine, Any], Run]] = {
 
 
 def _lanes(store: Store) -> int:
-    return max(i.dtype.lanes for i in store.indices)
+    return max((i.dtype.lanes for i in store.indices), default=1)

@@ -39,6 +39,9 @@ class State:
         #: The lanes of variables that are unknown (`simt.unknown`).
         self.unknown: dict[Var, Array] = {}
         self.memories: dict[Buffer, Memory] = {}
+        #: Loads since variables or their memory have changed, with the mask they were wanted by:
+        #: unrolled code asks for the same elements again and again.
+        self._held: dict[Buffer, dict[Load, tuple[Mask, tuple[Array, Mask]]]] = {}
         self.lanes = Lanes(ALONE, 0, 1)
         #: Whether what is compiled stands in a launch.
         self.on_device = False
@@ -50,8 +53,29 @@ class State:
         return make_tape(exprs, self.env, self.unknown, self._load)
 
     def _load(self, node: Load, indices: list[Array], wanted: Mask) -> tuple[Array, Mask]:
+        held = self._held.setdefault(node.buffer, {})
+        found = held.get(node)
+        if found is not None and found[0] is wanted:
+            return found[1]
         memory = self.memories[node.buffer]
-        return memory.load(self.lanes, self.element(memory, indices, wanted), wanted)
+        value = memory.load(self.lanes, self.element(memory, indices, wanted), wanted)
+        held[node] = wanted, value
+        return value
+
+    def bind(self, var: Var, value: Array, unknown: Mask = None) -> None:
+        """Give a variable its value, and the lanes where it is unknown."""
+        self._held.clear()
+        self.env[var] = value
+        self.unknown.pop(var, None)
+        if unknown is not None:
+            self.unknown[var] = unknown
+
+    def forget_loads(self, buffer: Buffer | None = None) -> None:
+        """What was loaded has to be loaded again: of one buffer, or of all."""
+        if buffer is None:
+            self._held.clear()
+        else:
+            self._held.pop(buffer, None)
 
     def element(self, memory: Memory, indices: list[Array], wanted: Mask) -> Array:
         """The position of an element: what its one index says, or one for each dimension."""

@@ -33,7 +33,7 @@ Tape = Callable[[Mask], tuple[list[Array], list[Mask]]]
 _ACTIVE, _UNKNOWN = 0, 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Context:
     """Where the lanes in a slot want values; `lanes` is the length of vectors in that mask."""
 
@@ -151,6 +151,8 @@ class _Writer:
 
     def _has_loads(self, root: Expr) -> bool:
         known = self._loading
+        if root in known:
+            return known[root]
         pending = [root]
         while pending:
             node = pending[-1]

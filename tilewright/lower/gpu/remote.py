@@ -62,7 +62,28 @@ def _reached(stmt: Stmt, own: set[Buffer], here: dict[Buffer, Buffer]) -> Stmt:
         rebuilt = replace(rebuilt, body=seq(rebuilt.body, *(_fetch(b, here[b]) for b in read)))
     if isinstance(rebuilt, Store) and rebuilt.buffer not in own:
         rebuilt = _sent(rebuilt)
+    elif isinstance(rebuilt, Evaluate):
+        rebuilt = _passing_numbers(rebuilt, own)
     return seq(*(_fetch(b, here[b]) for b in read), rebuilt)
+
+
+def _passing_numbers(stmt: Evaluate, own: set[Buffer]) -> Stmt:
+    """A call that is given the program's own numbers by address: they are sent before it."""
+    assert isinstance(stmt.call, Call)
+    there: list[Buffer] = []
+    before: list[Stmt] = []
+    args: list[Expr] = []
+    for arg in stmt.call.args:
+        element = arg.args[0] if isinstance(arg, Call) and arg.name == "address_of" else None
+        if isinstance(element, Load) and element.buffer in own:
+            there.append(Buffer("number", element.dtype, (1,)))
+            before.append(_sent(Store(there[-1], (const(0),), element)))
+            arg = _first(there[-1])
+        args.append(arg)
+    if not there:
+        return stmt
+    call_ = Call(stmt.call.name, tuple(args), stmt.call.dtype)
+    return Alloc(tuple(there), seq(*before, replace(stmt, call=call_)))
 
 
 def _redirected(here: dict[Buffer, Buffer]) -> Callable[[Expr], Expr]:

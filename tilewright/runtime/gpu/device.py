@@ -186,6 +186,16 @@ class LaunchingDevice(Device):
     def taken(self, arrays: list[Any]) -> list[Any]:
         return [a.numpy() for a in arrays]
 
+    def copied(self, address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceArray:
+        made = DeviceArray(self, shape, dtype)
+        if made.nbytes:
+            self.copy(made.address, address, made.nbytes)
+        return made
+
+    def free(self, address: int) -> None:
+        if address:
+            self.give(address)
+
     def scratch(self) -> Scratch:
         return DeviceScratch(self)
 
