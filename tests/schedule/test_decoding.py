@@ -12,10 +12,7 @@ from tilewright.schedule.facts.decoding import bindings_tell
 
 B, T, U = Var("b"), Var("t"), Var("u")
 RANGES = (
-    knowing_nothing()
-    .with_extent(B, const(40))
-    .with_extent(T, const(256))
-    .with_extent(U, const(4))
+    knowing_nothing().with_extent(B, const(40)).with_extent(T, const(256)).with_extent(U, const(4))
 )
 
 

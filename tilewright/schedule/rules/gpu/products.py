@@ -17,140 +17,33 @@ there, padding included. Other variables of rows, columns and batches choose a b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd, prod
-from typing import Final, NamedTuple
 
-from tilewright.ir import Block, Buffer, Const, Expr, Iter, Load, Var, all_exprs, const, free_vars
+from tilewright.ir import Block, Buffer, Const, Expr, Load, Var, all_exprs, const, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.primitives.buffers.merge_dimensions import GATHERS
 from tilewright.schedule.rules.analysis import (
     Access,
-    Contraction,
-    as_contraction,
     extent_of,
-    has_own_loops,
     is_conditional,
     is_injective,
     is_intermediate,
     stores_of,
 )
-from tilewright.schedule.rules.gpu.grid import extent_of_loop, fused, only_reduces
+from tilewright.schedule.rules.gpu.grid import extent_of_loop, fused
+from tilewright.schedule.rules.gpu.product_plan import (
+    LANES,
+    SIDE,
+    Plan,
+    Product,
+    match_followed,
+    match_product,
+    plan_product,
+    product_of,
+)
 from tilewright.schedule.rules.gpu.results import following
-from tilewright.schedule.rules.rule import Choices, Rule
+from tilewright.schedule.rules.rule import Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
-
-#: Threads of a block in both directions.
-_SIDE: Final = 16
-#: Neighbours that a thread takes at once.
-_LANES: Final = 4
-#: Steps of the sum whose operands are in shared memory at the same time, about.
-_DEPTH: Final = 16
-#: The most of them, where windows take more.
-_MOST_DEPTH: Final = 160
-#: Products with fewer rows, columns or steps are left to other rules.
-_LEAST: Final = 8
-#: What an extent counts as that is known only when the program runs.
-_UNKNOWN: Final = 1024
-
-
-class Tile(NamedTuple):
-    """Rows and columns of a tile."""
-
-    rows: int
-    columns: int
-
-
-#: From large to small: the largest is taken that gives every multiprocessor a tile.
-_TILES: Final = (Tile(128, 128), Tile(64, 128), Tile(64, 64), Tile(32, 64), Tile(16, 64))
-
-
-class Product(NamedTuple):
-    """The variables that tiles run along, all others, and the sum's."""
-
-    contraction: Contraction
-    row: Iter
-    column: Iter
-    others: tuple[Iter, ...]
-    reduced: tuple[Iter, ...]
-
-
-class Plan(NamedTuple):
-    """The product with its tile and the steps that are done at a time: all of the last variables of
-    the sum, and so many of the one before these."""
-
-    product: Product
-    tile: Tile
-    inner: int
-    steps: int
-
-
-def _match(s: Schedule, name: str, _target: Target) -> Product | None:
-    return _product_of(s.block_of(name)) if has_own_loops(s, name) else None
-
-
-def _product_of(block: Block) -> Product | None:
-    c = as_contraction(block) if only_reduces(block) else None
-    if c is None or not c.rows or not c.columns or c.a.buffer is c.b.buffer:
-        return None
-    row, column = c.rows[-1], c.columns[-1]
-    others = tuple(it for it in block.iters if it.kind == "spatial" and it not in (row, column))
-    reduced = tuple(it for it in block.iters if it.kind == "reduce")
-    length = prod(extent_of(it) or _UNKNOWN for it in reduced)
-    extents = [extent_of(it) or _UNKNOWN for it in (row, column)]
-    if min(*extents, length) < _LEAST:
-        return None
-    return Product(c, row, column, others, reduced)
-
-
-def _match_followed(s: Schedule, name: str, target: Target) -> Product | None:
-    """A product whose results a block takes on one by one."""
-    found, home = _match(s, name, target), following(s, name)
-    if found is None or home is None:
-        return None
-    return found if _reads_plainly(s.block_of(home), found.contraction.out.buffer) else None
-
-
-def _plan(found: Product, target: Target, choices: Choices) -> Plan:
-    assert target.gpu is not None
-    rows, columns = (extent_of(it) or _UNKNOWN for it in (found.row, found.column))
-    others = prod(extent_of(it) or 1 for it in found.others)
-
-    def tiles(tile: Tile) -> int:
-        return others * -(-rows // tile.rows) * -(-columns // tile.columns)
-
-    fitting = [t for t in _TILES if tiles(t) >= target.gpu.multiprocessors]
-    own = next((t for t in fitting if t.rows < 2 * rows and t.columns < 2 * columns), _TILES[-1])
-    tile = choices.choose("tile", [own, *(t for t in _TILES if t != own)])
-    inner, steps = _steps(found.reduced, tile)
-    return Plan(found, tile, inner, choices.choose("steps", (steps, 2 * steps)))
-
-
-def _steps(reduced: Sequence[Iter], tile: Tile) -> tuple[int, int]:
-    """How many of the last variables of a sum are done at a time, and how many steps of the one
-    before: such that all threads have as much to copy, little is padded, and the depth of a tile is
-    about reached."""
-    extents = [extent_of(it) for it in reduced]
-    found: list[tuple[float, int, int, int]] = []
-    together = 1
-    for inner in range(len(extents)):
-        length = extents[len(extents) - 1 - inner]
-        even = _even(together, tile)
-        steps = max(even, _DEPTH // together // even * even)
-        padded = 1.0 if length is None else -(-length // steps) * steps / max(1, length)
-        if together * steps <= _MOST_DEPTH or not found:
-            found.append((padded, abs(together * steps - _DEPTH), inner, steps))
-        if length is None:
-            break
-        together *= length
-    _, _, inner, steps = min(found)
-    return inner, steps
-
-
-def _even(together: int, tile: Tile) -> int:
-    """The least number of steps, each of so many, by which all threads copy as much."""
-    threads = _SIDE * _SIDE
-    return max(threads // gcd(threads, side * together) for side in tile)
 
 
 def _with_epilogue(s: Schedule, name: str, plan: Plan, _target: Target) -> None:
@@ -188,7 +81,7 @@ def _prepared(s: Schedule, name: str, plan: Plan) -> tuple[Plan, str | None]:
         before = {b.name for b in s.consumers(name)}
         s.pad(name, factors)
         (cut,) = [b.name for b in s.consumers(name) if b.name not in before] or [None]
-    found = _product_of(s.block_of(name))
+    found = product_of(s.block_of(name))
     assert found is not None
     return plan._replace(product=found), cut
 
@@ -220,21 +113,16 @@ def _schedule(s: Schedule, name: str, home: str, plan: Plan) -> None:
         _lay_out_copy(s, name, copy, side.var, size, plan)
 
 
-PRODUCTS = Rule("products", _match_followed, _plan, _with_epilogue)
-PRODUCTS_ALONE = Rule("products_alone", _match, _plan, _alone)
+PRODUCTS = Rule("products", match_followed, plan_product, _with_epilogue)
+PRODUCTS_ALONE = Rule("products_alone", match_product, plan_product, _alone)
 
 
 def _parts(size: int) -> tuple[int, int, int]:
     """A side of a tile as parts, threads and neighbours: what threads touch at once lies
     together."""
-    each = size // _SIDE
-    lanes = min(_LANES, each)
-    return each // lanes, _SIDE, lanes
-
-
-def _reads_plainly(block: Block, buffer: Buffer) -> bool:
-    loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer is buffer]
-    return all(isinstance(i, Var | Const) for load in loads for i in load.indices)
+    each = size // SIDE
+    lanes = min(LANES, each)
+    return each // lanes, SIDE, lanes
 
 
 def _copying(s: Schedule, name: str, operand: Buffer) -> str:
@@ -280,11 +168,11 @@ def _spread_copy(s: Schedule, copy: str, around: Loop) -> None:
     order = [*(x for x in inside if x not in last), *last]
     if len(order) > 1:
         s.reorder(*order)
-    several, y, x = s.split(fused(s, order), None, _SIDE, _SIDE)
+    several, y, x = s.split(fused(s, order), None, SIDE, SIDE)
     s.reorder(y, x, several)
     s.bind(y, "threadIdx.y")
     s.bind(x, "threadIdx.x")
-    if (extent_of_loop(s, several) or _SIDE + 1) <= _SIDE:
+    if (extent_of_loop(s, several) or SIDE + 1) <= SIDE:
         s.unroll(several)
 
 
@@ -389,7 +277,7 @@ def _lay_out_copy(s: Schedule, name: str, copy: str, side: Var, size: int, plan:
     s.transform_layout(copy, tile, layout)
     if is_known and not _runs_along(s.block_of(copy), side, variables) and any(steps.values()):
         axis = s.block_of(copy).writes[0].buffer.ndim - 2
-        s.storage_align(copy, 0, axis, size, _LANES)
+        s.storage_align(copy, 0, axis, size, LANES)
 
 
 def _steps_of(plan: Plan) -> dict[Var, int]:
