@@ -70,9 +70,9 @@ def test_products_of_any_size(m: int, n: int, k: int, across: bool) -> None:
 
 
 def test_large_products_have_large_tiles() -> None:
-    s = scheduled(product(2048, 2048, 256))
-    (launch,) = launches_of(s.function)
-    assert int(launch.extent.value) == 256  # type: ignore[attr-defined]
+    for size, tiles in [(2048, 256), (1024, 128), (256, 64)]:
+        (launch,) = launches_of(scheduled(product(size, size, 256)).function)
+        assert int(launch.extent.value) == tiles, size  # type: ignore[attr-defined]
 
 
 def test_what_follows_is_computed_by_the_threads_that_have_the_sums() -> None:

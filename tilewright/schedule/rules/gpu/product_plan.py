@@ -40,7 +40,9 @@ class Tile(NamedTuple):
     columns: int
 
 
-#: From large to small: the largest is taken that gives every multiprocessor a tile.
+#: The part of the multiprocessors that should at least have a tile.
+_BUSY: Final = 0.75
+#: From large to small: the largest is taken of which there are enough.
 _TILES: Final = (Tile(128, 128), Tile(64, 128), Tile(64, 64), Tile(32, 64), Tile(16, 64))
 
 
@@ -98,7 +100,7 @@ def plan_product(found: Product, target: Target, choices: Choices) -> Plan:
     def tiles(tile: Tile) -> int:
         return others * -(-rows // tile.rows) * -(-columns // tile.columns)
 
-    fitting = [t for t in _TILES if tiles(t) >= target.gpu.multiprocessors]
+    fitting = [t for t in _TILES if tiles(t) >= _BUSY * target.gpu.multiprocessors]
     own = next((t for t in fitting if t.rows < 2 * rows and t.columns < 2 * columns), _TILES[-1])
     tile = choices.choose("tile", [own, *(t for t in _TILES if t != own)])
     inner, steps = _steps(found.reduced, tile)

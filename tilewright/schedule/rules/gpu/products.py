@@ -29,7 +29,7 @@ from tilewright.schedule.rules.analysis import (
     is_intermediate,
     stores_of,
 )
-from tilewright.schedule.rules.gpu.grid import extent_of_loop, fused
+from tilewright.schedule.rules.gpu.grid import count_of, extent_of_loop, fused
 from tilewright.schedule.rules.gpu.product_plan import (
     LANES,
     SIDE,
@@ -103,8 +103,8 @@ def _schedule(s: Schedule, name: str, home: str, plan: Plan) -> None:
     for copy in copies:
         s.compute_at(copy, k0)
     s.bind(grid, "blockIdx.x")
-    for copy in copies:
-        _spread_copy(s, copy, k0)
+    for copy, side in zip(copies, (p.row, p.column), strict=True):
+        _spread_copy(s, copy, k0, _own_variable(s, name, copy, side.var))
     _bind_tile(s, [ty, tx, mh, ml, nh, nl])
     _bind_tile(s, [loop for loop in s.loops(start) if loop != grid])
     _finish(s, name, home, plan)
@@ -156,7 +156,7 @@ def _cut_sum(s: Schedule, loops: list[Loop], plan: Plan) -> tuple[list[Loop], li
     return [*loops[:place], outer], [inner, *loops[place + 1 :]]
 
 
-def _spread_copy(s: Schedule, copy: str, around: Loop) -> None:
+def _spread_copy(s: Schedule, copy: str, around: Loop, side: Var) -> None:
     """A tile copied by all threads, neighbours of the source by neighbouring threads."""
     block, loops = s.block_of(copy), list(s.loops(copy))
     inside = loops[loops.index(around) + 1 :]
@@ -168,12 +168,39 @@ def _spread_copy(s: Schedule, copy: str, around: Loop) -> None:
     order = [*(x for x in inside if x not in last), *last]
     if len(order) > 1:
         s.reorder(*order)
-    several, y, x = s.split(fused(s, order), None, SIDE, SIDE)
+    elements, each = count_of(s, order) or 0, SIDE * SIDE * LANES
+    is_wide = side in runs and elements % each == 0 and _is_aligned(block, access, side)
+    if is_wide:
+        several, y, x, lanes = s.split(fused(s, order), None, SIDE, SIDE, LANES)
+        s.vectorize(lanes)
+    else:
+        several, y, x = s.split(fused(s, order), None, SIDE, SIDE)
     s.reorder(y, x, several)
     s.bind(y, "threadIdx.y")
     s.bind(x, "threadIdx.x")
     if (extent_of_loop(s, several) or SIDE + 1) <= SIDE:
         s.unroll(several)
+
+
+def _is_aligned(block: Block, access: Access, side: Var) -> bool:
+    """Whether vectors along a variable begin at multiples of their length, and nothing keeps an
+    element of one from being read."""
+    if is_conditional(block) or access.buffer.dtype.itemsize > 4:
+        return False
+    strides = [
+        access.step(it.var) for it in block.iters if it.var is not side and extent_of(it) != 1
+    ]
+    return all(step is not None and step % LANES == 0 for step in strides)
+
+
+def _own_variable(s: Schedule, name: str, copy: str, side: Var) -> Var:
+    """The variable of a copy that stands for a variable of the product."""
+    tile = s.block_of(copy).writes[0].buffer
+    loads = [e for e in all_exprs(s.block_of(name).body) if isinstance(e, Load)]
+    place = next(e for e in loads if e.buffer is tile).indices.index(side)
+    own = stores_of(s.block_of(copy))[0].indices[place]
+    assert isinstance(own, Var)
+    return own
 
 
 def _feeds(loop: Loop, binding: Expr) -> bool:
