@@ -71,18 +71,27 @@ def hoist_guards(function: Function) -> Function:
 
 class _Hoister:
     """`settled` are guards that an enclosing test decides already; `uses` counts the uses of each
-    buffer; `inner` is the variable of the loop whose tiles are considered."""
+    buffer; `inner` is the variable of the loop whose tiles are considered. What threads of a device
+    do has no versions by rows: their sums are in registers, which have no addresses."""
 
     def __init__(
-        self, settled: set[Expr], uses: Mapping[Buffer, int], inner: Var | None = None
+        self,
+        settled: set[Expr],
+        uses: Mapping[Buffer, int],
+        inner: Var | None = None,
+        *,
+        by_threads: bool = False,
     ) -> None:
-        self.settled, self.uses, self.inner = settled, uses, inner
+        self.settled, self.uses, self.inner, self.by_threads = settled, uses, inner, by_threads
 
     def stmt(self, stmt: Stmt, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
         if isinstance(stmt, Let):
             scope = scope | {stmt.var}
         if not isinstance(stmt, For):
             return map_children(stmt, lambda s: self.stmt(s, ranges, scope))
+        if stmt.kind == "thread" and not self.by_threads:
+            device = _Hoister(self.settled, self.uses, self.inner, by_threads=True)
+            return device.stmt(stmt, ranges, scope)
         inner_ranges, inner_scope = ranges.with_extent(stmt.var, stmt.extent), scope | {stmt.var}
         if stmt.kind in ("vectorized", "unrolled"):
             return map_children(stmt, lambda s: self.stmt(s, inner_ranges, inner_scope))
@@ -101,14 +110,14 @@ class _Hoister:
         # What no tile meets as a whole stays where it is.
         hopeful = {g: w for g, w in here.items() if not is_const(simplify(w, ranges), False)}
         settled = self.settled | (set(here) - set(hopeful))
-        hoister = _Hoister(settled, self.uses, loop.var)
+        hoister = _Hoister(settled, self.uses, loop.var, by_threads=self.by_threads)
         return hoister.versions(loop.body, hopeful, ranges, scope)
 
     def versions(self, body: Stmt, guards: Guards, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
         """`body` with, in place of what the guards stand in, versions with and without them."""
         if isinstance(body, Alloc):
             return replace(body, body=self.versions(body.body, guards, ranges, scope))
-        rows = rows_of_tile(body, guards)
+        rows = None if self.by_threads else rows_of_tile(body, guards)
         if rows is not None:
             before, tile, after = parted(body, rows.guards)
             before, tile = _with_start(before, tile)
@@ -119,7 +128,7 @@ class _Hoister:
         here = {g: w for g, w in guards.items() if _holds(body, {g})}
         if not here:
             return self.stmt(body, ranges, scope)
-        settled = _Hoister(self.settled | set(guards), self.uses)
+        settled = _Hoister(self.settled | set(guards), self.uses, by_threads=self.by_threads)
         made = settled.stmt(body, ranges, scope)
         for some in self._groups(body, here):
             whole = simplify(all_of(*dict.fromkeys(some.values())), ranges)

@@ -104,10 +104,12 @@ def blocks_in(launch: For) -> list[str]:
     return [s.name for s in walk(launch) if isinstance(s, Block)]
 
 
-def run(function: Function, inputs: Sequence[Any], shapes: Sequence[Any]) -> list[Array]:
+def run(
+    function: Function, inputs: Sequence[Any], shapes: Sequence[Any], dims: Any = None
+) -> list[Array]:
     """What the function computes thread by thread; races and memory that nobody wrote are found."""
     outputs = [np.full(shape, 77, dtype) for shape, dtype in shapes]
-    _execute(function, [*inputs, *outputs], [], {})
+    _execute(function, [*inputs, *outputs], [], dims or {})
     return outputs
 
 

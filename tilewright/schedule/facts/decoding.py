@@ -5,14 +5,14 @@ A fused loop that is split feeds the variables of a block the digits of one numb
     for b: for t in 256: block C(vi = (b * 256 + t) // 24, vj = (b * 32 + t // 8) % 3, vk = t % 8)
 
 Simplified digits do not show the number any more. It is guessed (b * 256 + t), and the guess is
-proved: its digits by the extents of the variables, simplified, have to be the block's bindings.
+proved: its digits, simplified, have to be the block's bindings, up to what stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tilewright.arith import Linear, Ranges, linear, simplify
+from tilewright.arith import Linear, Ranges, bounds, linear, prove, simplify
 from tilewright.ir import (
     Binary,
     Block,
@@ -39,7 +39,9 @@ def bindings_tell(block: Block, var: Var, free: set[Var], ranges: Ranges) -> boo
     if are_complete(determined_digits(values, var, free, ranges)):
         return True
     for number in dict.fromkeys(_candidates(spatial)):
-        if var not in free_vars(number) or not _are_digits(spatial, number, ranges):
+        own = free_vars(number)
+        moving = _moving_parts(spatial, own, {var, *free}, ranges) if var in own else None
+        if moving is None or not _are_digits(moving, number, ranges):
             continue
         if are_complete(determined_digits([Range(number, const(1))], var, free, ranges)):
             return True
@@ -70,15 +72,35 @@ def _whole(total: Linear) -> Expr:
     return total.expr()
 
 
-def _are_digits(pairs: _Pairs, number: Expr, ranges: Ranges) -> bool:
-    """Whether the bindings that the number feeds are its digits, the last one the lowest."""
-    fed = [(it, value) for it, value in pairs if not is_const(it.extent, 1)]
-    fed = [(it, value) for it, value in fed if not free_vars(value).isdisjoint(free_vars(number))]
-    below: Expr = const(1)
-    for place, (it, value) in enumerate(reversed(fed)):
-        is_first = place == len(fed) - 1
-        digit = number // below if is_first else number // below % it.extent
-        if simplify(digit, ranges) is not simplify(value, ranges):
+def _moving_parts(
+    pairs: _Pairs, own: frozenset[Var], running: set[Var], ranges: Ranges
+) -> list[Expr] | None:
+    """The parts of bindings that depend on variables of a number; None where the rest of one does
+    not stay."""
+    found: list[Expr] = []
+    for it, value in pairs:
+        total = linear(simplify(value, ranges))
+        moving, rest = total.split(lambda atom, _: bool(free_vars(atom) & own))
+        if is_const(it.extent, 1) or not moving.terms:
+            continue
+        if not free_vars(rest.expr()).isdisjoint(running):
+            return None
+        found.append(moving.expr())
+    return found
+
+
+def _are_digits(left: list[Expr], number: Expr, ranges: Ranges) -> bool:
+    """Whether some values are the digits of a number, in whatever order."""
+    below, is_whole = const(1), False
+    while left and not is_whole:
+        rest = simplify(number // below, ranges)
+        for part in left:
+            most = bounds(part, ranges).high
+            is_whole = rest is part
+            if is_whole or (most is not None and simplify(rest % (most + 1), ranges) is part):
+                below = simplify(below * ((most or 0) + 1), ranges)
+                left.remove(part)
+                break
+        else:
             return False
-        below = simplify(below * it.extent, ranges)
-    return bool(fed)
+    return not left and (is_whole or prove(number < below, ranges))

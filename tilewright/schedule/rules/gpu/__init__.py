@@ -1,8 +1,8 @@
 """Rules for GPUs, one file each: every block of a function ends up in a launch.
 
-whole functions   rows (softmax, norms), rest (what no other rule took)
-products          products
-reductions        rows, parts (few results of long sums)
-the rest          transposes, elementwise, results (a thread for each)
+beforehand        windows (convolutions as products), inline (padding)
+products          products, product_plan
+reductions        parts (few results of long sums), rows (softmax, norms), results
+the rest          transposes, elementwise, results (a thread for each), rest (what is left)
 used by many      grid
 """

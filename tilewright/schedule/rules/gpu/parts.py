@@ -82,8 +82,7 @@ def _plan(found: LongSum, target: Target, choices: Choices) -> Parts:
 
 
 def _schedule(s: Schedule, name: str, plan: Parts, target: Target) -> None:
-    along = fused(s, plan.along) if plan.is_row else plan.along[0]
-    part, _ = s.split(along, plan.number, None)
+    part, _ = s.split(fused(s, plan.along), plan.number, None)
     parts = s.rfactor(part, 0).name
     if plan.is_row:
         schedule_rows(s, "", Sharing([parts], THREADS, 1), target)

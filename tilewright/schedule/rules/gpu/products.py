@@ -17,145 +17,78 @@ there, padding included. Other variables of rows, columns and batches choose a b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
-from typing import Final, NamedTuple
 
-from tilewright.ir import Block, Buffer, Const, Expr, Iter, Load, Var, all_exprs, const, free_vars
+from tilewright.ir import Block, Buffer, Const, Expr, Load, Var, all_exprs, const, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.primitives.buffers.merge_dimensions import GATHERS
 from tilewright.schedule.rules.analysis import (
     Access,
-    Contraction,
-    as_contraction,
     extent_of,
-    has_own_loops,
     is_conditional,
     is_injective,
     is_intermediate,
     stores_of,
 )
-from tilewright.schedule.rules.gpu.grid import extent_of_loop, fused, only_reduces
+from tilewright.schedule.rules.gpu.grid import count_of, extent_of_loop, fused
+from tilewright.schedule.rules.gpu.product_plan import (
+    LANES,
+    SIDE,
+    Plan,
+    Product,
+    match_followed,
+    match_product,
+    plan_product,
+    product_of,
+)
 from tilewright.schedule.rules.gpu.results import following
-from tilewright.schedule.rules.rule import Choices, Rule
+from tilewright.schedule.rules.rule import Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
-
-#: Threads of a block in both directions.
-_SIDE: Final = 16
-#: Neighbours that a thread takes at once.
-_LANES: Final = 4
-#: Steps of the sum whose operands are in shared memory at the same time, about.
-_DEPTH: Final = 16
-#: Products with fewer rows, columns or steps are left to other rules.
-_LEAST: Final = 8
-#: What an extent counts as that is known only when the program runs.
-_UNKNOWN: Final = 1024
-
-
-class Tile(NamedTuple):
-    """Rows and columns of a tile."""
-
-    rows: int
-    columns: int
-
-
-#: From large to small: the largest is taken that gives every multiprocessor a tile.
-_TILES: Final = (Tile(128, 128), Tile(64, 128), Tile(64, 64), Tile(32, 64), Tile(16, 64))
-
-
-class Product(NamedTuple):
-    """The variables that tiles run along, all others, and the sum's."""
-
-    contraction: Contraction
-    row: Iter
-    column: Iter
-    others: tuple[Iter, ...]
-    reduced: tuple[Iter, ...]
-
-
-class Plan(NamedTuple):
-    """The product with its tile and the steps that are done at a time: all of the last variables of
-    the sum, and so many of the one before these."""
-
-    product: Product
-    tile: Tile
-    inner: int
-    steps: int
-
-
-def _match(s: Schedule, name: str, _target: Target) -> Product | None:
-    block = s.block_of(name)
-    c = as_contraction(block) if only_reduces(block) and has_own_loops(s, name) else None
-    if c is None or not c.rows or not c.columns or c.a.buffer is c.b.buffer:
-        return None
-    row, column = c.rows[-1], c.columns[-1]
-    others = tuple(it for it in block.iters if it.kind == "spatial" and it not in (row, column))
-    reduced = tuple(it for it in block.iters if it.kind == "reduce")
-    length = prod(extent_of(it) or _UNKNOWN for it in reduced)
-    extents = [extent_of(it) or _UNKNOWN for it in (row, column)]
-    if min(*extents, length) < _LEAST:
-        return None
-    return Product(c, row, column, others, reduced)
-
-
-def _match_followed(s: Schedule, name: str, target: Target) -> Product | None:
-    """A product whose results a block takes on one by one."""
-    found, home = _match(s, name, target), following(s, name)
-    if found is None or home is None:
-        return None
-    return found if _reads_plainly(s.block_of(home), found.contraction.out.buffer) else None
-
-
-def _plan(found: Product, target: Target, choices: Choices) -> Plan:
-    assert target.gpu is not None
-    rows, columns = (extent_of(it) or _UNKNOWN for it in (found.row, found.column))
-    others = prod(extent_of(it) or 1 for it in found.others)
-
-    def tiles(tile: Tile) -> int:
-        return others * -(-rows // tile.rows) * -(-columns // tile.columns)
-
-    fitting = [t for t in _TILES if tiles(t) >= target.gpu.multiprocessors]
-    own = next((t for t in fitting if t.rows < 2 * rows and t.columns < 2 * columns), _TILES[-1])
-    tile = choices.choose("tile", [own, *(t for t in _TILES if t != own)])
-    inner, steps = _steps(found.reduced)
-    return Plan(found, tile, inner, choices.choose("steps", steps))
-
-
-def _steps(reduced: Sequence[Iter]) -> tuple[int, list[int]]:
-    """How many of the last variables of a sum are done at a time, and how many steps of the one
-    before: so many as divide it, near to the depth of a tile."""
-    extents = [extent_of(it) for it in reduced]
-    together, inner = 1, 0
-    for extent in reversed(extents[1:]):
-        if extent is None or together * extent > 4 * _DEPTH:
-            break
-        together, inner = together * extent, inner + 1
-    length = extents[len(extents) - 1 - inner]
-    wanted = max(1, _DEPTH // together)
-    if length is None:
-        return inner, [wanted]
-    near = [n for n in range(1, min(2 * wanted, length) + 1) if length % n == 0]
-    best = max(near, key=lambda n: (-abs(n - wanted), n))
-    if best < wanted // 2:
-        best = min(wanted, length)  # the last steps are guarded
-    return inner, [best, *(n for n in near[-4:] if n != best)]
 
 
 def _with_epilogue(s: Schedule, name: str, plan: Plan, _target: Target) -> None:
     """What follows element by element is computed by the threads that have the sums."""
     home = following(s, name)
     assert home is not None
+    plan, cut = _prepared(s, name, plan)
+    if cut is not None:
+        s.compute_inline(cut)
     s.set_scope(name, stores_of(s.block_of(name))[0].buffer, "local")
     _schedule(s, name, home, plan)
 
 
 def _alone(s: Schedule, name: str, plan: Plan, _target: Target) -> None:
-    _schedule(s, name, s.cache_write(name, 0, "local").name, plan)
+    plan, home = _prepared(s, name, plan)
+    if home is None:
+        home = s.cache_write(name, 0, "local").name
+    else:
+        s.set_scope(name, stores_of(s.block_of(name))[0].buffer, "local")
+    _schedule(s, name, home, plan)
+
+
+def _prepared(s: Schedule, name: str, plan: Plan) -> tuple[Plan, str | None]:
+    """Operands copied by the variables of the product, and padded to whole tiles; gives the block
+    that cuts the result out, if there is one."""
+    p = plan.product
+    for access in (p.contraction.a, p.contraction.b):
+        if _gathering(s, name, access.buffer) is None:
+            s.reindex(name, access.buffer)
+    sizes = {p.row.var: plan.tile.rows, p.column.var: plan.tile.columns}
+    sizes[p.reduced[len(p.reduced) - 1 - plan.inner].var] = plan.steps
+    factors = [sizes.get(it.var, 1) for it in s.block_of(name).iters]
+    cut = None
+    if s.can("pad", name, factors):
+        before = {b.name for b in s.consumers(name)}
+        s.pad(name, factors)
+        (cut,) = [b.name for b in s.consumers(name) if b.name not in before] or [None]
+    found = product_of(s.block_of(name))
+    assert found is not None
+    return plan._replace(product=found), cut
 
 
 def _schedule(s: Schedule, name: str, home: str, plan: Plan) -> None:
     p, tile = plan.product, plan.tile
-    copies = [_copied(s, name, access.buffer) for access in (p.contraction.a, p.contraction.b)]
+    copies = [_copying(s, name, access.buffer) for access in (p.contraction.a, p.contraction.b)]
     block = s.block_of(name)
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
     m0, *row = s.split(loops[p.row.var], None, *_parts(tile.rows))
@@ -170,8 +103,8 @@ def _schedule(s: Schedule, name: str, home: str, plan: Plan) -> None:
     for copy in copies:
         s.compute_at(copy, k0)
     s.bind(grid, "blockIdx.x")
-    for copy in copies:
-        _spread_copy(s, copy, k0)
+    for copy, side in zip(copies, (p.row, p.column), strict=True):
+        _spread_copy(s, copy, k0, _own_variable(s, name, copy, side.var))
     _bind_tile(s, [ty, tx, mh, ml, nh, nl])
     _bind_tile(s, [loop for loop in s.loops(start) if loop != grid])
     _finish(s, name, home, plan)
@@ -180,34 +113,32 @@ def _schedule(s: Schedule, name: str, home: str, plan: Plan) -> None:
         _lay_out_copy(s, name, copy, side.var, size, plan)
 
 
-PRODUCTS = Rule("products", _match_followed, _plan, _with_epilogue)
-PRODUCTS_ALONE = Rule("products_alone", _match, _plan, _alone)
+PRODUCTS = Rule("products", match_followed, plan_product, _with_epilogue)
+PRODUCTS_ALONE = Rule("products_alone", match_product, plan_product, _alone)
 
 
 def _parts(size: int) -> tuple[int, int, int]:
     """A side of a tile as parts, threads and neighbours: what threads touch at once lies
     together."""
-    each = size // _SIDE
-    lanes = min(_LANES, each)
-    return each // lanes, _SIDE, lanes
+    each = size // SIDE
+    lanes = min(LANES, each)
+    return each // lanes, SIDE, lanes
 
 
-def _reads_plainly(block: Block, buffer: Buffer) -> bool:
-    loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer is buffer]
-    return all(isinstance(i, Var | Const) for load in loads for i in load.indices)
-
-
-def _copied(s: Schedule, name: str, operand: Buffer) -> str:
-    """The block that copies tiles of an operand; padding is computed there."""
-    copy = _gathering(s, name, operand) or s.reindex(name, operand).name
+def _copying(s: Schedule, name: str, operand: Buffer) -> str:
+    """The block that copies tiles of an operand; gathering and padding is done there."""
+    (copy,) = [p.name for p in s.producers(name) if s.block_of(p).writes[0].buffer is operand]
     s.set_scope(copy, 0, "shared")
-    for producer in [b.name for b in s.producers(copy)]:
+    pending = [b.name for b in s.producers(copy)]
+    while pending:
+        producer = pending.pop()
         block = s.block_of(producer)
-        made = block.writes[0].buffer
-        if not is_injective(block) or not is_intermediate(s, made) or not is_conditional(block):
+        if not is_injective(block) or not is_intermediate(s, block.writes[0].buffer):
             continue
-        if len(s.consumers(producer)) == 1 and s.can("compute_inline", producer):
+        is_copy = is_conditional(block) or isinstance(stores_of(block)[0].value, Load)
+        if is_copy and len(s.consumers(producer)) == 1 and s.can("compute_inline", producer):
             s.compute_inline(producer)
+            pending = [b.name for b in s.producers(copy)]
     return copy
 
 
@@ -225,7 +156,7 @@ def _cut_sum(s: Schedule, loops: list[Loop], plan: Plan) -> tuple[list[Loop], li
     return [*loops[:place], outer], [inner, *loops[place + 1 :]]
 
 
-def _spread_copy(s: Schedule, copy: str, around: Loop) -> None:
+def _spread_copy(s: Schedule, copy: str, around: Loop, side: Var) -> None:
     """A tile copied by all threads, neighbours of the source by neighbouring threads."""
     block, loops = s.block_of(copy), list(s.loops(copy))
     inside = loops[loops.index(around) + 1 :]
@@ -237,12 +168,39 @@ def _spread_copy(s: Schedule, copy: str, around: Loop) -> None:
     order = [*(x for x in inside if x not in last), *last]
     if len(order) > 1:
         s.reorder(*order)
-    several, y, x = s.split(fused(s, order), None, _SIDE, _SIDE)
+    elements, each = count_of(s, order) or 0, SIDE * SIDE * LANES
+    is_wide = side in runs and elements % each == 0 and _is_aligned(block, access, side)
+    if is_wide:
+        several, y, x, lanes = s.split(fused(s, order), None, SIDE, SIDE, LANES)
+        s.vectorize(lanes)
+    else:
+        several, y, x = s.split(fused(s, order), None, SIDE, SIDE)
     s.reorder(y, x, several)
     s.bind(y, "threadIdx.y")
     s.bind(x, "threadIdx.x")
-    if (extent_of_loop(s, several) or _SIDE + 1) <= _SIDE:
+    if (extent_of_loop(s, several) or SIDE + 1) <= SIDE:
         s.unroll(several)
+
+
+def _is_aligned(block: Block, access: Access, side: Var) -> bool:
+    """Whether vectors along a variable begin at multiples of their length, and nothing keeps an
+    element of one from being read."""
+    if is_conditional(block) or access.buffer.dtype.itemsize > 4:
+        return False
+    strides = [
+        access.step(it.var) for it in block.iters if it.var is not side and extent_of(it) != 1
+    ]
+    return all(step is not None and step % LANES == 0 for step in strides)
+
+
+def _own_variable(s: Schedule, name: str, copy: str, side: Var) -> Var:
+    """The variable of a copy that stands for a variable of the product."""
+    tile = s.block_of(copy).writes[0].buffer
+    loads = [e for e in all_exprs(s.block_of(name).body) if isinstance(e, Load)]
+    place = next(e for e in loads if e.buffer is tile).indices.index(side)
+    own = stores_of(s.block_of(copy))[0].indices[place]
+    assert isinstance(own, Var)
+    return own
 
 
 def _feeds(loop: Loop, binding: Expr) -> bool:
@@ -346,7 +304,7 @@ def _lay_out_copy(s: Schedule, name: str, copy: str, side: Var, size: int, plan:
     s.transform_layout(copy, tile, layout)
     if is_known and not _runs_along(s.block_of(copy), side, variables) and any(steps.values()):
         axis = s.block_of(copy).writes[0].buffer.ndim - 2
-        s.storage_align(copy, 0, axis, size, _LANES)
+        s.storage_align(copy, 0, axis, size, LANES)
 
 
 def _steps_of(plan: Plan) -> dict[Var, int]:

@@ -1,0 +1,139 @@
+"""Products on GPUs: what is one, and which tiles it is computed by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd, prod
+from typing import Final, NamedTuple
+
+from tilewright.ir import Block, Buffer, Const, Iter, Load, Var, all_exprs
+from tilewright.schedule.rules.analysis import (
+    Contraction,
+    as_contraction,
+    extent_of,
+    has_own_loops,
+)
+from tilewright.schedule.rules.gpu.grid import only_reduces
+from tilewright.schedule.rules.gpu.results import following
+from tilewright.schedule.rules.rule import Choices
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: Threads of a block in both directions.
+SIDE: Final = 16
+#: Neighbours that a thread takes at once.
+LANES: Final = 4
+#: Steps of the sum whose operands are in shared memory at the same time, about.
+_DEPTH: Final = 16
+#: The most of them, where windows take more.
+_MOST_DEPTH: Final = 160
+#: Products with fewer rows, columns or steps are left to other rules.
+_LEAST: Final = 8
+#: What an extent counts as that is known only when the program runs.
+_UNKNOWN: Final = 1024
+
+
+class Tile(NamedTuple):
+    """Rows and columns of a tile."""
+
+    rows: int
+    columns: int
+
+
+#: The part of the multiprocessors that should at least have a tile.
+_BUSY: Final = 0.75
+#: From large to small: the largest is taken of which there are enough.
+_TILES: Final = (Tile(128, 128), Tile(64, 128), Tile(64, 64), Tile(32, 64), Tile(16, 64))
+
+
+class Product(NamedTuple):
+    """The variables that tiles run along, all others, and the sum's."""
+
+    contraction: Contraction
+    row: Iter
+    column: Iter
+    others: tuple[Iter, ...]
+    reduced: tuple[Iter, ...]
+
+
+class Plan(NamedTuple):
+    """The product with its tile and the steps that are done at a time: all of the last variables of
+    the sum, and so many of the one before these."""
+
+    product: Product
+    tile: Tile
+    inner: int
+    steps: int
+
+
+def match_product(s: Schedule, name: str, _target: Target) -> Product | None:
+    return product_of(s.block_of(name)) if has_own_loops(s, name) else None
+
+
+def product_of(block: Block) -> Product | None:
+    c = as_contraction(block) if only_reduces(block) else None
+    if c is None or not c.rows or not c.columns or c.a.buffer is c.b.buffer:
+        return None
+    row, column = c.rows[-1], c.columns[-1]
+    others = tuple(it for it in block.iters if it.kind == "spatial" and it not in (row, column))
+    reduced = tuple(it for it in block.iters if it.kind == "reduce")
+    length = prod(extent_of(it) or _UNKNOWN for it in reduced)
+    extents = [extent_of(it) or _UNKNOWN for it in (row, column)]
+    if min(*extents, length) < _LEAST:
+        return None
+    return Product(c, row, column, others, reduced)
+
+
+def match_followed(s: Schedule, name: str, target: Target) -> Product | None:
+    """A product whose results a block takes on one by one."""
+    found, home = match_product(s, name, target), following(s, name)
+    if found is None or home is None:
+        return None
+    return found if _reads_plainly(s.block_of(home), found.contraction.out.buffer) else None
+
+
+def plan_product(found: Product, target: Target, choices: Choices) -> Plan:
+    assert target.gpu is not None
+    rows, columns = (extent_of(it) or _UNKNOWN for it in (found.row, found.column))
+    others = prod(extent_of(it) or 1 for it in found.others)
+
+    def tiles(tile: Tile) -> int:
+        return others * -(-rows // tile.rows) * -(-columns // tile.columns)
+
+    fitting = [t for t in _TILES if tiles(t) >= _BUSY * target.gpu.multiprocessors]
+    own = next((t for t in fitting if t.rows < 2 * rows and t.columns < 2 * columns), _TILES[-1])
+    tile = choices.choose("tile", [own, *(t for t in _TILES if t != own)])
+    inner, steps = _steps(found.reduced, tile)
+    return Plan(found, tile, inner, choices.choose("steps", (steps, 2 * steps)))
+
+
+def _steps(reduced: Sequence[Iter], tile: Tile) -> tuple[int, int]:
+    """How many of the last variables of a sum are done at a time, and how many steps of the one
+    before: such that all threads have as much to copy, little is padded, and the depth of a tile is
+    about reached."""
+    extents = [extent_of(it) for it in reduced]
+    found: list[tuple[float, int, int, int]] = []
+    together = 1
+    for inner in range(len(extents)):
+        length = extents[len(extents) - 1 - inner]
+        even = _even(together, tile)
+        steps = max(even, _DEPTH // together // even * even)
+        padded = 1.0 if length is None else -(-length // steps) * steps / max(1, length)
+        if together * steps <= _MOST_DEPTH or not found:
+            found.append((padded, abs(together * steps - _DEPTH), inner, steps))
+        if length is None:
+            break
+        together *= length
+    _, _, inner, steps = min(found)
+    return inner, steps
+
+
+def _even(together: int, tile: Tile) -> int:
+    """The least number of steps, each of so many, by which all threads copy as much."""
+    threads = SIDE * SIDE
+    return max(threads // gcd(threads, side * together) for side in tile)
+
+
+def _reads_plainly(block: Block, buffer: Buffer) -> bool:
+    loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer is buffer]
+    return all(isinstance(i, Var | Const) for load in loads for i in load.indices)
