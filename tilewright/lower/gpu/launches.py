@@ -65,6 +65,7 @@ def split_launches(function: Function) -> Launches:
     def cut(stmt: Stmt) -> Stmt | None:
         if not is_over_blocks(stmt):
             return None
+        _require_one_launch(function, stmt)
         name = f"{re.sub(r'[^A-Za-z0-9_]', '_', function.name)}_{len(kernels)}"
         kernel = _kernel(name, stmt)
         kernels.append(kernel)
@@ -158,6 +159,19 @@ def _launch(kernel: Function, grid: Sequence[Expr]) -> Expr:
     places = [address_of(Load(b, (const(0),))) for b in kernel.buffers]
     numbers = [p for p in kernel.params if isinstance(p, Var)]
     return Call(f"launch.{kernel.name}", (*grid, *places, *numbers), _INT32)
+
+
+def _require_one_launch(function: Function, launch: Stmt) -> None:
+    """Refuse loops over blocks that do not stand directly in each other."""
+    inner = launch
+    while isinstance(inner, For) and is_over_blocks(inner):
+        inner = inner.body
+    if any(map(is_over_blocks, walk(inner))):
+        raise UserError(
+            f"cannot build {function.name} for a GPU",
+            reason="a loop over blocks stands inside of a launch",
+            remedy="let loops over blocks stand directly in each other",
+        )
 
 
 def _require_no_elements(function: Function, body: Stmt) -> None:

@@ -122,7 +122,7 @@ class _Launching:
         if _touches_itself(stmt) or isinstance(stmt, Assert):
             return False
         if isinstance(stmt, Alloc) and any(b.scope == "local" for b in stmt.buffers):
-            return False
+            return any(map(is_launch, walk(stmt)))
         return any(map(self._stays_outside, child_stmts(stmt)))
 
     def _inside(self, stmt: Stmt) -> Stmt:

@@ -8,6 +8,7 @@ from typing import Final
 
 from tilewright.ir import Block, Const, free_vars
 from tilewright.schedule.facts.products import is_reduction
+from tilewright.schedule.error import RefusedError
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.schedule import Schedule
 
@@ -49,7 +50,9 @@ def launch(s: Schedule, loop: Loop, threads: int) -> tuple[Loop, Loop]:
 
 
 def fused(s: Schedule, loops: Sequence[Loop]) -> Loop:
-    """One loop of several."""
+    """One loop of several; refused where there is none."""
+    if not loops:
+        raise RefusedError("no loop runs over results alone")
     return s.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
