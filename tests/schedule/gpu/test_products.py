@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.schedule.gpu.launches import (
+    TARGET,
     blocks_in,
     launches_of,
     loops,
@@ -18,6 +19,7 @@ from tests.schedule.gpu.launches import (
 from tilewright import te
 from tilewright.graph import find_op
 from tilewright.ir import Alloc, Function, walk
+from tilewright.kernels.pipeline import generated
 from tilewright.schedule import Schedule
 
 Array = np.ndarray[Any, Any]
@@ -73,6 +75,14 @@ def test_large_products_have_large_tiles() -> None:
     for size, tiles in [(2048, 256), (1024, 128), (256, 64)]:
         (launch,) = launches_of(scheduled(product(size, size, 256)).function)
         assert int(launch.extent.value) == tiles, size  # type: ignore[attr-defined]
+
+
+def test_operands_are_read_by_vectors_and_sums_stay_in_registers() -> None:
+    text = generated(scheduled(product(256, 256, 64)).function, TARGET).assembly()
+    assert "ld.shared.v4" in text and "ld.global.v4" in text
+    assert ".local" not in text
+    odd = generated(scheduled(product(te.var("m"), 250, 61)).function, TARGET).assembly()
+    assert "ld.shared.v4" in odd and ".local" not in odd
 
 
 def test_what_follows_is_computed_by_the_threads_that_have_the_sums() -> None:

@@ -90,7 +90,10 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
 
 
 def _aligned(function: Function, alignment: int) -> Function:
+    """The function with what is known of where buffers begin; those in shared memory begin well."""
     better = {b: b.with_(alignment=alignment) for b in function.buffers if b.alignment < alignment}
+    shared = [b for b in _buffers_of(function) if b.scope == "shared"]
+    better |= {b: b.with_(alignment=_SHARED_ALIGNMENT) for b in shared}
     params = tuple(better.get(p, p) if isinstance(p, Buffer) else p for p in function.params)
     return replace(function, params=params, body=replace_buffers(function.body, better))
 

@@ -17,6 +17,7 @@ there, padding included. Other variables of rows, columns and batches choose a b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from tilewright.ir import Block, Buffer, Const, Expr, Load, Var, all_exprs, const, free_vars
 from tilewright.schedule.handles import Loop
@@ -44,6 +45,9 @@ from tilewright.schedule.rules.gpu.results import following
 from tilewright.schedule.rules.rule import Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
+
+#: Steps of a sum that are written out.
+_STEPS: Final = 4
 
 
 def _with_epilogue(s: Schedule, name: str, plan: Plan, _target: Target) -> None:
@@ -106,6 +110,7 @@ def _schedule(s: Schedule, name: str, home: str, plan: Plan) -> None:
     for copy, side in zip(copies, (p.row, p.column), strict=True):
         _spread_copy(s, copy, k0, _own_variable(s, name, copy, side.var))
     _bind_tile(s, [ty, tx, mh, ml, nh, nl])
+    _write_out_steps(s, inside[-1])
     _bind_tile(s, [loop for loop in s.loops(start) if loop != grid])
     _finish(s, name, home, plan)
     _lay_out_sums(s, name, plan)
@@ -215,6 +220,16 @@ def _bind_tile(s: Schedule, loops: Sequence[Loop]) -> None:
     for loop in outer:
         s.unroll(loop)
     s.vectorize(lanes)
+
+
+def _write_out_steps(s: Schedule, loop: Loop) -> None:
+    """Several steps at a time: what the next ones read is on its way while sums are added up."""
+    extent = extent_of_loop(s, loop) or 0
+    if extent > 2 * _STEPS and extent % _STEPS == 0:
+        _, loop = s.split(loop, None, _STEPS)
+        extent = _STEPS
+    if 0 < extent <= 2 * _STEPS:
+        s.unroll(loop)
 
 
 def _positions(s: Schedule, name: str, p: Product) -> tuple[int, int]:
