@@ -85,8 +85,19 @@ def _machine() -> list[tuple[str, Any]]:
         ("caches", _sizes(here.caches)),
         ("cores", len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else "?"),
         ("linker", shutil.which("cc") or shutil.which("ld") or "none: .so cannot be exported"),
+        ("gpu", _gpu()),
         ("other targets", "; ".join(_TARGETS) + "; …"),
     ]
+
+
+def _gpu() -> str:
+    """The GPU that target `cuda` stands for, or why there is none."""
+    from tilewright.support import libcuda
+    from tilewright.target import Target
+
+    if reason := libcuda.why_no_driver():
+        return f"none: {reason}"
+    return f"{Target.of('cuda').cpu}, driver for CUDA {libcuda.driver_version()}"
 
 
 def _packages() -> dict[str, str]:

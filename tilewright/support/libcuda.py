@@ -59,6 +59,13 @@ def devices() -> int:
     return count.value
 
 
+def driver_version() -> str:
+    """The version of CUDA that the driver is for."""
+    version = ctypes.c_int()
+    call("cuDriverGetVersion", ctypes.byref(version))
+    return _version_text(version.value)
+
+
 def attribute(number: int, device: int = 0) -> int:
     """A figure of a device, by the driver's number for it."""
     value = ctypes.c_int()
@@ -86,12 +93,16 @@ def _load() -> tuple[Any, str]:
     version = ctypes.c_int()
     library["cuDriverGetVersion"](ctypes.byref(version))
     if version.value < _LEAST_VERSION:
-        found, least = (f"{v // 1000}.{v % 1000 // 10}" for v in (version.value, _LEAST_VERSION))
+        found, least = map(_version_text, (version.value, _LEAST_VERSION))
         return None, f"the driver is for CUDA {found}, and {least} or later is needed"
     status = int(library["cuInit"](0))
     if status:
         return None, f"the driver finds no GPU: {_text_of(library, status)}"
     return library, ""
+
+
+def _version_text(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _open(name: str) -> Any:

@@ -40,6 +40,11 @@ def emit_call(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
         _require_features(cx, node.name)
         return _call_named(cx, node, node.name, args)
     if node.name.startswith("extern."):
+        if cx.target.host is not None:
+            raise UserError(
+                f"a GPU cannot call the C function {node.name.removeprefix('extern.')}",
+                remedy="give random operators a seed, or compile for target 'llvm'",
+            )
         return _call_named(cx, node, node.name.removeprefix("extern."), args)
     raise InternalError(f"no code for the intrinsic {node.name}")
 

@@ -7,8 +7,8 @@ from math import prod
 from typing import Final
 
 from tilewright.ir import Block, Const, free_vars
-from tilewright.schedule.facts.products import is_reduction
 from tilewright.schedule.error import RefusedError
+from tilewright.schedule.facts.products import is_reduction
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.schedule import Schedule
 
