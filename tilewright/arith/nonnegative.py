@@ -222,6 +222,9 @@ def _open_quotient_by_symbol(
     d = exact_linear(atom.b, ranges)
     if d is None or not is_index(d.dtype) or abs(k) != 1 or not _is_above_zero(d, ranges):
         return
+    # What was widened is told by itself, and is no factor of wider numbers.
+    if any(term.dtype is not d.dtype for term in rest.terms):
+        return
     yield (rest.shifted(1).times(d).minus(x).shifted(-1) if k < 0 else rest.times(d).plus(x),)
 
 

@@ -134,7 +134,12 @@ def _execute(
         else:
             arguments.append(next(rest))
     known = [dims[d] for d in function.dims if d in dims]
-    simt.run(lowered(function, TARGET), [*arguments, *known])
+    flat = lowered(function, TARGET)
+    # Small number formats are passed as their bits.
+    for k, param in enumerate(flat.params):
+        if isinstance(param, Buffer) and param.dtype.numpy != arguments[k].dtype:
+            arguments[k] = arguments[k].view(param.dtype.numpy)
+    simt.run(flat, [*arguments, *known])
 
 
 def _shape(buffer: Buffer, array: Array) -> Sequence[int]:

@@ -18,6 +18,11 @@ X = RNG.standard_normal((3, 4, 5)).astype("f4")
 ROWS = RNG.standard_normal((6, 70)).astype("f4")
 IMAGE = RNG.standard_normal((2, 4, 9, 9)).astype("f4")
 FLAGS = RNG.random(40) < 0.4
+#: Weights of a state of 6 elements, for 5 steps of a batch of 3, some of which end before.
+GATES = RNG.standard_normal((5, 3, 6)).astype("f4")
+STATE = RNG.integers(-127, 128, (1, 6, 6), "i1")
+LENGTHS = np.array([5, 2, 4], "i4")
+SCALES = np.abs(RNG.standard_normal((1, 6))).astype("f4") / 127
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +59,8 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("conv", [IMAGE, RNG.standard_normal((4, 1, 3, 3)).astype("f4")], {"groups": 4}),
     ("max_pool", [IMAGE], {"kernel": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
     ("avg_pool", [IMAGE], {"kernel": [2, 2]}),
+    # step by step; lengths are smaller numbers than sizes
+    ("rnn_scan", [GATES, STATE, LENGTHS, None, SCALES], {}),
     # by index, in order, and of a number that depends on data
     ("gather", [X, np.array([[1, -1], [0, 2]])], {"axis": 1}),
     ("gather_nd", [X, RNG.integers(0, 3, (6, 2))], {}),

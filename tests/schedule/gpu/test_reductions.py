@@ -139,3 +139,17 @@ def test_windows_are_written_out_and_padding_is_folded_in() -> None:
     want = windows.max((-1, -2))
     got = run(s.function, [x], [(want.shape, "float32")])[0]
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_groups_of_channels_are_reduced_once(symbolic: bool) -> None:
+    """Not once for each of their channels, which would race besides."""
+    x = numbers(2, 8, 6, 6)
+    scale, shift = numbers(8), numbers(8)
+    groups = x.reshape(2, 2, -1)
+    normal = (groups - groups.mean(-1, keepdims=True)) / np.sqrt(
+        groups.var(-1, keepdims=True) + 1e-5
+    )
+    want = normal.reshape(x.shape) * scale[:, None, None] + shift[:, None, None]
+    function = loops("group_norm", x, scale, shift, symbolic=symbolic, groups=2)
+    check(function, [x, scale, shift], want.astype("float32"), 1e-3)

@@ -18,6 +18,10 @@ from math import prod
 from typing import Final, NamedTuple
 
 from tilewright.ir import free_vars
+from tilewright.schedule.error import RefusedError
+from tilewright.schedule.facts.access import inner_vars
+from tilewright.schedule.facts.decoding import bindings_tell
+from tilewright.schedule.facts.dependence import ranges_below
 from tilewright.schedule.facts.products import is_reduction
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
@@ -150,6 +154,7 @@ def schedule_rows(s: Schedule, _block: str, plan: Sharing, _target: Target) -> N
     for name in reversed(before):
         home = placed.homes.get(name)
         s.compute_at(name, grid if home is None else s.loops(home)[-1])
+    _require_rows_of_their_own(s, before, grid)
     _choose_memory(s, [*order, *after], grid, placed)
     s.bind(grid, "blockIdx.x")
     for name in dict.fromkeys([*order, *after]):
@@ -207,6 +212,18 @@ def _row_loops(s: Schedule, last: str, before: list[str], rows: int) -> tuple[Lo
 def _inside(s: Schedule, name: str, grid: Loop) -> list[Loop]:
     loops = list(s.loops(name))
     return loops[loops.index(grid) + 1 :]
+
+
+def _require_rows_of_their_own(s: Schedule, names: Sequence[str], grid: Loop) -> None:
+    """Refuse where blocks of threads would compute the same: groups of channels, say, once for each
+    of their channels."""
+    loop = s.loop_of(grid)
+    if extent_of_loop(s, grid) == 1:
+        return
+    ranges, inside = ranges_below(s.tree, loop), inner_vars(loop)
+    for name in names:
+        if not bindings_tell(s.block_of(name), grid.var, inside, ranges):
+            raise RefusedError(f"several blocks of threads would compute {name}")
 
 
 def _choose_memory(s: Schedule, names: Sequence[str], grid: Loop, placed: _Placed) -> None:
