@@ -14,14 +14,15 @@ from tests.conformance.cases import is_close, load_cases
 from tilewright import te
 from tilewright.graph import Builder
 from tilewright.graph import Module as Graph
+from tilewright.ir import Function
 from tilewright.support import libcuda
 from tilewright.support.errors import UserError
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
 
-#: One of each way in which host programs and kernels meet: loops and branches that the host decides,
-#: sizes that it reads, results that it hands over, numbers that it sends.
+#: One of each way in which host programs and kernels meet: loops and branches that the host
+#: decides, sizes that it reads, results that it hands over, numbers that it sends.
 CASES = [
     "test_loop11",
     "test_if",
@@ -93,21 +94,21 @@ def test_checks_that_fail_on_the_device_are_told() -> None:
 
 
 def test_arrays_cross_by_dlpack() -> None:
+    from tilewright.runtime.gpu import dlpack
     from tilewright.runtime.gpu.arrays import DeviceArray
-    from tilewright.runtime.gpu.dlpack import _HELD
     from tilewright.simt.device import DEVICE
 
     array = DeviceArray(DEVICE, (3, 4), np.dtype(np.float32))
     array.fill(np.arange(12, dtype=np.float32).reshape(3, 4))
-    held = len(_HELD)
+    held = dlpack.held_capsules()
     seen = np.from_dlpack(array)
     np.testing.assert_array_equal(seen, array.numpy())
-    assert len(_HELD) == held + 1
+    assert dlpack.held_capsules() == held + 1
     del seen
     capsule = array.__dlpack__()
     del capsule
     gc.collect()
-    assert len(_HELD) == held
+    assert dlpack.held_capsules() == held
 
 
 def test_sequences_stay_with_processors() -> None:
@@ -119,7 +120,7 @@ def test_sequences_stay_with_processors() -> None:
 # ---- code for GPUs ------------------------------------------------------------------------------
 
 
-def doubled(n: int) -> te.Tensor:
+def doubled(n: int) -> Function:
     x = te.placeholder((n,), name="X")
     return te.function([x], [te.compute((n,), lambda i: x[i] * 2.0, name="Y")], name="f")
 

@@ -75,6 +75,11 @@ def reader_of(value: Any) -> Callable[[Any], Any] | None:
 _HELD: Final[dict[int, tuple[Any, ...]]] = {}
 
 
+def held_capsules() -> int:
+    """How many arrays others hold through capsules."""
+    return len(_HELD)
+
+
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _let_go(address: int) -> None:
     _HELD.pop(address, None)
