@@ -207,7 +207,7 @@ def _moves_alone(index: Expr, var: Var) -> bool:
 
 
 def _covers(store: _Access, read: _Access, buffer: Buffer, ranges: Ranges) -> bool:
-    """Whether `store` has written all elements of the buffer that `read` can ask for."""
+    """Whether `store` has written all elements of the buffer that `read` may load."""
     if store.loops and read.loops and store.loops[0] is read.loops[0]:
         # Both in one loop: compare them inside it (an iteration reads what it has just written).
         shared = store.loops[0]
