@@ -31,7 +31,7 @@ class Span:
     def length(self) -> int:
         return self.last - self.first
 
-    def meets(self, other: Span) -> bool:
+    def overlaps(self, other: Span) -> bool:
         return self.first <= other.last and other.first <= self.last
 
 
@@ -78,7 +78,7 @@ def _least(spans: dict[Buffer, Span], sizes: dict[Buffer, int]) -> _Plan:
     live = live_at_once(spans.values(), sizes.values())
     if len(spans) > _MANY or best[1] == live:
         return best
-    near = {b: [o for o in spans if o is not b and spans[o].meets(spans[b])] for b in spans}
+    near = {b: [o for o in spans if o is not b and spans[o].overlaps(spans[b])] for b in spans}
     by_size = sorted(spans, key=lambda b: (-sizes[b], -spans[b].length))
     by_length = sorted(spans, key=lambda b: (-spans[b].length, -sizes[b]))
     for order in (by_size, by_length):
@@ -92,7 +92,7 @@ def _least(spans: dict[Buffer, Span], sizes: dict[Buffer, int]) -> _Plan:
 def _repaired(
     order: list[Buffer], near: dict[Buffer, list[Buffer]], sizes: dict[Buffer, int]
 ) -> Iterator[_Plan]:
-    """Plans by first fit; what ended highest is placed first in the next."""
+    """Plans by first fit; the buffers at the highest offsets are placed first in the next."""
     for _ in range(_TRIES):
         offsets, end = plan = _first_fit(order, near, sizes)
         yield plan

@@ -107,7 +107,7 @@ class _Hoister:
             return self.stmt(loop.body, ranges, scope)
         if _deeper_loop_decides(loop.body, scope):
             return self.stmt(loop.body, ranges, scope)
-        # What no tile meets as a whole stays where it is.
+        # A guard that no whole tile satisfies stays where it is.
         hopeful = {g: w for g, w in here.items() if not is_const(simplify(w, ranges), False)}
         settled = self.settled | (set(here) - set(hopeful))
         hoister = _Hoister(settled, self.uses, loop.var, by_threads=self.by_threads)
@@ -158,7 +158,7 @@ class _Hoister:
         """All rows, or else a tile in which only loops that sum rows up have versions.
 
         What comes before and after sums is done once, and is much code where it is an activation:
-        at the edge it is there once, and asks for every row.
+        at the edge it is there once, and tests every row.
         """
         enough = simplify(rows.room >= rows.most, ranges)
         full = self._of_rows(with_rows(tile, rows, rows.most), ranges.assuming(enough), scope)

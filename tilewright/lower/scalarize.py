@@ -177,7 +177,7 @@ class _Lanes:
 
     def scalar(self, expr: Expr) -> Expr:
         """A scalar without the vectors that it was made of."""
-        # Lanes of vectors go into scalars by way of arrays only: which one is asked for is all one.
+        # A scalar takes lanes of vectors from arrays only, so that any lane gives the same.
         return self.lane(expr, const(0)) if _has_vectors(expr) else expr
 
     def lane(self, expr: Expr, k: Expr) -> Expr:
@@ -268,7 +268,7 @@ class _Lanes:
     def joined(self, node: Call, _operands: Sequence[Expr], k: Expr) -> Expr:
         a, b = (self.array(v) for v in node.args)
         lanes = node.args[0].dtype.lanes
-        # Each side is asked for lanes that it has, also where the other one is chosen.
+        # Both sides are evaluated: their indices stay in range also where the other is selected.
         return select(k < lanes, a[k % lanes], b[k % lanes])
 
     def interleaved(self, node: Call, places: Expr, k: Expr) -> Expr:

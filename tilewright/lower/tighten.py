@@ -90,7 +90,7 @@ def _apply(loop: For, guarded: If, ranges: Ranges) -> Stmt:
 
 
 def is_shortened(loop: For) -> bool:
-    """Whether conditions may end a loop: it is not of those that are written out."""
+    """Whether conditions may shorten a loop: it is neither unrolled nor vectorized."""
     return loop.kind in ("serial", "parallel")
 
 

@@ -50,7 +50,7 @@ from tilewright.ir import (
 
 #: Rows of all versions together; what would have more keeps its conditions.
 _MOST = 36
-#: A loop with so few iterations may ask for every row in each of them.
+#: A loop of so few iterations may test every row in each of them.
 _FEW = 8
 
 
@@ -104,7 +104,7 @@ def rows_of_tile(body: Stmt, guards: Collection[Expr]) -> Rows | None:
 
 
 def repeats_rows(stmt: Stmt, rows: Rows, ranges: Ranges) -> bool:
-    """Whether a loop in `stmt` sums up these rows, or asks for them many times."""
+    """Whether a loop in `stmt` sums up these rows, or tests them many times."""
     loops = [s for s in walk(stmt) if isinstance(s, For) and s.kind == "serial"]
     return any(
         _is_long(loop, ranges) or _stores_again(loop) for loop in loops if _asks(loop, rows.guards)
@@ -153,7 +153,7 @@ def _room(condition: Expr, tile: Sequence[For]) -> tuple[For, Expr] | None:
 
 
 def parted(body: Stmt, guards: Collection[Expr]) -> tuple[list[Stmt], Stmt, list[Stmt]]:
-    """The statements before those that ask for `guards`, these together, and those after."""
+    """The statements before those that test `guards`, these together, and those after."""
     statements = body.statements if isinstance(body, Seq) else (body,)
     asking = [k for k, s in enumerate(statements) if _asks(s, guards)]
     first, last = asking[0], asking[-1] + 1

@@ -117,7 +117,7 @@ class _Lanes:
     def _widen_load(self, node: Load, operands: tuple[Expr, ...]) -> Expr:
         indices, mask = operands[: len(node.indices)], operands[len(node.indices) :]
         if not any(i.dtype.is_vector for i in indices):
-            # One element for all lanes, but wanted by some only: let every lane ask for it.
+            # One element for all lanes, but masked for some: let every lane load it.
             indices = tuple(broadcast(i, self.lanes) for i in indices)
         return Load(node.buffer, indices, *(broadcast(m, self.lanes) for m in mask))
 

@@ -2,7 +2,7 @@
 
 map           an element of the result needs the same element of each operand (or broadcasts it)
 injective     it needs one other element of an operand, or chooses between some
-reduction     it combines many, in a loop or written out
+reduction     it combines many, in a loop or unrolled
 contraction   it sums products of two operands
 opaque        statements of its own, a recurrence, or no definition at all
 """

@@ -143,7 +143,7 @@ def _operands(group: _Group) -> tuple[Value, ...]:
     first = group.calls[0].expr
     if _has_own_loops(first):
         return tuple(a for a in first.args if a is not None)
-    return tuple(v for v in group.inputs if not _is_written_out(v))
+    return tuple(v for v in group.inputs if not _is_inlined_number(v))
 
 
 def _has_own_loops(expr: Node) -> bool:
@@ -156,7 +156,7 @@ def _key(group: _Group) -> Any:
     for value in (*group.inputs, *(v for b in group.calls for v in b.outputs)):
         numbers[value] = len(numbers)
     calls = [(_call_key(b), tuple(numbers[a] for a in b.expr.args)) for b in group.calls]
-    inputs = [(v.type, v.is_constant, _written_out(v)) for v in group.inputs]
+    inputs = [(v.type, v.is_constant, _inlined_number(v)) for v in group.inputs]
     return (tuple(calls), tuple(inputs), tuple(numbers[v] for v in group.outputs))
 
 
@@ -177,8 +177,8 @@ def _loops(group: _Group) -> Function:
     first = group.calls[0].expr
     if isinstance(first, Call) and _has_own_loops(first):
         return first.op.loops(first.args, first.attrs)
-    tensors = {v: _constant(v) if _is_written_out(v) else placeholder(v) for v in group.inputs}
-    given = [tensors[v] for v in group.inputs if not _is_written_out(v)]
+    tensors = {v: _constant(v) if _is_inlined_number(v) else placeholder(v) for v in group.inputs}
+    given = [tensors[v] for v in group.inputs if not _is_inlined_number(v)]
     for binding in group.calls:
         _define(binding, tensors)
     outputs = _inlined([_own(tensors[v], given) for v in group.outputs], given)
@@ -252,14 +252,14 @@ def _numbers(function: Function, values: Sequence[Value]) -> list[Expr]:
     return [taken.get(p, p) for p in params if isinstance(p, Var)]
 
 
-# ---- constants that are written out -------------------------------------------------------------
+# ---- constants that are inlined -----------------------------------------------------------------
 
 
-def _is_written_out(value: Value) -> bool:
-    return _written_out(value) is not None
+def _is_inlined_number(value: Value) -> bool:
+    return _inlined_number(value) is not None
 
 
-def _written_out(value: Value) -> Any:
+def _inlined_number(value: Value) -> Any:
     """The number, where a constant is a small one that is inlined: 0, 1, 2, ½ …"""
     array = value.constant
     if array is None or array.size != 1 or value.dtype.is_storage_only:

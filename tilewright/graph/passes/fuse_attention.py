@@ -1,4 +1,4 @@
-"""Puts two products and the softmax between them together: one kernel, no matrix of scores.
+"""Fuses two products and the softmax between them: one kernel, no matrix of scores in memory.
 
     s = matmul(q, k)                     def group():
     m = add(mul(s, 0.125), mask)             s = matmul(q, k)

@@ -29,7 +29,7 @@ UNROLL_LIMIT: Final = 64
 
 
 def unroll_loops(module: Module) -> Module:
-    """The module with short loops written out."""
+    """The module with short loops unrolled."""
     limit = int(PassContext.current().option("unroll_limit", UNROLL_LIMIT))
     return module.map(lambda f: _Unroller(limit).graph(f))
 

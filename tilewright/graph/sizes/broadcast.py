@@ -24,7 +24,7 @@ def broadcast_shapes(*shapes: Sequence[Expr]) -> tuple[Expr, ...]:
     result: list[Expr] = [const(1)] * rank
     for shape in shapes:
         for n, dim in enumerate(shape, rank - len(shape)):
-            result[n] = _meet(result[n], dim, n, shapes)
+            result[n] = _broadcast_dim(result[n], dim, n, shapes)
     return tuple(result)
 
 
@@ -55,7 +55,7 @@ def broadcast_index(
     return tuple(_index(d, o, i) for d, o, i in zip(shape, out[skip:], indices[skip:], strict=True))
 
 
-def _meet(a: Expr, b: Expr, axis: int, shapes: Sequence[Sequence[Expr]]) -> Expr:
+def _broadcast_dim(a: Expr, b: Expr, axis: int, shapes: Sequence[Sequence[Expr]]) -> Expr:
     x, y = known_dim(a), known_dim(b)
     if x == 1 or a is b:
         return b

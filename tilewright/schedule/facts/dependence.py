@@ -91,7 +91,7 @@ def _iterations_share_nothing(tree: Tree, loop: For) -> Fault | None:
     accesses = accesses_in(tree, loop)
     for buffer in dict.fromkeys(a.buffer for a in accesses if a.is_write):
         touching = [a for a in accesses if a.buffer is buffer]
-        if _all_determine(_meeting(touching, loop.var, free, ranges), loop.var, free, ranges):
+        if _all_determine(_conflicting(touching, loop.var, free, ranges), loop.var, free, ranges):
             continue
         if is_private(tree, loop, buffer) and each_read_is_covered(tree, loop, touching, ranges):
             continue
@@ -137,7 +137,8 @@ def parts_meet_in_iterations(tree: Tree, loop: For, first: Collection[str]) -> F
         touching = [a for a in accesses if a.buffer is buffer]
         if len({a.block.name in first for a in touching}) == 1:
             continue
-        if not _all_determine(_meeting(touching, loop.var, free, ranges), loop.var, free, ranges):
+        conflicting = _conflicting(touching, loop.var, free, ranges)
+        if not _all_determine(conflicting, loop.var, free, ranges):
             return Fault(
                 f"{buffer.name} may be handed from one iteration of loop {loop.var.name} to "
                 "another",
@@ -263,7 +264,7 @@ def ranges_below(tree: Tree, loop: For) -> Ranges:
     return with_loops_in(loop, tree.ranges_at(loop))
 
 
-def _meeting(
+def _conflicting(
     accesses: Sequence[Access], var: Var, free: set[Var], ranges: Ranges
 ) -> Sequence[Access]:
     """The accesses without reads of what none of them writes, such as a previous step."""
@@ -271,12 +272,12 @@ def _meeting(
     running = free | {var}
 
     def is_disjoint(read: Access) -> bool:
-        return all(_never_meet(read, write, running, ranges) for write in writes)
+        return all(_are_disjoint(read, write, running, ranges) for write in writes)
 
     return [a for a in accesses if a.is_write or not is_disjoint(a)]
 
 
-def _never_meet(a: Access, b: Access, running: set[Var], ranges: Ranges) -> bool:
+def _are_disjoint(a: Access, b: Access, running: set[Var], ranges: Ranges) -> bool:
     """Whether two boxes are disjoint in a dimension, whatever the running variables are in each."""
     for mine, other in zip(a.ranges, b.ranges, strict=True):
         ends = mine.start + mine.extent, other.start + other.extent

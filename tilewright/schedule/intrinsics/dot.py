@@ -3,9 +3,9 @@
     for i: for j: for k:  C[i, j] += A[i * depth + k] * B[j * depth + k]
 
 `depth` neighbours along the reduction make a group; B has a vector of them, one for each column.
-Two kinds of instruction share this description. In the first, one group of A meets all columns at
-once (VNNI, `sdot`): a tile of several rows reads their groups from one vector of A. In the second,
-an accumulator holds a whole rows × columns tile (`smmla`): C is a vector, row by row.
+Two kinds of instruction share this description. In the first, one group of A is multiplied by all
+columns at once (VNNI, `sdot`): a tile of several rows reads their groups from one vector of A. In
+the second, an accumulator holds a whole rows × columns tile (`smmla`): C is a vector, row by row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What lies under a window, written out: a convolution is then a product."""
+"""im2col: all that lies under a window, copied, so that a convolution is a product."""
 
 from __future__ import annotations
 

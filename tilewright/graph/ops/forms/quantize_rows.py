@@ -1,4 +1,4 @@
-"""Rows as signed bytes, each with the scale and zero point that its own range asks for."""
+"""Rows as signed bytes, each with a scale and a zero point that fit its range."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tilewright.graph.sizes.axes import tidy
 from tilewright.ir import Expr, as_expr, maximum
 from tilewright.tensor import te
 
-#: Sums of so many elements are written out.
+#: Sums of at most so many elements are unrolled.
 _FEW = 8
 
 #: How far to each side of a coordinate elements count.

@@ -255,7 +255,7 @@ def _spread(parameter: Array, shape: Sequence[int], axis: int, block: int) -> Ar
 
 @op
 def dynamic_quantize(x: Value) -> tuple[Type, ...]:
-    """uint8 with the scale and zero point that its own range asks for: (y, scale, zero point)."""
+    """uint8 with a scale and a zero point that fit its range: (y, scale, zero point)."""
     require_kind("float", x)
     return TensorType(_UINT8, x.shape), TensorType(_FLOAT32), TensorType(_UINT8)
 

@@ -96,7 +96,7 @@ def gru_decompose(
 ) -> Any:
     hidden, inner = r.shape[2], None
     if b is not None and attrs["linear_before_reset"]:
-        # The last bias of the state is inside what the reset gate multiplies: it goes along alone.
+        # The reset gate multiplies the last bias of the state as well: it is passed separately.
         own, moved = b[:, : hidden * 3], b[:, hidden * 3 :]
         inner = moved[:, hidden * 2 :]
         zero = builder.sub(inner, inner)

@@ -139,7 +139,7 @@ class Scan:
         name: str,
         back: int,
     ) -> te.Tensor:
-        """The same in bytes, by a scale that the states of the step ask for."""
+        """The same in bytes, with a scale that fits the states of the step."""
         (first, count), hidden = gates, state.shape[3]
         k = te.reduce_axis(hidden, name="k")
 

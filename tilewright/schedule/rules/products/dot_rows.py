@@ -163,7 +163,7 @@ def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None
     steps, k = s.split(depth, None, dot.depth)
     shared = [*around, panel]
     if blocks or runs:
-        # A window: all but the pixels of a row, which pass by a panel.
+        # A window: all loops but that over the pixels of a row, which stream past a panel.
         shared, outer = [*around, *outer[:-1], *blocks], outer[-1:]
     inside = [loop for loop in (panel, *outer) if loop not in shared]
     s.reorder(*shared, *inside, *runs, steps, *inner, vectors, j, k)
