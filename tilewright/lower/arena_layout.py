@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import Final
 
@@ -218,6 +219,7 @@ def _fitting(size: Expr, free: Sequence[int], slot_sizes: Sequence[Expr]) -> int
     return max(free, key=lambda s: usual(slot_sizes[s]))
 
 
+@lru_cache(maxsize=4096)
 def usual(size: Expr) -> int:
     values: dict[Var, int] = dict.fromkeys(free_vars(size), _USUAL)
     return int(evaluate(size, values))
