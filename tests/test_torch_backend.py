@@ -98,6 +98,21 @@ def test_aliases_and_mutations() -> None:
     torch.testing.assert_close(total, x * 2 + 1)
 
 
+def test_sizes_that_depend_on_data() -> None:
+    def function(x: Any) -> Any:
+        return x[x > 0] * 2, x.nonzero()
+
+    with (
+        torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("error", message="tilewright runs a graph eagerly")
+        fast = compiled(function)
+        for k in range(2):
+            x = torch.randn(4, 5, generator=torch.Generator().manual_seed(k))
+            torch.testing.assert_close(fast(x), function(x))
+
+
 def test_pieces_between_graph_breaks() -> None:
     def function(x: Any) -> Any:
         y = x.sin()
