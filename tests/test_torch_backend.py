@@ -139,6 +139,9 @@ def test_types_that_numpy_lacks_and_numbers_cross_the_border() -> None:
     def function(x: Any, k: int) -> Any:
         return x * k, x.shape[0] * 2
 
+    negated = torch.conj(torch.tensor([1 + 2j, 3 - 4j])).imag
+    assert negated.is_neg()
+    assert torch.equal(compiled(lambda x: x * 2)(negated), torch.tensor([-4.0, 8.0]))
     x = torch.arange(6).bfloat16()
     twice, size = torch.compile(function, backend=tilewright, dynamic=True)(x, 3)
     assert twice.dtype == torch.bfloat16
