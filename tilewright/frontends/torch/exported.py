@@ -116,7 +116,8 @@ def decomposed(program: Any) -> Any:
         return program.run_decompositions(table)
     except Exception as error:
         # What it stumbles over is most often what nothing converts either.
-        require_converters(program.graph_module)
+        if not all(is_served(n) or _is_mutable(n.target) for n in nodes):
+            require_converters(program.graph_module)
         raise UserError(
             "torch cannot take the operators of the program apart",
             reason=f"{type(error).__name__}: {error}",
