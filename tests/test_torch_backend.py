@@ -98,6 +98,21 @@ def test_aliases_and_mutations() -> None:
     torch.testing.assert_close(total, x * 2 + 1)
 
 
+def test_sizes_that_depend_on_data() -> None:
+    def function(x: Any) -> Any:
+        return x[x > 0] * 2, x.nonzero()
+
+    with (
+        torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("error", message="tilewright runs a graph eagerly")
+        fast = compiled(function)
+        for k in range(2):
+            x = torch.randn(4, 5, generator=torch.Generator().manual_seed(k))
+            torch.testing.assert_close(fast(x), function(x))
+
+
 def test_pieces_between_graph_breaks() -> None:
     def function(x: Any) -> Any:
         y = x.sin()
@@ -124,6 +139,9 @@ def test_types_that_numpy_lacks_and_numbers_cross_the_border() -> None:
     def function(x: Any, k: int) -> Any:
         return x * k, x.shape[0] * 2
 
+    negated = torch.conj(torch.tensor([1 + 2j, 3 - 4j])).imag
+    assert negated.is_neg()
+    assert torch.equal(compiled(lambda x: x * 2)(negated), torch.tensor([-4.0, 8.0]))
     x = torch.arange(6).bfloat16()
     twice, size = torch.compile(function, backend=tilewright, dynamic=True)(x, 3)
     assert twice.dtype == torch.bfloat16

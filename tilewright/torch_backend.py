@@ -176,11 +176,9 @@ class _CompiledGraph:
 def as_array(given: Any) -> Any:
     """A tensor as an array over the same memory; copied where it has gaps."""
     try:
-        return given.numpy()
-    except RuntimeError:
-        # It wants gradients, or its elements are negated or conjugated when they are read.
-        return as_array(given.detach().resolve_conj().resolve_neg())
-    except TypeError:
+        return given.detach().numpy() if given.requires_grad else given.numpy()
+    except (RuntimeError, TypeError):
+        # Its elements are negated when they are read, or of a type that NumPy does not know.
         return tensor_array(given)
     except AttributeError:
         return np.asarray(given, np.int64)

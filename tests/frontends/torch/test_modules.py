@@ -119,6 +119,20 @@ def test_missing_operators_are_listed_at_once() -> None:
     assert "aten::rand" in error.value.listing
 
 
+def test_what_torch_cannot_take_apart_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise NotImplementedError("no meta kernel")
+
+    random = torch.export.export(Call(lambda x: x + torch.rand(3)), (torch.ones(3),))
+    changed = torch.export.export(Call(lambda x: x.clone().add_(1)), (torch.ones(3),))
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", fail)
+    with pytest.raises(tw.UserError, match="does not know") as error:
+        tw.compile(random)
+    assert "aten::rand" in error.value.listing
+    with pytest.raises(tw.UserError, match=r"cannot take the operators .* no meta kernel"):
+        tw.compile(changed)
+
+
 def test_complex_numbers_do_not_cross_the_border() -> None:
     x = torch.ones(3, dtype=torch.complex64)
     with pytest.raises(tw.UserError, match="do not cross the border"):

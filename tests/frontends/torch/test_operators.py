@@ -141,6 +141,15 @@ CASES: dict[str, tuple[Callable[..., Any], ...]] = {
             torch.tensor([[1, -1, 0, 0], [2, 0, -1, 0], [3, 1, 0, 2]]),
         ),
     ),
+    "histograms": (
+        lambda: check(lambda x: torch.histogram(x, 5), X),
+        lambda: check(
+            lambda x: torch.histogram(x, 4, range=(-1.0, 1.0), weight=x.abs(), density=True), X
+        ),
+        lambda: check(lambda x: torch.histogram(x, torch.tensor([-2.0, -0.5, 0.2, 0.9])), X),
+        lambda: check(lambda x: torch.histogramdd(x.reshape(-1, 2), [3, 4]), X),
+        lambda: check(lambda x: torch.histogram(x * 0 + 2, 3), X),
+    ),
     "special functions": (
         lambda: check(lambda x: (x.erf(), x.lgamma(), x.digamma(), torch.special.i0e(x)), X),
         lambda: check(lambda x: (torch.special.bessel_j0(x), (x / 9).erfinv(), x.erfc()), X),

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tilewright.frontends.sources import Shapes
-from tilewright.frontends.torch.importer import calls_of, is_served, operator_name
+from tilewright.frontends.torch.importer import (
+    calls_of,
+    is_served,
+    operator_name,
+    require_converters,
+)
 from tilewright.frontends.torch.ops.recurrent import no_packed_sequences
 from tilewright.frontends.torch.package import is_list, torch_package
 from tilewright.frontends.torch.table import ATEN
@@ -107,7 +112,17 @@ def decomposed(program: Any) -> Any:
         named = operator_name(target)
         if named is not None and named[0] == ATEN and named[1].partition(".")[0] in _KEPT:
             table.pop(target)
-    return program.run_decompositions(table)
+    try:
+        return program.run_decompositions(table)
+    except Exception as error:
+        # What it stumbles over is most often what nothing converts either.
+        if not all(is_served(n) or _is_mutable(n.target) for n in nodes):
+            require_converters(program.graph_module)
+        raise UserError(
+            "torch cannot take the operators of the program apart",
+            reason=f"{type(error).__name__}: {error}",
+            remedy='use torch.compile(net, backend="tilewright")',
+        ) from error
 
 
 def _is_mutable(target: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tilewright.frontends.torch.from_torch import Size, add_output, size_input, tensor_input
 from tilewright.frontends.torch.importer import Importer, require_converters
@@ -65,6 +65,8 @@ def _memory_order(meta: Any) -> list[int]:
     if not hasattr(meta, "stride") or is_complex(meta.dtype):
         return []
     shape, strides = ([_hint(d) for d in sizes] for sizes in (meta.shape, meta.stride()))
+    if _UNKNOWN in (*shape, *strides):
+        return []
     order = sorted(range(len(shape)), key=lambda k: (-strides[k], k))
     step = 1
     for k in reversed(order):
@@ -75,9 +77,14 @@ def _memory_order(meta: Any) -> list[int]:
     return [] if long == sorted(long) else order
 
 
+#: A size that depends on data.
+_UNKNOWN: Final = -1
+
+
 def _hint(size: Any) -> int:
     """A size as it was when the graph was traced; asking for it in earnest would fix it."""
-    return size if isinstance(size, int) else int(size.node.hint)
+    found = size if isinstance(size, int) else size.node.hint
+    return _UNKNOWN if found is None else int(found)
 
 
 def _operand(importer: Importer, number: int, node: Any, constants: Mapping[int, Any]) -> Any:
