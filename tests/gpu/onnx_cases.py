@@ -81,7 +81,7 @@ def followed(given: argparse.Namespace, first: int) -> dict[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)

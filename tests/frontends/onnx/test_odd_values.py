@@ -83,7 +83,7 @@ def test_windows_larger_than_the_image(
 
 def test_dilated_windows_larger_than_the_image() -> None:
     image = np.random.default_rng(0).standard_normal((1, 2, 3, 8)).astype(np.float32)
-    window = {"kernel_shape": [2, 2], "dilations": [3, 2], "strides": [2, 2]}
+    window: dict[str, Any] = {"kernel_shape": [2, 2], "dilations": [3, 2], "strides": [2, 2]}
     compare("MaxPool", [image], domain="", count=2, **window)
 
 
