@@ -51,6 +51,10 @@ class Profiled:
         if not isinstance(warmup, Integral):
             raise UserError(f"cannot warm up by {warmup!r} runs", remedy="give a whole number")
         self._recorded.share_threads(self._model)
+        with self._recorded.device.one_by_one():
+            return self._profiled(inputs, runs, warmup)
+
+    def _profiled(self, inputs: Inputs, runs: int, warmup: int) -> Profile:
         for _ in range(max(1, warmup)):
             self._state[:] = [0, 0, 0]
             self._recorded.run(inputs)

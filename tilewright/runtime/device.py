@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, Final, Protocol
 
@@ -116,6 +117,10 @@ class Device(ABC):
     def function(self, code: LoadedCode, name: str, result: Any) -> Callable[..., Any]:
         """What calls a function of loaded code; it takes the address of its words."""
         return ctypes.CFUNCTYPE(result, ctypes.c_void_p)(code.address(name))
+
+    def one_by_one(self) -> AbstractContextManager[None]:
+        """Let each kernel end before the code that called it goes on, for timing them."""
+        return nullcontext()
 
     @abstractmethod
     def time(

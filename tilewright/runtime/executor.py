@@ -87,6 +87,11 @@ class CompiledModel(RunnableModel):
         return self._device.function(self._code, f"{self._program.name}.{name}", result)
 
     @property
+    def device(self) -> Device:
+        """The device that runs it."""
+        return self._device
+
+    @property
     def inputs(self) -> tuple[NativeSpec, ...]:
         return self._program.inputs
 

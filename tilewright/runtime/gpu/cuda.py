@@ -52,6 +52,8 @@ class Cuda(LaunchingDevice):
         self._stream = ctypes.c_void_p()
         call("cuStreamCreate", ctypes.byref(self._stream), 1)
         self._capturing = False
+        #: Modules that are to be unloaded.
+        self._unused: list[Any] = []
         self._records = _pinned(MOST_KERNELS * ERROR_WORDS * 8)
 
     def _enter(self) -> None:
@@ -61,8 +63,9 @@ class Cuda(LaunchingDevice):
     # ---- memory ---------------------------------------------------------------------------------
 
     def take(self, size: int) -> int:
-        self._require_no_capture()
-        return super().take(size)
+        with self.lock:
+            self._require_no_capture()
+            return super().take(size)
 
     def allocate(self, size: int) -> int:
         self._enter()
@@ -91,17 +94,17 @@ class Cuda(LaunchingDevice):
         call("cuMemFree_v2", ctypes.c_uint64(address))
 
     def write(self, address: int, array: Array) -> None:
-        self._enter()
-        self._wait()
-        size = ctypes.c_size_t(array.nbytes)
-        call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), ctypes.c_void_p(address_of(array)), size)
+        to, source = ctypes.c_uint64(address), ctypes.c_void_p(address_of(array))
+        with self.lock:
+            self.wait()
+            call("cuMemcpyHtoD_v2", to, source, ctypes.c_size_t(array.nbytes))
 
     def read(self, array: Array, address: int) -> None:
-        self._require_no_capture()
-        self._enter()
-        self._wait()
-        size = ctypes.c_size_t(array.nbytes)
-        call("cuMemcpyDtoH_v2", ctypes.c_void_p(address_of(array)), ctypes.c_uint64(address), size)
+        to, source = ctypes.c_void_p(address_of(array)), ctypes.c_uint64(address)
+        with self.lock:
+            self._require_no_capture()
+            self.wait()
+            call("cuMemcpyDtoH_v2", to, source, ctypes.c_size_t(array.nbytes))
 
     def copy(self, to: int, source: int, size: int) -> None:
         args = ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size)
@@ -130,7 +133,8 @@ class Cuda(LaunchingDevice):
                 self._stream,
             )
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        self._enter()
         call("cuStreamSynchronize", self._stream)
 
     # ---- code -----------------------------------------------------------------------------------
@@ -145,9 +149,17 @@ class Cuda(LaunchingDevice):
         return module, function
 
     def unmake(self, kernel: Launched) -> None:
-        self._enter()
-        self._wait()
-        call("cuModuleUnload", kernel.handle[0])
+        with self.lock:
+            self._unused.append(kernel.handle[0])
+            if not self._capturing:
+                self._unload()
+
+    def _unload(self) -> None:
+        """Unload code that nobody uses, once nothing of it runs."""
+        if self._unused:
+            self.wait()
+        while self._unused:
+            call("cuModuleUnload", self._unused.pop())
 
     def start(self, kernel: Launched, blocks: Sequence[int], args: Sequence[int]) -> None:
         self._enter()
@@ -187,6 +199,7 @@ class Cuda(LaunchingDevice):
         if not code:
             call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_uint64(0))
         call("cuGraphDestroy", graph)
+        self._unload()
         return _NEVER if code else made
 
     def replay(self, graph: ctypes.c_void_p) -> None:
@@ -199,7 +212,7 @@ class Cuda(LaunchingDevice):
             raise _NotCapturableError
 
     def errors(self) -> Array:
-        self._wait()
+        self.wait()
         return self._records.view(np.int64).reshape(MOST_KERNELS, ERROR_WORDS)
 
     def time(
@@ -238,6 +251,12 @@ class _Replayed:
         weakref.finalize(self, _forget, self._graphs).atexit = False
 
     def __call__(self, words: Any) -> int:
+        with self._device.lock:
+            return (
+                self._device.enter(self._entry, words) if self._device.waits else self._run(words)
+            )
+
+    def _run(self, words: Any) -> int:
         key = bytes(words)
         known = self._graphs.get(key)
         if known is _ONCE:

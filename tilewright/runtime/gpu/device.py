@@ -11,9 +11,11 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
+import threading
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -52,6 +54,10 @@ class LaunchingDevice(Device):
     shares_workers = False
 
     def __init__(self) -> None:
+        #: Held by whoever launches or waits: what one thread captures, no other may disturb.
+        self.lock = threading.RLock()
+        #: Whether each launch is waited for, and none is replayed: so can kernels be timed.
+        self.waits = False
         #: Kernels that are loaded, by the number of their error record.
         self.kernels: dict[int, Launched] = {}
         self._failed: BaseException | None = None
@@ -115,9 +121,10 @@ class LaunchingDevice(Device):
     def take(self, size: int) -> int:
         """The address of so many bytes: of memory that was let go, or of new memory."""
         size = -(-size // _GRAIN) * _GRAIN
-        spare = self._spare.get(size)
-        address = spare.pop() if spare else self._allocated(size)
-        self._held[address] = size
+        with self.lock:
+            spare = self._spare.get(size)
+            address = spare.pop() if spare else self._allocated(size)
+            self._held[address] = size
         return address
 
     def give(self, address: int) -> None:
@@ -209,12 +216,25 @@ class LaunchingDevice(Device):
 
     def enter(self, entry: Callable[[Any], int], words: Any) -> int:
         """Run code of the processor that launches kernels."""
-        self._failed = None
-        code = entry(words)
-        if self._failed is not None:
-            failed, self._failed = self._failed, None
-            raise failed
-        return code
+        with self.lock:
+            self._failed = None
+            code = entry(words)
+            if self._failed is not None:
+                failed, self._failed = self._failed, None
+                raise failed
+            return code
+
+    @contextmanager
+    def one_by_one(self) -> Generator[None]:
+        """Wait for each launch: code of the processor can take the time of kernels."""
+        before, self.waits = self.waits, True
+        try:
+            yield
+        finally:
+            self.waits = before
+
+    def wait(self) -> None:
+        """Wait until all that was launched is done."""
 
     def workers(self, count: int | None, affinity: Sequence[int] | None) -> Launcher:
         del count, affinity
@@ -222,7 +242,8 @@ class LaunchingDevice(Device):
 
     def check(self) -> None:
         """Report a check that failed on the device."""
-        errors = self.errors()
+        with self.lock:
+            errors = self.errors()
         if not errors.any():
             return
         number = int(np.flatnonzero(errors[:, 0])[0])
@@ -288,6 +309,8 @@ class _Launching:
         kernel = self._kernels.get(start) or self._loaded(start, size)
         args = (ctypes.c_uint64 * count).from_address(words + 8 * _FIXED)
         self.device.start(kernel, blocks, list(args))
+        if self.device.waits:
+            self.device.wait()
 
     def _loaded(self, start: int, size: int) -> Launched:
         head, _, code = ctypes.string_at(start, size).partition(b"\n")
