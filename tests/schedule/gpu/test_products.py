@@ -156,3 +156,19 @@ def test_depthwise_convolutions_are_one_launch() -> None:
     assert len(launches_of(s.function)) == 1
     got = run(s.function, [x, w], [(want.shape, "float32")])[0]
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("after", ["", "relu"])
+def test_long_sums_of_few_tiles_are_cut_into_parts(after: str) -> None:
+    s = scheduled(product(64, 72, 256, after=after))
+    first, second = launches_of(s.function)
+    assert any(name.startswith("C_rf") for name in blocks_in(first))
+    assert blocks_in(second) == (["C", "D"] if after else ["C", "C_local"])
+    x, y, bias = numbers(64, 256), numbers(256, 72), numbers(72)
+    want = np.maximum(x @ y + bias, 0) if after else x @ y
+    given = [x, y, bias] if after else [x, y]
+    np.testing.assert_array_equal(run(s.function, given, [(want.shape, "float32")])[0], want)
+
+
+def test_products_of_many_tiles_are_not() -> None:
+    assert len(launches_of(scheduled(product(1024, 1024, 1024)).function)) == 1

@@ -15,6 +15,7 @@ from tilewright.schedule.rules.gpu.products import PRODUCTS, PRODUCTS_ALONE
 from tilewright.schedule.rules.gpu.rest import REST
 from tilewright.schedule.rules.gpu.results import OUTERMOST, RESULTS, SUMS
 from tilewright.schedule.rules.gpu.rows import ROW_SUMS, SHARED_ROWS
+from tilewright.schedule.rules.gpu.split_sums import SPLIT_SUMS
 from tilewright.schedule.rules.gpu.transposes import TRANSPOSES
 from tilewright.schedule.rules.gpu.windows import WINDOWS
 from tilewright.schedule.rules.inline import INLINE
@@ -95,6 +96,7 @@ GPU_RULES: Final[Table] = (
     Stage("function", (REMOVE_EMPTY,)),
     Stage("blocks", (INLINE,)),
     Stage("blocks", (SEPARATE_OPERANDS,)),
+    Stage("blocks", (SPLIT_SUMS,)),
     Stage("blocks", (PRODUCTS, PRODUCTS_ALONE)),
     Stage("blocks", (INLINE_CHOICES,)),
     # Reductions: few long ones by parts, all blocks that share rows in one launch, or one by one.

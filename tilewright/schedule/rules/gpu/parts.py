@@ -72,7 +72,7 @@ def _match(s: Schedule, name: str, target: Target) -> LongSum | None:
 def _plan(found: LongSum, target: Target, choices: Choices) -> Parts:
     gpu = target.gpu
     assert gpu is not None
-    wanted = 2 * gpu.multiprocessors if found.is_row else gpu.multiprocessors * THREADS
+    wanted = gpu.multiprocessors * (2 if found.is_row else gpu.threads)
     least = _LEAST_ROW if found.is_row else _LEAST_COLUMN
     most = _UNKNOWN if found.length is None else found.length // least
     own = max(1, min(most, -(-wanted // found.results)))

@@ -1,0 +1,80 @@
+"""Products with few tiles and long sums: parts of the sums side by side, joined by a second launch.
+
+for m: for n: for k: C[m, n] += A[m, k] * B[k, n]
+-->
+for p: for m: for n: for k: P[p, m, n] += A[m, p * length + k] * B[p * length + k, n]
+for m: for n: for p: C[m, n] += P[p, m, n]
+
+The first is a product of a batch, for the rule for products; the second a sum like others, which
+what follows element by element is joined with.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final, NamedTuple
+
+from tilewright.schedule.rules.analysis import extent_of
+from tilewright.schedule.rules.gpu.product_plan import Product, match_product
+from tilewright.schedule.rules.rule import Choices, Rule
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+#: The side of tiles that are counted.
+_TILE: Final = 64
+#: Steps that a part has at least.
+_LEAST: Final = 64
+#: Tiles that each multiprocessor should have.
+_EACH: Final = 2
+
+
+class LongProduct(NamedTuple):
+    """How many tiles a product has, the extent of its sum's first variable, and of the others."""
+
+    tiles: int
+    first: int
+    inner: int
+
+
+def _match(s: Schedule, name: str, target: Target) -> LongProduct | None:
+    found = match_product(s, name, target)
+    counted = None if found is None else _counted(found)
+    if counted is None or target.gpu is None:
+        return None
+    is_small = _EACH * counted.tiles <= target.gpu.multiprocessors
+    return counted if is_small and _parts(counted, target) > 1 else None
+
+
+def _counted(found: Product) -> LongProduct | None:
+    sides = [extent_of(it) for it in (found.row, found.column)]
+    others, sums = ([extent_of(it) for it in its] for its in (found.others, found.reduced))
+    if None in (*sides, *others, *sums):
+        return None
+    tiles = prod(-(-(side or 0) // _TILE) for side in sides) * prod(e or 0 for e in others)
+    first, *inner = (e or 0 for e in sums)
+    return LongProduct(tiles, first, prod(inner))
+
+
+def _parts(found: LongProduct, target: Target) -> int:
+    """As many parts as keep the device busy, all of them as long."""
+    assert target.gpu is not None
+    wanted = _EACH * target.gpu.multiprocessors // max(1, found.tiles)
+    most = min(wanted, found.first * found.inner // _LEAST, found.first)
+    return max((n for n in range(1, most + 1) if found.first % n == 0), default=1)
+
+
+def _plan(found: LongProduct, target: Target, choices: Choices) -> int:
+    own = _parts(found, target)
+    fewer = [n for n in (own // 2, own // 4) if n > 1 and found.first % n == 0]
+    return choices.choose("parts", [own, *fewer])
+
+
+def _schedule(s: Schedule, name: str, parts: int, _target: Target) -> None:
+    block = s.block_of(name)
+    loops = zip(block.iters, s.loops(name), strict=True)
+    first = next(loop for it, loop in loops if it.kind == "reduce")
+    part, _ = s.split(first, parts, None)
+    s.rfactor(part, 0)
+
+
+SPLIT_SUMS = Rule("split_sums", _match, _plan, _schedule)
