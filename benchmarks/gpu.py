@@ -42,32 +42,36 @@ class Kernel:
     torch: str
     attrs: dict[str, Any]
     flops: float = 0.0
+    #: Elements of the result.
+    results: int = 0
 
     @property
     def floor(self) -> float:
         """Milliseconds that memory and arithmetic take at least."""
-        moved = 4 * sum(map(math.prod, (*self.shapes, self.shapes[0])))
+        moved = 4 * (sum(map(math.prod, self.shapes)) + self.results)
         return 1e3 * max(moved / BANDWIDTH, self.flops / FLOPS)
 
 
 def product(*size: int) -> Kernel:
     m, k, n = size
-    return Kernel("MatMul", ((m, k), (k, n)), "matmul", {}, 2.0 * m * k * n)
+    return Kernel("MatMul", ((m, k), (k, n)), "matmul", {}, 2.0 * m * k * n, m * n)
 
 
 def conv(n: int, c: int, size: int, out: int, window: int) -> Kernel:
     shapes = (n, c, size, size), (out, c, window, window)
     pads = [window // 2] * 4
     flops = 2.0 * n * out * c * size * size * window * window
-    return Kernel("Conv", shapes, "conv2d", {"pads": pads}, flops)
+    return Kernel("Conv", shapes, "conv2d", {"pads": pads}, flops, n * out * size * size)
 
 
 KERNELS = {
-    "add_8192": Kernel("Add", ((8192, 8192), (8192, 8192)), "add", {}),
-    "softmax_8192": Kernel("Softmax", ((8192, 8192),), "softmax", {"axis": -1}),
-    "softmax_128": Kernel("Softmax", ((4096, 128),), "softmax", {"axis": -1}),
-    "transpose_8192": Kernel("Transpose", ((8192, 8192),), "transpose", {"perm": [1, 0]}),
-    "row_sums_8192": Kernel("ReduceSum", ((8192, 8192),), "sum", {"keepdims": 0}),
+    "add_8192": Kernel("Add", ((8192, 8192),) * 2, "add", {}, results=1 << 26),
+    "softmax_8192": Kernel("Softmax", ((8192, 8192),), "softmax", {"axis": -1}, results=1 << 26),
+    "softmax_128": Kernel("Softmax", ((4096, 128),), "softmax", {"axis": -1}, results=1 << 19),
+    "transpose_8192": Kernel(
+        "Transpose", ((8192, 8192),), "transpose", {"perm": [1, 0]}, results=1 << 26
+    ),
+    "row_sums_8192": Kernel("ReduceSum", ((8192, 8192),), "sum", {"keepdims": 0}, results=8192),
     "matmul_512": product(512, 512, 512),
     "matmul_1024": product(1024, 1024, 1024),
     "matmul_4096": product(4096, 4096, 4096),

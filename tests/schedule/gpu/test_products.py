@@ -73,7 +73,7 @@ def test_products_of_any_size(m: int, n: int, k: int, across: bool) -> None:
 
 def test_large_products_have_large_tiles() -> None:
     for size, tiles in [(2048, 256), (1024, 128), (256, 64)]:
-        (launch,) = launches_of(scheduled(product(size, size, 256)).function)
+        (launch,) = launches_of(scheduled(product(size, size, 96)).function)
         assert int(launch.extent.value) == tiles, size  # type: ignore[attr-defined]
 
 

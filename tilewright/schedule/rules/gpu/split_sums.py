@@ -29,16 +29,16 @@ _EACH: Final = 2
 
 
 class LongProduct(NamedTuple):
-    """How many tiles a product has, the extent of its sum's first variable, and of the others."""
+    """How many tiles a product has, and how long its sum is."""
 
     tiles: int
-    first: int
-    inner: int
+    length: int
 
 
 def _match(s: Schedule, name: str, target: Target) -> LongProduct | None:
     found = match_product(s, name, target)
-    counted = None if found is None else _counted(found)
+    # Windows of images are gathered by other variables of the sum than the first, at a loss.
+    counted = None if found is None or len(found.reduced) > 1 else _counted(found)
     if counted is None or target.gpu is None:
         return None
     is_small = _EACH * counted.tiles <= target.gpu.multiprocessors
@@ -47,25 +47,24 @@ def _match(s: Schedule, name: str, target: Target) -> LongProduct | None:
 
 def _counted(found: Product) -> LongProduct | None:
     sides = [extent_of(it) for it in (found.row, found.column)]
-    others, sums = ([extent_of(it) for it in its] for its in (found.others, found.reduced))
-    if None in (*sides, *others, *sums):
+    others, length = [extent_of(it) for it in found.others], extent_of(found.reduced[0])
+    if length is None or None in (*sides, *others):
         return None
     tiles = prod(-(-(side or 0) // _TILE) for side in sides) * prod(e or 0 for e in others)
-    first, *inner = (e or 0 for e in sums)
-    return LongProduct(tiles, first, prod(inner))
+    return LongProduct(tiles, length)
 
 
 def _parts(found: LongProduct, target: Target) -> int:
     """As many parts as keep the device busy, all of them as long."""
     assert target.gpu is not None
     wanted = _EACH * target.gpu.multiprocessors // max(1, found.tiles)
-    most = min(wanted, found.first * found.inner // _LEAST, found.first)
-    return max((n for n in range(1, most + 1) if found.first % n == 0), default=1)
+    most = min(wanted, found.length // _LEAST)
+    return max((n for n in range(1, most + 1) if found.length % n == 0), default=1)
 
 
 def _plan(found: LongProduct, target: Target, choices: Choices) -> int:
     own = _parts(found, target)
-    fewer = [n for n in (own // 2, own // 4) if n > 1 and found.first % n == 0]
+    fewer = [n for n in (own // 2, own // 4) if n > 1 and found.length % n == 0]
     return choices.choose("parts", [own, *fewer])
 
 
