@@ -93,6 +93,11 @@ def test_code_is_made_for_the_described_gpu_that_is_nearest(
     assert nearest_gpu(capability) == name
 
 
+@pytest.mark.parametrize("name", ["", "sm_", "sm_x0", "sm_9", "sm_90b", "sm_\u0663\u0664"])
+def test_what_names_no_gpu_runs_on_none(name: str) -> None:
+    assert not libcuda.runs(name, (9, 0))
+
+
 def test_gpus_that_are_too_old_are_told() -> None:
     with pytest.raises(UserError, match="too old"):
         nearest_gpu((6, 1))

@@ -22,13 +22,14 @@ def device_for(kind: str) -> Device:
 
 def why_no_device(target: str) -> str:
     """The reason why no device of this machine runs code for a target; empty where one does."""
-    kind, *words = target.split()
+    kind, *words = target.split() or [""]
     if kind != "cuda":
         return ""
     if reason := libcuda.why_no_driver():
         return f"it is for an NVIDIA GPU, and {reason}"
     here = libcuda.attribute(libcuda.MAJOR), libcuda.attribute(libcuda.MINOR)
-    wanted = next(w.removeprefix("-arch=") for w in words if w.startswith("-arch="))
+    named = (w.removeprefix("-arch=") for w in words if w.startswith("-arch="))
+    wanted = next(named, "no GPU by name")
     if libcuda.runs(wanted, here):
         return ""
     return f"it is for {wanted}, and the GPU of this machine is sm_{here[0]}{here[1]}"

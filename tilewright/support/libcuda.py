@@ -7,6 +7,7 @@ arguments, each of which gives a status that `call` turns into an error.
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from functools import cache
 from typing import Any, Final
@@ -78,9 +79,11 @@ def runs(architecture: str, capability: tuple[int, int]) -> bool:
 
     Names that end with a letter are for devices of just that capability.
     """
-    digits = architecture.removeprefix("sm_").rstrip("a")
-    wanted = int(digits[:-1]), int(digits[-1])
-    return capability == wanted if architecture.endswith("a") else capability >= wanted
+    named = re.fullmatch(r"sm_(\d+)(\d)(a?)", architecture, re.ASCII)
+    if named is None:
+        return False
+    wanted = int(named[1]), int(named[2])
+    return capability == wanted if named[3] else capability >= wanted
 
 
 @cache
