@@ -41,7 +41,8 @@ from tilewright.runtime.device import CPU, Device
 from tilewright.runtime.devices import device_for, why_no_device
 from tilewright.runtime.executor import BoundModel, CompiledModel
 from tilewright.runtime.function import NativeFunction
-from tilewright.runtime.gpu.device import Launched, LaunchingDevice
+from tilewright.runtime.gpu.device import LaunchingDevice
+from tilewright.runtime.gpu.launcher import Launched
 from tilewright.runtime.program import Program, TargetInfo
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.runtime.signature import ArrayParam, Dim, ScalarParam, Signature

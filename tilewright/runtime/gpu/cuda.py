@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.runtime.arrays import Array, address_of
-from tilewright.runtime.gpu.device import MOST_KERNELS, Launched, LaunchingDevice
+from tilewright.runtime.gpu.device import LaunchingDevice
+from tilewright.runtime.gpu.launcher import MOST_KERNELS, Launched
 from tilewright.runtime.scratch import ERROR_WORDS
 from tilewright.support import libcuda
 from tilewright.support.errors import UserError

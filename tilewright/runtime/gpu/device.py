@@ -1,22 +1,15 @@
 """What devices have in common whose memory is their own and whose kernels are launched.
 
-Code of the processor calls back here: to launch kernels and to move memory. The first argument of
-each call is the number of a `Launcher`, which stands where other code finds its thread pool.
-
-A kernel's code begins with a line of JSON that says how it is launched; see `codegen.cuda.backend`.
+Code of the processor reaches them through a `Launcher`: to launch kernels and to move memory.
 """
 
 from __future__ import annotations
 
-import ctypes
-import itertools
-import json
 import threading
-import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,28 +17,13 @@ from tilewright.runtime.arrays import Array
 from tilewright.runtime.device import Device
 from tilewright.runtime.gpu.arrays import DeviceArray
 from tilewright.runtime.gpu.dlpack import Borrowed, device_of, reader_of
+from tilewright.runtime.gpu.launcher import Launched, Launcher, symbols
 from tilewright.runtime.jit import LoadedCode
 from tilewright.runtime.scratch import ERROR_WORDS, Scratch
 from tilewright.support.errors import UserError
 
-#: The words of a launch: the code's address and size, blocks along three axes, arguments.
-_FIXED: Final = 6
 #: What sizes of memory are rounded up to.
 _GRAIN: Final = 512
-#: Kernels whose failures can be told apart in one run.
-MOST_KERNELS: Final = 4096
-
-
-class Launched(NamedTuple):
-    """A kernel that a device has loaded."""
-
-    #: Which record its failures go to.
-    number: int
-    entry: str
-    threads: tuple[int, int, int]
-    shared: int
-    messages: tuple[str, ...]
-    handle: Any
 
 
 class LaunchingDevice(Device):
@@ -209,7 +187,7 @@ class LaunchingDevice(Device):
     # ---- code -----------------------------------------------------------------------------------
 
     def load(self, objects: Sequence[bytes]) -> LoadedCode:
-        return LoadedCode(objects, _symbols())
+        return LoadedCode(objects, symbols())
 
     def entered(self, entry: Callable[[Any], int]) -> Callable[[Any], int]:
         return lambda words: self.enter(entry, words)
@@ -278,141 +256,3 @@ class DeviceScratch(Scratch):
             self._held = None
             self._held = DeviceArray(self._device, (size,), np.dtype(np.uint8))
             self.workspace = self._held.address
-
-
-class Launcher:
-    """What one piece of loaded code launches kernels through; it holds those that were loaded."""
-
-    num_threads = 1
-
-    def __init__(self, device: LaunchingDevice) -> None:
-        #: What code takes in place of the address of a thread pool.
-        self.address = next(_NUMBERS)
-        self._launching = _Launching(device)
-        _LAUNCHING[self.address] = self._launching
-        weakref.finalize(self, _forget, self.address).atexit = False
-
-
-class _Launching:
-    """A device, and the kernels of one piece of loaded code by where they lie in it."""
-
-    def __init__(self, device: LaunchingDevice) -> None:
-        self.device = device
-        self._kernels: dict[int, Launched] = {}
-
-    def launch(self, words: int) -> None:
-        """Launch what code of the processor asks for."""
-        start, size, *rest = (ctypes.c_uint64 * _FIXED).from_address(words)
-        blocks, count = rest[:3], rest[3]
-        if not all(blocks):
-            return
-        kernel = self._kernels.get(start) or self._loaded(start, size)
-        args = (ctypes.c_uint64 * count).from_address(words + 8 * _FIXED)
-        self.device.start(kernel, blocks, list(args))
-        if self.device.waits:
-            self.device.wait()
-
-    def _loaded(self, start: int, size: int) -> Launched:
-        head, _, code = ctypes.string_at(start, size).partition(b"\n")
-        said = json.loads(head)
-        device = self.device
-        number = next(k for k in range(MOST_KERNELS) if k not in device.kernels)
-        made = Launched(
-            number,
-            said["entry"],
-            tuple(said["threads"]),
-            said["shared"],
-            tuple(said["messages"]),
-            device.make(said["entry"], code, said["shared"]),
-        )
-        self._kernels[start] = device.kernels[number] = made
-        return made
-
-    def unload(self) -> None:
-        for kernel in self._kernels.values():
-            del self.device.kernels[kernel.number]
-            self.device.unmake(kernel)
-
-
-def _forget(number: int) -> None:
-    _LAUNCHING.pop(number).unload()
-
-
-# ---- what code of the processor calls -----------------------------------------------------------
-
-_LAUNCHING: Final[dict[int, _Launching]] = {}
-_NUMBERS: Final = itertools.count(1)
-
-
-def _launch(launching: _Launching, words: int) -> int:
-    launching.launch(words)
-    return 0
-
-
-def _take(launching: _Launching, size: int) -> int:
-    return launching.device.take(size)
-
-
-def _grow(launching: _Launching, held: int, size: int) -> int:
-    return launching.device.grow(held, size)
-
-
-def _free(launching: _Launching, held: int) -> int:
-    if held:
-        launching.device.give(held)
-    return 0
-
-
-def _copy(launching: _Launching, to: int, source: int, size: int) -> int:
-    if size:
-        launching.device.copy(to, source, size)
-    return 0
-
-
-def _fetch(launching: _Launching, to: int, source: int, size: int) -> int:
-    if size:
-        array = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(to))
-        launching.device.read(array, source)
-    return 0
-
-
-def _store(launching: _Launching, place: int, bits: int, size: int) -> int:
-    launching.device.store(place, bits.to_bytes(8, "little")[:size])
-    return 0
-
-
-def _callback(call: Callable[..., int], words: int, *, gives_address: bool = False) -> Any:
-    """What code of the processor calls: an exception is kept, since it cannot cross that code."""
-
-    def run(number: int, *args: int) -> int:
-        launching = _LAUNCHING[number]
-        try:
-            return call(launching, *args)
-        except BaseException as error:
-            failed = launching.device.fail(error)
-            return 0 if gives_address else failed
-
-    result = ctypes.c_uint64 if gives_address else ctypes.c_int32
-    return ctypes.CFUNCTYPE(result, *[ctypes.c_uint64] * (words + 1))(run)
-
-
-_CALLBACKS: Final = {
-    "tw_launch": _callback(_launch, 1),
-    "tw_take": _callback(_take, 1, gives_address=True),
-    "tw_grow": _callback(_grow, 2, gives_address=True),
-    "tw_free": _callback(_free, 1),
-    "tw_copy": _callback(_copy, 3),
-    "tw_fetch": _callback(_fetch, 3),
-    "tw_store": _callback(_store, 3),
-}
-
-
-def _symbols() -> dict[str, int]:
-    """The addresses of what code calls, by name."""
-    return {name: _address(made) for name, made in _CALLBACKS.items()}
-
-
-def _address(callback: Any) -> int:
-    address = ctypes.cast(callback, ctypes.c_void_p).value
-    assert address is not None
-    return address
