@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
-from tilewright.ir import Alloc, Buffer, Load, Stmt, Store, Var, all_exprs, symbolic_dims, walk
+from collections.abc import Iterator
+
+from tilewright.ir import (
+    Alloc,
+    Buffer,
+    Function,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    all_exprs,
+    symbolic_dims,
+    walk,
+)
+
+
+def buffers_of(function: Function) -> Iterator[Buffer]:
+    """The buffers that a function takes, and those that it allocates."""
+    yield from function.buffers
+    for stmt in walk(function.body):
+        if isinstance(stmt, Alloc):
+            yield from stmt.buffers
 
 
 def used_by(body: Stmt) -> tuple[list[Var], list[Buffer]]:

@@ -47,8 +47,8 @@ class Device(ABC):
     name: str
     #: How DLPack numbers its memory.
     dlpack_type: int
-    #: Whether several models can have the same workers.
-    shares_workers: bool = True
+    #: Whether its memory is that of NumPy's arrays, and its workers threads of this process.
+    is_here: bool = True
 
     # ---- memory and copies ----------------------------------------------------------------------
 

@@ -122,7 +122,7 @@ class CompiledModel(RunnableModel):
 
     def share_threads(self, other: CompiledModel) -> None:
         """Use the threads that another model uses now."""
-        if self._device.shares_workers:
+        if self._device.is_here:
             self._pool = other._pool
 
     def with_program(self, program: Program) -> CompiledModel:
@@ -149,6 +149,7 @@ class CompiledModel(RunnableModel):
             self._spare.append(bound.scratch)
 
     def bound_to(self, inputs: Inputs, out: Inputs) -> BoundModel:
+        self._require_here("be bound to arrays")
         if self._program.records:
             names = ", ".join(self.outputs[k].name for k in self._program.records)
             raise UserError(
@@ -168,6 +169,15 @@ class CompiledModel(RunnableModel):
         if self._program.records:
             return self._device.time(lambda: self.run(inputs), repeat, min_repeat_ms, warmup)
         return self._device.time(lambda: self._run(bound), repeat, min_repeat_ms, warmup)
+
+    def _require_here(self, what: str) -> None:
+        """Refuse what needs arrays of the caller's to lie where the code computes."""
+        if not self._device.is_here:
+            raise UserError(
+                f"{self._program.name} cannot {what}",
+                reason=f"it runs on {self._device.name}, whose memory is its own",
+                remedy="use run, which copies arrays, or pass arrays that lie on the device",
+            )
 
     def _require_loaded(self) -> None:
         if self._why_not:
@@ -200,6 +210,7 @@ class CompiledModel(RunnableModel):
         self, out: Inputs, inputs: Sequence[Bound], sizes: Sizes
     ) -> list[Array | None]:
         """The caller's arrays for outputs."""
+        self._require_here("write to arrays of the caller's")
         program = self._program
         own = bind_outputs(out, program.outputs, sizes.dims, program.records)
         require_apart(inputs, program.inputs, own, program.outputs)

@@ -58,14 +58,18 @@ class NativeFunction:
         finally:
             self._spare.append(scratch)
 
-    def _placed(self, bound: Sequence[Any]) -> list[Any]:
+    def _placed(self, bound: Sequence[Any]) -> Sequence[Any]:
         """The arguments with arrays in the device's memory."""
+        if self._device.is_here:
+            return bound
         is_array = [isinstance(p, ArrayParam) for p in self.signature.params]
         arrays = iter(self._device.given([v for v, a in zip(bound, is_array, strict=True) if a]))
         return [next(arrays) if a else v for v, a in zip(bound, is_array, strict=True)]
 
     def _bring_back(self, placed: Sequence[Any], bound: Sequence[Any]) -> None:
         """What was written to copies of the caller's arrays."""
+        if placed is bound:
+            return
         for param, own, array in zip(self.signature.params, placed, bound, strict=True):
             if own is not array and isinstance(param, ArrayParam) and param.is_written:
                 array[...] = self._device.taken([own])[0]

@@ -23,12 +23,13 @@ from tilewright.ir import (
     Stmt,
     child_stmts,
     interpret,
+    is_over_blocks,
     verify,
     walk,
 )
 from tilewright.kernels.pipeline import lowered
 from tilewright.schedule import RULES_BY_ADDRESS, Schedule, Trace
-from tilewright.schedule.primitives.loops.launch_rest import is_launch, touches_elements
+from tilewright.schedule.primitives.loops.launch_rest import touches_elements
 from tilewright.target import verify_for
 
 Array = np.ndarray[Any, Any]
@@ -68,7 +69,7 @@ def launches_of(function: Function) -> list[For]:
     found: list[For] = []
 
     def visit(stmt: Stmt) -> None:
-        if is_launch(stmt):
+        if is_over_blocks(stmt):
             assert isinstance(stmt, For)
             found.append(stmt)
         else:
@@ -91,10 +92,10 @@ def threads_of(launch: For) -> dict[str, int]:
 
 def _check_launch(launch: For) -> None:
     inner: Stmt = launch
-    while is_launch(inner):
+    while is_over_blocks(inner):
         assert isinstance(inner, For)
         inner = inner.body
-    assert not any(is_launch(s) for s in walk(inner)), "loops of blocks are directly nested"
+    assert not any(is_over_blocks(s) for s in walk(inner)), "loops of blocks are directly nested"
     assert np.prod([1, *threads_of(launch).values()]) <= 1024
     assert not any(isinstance(s, For) and s.kind == "parallel" for s in walk(launch))
 

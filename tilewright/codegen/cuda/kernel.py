@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from tilewright.codegen.captured import buffers_of
 from tilewright.codegen.convention import MAX_MESSAGE_VALUES, Workspace, size_in_bytes
 from tilewright.codegen.llvm.context import AliasScopes, Context
 from tilewright.codegen.llvm.frame import Frame
@@ -29,7 +30,6 @@ from tilewright.codegen.llvm.types import (
     void,
 )
 from tilewright.ir import (
-    Alloc,
     Buffer,
     Const,
     For,
@@ -74,7 +74,7 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
         module.add_named_metadata("nvvm.annotations", module.add_metadata(note))
     builder = llvm.IRBuilder(kernel.append_basic_block("entry"))
     cx = Context(module, target, builder, AliasScopes(module, function.name))
-    cx.aliases.know(_buffers_of(function))
+    cx.aliases.know(buffers_of(function))
     for param, argument in zip(function.params, kernel.args, strict=False):
         if isinstance(param, Buffer):
             argument.add_attribute("noalias")
@@ -92,17 +92,10 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
 def _aligned(function: Function, alignment: int) -> Function:
     """The function with what is known of where buffers begin; those in shared memory begin well."""
     better = {b: b.with_(alignment=alignment) for b in function.buffers if b.alignment < alignment}
-    shared = [b for b in _buffers_of(function) if b.scope == "shared"]
+    shared = [b for b in buffers_of(function) if b.scope == "shared"]
     better |= {b: b.with_(alignment=_SHARED_ALIGNMENT) for b in shared}
     params = tuple(better.get(p, p) if isinstance(p, Buffer) else p for p in function.params)
     return replace(function, params=params, body=replace_buffers(function.body, better))
-
-
-def _buffers_of(function: Function) -> Generator[Buffer]:
-    yield from function.buffers
-    for stmt in walk(function.body):
-        if isinstance(stmt, Alloc):
-            yield from stmt.buffers
 
 
 class DeviceFrame(Frame):

@@ -6,10 +6,10 @@ floating-point state of its own, and the caller's is put back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.codegen.captured import buffers_of
 from tilewright.codegen.convention import (
     Workspace,
     adopt_messages,
@@ -32,7 +32,7 @@ from tilewright.codegen.llvm.types import (
     register_type,
 )
 from tilewright.codegen.sizes import saturated
-from tilewright.ir import Alloc, Buffer, Expr, Function, Param, Var, walk
+from tilewright.ir import Buffer, Expr, Function, Param, Var
 from tilewright.support.denormals import Denormals
 from tilewright.target import Target
 
@@ -80,7 +80,7 @@ def _emit_kernel(
     builder = llvm.IRBuilder(kernel.append_basic_block("entry"))
     aliases = AliasScopes(module, function.name)
     together = in_place(function)
-    aliases.know(_buffers_of(function), together)
+    aliases.know(buffers_of(function), together)
     cx = Context(module, target, builder, aliases)
     for param, argument in zip(params, kernel.args, strict=False):
         _bind(cx, param, argument, param not in together)
@@ -103,13 +103,6 @@ def _bind(cx: Context, param: Param, argument: Any, alone: bool) -> None:
         argument.add_attribute("noalias")
     argument.attributes.align = param.alignment
     cx.addresses[param] = argument
-
-
-def _buffers_of(function: Function) -> Iterator[Buffer]:
-    yield from function.buffers
-    for stmt in walk(function.body):
-        if isinstance(stmt, Alloc):
-            yield from stmt.buffers
 
 
 def _emit_entry(module: Any, function: Function, target: Target, denormals: Denormals) -> None:

@@ -29,7 +29,7 @@ _GRAIN: Final = 512
 class LaunchingDevice(Device):
     """A device with memory of its own; see `Device`."""
 
-    shares_workers = False
+    is_here = False
 
     def __init__(self) -> None:
         #: Held by whoever launches or waits: what one thread captures, no other may disturb.

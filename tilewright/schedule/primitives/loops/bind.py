@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tilewright.ir import For, Stmt, walk
+from tilewright.ir import BLOCK_AXES, THREAD_AXES, For, Stmt, walk
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import Edit
 from tilewright.schedule.error import Fault, require
@@ -13,7 +13,7 @@ from tilewright.schedule.facts.dependence import iterations_are_independent
 from tilewright.schedule.facts.legality import loop_is_serial, no_loop_around_is, no_loop_inside_is
 from tilewright.support.errors import nearest
 
-THREAD_AXES: Final = tuple(f"{level}.{d}" for level in ("blockIdx", "threadIdx") for d in "xyz")
+_AXES: Final = (*BLOCK_AXES, *THREAD_AXES)
 
 
 def bind(tree: Tree, loop: For, axis: str) -> Edit:
@@ -39,9 +39,7 @@ def check(tree: Tree, loop: For, axis: str) -> None:
 
 
 def _axis_exists(axis: str) -> Fault | None:
-    return (
-        None if axis in THREAD_AXES else Fault("there is no such axis", nearest(axis, THREAD_AXES))
-    )
+    return None if axis in _AXES else Fault("there is no such axis", nearest(axis, _AXES))
 
 
 def _axis_is_free(tree: Tree, loop: For, axis: str) -> Fault | None:

@@ -27,6 +27,7 @@ from tilewright.ir import (
     child_stmts,
     const,
     free_vars,
+    is_over_blocks,
     loads_in,
     map_children,
     map_stmt,
@@ -66,14 +67,9 @@ def check(tree: Tree, threads: int = 64) -> None:
     require(tree, "cannot launch what is left", fault)
 
 
-def is_launch(stmt: Stmt) -> bool:
-    """Whether a statement is the outermost loop of a launch."""
-    return isinstance(stmt, For) and stmt.kind == "thread" and stmt.axis.startswith("blockIdx")
-
-
 def touches_elements(stmt: Stmt) -> bool:
     """Whether anything in a statement reads or writes elements of buffers outside of launches."""
-    if is_launch(stmt):
+    if is_over_blocks(stmt):
         return False
     return _touches_itself(stmt) or any(map(touches_elements, child_stmts(stmt)))
 
@@ -83,7 +79,7 @@ def _touches_itself(stmt: Stmt) -> bool:
 
 
 def _runs_side_by_side(stmt: Stmt) -> bool:
-    return is_launch(stmt) or (isinstance(stmt, For) and stmt.kind == "parallel")
+    return is_over_blocks(stmt) or (isinstance(stmt, For) and stmt.kind == "parallel")
 
 
 class _Launching:
@@ -122,7 +118,7 @@ class _Launching:
         if _touches_itself(stmt) or isinstance(stmt, Assert):
             return False
         if isinstance(stmt, Alloc) and any(b.scope == "local" for b in stmt.buffers):
-            return any(map(is_launch, walk(stmt)))
+            return any(map(is_over_blocks, walk(stmt)))
         return any(map(self._stays_outside, child_stmts(stmt)))
 
     def _inside(self, stmt: Stmt) -> Stmt:
