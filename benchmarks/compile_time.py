@@ -25,9 +25,8 @@ from pathlib import Path
 import numpy as np
 
 import tilewright as tw
-from tilewright import te
+from tilewright import ops, te
 from tilewright.graph import Builder, Module, PassContext, PassTimer
-from tilewright.tensor import ops
 
 
 def main() -> None:
@@ -84,7 +83,7 @@ def matmul(size: int) -> tw.Function:
 def convolution(channels: int, side: int) -> tw.Function:
     x = te.placeholder((1, channels, side, side), name="X")
     w = te.placeholder((channels, channels, 3, 3), name="W")
-    y = ops.conv2d_nchw(x, w, pads=1)
+    y = ops.conv(x, w, pads=[1] * 4)
     relu = te.compute(y.shape, lambda *i: te.maximum(y[i], 0.0), name="relu")
     return te.function([x, w], [relu], name="conv")
 

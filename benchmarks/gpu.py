@@ -1,16 +1,18 @@
 """GPU models and kernels, compiled here, checked and timed on a machine with a GPU.
 
-    python benchmarks/gpu.py pack FOLDER [--models A,B] [--kernels A,B] [--arch sm_90a]
-    python benchmarks/gpu.py run FOLDER
+    python benchmarks/gpu.py pack FOLDER [--models A,B] [--kernels A,B] [--precision P]
+    python benchmarks/gpu.py run FOLDER [--torch MODE]
     python benchmarks/gpu.py strip FOLDER [--models A,B]
 
 `strip` writes models without weights, which `pack --skeletons FOLDER` fills again: so they can be
 packed where the GPU is.
 
-`pack` needs no GPU: it compiles models to artifacts and puts inputs and the processor's answers
-beside them. `run` needs no compiler: it compares answers and times runs by events, beside the least
-time that the bytes and operations of each kernel take. Where PyTorch is installed, its kernels are
-timed as well, each as a CUDA graph.
+`pack` needs no GPU: it compiles models to artifacts (for `--arch`, sm_90a unless given) and puts
+inputs and the processor's answers beside them, in single precision whatever `--precision` says.
+With `float16`, kernels take and give it. `run` needs no compiler: it compares answers and times
+runs by events, beside the least time that the bytes and operations of each kernel take. Where
+PyTorch is installed, its kernels are timed as well, each as a CUDA graph; with `--torch` models
+too (that needs what `make bench` installs), eager and by torch.compile, whichever is faster.
 """
 
 from __future__ import annotations
@@ -28,9 +30,10 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
-#: The GPU's own figures (H200): bytes and operations a second.
-BANDWIDTH, FLOPS = 4.4e12, 67e12
-TOLERANCE = 2e-3
+#: The GPU's own figures (H200): bytes a second, and operations, by bytes of an element.
+BANDWIDTH, FLOPS = 4.4e12, {4: 67e12, 2: 989e12}
+#: How far answers may be off, by precision.
+TOLERANCES = {"float32": 2e-3, "float16": 2e-2, "bf16": 1e-1}
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,10 @@ class Kernel:
     #: Elements of the result.
     results: int = 0
 
-    @property
-    def floor(self) -> float:
-        """Milliseconds that memory and arithmetic take at least."""
-        moved = 4 * (sum(map(math.prod, self.shapes)) + self.results)
-        return 1e3 * max(moved / BANDWIDTH, self.flops / FLOPS)
+    def floor(self, itemsize: int) -> float:
+        """Milliseconds that memory and arithmetic take at least, on elements of so many bytes."""
+        moved = itemsize * (sum(map(math.prod, self.shapes)) + self.results)
+        return 1e3 * max(moved / BANDWIDTH, self.flops / FLOPS[itemsize])
 
 
 def product(*size: int) -> Kernel:
@@ -86,15 +88,21 @@ KERNELS = {
 
 
 def pack(
-    folder: Path, models: list[str], kernels: list[str], arch: str, skeletons: Path | None
+    folder: Path,
+    models: list[str],
+    kernels: list[str],
+    arch: str,
+    precision: str,
+    skeletons: Path | None,
 ) -> None:
     import tilewright as tw
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in (*models, *kernels):
-        source = model_of(name, skeletons)
+        source = model_of(name, precision, skeletons)
+        target = f"cuda -arch={arch} -mcpu=x86-64-v3"
         try:
-            model = tw.compile(source, target=f"cuda -arch={arch} -mcpu=x86-64-v3")
+            model = tw.compile(source, target=target, precision=precision)
         except (tw.UserError, tw.InternalError) as error:
             print(f"{name}: {error}", flush=True)
             continue
@@ -111,9 +119,9 @@ def pack(
         print(f"{name}: packed with answers", flush=True)
 
 
-def model_of(name: str, skeletons: Path | None) -> Any:
+def model_of(name: str, precision: str, skeletons: Path | None) -> Any:
     if name in KERNELS:
-        return onnx_of(KERNELS[name])
+        return onnx_of(KERNELS[name], "FLOAT16" if precision == "float16" else "FLOAT")
     if skeletons is not None:
         from whole_models.skeletons import filled
 
@@ -132,15 +140,17 @@ def strip(folder: Path, models: list[str]) -> None:
         strip(Path(model_path(name, 1)), folder / f"{name}.onnx")
 
 
-def onnx_of(kernel: Kernel) -> Any:
+def onnx_of(kernel: Kernel, element: str) -> Any:
     from onnx import TensorProto, helper
+
+    dtype = TensorProto.DataType.Value(element)
 
     names = [f"x{k}" for k in range(len(kernel.shapes))]
     inputs = [
-        helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
+        helper.make_tensor_value_info(n, dtype, s)
         for n, s in zip(names, kernel.shapes, strict=True)
     ]
-    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    output = helper.make_tensor_value_info("y", dtype, None)
     held, attrs = [], dict(kernel.attrs)
     if kernel.op == "ReduceSum":
         held.append(helper.make_tensor("axes", TensorProto.INT64, [1], [1]))
@@ -165,7 +175,7 @@ def inputs_of(model: Any) -> dict[str, np.ndarray[Any, Any]]:
 # ---- there --------------------------------------------------------------------------------------
 
 
-def run(folder: Path, only: list[str]) -> int:
+def run(folder: Path, only: list[str], torch_mode: str) -> int:
     import tilewright as tw
 
     failed, rows = 0, []
@@ -175,7 +185,7 @@ def run(folder: Path, only: list[str]) -> int:
         if only and name not in only:
             continue
         try:
-            row = run_one(tw, name, path)
+            row = run_one(tw, name, path, torch_mode)
         except Exception as error:  # the others are still worth knowing
             print(f"{name:24} {type(error).__name__}: {error}", flush=True)
             failed += 1
@@ -187,28 +197,30 @@ def run(folder: Path, only: list[str]) -> int:
             f"  {row['error']:.1e}",
             flush=True,
         )
-        failed += not row["error"] < TOLERANCE
+        failed += not row["error"] < row["tolerance"]
     (folder / "results.json").write_text(json.dumps(rows))
     return 1 if failed else 0
 
 
-def run_one(tw: Any, name: str, path: Path) -> dict[str, Any]:
+def run_one(tw: Any, name: str, path: Path, torch_mode: str) -> dict[str, Any]:
     model = tw.load(path)
     kernel = KERNELS.get(name)
     if kernel is None:
         held = np.load(path.with_suffix(".npz"))
         inputs = {k[3:]: held[k] for k in held.files if k.startswith("in_")}
         wanted = [held[f"out_{k}"] for k in range(len(held.files) - len(inputs))]
-        torch_ms = 0.0
+        torch_ms = torch_model_ms(name, model.precision, torch_mode) if torch_mode else 0.0
     else:
         inputs = inputs_of(model)
         wanted, torch_ms = torch_answers(kernel, list(inputs.values()))
     made = [np.asarray(a) for a in model.run(inputs)]
     error = max(map(difference, made, wanted))
     timing = model.time(inputs, repeat=5, min_repeat_ms=20)
-    floor = kernel.floor if kernel else 0.0
+    itemsize = next(iter(inputs.values())).itemsize
+    floor = kernel.floor(itemsize) if kernel else 0.0
+    precision = "float16" if kernel and itemsize == 2 else model.precision.split()[0]
     row = {"name": name, "ms": timing.median * 1e3, "floor": floor, "torch": torch_ms}
-    return {**row, "error": float(error)}
+    return {**row, "error": float(error), "tolerance": TOLERANCES.get(precision, 0.2)}
 
 
 def difference(made: Any, wanted: Any) -> float:
@@ -234,6 +246,12 @@ def torch_answers(kernel: Kernel, arrays: list[Any]) -> tuple[list[Any], float]:
 
     wanted = step().cpu().numpy()
     return [wanted], graph_ms(torch, step)
+
+
+def torch_model_ms(name: str, precision: str, mode: str) -> float:
+    from whole_models.torch_gpu import best_ms
+
+    return best_ms(name, "float16" if "float16" in precision else "float32", mode, graph_ms)
 
 
 TORCH: dict[str, Callable[[Any, Kernel], Callable[..., Any]]] = {
@@ -276,15 +294,17 @@ def main() -> int:
     parser.add_argument("--models", default="")
     parser.add_argument("--kernels", default=",".join(KERNELS))
     parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--precision", default="float32")
     parser.add_argument("--skeletons", type=Path)
+    parser.add_argument("--torch", default="", choices=["max-autotune", "default"])
     given = parser.parse_args()
     models, kernels = ([n for n in t.split(",") if n] for t in (given.models, given.kernels))
     if given.what == "run":
-        return run(given.folder, models)
+        return run(given.folder, models, given.torch)
     if given.what == "strip":
         strip(given.folder, models)
     else:
-        pack(given.folder, models, kernels, given.arch, given.skeletons)
+        pack(given.folder, models, kernels, given.arch, given.precision, given.skeletons)
     return 0
 
 

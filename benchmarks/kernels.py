@@ -23,10 +23,9 @@ import torch.nn.functional as nn
 from interleaved import interleaved
 
 import tilewright as tw
-from tilewright import te
+from tilewright import ops, te
 from tilewright.runtime import aligned_empty
 from tilewright.schedule import packed_columns
-from tilewright.tensor import ops
 
 Array = np.ndarray[Any, Any]
 
@@ -108,7 +107,7 @@ def packed_matmul(m: int, n: int, k: int) -> Case:
 
 def int8_matmul(n: int) -> Case:
     a, b = te.placeholder((n, n), "int8", name="A"), te.placeholder((n, n), "int8", name="B")
-    f = te.function([a, b], [ops.matmul(a, b, out_dtype="int32", name="C")], name="int8_matmul")
+    f = te.function([a, b], [ops.matmul(a, b, dtype="int32", name="C")], name="int8_matmul")
     chance = np.random.default_rng(n)
     x, y = (chance.integers(-128, 128, (n, n)).astype(np.int8) for _ in range(2))
     tx, ty = torch.from_numpy(x), torch.from_numpy(y)
@@ -131,7 +130,7 @@ def bf16_matmul(n: int) -> Case:
         te.placeholder((n, n), "bfloat16", name="A"),
         te.placeholder((n, n), "bfloat16", name="B"),
     )
-    f = te.function([a, b], [ops.matmul(a, b, out_dtype="float32", name="C")], name="bf16_matmul")
+    f = te.function([a, b], [ops.matmul(a, b, dtype="float32", name="C")], name="bf16_matmul")
     small = tw.DType.of("bfloat16").numpy
     x, y = random(n, n).astype(small), np.ascontiguousarray(random(n, n)[::-1].astype(small))
     tx, ty = (torch.from_numpy(v.view(np.int16)).view(torch.bfloat16) for v in (x, y))
@@ -167,7 +166,7 @@ def conv(c: int, o: int, size: int, kernel: int, stride: int = 1, block: int = 1
     pad = kernel // 2
     data = te.placeholder((1, c // inner, size, size, inner), name="X")
     weight = te.placeholder((o // block, c // inner, kernel, kernel, inner, block), name="W")
-    y = ops.conv2d_blocked(data, weight, strides=stride, pads=pad, name="Y")
+    y = ops.conv_blocked(data, weight, strides=[stride] * 2, pads=[pad] * 4, name="Y")
     f = te.function([data, weight], [y], name="conv2d")
     x, w = random(1, c, size, size), random(o, c, kernel, kernel) / kernel
     xb = _blocked(x, inner)
@@ -196,7 +195,7 @@ def conv(c: int, o: int, size: int, kernel: int, stride: int = 1, block: int = 1
 def depthwise(c: int, size: int, stride: int = 1, block: int = 16) -> Case:
     data = te.placeholder((1, c // block, size, size, block), name="X")
     weight = te.placeholder((c // block, 3, 3, block), name="W")
-    y = ops.depthwise_conv2d_blocked(data, weight, strides=stride, pads=1, name="Y")
+    y = ops.depthwise_blocked(data, weight, strides=[stride] * 2, pads=[1] * 4, name="Y")
     f = te.function([data, weight], [y], name="depthwise")
     x, w = random(1, c, size, size), random(c, 1, 3, 3)
     wb = np.ascontiguousarray(w.reshape(c // block, block, 3, 3).transpose(0, 2, 3, 1))
@@ -276,9 +275,9 @@ def rowwise(name: str, rows: int, columns: int) -> Case:
         "softmax": lambda: ops.softmax(x, axis=-1),
         "layer norm": lambda: ops.layer_norm(x, g, b),
         "gelu": lambda: ops.gelu(x),
-        "sum rows": lambda: ops.sum(x, axis=1),
-        "sum columns": lambda: ops.sum(x, axis=0),
-        "transpose": lambda: ops.transpose(x, (1, 0)),
+        "sum rows": lambda: ops.sum(x, axes=(1,)),
+        "sum columns": lambda: ops.sum(x, axes=(0,)),
+        "transpose": lambda: ops.transpose(x, axes=(1, 0)),
     }
     theirs: dict[str, Callable[[], Any]] = {
         "softmax": lambda: torch.softmax(ta, -1),

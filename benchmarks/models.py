@@ -23,7 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,11 @@ PEERS = {
 BATCHED = ["resnet50", "mobilenetv2_100", "bert_base"]
 #: Of the range of the answers.
 TOLERANCE = 1e-3
+
+
+def is_ours(runtime: str) -> bool:
+    """Whether it is Tilewright, by itself or inside of another."""
+    return runtime.endswith(OURS)
 
 
 @dataclass
@@ -130,11 +135,11 @@ class Row:
         return {n: statistics.median(found) for n, found in rounds.items() if found}
 
     def peers(self) -> dict[str, Runner]:
-        return {n: r for n, r in self.runners.items() if n != OURS and r.times}
+        return {n: r for n, r in self.runners.items() if not is_ours(n) and r.times}
 
     @property
     def _ours(self) -> list[float]:
-        return self.runners[OURS].times if OURS in self.runners else []
+        return next((r.times for n, r in self.runners.items() if is_ours(n)), [])
 
 
 def _quotients(theirs: Sequence[float], ours: Sequence[float]) -> list[float]:
@@ -143,13 +148,14 @@ def _quotients(theirs: Sequence[float], ours: Sequence[float]) -> list[float]:
 
 
 def measure(
-    name: str, threads: int, batch: int, runtimes: Sequence[str], rounds: int, seconds: float
+    model: Path, threads: int, batch: int, runtimes: Sequence[str], rounds: int, seconds: float
 ) -> Row:
+    """One model in all runtimes; ours is the first of them."""
     with tempfile.TemporaryDirectory() as folder:
         runners: dict[str, Runner] = {}
         try:
             for runtime in runtimes:
-                runner = Runner.start(runtime, model_path(name, batch), threads, Path(folder))
+                runner = Runner.start(runtime, model, threads, Path(folder))
                 runners[runtime] = runner
                 if not runner.wait_loaded():
                     runner.stop()
@@ -157,7 +163,7 @@ def measure(
             for _ in range(rounds):
                 for runner in runners.values():
                     runner.run(seconds)
-            return Row(name, threads, batch, runners, _error(list(runners.values())))
+            return Row(model.stem, threads, batch, runners, _error(list(runners.values())))
         finally:
             for runner in runners.values():
                 runner.stop()
@@ -165,16 +171,16 @@ def measure(
 
 def _error(runners: Sequence[Runner]) -> float:
     """The largest difference between our answers and those of any peer, of their range."""
-    ours = next((r.outputs() for r in runners if r.runtime == OURS), None)
+    ours = next((r.outputs() for r in runners if is_ours(r.runtime)), None)
     if ours is None:
         return math.nan
-    peers = [r.outputs() for r in runners if r.runtime != OURS]
+    peers = [r.outputs() for r in runners if not is_ours(r.runtime)]
     return max((_difference(ours, theirs) for theirs in peers), default=math.nan)
 
 
 def _difference(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
     # torch's networks give the first output alone.
-    pairs = zip(ours, theirs, strict=False)
+    pairs = [(a.astype(float), b.astype(float)) for a, b in zip(ours, theirs, strict=False)]
     return max(float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in pairs)
 
 
@@ -182,7 +188,7 @@ def _difference(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
 
 
 def heading(runtimes: Sequence[str]) -> str:
-    columns = "".join(f"{r:>15}" for r in runtimes)
+    columns = "".join(f"{r:>18}" for r in runtimes)
     after = f"{'ratio':>7}{'least':>7}{'error':>9}{'MB':>6}{'MB ort':>7}"
     return f"{'model':<30}{'threads':>8}{'batch':>6}{columns}{after}"
 
@@ -190,7 +196,7 @@ def heading(runtimes: Sequence[str]) -> str:
 def line(row: Row, runtimes: Sequence[str]) -> str:
     def milliseconds(runtime: str) -> str:
         has = runtime in row.runners and row.runners[runtime].times
-        return f"{row.median(runtime) * 1e3:>15.2f}" if has else f"{'–':>15}"
+        return f"{row.median(runtime) * 1e3:>18.2f}" if has else f"{'–':>18}"
 
     def megabytes(runtime: str) -> str:
         return f"{row.runners[runtime].resident / 1e6:.0f}" if runtime in row.runners else "–"
@@ -262,7 +268,8 @@ def main() -> None:
             if not make(name, batch):
                 continue
             for threads in map(int, options.threads.split(",")):
-                row = measure(name, threads, batch, runtimes, options.rounds, options.seconds)
+                path = model_path(name, batch)
+                row = measure(path, threads, batch, runtimes, options.rounds, options.seconds)
                 rows.append(row)
                 print(line(row, runtimes), flush=True)
     print(summary(rows))
@@ -273,14 +280,16 @@ def main() -> None:
     print(f"{options.picture}, {options.json}")
 
 
-def installed(runtimes: Sequence[str]) -> list[str]:
+def installed(runtimes: Sequence[str], packages: Mapping[str, str] = PEERS) -> list[str]:
     """Those that are here; of the others it is said how to get them."""
     here: list[str] = []
     for name in runtimes:
-        if name == OURS or importlib.util.find_spec(name.partition(".")[0]):
+        package = packages.get(name, name.partition(".")[0])
+        module = name.partition(".")[0] if packages is PEERS else package
+        if name == OURS or importlib.util.find_spec(module):
             here.append(name)
         else:
-            print(f"without {name}: it is not installed (pip install {PEERS[name]})")
+            print(f"without {name}: it is not installed (pip install {package})")
     return here
 
 

@@ -19,7 +19,10 @@ MENU = {
     "Start": ["index.md", "command_line.md", "coming_from_tvm.md"],
     "Lessons": [f"lessons/{p.name}" for p in sorted((DOCS / "lessons").glob("*.md"))],
     "Front ends": [f"frontends/{p.name}" for p in sorted((DOCS / "frontends").glob("*.md"))],
-    "Details": ["python.md", "errors.md", "artifact.md"],
+    "Details": [
+        *("python.md", "quantization.md", "errors.md", "artifact.md"),
+        *("rpc_protocol.md", "rpc_threats.md"),
+    ],
 }
 #: What users call; how it is done inside is read in the source.
 REFERENCE = [
@@ -29,8 +32,9 @@ REFERENCE = [
         "tilewright.graph.rewriting.rewrite",
         "tilewright.frontends",
     ),
-    *("tilewright.tensor", "tilewright.tensor.te", "tilewright.tensor.ops", "tilewright.schedule"),
-    *("tilewright.ir", "tilewright.target", "tilewright.runtime", "tilewright.onnx_backend"),
+    *("tilewright.tensor", "tilewright.tensor.te", "tilewright.ops", "tilewright.schedule"),
+    *("tilewright.ir", "tilewright.target", "tilewright.runtime", "tilewright.rpc"),
+    *("tilewright.onnx_backend", "tilewright.quantize"),
     *("tilewright.insight.taps", "tilewright.insight.roof", "tilewright.insight.predict"),
 ]
 _TEMPLATE = (DOCS / "page.html").read_text(encoding="utf-8")

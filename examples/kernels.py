@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 import tilewright as tw
-from tilewright import te
+from tilewright import ops, te
 from tilewright.support.timing import format_seconds, measure
-from tilewright.tensor import ops
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +36,7 @@ def softmax() -> tuple[tw.Function, list[Array], Callable[[], Array]]:
 
 def transpose() -> tuple[tw.Function, list[Array], Callable[[], Array]]:
     a = te.placeholder((1024, 768), name="A")
-    function = te.function([a], [ops.transpose(a, (1, 0))], name="transpose")
+    function = te.function([a], [ops.transpose(a, axes=(1, 0))], name="transpose")
     x = np.random.default_rng(2).random((1024, 768), dtype=np.float32)
     return function, [x], lambda: np.ascontiguousarray(x.T)
 

@@ -44,23 +44,23 @@ def refuse(*_: Any) -> bytes:
 
 
 def test_a_kernel_is_compiled_once(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (first,) = compile_kernels([function(2.0)], HOST, Options())
+    (first,) = compile_kernels([function(2.0)], HOST, [Options()])
     monkeypatch.setattr(workers, "compile_function", refuse)
-    (again,) = compile_kernels([function(2.0)], HOST, Options())
+    (again,) = compile_kernels([function(2.0)], HOST, [Options()])
     assert first == again
     for other in ((function(3.0), HOST, Options()), (function(2.0), HOST, Options(checked=True))):
         with pytest.raises(AssertionError, match="compiled already"):
-            compile_kernels([other[0]], other[1], other[2])
+            compile_kernels([other[0]], other[1], [other[2]])
 
 
 def test_another_version_of_the_tool_compiles_anew(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compile_kernels([function(2.0)], HOST, Options())
+    compile_kernels([function(2.0)], HOST, [Options()])
     monkeypatch.setattr(compiled, "tool_version", lambda: "other")
     monkeypatch.setattr(workers, "compile_function", refuse)
     with pytest.raises(AssertionError, match="compiled already"):
-        compile_kernels([function(2.0)], HOST, Options())
+        compile_kernels([function(2.0)], HOST, [Options()])
 
 
 def test_the_tool_is_known_by_its_text(tmp_path: Path) -> None:
@@ -79,10 +79,10 @@ def test_the_tool_is_known_by_its_text(tmp_path: Path) -> None:
 
 
 def test_a_damaged_entry_is_compiled_anew(own_cache: Path) -> None:
-    (first,) = compile_kernels([function(2.0)], HOST, Options())
+    (first,) = compile_kernels([function(2.0)], HOST, [Options()])
     for path in own_cache.rglob("*.bin"):
         path.write_bytes(path.read_bytes()[:-7])
-    assert compile_kernels([function(2.0)], HOST, Options()) == [first]
+    assert compile_kernels([function(2.0)], HOST, [Options()]) == [first]
 
 
 def test_packing_keeps_everything() -> None:
@@ -104,7 +104,7 @@ def test_workers_give_what_this_process_gives(monkeypatch: pytest.MonkeyPatch) -
         return compile_function(f, *rest)
 
     monkeypatch.setattr(workers, "compile_function", slow)
-    assert workers.compile_side_by_side(functions, HOST, Options()) == here
+    assert workers.compile_side_by_side(functions, HOST, [Options()] * len(functions)) == here
     assert len(done_here) < len(functions), "no worker did anything"
 
 
@@ -112,7 +112,7 @@ def test_workers_that_die_are_made_up_for(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("TILEWRIGHT_COMPILE_JOBS", "2")
     monkeypatch.setattr(sys, "executable", "/bin/false")
     functions = [function(float(k), f"scale_{k}") for k in range(5)]
-    made = workers.compile_side_by_side(functions, HOST, Options())
+    made = workers.compile_side_by_side(functions, HOST, [Options()] * len(functions))
     assert [CompiledKernel.unpacked(m).name for m in made] == [f.name for f in functions]
 
 
@@ -160,7 +160,7 @@ def test_workers_do_not_run_the_users_program(tmp_path: Path) -> None:
 #: Compiles with workers that take the first function and never answer. They write their numbers
 #: to a pipe once they hold work, so that the interrupt finds them busy.
 INTERRUPTED = """
-import sys, time
+import subprocess, sys, time
 import tilewright as tw
 from tilewright import te
 from tilewright.kernels import workers
@@ -168,7 +168,7 @@ from tilewright.kernels.compiled import Options
 
 code = "import os, sys, time; sys.stdin.buffer.read(8); "
 code += f"os.write({sys.argv[1]}, str(os.getpid()).encode() + bytes([10])); time.sleep(60)"
-start = workers.subprocess.Popen
+start = subprocess.Popen
 
 def started(command, **options):
     return start([command[0], "-c", code], pass_fds=[int(sys.argv[1])], **options)
@@ -176,11 +176,11 @@ def started(command, **options):
 def busy(*_):
     time.sleep(60)
 
-workers.subprocess.Popen = started
+subprocess.Popen = started
 workers.compile_function = busy
 x = te.placeholder((8,), name="X")
 functions = [te.function([x], [te.compute((8,), lambda i: x[i] * k, name="Y")]) for k in range(8)]
-workers.compile_side_by_side(functions, tw.Target.of("llvm"), Options())
+workers.compile_side_by_side(functions, tw.Target.of("llvm"), [Options()] * 8)
 """
 
 
@@ -236,8 +236,8 @@ def test_workers_end_with_their_input() -> None:
         env={**os.environ, "PYTHONPATH": str(Path(tw.__file__).parent.parent)},
     )
     assert process.stdin is not None and process.stderr is not None
-    head = json.dumps({"target": str(HOST), "options": {"checked": False}}).encode()
-    for message in (head, b"def f(): pass"):
+    task = json.dumps({"options": {"checked": False}, "function": "def f(): pass"}).encode()
+    for message in (str(HOST).encode(), task):
         process.stdin.write(len(message).to_bytes(8, "little") + message)
     process.stdin.flush()
     assert process.stderr.readline() == b"busy\n"

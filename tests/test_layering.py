@@ -40,11 +40,14 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": {"support"},
     "graph": _ANALYSIS | {"tensor"},
     "frontends": _BASE | {"graph"},
-    "tune": _ANALYSIS | {"schedule"},
     "kernels": _STAGES,
     "models": _STAGES | {"frontends", "kernels"},
+    # What serves a device needs no compiler.
+    "rpc": {"support", "target", "runtime", "models"},
     "reproducers": {"*"},
     "insight": {"*"},
+    "quantize": {"*"},
+    "tune": {"*"},
     "cli": {"*"},
 }
 #: Rooms whose modules are imported one by one: what loads a model must not load a compiler.
@@ -179,9 +182,8 @@ def test_the_checks_see_what_they_should(
     assert bool(_facade_faults(found)) == facade
 
 
-#: Lines of a file, and files of a folder, at most; one page of definitions is longer.
+#: Lines of a file, and files of a folder, at most.
 _LONGEST, _FULLEST = 400, 25
-_LONGER = {"ir/expr.py": 560}
 
 
 def test_files_and_folders_stay_small() -> None:
@@ -190,7 +192,7 @@ def test_files_and_folders_stay_small() -> None:
         f.relative_to(PACKAGE).as_posix(): len(f.read_text(encoding="utf-8").splitlines())
         for f in files
     }
-    long = {name: n for name, n in lengths.items() if n > _LONGER.get(name, _LONGEST)}
+    long = {name: n for name, n in lengths.items() if n > _LONGEST}
     counts = Counter(f.parent.relative_to(PACKAGE).as_posix() for f in files)
     assert not long
     assert not {folder: n for folder, n in counts.items() if n > _FULLEST}

@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tilewright import frontends, graph
+    from tilewright import frontends, graph, ops, rpc
     from tilewright.compile import build, compile
     from tilewright.graph import PassContext, PassPrinter, PassTimer, PassVerifier
     from tilewright.ir import DType, Function
     from tilewright.kernels.module import Module
     from tilewright.models.artifact import load, save
     from tilewright.models.model import Model
+    from tilewright.quantize import quantize
     from tilewright.schedule import Schedule
     from tilewright.support.errors import InternalError, UserError
     from tilewright.target import Target
     from tilewright.tensor import script, te
+    from tilewright.tune import TuneRoom
+
+    tune: TuneRoom
 
 #: Where each public name lives; it is imported when it is first used.
 _HOMES = {
@@ -43,9 +47,13 @@ _HOMES = {
     "frontends": "tilewright.frontends",
     "graph": "tilewright.graph",
     "load": "tilewright.models.artifact",
+    "ops": "tilewright.ops",
+    "quantize": "tilewright.quantize",
     "save": "tilewright.models.artifact",
+    "rpc": "tilewright.rpc",
     "script": "tilewright.tensor",
     "te": "tilewright.tensor",
+    "tune": "tilewright.tune",
 }
 
 __all__ = [
@@ -66,9 +74,13 @@ __all__ = [
     "frontends",
     "graph",
     "load",
+    "ops",
+    "quantize",
+    "rpc",
     "save",
     "script",
     "te",
+    "tune",
 ]
 
 

@@ -47,8 +47,9 @@ def compile(
     from 0 (every operator by itself) to 3; that of the open `PassContext` unless given.
 
     `precision` says in what products are computed: "float32"; "bf16", with sums in float32, where
-    the target is faster at it; or "int8-dynamic", products by constant weights in bytes. Inputs and
-    outputs keep their types.
+    the target is faster at it; "float16", on GPUs; or "int8-dynamic", products by constant weights
+    in bytes. On GPUs, "float16" and "bf16" are also what is stored between kernels, which compute
+    in float32 all the same. Inputs and outputs keep their types.
 
     `denormals` says what becomes of numbers below the least normal one (2**-126 in float32):
     "flush" makes them zeros, since they are slow; "keep" computes with them. After a run the
@@ -133,8 +134,8 @@ def graph_passes(target: Target) -> list[Step]:
         Step(passes.simplify_inference, 1),
         Step(folding, 1),
         Step(passes.shape_arithmetic, 1),
-        # Before factors are folded into weights, which only wide ones take.
-        Step(passes.widen_images, 2),
+        # Before factors are folded into weights, which only wide ones take. GPUs multiply float16.
+        Step(passes.widen_images, 2, "cpu"),
         # Parameters are constants by now; the rules for convolutions see what is between them.
         Step(passes.sink_transposes, 1),
         # Weights are constants by now; the slices it makes are the rules' to move.
@@ -148,14 +149,21 @@ def graph_passes(target: Target) -> list[Step]:
         # Weights have their last values by now, and products are joined.
         Step(passes.narrow_products(target, winograd), 0),
         # Looks at all uses of a value; weights are then packed by folding.
-        Step(passes.plan_layouts(target), 2, "cpu"),
+        Step(passes.plan_layouts(target), 2),
         Step(folding, 1),
         # Looks at the layouts that were chosen, and at weights.
         winograd,
+        Step(passes.absorb_transposes, 2, "gpu"),
         # Scores that are never in memory; what is left is fused by single calls.
-        Step(passes.fuse_attention, 2, "cpu"),
+        Step(passes.fuse_attention(target), 2),
+        # Weights that are unpacked now are not folded any more.
+        Step(passes.unpack_panels, 2, "cpu"),
+        # Of equal calls that were made one before; fusion puts each into what reads it.
+        Step(passes.widen_where_read, 1, "cpu"),
         # Needs operators that have loops, and nothing dead that would count as a use.
         Step(passes.fuse, 1),
+        # Looks at what kernels hand to each other.
+        Step(passes.narrow_values, 0, "gpu"),
     ]
     return [step for step in steps if step.device in ("", target.kind.device)]
 
@@ -187,7 +195,12 @@ def compile_fused(
 
 def _compile_native(fused: Graph, target: Target, threads: int | None, checked: bool) -> Model:
     from tilewright.graph import KernelTable, PassContext, kernel_bindings, lower_program
-    from tilewright.kernels.compiled import Options, compile_kernels
+    from tilewright.kernels.compiled import (
+        Options,
+        compile_kernels,
+        tell_notes,
+        with_schedulers,
+    )
     from tilewright.kernels.prepare import prepare_calls
     from tilewright.lower import lower_host
     from tilewright.models.constants import constants_of
@@ -195,8 +208,11 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
 
     table = KernelTable()
     calls = {b: table(b) for b in kernel_bindings(fused.main)}
-    options = Options(checked=checked, denormals=PassContext.current().denormals)
-    made = compile_kernels(list(table.functions.values()), target, options)
+    context, functions = PassContext.current(), list(table.functions.values())
+    options = Options(checked=checked, denormals=context.denormals)
+    tuned = with_schedulers(options, functions, context.schedulers.get(str(target), {}))
+    made = compile_kernels(functions, target, tuned)
+    tell_notes(made)
     kernels = {kernel.name: kernel for kernel in made}
     # What passes and LLVM have done with makes room for packed weights.
     let_files_go(v.constant for v in constants_of(fused) if v.constant is not None)
@@ -251,11 +267,11 @@ def _tell_apart(
     compiled: Callable[[Graph], RunnableModel],
     reported: AbstractContextManager[None],
 ) -> None:
-    """Let a model take inputs that disagree on a name, where it can be read again."""
+    """Let a model take inputs that do not fit its symbolic sizes, where it can be read again."""
     from tilewright.frontends import front_end_of
-    from tilewright.models.apart import ApartModels, share_names
+    from tilewright.models.apart import ApartModels, have_free_sizes
 
-    if not share_names(made.inputs) or not source.is_cheap:
+    if not have_free_sizes(made.inputs) or not source.is_cheap:
         return
 
     def read(others: Mapping[str, Sequence[Any]]) -> Graph:

@@ -2,9 +2,10 @@
 
     python tools/fetch_emulators.py build/emulators
 
-QEMU's user-mode emulators come out of Debian's package, which is only unpacked; a C compiler for
-all architectures comes out of a wheel (`ziglang`), which builds a static libc for each of them now,
-so that tests need not. What is there already is left alone. Tests that find nothing are skipped.
+QEMU's emulators, of programs and of whole boards, come out of Debian's packages, which are only
+unpacked; a C compiler for all architectures comes out of a wheel (`ziglang`), which builds a static
+libc for each of them now, so that tests need not. What is there already is left alone. Tests that
+find nothing are skipped.
 """
 
 from __future__ import annotations
@@ -13,10 +14,24 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ARCHITECTURES = ("aarch64", "x86_64")
+#: Architectures, and what Zig calls a system for each.
+ARCHITECTURES = {
+    "aarch64": ("aarch64-linux-musl",),
+    "x86_64": ("x86_64-linux-musl",),
+    "arm": ("arm-linux-musleabihf", "-mcpu=cortex_a7"),
+    "riscv64": ("riscv64-linux-musl",),
+}
+_SOURCE = "program.c"
 PACKAGE = "qemu-user-static"
+#: Emulators of boards, and the packages of the libraries that they are linked with.
+BOARDS = {"qemu-system-arm": "qemu-system-arm", "qemu-system-riscv32": "qemu-system-misc"}
+LIBRARIES = (
+    "libfdt1 libcapstone4 libpmem1 librdmacm1 libibverbs1 libslirp0 libvdeplug2 liburing2"
+    " libfuse3-3 libaio1 libndctl6 libdaxctl1 libnl-3-200 libnl-route-3-200"
+)
 
 
 def main(folder: Path) -> int:
@@ -28,24 +43,37 @@ def main(folder: Path) -> int:
 
 
 def _emulators(folder: Path) -> bool:
-    return all(_has_emulator(folder, arch) for arch in ARCHITECTURES) or _unpack(folder)
+    return all(_has_emulator(folder, arch) for arch in ARCHITECTURES) or _unpack(folder, PACKAGE)
+
+
+def _boards(folder: Path) -> bool:
+    if all(_find(folder, emulator) for emulator in BOARDS):
+        return True
+    # Where Debian has a library under another name, the emulator says what is missing.
+    for library in LIBRARIES.split():
+        _unpack(folder, library)
+    return all(_unpack(folder, package) for package in BOARDS.values())
 
 
 def _has_emulator(folder: Path, arch: str) -> bool:
+    return any(_find(folder, f"qemu-{arch}{kind}") for kind in ("", "-static"))
+
+
+def _find(folder: Path, program: str) -> bool:
     path = os.pathsep.join([str(folder / "usr" / "bin"), os.environ.get("PATH", "")])
-    return any(shutil.which(f"qemu-{arch}{kind}", path=path) for kind in ("", "-static"))
+    return shutil.which(program, path=path) is not None
 
 
-def _unpack(folder: Path) -> bool:
+def _unpack(folder: Path, package: str) -> bool:
     if not shutil.which("apt-get") or not shutil.which("dpkg"):
         return False
     # Lists of packages of our own, where the system has none that it lets us use.
     own = [f"-oDir::{name}={folder.resolve() / 'apt'}" for name in ("State::Lists", "Cache")]
     (folder / "apt" / "partial").mkdir(parents=True, exist_ok=True)
-    if not _done(["apt-get", "download", PACKAGE], folder):
+    if not _done(["apt-get", "download", package], folder):
         _done(["apt-get", *own, "update"], folder)
-        _done(["apt-get", *own, "download", PACKAGE], folder)
-    packages = list(folder.glob(f"{PACKAGE}_*.deb"))
+        _done(["apt-get", *own, "download", package], folder)
+    packages = list(folder.glob(f"{package}_*.deb"))
     unpacked = [_done(["dpkg", "-x", str(p), str(folder)]) for p in packages]
     for path in packages:
         path.unlink()
@@ -59,7 +87,10 @@ def _compiler(folder: Path) -> bool:
         [sys.executable, "-m", "pip", *install, "--target", str(folder)]
     ):
         return False
-    return all(_libc(folder, arch) for arch in ARCHITECTURES)
+    (folder / _SOURCE).write_text("int main(void) { return 0; }\n")
+    # It compiles file after file, so that architectures share the processors.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return all(pool.map(lambda arch: _libc(folder, arch), ARCHITECTURES))
 
 
 def _libc(folder: Path, arch: str) -> bool:
@@ -67,11 +98,10 @@ def _libc(folder: Path, arch: str) -> bool:
     program, cache = folder / f"program-{arch}", str(folder / "cache")
     if program.exists():
         return True
-    source = folder / "program.c"
-    source.write_text("int main(void) { return 0; }\n")
     caches = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
-    zig = [sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-linux-musl", "-O1", "-static"]
-    command = [*zig, str(source), "-o", str(program), "-lpthread"]
+    system = ("-target", *ARCHITECTURES[arch])
+    zig = [sys.executable, "-m", "ziglang", "cc", *system, "-O1", "-static"]
+    command = [*zig, str(folder / _SOURCE), "-o", str(program), "-lpthread"]
     return _done(command, environment={"PYTHONPATH": str(folder), **caches})
 
 
@@ -82,7 +112,11 @@ def _done(
     return subprocess.run(command, cwd=where, env=env, capture_output=True).returncode == 0
 
 
-_PARTS = {"an emulator": _emulators, "a C compiler for other architectures": _compiler}
+_PARTS = {
+    "an emulator": _emulators,
+    "an emulator of boards": _boards,
+    "a C compiler for other architectures": _compiler,
+}
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def make_model(name: str, batch: int = 1) -> Path:
     path = model_path(name, batch)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        _export(RECIPES[name](batch), path)
+        _export(ALL_RECIPES[name](batch), path)
     return path
 
 
@@ -142,6 +142,33 @@ def _settle_batch_norm(network: Any, x: Any) -> None:
     if norms:
         with torch.no_grad():
             network.train()(torch.cat([x[:1], torch.randn_like(x[:1]), torch.randn_like(x[:1])]))
+
+
+def segmentation_model(name: str, batch: int) -> Recipe:
+    """A network of torchvision that gives each pixel a class."""
+    import torch
+
+    vision = _torchvision()
+    torch.manual_seed(0)
+    made = getattr(vision.models.segmentation, name)(weights=None, weights_backbone=None)
+    network = _forward(made, lambda m, x: m(x)["out"])
+    x = torch.randn(batch, 3, 224, 224)
+    _settle_batch_norm(network, x)
+    return Recipe(network, {"x": x})
+
+
+def yolo_like(batch: int) -> Recipe:
+    """A detector, on images as large as it takes to see something in them."""
+    import torch
+
+    # This file is read as a module of the folder, and as one of the package.
+    sys.path.append(str(Path(__file__).parent))
+    from detector import Detector
+
+    torch.manual_seed(0)
+    network, x = Detector(), torch.randn(batch, 3, 320, 320)
+    _settle_batch_norm(network, x)
+    return Recipe(network, {"x": x})
 
 
 # ---- text, sequences, plain layers --------------------------------------------------------------
@@ -250,6 +277,13 @@ _FORWARDS: dict[int, Callable[[Callable[..., Any]], Any]] = {
 RECIPES: dict[str, Callable[[int], Recipe]] = {
     **{n: lambda batch, n=n: image_model(n, batch) for n in IMAGE_MODELS},
     **{f.__name__: f for f in (bert_base, gpt2, llama_tiny, lstm, mlp)},
+}
+#: Those that are not among the ONNX models as well.
+SEGMENTATION = ["fcn_resnet50", "deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large"]
+ALL_RECIPES = {
+    **RECIPES,
+    **{n: lambda batch, n=n: segmentation_model(n, batch) for n in SEGMENTATION},
+    "yolo_like": yolo_like,
 }
 
 

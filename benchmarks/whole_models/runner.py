@@ -1,6 +1,8 @@
-"""One model in one runtime, in a process of its own; `benchmarks/models.py` drives it.
+"""One model in one runtime, in a process of its own; `models.py` and `front_ends.py` drive it.
 
-    python -P benchmarks/whole_models/runner.py RUNTIME MODEL.onnx THREADS OUTPUTS.npz
+    python -P benchmarks/whole_models/runner.py RUNTIME MODEL THREADS OUTPUTS.npz
+
+MODEL is an ONNX or TFLite file, or NAME.torch: a network of `recipes.py` as torch has it.
 
 Says on standard output, as JSON, how loading went, and writes the model's answers to a file. Then,
 for each number of seconds on standard input, it runs the model for so long and says how long each
@@ -24,7 +26,13 @@ Run = Callable[[], Sequence[Any]]
 
 
 def example_inputs(path: Path) -> Feeds:
-    """The same inputs in every process; free dimensions are 1, or 128 for tokens."""
+    """The same inputs in every process; networks of torch bring their own."""
+    makers = {".onnx": _onnx_inputs, ".tflite": _tflite_inputs}
+    return makers[path.suffix](path) if path.suffix in makers else {}
+
+
+def _onnx_inputs(path: Path) -> Feeds:
+    """Free dimensions are 1, or 128 for tokens."""
     import onnx
 
     graph = onnx.load(str(path), load_external_data=False).graph
@@ -43,6 +51,22 @@ def _example(info: Any, chance: np.random.Generator) -> np.ndarray[Any, Any]:
     if np.issubdtype(dtype, np.floating):
         return chance.standard_normal(shape).astype(dtype)
     return chance.integers(0, 2 if "mask" in info.name else 1000, shape).astype(dtype)
+
+
+def _tflite_inputs(path: Path) -> Feeds:
+    """Free dimensions are 1; variables begin as the file has them."""
+    from tilewright.frontends.tflite import first_states, from_tflite
+
+    states = first_states(path)
+    chance = np.random.default_rng(0)
+    feeds: Feeds = {}
+    for value in from_tflite(path).main.params:
+        shape = [int(d.value) if hasattr(d, "value") else 1 for d in value.shape]
+        dtype = value.dtype.numpy
+        is_real = np.issubdtype(dtype, np.floating)
+        made = chance.random(shape) if is_real else chance.integers(0, 100, shape)
+        feeds[value.name] = states.get(value.name, made.astype(dtype))
+    return feeds
 
 
 # ---- runtimes -----------------------------------------------------------------------------------
@@ -102,6 +126,51 @@ def torch_compile(path: Path, feeds: Feeds, threads: int) -> Run:
     return run
 
 
+def _compiled_by(backend: str, options: dict[str, Any]) -> Callable[[Path, Feeds, int], Run]:
+    """torch.compile with a back end; `options` are Inductor's settings."""
+
+    def start(path: Path, feeds: Feeds, threads: int) -> Run:
+        import torch
+
+        sys.path.append(str(Path(__file__).parent))
+        from recipes import ALL_RECIPES
+
+        torch.set_num_threads(threads)
+        recipe = ALL_RECIPES[path.stem](1)
+        given = {"threads": threads} if backend == "tilewright" else options
+        network = torch.compile(recipe.network.eval(), backend=backend, options=given)
+        inputs = list(recipe.inputs.values())
+
+        def run() -> Sequence[Any]:
+            with torch.no_grad():
+                return [network(*inputs).numpy()]
+
+        return run
+
+    return start
+
+
+def litert(path: Path, feeds: Feeds, threads: int) -> Run:
+    from ai_edge_litert.interpreter import Interpreter
+
+    model = Interpreter(model_path=str(path), num_threads=threads)
+    given = list(feeds.values())
+    # Variables are inside of the interpreter; they are the last inputs here.
+    pairs = list(zip(model.get_input_details(), given, strict=False))
+    for detail, x in pairs:
+        if tuple(detail["shape"]) != x.shape:
+            model.resize_tensor_input(detail["index"], x.shape)
+    model.allocate_tensors()
+
+    def run() -> Sequence[Any]:
+        for detail, x in pairs:
+            model.set_tensor(detail["index"], x)
+        model.invoke()
+        return [model.get_tensor(d["index"]) for d in model.get_output_details()]
+
+    return run
+
+
 def tvm(path: Path, feeds: Feeds, threads: int) -> Run:
     os.environ["TVM_NUM_THREADS"] = str(threads)
     import onnx
@@ -129,6 +198,9 @@ RUNTIMES: dict[str, Callable[[Path, Feeds, int], Run]] = {
     "openvino": openvino,
     "torch.compile": torch_compile,
     "tvm": tvm,
+    "torch.tilewright": _compiled_by("tilewright", {}),
+    "torch.inductor": _compiled_by("inductor", {"freezing": True}),
+    "litert": litert,
 }
 
 

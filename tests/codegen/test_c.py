@@ -54,7 +54,7 @@ def test_loops_look_like_loops() -> None:
 
 
 def everything() -> Function:
-    """Every operation on some types, so that all helpers are there."""
+    """Every operation on some types, so that all inline functions are there."""
     values: list[Any] = []
     inputs: list[Var] = []
     for name in ("int8", "uint16", "int32", "int64", "uint64", "float32", "float64", "bfloat16"):

@@ -15,11 +15,11 @@ import pytest
 import tilewright as tw
 from tests.codegen.emulation import run_anywhere, run_emulated
 from tests.emulated.emulator import needed_emulator
+from tilewright import ops, te
 from tilewright.ir import const, interpret
 from tilewright.kernels import build as builds
 from tilewright.kernels import module as modules
 from tilewright.schedule import Schedule
-from tilewright.tensor import ops, te
 
 Array = np.ndarray[Any, Any]
 
@@ -73,7 +73,7 @@ ODD, EVEN = (37, 50, 33), (64, 96, 128)
 def _product(case: Case, shape: tuple[int, int, int]) -> tw.Function:
     m, n, k = shape
     a, b = te.placeholder((m, k), case.a, name="A"), te.placeholder((k, n), case.b, name="B")
-    return te.function([a, b], [ops.matmul(a, b, out_dtype=case.out, name="C")], name="product")
+    return te.function([a, b], [ops.matmul(a, b, dtype=case.out, name="C")], name="product")
 
 
 def _built(case: Case, shape: tuple[int, int, int]) -> tw.Module:
@@ -165,7 +165,7 @@ def test_threads_and_epilogues(monkeypatch: Any) -> None:
     """Every thread sets its tiles up; what follows the product reads the sums from memory."""
     a, b = te.placeholder((100, 70), "uint8", name="A"), te.placeholder((70, 90), "int8", name="B")
     bias = te.placeholder((90,), "int32", name="bias")
-    y = ops.relu(ops.add(ops.matmul(a, b, out_dtype="int32", name="C"), bias))
+    y = ops.relu(ops.add(ops.matmul(a, b, dtype="int32", name="C"), bias))
     f = te.function([a, b, bias], [y], name="dense")
     module = tw.build(f, "llvm -mcpu=sapphirerapids -num-cores=4")
     case = Case("", "uint8", "int8", "", "")
@@ -181,7 +181,7 @@ def test_batches_and_transposed_operands(monkeypatch: Any) -> None:
     x = np.random.default_rng(0).integers(-128, 128, (3, 40, 24)).astype("int8")
     y = np.random.default_rng(1).integers(-128, 128, (3, 33, 40)).astype("int8")
     a, b = te.placeholder(x.shape, "int8", name="A"), te.placeholder(y.shape, "int8", name="B")
-    c = ops.batch_matmul(a, b, transpose_a=True, transpose_b=True, out_dtype="int32", name="C")
+    c = ops.matmul(a, b, transpose_a=True, transpose_b=True, dtype="int32", name="C")
     f = te.function([a, b], [c], name="product")
     wanted = x.transpose(0, 2, 1).astype("int32") @ y.transpose(0, 2, 1).astype("int32")
     for cpu in ("cascadelake", "sapphirerapids"):

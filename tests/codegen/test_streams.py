@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import te
+from tilewright import ops, te
 from tilewright.ir import Function, parse_function
 from tilewright.runtime import aligned_empty
 from tilewright.schedule import schedule_by_rules
-from tilewright.tensor import ops
 
 
 def kernel(name: str, rows: int = 8192, columns: int = 1024, dtype: str = "float32") -> Function:
@@ -21,8 +20,8 @@ def kernel(name: str, rows: int = 8192, columns: int = 1024, dtype: str = "float
     made = {
         "double": lambda: te.compute((rows, columns), lambda i, j: x[i, j] + x[i, j], name="Y"),
         "softmax": lambda: ops.softmax(x, axis=-1),
-        "transpose": lambda: ops.transpose(x, (1, 0)),
-        "sum": lambda: ops.sum(x, axis=1),
+        "transpose": lambda: ops.transpose(x, axes=(1, 0)),
+        "sum": lambda: ops.sum(x, axes=(1,)),
         "matmul": lambda: ops.matmul(x, w, name="Y"),
     }
     inputs = [x, w] if name == "matmul" else [x]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tilewright.codegen.llvm.machine import emit_assembly, target_machine
@@ -44,6 +46,18 @@ def test_no_thread_local_storage(triple: str) -> None:
     assert "thread_local" not in str(threadpool_module(triple))
 
 
-def test_systems_without_pthreads_are_refused() -> None:
-    with pytest.raises(UserError, match="for x86_64-pc-windows-msvc: it needs pthreads"):
-        threadpool_module("x86_64-pc-windows-msvc")
+def test_unknown_systems_are_refused() -> None:
+    with pytest.raises(UserError, match="for x86_64-unknown-haiku: it is written for Linux, An"):
+        threadpool_module("x86_64-unknown-haiku")
+
+
+@pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
+def test_windows_has_its_own_functions(arch: str) -> None:
+    text = str(threadpool_module(f"{arch}-pc-windows-msvc"))
+    declared = set(re.findall(r"declare[^@]*@\"?([\w.]+)", text))
+    assert {"CreateThread", "SleepConditionVariableSRW", "_aligned_malloc"} <= declared
+    assert not [
+        name
+        for name in declared
+        if name.startswith(("pthread", "posix", "sig", "m")) and name not in ("memset", "memcpy")
+    ]

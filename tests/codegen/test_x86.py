@@ -12,15 +12,15 @@ import tilewright as tw
 from tests.codegen.assembly import functions_of
 from tests.codegen.emulation import run_emulated
 from tests.machines import native_targets
+from tilewright import ops, te
 from tilewright.ir import parse_function
-from tilewright.tensor import ops, te
 
 CPUS = ["skylake-avx512", "x86-64-v3"]
 
 
 def _extremes(cpu: str, dtype: str) -> tw.Module:
     x = te.placeholder((9, 200), dtype, name="x")
-    outputs = [ops.max(x, axis=1), ops.min(x, axis=1)]
+    outputs = [ops.max(x, axes=(1,)), ops.min(x, axes=(1,))]
     return tw.build(te.function([x], outputs, name="f"), f"llvm -mcpu={cpu} -num-cores=1")
 
 
@@ -41,7 +41,7 @@ def test_extremes_hand_on_nan(cpu: str, dtype: str, monkeypatch: Any) -> None:
 def test_extremes_wait_for_one_instruction(cpu: str) -> None:
     """It is what was read that is looked at for NaN, and not what was found so far."""
     x = te.placeholder((64, 4096), name="x")
-    f = te.function([x], [ops.max(x, axis=1)], name="f")
+    f = te.function([x], [ops.max(x, axes=(1,))], name="f")
     asm = tw.build(f, f"llvm -mcpu={cpu} -num-cores=1").asm
     loops = [b for g in functions_of(asm) for b in g.blocks if b.is_loop]
     (loop,) = [b for b in loops if any(i.name == "vmaxps" for i in b.instructions)]

@@ -142,6 +142,16 @@ def needed_emulator(arch: str, cpu: str = "max") -> Emulator:
     return Emulator(arch, compiler, (emulator, "-cpu", cpu), environment)
 
 
+def needed_windows() -> Emulator:
+    """What runs programs of Windows; the test is skipped where it is missing."""
+    runner = shutil.which("wine64") or shutil.which("wine64", path="/usr/lib/wine")
+    if not runner or not (FETCHED / "ziglang").is_dir():
+        pytest.skip("there is no Wine, or no C compiler for Windows: `make emulators` fetches that")
+    compiler, environment = _zig("x86_64-windows-gnu")
+    quiet = {"WINEDEBUG": "-all", "WINEPREFIX": str(FETCHED / "wine")}
+    return Emulator("x86_64", compiler, (runner,), {**environment, **quiet})
+
+
 @cache
 def _emulator(arch: str) -> str:
     names = (f"qemu-{arch}-static", f"qemu-{arch}")
@@ -153,8 +163,13 @@ def _emulator(arch: str) -> str:
 def _compiler(arch: str) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """The command of a compiler that makes static programs, and what it wants to be told."""
     if (FETCHED / "ziglang").is_dir():
-        caches = {f"ZIG_{k}_CACHE_DIR": str(FETCHED / "cache") for k in ("GLOBAL", "LOCAL")}
-        zig = (sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-linux-musl")
-        return zig, {"PYTHONPATH": str(FETCHED), **caches}
+        system = {"arm": ("arm-linux-musleabihf", "-mcpu=cortex_a7")}
+        return _zig(*system.get(arch, (f"{arch}-linux-musl",)))
     found = shutil.which(f"{arch.replace('_', '-')}-linux-gnu-gcc")
     return ((found,) if found else ()), {}
+
+
+def _zig(*target: str) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    caches = {f"ZIG_{k}_CACHE_DIR": str(FETCHED / "cache") for k in ("GLOBAL", "LOCAL")}
+    zig = (sys.executable, "-m", "ziglang", "cc", "-target", *target)
+    return zig, {"PYTHONPATH": str(FETCHED), **caches}

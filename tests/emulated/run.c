@@ -5,6 +5,14 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#ifdef _WIN32
+#include <fcntl.h>
+#include <io.h>
+#include <malloc.h>
+/* Code for MSVC asks for it, whose C library has it. */
+int _fltused;
+#define posix_memalign(made, alignment, size) (!(*(made) = _aligned_malloc(size, alignment)))
+#endif
 
 #define MOST 64
 
@@ -70,6 +78,10 @@ static int32_t run(int64_t threads) {
 #endif
 
 int main(void) {
+#ifdef _WIN32
+  _setmode(_fileno(stdin), _O_BINARY);
+  _setmode(_fileno(stdout), _O_BINARY);
+#endif
   int64_t threads = number();
   inputs = number(), outputs = number(), given = number();
   if (inputs > MOST || outputs > MOST || given > MOST) return 93;

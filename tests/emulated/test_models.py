@@ -1,4 +1,4 @@
-"""Whole networks compiled for the other architecture, run under its emulator, beside NumPy.
+"""Whole networks compiled for other architectures, run under their emulators, beside NumPy.
 
 Sizes are free, threads are two, and code goes through an exported library: kernels, host program,
 thread pool and what links them are all of the other architecture. `make test` takes a sample;
@@ -23,23 +23,32 @@ ALL = os.environ.get("TILEWRIGHT_EMULATE") == "all"
 
 SAMPLE = ("convnet", "lstm", "functions")
 #: Processors without and with dot products; those that QEMU knows to emulate have no AVX-512.
-PROCESSORS = {
+PROCESSORS: dict[str, dict[str, str]] = {
     "aarch64": {"cortex-a72": "cortex-a72", "neoverse-n1": "neoverse-n1", "neoverse-v1": "max"},
     "x86_64": {"x86-64": "qemu64", "haswell": "max"},
+    "arm": {"cortex-a9": "cortex-a9", "cortex-a7": "cortex-a7"},
+    "riscv64": {"rv64gc": "rv64", "rv64gcv": "rv64,v=true,vlen=128,vext_spec=v1.0"},
 }
+#: Of architectures that few have, the sample takes one network each.
+_FEW = {"arm": "convnet", "riscv64": "lstm"}
 
 
-def _trials() -> list[tuple[Case, str]]:
+def _trials() -> list[tuple[Case, str, str]]:
     """In a sample each network is for one processor, those of a kind that most people have."""
-    processors = list(PROCESSORS[other_architecture()])
+    archs = (other_architecture(), *_FEW)
     if ALL:
-        return [(case, cpu) for case in CASES for cpu in processors]
-    return [(case, processors[1]) for case in CASES if case.name in SAMPLE]
+        return [(case, arch, cpu) for arch in archs for cpu in PROCESSORS[arch] for case in CASES]
+    taken = {arch: (_FEW[arch],) if arch in _FEW else SAMPLE for arch in archs}
+    return [
+        (case, arch, list(PROCESSORS[arch])[1])
+        for arch in archs
+        for case in CASES
+        if case.name in taken[arch]
+    ]
 
 
-@pytest.mark.parametrize(("case", "cpu"), _trials(), ids=str)
-def test_answers_are_those_of_the_reference(case: Case, cpu: str) -> None:
-    arch = other_architecture()
+@pytest.mark.parametrize(("case", "arch", "cpu"), _trials(), ids=str)
+def test_answers_are_those_of_the_reference(case: Case, arch: str, cpu: str) -> None:
     emulated = PROCESSORS[arch][cpu]
     emulator = needed_emulator(arch, emulated)
     graph = case.graph()

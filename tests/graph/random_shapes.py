@@ -108,8 +108,8 @@ class _Maker:
     def product(self, x: Value) -> Any:
         if x.ndim < 2:
             return x
-        turned = self.b.transpose(x, axes=[*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
-        made = self.b.matmul(x, turned)
+        transposed = self.b.transpose(x, axes=[*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
+        made = self.b.matmul(x, transposed)
         order = self.draw(st.permutations(range(made.ndim)))
         # Values stay small enough to be exact.
         return self.b.transpose(self.b.minimum(made, 8.0), axes=order)

@@ -320,6 +320,26 @@ def main(x: f32[1, 2, 5, 5], w: f32[3, 2, 3, 3]):
         ["pads=[1, 2, 2, 1]"],
         ["pad("],
     ),
+    "zero points around bytes": (
+        """
+def main(x: u8[1, 2, 5, 5], w: i8[3, 2, 3, 3]):
+    a = pad(x, u8(7), before=[0, 0, 1, 1], after=[0, 0, 2, 1])
+    y = conv(a, w, dtype=i32)
+    return y
+""",
+        ["pads=[1, 1, 2, 1]", "fill=7"],
+        ["pad("],
+    ),
+    "zero points around zeros": (
+        """
+def main(x: u8[1, 2, 5, 5], w: i8[3, 2, 3, 3]):
+    a = pad(x, u8(7), before=[0, 0, 1, 1], after=[0, 0, 2, 1])
+    y = conv(a, w, dtype=i32, pads=[1, 0, 0, 0])
+    return y
+""",
+        ["pad(", "pads=[1, 0, 0, 0]"],
+        ["fill"],
+    ),
 }
 
 

@@ -27,12 +27,15 @@ def operators(module: Module, *inputs: Any) -> list[str]:
     return [b.expr.op.name for b in changed.main.body if isinstance(b.expr, Call)]
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_products_with_bias_and_activation(turned: bool) -> None:
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products_with_bias_and_activation(transposed: bool) -> None:
     b = Builder()
     x = b.input("x", "f32", (2, 3, 6))
     parts = [
-        b.relu(b.matmul(x, array(n, 6) if turned else array(6, n), transpose_b=turned) + array(n))
+        b.relu(
+            b.matmul(x, array(n, 6) if transposed else array(6, n), transpose_b=transposed)
+            + array(n)
+        )
         for n in (4, 5, 1)
     ]
     b.output(*map(b.exp, parts[:2]), b.tanh(parts[2]))

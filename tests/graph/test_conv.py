@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.graph.harness import check
 from tests.graph.interpreted import check_definition
-from tilewright.graph import Builder, find_op
+from tilewright.graph import Builder, evaluate, find_op
+from tilewright.ir import DType
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(7)
@@ -25,6 +27,22 @@ def test_conv_natively() -> None:
     check("conv", [x, w], strides=[2, 2], pads=[1, 0, 2, 1], symbolic=False, atol=1e-5)
     check("conv", [normal(1, 4, 8, 8), normal(4, 1, 3, 3)], groups=4, symbolic=False, atol=1e-5)
     check("conv", [normal(1, 4, 8, 8), normal(6, 2, 3, 3)], groups=2, symbolic=False, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [(34, 34), (7, 5), (16, 6), (1, 3)])
+@pytest.mark.parametrize("size", [(7, 7), (28, 5), (1, 1), ("h", "w")])
+def test_each_pixel_by_itself_in_groups(channels: tuple[int, int], size: tuple[Any, Any]) -> None:
+    """Products in which pixels are one dimension, with what follows in their tiles."""
+    inputs, outputs = channels
+    x = normal(2, 3 * inputs, *((9, 5) if "h" in size else size))
+    b = Builder()
+    image = b.input("x", "f32", (2, 3 * inputs, *size))
+    weight, bias = normal(3 * outputs, inputs, 1, 1), normal(3 * outputs)
+    made = b.relu(b.conv(image, weight, bias, groups=3))
+    b.output(b.add(made, b.input("r", "f32", made.shape)))
+    graph, values = b.build(), [x, normal(2, 3 * outputs, *x.shape[2:])]
+    got = tw.compile(graph, "llvm -num-cores=2").run(values)[0]
+    np.testing.assert_allclose(got, evaluate(graph, values)[0], atol=1e-4)
 
 
 def test_conv_of_symbolic_images_natively() -> None:
@@ -59,6 +77,33 @@ def test_conv(case: Any) -> None:
 def test_conv_of_types(dtype: str) -> None:
     x, w = RNG.integers(-3, 3, (1, 2, 5, 5)), RNG.integers(-3, 3, (3, 2, 3, 3))
     check_definition("conv", [x.astype(dtype), w.astype(dtype)], symbolic=False)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize(("dtype", "fill"), [("uint8", 200), ("int8", -128), ("int8", 127)])
+@pytest.mark.parametrize("sums", ["int32", "float32"])
+def test_bytes_are_padded_with_their_zero_point(
+    dtype: str, fill: int, sums: str, groups: int
+) -> None:
+    x, w = RNG.integers(-99, 99, (1, 4, 5, 6)), RNG.integers(-99, 99, (4, 4 // groups, 3, 3))
+    attrs = {"pads": [1, 2, 0, 1], "strides": [2, 1], "groups": groups}
+    inputs = [x.astype(dtype), w.astype("int8" if sums == "int32" else sums)]
+    check_definition("conv", inputs, dtype=DType.of(sums), fill=fill, symbolic=False, **attrs)
+    padded = np.pad(inputs[0], ((0, 0), (0, 0), (1, 0), (2, 1)), constant_values=fill)
+    conv = find_op("conv").evaluate
+    plain = {"pads": (), "strides": (2, 1), "groups": groups, "dilations": ()}
+    want = conv([padded.astype("i8"), inputs[1].astype("i8"), None], plain)
+    given = {**plain, "pads": (1, 2, 0, 1), "fill": fill, "dtype": DType.of(sums)}
+    np.testing.assert_array_equal(conv([*inputs, None], given), want)
+
+
+def test_padding_that_no_element_can_be_is_refused() -> None:
+    b = Builder()
+    x = b.input("x", "u8", (1, 4, 5, 5))
+    with pytest.raises(UserError, match="is padded with -1"):
+        b.conv(x, np.ones((4, 4, 3, 3), np.int8), dtype="int32", pads=[1] * 4, fill=-1)
+    with pytest.raises(UserError, match="is padded with 3"):
+        b.conv(b.cast(x, dtype="float32"), normal(4, 4, 3, 3), pads=[1] * 4, fill=3)
 
 
 TRANSPOSED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [

@@ -85,13 +85,13 @@ def test_transposed_convolution(groups: int) -> None:
     assert folded(built(norm(b, a, 6), b=b)) == ["conv_transpose"]
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_products(turned: bool) -> None:
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products(transposed: bool) -> None:
     b = Builder()
     x = b.input("x", "f32", (3, 5))
-    w = array(7, 5) if turned else array(5, 7)
-    one = b.matmul(x * array(5), w, transpose_b=turned) * array(7)
-    two = b.gemm(x * 2.0, w, array(7), alpha=0.5, beta=2.0, transpose_b=turned) * array(7)
+    w = array(7, 5) if transposed else array(5, 7)
+    one = b.matmul(x * array(5), w, transpose_b=transposed) * array(7)
+    two = b.gemm(x * 2.0, w, array(7), alpha=0.5, beta=2.0, transpose_b=transposed) * array(7)
     three = b.dense(x * array(5), array(7, 5)) * array(1, 7) + array(7)
     made = built(one, two + array(7), three, b=b)
     assert sorted(folded(made)) == ["dense", "gemm", "matmul"]
@@ -171,7 +171,7 @@ def networks(draw: Any) -> Module:
         "div": lambda v: v / array(1, 5),
         "add": lambda v: v + array(4, 1, 1),
         "sub": lambda v: v - 0.5,
-        "turn": lambda v: b.transpose(v, axes=[0, 1, 3, 2]),
+        "transpose": lambda v: b.transpose(v, axes=[0, 1, 3, 2]),
         "view": lambda v: b.reshape(b.reshape(v, shape=[4, 25]) * array(4, 1), shape=[1, 4, 5, 5]),
         "relu": b.relu,
         "pair": lambda v: b.matmul(v * 0.5, b.transpose(v, axes=[0, 1, 3, 2]) * 0.1),

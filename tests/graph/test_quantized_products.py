@@ -37,7 +37,7 @@ def conv_module(
     image: str, zero: int, weight: Any, scale: Any, weight_zero: Any, **attrs: Any
 ) -> Module:
     b = Builder("main")
-    x = b.input("x", image, ("n", weight.shape[1], "h", "w"))
+    x = b.input("x", image, ("n", weight.shape[1] * attrs.get("groups", 1), "h", "w"))
     real = b.dequantize(x, np.float32(0.02), np.array(zero, image))
     weights = b.dequantize(weight, scale, weight_zero, axis=0)
     bias = b.dequantize(stored("int32", weight.shape[0]) >> 20, np.float32(0.004), None)
@@ -64,11 +64,42 @@ def test_convolutions(image: str, zero: int, attrs: Any) -> None:
     changed = quantized_products(VNNI)(module)
     (call,) = [c for c in calls(changed) if c.op.name == "conv"]
     assert call.attrs["dtype"] is not None, "sums of bytes"
-    assert quantized_products(PLAIN)(module) is module, "it has no instructions for bytes"
+    (plain,) = [c for c in calls(quantized_products(PLAIN)(module)) if c.op.name == "conv"]
+    assert plain.attrs["dtype"] is None, "it has no instructions for bytes"
     array = stored(image, 2, 16, 9, 11)
     for got, want in zip(evaluate(changed, [array]), evaluate(module, [array]), strict=True):
         np.testing.assert_allclose(got, want, atol=1)
     check(module, array)
+
+
+@pytest.mark.parametrize(("image", "zero"), [("uint8", 0), ("uint8", 255), ("int8", -128)])
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"pads": [1] * 4},
+        {"pads": [2, 1, 0, 2], "strides": [2, 1]},
+        {"pads": [2] * 4, "dilations": [2, 2]},
+    ],
+)
+@pytest.mark.parametrize("channels", [16, 19])
+def test_depthwise_convolutions(image: str, zero: int, attrs: Any, channels: int) -> None:
+    scales = rng().uniform(0.001, 0.01, channels).astype(np.float32)
+    weight = stored("int8", channels, 1, 3, 3)
+    module = conv_module(image, zero, weight, scales, None, **attrs, groups=channels)
+    for target in (VNNI, PLAIN):
+        changed = quantized_products(target)(module)
+        (call,) = [c for c in calls(changed) if c.op.name == "conv"]
+        assert call.args[0] is changed.main.params[0], "bytes are read as they are"
+        array = stored(image, 2, channels, 9, 11)
+        np.testing.assert_array_equal(evaluate(changed, [array]), evaluate(module, [array]))
+    check(module, array)
+
+
+def test_depthwise_sums_that_floats_cannot_hold_stay() -> None:
+    weight = np.full((8, 1, 24, 24), 127, np.int8)
+    module = conv_module("uint8", 3, weight, np.float32(0.01), None, groups=8)
+    (call,) = [c for c in calls(quantized_products(VNNI)(module)) if c.op.name == "conv"]
+    assert call.attrs["dtype"] is None
 
 
 @pytest.mark.parametrize("cpu", ["cascadelake", "sapphirerapids", "neoverse-n1"])
@@ -92,21 +123,21 @@ def test_weights_take_in_their_zero_points_where_they_can() -> None:
     check(too_far, stored("uint8", 1, 16, 5, 6))
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_matrices(turned: bool) -> None:
+@pytest.mark.parametrize("transposed", [False, True])
+def test_matrices(transposed: bool) -> None:
     b = Builder("main")
     x = b.input("x", "uint8", ("n", 40))
     real = b.dequantize(x, np.float32(0.02), np.uint8(120))
     scales = rng().uniform(0.001, 0.01, 24).astype(np.float32)
-    array = stored("int8", 24, 40) if turned else stored("int8", 40, 24)
-    weights = b.dequantize(array, scales, None, axis=0 if turned else 1)
+    array = stored("int8", 24, 40) if transposed else stored("int8", 40, 24)
+    weights = b.dequantize(array, scales, None, axis=0 if transposed else 1)
     bias = rng().standard_normal(24).astype(np.float32)
-    y = b.gemm(real, weights, bias, transpose_b=turned)
-    z = y if turned else b.add(y, b.matmul(real, weights))
+    y = b.gemm(real, weights, bias, transpose_b=transposed)
+    z = y if transposed else b.add(y, b.matmul(real, weights))
     b.output(b.quantize(z, np.float32(0.05), np.uint8(100)))
     module = b.build()
     names = operators(quantized_products(VNNI)(module))
-    assert names.count("matmul_integer") == (1 if turned else 2) and "gemm" not in names
+    assert names.count("matmul_integer") == (1 if transposed else 2) and "gemm" not in names
     for rows in (1, 7):
         check(module, stored("uint8", rows, 40))
 

@@ -78,6 +78,21 @@ def test_constant_weights(
         np.testing.assert_allclose(got, expected, **LOOSE)
 
 
+@pytest.mark.parametrize(("name", "hidden"), [("lstm", 32), ("lstm", 25), ("gru", 32), ("rnn", 16)])
+def test_batches_of_any_size(name: str, hidden: int) -> None:
+    """Tiles have versions for few rows, and directions may run side by side."""
+    b, size = Builder(), GATES[name] * hidden
+    x = b.input("x", "f32", ("steps", "batch", 6))
+    operands = [normal(2, size, 6) / 3, normal(2, size, hidden) / 6, normal(2, 2 * size)]
+    b.output(*getattr(b, name)(x, *operands, direction="bidirectional"))
+    graph = b.build()
+    model = tw.compile(graph, "llvm -num-cores=2")
+    for steps, batch in [(1, 1), (7, 1), (3, 2), (2, 3), (3, 4), (2, 5), (2, 11), (0, 2), (2, 0)]:
+        values = normal(steps, batch, 6)
+        for got, expected in zip(model.run([values]), evaluate(graph, [values]), strict=True):
+            np.testing.assert_allclose(got, expected, **LOOSE)
+
+
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 @pytest.mark.parametrize("name", list(GATES))
 def test_states_in_bytes(name: str, direction: str) -> None:

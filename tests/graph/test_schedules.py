@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tilewright.graph import TensorType, Value, find_op
-from tilewright.ir import Function, Var, function_text
+from tilewright.ir import For, Function, Store, Var, const, function_text, walk
+from tilewright.kernels.pipeline import lowered
 from tilewright.schedule import Schedule, schedule_by_rules
 from tilewright.target import Target
 from tilewright.tensor import te
@@ -22,6 +23,15 @@ def scheduled(
     target: str = "llvm -mtriple=x86_64-unknown-linux-gnu",
     **attrs: Any,
 ) -> Function:
+    return schedule_by_rules(defined(name, shapes, constants, **attrs), Target.of(target))
+
+
+def defined(
+    name: str,
+    shapes: Sequence[tuple[int | str, ...]],
+    constants: Sequence[int] = (),
+    **attrs: Any,
+) -> Function:
     op = find_op(name)
     dims = [[Var(d) if isinstance(d, str) else d for d in shape] for shape in shapes]
     values = [Value(f"x{k}", TensorType("float32", shape)) for k, shape in enumerate(dims)]
@@ -29,8 +39,7 @@ def scheduled(
     tensors = [None if v is None else te.placeholder(v.shape, v.dtype, v.name) for v in bound]
     outs = op.define(tensors, full, op.infer(bound, full))
     function = te.function([t for t in tensors if t is not None], list(outs), name=name)
-    function = replace(function, attrs={"constants": list(constants)})
-    return schedule_by_rules(function, Target.of(target))
+    return replace(function, attrs={"constants": list(constants)})
 
 
 def test_moments_are_computed_once_for_each_channel() -> None:
@@ -83,6 +92,41 @@ def test_a_product_that_waits_for_a_step_has_threads_of_its_own() -> None:
 def test_short_steps_are_not_shared_out() -> None:
     s = Schedule(scheduled("lstm_scan", [(500, 1, 256), (1, 64, 256)], constants=[1]))
     assert all(s.loop_of(loop).kind != "parallel" for loop in s.loops("h"))
+
+
+@pytest.mark.parametrize("batch", [1, "b"])
+def test_short_steps_in_both_directions_are_shared_out_by_directions(batch: int | str) -> None:
+    target = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=cascadelake -num-cores=2"
+    shapes, options = [("t", batch, 1024), (2, 128, 512)], {"direction": "bidirectional"}
+    s = Schedule(scheduled("lstm_scan", shapes, [1], target, **options))
+    shared = s.loops("moved")[:2]
+    assert [s.loop_of(loop).kind for loop in shared] == ["parallel", "serial"]
+    assert all(s.loops(name)[:2] == shared for name in ("c", "h"))
+
+
+@pytest.mark.parametrize(("channels", "pixels"), [(34, 784), (68, 196), (136, 49), (29, 784)])
+def test_pixels_of_grouped_convolutions_are_one_dimension(channels: int, pixels: int) -> None:
+    """Tiles end with a group, so that what follows is computed in them."""
+    target = Target.of("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=cascadelake -num-cores=2")
+    side, count = int(pixels**0.5), 4 * channels
+    shapes = [(1, count, side, side), (count, channels, 1, 1), (count,)]
+    function = defined("conv", shapes, [1, 2], groups=4)
+    made = schedule_by_rules(function, target, by_address=True)
+    assert "refused" not in made.attrs
+    s = Schedule(made)
+    assert [it.extent for it in s.block_of("grouped").iters][3] is const(pixels)
+    last = s.blocks()[-1].name
+    assert s.loops("grouped")[:3] == s.loops(last)[:3]
+
+
+def test_steps_of_few_rows_sum_up_no_more_than_these() -> None:
+    """Their state is an intermediate buffer, which may be as long as tiles compute."""
+    target = Target.of("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=cascadelake -num-cores=2")
+    function = scheduled("lstm_scan", [("t", "b", 512), (1, 128, 512)], [1], str(target))
+    loops = [s for s in walk(lowered(function, target).body) if isinstance(s, For)]
+    sums = [loop for loop in loops if loop.var.name.startswith("k")]
+    stores = [sum(isinstance(s, Store) for s in walk(loop.body)) for loop in sums]
+    assert min(stores) * 4 == max(stores), "a version for one row of four"
 
 
 @pytest.mark.parametrize("size", [(64, 64), ("h", "w")])

@@ -95,8 +95,8 @@ def test_what_is_no_image_stays() -> None:
     """The keys of attention have the same order of axes."""
     b = Builder()
     q, k = (b.input(n, "f32", [1, 5, 2, 8]) for n in "qk")
-    turned = b.mul(b.transpose(k, axes=LAST), np.float32(0.5))
-    b.output(b.matmul(b.transpose(q, axes=(0, 2, 1, 3)), turned))
+    transposed = b.mul(b.transpose(k, axes=LAST), np.float32(0.5))
+    b.output(b.matmul(b.transpose(q, axes=(0, 2, 1, 3)), transposed))
     m = b.build()
     assert [b.expr for b in sink_transposes(m).main.body] == [b.expr for b in m.main.body]
 

@@ -160,10 +160,10 @@ def test_strips_of_an_image(tile: int, size: tuple[int, ...], pads: list[int]) -
     """Strips that are whole and that are not, against NumPy; their results are a convolution's."""
     batch, height, width = size
     x, w, bias = values(batch, 3, height, width, 8), values(16, 24, 3, 3), values(2, 8)
-    turned = winograd_weights(w.transpose(2, 3, 1, 0), square(tile)).reshape(
+    transposed = winograd_weights(w.transpose(2, 3, 1, 0), square(tile)).reshape(
         tile + 2, tile + 2, 3, 8, 2, 8
     )
-    factors = np.ascontiguousarray(turned.transpose(0, 1, 4, 2, 3, 5))
+    factors = np.ascontiguousarray(transposed.transpose(0, 1, 4, 2, 3, 5))
     (got,) = check("winograd_strips", [x, factors, bias], symbolic=False, atol=1e-3, pads=pads)
     plain = x.transpose(0, 1, 4, 2, 3).reshape(batch, 24, height, width)
     attrs = {"strides": (), "pads": tuple(pads), "dilations": (), "groups": 1}

@@ -43,6 +43,11 @@ def test_the_guard_goes_and_the_buffer_grows(
     becomes(tiles(n, count), overcompute, after)
 
 
+def test_not_where_a_row_would_reach_into_the_next_one(becomes: Any) -> None:
+    text = tiles().replace("T = alloc(f32[100])", "T = alloc(f32[100, strides(1)])")
+    becomes(text, overcompute, text)
+
+
 @pytest.mark.parametrize("kind", ["range", "unrolled", "vectorized"])
 def test_not_where_parameters_would_be_read_outside(kind: str, becomes: Any) -> None:
     text = tiles(value="A[v]").replace("unrolled", kind)

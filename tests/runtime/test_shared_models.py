@@ -104,8 +104,8 @@ def test_profiles_use_the_threads_of_the_model() -> None:
     model.profile([random(5, 24)], runs=1)
     model.set_threads(1)
     model.profile([random(5, 24)], runs=1)
-    assert model._profiled is not None
-    assert model._profiled._recorded._pool is model._pool
+    assert model._recorder is not None
+    assert model._recorder._recorded._pool is model._pool
 
 
 # ---- arrays that share memory -------------------------------------------------------------------

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import te
+from tilewright import ops, te
 from tilewright.ir import Alloc, Buffer, Const, Function, walk
 from tilewright.schedule.rules.products.chunks import evenly_cut
-from tilewright.tensor import ops
 
 
 def lowered(inputs: list[te.Tensor], output: te.Tensor, target: str) -> Function:
@@ -25,8 +24,8 @@ def allocated(function: Function, name: str) -> Buffer:
 
 def test_strips_of_an_image_are_padded_by_themselves_where_the_last_one_is_shorter() -> None:
     x, w = te.placeholder((1, 8, 56, 56, 16), name="X"), te.placeholder((2, 8, 3, 3, 16, 16))
-    function = lowered([x, w], ops.conv2d_blocked(x, w, strides=2, pads=1), "neoverse-n1")
-    rows = int(allocated(function, "X_pad").shape[2].value)  # type: ignore[union-attr]
+    function = lowered([x, w], ops.conv_blocked(x, w, strides=[2, 2], pads=[1] * 4), "neoverse-n1")
+    rows = int(allocated(function, "image_pad").shape[2].value)  # type: ignore[union-attr]
     steps = (rows - 1) // 2
     assert rows < 28 and 28 % steps
 

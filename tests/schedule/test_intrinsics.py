@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright import ops, te
 from tilewright.ir import Buffer, DType, Function, interpret, verify
 from tilewright.schedule import Schedule, ScheduleError, find_intrin
 from tilewright.schedule.intrinsics import (
@@ -19,7 +20,6 @@ from tilewright.schedule.intrinsics import (
 )
 from tilewright.schedule.intrinsics.arm import ARM_DOTS
 from tilewright.schedule.intrinsics.x86 import X86_DOTS
-from tilewright.tensor import ops, te
 
 Array = np.ndarray[Any, Any]
 DOTS = {dot.name: dot for dot in (*X86_DOTS, *ARM_DOTS)}
@@ -133,7 +133,7 @@ def test_tile_products() -> None:
 
 def _product(m: int, n: int, k: int, a: str = "u8", b: str = "i8", out: str = "i32") -> Function:
     x, y = te.placeholder((m, k), a, name="A"), te.placeholder((k, n), b, name="B")
-    return te.function([x, y], [ops.matmul(x, y, out_dtype=out, name="C")], name="product")
+    return te.function([x, y], [ops.matmul(x, y, dtype=out, name="C")], name="product")
 
 
 def _by_hand(dot: Dot) -> Schedule:

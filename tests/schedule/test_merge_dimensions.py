@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tilewright.ir import function_text, verify
+from tilewright.ir import Expr, const, function_text, verify
 from tilewright.schedule import Schedule, ScheduleError
+from tilewright.schedule.rules.merge_rows import merge_rows
 from tilewright.tensor import te
 
 
@@ -35,3 +36,31 @@ def test_what_is_refused() -> None:
             s.merge_dimensions("C", index)
     s.parallel(s.loops("C")[0])
     assert not s.can("merge_dimensions", "C", 0), "loops are shaped already"
+
+
+def test_a_dimension_of_one_element_goes_with_the_one_before() -> None:
+    """Readers that broadcast it read it at 0."""
+    A, B = te.placeholder((3, 1, 4, 6), name="A"), te.placeholder((6, 5), name="B")
+    k = te.reduce_axis(6, name="k")
+    shape = (3, 1, 4, 5)
+    C = te.compute(shape, lambda i, _, j, o: te.sum(A[i, 0, j, k] * B[k, o], axis=k), name="C")
+    D = te.compute(shape, lambda i, _, j, o: C[i, 0, j, o] + 1.0, name="D")
+    s = Schedule(te.function([A, B], [D], name="f"))
+    merge_rows(s)
+    verify(s.function)
+    assert [b.shape for b in s.function.buffers] == [
+        as_shape(12, 6),
+        as_shape(6, 5),
+        as_shape(12, 5),
+    ]
+
+
+def test_a_dimension_that_is_read_elsewhere_is_none_of_one_element() -> None:
+    A = te.placeholder((3, 2, 4), name="A")
+    B = te.compute((3, 1, 4), lambda i, _, j: A[i, 0, j], name="B")
+    s = Schedule(te.function([A], [B], name="f"))
+    assert not s.can("merge_dimensions", "B", 0)
+
+
+def as_shape(*extents: int) -> tuple[Expr, ...]:
+    return tuple(const(e) for e in extents)

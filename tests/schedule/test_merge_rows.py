@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright import te
+from tilewright import ops, te
 from tilewright.ir import Expr, Function, Var, function_text, interpret, same_function, verify
 from tilewright.schedule import Schedule, Trace
 from tilewright.schedule.rules import merge_rows as rule
-from tilewright.tensor import ops
 
 
 def merge_rows(function: Function) -> Function:
@@ -59,7 +58,7 @@ def test_not_where_something_tells_the_dimensions_apart() -> None:
 
 def test_sides_of_a_transpose() -> None:
     x = te.placeholder((2, 3, 4, 5), name="X")
-    merged = merge_rows(te.function([x], [ops.transpose(x, (0, 2, 3, 1), name="Y")], name="f"))
+    merged = merge_rows(te.function([x], [ops.transpose(x, axes=(0, 2, 3, 1), name="Y")], name="f"))
     verify(merged)
     assert "X: f32[2, 3, 20], Y: f32[2, 20, 3]" in function_text(merged)
     a, y = np.arange(120, dtype="f4").reshape(2, 3, 20), np.empty((2, 20, 3), "f4")

@@ -9,6 +9,7 @@ import pytest
 
 from tilewright.ir import function_text, parse_function
 from tilewright.schedule import Schedule, ScheduleError
+from tilewright.tensor import te
 
 
 def test_before_and_after(program: Any, golden: Any) -> None:
@@ -48,8 +49,23 @@ def test_refusals(program: Any) -> None:
         s.reorder()
 
 
-def test_what_runs_in_order_keeps_its_place(program: Any) -> None:
-    s = program("running_sum").schedule()
+def test_what_runs_in_order_passes_loops_that_nothing_is_handed_along(program: Any) -> None:
+    p = program("running_sum")
+    s = p.schedule()
+    t, j = s.loops("step")
+    s.reorder(j, t)
+    assert s.loops("step") == (j, t)
+    s.parallel(j)
+    p.check(s)
+
+
+@pytest.mark.parametrize("at", [lambda j: 3 - j, lambda j: te.maximum(j - 1, 0)])
+def test_what_runs_in_order_keeps_its_place(at: Any) -> None:
+    X, state = te.placeholder((6, 4), name="X"), te.placeholder((6, 4), name="state")
+    first = te.compute((1, 4), lambda _, j: X[0, j], name="first")
+    step = te.compute((6, 4), lambda t, j: state[t - 1, at(j)] + X[t, j], name="step")
+    scan = te.scan(first, step, state, name="S")
+    s = Schedule(te.function([X], [scan] if isinstance(scan, te.Tensor) else list(scan), name="f"))
     t, j = s.loops("step")
     with pytest.raises(ScheduleError, match="loop t feeds the ordered iterator vt of block step"):
         s.reorder(j, t)
@@ -115,10 +131,18 @@ def test_blocks_that_hand_values_on_within_an_iteration_move_together() -> None:
 
 
 def test_blocks_that_hand_values_to_other_iterations_stay() -> None:
+    both = PASSED_ON.format(index="max(vj - 1, 0)").replace("T[vi, max", "T[max(vi - 1, 0), max")
+    s = Schedule(parse_function(both))
+    i, j = s.loops("B")
+    with pytest.raises(ScheduleError, match="loop i hands T from one iteration to another"):
+        s.reorder(j, i)
+
+
+def test_values_that_are_handed_along_one_loop_keep_their_order() -> None:
     s = Schedule(parse_function(PASSED_ON.format(index="max(vj - 1, 0)")))
     i, j = s.loops("B")
-    with pytest.raises(ScheduleError, match="loop j hands T from one iteration to another"):
-        s.reorder(j, i)
+    s.reorder(j, i)
+    assert s.loops("B") == (j, i)
     with pytest.raises(ScheduleError, match="loop j may touch the same elements of T"):
         s.parallel(j)
     s.parallel(i)

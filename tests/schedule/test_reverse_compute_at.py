@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tilewright.ir import function_text
-from tilewright.schedule import ScheduleError
+from tilewright.ir import function_text, interpret, parse_function
+from tilewright.schedule import Schedule, ScheduleError
 
 
 def test_before_and_after(program: Any, golden: Any) -> None:
@@ -98,6 +99,40 @@ def test_guarded_reads_are_refused(program: Any) -> None:
     s.cache_read("P", "A")
     with pytest.raises(ScheduleError, match="block P does not always read A_global"):
         s.reverse_compute_at("P", s.loops("A_global")[0])
+
+
+CHOICE = """
+def f(A: f32[10], B: f32[10]):
+    T = alloc(f32[{size}])
+    for i in range({count}):
+        with block("T", v=spatial({count}, i)):
+            reads(A[v])
+            writes(T[v])
+            T[v] = A[v] * 2.0
+    for j in range(10):
+        with block("B", v=spatial(10, j)):
+            reads(T[v])
+            writes(B[v])
+            B[v] = T[v] if v < 6 else 5.0
+"""
+
+
+def test_choices_among_elements_that_are_all_written() -> None:
+    """Every instance has an iteration, whether it reads what that writes or not."""
+    s = Schedule(parse_function(CHOICE.format(size=10, count=10)))
+    outer, _ = s.split(s.loops("T")[0], 4)
+    s.reverse_compute_at("B", outer)
+    a, b = np.arange(10, dtype="f4"), np.zeros(10, "f4")
+    interpret(s.function, a, b)
+    np.testing.assert_array_equal(b, np.where(np.arange(10) < 6, 2 * a, 5))
+
+
+@pytest.mark.parametrize(("size", "count"), [(10, 8), (8, 8)])
+def test_choices_that_would_be_left_out(size: int, count: int) -> None:
+    """Nobody writes what the last instances name and do not read."""
+    s = Schedule(parse_function(CHOICE.format(size=size, count=count)))
+    with pytest.raises(ScheduleError, match="block B does not always read T"):
+        s.reverse_compute_at("B", s.loops("T")[0])
 
 
 def test_parallel_loops_must_stay_parallel(program: Any) -> None:

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright import te
+from tilewright import ops, te
 from tilewright.ir import Function
 from tilewright.schedule import RefusedError, Schedule, ScheduleError, function_of
 from tilewright.schedule.rules import Choices, Rule, apply_table
 from tilewright.schedule.rules.products.contraction import CONTRACTION
 from tilewright.schedule.rules.table import CPU_RULES, Stage
 from tilewright.support.errors import InternalError, UserError
-from tilewright.tensor import ops
 
 TARGET = tw.Target.of("llvm -mcpu=skylake-avx512 -num-cores=2")
 

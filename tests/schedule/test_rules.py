@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import te
+from tilewright import ops, te
 from tilewright.ir import Block, Const, Expr, For, Select, all_exprs, binary, const, evaluate, walk
 from tilewright.schedule import RULES, Schedule, schedule_by_rules
-from tilewright.tensor import ops
 
 Definition = Callable[[], tuple[list[te.Tensor], te.Tensor]]
 
@@ -29,7 +28,7 @@ def matmul(m: int, n: int, k: int, ta: bool = False, tb: bool = False, dtype: st
 
 def batch_matmul(b: int, m: int, n: int, k: int):
     x, y = tensor(b, m, k, name="A"), tensor(b, k, n, name="B")
-    return [x, y], ops.batch_matmul(x, y)
+    return [x, y], ops.matmul(x, y)
 
 
 def dense_with_epilogue(m: int, n: int, k: int):
@@ -44,24 +43,23 @@ def with_gelu(definition: tuple[list[te.Tensor], te.Tensor]):
 
 
 def conv(layout: str, c: int, o: int, size: int, kernel: int, stride: int = 1, pad: int = 0):
+    attrs = {"strides": [stride] * 2, "pads": [pad] * 4}
     if layout == "nchw":
         x, w = tensor(1, c, size, size), tensor(o, c, kernel, kernel, name="W")
-        return [x, w], ops.conv2d_nchw(x, w, stride, pad)
+        return [x, w], ops.conv(x, w, **attrs)
     if layout == "nhwc":
-        x, w = tensor(1, size, size, c), tensor(kernel, kernel, c, o, name="W")
-        return [x, w], ops.conv2d_nhwc(x, w, stride, pad)
+        x, w = tensor(1, 1, size, size, c), tensor(o, kernel, kernel, c, name="W")
+        return [x, w], ops.conv_last(x, w, **attrs)
     x, w = tensor(1, c // 4, size, size, 4), tensor(o // 8, c // 4, kernel, kernel, 4, 8, name="W")
-    return [x, w], ops.conv2d_blocked(x, w, stride, pad)
+    return [x, w], ops.conv_blocked(x, w, **attrs)
 
 
 def depthwise(c: int, size: int, stride: int = 1, kernel: int = 3):
     x, w = tensor(1, c // 8, size, size, 8), tensor(c // 8, kernel, kernel, 8, name="W")
-    return [x, w], ops.depthwise_conv2d_blocked(x, w, stride, kernel // 2)
+    return [x, w], ops.depthwise_blocked(x, w, strides=[stride] * 2, pads=[kernel // 2] * 4)
 
 
-def of_one(
-    operator: Callable[..., te.Tensor], *shape: int, dtype: str = "float32", **options: object
-):
+def of_one(operator: Callable[..., te.Tensor], *shape: int, dtype: str = "float32", **options: Any):
     x = tensor(*shape, dtype=dtype)
     return [x], operator(x, **options)
 
@@ -70,6 +68,8 @@ def layer_norm(*shape: int):
     x, g, b = tensor(*shape), tensor(shape[-1], name="G"), tensor(shape[-1], name="B")
     return [x, g, b], ops.layer_norm(x, g, b)
 
+
+POOL: dict[str, Any] = {"kernel": [3, 3], "strides": [2, 2], "pads": [1] * 4}
 
 CASES: dict[str, Definition] = {
     "matmul": lambda: matmul(65, 70, 90),
@@ -93,19 +93,19 @@ CASES: dict[str, Definition] = {
     "depthwise": lambda: depthwise(16, 15),
     "depthwise stride": lambda: depthwise(16, 15, 2),
     "depthwise, tiles inside and at edges": lambda: depthwise(16, 44, 1, 5),
-    "max pool": lambda: of_one(ops.max_pool2d, 1, 3, 15, 15, kernel=3, strides=2, pads=1),
-    "average pool": lambda: of_one(ops.avg_pool2d, 1, 3, 15, 15, kernel=3, strides=2, pads=1),
+    "max pool": lambda: of_one(ops.max_pool, 1, 3, 15, 15, **POOL),
+    "average pool": lambda: of_one(ops.avg_pool, 1, 3, 15, 15, **POOL),
     "softmax": lambda: of_one(ops.softmax, 33, 77),
     "softmax, short rows": lambda: of_one(ops.softmax, 33, 3),
     "softmax over columns": lambda: of_one(ops.softmax, 33, 40, axis=0),
     "layer norm": lambda: layer_norm(7, 5, 131),
-    "sum of rows": lambda: of_one(ops.sum, 100, 333, axis=1),
-    "sum of short rows": lambda: of_one(ops.sum, 100, 16, axis=1),
-    "sum of columns": lambda: of_one(ops.sum, 333, 100, axis=0),
-    "sum of long columns": lambda: of_one(ops.sum, 300, 1030, axis=0),
-    "sum of all": lambda: of_one(ops.sum, 37, 41, axis=(0, 1)),
-    "sum in the middle": lambda: of_one(ops.sum, 7, 30, 9, axis=1),
-    "max of rows": lambda: of_one(ops.max, 20, 50, axis=1),
+    "sum of rows": lambda: of_one(ops.sum, 100, 333, axes=(1,)),
+    "sum of short rows": lambda: of_one(ops.sum, 100, 16, axes=(1,)),
+    "sum of columns": lambda: of_one(ops.sum, 333, 100, axes=(0,)),
+    "sum of long columns": lambda: of_one(ops.sum, 300, 1030, axes=(0,)),
+    "sum of all": lambda: of_one(ops.sum, 37, 41, axes=(0, 1)),
+    "sum in the middle": lambda: of_one(ops.sum, 7, 30, 9, axes=(1,)),
+    "max of rows": lambda: of_one(ops.max, 20, 50, axes=(1,)),
     "dense, gelu": lambda: with_gelu(matmul(67, 133, 70)),
     "conv blocked, gelu": lambda: with_gelu(conv("blocked", 8, 16, 12, 3, pad=1)),
     "depthwise, gelu": lambda: with_gelu(depthwise(16, 12)),
@@ -169,9 +169,9 @@ def test_windows_read_images_where_they_are() -> None:
     y, v = tensor(1, 16, 28, 28), tensor(16, 1, 3, 3, name="W")
     powers = te.compute(x.shape, lambda *i: te.exp(x[i]), name="powers")
     cases = {
-        "plain": ([x, w], ops.depthwise_conv2d_blocked(x, w, 1, 1)),
-        "of powers": ([x, w], ops.depthwise_conv2d_blocked(powers, w, 1, 1)),
-        "along rows": ([y, v], ops.depthwise_conv2d_nchw(y, v, 1, 1)),
+        "plain": ([x, w], ops.depthwise_blocked(x, w, pads=[1] * 4)),
+        "of powers": ([x, w], ops.depthwise_blocked(powers, w, pads=[1] * 4)),
+        "along rows": ([y, v], ops.conv(y, v, pads=[1] * 4, groups=16)),
     }
     target = tw.Target.of("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1")
     padded: dict[str, bool] = {}
@@ -293,7 +293,7 @@ def test_rows_stay_whole_where_seams_lie_between_vectors() -> None:
 def test_a_free_dimension_may_be_one_and_leaves_work_for_every_core() -> None:
     n = te.var("n")
     x, y = te.placeholder((n, 64, 256), name="A"), te.placeholder((n, 256, 512), name="B")
-    for inputs, output in (([x, y], ops.batch_matmul(x, y)), ([y], ops.softmax(y))):
+    for inputs, output in (([x, y], ops.matmul(x, y)), ([y], ops.softmax(y))):
         function = te.function(inputs, [output], name="f")
         scheduled = schedule_by_rules(function, tw.Target.of("llvm -num-cores=4"))
         loops = [s for s in walk(scheduled.body) if isinstance(s, For) and s.kind == "parallel"]
@@ -349,7 +349,7 @@ def test_no_block_is_left_with_its_plain_loops(name: str) -> None:
 @pytest.mark.parametrize("lanes", [4, 8, 12, 16, 32, 48, 64, 80])
 def test_rows_of_a_few_vectors_are_reduced_by_vectors(lanes: int) -> None:
     x = tensor(200, lanes)
-    function = te.function([x], [ops.sum(x, axis=1)], name="f")
+    function = te.function([x], [ops.sum(x, axes=(1,))], name="f")
     for cpu in CPUS:
         target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=8")
         s = tw.Schedule(schedule_by_rules(function, target))

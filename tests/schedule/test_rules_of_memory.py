@@ -10,14 +10,13 @@ import pytest
 
 import tilewright as tw
 from tests.codegen.assembly import functions_of
-from tilewright import te
+from tilewright import ops, te
 from tilewright.ir import Block, For, evaluate, walk
 from tilewright.schedule import schedule_by_rules
-from tilewright.tensor import ops
 
 
 def of_one(
-    operator: Callable[..., te.Tensor], *shape: int, dtype: str = "float32", **options: object
+    operator: Callable[..., te.Tensor], *shape: int, dtype: str = "float32", **options: Any
 ) -> tuple[list[te.Tensor], te.Tensor]:
     x = te.placeholder(shape, dtype, name="X")
     return [x], operator(x, **options)
@@ -89,7 +88,7 @@ def test_columns_of_large_matrices_ask_for_what_comes_next(
     shape: tuple[int, int], cores: int
 ) -> None:
     target = tw.Target.of(f"llvm -num-cores={cores} -l1d=64K -l2=1M")
-    inputs, output = of_one(ops.sum, *shape, axis=0)
+    inputs, output = of_one(ops.sum, *shape, axes=[0])
     module = tw.build(te.function(inputs, [output], name="f"), target)
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     y = np.zeros(shape[1], np.float32)
@@ -98,12 +97,12 @@ def test_columns_of_large_matrices_ask_for_what_comes_next(
     assert "prefetch(" in str(module.ir("lowered"))
 
 
-@pytest.mark.parametrize("op", [ops.sum, ops.max])
+@pytest.mark.parametrize("op", ["sum", "max"])
 @pytest.mark.parametrize(("shape", "by_parts"), [((520, 1024), True), ((521, 1024), False)])
 def test_every_core_reads_whole_rows_of_its_own(
-    op: Any, shape: tuple[int, int], by_parts: bool
+    op: str, shape: tuple[int, int], by_parts: bool
 ) -> None:
-    inputs, output = of_one(op, *shape, axis=0)
+    inputs, output = of_one(getattr(ops, op), *shape, axes=[0])
     target = "llvm -num-cores=4 -l1d=64K -l2=256K"
     module = tw.build(te.function(inputs, [output], name="f"), target)
     scheduled = module.ir("scheduled")
@@ -111,17 +110,17 @@ def test_every_core_reads_whole_rows_of_its_own(
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     y = np.zeros(shape[1], np.float32)
     module(x, y)
-    expected = x.sum(0, dtype=np.float64) if op is ops.sum else x.max(0)
+    expected = x.sum(0, dtype=np.float64) if op == "sum" else x.max(0)
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_rows_that_are_only_added_up_ask_for_what_comes_next() -> None:
-    def lowered(op: Any, columns: int) -> str:
-        inputs, output = of_one(op, 512, columns, axis=1)
+    def lowered(op: Any, columns: int, **attrs: Any) -> str:
+        inputs, output = of_one(op, 512, columns, **attrs)
         return str(tw.build(te.function(inputs, [output], name="f"), "llvm -l2=1M").ir("lowered"))
 
-    assert "prefetch(" in lowered(ops.sum, 1024)
-    assert "prefetch(" not in lowered(ops.sum, 128)
+    assert "prefetch(" in lowered(ops.sum, 1024, axes=[1])
+    assert "prefetch(" not in lowered(ops.sum, 128, axes=[1])
     assert "prefetch(" not in lowered(ops.softmax, 1024)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright import te
+from tilewright import ops, te
 from tilewright.compile import graph_passes
 from tilewright.graph import (
     Builder,
@@ -25,7 +25,6 @@ from tilewright.ir import Function, function_text, interpret
 from tilewright.kernels.pipeline import Options, scheduled
 from tilewright.schedule import RULES, RULES_BY_ADDRESS, Given, Recorded, Rules, Trace, scheduler_of
 from tilewright.support.errors import UserError
-from tilewright.tensor import ops
 
 CPUS = ["skylake-avx512", "haswell", "neoverse-n1", "apple-m1"]
 
@@ -89,8 +88,8 @@ def _plain() -> list[Function]:
     made = [te.function([a], [ops.matmul(a, a, name="C")], name="square")]
     for dtype, out in (("int8", "int32"), ("bfloat16", "float32")):
         a, b = (te.placeholder((48, 48), dtype, name=n) for n in "AB")
-        made.append(te.function([a, b], [ops.matmul(a, b, out_dtype=out)], name=dtype))
-    return [*made, te.function([x], [ops.transpose(x, (1, 0))], name="transpose")]
+        made.append(te.function([a, b], [ops.matmul(a, b, dtype=out)], name=dtype))
+    return [*made, te.function([x], [ops.transpose(x, axes=(1, 0))], name="transpose")]
 
 
 def _assert_replays(function: Function, target: tw.Target, scheduler: Rules) -> None:

@@ -15,6 +15,8 @@ TRIPLES = {
     "x86_64": "x86_64-unknown-linux-gnu",
     "aarch64": "aarch64-unknown-linux-gnu",
     "riscv64": "riscv64-unknown-linux-gnu",
+    "arm": "armv7-unknown-linux-gnueabihf",
+    "riscv32": "riscv32-unknown-none-elf",
     "wasm32": "wasm32-unknown-unknown",
 }
 

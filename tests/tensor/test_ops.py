@@ -1,4 +1,4 @@
-"""Every operator against NumPy, at small odd sizes."""
+"""Operators of graphs as definitions over tensors (`tw.ops`), against NumPy, at small odd sizes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright import ops, te
 from tilewright.support.errors import UserError
-from tilewright.tensor import ops, te
 
 Array = np.ndarray[Any, Any]
 
@@ -63,7 +63,8 @@ def test_matmul(check: Any, rng: Any, transpose_a: bool, transpose_b: bool) -> N
     a, b = f32(rng, 3, 5), f32(rng, 5, 4)
     x, y = (a.T.copy() if transpose_a else a), (b.T.copy() if transpose_b else b)
     A, B = given(x, "A"), given(y, "B")
-    check([A, B], [x, y], ops.matmul(A, B, transpose_a, transpose_b), a @ b)
+    made = ops.matmul(A, B, transpose_a=transpose_a, transpose_b=transpose_b)
+    check([A, B], [x, y], made, a @ b)
 
 
 def test_matmul_widens(check: Any, rng: Any) -> None:
@@ -71,7 +72,7 @@ def test_matmul_widens(check: Any, rng: Any) -> None:
     b = rng.integers(-128, 127, (7, 2)).astype("int8")
     A, B = given(a), given(b)
     expected = a.astype("int32") @ b.astype("int32")
-    check([A, B], [a, b], ops.matmul(A, B, out_dtype="int32"), expected)
+    check([A, B], [a, b], ops.matmul(A, B, dtype="int32"), expected)
 
 
 def test_matmul_broadcasts_batches(check: Any, rng: Any) -> None:
@@ -83,7 +84,7 @@ def test_matmul_broadcasts_batches(check: Any, rng: Any) -> None:
 def test_batch_matmul(check: Any, rng: Any) -> None:
     a, b = f32(rng, 3, 2, 5), f32(rng, 3, 4, 5)
     A, B = given(a), given(b)
-    check([A, B], [a, b], ops.batch_matmul(A, B, transpose_b=True), a @ b.transpose(0, 2, 1))
+    check([A, B], [a, b], ops.matmul(A, B, transpose_b=True), a @ b.transpose(0, 2, 1))
 
 
 def test_matmul_with_a_symbolic_batch(check: Any, rng: Any) -> None:
@@ -100,87 +101,78 @@ def test_dense(check: Any, rng: Any) -> None:
 
 def test_matmul_names_what_differs() -> None:
     A, B = te.placeholder((3, 5)), te.placeholder((4, 6))
-    with pytest.raises(UserError, match="the extents that are summed over differ: 5 and 4"):
+    with pytest.raises(UserError, match="the rows and columns that are multiplied differ: 5 and 4"):
         ops.matmul(A, B)
-    with pytest.raises(UserError, match="it is no matrix"):
-        ops.matmul(te.placeholder((3,), name="v"), B)
-    with pytest.raises(UserError, match="tensors of rank 3, not 2 and 2"):
-        ops.batch_matmul(A, B)
+    with pytest.raises(UserError, match="vectors and matrices, not scalars"):
+        ops.matmul(te.placeholder((), name="v"), B)
 
 
 # ---- convolutions -------------------------------------------------------------------------------
 
-CONVOLUTIONS = [
-    ({}, {}),
-    ({"strides": 2, "pads": 1}, {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
-    (
-        {"strides": (1, 2), "pads": (0, 1, 2, 3), "dilations": (2, 1)},
-        {"strides": (1, 2), "pads": (0, 1, 2, 3), "dilations": (2, 1)},
-    ),
+CONVOLUTIONS: list[dict[str, Any]] = [
+    {},
+    {"strides": (2, 2), "pads": (1, 1, 1, 1)},
+    {"strides": (1, 2), "pads": (0, 1, 2, 3), "dilations": (2, 1)},
 ]
 
 
-@pytest.mark.parametrize(("options", "reference"), CONVOLUTIONS)
-def test_conv2d_nchw(check: Any, rng: Any, options: Any, reference: Any) -> None:
+def channels_last(x: Array) -> Array:
+    """N×C×H×W as N×1×H×W×C."""
+    return x.transpose(0, 2, 3, 1)[:, None].copy()
+
+
+@pytest.mark.parametrize("options", CONVOLUTIONS)
+def test_conv(check: Any, rng: Any, options: Any) -> None:
     x, w = f32(rng, 2, 3, 7, 6), f32(rng, 4, 3, 3, 2)
     X, W = given(x), given(w, "W")
-    check([X, W], [x, w], ops.conv2d_nchw(X, W, **options), conv_reference(x, w, **reference))
+    check([X, W], [x, w], ops.conv(X, W, **options), conv_reference(x, w, **options))
 
 
-@pytest.mark.parametrize(("options", "reference"), CONVOLUTIONS)
-def test_conv2d_nhwc(check: Any, rng: Any, options: Any, reference: Any) -> None:
+@pytest.mark.parametrize("options", CONVOLUTIONS)
+def test_conv_with_channels_last(check: Any, rng: Any, options: Any) -> None:
     x, w = f32(rng, 2, 3, 7, 6), f32(rng, 4, 3, 3, 2)
-    expected = conv_reference(x, w, **reference).transpose(0, 2, 3, 1)
-    x, w = x.transpose(0, 2, 3, 1).copy(), w.transpose(2, 3, 1, 0).copy()
+    expected = channels_last(conv_reference(x, w, **options))
+    x, w = channels_last(x), w.transpose(0, 2, 3, 1).copy()
     X, W = given(x), given(w, "W")
-    check([X, W], [x, w], ops.conv2d_nhwc(X, W, **options), expected)
+    check([X, W], [x, w], ops.conv_last(X, W, **options), expected)
 
 
-@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-def test_conv2d_in_groups(check: Any, rng: Any, layout: str) -> None:
+def test_conv_in_groups(check: Any, rng: Any) -> None:
     x, w = f32(rng, 1, 6, 5, 4), f32(rng, 4, 3, 2, 3)
     expected = conv_reference(x, w, groups=2)
-    if layout == "nchw":
-        X, W = given(x), given(w, "W")
-        check([X, W], [x, w], ops.conv2d_nchw(X, W, groups=2), expected)
-        return
-    x, w = x.transpose(0, 2, 3, 1).copy(), w.transpose(2, 3, 1, 0).copy()
+    X, W = given(x), given(w, "W")
+    check([X, W], [x, w], ops.conv(X, W, groups=2), expected)
+    x, w = channels_last(x), w.transpose(0, 2, 3, 1).copy()
     Last, Weight = given(x), given(w, "W")
-    result = ops.conv2d_nhwc(Last, Weight, groups=2)
-    check([Last, Weight], [x, w], result, expected.transpose(0, 2, 3, 1))
+    result = ops.conv_last(Last, Weight, groups=2)
+    check([Last, Weight], [x, w], result, channels_last(expected))
 
 
-@pytest.mark.parametrize(("options", "reference"), CONVOLUTIONS)
-def test_conv2d_blocked(check: Any, rng: Any, options: Any, reference: Any) -> None:
+@pytest.mark.parametrize("options", CONVOLUTIONS)
+def test_conv_blocked(check: Any, rng: Any, options: Any) -> None:
     """Packed by our own layout changes, with channels that do not fill the last block."""
     x, w = f32(rng, 1, 5, 7, 6), f32(rng, 6, 5, 3, 2)
     X, W = given(x), given(w, "W")
     packed = ops.pack_conv_weights(W, in_block=2, out_block=4)
-    result = ops.conv2d_blocked(ops.to_blocked(X, 2), packed, **options)
-    expected = conv_reference(x, w, **reference)
+    result = ops.conv_blocked(ops.to_blocked(X, block=2), packed, **options)
+    expected = conv_reference(x, w, **options)
     check([X, W], [x, w], ops.from_blocked(result, channels=6), expected)
 
 
-def test_conv2d_accumulates_in_the_type_asked_for(check: Any, rng: Any) -> None:
+def test_conv_accumulates_in_the_type_asked_for(check: Any, rng: Any) -> None:
     x = rng.integers(0, 255, (1, 4, 4, 4)).astype("uint8")
     w = rng.integers(-128, 127, (2, 4, 3, 3)).astype("int8")
     X, W = given(x), given(w)
     expected = conv_reference(x.astype("int32"), w.astype("int32"))
-    check([X, W], [x, w], ops.conv2d_nchw(X, W, out_dtype="int32"), expected)
+    check([X, W], [x, w], ops.conv(X, W, dtype="int32"), expected)
 
 
 @pytest.mark.parametrize("multiplier", [1, 2])
-def test_depthwise_nchw_and_nhwc(check: Any, rng: Any, multiplier: int) -> None:
+def test_depthwise(check: Any, rng: Any, multiplier: int) -> None:
     x, w = f32(rng, 1, 3, 6, 5), f32(rng, 3 * multiplier, 1, 3, 3)
-    expected = conv_reference(x, w, groups=3, strides=(2, 1), pads=(1, 1, 1, 1))
+    options: Any = {"groups": 3, "strides": (2, 1), "pads": (1, 1, 1, 1)}
     X, W = given(x), given(w, "W")
-    result = ops.depthwise_conv2d_nchw(X, W, strides=(2, 1), pads=1)
-    check([X, W], [x, w], result, expected)
-    x = x.transpose(0, 2, 3, 1).copy()
-    w = w.reshape(3, multiplier, 3, 3).transpose(2, 3, 0, 1).copy()
-    Last, Weight = given(x), given(w, "W")
-    result = ops.depthwise_conv2d_nhwc(Last, Weight, strides=(2, 1), pads=1)
-    check([Last, Weight], [x, w], result, expected.transpose(0, 2, 3, 1))
+    check([X, W], [x, w], ops.conv(X, W, **options), conv_reference(x, w, **options))
 
 
 def test_depthwise_blocked(check: Any, rng: Any) -> None:
@@ -189,42 +181,38 @@ def test_depthwise_blocked(check: Any, rng: Any) -> None:
     x = blocked(x, 2)
     w = w.reshape(2, 2, 3, 3).transpose(0, 2, 3, 1).copy()
     X, W = given(x), given(w, "W")
-    check([X, W], [x, w], ops.depthwise_conv2d_blocked(X, W, pads=1), expected)
+    check([X, W], [x, w], ops.depthwise_blocked(X, W, pads=[1] * 4), expected)
 
 
 def test_convolutions_refuse_what_does_not_fit() -> None:
     X, W = te.placeholder((1, 4, 2, 2)), te.placeholder((6, 4, 3, 3))
-    with pytest.raises(UserError, match="no place for its window: it spans 3 of 2"):
-        ops.conv2d_nchw(X, W)
-    with pytest.raises(UserError, match="the channels of data and weights differ: 4 and 8"):
-        ops.conv2d_nchw(X, W, pads=1, groups=2)
-    with pytest.raises(UserError, match="tensor of rank 5"):
-        ops.conv2d_blocked(X, W)
-    with pytest.raises(UserError, match="cannot slide its window"):
-        ops.conv2d_nchw(X, W, strides=0)
-    with pytest.raises(UserError, match="takes one, two or four pads, not 3"):
-        ops.conv2d_nchw(X, W, pads=(1, 2, 3))
-    with pytest.raises(UserError, match="the kernel of conv2d is `k`"):
-        ops.conv2d_nchw(X, te.placeholder((6, 4, te.var("k"), 3)))
-    with pytest.raises(UserError, match="cannot make 6 channels of 4"):
-        ops.depthwise_conv2d_nchw(X, te.placeholder((6, 1, 1, 1)))
+    with pytest.raises(UserError, match="no place for the window: it spans 3 of 2"):
+        ops.conv(X, W)
+    with pytest.raises(UserError, match="in 2 groups, differ: 4 and 8"):
+        ops.conv(X, W, pads=[1] * 4, groups=2)
+    with pytest.raises(UserError, match="do not fit"):
+        ops.conv_blocked(X, W)
+    with pytest.raises(UserError, match="the window cannot slide"):
+        ops.conv(X, W, strides=[0, 1])
+    with pytest.raises(UserError, match="there are 3 pads for 2 spatial axes, not 4"):
+        ops.conv(X, W, pads=(1, 2, 3))
 
 
 # ---- pooling ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dilations", [(1, 1), (2, 1)])
-def test_max_pool2d(check: Any, rng: Any, dilations: tuple[int, int]) -> None:
+def test_max_pool(check: Any, rng: Any, dilations: tuple[int, int]) -> None:
     x = f32(rng, 2, 3, 7, 6) - 10
     options: Any = {"strides": (2, 2), "pads": (1, 0, 1, 1), "dilations": dilations}
     expected = windows(x, (3, 2), fill=-np.inf, **options).max(axis=(-2, -1))
     X = given(x)
-    check([X], [x], ops.max_pool2d(X, (3, 2), **options), expected)
+    check([X], [x], ops.max_pool(X, kernel=(3, 2), **options), expected)
 
 
 @pytest.mark.parametrize("dilations", [(1, 1), (2, 1)])
 @pytest.mark.parametrize("count_include_pad", [False, True])
-def test_avg_pool2d(
+def test_avg_pool(
     check: Any, rng: Any, dilations: tuple[int, int], count_include_pad: bool
 ) -> None:
     x = f32(rng, 1, 2, 7, 6)
@@ -233,19 +221,9 @@ def test_avg_pool2d(
     count = windows(np.ones_like(x), (3, 2), **options).sum(axis=(-2, -1))
     expected = total / (6 if count_include_pad else count)
     X = given(x)
-    result = ops.avg_pool2d(X, (3, 2), count_include_pad=count_include_pad, **options)
+    options |= {"kernel": (3, 2), "count_include_pad": count_include_pad}
+    result = ops.avg_pool(X, **options)
     check([X], [x], result, expected)
-
-
-def test_pooling_in_other_layouts(check: Any, rng: Any) -> None:
-    x = f32(rng, 1, 4, 5, 5)
-    expected = windows(x, (2, 2)).max(axis=(-2, -1))
-    last, block = x.transpose(0, 2, 3, 1).copy(), blocked(x, 2)
-    X, Y = given(last), given(block)
-    check([X], [last], ops.max_pool2d(X, 2, layout="NHWC"), expected.transpose(0, 2, 3, 1))
-    check([Y], [block], ops.max_pool2d(Y, 2, layout="NCHWc"), blocked(expected, 2))
-    with pytest.raises(UserError, match="no layout 'CHWN'"):
-        ops.max_pool2d(X, 2, layout="CHWN")  # type: ignore[arg-type]
 
 
 # ---- normalisation and activations --------------------------------------------------------------
@@ -256,7 +234,7 @@ def test_softmax(check: Any, rng: Any, axis: int) -> None:
     x = f32(rng, 3, 5, 2) * 60
     powers = np.exp(x - x.max(axis=axis, keepdims=True))
     X = given(x)
-    check([X], [x], ops.softmax(X, axis), powers / powers.sum(axis=axis, keepdims=True))
+    check([X], [x], ops.softmax(X, axis=axis), powers / powers.sum(axis=axis, keepdims=True))
 
 
 @pytest.mark.parametrize("axis", [1, -1])
@@ -269,7 +247,7 @@ def test_layer_norm(check: Any, rng: Any, axis: int) -> None:
     X, G, B = given(x), given(g, "G"), given(b, "B")
     check([X, G, B], [x, g, b], ops.layer_norm(X, G, B, axis=axis), normal * g + b)
     check([X], [x], ops.layer_norm(X, axis=axis), normal)
-    check([X, B], [x, b], ops.layer_norm(X, beta=B, axis=axis), normal + b)
+    check([X, B], [x, b], ops.layer_norm(X, None, B, axis=axis), normal + b)
 
 
 def test_activations(check: Any, rng: Any) -> None:
@@ -279,9 +257,9 @@ def test_activations(check: Any, rng: Any) -> None:
     check([X], [x], ops.relu(X), np.maximum(x, 0))
     check([X], [x], ops.gelu(X), (x * (1 + erf(x / math.sqrt(2))) / 2).astype("float32"))
     inner = np.sqrt(np.float32(2 / math.pi)) * (x + np.float32(0.044715) * x**3)
-    check([X], [x], ops.gelu(X, "tanh"), x * (1 + np.tanh(inner)) / 2)
-    with pytest.raises(UserError, match="no approximation 'fast'"):
-        ops.gelu(X, "fast")  # type: ignore[arg-type]
+    check([X], [x], ops.gelu(X, approximate="tanh"), x * (1 + np.tanh(inner)) / 2)
+    with pytest.raises(UserError, match="fast"):
+        ops.gelu(X, approximate="fast")
 
 
 def test_relu_keeps_nan(check: Any) -> None:
@@ -294,32 +272,32 @@ def test_elementwise_broadcasts(check: Any, rng: Any) -> None:
     a, b = f32(rng, 3, 1, 2), f32(rng, 4, 1)
     A, B = given(a), given(b)
     check([A, B], [a, b], ops.add(A, B), a + b)
-    with pytest.raises(UserError, match="extents of dimension 0 differ: 3 and 4"):
+    with pytest.raises(UserError, match=r"shapes \[3\] and \[4\] cannot be broadcast"):
         ops.add(te.placeholder((3,)), te.placeholder((4,)))
 
 
 # ---- reductions ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("axis", [None, 0, -1, (0, 2)])
+@pytest.mark.parametrize("axes", [None, (0,), (-1,), (0, 2)])
 @pytest.mark.parametrize("keepdims", [False, True])
-def test_reductions(check: Any, rng: Any, axis: Any, keepdims: bool) -> None:
+def test_reductions(check: Any, rng: Any, axes: Any, keepdims: bool) -> None:
     x = f32(rng, 3, 4, 2)
     X = given(x)
     for name in ("sum", "mean", "max", "min"):
-        result = getattr(ops, name)(X, axis, keepdims)
-        check([X], [x], result, getattr(np, name)(x, axis=axis, keepdims=keepdims))
+        result = getattr(ops, name)(X, axes=axes, keepdims=keepdims)
+        check([X], [x], result, getattr(np, name)(x, axis=axes, keepdims=keepdims))
 
 
 def test_mean_over_a_symbolic_extent(check: Any, rng: Any) -> None:
     x = f32(rng, 5, 3)
     X = te.placeholder((te.var("n"), 3))
-    check([X], [x], ops.mean(X, 0), x.mean(axis=0))
+    check([X], [x], ops.mean(X, axes=[0]), x.mean(axis=0))
 
 
 def test_reductions_name_a_missing_axis() -> None:
-    with pytest.raises(UserError, match="sum has no axis 2: the tensor has 2 dimensions"):
-        ops.sum(te.placeholder((2, 2)), 2)
+    with pytest.raises(UserError, match="there is no axis 2: the tensor has 2 dimensions"):
+        ops.sum(te.placeholder((2, 2)), axes=[2])
 
 
 # ---- shape --------------------------------------------------------------------------------------
@@ -329,79 +307,129 @@ def test_pad(check: Any, rng: Any) -> None:
     x = f32(rng, 2, 3)
     X = given(x)
     expected = np.pad(x, ((0, 1), (2, 0)), constant_values=5)
-    check([X], [x], ops.pad(X, (0, 2), (1, 0), value=5), expected)
-    check([X], [x], ops.pad(X, (1, 1)), np.pad(x, 1))
-    with pytest.raises(UserError, match="a padding for each of the 2 dimensions"):
-        ops.pad(X, (1,))
-    with pytest.raises(UserError, match="cannot take elements away"):
-        ops.pad(X, (1, -1))
+    check([X], [x], ops.pad(X, 5, before=(0, 2), after=(1, 0)), expected)
+    check([X], [x], ops.pad(X, before=(1, 1), after=(1, 1)), np.pad(x, 1))
+    check([X], [x], ops.pad(X, before=(1, -1), after=(0, 0)), np.pad(x[:, 1:], ((1, 0), (0, 0))))
+    with pytest.raises(UserError, match="1 and 1 pads are given for 2 dimensions"):
+        ops.pad(X, before=(1,), after=(1,))
 
 
 def test_transpose(check: Any, rng: Any) -> None:
     x = f32(rng, 2, 3, 4)
     X = given(x)
     check([X], [x], ops.transpose(X), x.T)
-    check([X], [x], ops.transpose(X, (1, -1, 0)), x.transpose(1, 2, 0))
-    with pytest.raises(UserError, match="it is no permutation"):
-        ops.transpose(X, (0, 0, 1))
+    check([X], [x], ops.transpose(X, axes=(1, -1, 0)), x.transpose(1, 2, 0))
+    with pytest.raises(UserError, match="name one axis twice"):
+        ops.transpose(X, axes=(0, 0, 1))
 
 
 @pytest.mark.parametrize("axis", [0, -1])
 def test_concat(check: Any, rng: Any, axis: int) -> None:
     parts = [f32(rng, *(2, 3)[:1], 3) for _ in range(3)]
     tensors = [given(p, f"P{n}") for n, p in enumerate(parts)]
-    check(tensors, parts, ops.concat(tensors, axis), np.concatenate(parts, axis))
+    check(tensors, parts, ops.concat(*tensors, axis=axis), np.concatenate(parts, axis))
 
 
 def test_concat_of_different_extents(check: Any, rng: Any) -> None:
     a, b = f32(rng, 2, 1), f32(rng, 2, 4)
     A, B = te.placeholder((2, te.var("m")), name="A"), te.placeholder((2, te.var("n")), name="B")
-    check([A, B], [a, b], ops.concat([A, B], 1), np.concatenate([a, b], 1))
-    with pytest.raises(UserError, match="extents of dimension 0 differ: 2 and 3"):
-        ops.concat([A, te.placeholder((3, 1))], 1)
-    with pytest.raises(UserError, match="at least one tensor"):
-        ops.concat([])
+    check([A, B], [a, b], ops.concat(A, B, axis=1), np.concatenate([a, b], 1))
+    with pytest.raises(UserError, match="2 and 3"):
+        ops.concat(A, te.placeholder((3, 1)), axis=1)
 
 
 @pytest.mark.parametrize("shape", [(4, 6), (2, 12), (24,), (2, 3, 2, 2), (1, 2, 3, 1, 4), (3, -1)])
 def test_reshape(check: Any, rng: Any, shape: tuple[int, ...]) -> None:
     x = f32(rng, 2, 3, 4)
     X = given(x)
-    check([X], [x], ops.reshape(X, shape), x.reshape(shape))
+    check([X], [x], ops.reshape(X, shape=shape), x.reshape(shape))
 
 
 def test_reshape_of_scalars_and_symbolic_extents(check: Any, rng: Any) -> None:
     x, one = f32(rng, 5, 3, 4), f32(rng, 1, 1)
     n = te.var("n")
     X, One = te.placeholder((n, 3, 4)), given(one)
-    check([X], [x], ops.reshape(X, (n, -1)), x.reshape(5, 12))
-    check([X], [x], ops.reshape(X, (-1, 4)), x.reshape(15, 4))
-    check([One], [one], ops.reshape(One, ()), one.reshape(()))
-    flat = ops.reshape(X, (n, 12))
+    check([X], [x], ops.reshape(X, shape=(n, -1)), x.reshape(5, 12))
+    check([X], [x], ops.reshape(X, shape=(-1, 4)), x.reshape(15, 4))
+    check([One], [one], ops.reshape(One, shape=()), one.reshape(()))
+    flat = ops.reshape(X, shape=(n, 12))
     assert "n" not in str(flat.op.values[0]).split("[")[1].split(",")[0]  # type: ignore[attr-defined]
 
 
 def test_reshape_refuses_another_size() -> None:
     X = te.placeholder((2, 3), name="X")
-    with pytest.raises(UserError, match=r"cannot put X into the shape \[4, 2\]: it has \[2, 3\]"):
-        ops.reshape(X, (4, 2))
-    with pytest.raises(UserError, match=r"cannot put X into the shape \[4, -1\]"):
-        ops.reshape(X, (4, -1))
-    with pytest.raises(UserError, match="more than one -1"):
-        ops.reshape(X, (-1, -1))
+    with pytest.raises(UserError, match=r"X: f32\[2, 3\] cannot have the shape \[4, 2\]"):
+        ops.reshape(X, shape=(4, 2))
+    with pytest.raises(UserError, match="6 elements cannot be divided by 4"):
+        ops.reshape(X, shape=(4, -1))
+    with pytest.raises(UserError, match="more than one extent is -1"):
+        ops.reshape(X, shape=(-1, -1))
 
 
-@pytest.mark.parametrize("mode", ["check", "clip", "wrap"])
+@pytest.mark.parametrize("mode", ["check", "clip"])
 def test_take(check: Any, rng: Any, mode: Any) -> None:
     x = f32(rng, 3, 5, 2)
-    far = {"check": [0, -1, 4, -5], "clip": [-9, 2, 4, 9], "wrap": [-9, 2, 5, 11]}[mode]
+    far = {"check": [0, -1, 4, -5], "clip": [-9, 2, 4, 9]}[mode]
     i = np.array([far, far[::-1]], "int32")
     X, At = given(x), given(i, "At")
     numpy_mode = "raise" if mode == "check" else mode
     expected = np.take(x, i, axis=1, mode=numpy_mode)
     check([X, At], [x, i], ops.take(X, At, axis=1, mode=mode), expected)
+    with pytest.raises(UserError, match="there is no mode 'wrap'"):
+        ops.take(X, At, mode="wrap")
+    with pytest.raises(UserError, match="takes integer tensors"):
+        ops.take(X, X)
 
 
-def test_take_checks_its_indices() -> None:
-    with pytest.raises(UserError, match="take cannot index by"):
-        ops.take(te.placeholder((3,)), te.placeholder((2,), "float32"))
+# ---- what definitions are made of ---------------------------------------------------------------
+
+
+def test_operators_that_are_made_of_others(check: Any, rng: Any) -> None:
+    x = f32(rng, 2, 3, 4, 5)
+    X = given(x)
+    check([X], [x], ops.flatten(X), x.reshape(2, 60))
+    check([X], [x], ops.global_avg_pool(X), x.mean(axis=(2, 3), keepdims=True))
+
+
+def test_several_results(check: Any, rng: Any) -> None:
+    x = f32(rng, 1, 2, 4, 4)
+    X = given(x)
+    best, places = ops.max_pool(X, kernel=(4, 4), return_indices=True)
+    flat = x.reshape(2, 16)
+    at = (flat.argmax(1) + np.array([0, 16])).reshape(1, 2, 1, 1)
+    check([X], [x], [best, places], flat.max(1).reshape(1, 2, 1, 1), at)
+    assert len(ops.split(X, axis=2, sizes=[1, 3])) == 2
+
+
+def test_numbers_are_operands_too(check: Any, rng: Any) -> None:
+    x = f32(rng, 3)
+    X = given(x)
+    check([X], [x], ops.mul(ops.add(X, 1.5), 0.25), (x + 1.5) / 4)
+
+
+def test_results_have_names() -> None:
+    X = te.placeholder((4, 4), name="X")
+    assert ops.relu(X).name == "relu"
+    named = ops.softmax(X, name="P")
+    assert named.name == named.op.name == "P"
+    with pytest.raises(UserError, match="cannot be called Y: it is not one"):
+        ops.max_pool(te.placeholder((1, 1, 4, 4)), kernel=(2, 2), return_indices=True, name="Y")
+
+
+def test_what_has_no_definition_is_refused() -> None:
+    X = te.placeholder((4, 4), name="X")
+    with pytest.raises(UserError, match="cumsum has no definition over tensors"):
+        ops.cumsum(X)
+    with pytest.raises(UserError, match="top_k has no definition over tensors"):
+        ops.top_k(X, k=2)
+    with pytest.raises(UserError, match="add takes tensors and numbers, not c: f32"):
+        ops.add(X, np.ones((4, 4), np.float32))
+    with pytest.raises(UserError, match="unknown operator matmull"):
+        ops.matmull(X, X)
+    with pytest.raises(UserError, match="sum has no attribute axis"):
+        ops.sum(X, axis=1)
+
+
+def test_all_are_listed() -> None:
+    assert {"matmul", "conv", "softmax", "flatten"} <= set(dir(ops))
+    assert "cumsum" not in dir(ops) and "exp(x)" in (ops.softmax.__doc__ or "")

@@ -18,6 +18,7 @@ from tilewright.arith.bounds import bounds
 from tilewright.arith.ranges import Ranges, conjuncts
 from tilewright.arith.simplify import simplify
 from tilewright.ir import (
+    STAGES,
     Assert,
     Binary,
     Block,
@@ -83,8 +84,9 @@ def _for(s: For, ranges: Ranges) -> Stmt:
     high = bounds(extent, ranges).high
     if high is not None and high <= 0:
         return _NOTHING
-    # A loop bound to a thread axis says how threads are launched, even when it is one.
-    if is_const(extent, 1) and s.kind != "thread":
+    # A loop bound to a thread axis says how threads are launched, even when it is one, and one with
+    # stages how its operands are copied.
+    if is_const(extent, 1) and s.kind != "thread" and STAGES not in s.annotations:
         return simplify_stmt(substitute_stmt(s.body, {s.var: const(0, s.var.dtype)}), ranges)
     body = simplify_stmt(s.body, ranges.with_extent(s.var, extent))
     return _NOTHING if is_empty(body) else _changed(s, extent=extent, body=body)

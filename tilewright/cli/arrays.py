@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tilewright.cli.loading import require_file
+from tilewright.models.made_up import made_up, usual_sizes
 from tilewright.support.errors import UserError, nearest
 from tilewright.support.files import replacing
 
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
     from tilewright.runtime import Spec
 
     Array = np.ndarray[Any, Any]
-
-#: What a symbolic dimension is where nobody says: the first of an input, and any other.
-_BATCH: Final = 1
-_LENGTH: Final = 16
 
 
 def inputs_for(
@@ -42,7 +39,7 @@ def inputs_for(
             f"{args.inputs} lacks {', '.join(s.name for s in missing)}",
             remedy="add the arrays, or let --fill random make them up",
         )
-    sizes = _usual(missing) | dims_of(specs, given) | dict(args.dim)
+    sizes = usual_sizes(missing) | dims_of(specs, given) | dict(args.dim)
     guessed = sizes.keys() - dims_of(specs, given).keys() - dict(args.dim).keys()
     if guessed:
         told = ", ".join(f"{name} = {sizes[name]}" for name in sorted(guessed))
@@ -107,49 +104,6 @@ def dims_of(specs: Sequence[Spec], given: Mapping[str, Array]) -> dict[str, int]
             pairs = zip(shape, given[spec.name].shape, strict=True)
             found.update({d: size for d, size in pairs if isinstance(d, str)})
     return found
-
-
-def made_up(
-    specs: Sequence[Spec], dims: Mapping[str, int], fill: str, seed: int
-) -> dict[str, Array]:
-    """Arrays for inputs whose dimensions have these sizes."""
-    import numpy as np
-
-    rng = np.random.default_rng(seed)
-    made: dict[str, Array] = {}
-    for spec in specs:
-        shape: Any = getattr(spec, "shape", None)
-        if shape is None:
-            raise UserError(
-                f"input {spec.name} cannot be made up",
-                reason=str(spec),
-                remedy="pass it with --inputs, or fix the model's shapes with --shapes",
-            )
-        made[spec.name] = _filled(spec, dict(dims), fill, rng)
-    return made
-
-
-def _usual(specs: Sequence[Spec]) -> dict[str, int]:
-    """Sizes for symbolic dimensions of which nobody says anything."""
-    sizes: dict[str, int] = {}
-    for spec in specs:
-        shape: Any = getattr(spec, "shape", ())
-        for axis, dim in enumerate(shape):
-            if isinstance(dim, str):
-                sizes.setdefault(dim, _LENGTH if axis else _BATCH)
-    return sizes
-
-
-def _filled(spec: Any, sizes: dict[str, int], fill: str, rng: Any) -> Array:
-    import numpy as np
-
-    shape = spec.sizes(sizes)
-    if fill != "random":
-        return np.full(shape, 0 if fill == "zeros" else 1).astype(spec.numpy)
-    # Whole numbers are often indices or masks: 0 and 1 are in range for both.
-    if spec.dtype.is_float:
-        return rng.standard_normal(shape).astype(spec.numpy)
-    return rng.integers(0, 2, shape).astype(spec.numpy)
 
 
 def summary(array: Any) -> str:

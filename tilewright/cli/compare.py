@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.cli.arrays import inputs_for, named_tensors
@@ -18,17 +19,26 @@ if TYPE_CHECKING:
     from tilewright.insight.taps import Layer
 
 #: Errors that are let pass where products are rounded.
-_TOLERANCES = {"bf16": 0.02, "int8-dynamic": 0.1}
+_TOLERANCES = {"float16": 0.005, "bf16": 0.02, "int8-dynamic": 0.1}
 _AGAINST = ("reference", "onnxruntime", *(f"opt_level={k}" for k in range(4)))
+
+
+def _peer(text: str) -> str:
+    """One of the peers, or another model: a quantized one is compared with what it was made of."""
+    return text if Path(text).suffix and Path(text).exists() else one_of(_AGAINST)(text)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser, artifact=False)
     parser.add_argument(
         "--against",
-        type=one_of(_AGAINST),
+        type=_peer,
         default="reference",
-        help="reference (the operators' NumPy definitions; default), onnxruntime, or opt_level=N",
+        help="reference (the operators' NumPy definitions; default), onnxruntime, opt_level=N, or"
+        " another model's file",
+    )
+    parser.add_argument(
+        "--layers", action="store_true", help="tell the error of each layer that both have"
     )
     parser.add_argument(
         "--tolerance",
@@ -75,9 +85,9 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
         _tell_denormals(args, console)
     for d in found:
         console.text(f"{'DIFFERS' if d in wrong else 'agrees '}  {d}")
-    if not wrong:
-        return Exit.DONE
-    return _blame(args, inputs, console)
+    if args.layers or wrong:
+        _compare_layers(args, inputs, console, bool(wrong))
+    return Exit.DIFFERENT if wrong else Exit.DONE
 
 
 def _tell_denormals(args: argparse.Namespace, console: Console) -> None:
@@ -104,6 +114,8 @@ def _peer_outputs(args: argparse.Namespace, inputs: Any) -> list[Any]:
 
     if args.against == "reference":
         return tw.graph.evaluate(_graph(args), inputs)
+    if args.against not in _AGAINST:
+        return tw.compile(args.against, shapes=dict(args.shapes)).run(inputs)
     level, shapes = int(args.against[-1]), dict(args.shapes)
     model = tw.compile(str(args.model), shapes=shapes, opt_level=level, params=params_of(args))
     return model.run(inputs)
@@ -118,7 +130,9 @@ def _graph(args: argparse.Namespace) -> Module:
 # ---- the first layer ----------------------------------------------------------------------------
 
 
-def _blame(args: argparse.Namespace, inputs: Any, console: Console) -> Exit:
+def _compare_layers(
+    args: argparse.Namespace, inputs: Any, console: Console, is_wrong: bool
+) -> None:
     from tilewright.graph import PassContext
     from tilewright.insight.taps import compiled_layers
     from tilewright.target import Target
@@ -130,13 +144,30 @@ def _blame(args: argparse.Namespace, inputs: Any, console: Console) -> Exit:
         with PassContext(opt_level=level, precision=precision, denormals=denormals):
             ours = compiled_layers(_graph(args), inputs, target)
         theirs = _peer_layers(args, inputs, [layer.name for layer in ours])
-    first, count = first_difference(ours, theirs, args.tolerance)
+    if args.layers:
+        _tell_layers(ours, theirs, args.tolerance, console)
+    if is_wrong:
+        _blame(ours, theirs, args.tolerance, console)
+
+
+def _tell_layers(
+    ours: Sequence[Layer], theirs: Mapping[str, Any], tolerance: float, console: Console
+) -> None:
+    found = list(differences(ours, theirs, tolerance))
+    console.result(layers=[d._asdict() for d in found])
+    for d in found:
+        console.text(str(d))
+
+
+def _blame(
+    ours: Sequence[Layer], theirs: Mapping[str, Any], tolerance: float, console: Console
+) -> None:
+    first, count = first_difference(ours, theirs, tolerance)
     console.result(compared=count, first=first._asdict() if first else None)
     if first is None:
         console.text(f"all {count} layers that can be compared agree: the last one is at fault")
     else:
         console.text(f"first layer that differs: {first}")
-    return Exit.DIFFERENT
 
 
 def _peer_layers(args: argparse.Namespace, inputs: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
@@ -148,6 +179,11 @@ def _peer_layers(args: argparse.Namespace, inputs: Any, wanted: Sequence[str]) -
 
     if args.against == "reference":
         layers = reference_layers(_graph(args), inputs)
+    elif args.against not in _AGAINST:
+        from tilewright.frontends import read_model
+
+        other = read_model(args.against, shapes=dict(args.shapes))
+        layers = compiled_layers(other, inputs, Target.of("llvm"))
     else:
         level = int(args.against[-1])
         with PassContext(opt_level=level):
@@ -176,16 +212,22 @@ def first_difference(
 ) -> tuple[Difference | None, int]:
     """The first layer off by more than `tolerance`, and how many could be compared up to it."""
     count = 0
-    for layer in ours:
-        other = theirs.get(layer.name)
-        value = None if other is None else _in_shape(layer.value, other.shape)
-        if value is None:
-            continue
+    for found in differences(ours, theirs, tolerance):
         count += 1
-        found = _difference(layer.name, layer.origin, value, other, tolerance)
         if found.error > tolerance:
             return found, count
     return None, count
+
+
+def differences(
+    ours: Sequence[Layer], theirs: Mapping[str, Any], tolerance: float
+) -> Iterator[Difference]:
+    """The error of each layer that both have."""
+    for layer in ours:
+        other = theirs.get(layer.name)
+        value = None if other is None else _in_shape(layer.value, other.shape)
+        if value is not None:
+            yield _difference(layer.name, layer.origin, value, other, tolerance)
 
 
 def _in_shape(value: Any, shape: tuple[int, ...]) -> Any:
@@ -200,6 +242,8 @@ def _in_shape(value: Any, shape: tuple[int, ...]) -> Any:
 def _difference(name: str, origin: str, ours: Any, theirs: Any, tolerance: float) -> Difference:
     import numpy as np
 
+    from tilewright.insight.errors import ErrorMeter
+
     a, b = np.asarray(ours), np.asarray(theirs)
     if a.shape != b.shape:
         detail = f"shape {list(a.shape)} instead of {list(b.shape)}"
@@ -207,29 +251,13 @@ def _difference(name: str, origin: str, ours: Any, theirs: Any, tolerance: float
     if a.dtype.kind in "OUS":
         same = bool((a == b).all())
         return Difference(name, origin, 0.0 if same else float("inf"), "equal" if same else "other")
-    error, where = _relative_error(a, b)
-    detail = f"relative error {error:.2e}"
+    meter = ErrorMeter()
+    where, error = meter.add(a, b), meter.relative
+    detail = f"relative error {error:.2e}, {meter.sqnr:.1f} dB"
     if error > tolerance:
         at = [int(i) for i in np.unravel_index(where, a.shape)]
         detail += f", worst at {at}: {a.flat[where]} instead of {b.flat[where]}"
     return Difference(name, origin, error, detail)
-
-
-def _relative_error(a: Any, b: Any) -> tuple[float, int]:
-    """The largest error relative to the largest value, and where it is."""
-    import numpy as np
-
-    if not a.size:
-        return 0.0, 0
-    x, y = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
-    with np.errstate(all="ignore"):
-        off = np.abs(x - y)
-    off[(x == y) | (np.isnan(x) & np.isnan(y))] = 0.0
-    off[np.isnan(off)] = np.inf
-    finite = np.abs(y[np.isfinite(y)])
-    scale = max(float(finite.max()) if finite.size else 1.0, 1e-30)
-    where = int(off.argmax())
-    return float(off[where]) / scale, where
 
 
 COMMAND = Command(
@@ -242,5 +270,6 @@ COMMAND = Command(
         "compare model.onnx --against onnxruntime --inputs in.npz",
         "compare model.onnx --against opt_level=0 --tolerance 1e-5",
         "compare model.onnx --precision int8-dynamic",
+        "compare model.int8.onnx --against model.onnx --inputs in.npz --layers",
     ),
 )

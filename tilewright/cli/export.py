@@ -15,17 +15,19 @@ from tilewright.cli.options import add_compile_options, add_model
 if TYPE_CHECKING:
     from tilewright.cli.console import Console
 
-_HEADER, _SOURCE = "c-header", "c"
+_HEADER, _SOURCE, _MICRO = "c-header", "c", "micro"
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument(
         "--format",
-        choices=["so", "a", "o", _SOURCE, _HEADER],
+        choices=["so", "dylib", "dll", "a", "lib", "o", _SOURCE, _HEADER, _MICRO],
         default="so",
-        help="what to write; a header comes with each; c is source for any compiler; only so"
-        " needs a linker; default so",
+        help="what to write; a header comes with each; so, dylib and dll are shared libraries of"
+        " Linux, macOS and Windows, and need a linker (pip install ziglang will do); c is source"
+        " for any compiler; micro is a folder for a machine without an operating system; default"
+        " so",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: MODEL's name")
     parser.add_argument("--name", help="what the functions' names begin with; default the file's")
@@ -33,6 +35,30 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> Exit:
+    return _run_micro(args, console) if args.format == _MICRO else _run_library(args, console)
+
+
+def _run_micro(args: argparse.Namespace, console: Console) -> Exit:
+    folder: Path = args.output or args.model.with_suffix("")
+    model = open_model(args, console)
+    with console.working("exporting"):
+        made = model.export_micro(folder, name=args.name)
+    console.result(
+        folder=str(folder),
+        flash=made.flash,
+        code=made.code,
+        constants=made.constants,
+        ram=made.ram,
+        arena=made.arena,
+        needs=list(made.needs),
+    )
+    console.text(f"{folder}: object file, header and notes for a linker")
+    console.text(f"flash {made.flash:,} bytes: code {made.code:,}, constants {made.constants:,}")
+    console.text(f"RAM   {made.ram:,} bytes: arena {made.arena:,}; inputs, outputs and stack aside")
+    return Exit.DONE
+
+
+def _run_library(args: argparse.Namespace, console: Console) -> Exit:
     suffix = ".h" if args.format == _HEADER else f".{args.format}"
     output: Path = args.output or args.model.with_suffix(suffix)
     require_writable(output)
@@ -67,6 +93,8 @@ COMMAND = Command(
         "export resnet50.twm --format so",
         "export resnet50.twm --format a -o lib/resnet50.a --name resnet",
         "export resnet50.onnx --format o --target 'llvm -mcpu=znver4'",
+        "export resnet50.onnx --format dll --target 'llvm -mtriple=x86_64-pc-windows-gnu'",
         "export resnet50.onnx --format c",
+        "export keywords.tflite --format micro --target 'llvm -mcpu=cortex-m4' -o keywords",
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ def compiled(args: argparse.Namespace, console: Console, target: str) -> Runnabl
     import tilewright as tw
 
     require_model(args.model)
-    with console.working(f"compiling {args.model.name}"):
+    with console.working(f"compiling {args.model.name}"), _tuned(args):
         return tw.compile(
             str(args.model),
             target,
@@ -48,6 +49,17 @@ def compiled(args: argparse.Namespace, console: Console, target: str) -> Runnabl
             denormals=args.denormals,
             params=params_of(args),
         )
+
+
+def _tuned(args: argparse.Namespace) -> AbstractContextManager[object]:
+    """A context in which records are applied, where the command line names some."""
+    import tilewright as tw
+
+    if not args.records:
+        return nullcontext()
+    for path in args.records:
+        require_file(path)
+    return tw.tune.apply_best(args.records)
 
 
 def params_of(args: argparse.Namespace) -> str | None:
@@ -100,7 +112,7 @@ def require_file(path: Path) -> None:
 
 
 def _loaded(args: argparse.Namespace) -> RunnableModel:
-    for option in ("target", "shapes", "params", "opt_level", "precision", "denormals"):
+    for option in ("target", "shapes", "params", "records", "opt_level", "precision", "denormals"):
         if getattr(args, option, None):
             raise UserError(
                 f"--{option.replace('_', '-')} has no effect on {args.model}",

@@ -30,11 +30,38 @@ def add_model(parser: argparse.ArgumentParser, *, artifact: bool = True) -> None
 
 def add_compile_options(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     """What `compile` takes, for all commands that compile a model when given one."""
+    add_reading_options(parser)
     group = parser.add_argument_group("compiling")
     text = "what to compile for, such as 'llvm -mcpu=znver4'; default this machine"
     if several:
         text += "; may be repeated, for several in one file"
     group.add_argument("--target", action="append" if several else "store", help=text)
+    group.add_argument("--opt-level", type=int, choices=range(4), help="0 to 3; default 3")
+    group.add_argument(
+        "--precision",
+        metavar="P",
+        help="in what products are computed: float32 (default); bf16, where the target is faster"
+        " at it; float16, on GPUs; int8-dynamic, products by constant weights in bytes",
+    )
+    group.add_argument(
+        "--records",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE.jsonl",
+        help="take the schedules that `tune` has found; may be repeated",
+    )
+    group.add_argument(
+        "--denormals",
+        choices=DENORMALS,
+        help="numbers below the least normal one: flush (default) makes them zeros, which is"
+        " faster; keep computes with them",
+    )
+
+
+def add_reading_options(parser: argparse.ArgumentParser) -> None:
+    """What says how a model file is read."""
+    group = parser.add_argument_group("reading")
     group.add_argument(
         "--shapes",
         action="append",
@@ -49,19 +76,6 @@ def add_compile_options(parser: argparse.ArgumentParser, *, several: bool = Fals
         metavar="FILE",
         help="weights in a file of their own (Caffe, Darknet, MXNet); default the one beside MODEL",
     )
-    group.add_argument("--opt-level", type=int, choices=range(4), help="0 to 3; default 3")
-    group.add_argument(
-        "--precision",
-        metavar="P",
-        help="in what products are computed: float32 (default); bf16, where the target is faster"
-        " at it; int8-dynamic, products by constant weights in bytes",
-    )
-    group.add_argument(
-        "--denormals",
-        choices=DENORMALS,
-        help="numbers below the least normal one: flush (default) makes them zeros, which is"
-        " faster; keep computes with them",
-    )
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
@@ -70,10 +84,16 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     """Where the inputs of a run come from."""
-    parser.add_argument("--inputs", type=Path, metavar="IN.npz", help="inputs by name")
+    add_given_inputs(parser)
     parser.add_argument(
         "--fill", choices=["random", "zeros", "ones"], help="what inputs not given are made of"
     )
+    parser.add_argument("--seed", type=int, default=0, help="for random inputs; default 0")
+
+
+def add_given_inputs(parser: argparse.ArgumentParser) -> None:
+    """Inputs in a file, and the sizes of those that are made up."""
+    parser.add_argument("--inputs", type=Path, metavar="IN.npz", help="inputs by name")
     parser.add_argument(
         "--dim",
         action="append",
@@ -82,7 +102,6 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=N",
         help="the size of a symbolic dimension of inputs that are made up",
     )
-    parser.add_argument("--seed", type=int, default=0, help="for random inputs; default 0")
 
 
 # ---- values -------------------------------------------------------------------------------------

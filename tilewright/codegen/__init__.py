@@ -2,9 +2,9 @@
 
 from tilewright.codegen.backend import Backend, Code
 from tilewright.codegen.backends import backend_of
-from tilewright.codegen.convention import EVENT_WORDS, numbers_of
+from tilewright.codegen.convention import EVENT_WORDS, arena_name, numbers_of
 from tilewright.codegen.interface import PARAMS, Interface, Tensor
-from tilewright.codegen.link import Data, archive, merge
+from tilewright.codegen.link import Data, Member, archive, members, merge
 
 __all__ = [
     "EVENT_WORDS",
@@ -13,9 +13,12 @@ __all__ = [
     "Code",
     "Data",
     "Interface",
+    "Member",
     "Tensor",
     "archive",
+    "arena_name",
     "backend_of",
+    "members",
     "merge",
     "numbers_of",
 ]

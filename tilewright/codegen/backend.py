@@ -1,13 +1,13 @@
 """What a back end is: the passes that make loops ready for it, and what turns these into code.
 
 A back end is chosen by the target's kind (`target.kinds`). It owns its list of lowering passes, its
-code generator, and the form in which its code is kept: object files, or source text.
+code generator, and the form of its code: object files, or source text.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from tilewright.codegen.interface import Interface
@@ -25,7 +25,7 @@ class Code(ABC):
     messages: tuple[str, ...]
     #: Bytes of workspace, over the function's scalars and dimensions.
     workspace: Expr
-    #: Whether it sets matrix registers up, for which some systems want to be asked.
+    #: Whether it uses AMX, for which Linux wants to be asked.
     uses_amx: bool = False
 
     @abstractmethod
@@ -41,8 +41,8 @@ class Code(ABC):
         """The object file; it defines `NAME.seal` where a seal is given."""
 
     @abstractmethod
-    def kept(self) -> bytes:
-        """The form in which a kernel is kept and sent around; `Backend.linked` takes it."""
+    def serialized(self) -> bytes:
+        """The code as bytes, for caches and other processes; `Backend.linked` takes it."""
 
 
 class Backend(ABC):
@@ -69,10 +69,10 @@ class Backend(ABC):
 
     @abstractmethod
     def linked(self, kernels: Sequence[bytes], target: Target) -> tuple[bytes, ...]:
-        """Object files with all these kernels, each as `Code.kept` gave it."""
+        """Object files with all these kernels, each as `Code.serialized` gave it."""
 
     def source(self, parts: Sequence[bytes]) -> str:
-        """One source file of all these; empty where code is kept as object files."""
+        """One source file of all these; empty where code is object files."""
         del parts
         return ""
 
@@ -88,6 +88,18 @@ class Backend(ABC):
     @abstractmethod
     def library(self, model: Interface, triple: str) -> bytes:
         """The object file of the C functions around a model that is exported as a library."""
+
+    def firmware(self, model: Interface, target: Target, needed: Collection[str]) -> bytes:
+        """The object file of what runs a model where there is no operating system.
+
+        It defines those of the `needed` names that any machine needs to copy and fill memory.
+        """
+        del needed
+        raise UserError(
+            f"cannot export {model.prefix} for machines without an operating system",
+            reason=f"back end {self.name} makes code for systems ({target.triple})",
+            remedy="compile the model for a target such as 'llvm -mcpu=cortex-m4'",
+        )
 
     def library_source(
         self, model: Interface, code: str, constants: Sequence[Any]

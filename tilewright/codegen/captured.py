@@ -1,4 +1,4 @@
-"""What a piece of a function takes from around it, where it becomes a function of its own."""
+"""What an outlined part of a function captures: the variables and buffers that it uses."""
 
 from __future__ import annotations
 

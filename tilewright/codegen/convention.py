@@ -10,6 +10,9 @@ others. The kernel returns the number of the message; 0 means success. Beside it
                     words with the arguments in order, then the three words of `env`
     NAME.workspace  how many bytes of workspace it needs: takes the same words
 
+On machines without an operating system, functions are called by their own signatures alone, and the
+workspace of a program is a static array, `NAME.arena`.
+
 A function that calls kernels names them in its attribute `kernels`, with the messages of each.
 """
 
@@ -25,9 +28,9 @@ from tilewright.support.errors import UserError
 #: The words of an `env`.
 POOL, WORKSPACE, ERROR = range(3)
 MAX_MESSAGE_VALUES: Final = 4
-#: So many bytes of buffers may live on the stack of the thread that uses them.
+#: The most bytes of buffers on the stack of the thread that uses them.
 STACK_LIMIT: Final = 1 << 20
-#: What our own memory divides by: a line of the caches.
+#: Alignment of our own memory in bytes: a cache line.
 ALIGNMENT: Final = 64
 
 #: A profiled program writes an event for each call: its number, when it began and ended, and the
@@ -54,13 +57,18 @@ def in_place(function: Function) -> list[Buffer]:
 
 
 def adopt_messages(function: Function, messages: list[str]) -> dict[str, int]:
-    """Add the messages of all kernels to the table; gives where those of each begin."""
+    """Append the messages of all kernels to the table; returns the first number of each."""
     first: dict[str, int] = {}
     for name, own in function.attrs.get("kernels", {}).items():
         if own:
             first[name] = len(messages)
             messages.extend(own)
     return first
+
+
+def arena_name(program: str) -> str:
+    """The name of the static array that is the workspace of a program."""
+    return f"{program}.arena"
 
 
 def is_host_program(function: Function) -> bool:

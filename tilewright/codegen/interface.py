@@ -34,18 +34,25 @@ class Interface:
     program: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    #: The symbolic dimensions that a run is given.
     dims: tuple[str, ...]
+    #: The numbers of the outputs whose memory the caller provides.
     direct: tuple[int, ...]
+    #: The other outputs, whose sizes the run tells, with the word of the results' record that each
+    #: begins at.
     records: Mapping[int, int]
     messages: tuple[str, ...]
+    #: What each call of a kernel computes, for messages.
     origins: tuple[str, ...]
     #: Where each constant lies in the parameters.
     constants: tuple[int, ...]
-    #: Whether matrix registers may be used, for which Linux wants to be asked.
+    #: Whether AMX may be used, for which Linux wants to be asked.
     may_use_amx: bool = False
     denormals: Denormals = "flush"
     #: Whether there are functions that take DLPack's tensors, where these can be.
     offers_dlpack: bool = True
+    #: Whether tvm_ffi can call it, whose library is looked for only when it does: on Linux.
+    offers_tvm_ffi: bool = True
 
     @property
     def takes_dlpack(self) -> bool:
@@ -58,4 +65,5 @@ class Interface:
         names = [f"{self.prefix}_{n}" for n in ("run", "init", "free", "error")]
         if not self.takes_dlpack:
             return names
-        return [*names, f"{self.prefix}_run_dlpack", f"__tvm_ffi_{self.prefix}_run"]
+        names.append(f"{self.prefix}_run_dlpack")
+        return [*names, f"__tvm_ffi_{self.prefix}_run"] if self.offers_tvm_ffi else names

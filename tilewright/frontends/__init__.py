@@ -5,7 +5,7 @@ from tilewright.frontends.caffe import from_caffe
 from tilewright.frontends.common.structure import UnspecialisedError
 from tilewright.frontends.darknet import from_darknet
 from tilewright.frontends.mxnet import from_mxnet
-from tilewright.frontends.onnx import FailedNode, from_onnx
+from tilewright.frontends.onnx import FailedNode, from_onnx, save_onnx, to_onnx
 from tilewright.frontends.sources import (
     FrontEnd,
     Source,

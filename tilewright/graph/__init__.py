@@ -48,6 +48,7 @@ from tilewright.graph.ir.types import (
     product,
 )
 from tilewright.graph.ir.verify import verify
+from tilewright.graph.ops.quantized.matmul_nbits import packed_bits
 from tilewright.graph.precision.words import precision_text
 from tilewright.graph.rewriting.context import (
     PassContext,
@@ -59,6 +60,8 @@ from tilewright.graph.rewriting.context import (
     run_passes,
 )
 from tilewright.graph.rewriting.parts import module_part, without_data
+from tilewright.graph.rewriting.rewrite import Rewriter
+from tilewright.graph.rules.weights import Weighted, weighted
 from tilewright.graph.sizes.naturals import simplify_size
 from tilewright.graph.text.parser import parse_module
 from tilewright.graph.text.printer import binding_text, function_text, module_constants, module_text

@@ -12,6 +12,7 @@ from tilewright.ir.expr import (
     Const,
     Expr,
     Load,
+    Operators,
     Ramp,
     Select,
     Unary,
@@ -44,6 +45,7 @@ from tilewright.ir.intrinsics import (
     regroup,
     reinterpret,
 )
+from tilewright.ir.plain_names import with_plain_names
 from tilewright.ir.regions import infer_regions, make_block, whole_region, with_inferred_regions
 from tilewright.ir.renew import bound_by, renew
 from tilewright.ir.stmt import (
@@ -80,11 +82,14 @@ from tilewright.ir.text.source import Source
 from tilewright.ir.text.syntax import dotted
 from tilewright.ir.threads import (
     BLOCK_AXES,
+    STAGES,
     THREAD_AXES,
     barrier,
     is_barrier,
+    is_for_all_threads,
     is_over_blocks,
     is_over_threads,
+    threads_of,
 )
 from tilewright.ir.verify import MAX_NESTING, verify
 from tilewright.ir.visit import (
@@ -104,5 +109,14 @@ from tilewright.ir.visit import (
     substitute_stmt,
     walk,
     walk_expr,
+)
+from tilewright.ir.warps import (
+    NEIGHBOURS,
+    SUMS,
+    TILE_SIDE,
+    WARP,
+    WARP_PRODUCTS,
+    WarpProduct,
+    sum_place,
 )
 from tilewright.support.dtype import DType

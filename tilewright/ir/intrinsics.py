@@ -270,6 +270,31 @@ declare(
     doc="the threads of a block wait for each other, and then see what each has stored",
     value=lambda: np.int32(0),
 )
+#: Copies of threads to shared memory that take effect later.
+declare(
+    "async_copy",
+    4,
+    "any",
+    lambda _: int32,
+    pure=False,
+    doc="to shared memory, from global memory, how many bytes, and how many of them are not zero",
+)
+declare(
+    "async_commit",
+    0,
+    "any",
+    lambda _: int32,
+    pure=False,
+    doc="what each thread has copied since the last time is a group",
+)
+declare(
+    "async_wait",
+    1,
+    "any",
+    lambda _: int32,
+    pure=False,
+    doc="each thread waits until all but so many of its latest groups have landed",
+)
 declare("prefetch", 1, "any", lambda _: int32, pure=False, doc="bring an address near")
 #: What host programs use; blocks of the heap go by numbers, and go back when the function ends.
 declare("copy_memory", 3, "any", lambda _: int32, pure=False, doc="to, from, how many bytes")

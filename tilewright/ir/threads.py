@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.ir.expr import Call
+from tilewright.ir.expr import Call, Const
 from tilewright.ir.intrinsics import call
 from tilewright.ir.stmt import Evaluate, For, Stmt
+from tilewright.ir.visit import walk
+from tilewright.support.errors import UserError
 
 BLOCK_AXES: Final = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREAD_AXES: Final = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+#: The annotation of a loop: of how many iterations the copies are in shared memory at once.
+STAGES: Final = "stages"
 
 
 def is_over_blocks(stmt: Stmt) -> bool:
@@ -26,12 +30,39 @@ def is_over_threads(stmt: Stmt) -> bool:
     return isinstance(stmt, For) and stmt.axis in THREAD_AXES
 
 
+def threads_of(stmt: Stmt) -> tuple[int, int, int]:
+    """How many threads a block of a launch has along x, y and z: the most that any phase has."""
+    most: dict[str, int] = dict.fromkeys(THREAD_AXES, 1)
+    for loop in walk(stmt):
+        if isinstance(loop, For) and is_over_threads(loop):
+            most[loop.axis] = max(most[loop.axis], _extent(loop))
+    x, y, z = most.values()
+    return x, y, z
+
+
+def _extent(loop: For) -> int:
+    if not isinstance(loop.extent, Const):
+        raise UserError(
+            f"loop {loop.var.name} cannot run over {loop.axis}",
+            reason=f"its extent {loop.extent} is not a number",
+            remedy="split it, and bind the inner loop",
+        )
+    return int(loop.extent.value)
+
+
 def barrier() -> Evaluate:
     """The threads of a block wait for each other."""
     return Evaluate(call("barrier"))
 
 
 def is_barrier(stmt: Stmt) -> bool:
-    return (
-        isinstance(stmt, Evaluate) and isinstance(stmt.call, Call) and stmt.call.name == "barrier"
-    )
+    return _calls(stmt, "barrier")
+
+
+def is_for_all_threads(stmt: Stmt) -> bool:
+    """Whether all threads of a block execute a statement, although it stands in no phase."""
+    return _calls(stmt, "barrier", "async_commit", "async_wait")
+
+
+def _calls(stmt: Stmt, *names: str) -> bool:
+    return isinstance(stmt, Evaluate) and isinstance(stmt.call, Call) and stmt.call.name in names

@@ -46,6 +46,16 @@ def require_same(op: str, a: Expr, b: Expr) -> None:
         )
 
 
+def require_condition(condition: Expr, lanes: int) -> None:
+    """Refuse to select by what is no condition, or one of other lanes."""
+    if not condition.dtype.is_bool or condition.dtype.lanes not in (1, lanes):
+        raise UserError(
+            f"cannot select on `{condition}`",
+            reason=f"it is {condition.dtype}, not bool",
+            remedy="compare it with something",
+        )
+
+
 def _require_fitting(op: str, a: Expr) -> None:
     if a.dtype.kind not in _FITTING.get(op, ()):
         remedy = "use // for whole numbers" if op == "div" else ""
@@ -80,6 +90,18 @@ def fit(value: Number, dtype: DType) -> Number:
             reason=f"that holds {dtype.min_value} to {dtype.max_value}",
         )
     return int(value)
+
+
+def converted(value: Number, dtype: DType) -> Number:
+    """A number as a cast to `dtype` gives it: integers wrap around, floats are truncated."""
+    if dtype.is_float or dtype.is_bool:
+        return value
+    if isinstance(value, float):
+        low, high = dtype.min_value, dtype.max_value
+        return 0 if math.isnan(value) else int(max(low, min(high, value)))
+    bits = int(value) & ((1 << dtype.bits) - 1)
+    is_negative = dtype.kind == "int" and bits >> (dtype.bits - 1)
+    return bits - (1 << dtype.bits) if is_negative else bits
 
 
 def _round_float(value: float, dtype: DType) -> float:

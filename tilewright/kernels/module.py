@@ -26,9 +26,11 @@ from tilewright.runtime import (
     ArrayParam,
     Device,
     Dim,
+    KernelCode,
     NativeFunction,
     ScalarParam,
     Signature,
+    TargetInfo,
     device_for,
     install,
     is_installed,
@@ -101,6 +103,16 @@ class Module:
         return NativeFunction(
             self.object_code, self.signature, self._code.messages, self._threads, self._device
         )
+
+    def as_code(self) -> KernelCode:
+        """The kernel as data, to be called on a machine of its target (`tilewright.rpc`)."""
+        from tilewright.codegen import backend_of
+
+        begins_on = self.target.runs_on
+        info = TargetInfo(str(self.target), begins_on.triple, begins_on.features)
+        pool = backend_of(self.target).threadpool(self.target)
+        code = self.object_code
+        return KernelCode(info, self.signature, code, self._code.messages, pool, self._threads)
 
     @property
     def _device(self) -> Device:

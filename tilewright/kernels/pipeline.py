@@ -40,6 +40,9 @@ class Options:
     denormals: Denormals = "flush"
     #: Who schedules the loops: the key of a scheduler (`schedule.scheduler_of`).
     scheduler: str = DEFAULT_SCHEDULER
+    #: Whether constants are prepared on the target even where its code cannot run here: kernels
+    #: that are measured on another machine bring all of their code.
+    prepares_there: bool = False
 
 
 class Stages(NamedTuple):

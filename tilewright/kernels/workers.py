@@ -1,28 +1,22 @@
 """Processes that compile kernels side by side.
 
-LLVM's Python binding holds a global lock, so threads would take turns. A worker is a fresh
-interpreter that reads loop functions as text and writes packed kernels, until its input ends. It
-imports nothing of the user's program (which `multiprocessing` would run anew), shares no memory
-with it, and is out of reach of Ctrl-C at the terminal: its parent ends it, and where the parent was
-killed, the end of its input does. What a worker fails to compile, the parent compiles itself, and
-so gets to see the error; not so where the worker crashed, as the parent would.
+LLVM's Python binding holds a global lock, so threads would take turns. A worker is a process of its
+own (`support.processes`) that reads loop functions as text and writes packed kernels. What a worker
+fails to compile, the parent compiles itself, and so gets to see the error; not so where the worker
+crashed, as the parent would.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import queue
-import signal
-import subprocess
 import sys
 import threading
 from collections import deque
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
-from typing import IO, Any
+from typing import NamedTuple
 
 from tilewright.ir import Block, Function, function_text, walk
 from tilewright.kernels.compiled import Options, compile_function, compile_text
@@ -30,18 +24,11 @@ from tilewright.support.collector import collecting_rarely
 from tilewright.support.config import config
 from tilewright.support.errors import InternalError
 from tilewright.support.faults import during
+from tilewright.support.processes import Answering, Messages
 from tilewright.target import Target
 
 #: Fewer kernels than this are compiled before another interpreter would have started.
 _WORTH_A_WORKER = 4
-#: Seconds after which a process that has closed its output has ended.
-_ENDS_WITHIN = 10.0
-#: Signals by which a program ends that is at fault itself.
-_CRASHES = [
-    getattr(signal, name)
-    for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE")
-    if hasattr(signal, name)
-]
 
 
 class KernelCrashError(InternalError):
@@ -49,9 +36,12 @@ class KernelCrashError(InternalError):
 
 
 def compile_side_by_side(
-    functions: Sequence[Function], target: Target, options: Options
+    functions: Sequence[Function], target: Target, options: Sequence[Options]
 ) -> list[bytes]:
-    """Packed kernels of all functions; this process and its workers take one after the other."""
+    """Packed kernels of all functions, each by its own options.
+
+    This process and its workers take one after the other.
+    """
     work = _Work(functions, target, options)
     with _workers(work, _worker_count(len(functions))) as threads:
         work.compile_here()
@@ -64,7 +54,7 @@ def compile_side_by_side(
 
 def compile_in_worker(function: Function, target: Target, options: Options) -> bytes:
     """A packed kernel that a worker compiles: if that crashes, this process does not."""
-    work = _Work([function], target, options)
+    work = _Work([function], target, [options])
     with _workers(work, 1) as threads:
         for thread in threads:
             thread.join()
@@ -73,12 +63,13 @@ def compile_in_worker(function: Function, target: Target, options: Options) -> b
 
 
 def _worker_count(kernels: int) -> int:
-    jobs = config().compile_jobs or len(_cpus())
+    jobs = config().compile_jobs or len(cpus())
     can_start = bool(sys.executable) and kernels >= _WORTH_A_WORKER
     return min(jobs - 1, kernels // 2) if can_start else 0
 
 
-def _cpus() -> Sequence[int]:
+def cpus() -> Sequence[int]:
+    """The processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return range(os.cpu_count() or 1)
@@ -87,7 +78,9 @@ def _cpus() -> Sequence[int]:
 class _Work:
     """The functions that wait, and the kernels that are done, by number."""
 
-    def __init__(self, functions: Sequence[Function], target: Target, options: Options) -> None:
+    def __init__(
+        self, functions: Sequence[Function], target: Target, options: Sequence[Options]
+    ) -> None:
         self.functions, self.target, self.options = functions, target, options
         self.done: dict[int, bytes] = {}
         #: The signals that ended workers, by the functions that they were at.
@@ -105,7 +98,7 @@ class _Work:
     def compile_here(self) -> None:
         """Compile what waits, in this process."""
         while not self.crashes and (k := self.take()) is not None:
-            self.done[k] = compile_function(self.functions[k], self.target, self.options)
+            self.done[k] = compile_function(self.functions[k], self.target, self.options[k])
         for k, cause in self.crashes.items():
             with during("kernel", self.functions[k].name, self.functions[k]):
                 raise KernelCrashError("the compiler crashed", reason=cause)
@@ -120,121 +113,89 @@ def _size(function: Function) -> int:
 # ---- this side ----------------------------------------------------------------------------------
 
 
+class Answer(NamedTuple):
+    """What a worker made of a function: a packed kernel, or the reason why there is none."""
+
+    kernel: bytes
+    error: str = ""
+
+
+class Worker:
+    """A process that compiles kernels for one target."""
+
+    def __init__(self, process: Answering, target: Target) -> None:
+        self.process, self._target = process, target
+
+    @staticmethod
+    def started(target: Target) -> Worker | None:
+        """A worker; None where no process can be started."""
+        process = Answering.started("tilewright.kernels.workers", "serve")
+        return None if process is None else Worker(process, target)
+
+    def is_ready(self) -> bool:
+        """Whether it has started, which is nothing that a kernel could be blamed for."""
+        return self.process.ask(str(self._target).encode()) is not None
+
+    def compiled(
+        self, function: Function, options: Options, timeout: float | None = None
+    ) -> Answer | None:
+        """A packed kernel or an error; None where the process has ended (`process.ended_by`)."""
+        message = {"options": asdict(options), "function": function_text(function)}
+        answer = self.process.ask(json.dumps(message).encode(), timeout)
+        if answer is None:
+            return None
+        return Answer(b"", answer[1:].decode()) if answer[:1] == _FAILED else Answer(answer[1:])
+
+
 @contextmanager
 def _workers(work: _Work, count: int) -> Generator[list[threading.Thread]]:
     """Threads that each feed one worker; the workers end with the block, whatever ends it."""
-    processes = [p for p in (_start() for _ in range(count)) if p is not None]
-    threads = [threading.Thread(target=_feed, args=(p, work), daemon=True) for p in processes]
+    workers = [w for w in (Worker.started(work.target) for _ in range(count)) if w is not None]
+    threads = [threading.Thread(target=_feed, args=(w, work), daemon=True) for w in workers]
     try:
         for thread in threads:
             thread.start()
         yield threads
     finally:
-        for process in processes:
-            _end(process)
+        for worker in workers:
+            worker.process.end()
 
 
-def _start() -> subprocess.Popen[bytes] | None:
-    root = str(Path(__file__).parents[2])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-c", "from tilewright.kernels.workers import serve; serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            start_new_session=True,
-        )
-    except OSError:
-        return None
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with suppress(OSError):
-                pipe.close()
-
-
-def _feed(process: subprocess.Popen[bytes], work: _Work) -> None:
-    assert process.stdin is not None and process.stdout is not None
-    head = {"target": str(work.target), "options": asdict(work.options)}
-    with suppress(OSError, ValueError):
-        _write(process.stdin, json.dumps(head).encode())
-        if _read(process.stdout) is None:
-            # It did not even start, which is nothing that a kernel could be blamed for.
-            return
-        while (k := work.take()) is not None:
-            answer = None
-            try:
-                _write(process.stdin, function_text(work.functions[k]).encode())
-                answer = _read(process.stdout)
-            finally:
-                if answer:
-                    work.done[k] = answer
-                elif (cause := _crash(process) if answer is None else None) is not None:
-                    work.crashes[k] = cause
-                else:
-                    work.waiting.append(k)
-            if not answer:
-                return
-
-
-def _crash(process: subprocess.Popen[bytes]) -> str | None:
-    """The signal by which a process ended, if that was its own doing."""
-    with suppress(subprocess.TimeoutExpired):
-        code = -process.wait(timeout=_ENDS_WITHIN)
-        return next((s.name for s in _CRASHES if s == code), None)
-    return None
+def _feed(worker: Worker, work: _Work) -> None:
+    if not worker.is_ready():
+        return
+    while (k := work.take()) is not None:
+        answer = worker.compiled(work.functions[k], work.options[k])
+        if answer is not None and answer.kernel:
+            work.done[k] = answer.kernel
+            continue
+        if answer is None and (cause := worker.process.crash) is not None:
+            work.crashes[k] = cause
+        else:
+            work.waiting.append(k)
+        return
 
 
 # ---- the other side -----------------------------------------------------------------------------
 
+_DONE, _FAILED = b"1", b"0"
+
 
 def serve() -> None:
     """Compile what comes in until nothing more does."""
-    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # Whatever prints must not end up between the answers.
-    os.dup2(2, 1)
-    head = _read(source)
-    if head is None:
-        return
-    settings: dict[str, Any] = json.loads(head)
-    target, options = Target.of(settings["target"]), Options(**settings["options"])
-    texts = queue.SimpleQueue[bytes]()
-    threading.Thread(target=_receive, args=(source, texts), daemon=True).start()
-    _write(sink, b"")
+    messages = Messages()
+    texts = iter(messages)
+    target = Target.of(next(texts).decode())
+    messages.answer(b"")
     with collecting_rarely():
-        while True:
-            text = texts.get()
-            try:
-                answer = compile_text(text.decode(), target, options)
-            except Exception:
-                # The parent compiles it again and sees the error.
-                answer = b""
-            _write(sink, answer)
+        for text in texts:
+            messages.answer(_answer(text, target))
 
 
-def _receive(source: IO[bytes], texts: queue.SimpleQueue[bytes]) -> None:
-    """Pass on what comes in. Its end ends the process, whatever that is compiling: nobody waits."""
-    while (text := _read(source)) is not None:
-        texts.put(text)
-    os._exit(0)
-
-
-def _write(pipe: IO[bytes], data: bytes) -> None:
-    pipe.write(len(data).to_bytes(8, "little"))
-    pipe.write(data)
-    pipe.flush()
-
-
-def _read(pipe: IO[bytes]) -> bytes | None:
-    head = pipe.read(8)
-    if len(head) < 8:
-        return None
-    size = int.from_bytes(head, "little")
-    data = pipe.read(size)
-    return data if len(data) == size else None
+def _answer(text: bytes, target: Target) -> bytes:
+    message = json.loads(text)
+    try:
+        return _DONE + compile_text(message["function"], target, Options(**message["options"]))
+    except Exception as error:
+        # The parent compiles it again and sees the error, or takes it for the answer.
+        return _FAILED + str(error).encode()

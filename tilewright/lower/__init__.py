@@ -10,7 +10,7 @@ from tilewright.lower.gpu import (
     place_barriers,
     single_threaded,
     split_launches,
-    threads_of,
+    stage_copies,
 )
 from tilewright.lower.host import lower_host
 from tilewright.lower.lanes import group_lanes
@@ -46,7 +46,7 @@ __all__ = [
     "single_threaded",
     "split_constant_work",
     "split_launches",
-    "threads_of",
+    "stage_copies",
     "unroll",
     "vectorize",
 ]

@@ -10,7 +10,8 @@ A conjunct of a block's predicate that only says "the element written is inside 
 dropped when the buffer is intermediate: it grows by what lies outside, and nobody reads that. What
 the block reads must be inside its buffers without the condition too, and after their beginnings.
 Where a loop that is neither unrolled nor vectorized ends the tiles, its condition stays: the loop
-will just be shorter (`lower.tighten`).
+will just be shorter (`lower.tighten`). So does a condition on rows whose number is not known, in
+the steps of a scan: these have few rows, and tiles get versions for them (`lower.tile_rows`).
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ class _Relaxer:
     def __init__(self, function: Function) -> None:
         allocs = [s for s in walk(function.body) if isinstance(s, Alloc)]
         self.known = frozenset(function.dims)
-        self.local = frozenset(b for s in allocs for b in s.buffers if b.is_compact)
+        self.steps = _loops_over_steps(function)
+        # With strides of its own a row that grows would reach into the next one.
+        held = [b for s in allocs for b in s.buffers if b.is_compact]
+        self.local = frozenset(b for b in held if b.strides is None)
         self.shapes: dict[Buffer, tuple[Expr, ...]] = {}
 
     def stmt(self, stmt: Stmt, ranges: Ranges, loops: tuple[For, ...]) -> Stmt:
@@ -94,7 +98,7 @@ class _Relaxer:
             return None
         kept = list(parts)
         for part in parts:
-            if _ends_a_loop(part, loops):
+            if _ends_a_loop(part, loops) or self._counts_rows_of_a_step(part, loops):
                 continue
             rest = [c for c in kept if c is not part]
             if not all(_only_guards(part, s, values, ranges) for s in stores):
@@ -109,6 +113,13 @@ class _Relaxer:
             return None
         self.shapes = shapes
         return kept
+
+    def _counts_rows_of_a_step(self, condition: Expr, loops: tuple[For, ...]) -> bool:
+        """Whether `condition` ends the rows of a tile where only callers know, inside of a scan."""
+        used = free_vars(condition)
+        is_of_rows = any(loop.kind == "unrolled" and loop.var in used for loop in loops)
+        in_step = any(loop.var in self.steps for loop in loops)
+        return is_of_rows and in_step and not used.isdisjoint(self.known)
 
     def _may_grow(self, store: Store) -> bool:
         return store.buffer in self.local and store.mask is None
@@ -141,6 +152,13 @@ class _Relaxer:
             _is_inside(load, values, _where(ranges, chosen, values), load.buffer in self.local)
             for load, chosen in _chosen_loads(body)
         )
+
+
+def _loops_over_steps(function: Function) -> frozenset[Var]:
+    """The loops whose iterations depend on those before."""
+    blocks = (s for s in walk(function.body) if isinstance(s, Block))
+    pairs = (pair for b in blocks for pair in zip(b.iters, b.bindings, strict=True))
+    return frozenset(v for it, at in pairs if it.kind == "ordered" for v in free_vars(at))
 
 
 def _ends_a_loop(condition: Expr, loops: tuple[For, ...]) -> bool:

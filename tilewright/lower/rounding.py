@@ -2,20 +2,26 @@
 
     round(x)  -->  |x| + 2**23 - 2**23 with the sign of x; x itself from 2**23 on, and for NaN
 
-Only x86-64 before SSE4.1 needs this: there LLVM would call the C library, lane by lane.
+x86-64 before SSE4.1 needs this, and so do 32-bit Arm before version 8 and RISC-V without floats:
+there LLVM would call the C library, lane by lane.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from tilewright.ir import Call, Expr, Function, call, map_expr, map_exprs, select
 from tilewright.target import Target
 
+#: The feature that brings instructions for it, or short sequences of others.
+_ROUNDS_BY: Final = {"x86_64": "sse4.1", "arm": "fp-armv8d16sp", "riscv64": "f", "riscv32": "f"}
+
 
 def expand_rounding(function: Function, target: Target) -> Function:
     """`floor`, `ceil`, `trunc` and `round` are gone where the target cannot do them."""
-    if target.arch != "x86_64" or target.has("sse4.1"):
+    feature = _ROUNDS_BY.get(target.arch)
+    if feature is None or target.has(feature):
         return function
     memo: dict[Expr, Expr] = {}
     return function.with_body(map_exprs(function.body, lambda e: map_expr(e, _expand, memo)))

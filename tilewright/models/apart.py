@@ -1,8 +1,12 @@
-"""Models for inputs that disagree on a symbolic dimension.
+"""Models for inputs that do not fit what a program takes for granted of symbolic dimensions.
 
 Files give dimensions of several inputs one name, and programs rely on it: what is equal needs no
 broadcasting. Some names are wrong, though, or stand for sizes of which some are 1 and broadcast.
 Where such inputs come, the model is compiled once more with those dimensions told apart.
+
+Programs for free sizes also check what operators ask of them, and some sizes that fail this have a
+meaning of their own: a pooling clips its window to an image that is smaller. Where the model is
+legal with the sizes that came as numbers, it is compiled once more for these.
 """
 
 from __future__ import annotations
@@ -12,7 +16,10 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 
+from tilewright.arith import simplify
 from tilewright.frontends import UnspecialisedError
+from tilewright.graph import Call, Module, TensorType
+from tilewright.ir import Const, Expr, Var, as_expr, substitute
 from tilewright.runtime import (
     CompiledModel,
     DimensionsDifferError,
@@ -20,29 +27,30 @@ from tilewright.runtime import (
     RunnableModel,
     Spec,
     TensorSpec,
+    UnsuitedError,
     in_order,
     shape_of,
 )
 from tilewright.support.errors import UserError
 
+Extents = Mapping[str, Sequence[int]]
 Shapes = Mapping[str, Sequence[int | str | None]]
 #: A pattern of shapes: which dimensions are 1, and which are equal.
 _Pattern = tuple[tuple[str, tuple[int | str | None, ...]], ...]
 
 
-def share_names(specs: Sequence[Spec]) -> bool:
-    """Whether some symbolic dimension stands in several places of the inputs."""
-    names = [d for s in specs if isinstance(s, TensorSpec) for d in s.shape if isinstance(d, str)]
-    return len(set(names)) < len(names)
+def have_free_sizes(specs: Sequence[Spec]) -> bool:
+    """Whether some dimension of the inputs is symbolic."""
+    return any(isinstance(s, TensorSpec) and s.static_shape is None for s in specs)
 
 
 class ApartModels:
-    """The models for inputs that disagree on names: one for each pattern in which they do."""
+    """The models for inputs that do not fit: one for each pattern in which they do not."""
 
     def __init__(
         self,
         model: RunnableModel,
-        read: Callable[[Shapes], object],
+        read: Callable[[Shapes], Module],
         compiled: Callable[[Shapes], RunnableModel],
     ) -> None:
         """`read` builds the graph for inputs of some shapes, `compiled` the model."""
@@ -50,14 +58,18 @@ class ApartModels:
         self._read, self._compiled = read, compiled
         self._models: dict[_Pattern, RunnableModel | UserError] = {}
         self._lock = threading.Lock()
+        self._checks: SizeChecks | None = None
 
-    def __call__(
-        self, model: RunnableModel, inputs: Inputs, error: DimensionsDifferError
-    ) -> RunnableModel:
+    def __call__(self, model: RunnableModel, inputs: Inputs, error: UnsuitedError) -> RunnableModel:
         """The model that takes these inputs, which `model` refused with `error`."""
         given = zip(self._specs, in_order(inputs, self._specs), strict=True)
         extents = {s.name: shape_of(v) for s, v in given if isinstance(s, TensorSpec)}
-        shapes = shapes_apart(self._specs, extents)
+        if isinstance(error, DimensionsDifferError):
+            shapes = shapes_apart(self._specs, extents)
+        elif self._are_refused(extents):
+            shapes = {name: list[int | str | None](sizes) for name, sizes in extents.items()}
+        else:
+            raise error
         pattern = tuple((name, tuple(shape)) for name, shape in shapes.items())
         with self._lock:
             if pattern not in self._models:
@@ -69,8 +81,17 @@ class ApartModels:
             found.share_threads(model)
         return found
 
+    def _are_refused(self, extents: Extents) -> bool:
+        """Whether these sizes fail what the program checks of them, whatever the elements are."""
+        with self._lock:
+            try:
+                self._checks = self._checks or SizeChecks(self._read({}))
+            except UserError:
+                return False  # a file that cannot be read again
+            return self._checks.fail(extents)
+
     def _made(
-        self, shapes: Shapes, extents: Shapes, error: DimensionsDifferError
+        self, shapes: Shapes, extents: Extents, error: UnsuitedError
     ) -> RunnableModel | UserError:
         # Most often a wrong input: type rules find that out in far less time than compiling takes.
         try:
@@ -86,16 +107,36 @@ class ApartModels:
         return self._compiled(shapes)
 
 
+class SizeChecks:
+    """What the operators of a graph ask of the sizes of its inputs."""
+
+    def __init__(self, module: Module) -> None:
+        main = module.main
+        calls = [b.expr for b in main.body if isinstance(b.expr, Call)]
+        asked = [c for call in calls for c, _ in call.op.conditions(call.args, call.attrs)]
+        self._conditions: list[Expr] = list(dict.fromkeys(map(simplify, asked)))
+        self._shapes = {p.name: p.shape for p in main.params if isinstance(p.type, TensorType)}
+
+    def fail(self, extents: Extents) -> bool:
+        """Whether sizes that came do not meet something that is asked."""
+        known: dict[Var, Expr] = {}
+        for name, shape in self._shapes.items():
+            pairs = zip(shape, extents[name], strict=True)
+            known |= {dim: as_expr(extent) for dim, extent in pairs if isinstance(dim, Var)}
+        found = (simplify(substitute(c, known)) for c in self._conditions)
+        return any(isinstance(c, Const) and not c.value for c in found)
+
+
 def _refusal(error: UserError, found: UserError) -> UserError:
     """What was wrong with the inputs, and why they do not do otherwise either."""
     why = f"{found.what}: {found.reason}" if found.reason else found.what
-    reason = f"{error.reason}; with that dimension told apart, {why}"
+    differ = isinstance(error, DimensionsDifferError)
+    done = "with that dimension told apart" if differ else "with these sizes as numbers"
+    reason = f"{error.reason}; {done}, {why}"
     return UserError(error.what, reason=reason, remedy=found.remedy, listing=found.listing)
 
 
-def shapes_apart(
-    specs: Sequence[Spec], extents: Mapping[str, Sequence[int]]
-) -> dict[str, list[int | str | None]]:
+def shapes_apart(specs: Sequence[Spec], extents: Extents) -> dict[str, list[int | str | None]]:
     """Shapes in which a name that has several extents is a name for each; those of 1 are numbers.
 
     What is 1 may be broadcast, which the types must show.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +16,14 @@ from tilewright.codegen import (
     PARAMS,
     Data,
     Interface,
+    Member,
     Tensor,
     archive,
     backend_of,
-    merge,
+    members,
 )
 from tilewright.models.header import header
+from tilewright.models.linking import SHARED, linked, system_of
 from tilewright.runtime import ListSpec, NativeSpec, Program, TargetInfo, TensorSpec
 from tilewright.support.errors import UserError
 from tilewright.support.files import replacing, text_path
@@ -33,8 +33,7 @@ _ALIGNMENT: Final = 64
 #: Code reaches its constants over distances of 31 bits.
 _LARGEST: Final = 3 << 29
 _SOURCE: Final = ".c"
-_KINDS: Final = (".o", ".a", ".so", _SOURCE)
-_LINKERS: Final = ("cc", "gcc", "clang", "ld", "ld.lld")
+_WINDOWS_ARCHIVE: Final = ".lib"
 
 Path_ = str | os.PathLike[str]
 
@@ -55,33 +54,46 @@ def export_library(
     """
     place = Path(text_path(path))
     header_path = None if header_path is None else text_path(header_path)
-    if place.suffix not in _KINDS:
-        raise UserError(
-            f"cannot export to {place}",
-            reason=f"it is not clear what a file {place.name!r} shall be",
-            remedy=f"end its name in {', '.join(_KINDS)}",
-        )
+    _check_kind(place, target)
     if header_path is not None and os.path.realpath(header_path) == os.path.realpath(place):
         raise UserError(
             f"cannot export to {place}",
             reason="the library and its header have the same name",
             remedy=f"name the header {place.with_suffix('.h')}",
         )
-    inputs, outputs = _tensors("input", program.inputs), _tensors("output", program.outputs)
-    places = _places(constants)
-    model = _interface(program, inputs, outputs, _prefix(name, place), places[:-1], target)
+    inputs, outputs = tensors_of("input", program.inputs), tensors_of("output", program.outputs)
+    model, places = interface_of(
+        program, inputs, outputs, prefix_of(name, place), constants, target
+    )
     if place.suffix == _SOURCE:
         model = replace(model, offers_dlpack=False)
         _write_source(place, model, source, constants, target)
     else:
-        code = _object(model, program, constants, places, pool, target)
-        _WRITERS[place.suffix](place, code, model)
+        files = _members(model, program, constants, places, pool, target)
+        _WRITERS[place.suffix](place, files, model, target)
     if header_path is not None:
         with replacing(header_path) as file:
             file.write(header(model, inputs, outputs).encode())
 
 
-def _tensors(role: str, specs: Sequence[NativeSpec]) -> list[TensorSpec]:
+def _check_kind(place: Path, target: TargetInfo) -> None:
+    system = system_of(target.triple)
+    kinds = [".o", ".a", SHARED[system], _SOURCE]
+    if system == "windows":
+        kinds.append(_WINDOWS_ARCHIVE)
+    if place.suffix in kinds:
+        return
+    is_known = place.suffix in _WRITERS
+    raise UserError(
+        f"cannot export to {place}",
+        reason=f"{target.triple} has no such files"
+        if is_known
+        else f"it is not clear what a file {place.name!r} shall be",
+        remedy=f"end its name in {', '.join(kinds)}",
+    )
+
+
+def tensors_of(role: str, specs: Sequence[NativeSpec]) -> list[TensorSpec]:
     """The specs, if all are of tensors."""
     for spec in specs:
         if isinstance(spec, ListSpec):
@@ -97,7 +109,7 @@ def _is_c_name(name: str) -> bool:
     return re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
 
 
-def _prefix(name: Any, place: Path) -> str:
+def prefix_of(name: Any, place: Path) -> str:
     if name is not None and not (isinstance(name, str) and _is_c_name(name)):
         raise UserError(f"{name!r} cannot begin the names of C functions", remedy="use letters")
     found: str = name or re.sub(r"\W", "_", place.stem.removeprefix("lib"), flags=re.ASCII)
@@ -118,15 +130,17 @@ def _places(constants: Sequence[Any]) -> list[int]:
     return places
 
 
-def _interface(
+def interface_of(
     program: Program,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     prefix: str,
-    places: Sequence[int],
+    constants: Sequence[Any],
     target: TargetInfo,
-) -> Interface:
-    return Interface(
+) -> tuple[Interface, list[int]]:
+    """A model from outside; where each of its constants begins, and where the last one ends."""
+    places = _places(constants)
+    model = Interface(
         prefix,
         program.name,
         tuple(map(_tensor, inputs)),
@@ -136,31 +150,40 @@ def _interface(
         program.records,
         program.messages,
         program.origins,
-        tuple(places),
+        tuple(places[:-1]),
         may_use_amx="amx-tile" in target.features and "linux" in target.triple,
         denormals=program.denormals,
+        # Its structures are laid out for addresses of 64 bits.
+        offers_dlpack=Target.of(target.text).pointer_bits == 64,
+        offers_tvm_ffi="linux" in target.triple,
     )
+    return model, places
 
 
 def _tensor(spec: TensorSpec) -> Tensor:
     return Tensor(spec.name, spec.dtype, spec.shape)
 
 
-def _object(
+def _members(
     model: Interface,
     program: Program,
     constants: Sequence[Any],
     places: Sequence[int],
     pool: bytes,
     target: TargetInfo,
-) -> bytes:
+) -> list[Member]:
     glue = backend_of(Target.of(target.text)).library(model, target.triple)
+    objects = [glue, *program.objects, *([pool] if pool else [])]
+    return members(objects, params_of(constants, places), model.exported, model.prefix)
+
+
+def params_of(constants: Sequence[Any], places: Sequence[int]) -> Data:
+    """The constants one after the other, each at its place."""
     parts: list[bytes | memoryview] = []
     for array in constants:
         parts.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         parts.append(bytes(-array.nbytes % _ALIGNMENT))
-    data = Data(PARAMS, parts, places[-1])
-    return merge([glue, *program.objects, pool], data, model.exported)
+    return Data(PARAMS, parts, places[-1])
 
 
 # ---- kinds of files -----------------------------------------------------------------------------
@@ -175,45 +198,31 @@ def _write_source(
             file.write(part.encode())
 
 
-def _write_object(place: Path, code: bytes, model: Interface) -> None:
-    del model
-    with replacing(place) as file:
-        file.write(code)
-
-
-def _write_archive(place: Path, code: bytes, model: Interface) -> None:
-    with replacing(place) as file:
-        file.write(archive(f"{model.prefix}.o", code, model.exported))
-
-
-def _write_shared(place: Path, code: bytes, model: Interface) -> None:
-    linker = next(filter(None, map(shutil.which, _LINKERS)), None)
-    if linker is None:
+def _write_object(place: Path, files: list[Member], _: Interface, target: TargetInfo) -> None:
+    if len(files) > 1:
         raise UserError(
             f"cannot write {place}",
-            reason=f"a shared library needs a linker, and none of {', '.join(_LINKERS)} is here",
-            remedy="install a C compiler, or export to .a or .o, which need none",
+            reason=f"for {target.triple} a model's code is several object files",
+            remedy=f"export to {place.with_suffix('.a')}",
         )
-    with tempfile.TemporaryDirectory() as folder, replacing(place) as file:
-        source, made = Path(folder, f"{model.prefix}.o"), Path(folder, "library.so")
-        source.write_bytes(code)
-        _link(linker, source, made, place)
-        with open(made, "rb") as linked:
-            shutil.copyfileobj(linked, file)
+    with replacing(place) as file:
+        file.write(files[0].code)
+
+
+def _write_archive(place: Path, files: list[Member], _: Interface, __: TargetInfo) -> None:
+    with replacing(place) as file:
+        file.write(archive(files))
+
+
+def _write_shared(place: Path, files: list[Member], model: Interface, target: TargetInfo) -> None:
+    with replacing(place) as file, linked(place, files, model.exported, target) as made:
+        shutil.copyfileobj(made, file)
         os.fchmod(file.fileno(), 0o755)
 
 
-def _link(linker: str, source: Path, made: Path, place: Path) -> None:
-    has_driver = not Path(linker).name.startswith("ld")
-    options = ["-Wl,-z,noexecstack", "-lpthread"] if has_driver else ["-z", "noexecstack"]
-    command = [linker, "-shared", "-o", str(made), str(source), *options]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    if run.returncode:
-        raise UserError(
-            f"cannot write {place}",
-            reason=f"{linker} failed: {run.stderr.strip()[-500:]}",
-            remedy="export to .a or .o, and link it with the tools of its target",
-        )
-
-
-_WRITERS = {".o": _write_object, ".a": _write_archive, ".so": _write_shared}
+_WRITERS: Final = {
+    ".o": _write_object,
+    ".a": _write_archive,
+    ".lib": _write_archive,
+    **dict.fromkeys(SHARED.values(), _write_shared),
+}

@@ -60,7 +60,7 @@ def _tensors(name: str, kind: str, specs: Sequence[TensorSpec]) -> str:
     lines = [f"#define {name.upper()}_{kind.upper()}S {len(specs)}"]
     for k, spec in enumerate(specs):
         lines.append(
-            f"/* {kind}s[{k}]: {_safe(str(spec))}, elements of type {c_type(spec.dtype)} */"
+            f"/* {kind}s[{k}]: {safe_text(str(spec))}, elements of type {c_type(spec.dtype)} */"
         )
     return "\n".join(lines) + "\n"
 
@@ -74,7 +74,7 @@ def c_type(dtype: DType) -> str:
     return "uint16_t" if dtype.bits == 16 else "uint8_t"
 
 
-def _safe(text: str) -> str:
+def safe_text(text: str) -> str:
     """Text that a comment can hold: it neither ends nor begins one, nor hides what follows."""
     shown = "".join(c if c.isprintable() else " " for c in text)
     return shown.replace("*/", "* /").replace("/*", "/ *")
@@ -114,5 +114,5 @@ def _functions(model: Interface) -> str:
 
 
 def _comment(lines: Sequence[str], name: str) -> str:
-    body = "\n   ".join(_safe(line).replace("NAME", name) for line in lines)
+    body = "\n   ".join(safe_text(line).replace("NAME", name) for line in lines)
     return f"/* {body} */"

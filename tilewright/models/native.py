@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from tilewright.models.recording import Recorder
 from tilewright.runtime import (
     CPU,
     Build,
@@ -28,6 +29,7 @@ from tilewright.target import Target, why_not_here
 
 if TYPE_CHECKING:
     from tilewright.ir import Function
+    from tilewright.models.micro import Footprint
     from tilewright.models.profiling import Profiled
     from tilewright.support.profile import Profile
 
@@ -71,7 +73,7 @@ class NativeModel(CompiledModel):
         threads: int | None = None,
     ) -> None:
         self._target, self._pool_code = target, pool
-        self._profiled: Profiled | None = None
+        self._recorder: Recorder | None = None
         self._profiling = threading.Lock()
         reason = why_not(target)
         if not program.objects:
@@ -85,6 +87,11 @@ class NativeModel(CompiledModel):
     def target(self) -> Target:
         """The machine that the code is for."""
         return Target.of(self._target.text)
+
+    @property
+    def program(self) -> Program:
+        """What runs it, beside its constants."""
+        return self._program
 
     def as_build(self) -> Build:
         if not self._program.objects:
@@ -128,11 +135,17 @@ class NativeModel(CompiledModel):
     def profile_of(self, inputs: Inputs, runs: int, warmup: int) -> Profile:
         self._require_loaded()
         with self._profiling:
-            if self._profiled is None:
-                from tilewright.models.profiling import Profiled
+            profiled = self.profiled
+            if self._recorder is None:
+                self._recorder = Recorder(self, profiled.code, profiled.words)
+            return profiled.profile(runs, self._recorder.record(inputs, runs, warmup))
 
-                self._profiled = Profiled(self, self._program)
-            return self._profiled.profile(inputs, runs, warmup)
+    @cached_property
+    def profiled(self) -> Profiled:
+        """What is needed to record runs, also on another machine; it is compiled when asked for."""
+        from tilewright.models.profiling import Profiled
+
+        return Profiled(self)
 
     def export_library(
         self,
@@ -155,6 +168,12 @@ class NativeModel(CompiledModel):
                 name,
                 source,
             )
+
+    def export_micro(self, folder: str | os.PathLike[str], *, name: str | None = None) -> Footprint:
+        from tilewright.models.micro import export_micro
+
+        with at_the_border(f"exporting {folder!r} failed"):
+            return export_micro(self._program, self._constants, self._target, folder, name)
 
     def __repr__(self) -> str:
         megabytes = sum(c.nbytes for c in self._constants) / 1e6

@@ -31,31 +31,57 @@ from tilewright.runtime.binding import (
     ListSpec,
     NativeSpec,
     Spec,
+    StoppedError,
     TensorSpec,
+    UnsuitedError,
     ValueSpec,
     bind_inputs,
+    bind_outputs,
     in_order,
 )
 from tilewright.runtime.cases import CasesModel, LoadedCases, shape_of
+from tilewright.runtime.described import (
+    UnreadableError,
+    signature_data,
+    signature_from,
+    target_data,
+    target_from,
+)
 from tilewright.runtime.device import CPU, Device
 from tilewright.runtime.devices import device_for, why_no_device
+from tilewright.runtime.dlpack import as_array
 from tilewright.runtime.executor import BoundModel, CompiledModel
 from tilewright.runtime.function import NativeFunction
 from tilewright.runtime.gpu.device import LaunchingDevice
 from tilewright.runtime.gpu.launcher import Launched
+from tilewright.runtime.kernel import KernelCode, PackedKernel, Preparation
+from tilewright.runtime.objectfile import names_of
 from tilewright.runtime.program import Program, TargetInfo
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.runtime.signature import ArrayParam, Dim, ScalarParam, Signature
 from tilewright.runtime.threads import install, is_installed
+from tilewright.runtime.trials.answers import why_wrong
+from tilewright.runtime.trials.bundle import BundleWriter, writing_bundle
+from tilewright.runtime.trials.bundled import BundledOutcome, measure_bundle
+from tilewright.runtime.trials.measured import LONG, MARGIN, SHORT, Failure, Measured
+from tilewright.runtime.trials.process import START, TrialProcess, seconds_allowed
+from tilewright.runtime.trials.serve import Trials, begin_message
+from tilewright.runtime.trials.task import TrialTask
 
 __all__ = [
     "ANY_SIZE",
     "CPU",
     "LIST_KINDS",
+    "LONG",
+    "MARGIN",
+    "SHORT",
+    "START",
     "ArrayParam",
     "Artifact",
     "BoundModel",
     "Build",
+    "BundleWriter",
+    "BundledOutcome",
     "Candidate",
     "CaseKey",
     "CasesContents",
@@ -66,26 +92,40 @@ __all__ = [
     "Device",
     "Dim",
     "DimensionsDifferError",
+    "Failure",
     "HostedContents",
     "Inputs",
+    "KernelCode",
     "Key",
     "Keys",
     "Launched",
     "LaunchingDevice",
     "ListSpec",
     "LoadedCases",
+    "Measured",
     "NativeFunction",
     "NativeSpec",
+    "PackedKernel",
+    "Preparation",
     "Program",
     "RunnableModel",
     "ScalarParam",
     "Signature",
     "Spec",
+    "StoppedError",
     "TargetInfo",
     "TensorSpec",
+    "TrialProcess",
+    "TrialTask",
+    "Trials",
+    "UnreadableError",
+    "UnsuitedError",
     "ValueSpec",
     "aligned_empty",
+    "as_array",
+    "begin_message",
     "bind_inputs",
+    "bind_outputs",
     "checksum_of",
     "device_for",
     "in_memory",
@@ -95,10 +135,19 @@ __all__ = [
     "let_files_go",
     "let_go",
     "make_key_pair",
+    "measure_bundle",
+    "names_of",
     "request_amx",
     "return_free_memory",
     "save_models",
     "seal_of",
+    "seconds_allowed",
     "shape_of",
+    "signature_data",
+    "signature_from",
+    "target_data",
+    "target_from",
     "why_no_device",
+    "why_wrong",
+    "writing_bundle",
 ]

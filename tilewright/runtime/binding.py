@@ -129,8 +129,16 @@ class ValueSpec:
         return f"{self.name}: {self.type}"
 
 
-class DimensionsDifferError(UserError):
+class UnsuitedError(UserError):
+    """Inputs that a program does not take; one for other sizes of the same model may."""
+
+
+class DimensionsDifferError(UnsuitedError):
     """Inputs whose shapes give a symbolic dimension several extents."""
+
+
+class StoppedError(UnsuitedError):
+    """Something does not hold that compiled code checks, or that is checked before it runs."""
 
 
 #: What compiled code takes and gives.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tilewright.runtime.arrays import Array
-from tilewright.runtime.binding import Bound, NativeSpec, TensorSpec
+from tilewright.runtime.binding import Bound, NativeSpec, StoppedError, TensorSpec
 from tilewright.runtime.device import Device
 from tilewright.runtime.lists import copied_items
 from tilewright.runtime.program import Program
@@ -91,6 +91,11 @@ class ModelCall:
 
 
 def _empty(device: Device, spec: TensorSpec, shape: Sequence[int]) -> Array:
+    if any(extent < 0 for extent in shape):
+        raise StoppedError(
+            "the model does not take inputs of these sizes",
+            reason=f"output {spec.name} would be {spec.dtype.name}{list(shape)}",
+        )
     try:
         return device.result(shape, spec.numpy)
     except (MemoryError, ValueError):

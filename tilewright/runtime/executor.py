@@ -14,6 +14,7 @@ from tilewright.runtime.binding import (
     Bound,
     ListSpec,
     NativeSpec,
+    StoppedError,
     TensorSpec,
     bind_outputs,
     dims_of,
@@ -247,7 +248,7 @@ class CompiledModel(RunnableModel):
         error[:] = 0
         origin = origins[number - 1] if 0 < number <= len(origins) else ""
         where = f" at {origin}" if origin else ""
-        raise UserError(f"{self._program.name} stopped{where}", reason=reason)
+        raise StoppedError(f"{self._program.name} stopped{where}", reason=reason)
 
 
 class BoundModel:

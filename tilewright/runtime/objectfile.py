@@ -1,4 +1,4 @@
-"""The names in a relocatable object file (64-bit little-endian ELF or Mach-O).
+"""The names in a relocatable object file (little-endian ELF, or 64-bit Mach-O).
 
 The JIT links these files; this reader tells beforehand what a file defines and what it needs, so
 that a missing function is an error with a name in it.
@@ -10,10 +10,16 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tilewright.support.elf import LOCAL, MAGIC, RELOCATABLE, UNDEFINED, WEAK, read_elf
+from tilewright.support.elf import ELF32, ELF64, LOCAL, RELOCATABLE, UNDEFINED, WEAK, read_elf
 from tilewright.support.errors import UserError
 
-_ELF_MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
+_ELF_MACHINES = {
+    (62, 64): "x86_64",
+    (183, 64): "aarch64",
+    (243, 64): "riscv64",
+    (243, 32): "riscv32",
+    (40, 32): "arm",
+}
 #: What a linker defines.
 _OF_THE_LINKER = {"_GLOBAL_OFFSET_TABLE_"}
 
@@ -34,11 +40,11 @@ class ObjectNames:
 
 def names_of(code: bytes) -> ObjectNames:
     """The names in the object file `code`; `UserError` if it is damaged or of another kind."""
-    readers = {MAGIC: _elf_names, _MACHO_MAGIC: _macho_names}
+    readers = {ELF64.magic: _elf_names, ELF32.magic: _elf_names, _MACHO_MAGIC: _macho_names}
     for magic, reader in readers.items():
         if code.startswith(magic):
             return _read_with(reader, code)
-    raise _unreadable("it is neither a 64-bit ELF nor a 64-bit Mach-O file")
+    raise _unreadable("it is neither an ELF nor a 64-bit Mach-O file")
 
 
 def require_names(
@@ -65,7 +71,8 @@ def _elf_names(code: bytes) -> ObjectNames:
     file = read_elf(code)
     if file.kind != RELOCATABLE:
         raise _unreadable("it is an ELF file, but not a relocatable one")
-    names = ObjectNames(_ELF_MACHINES.get(file.machine, f"ELF machine {file.machine}"))
+    machine = (file.machine, 64 if file.layout is ELF64 else 32)
+    names = ObjectNames(_ELF_MACHINES.get(machine, f"ELF machine {file.machine}"))
     # The first entry is empty by definition.
     for symbol in file.symbols[1:]:
         if symbol.binding == LOCAL:

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from tilewright.runtime.artifact import Build, Key, save_models
-from tilewright.runtime.binding import DimensionsDifferError, Spec
+from tilewright.runtime.binding import Spec, UnsuitedError
 from tilewright.support.denormals import Denormals
 from tilewright.support.errors import InternalError, TilewrightError, UserError, nearest
 from tilewright.support.faults import as_tilewright_error
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Inputs = Mapping[str, Any] | Sequence[Any]
 _T = TypeVar("_T")
-_Apart = Callable[["RunnableModel", Inputs, DimensionsDifferError], "RunnableModel"]
+_Apart = Callable[["RunnableModel", Inputs, UnsuitedError], "RunnableModel"]
 #: What is being done in a call, for messages.
 _DOING: Final = {"run": "running", "bind": "binding", "profile": "profiling"}
 
@@ -36,7 +36,8 @@ class RunnableModel:
     def __init__(self) -> None:
         self._given: dict[str, Any] = {}
         self._results: list[Any] = []
-        #: Gives the model for inputs that disagree on a symbolic dimension; None: they are refused.
+        #: Gives the model for inputs that disagree on a symbolic dimension, or whose sizes are not
+        #: those that the program is for; None: they are refused.
         self.apart: _Apart | None = None
 
     @property
@@ -76,7 +77,7 @@ class RunnableModel:
         try:
             try:
                 return call(self)
-            except DimensionsDifferError as error:
+            except UnsuitedError as error:
                 if self.apart is None:
                     raise
                 return self.apart(self, inputs, error)._called(name, inputs, call)
@@ -205,6 +206,14 @@ class RunnableModel:
         of the file unless given. Only `.so` needs a linker on this machine.
         """
         raise self._not_offered("be exported as a library")
+
+    def export_micro(self, folder: str | os.PathLike[str], *, name: str | None = None) -> Any:
+        """Write object file, header and notes for a machine without an operating system.
+
+        `name` begins the names of files and functions, and is that of the folder unless given. All
+        memory is static; the result says how much of it there is.
+        """
+        raise self._not_offered("be exported for a machine without an operating system")
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise UserError(

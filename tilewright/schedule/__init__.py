@@ -2,15 +2,17 @@
 
 from tilewright.schedule.error import RefusedError, ScheduleError
 from tilewright.schedule.handles import BlockRef, Loop
-from tilewright.schedule.rules import packed_columns
+from tilewright.schedule.rules import Choices, packed_columns
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.schedulers import (
     RULES,
     RULES_BY_ADDRESS,
+    UNAPPLIED,
     Given,
     Recorded,
     Rules,
     Scheduler,
+    Tuned,
     function_of,
     schedule_by_rules,
     scheduler_of,
@@ -26,7 +28,9 @@ from tilewright.schedule.trace import Trace
 __all__ = [
     "RULES",
     "RULES_BY_ADDRESS",
+    "UNAPPLIED",
     "BlockRef",
+    "Choices",
     "Given",
     "Loop",
     "Recorded",
@@ -37,6 +41,7 @@ __all__ = [
     "Scheduler",
     "TensorIntrin",
     "Trace",
+    "Tuned",
     "find_intrin",
     "function_of",
     "packed_columns",

@@ -16,13 +16,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from tilewright.ir import Function
+from tilewright.ir import Function, with_plain_names
 from tilewright.schedule.rules import Choices, apply_table, table_for
 from tilewright.schedule.rules.analysis import is_scheduled
 from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.state import Declined
+from tilewright.schedule.tensor_intrin import require_features
 from tilewright.schedule.trace import Trace
 from tilewright.support.errors import UserError, nearest
-from tilewright.target import Target
+from tilewright.target import Target, verify_for
+
+#: The attribute of a function whose recorded schedule does not apply: the reason.
+UNAPPLIED: Final = "unapplied"
 
 
 class Scheduler(Protocol):
@@ -53,22 +58,25 @@ class Rules:
         return f"{'rules' if self.by_address else 'rules-by-shape'} {json.dumps(own)}"
 
     def schedule(self, function: Function, target: Target) -> Schedule:
-        return self._scheduled(function, target)[0]
-
-    def offered(self, function: Function, target: Target) -> dict[str, tuple[object, ...]]:
-        """What there is to choose for a function: candidates by name, the one that is taken by
-        default first."""
-        return self._scheduled(function, target)[1].offered
-
-    def _scheduled(self, function: Function, target: Target) -> tuple[Schedule, Choices]:
         s, choices = Schedule(function), Choices(self.taken)
-        apply_table(s, table_for(target, by_address=self.by_address), target, choices)
+        self.decide(s, target, choices)
         for name in self.taken.keys() - choices.offered.keys():
             raise UserError(
                 f"there is no choice {name} in the schedule of {function.name}",
                 remedy=nearest(name, choices.offered),
             )
-        return s, choices
+        return s
+
+    def decide(self, s: Schedule, target: Target, choices: Choices) -> None:
+        """Edit a schedule as the rules and these choices have it; `taken` is not asked."""
+        apply_table(s, table_for(target, by_address=self.by_address), target, choices)
+
+    def offered(self, function: Function, target: Target) -> dict[str, tuple[object, ...]]:
+        """What there is to choose for a function: candidates by name, the one that is taken by
+        default first."""
+        choices = Choices(self.taken)
+        self.decide(Schedule(function), target, choices)
+        return choices.offered
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,29 @@ class Recorded:
     def schedule(self, function: Function, target: Target) -> Schedule:
         del target
         return self.trace.replay(function)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A trace that a search has found for loops with plain names (`ir.with_plain_names`). Where it
+    does not apply any more, the default rules do, and the function says why (`UNAPPLIED`)."""
+
+    trace: Trace
+
+    @property
+    def key(self) -> str:
+        return f"tuned {json.dumps(self.trace.to_json(), sort_keys=True)}"
+
+    def schedule(self, function: Function, target: Target) -> Schedule:
+        try:
+            made = self.trace.replay(with_plain_names(function))
+            verify_for(made.function, target)
+            require_features(made.function, target)
+            return made
+        except UserError as error:
+            made = RULES_BY_ADDRESS.schedule(function, target)
+            made.declined.append(Declined(UNAPPLIED, "", str(error).split("\n", 1)[0]))
+            return made
 
 
 @dataclass(frozen=True)
@@ -103,6 +134,7 @@ _KINDS: Final[dict[str, Callable[[str], Scheduler]]] = {
     "rules": lambda text: Rules(by_address=True, taken=json.loads(text)),
     "rules-by-shape": lambda text: Rules(taken=json.loads(text)),
     "trace": lambda text: Recorded(Trace.from_json(text)),
+    "tuned": lambda text: Tuned(Trace.from_json(text)),
     "given": lambda text: Given(),
 }
 
@@ -127,5 +159,9 @@ def schedule_by_rules(function: Function, target: Target, *, by_address: bool = 
 def function_of(s: Schedule) -> Function:
     """The scheduled function, with a note on blocks that are left with plain loops, and why."""
     plain = {b.name for b in s.blocks() if not is_scheduled(s, b.name)}
-    notes = [str(r) for r in s.declined if not r.block or r.block in plain]
-    return s.function.with_attrs(refused=notes) if notes else s.function
+    unapplied = [r.reason for r in s.declined if r.rule == UNAPPLIED]
+    declined = [r for r in s.declined if r.rule != UNAPPLIED]
+    notes = [str(r) for r in declined if not r.block or r.block in plain]
+    attrs = {"refused": notes} if notes else {}
+    attrs |= {UNAPPLIED: unapplied[0]} if unapplied else {}
+    return s.function.with_attrs(**attrs) if attrs else s.function

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
-import numpy as np
-
-from tilewright.ir import THREAD_AXES, Buffer, Const, For, walk
-from tilewright.simt.lanes import AXES, Geometry
+from tilewright.ir import Buffer, For, threads_of
+from tilewright.simt.lanes import Geometry
 from tilewright.simt.memory import bytes_for_each
 from tilewright.simt.state import State
+from tilewright.support.errors import UserError
 
 _MAX_THREADS: Final = 1024
 #: As many lanes execute together as keep NumPy busy and the arrays in the caches, and as many
@@ -18,18 +18,16 @@ _MAX_LANES: Final = 1 << 16
 _MAX_BYTES: Final = 1 << 28
 
 
-def block_extents(state: State, s: For) -> tuple[int, ...]:
-    """The greatest extent of each axis of threads over all phases."""
-    extents = dict.fromkeys(AXES, 1)
-    for loop in (x for x in walk(s) if isinstance(x, For) and x.axis in THREAD_AXES):
-        if not isinstance(loop.extent, Const):
-            raise state.error(loop, "the extent of a loop over threads is not constant")
-        letter = loop.axis[-1]
-        extents[letter] = max(extents[letter], int(loop.extent.value))
-    threads = int(np.prod(list(extents.values())))
+def block_extents(state: State, s: For) -> tuple[int, int, int]:
+    """How many threads a block has along each axis, no more than a GPU takes."""
+    try:
+        extents = threads_of(s)
+    except UserError as error:
+        raise state.error(s, error.what) from None
+    threads = math.prod(extents)
     if threads > _MAX_THREADS:
         raise state.error(s, f"a block of {threads} threads has more than {_MAX_THREADS}")
-    return tuple(extents.values())
+    return extents
 
 
 def blocks_together(state: State, geometry: Geometry, allocs: list[Buffer]) -> int:

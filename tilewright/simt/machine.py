@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.ir import (
     BLOCK_AXES,
     THREAD_AXES,
+    WARP_PRODUCTS,
     Alloc,
     Assert,
     Block,
@@ -26,24 +27,28 @@ from tilewright.ir import (
     Function,
     If,
     Let,
+    Load,
     Seq,
     Stmt,
     Store,
     While,
     child_stmts,
     is_barrier,
+    is_for_all_threads,
     is_over_blocks,
     is_over_threads,
     walk,
 )
+from tilewright.simt.copies import COPIES
 from tilewright.simt.lanes import NOBODY, Array, Geometry, Lanes, Mask, both, mask_for
 from tilewright.simt.launch import block_extents, blocks_together
 from tilewright.simt.state import Run, State
 from tilewright.simt.unknown import raise_where
+from tilewright.simt.warps import multiply
 from tilewright.support.errors import UserError
 
 Axes = frozenset[str]
-#: A `while` that goes on for longer is taken to be endless.
+#: A `while` with more iterations is taken to be endless.
 _MAX_ITERATIONS: Final = 1_000_000
 #: Intrinsics that only make code faster.
 _HINTS: Final = ("prefetch", "keep_order")
@@ -87,7 +92,7 @@ class Machine(State):
             found = frozenset[str]().union(*(self._axes_inside(s) for s in child_stmts(stmt)))
             if isinstance(stmt, For) and is_over_threads(stmt):
                 found |= {stmt.axis}
-            if is_barrier(stmt):
+            if is_for_all_threads(stmt):
                 found = _ALL_AXES
             self._inside[stmt] = found
         return found
@@ -245,7 +250,25 @@ class Machine(State):
             return self._barrier(s)
         if isinstance(s.call, Call) and s.call.name in _HINTS:
             return lambda _active: None
+        if isinstance(s.call, Call) and self.on_device:
+            if s.call.name in WARP_PRODUCTS:
+                return self._warp_product(s, s.call)
+            if s.call.name in COPIES:
+                return COPIES[s.call.name](self, s, s.call)
         raise self.error(s, f"`{s.call}` cannot be executed here")
+
+    def _warp_product(self, s: Evaluate, call: Call) -> Run:
+        elements = [a.operands[0] for a in call.args]
+        loads = [e for e in elements if isinstance(e, Load)]
+        tape = self.tape(s, *(load.indices[0] for load in loads))
+
+        def run(active: Mask) -> None:
+            places, _ = tape(active)
+            memories = [self.memories[load.buffer] for load in loads]
+            multiply(WARP_PRODUCTS[call.name], self.lanes, memories, places, active)
+            self.forget_loads(loads[0].buffer)
+
+        return self.told(s, run)
 
     def _barrier(self, s: Evaluate) -> Run:
         def run(active: Mask) -> None:

@@ -15,7 +15,7 @@ from tilewright.simt.lanes import Array, Lanes, Mask
 from tilewright.simt.races import Race, Races
 from tilewright.simt.unknown import raise_where
 
-#: What a byte of data costs besides, for checks: by element.
+#: Bytes of bookkeeping per element, for the checks.
 _CHECKED_BYTES: Final = {"global": 0, "shared": 17, "local": 1}
 
 
@@ -41,7 +41,7 @@ class Memory:
     ) -> None:
         self.buffer, self.size, self.copies = buffer, size, copies
         self._row = row
-        # Masked accesses to an empty buffer still look at an element.
+        # Masked accesses to an empty buffer still index an element.
         room = max(size, 1) * copies
         self._data = given if given is not None and size else np.zeros(room, buffer.dtype.numpy)
         self._written = np.zeros(room, bool) if given is None else None
@@ -49,7 +49,7 @@ class Memory:
         self.track_races(buffer.scope == "shared")
 
     def track_races(self, wanted: bool) -> None:
-        """Begin to look for races, or end it: for memory that threads share and some write to."""
+        """Turn the detection of races on or off: for shared memory that some thread writes to."""
         self._races = Races(self._data.size) if wanted else None
 
     def load(self, lanes: Lanes, index: Array, wanted: Mask) -> tuple[Array, Mask]:
@@ -100,7 +100,7 @@ class Memory:
     def inside(self, index: Array, extent: int, wanted: Mask, lanes: Lanes) -> Array:
         """`index`, which must lie within an extent; where lanes do not want it, it is made to."""
         index = np.asarray(index, np.int64)
-        # Negative ones are great as unsigned numbers.
+        # As unsigned numbers, negative ones are too large as well.
         if index.view(np.uint64).max() < extent:
             return index
         outside = (index < 0) | (index >= extent)

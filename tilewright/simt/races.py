@@ -19,8 +19,8 @@ _BLOCK_SHIFT: Final = 32
 _MANY_THREADS: Final = np.int64((1 << _THREAD_BITS) - 1)
 _MANY_BLOCKS: Final = np.int64((1 << 63) - 1)
 _NOBODY: Final = -1
-#: Numbers of one block that differ in the barriers passed lie as far apart as this, and less far
-#: than the other more.
+#: The exclusive or of two numbers of one block, between which there was a barrier, is at least the
+#: first of these, and less than their sum.
 _ONE_BARRIER: Final = np.uint64(1 << _THREAD_BITS)
 _BARRIERS: Final = np.uint64((1 << _BLOCK_SHIFT) - (1 << _THREAD_BITS))
 

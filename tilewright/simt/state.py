@@ -1,9 +1,9 @@
-"""What executes statements works on: values of variables, memory, and the lanes of the moment."""
+"""The state of an execution: values of variables, memory, and the active lanes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,15 @@ Run = Callable[[Mask], None]
 T = TypeVar("T")
 
 
+class Copy(NamedTuple):
+    """Values on their way to memory, and the lanes that copy them."""
+
+    memory: Memory
+    place: Array
+    values: Array
+    wanted: Mask
+
+
 class State:
     """The state of one function that is executed."""
 
@@ -43,6 +52,9 @@ class State:
         #: unrolled code asks for the same elements again and again.
         self._held: dict[Buffer, dict[Load, tuple[Mask, tuple[Array, Mask]]]] = {}
         self.lanes = Lanes(ALONE, 0, 1)
+        #: Copies since the last group was closed, and the groups that have not landed.
+        self.copies: list[Copy] = []
+        self.groups: list[list[Copy]] = []
         #: Whether what is compiled stands in a launch.
         self.on_device = False
 
@@ -108,7 +120,7 @@ class State:
         return SimtError(self.function.name, place, reason, shown)
 
     def told(self, stmt: Stmt, run: Callable[[Mask], T]) -> Callable[[Mask], T]:
-        """Faults of lanes show the statement."""
+        """`run`, with the statement shown in its errors."""
 
         def guarded(active: Mask) -> T:
             try:

@@ -1,4 +1,4 @@
-"""Relocatable files of 64-bit little-endian ELF, taken apart: sections, symbols, relocations.
+"""Relocatable files of little-endian ELF, taken apart: sections, symbols, relocations.
 
 Loading (`runtime.image`), asking for names (`runtime.objectfile`) and merging (`codegen.link`) all
 read files by this. Files are hostile until checked: whatever does not fit is a `DamagedError`.
@@ -15,11 +15,6 @@ MAGIC: Final = b"\x7fELF\x02\x01"
 #: The kind of file that a compiler makes.
 RELOCATABLE: Final = 1
 
-HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
-SECTION: Final = struct.Struct("<IIQQQQIIQQ")
-SYMBOL: Final = struct.Struct("<IBBHQQ")
-RELA: Final = struct.Struct("<QQq")
-
 #: Kinds of sections.
 PROGBITS, SYMTAB, STRTAB, RELA_KIND, NOTE, NOBITS, REL, GROUP = 1, 2, 3, 4, 7, 8, 9, 17
 #: What may be done with a section when it is loaded.
@@ -28,6 +23,52 @@ WRITE, ALLOC, EXEC, TLS = 1, 2, 4, 0x400
 UNDEFINED, FIRST_SPECIAL, ABSOLUTE = 0, 0xFF00, 0xFFF1
 #: Who can see a symbol.
 LOCAL, GLOBAL, WEAK = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How files with addresses of 64 or of 32 bits lay their tables out."""
+
+    magic: bytes
+    header: struct.Struct
+    section: struct.Struct
+    symbol: struct.Struct
+    #: Relocations with addends of their own, and those whose addends lie where they apply.
+    rela: struct.Struct
+    rel: struct.Struct
+    #: Where in a relocation the number of its symbol begins; its kind lies below.
+    symbol_shift: int
+    #: Where name, info, other, section, value and size of a symbol lie in its row.
+    symbol_order: tuple[int, ...]
+
+    def read_symbol(self, row: Sequence[int], name: str) -> Symbol:
+        return Symbol(name, *(row[k] for k in self.symbol_order[1:]))
+
+    def write_symbol(self, symbol: Symbol, name: int) -> bytes:
+        fields = dict(zip(self.symbol_order, (name, *symbol[1:]), strict=True))
+        return self.symbol.pack(*(fields[k] for k in range(len(fields))))
+
+
+ELF64: Final = Layout(
+    MAGIC,
+    struct.Struct("<16sHHIQQQIHHHHHH"),
+    struct.Struct("<IIQQQQIIQQ"),
+    struct.Struct("<IBBHQQ"),
+    struct.Struct("<QQq"),
+    struct.Struct("<QQ"),
+    32,
+    (0, 1, 2, 3, 4, 5),
+)
+ELF32: Final = Layout(
+    b"\x7fELF\x01\x01",
+    struct.Struct("<16sHHIIIIIHHHHHH"),
+    struct.Struct("<IIIIIIIIII"),
+    struct.Struct("<IIIBBH"),
+    struct.Struct("<IIi"),
+    struct.Struct("<II"),
+    8,
+    (0, 3, 4, 5, 1, 2),
+)
 
 
 class DamagedError(ValueError):
@@ -82,13 +123,21 @@ class Elf:
     flags: int
     sections: list[Section]
     symbols: list[Symbol]
+    layout: Layout = ELF64
 
     def relocations(self) -> Iterator[Relocation]:
-        """All relocations, of all sections."""
+        """All relocations with addends, of all sections."""
+        shift = self.layout.symbol_shift
+        below = (1 << shift) - 1
         for section in self.sections:
             if section.kind == RELA_KIND:
-                for offset, info, addend in RELA.iter_unpack(section.data):
-                    yield Relocation(section.info, offset, info & 0xFFFFFFFF, info >> 32, addend)
+                for offset, info, addend in self.layout.rela.iter_unpack(section.data):
+                    yield Relocation(section.info, offset, info & below, info >> shift, addend)
+
+
+def layout_of(code: bytes) -> Layout | None:
+    """How a file is laid out; None for what is no little-endian ELF file."""
+    return next((known for known in (ELF64, ELF32) if code.startswith(known.magic)), None)
 
 
 def read_elf(code: bytes) -> Elf:
@@ -100,17 +149,18 @@ def read_elf(code: bytes) -> Elf:
 
 
 def _read(code: bytes) -> Elf:
-    if not code.startswith(MAGIC):
-        raise DamagedError("it is no 64-bit ELF file")
-    head = HEADER.unpack_from(code)
+    layout = layout_of(code)
+    if layout is None:
+        raise DamagedError("it is no little-endian ELF file")
+    head = layout.header.unpack_from(code)
     kind, machine, start, flags = head[1], head[2], head[6], head[7]
     stride, count, names_at = head[11], head[12], head[13]
-    if count and stride != SECTION.size:
+    if count and stride != layout.section.size:
         raise DamagedError("its sections are of another size")
-    raw = [SECTION.unpack_from(code, start + k * SECTION.size) for k in range(count)]
+    raw = [layout.section.unpack_from(code, start + k * stride) for k in range(count)]
     names: int = raw[int(names_at)][4] if raw else 0
     sections = [_section(code, names, r) for r in raw]
-    return Elf(kind, machine, flags, sections, _symbols(code, sections, raw))
+    return Elf(kind, machine, flags, sections, _symbols(code, sections, raw, layout), layout)
 
 
 def _section(code: bytes, names: int, raw: tuple[int, ...]) -> Section:
@@ -122,13 +172,13 @@ def _section(code: bytes, names: int, raw: tuple[int, ...]) -> Section:
 
 
 def _symbols(
-    code: bytes, sections: Sequence[Section], raw: Sequence[tuple[int, ...]]
+    code: bytes, sections: Sequence[Section], raw: Sequence[tuple[int, ...]], layout: Layout
 ) -> list[Symbol]:
     for section in sections:
         if section.kind == SYMTAB:
             names = raw[section.link][4]
-            entries = SYMBOL.iter_unpack(section.data)
-            return [Symbol(_text(code, names + name), *rest) for name, *rest in entries]
+            rows = layout.symbol.iter_unpack(section.data)
+            return [layout.read_symbol(row, _text(code, names + row[0])) for row in rows]
     return []
 
 

@@ -27,6 +27,8 @@ class Event:
     bytes: int
     #: Of these, bytes of constants.
     constants: int = 0
+    #: The scalars and dimensions that it was called with, as far as they are recorded.
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -99,6 +99,25 @@ def measure(
     calls = _calls_for(function, min_repeat_ms / 1e3)
     samples = tuple(_seconds(function, calls) / calls for _ in range(repeat))
     return Timing(samples, calls)
+
+
+def interleaved(
+    functions: Sequence[Callable[[], object]],
+    rounds: int = 10,
+    min_repeat_ms: float = 10.0,
+    warmup: int = 1,
+) -> list[Timing]:
+    """Time several functions in turn, a sample of each in every round: noise falls on all alike."""
+    if rounds < 1:
+        raise ValueError("measuring needs at least one round")
+    for function in functions:
+        for _ in range(warmup):
+            function()
+    counts = [_calls_for(function, min_repeat_ms / 1e3) for function in functions]
+    pairs = list(zip(functions, counts, strict=True))
+    table = [[_seconds(function, n) / n for function, n in pairs] for _ in range(rounds)]
+    columns = zip(*table, strict=True)
+    return [Timing(samples, n) for samples, n in zip(columns, counts, strict=True)]
 
 
 def format_seconds(seconds: float) -> str:

@@ -33,6 +33,8 @@ class Cpu(NamedTuple):
     #: The name to give to LLVM, where it is another one.
     llvm_name: str = ""
     timing: Timing = Timing()
+    #: The triple to assume, where it is not that of the architecture.
+    triple: str = ""
 
     def variant(
         self,
@@ -43,6 +45,7 @@ class Cpu(NamedTuple):
         fma_ports: int = 0,
         fma_latency: int = 0,
         timing: Timing | None = None,
+        triple: str = "",
     ) -> Cpu:
         """A processor that differs from this one in what is given."""
         return Cpu(
@@ -53,6 +56,7 @@ class Cpu(NamedTuple):
             fma_ports or self.fma_ports,
             fma_latency or self.fma_latency,
             timing=timing or self.timing,
+            triple=triple or self.triple,
         )
 
 
@@ -65,9 +69,9 @@ def kib(l1d: int, l2: int, l3: int, line: int = 64) -> Caches:
 def cpus(arch: str) -> dict[str, Cpu]:
     """All described processors of an architecture, by name; the first is the generic one."""
     # Imported here because the tables are written in terms of this module.
-    from tilewright.target import cpus_arm, cpus_other, cpus_x86, gpus
+    from tilewright.target import cpus_arm, cpus_arm32, cpus_other, cpus_x86, gpus
 
-    table = (*cpus_x86.CPUS, *cpus_arm.CPUS, *cpus_other.CPUS, *gpus.CPUS)
+    table = (*cpus_x86.CPUS, *cpus_arm.CPUS, *cpus_arm32.CPUS, *cpus_other.CPUS, *gpus.CPUS)
     found = {cpu.name: cpu for cpu in table if cpu.arch == arch}
     return {**found, "generic": next(iter(found.values()))}
 

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from tilewright.target.cpu import Cpu, kib
 from tilewright.target.features import enable
+from tilewright.target.timing import MICROCONTROLLER
 
 
 def _rv64(features: str) -> frozenset[str]:
     return enable("riscv64", frozenset(), features.split())
+
+
+def _rv32(name: str, features: str) -> Cpu:
+    """A microcontroller: one instruction at a time, and memory that is as near as a cache."""
+    known = enable("riscv32", frozenset(), features.split())
+    caches, timing = kib(64, 0, 0, line=32), MICROCONTROLLER
+    return Cpu(name, "riscv32", known, caches, 1, 4, llvm_name="generic-rv32", timing=timing)
 
 
 # The names of the two instruction sets stand for LLVM's generic processor with those sets.
@@ -38,5 +46,6 @@ _WASM_EDGE = _WASM.variant(
 #: The generic one of each architecture first.
 CPUS: tuple[Cpu, ...] = (
     *(_RV64GC, _RV64GCV, _U74, _X280, _P670, _X60),
+    *(_rv32(n, " ".join(n.removeprefix("rv32i"))) for n in ("rv32imc", "rv32imac", "rv32imafc")),
     *(_WASM, _WASM_MVP, _WASM_LIME1, _WASM_EDGE),
 )

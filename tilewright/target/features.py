@@ -73,6 +73,21 @@ _NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
         zvfh: zvfhmin zfhmin
         zvfbfwma: zvfbfmin
     """),
+    "arm": _rules("""
+        dsp crc fp16 fp64 d32 vfp2sp hwdiv hwdiv-arm strict-align:
+        vfp3d16sp: vfp2sp
+        vfp4d16sp: vfp3d16sp fp16
+        fp-armv8d16sp: vfp4d16sp
+        fullfp16: fp-armv8d16sp
+        fp-armv8d16: fp-armv8d16sp fp64
+        vfp3: vfp3d16sp fp64 d32
+        vfp4: vfp3 vfp4d16sp
+        fp-armv8: vfp4 fp-armv8d16
+        neon: vfp3
+        dotprod: neon
+        mve: dsp
+        mve.fp: mve fullfp16
+    """),
     "wasm32": _rules("""
         atomics bulk-memory bulk-memory-opt extended-const multivalue mutable-globals:
         nontrapping-fptoint reference-types sign-ext simd128 tail-call exception-handling:
@@ -80,6 +95,7 @@ _NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
     """),
     "nvptx64": _rules("ptx63 ptx80 ptx86:"),
 }
+_NEEDS["riscv32"] = _NEEDS["riscv64"]
 #: Known by name only.
 _HANDED_ON: dict[str, Features] = {
     "x86_64": frozenset(
@@ -97,9 +113,15 @@ _HANDED_ON: dict[str, Features] = {
         """64bit i relax save-restore zaamo zalrsc zca zfa zicbom zicbop zicboz zicntr zicsr
         zifencei zihintntl zihintpause zkt zmmul""".split()
     ),
+    "arm": frozenset(
+        """8msecext acquire-release aclass aes bf16 crypto db fp16fml i8mm lob loop-align mclass mp
+        pacbti perfmon ras rclass sb sha2 slow-fp-brcc soft-float thumb-mode thumb2 trustzone v7
+        v7clrex virtualization vfp2 vfp3d16 vfp3sp vfp4d16 vfp4sp fp-armv8sp""".split()
+    ),
     "wasm32": frozenset("call-indirect-overlong gc multimemory wide-arithmetic".split()),
     "nvptx64": frozenset(),
 }
+_HANDED_ON["riscv32"] = _HANDED_ON["riscv64"] - {"64bit"} | {"32bit"}
 
 #: The architectures of processors that targets may have; GPUs are named by kinds of their own.
 ARCHITECTURES = tuple(arch for arch in _NEEDS if arch != "nvptx64")

@@ -89,10 +89,11 @@ def read_flags(cpuinfo: Path, arch: str) -> dict[str, bool]:
     listed = next((set(x.partition(":")[2].split()) for x in lines if x.startswith(title)), None)
     if not listed:
         return {}
-    return {feature: flag in listed for flag, feature in names.items()}
+    found = {feature: flag in listed for flag, feature in names.items()}
+    return found | {f: found[other] for f, other in _ALONG.items() if other in found}
 
 
 def are_listed(features: frozenset[str], cpuinfo: Path, arch: str) -> bool:
     """Whether Linux lists all features that code asks for."""
     there = {f for f, listed in read_flags(cpuinfo, arch).items() if listed}
-    return {_ALONG.get(f, f) for f in features - _WISHES} <= there
+    return features - _WISHES <= there

@@ -47,6 +47,12 @@ class Gpu(NamedTuple):
         digits = "".join(c for c in self.name if c.isdigit())
         return int(digits[:-1]), int(digits[-1])
 
+    @property
+    def has_warp_products(self) -> bool:
+        """Whether warps multiply tiles of narrow floats (`mma.sync`, `ldmatrix`), and copies to
+        shared memory run ahead (`cp.async`)."""
+        return self.capability >= (8, 0)
+
 
 def _kib(count: int) -> int:
     return count << 10

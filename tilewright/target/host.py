@@ -6,14 +6,16 @@ LLVM is imported inside functions, so that naming a target costs nothing until i
 from __future__ import annotations
 
 import os
+import platform
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tilewright.support.config import parse_size
 from tilewright.target.cpu import Caches, Cpu, cpus, generic
 from tilewright.target.features import Features, disable, enable, reasoned_about
 from tilewright.target.flags import CPUINFO, read_flags
-from tilewright.target.triple import arch_of
+from tilewright.target.triple import arch_of, default_triple
 
 _CACHE_DIR = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -21,19 +23,17 @@ _CACHE_DIR = Path("/sys/devices/system/cpu/cpu0/cache")
 @cache
 def host_triple() -> str:
     """The triple that code for this process must have."""
-    import llvmlite.binding as llvm
-
-    return str(llvm.get_process_triple())
+    llvm = _llvm()
+    return default_of_system() if llvm is None else str(llvm.get_process_triple())
 
 
 @cache
 def host_cpu() -> Cpu:
     """This machine's processor; one that is not described is taken for the nearest that is."""
-    import llvmlite.binding as llvm
-
-    arch = arch_of(host_triple())
+    llvm, arch = _llvm(), arch_of(host_triple())
     reported = reported_features(arch)
-    cpu = cpus(arch).get(llvm.get_host_cpu_name()) or closest_cpu(arch, reported)
+    named = None if llvm is None else cpus(arch).get(llvm.get_host_cpu_name())
+    cpu = named or closest_cpu(arch, reported)
     features = actual_features(cpu, reported)
     return cpu._replace(features=features, caches=read_caches(_CACHE_DIR, cpu.caches))
 
@@ -47,15 +47,28 @@ def host_cores() -> int:
 
 def reported_features(arch: str) -> dict[str, bool]:
     """Every feature that LLVM or the system can tell about, and whether it is there."""
-    import llvmlite.binding as llvm
-
+    llvm = _llvm()
     try:
-        reported: dict[str, bool] = dict(llvm.get_host_cpu_features())
+        reported: dict[str, bool] = {} if llvm is None else dict(llvm.get_host_cpu_features())
     except RuntimeError:  # this LLVM cannot tell here
         reported = {}
-    if arch == "aarch64":
+    if arch == "aarch64" or llvm is None:
         reported |= read_flags(CPUINFO, arch)
     return reported
+
+
+def default_of_system() -> str:
+    """The triple that goes with what the system calls itself."""
+    return default_triple(arch_of(platform.machine() or "unknown"), "")
+
+
+def _llvm() -> Any:
+    """LLVM, which knows processors best; None on devices that only run what others compile."""
+    try:
+        import llvmlite.binding as llvm
+    except ImportError:
+        return None
+    return llvm
 
 
 def actual_features(cpu: Cpu, reported: dict[str, bool]) -> Features:

@@ -26,7 +26,7 @@ from tilewright.target.host_gpu import host_gpu
 from tilewright.target.kinds import KINDS, Kind
 from tilewright.target.options import Options, parse_options
 from tilewright.target.timing import Timing
-from tilewright.target.triple import arch_of, default_triple, normalize_triple
+from tilewright.target.triple import arch_of, default_triple, is_bare, normalize_triple
 from tilewright.target.vectors import vector_bits, vector_registers
 
 #: The GPU that the executor stands for, unless told otherwise.
@@ -85,7 +85,7 @@ class Target:
 
     @cached_property
     def arch(self) -> str:
-        """One of x86_64, aarch64, riscv64, wasm32, nvptx64."""
+        """One of x86_64, aarch64, arm, riscv64, riscv32, wasm32, nvptx64."""
         return arch_of(self.triple)
 
     @cached_property
@@ -109,7 +109,9 @@ class Target:
     @property
     def has_fma(self) -> bool:
         """Whether a multiply-add is one instruction that rounds once."""
-        return self.arch in ("aarch64", "riscv64", "nvptx64") or self.has("fma")
+        if self.arch == "arm":
+            return self.has("vfp4d16sp")
+        return self.arch in ("aarch64", "riscv64", "riscv32", "nvptx64") or self.has("fma")
 
     @property
     def flushes_denormals(self) -> bool:
@@ -130,6 +132,11 @@ class Target:
     def timing(self) -> Timing:
         """How fast a core, its memory and its threads are: what cost models ask for."""
         return self._description.timing
+
+    @property
+    def stack_limit(self) -> int:
+        """Bytes of buffers that a function may have on its stack."""
+        return 1024 if self.is_bare else 1 << 20
 
     @property
     def chains(self) -> int:
@@ -175,8 +182,16 @@ class Target:
 
     @property
     def has_byte_products(self) -> bool:
-        """Whether products of bytes summed in int32 are instructions."""
-        return any(map(self.has, ("dotprod", "avx512vnni", "avxvnni", "amx-int8")))
+        """Whether products of bytes, summed in int32, are faster than of floats: there are
+        instructions for them, or none for floats."""
+        instructions = ("dotprod", "avx512vnni", "avxvnni", "amx-int8")
+        return not self.has_float_unit or any(map(self.has, instructions))
+
+    @property
+    def has_float_unit(self) -> bool:
+        """Whether arithmetic on float32 is instructions, not calls of the compiler's library."""
+        needs = {"arm": "vfp2sp", "riscv64": "f", "riscv32": "f"}.get(self.arch)
+        return needs is None or self.has(needs)
 
     @property
     def has_nan_extremes(self) -> bool:
@@ -190,7 +205,23 @@ class Target:
 
     @property
     def pointer_bits(self) -> int:
-        return 32 if self.arch == "wasm32" else 64
+        return 32 if self.arch in ("arm", "riscv32", "wasm32") else 64
+
+    @property
+    def index_bits(self) -> int:
+        """How wide registers for arithmetic on indices are."""
+        return 32 if self.arch in ("arm", "riscv32") else 64
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether there is no operating system: no threads, no heap, no C library."""
+        return is_bare(self.triple)
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether parallel loops run on several threads."""
+        # The thread pool is written for addresses of 64 bits.
+        return self.pointer_bits == 64 and not self.is_bare
 
     @property
     def llvm_cpu(self) -> str:
@@ -238,11 +269,12 @@ class Target:
 def _resolve(options: Options) -> Target:
     triple = normalize_triple(options.mtriple) if options.mtriple else None
     cpu = _choose_cpu(options.mcpu, triple)
+    triple = triple or cpu.triple or default_triple(cpu.arch, host_triple())
     target = Target(
-        triple or default_triple(cpu.arch, host_triple()),
+        triple,
         cpu.name,
         _features_of(cpu, options.kind),
-        options.num_cores or host_cores(),
+        1 if is_bare(triple) else options.num_cores or host_cores(),
         _choose_caches(cpu.caches, options),
         kind=options.kind,
     )

@@ -7,7 +7,7 @@ core, bytes per cycle what one core reads by itself.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class ConvTiming(NamedTuple):
@@ -114,3 +114,7 @@ class Timing(NamedTuple):
     fork_narrow_products: int = 400_000
 
     conv: ConvTiming = ConvTiming()
+
+
+#: A core that starts one instruction in each cycle and has its memory beside it, without threads.
+MICROCONTROLLER: Final = Timing(load_ports=1, issue_width=1, load_cycles=1.0, loop_cycles=3.0)

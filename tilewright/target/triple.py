@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tilewright.support.errors import UserError, nearest
 from tilewright.target.features import ARCHITECTURES
 
@@ -11,11 +13,20 @@ _SPELLINGS = {
     "nvptx64": "nvptx64",
     **{arch: arch for arch in ARCHITECTURES},
 }
+#: 32-bit Arm, whose triples name the version of the instruction set: armv7, thumbv7em, ….
+_ARM = re.compile(r"(arm|thumb)v\d[\w.]*|thumb")
+#: What architectures are called whose bytes lie the other way round.
+_BIG_ENDIAN = re.compile(
+    r"armeb\w*|armebv\w*|thumbeb\w*|arm(64)?_be|aarch64_be|riscv(32|64)be|mips(64|isa32r6|isa64r6)?"
+    r"|powerpc(64)?|ppc(64|32)?|s390x|systemz|sparc(64|v9)?|m68k"
+)
 _SYSTEMS = ("linux", "darwin", "macos", "ios", "windows", "freebsd", "none", "wasi")
 _DEFAULTS = {
     "x86_64": "x86_64-unknown-linux-gnu",
     "aarch64": "aarch64-unknown-linux-gnu",
     "riscv64": "riscv64-unknown-linux-gnu",
+    "arm": "armv7-unknown-linux-gnueabihf",
+    "riscv32": "riscv32-unknown-none-elf",
     "wasm32": "wasm32-unknown-unknown",
 }
 
@@ -23,6 +34,14 @@ _DEFAULTS = {
 def arch_of(triple: str) -> str:
     """The architecture that a triple begins with."""
     spelling = triple.partition("-")[0]
+    if _BIG_ENDIAN.fullmatch(spelling):
+        raise UserError(
+            f"target triple {triple!r}",
+            reason=f"{spelling} is big-endian, and code for it would read every number wrongly",
+            remedy="compile for a little-endian machine",
+        )
+    if _ARM.fullmatch(spelling):
+        return "arm"
     if spelling not in _SPELLINGS:
         raise UserError(
             f"target triple {triple!r}",
@@ -33,8 +52,13 @@ def arch_of(triple: str) -> str:
 
 
 def default_triple(arch: str, host: str) -> str:
-    """The triple to assume for an architecture: the host's own where it fits."""
-    return host if arch_of(host) == arch else _DEFAULTS[arch]
+    """The triple to assume for an architecture: the host's own where it is known and fits."""
+    return host if host and arch_of(host) == arch else _DEFAULTS[arch]
+
+
+def is_bare(triple: str) -> bool:
+    """Whether code is for a machine without an operating system."""
+    return "none" in triple.split("-")[1:3]
 
 
 def normalize_triple(triple: str) -> str:

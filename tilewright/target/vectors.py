@@ -19,8 +19,13 @@ def vector_registers(arch: str, features: Features) -> int:
     """How many vectors the registers hold."""
     if arch == "x86_64":
         return 32 if "avx512vl" in features else 16
+    if arch == "arm":
+        if "neon" in features:
+            return 16
+        # Of the thirteen plain registers of a microcontroller some hold addresses.
+        return 8 if "mve" in features else 10
     # WebAssembly has locals without number; engines mostly run on machines with 16 registers.
-    return 16 if arch == "wasm32" else 32
+    return 16 if arch in ("wasm32", "riscv32") else 32
 
 
 def _x86_bits(features: Features) -> int:
@@ -32,7 +37,7 @@ def _x86_bits(features: Features) -> int:
 
 def _arm_bits(features: Features) -> int:
     # SVE widths are unknown until run time; code of fixed width is NEON's.
-    return 128 if "neon" in features else 0
+    return 128 if "neon" in features or "mve" in features else 0
 
 
 def _riscv_bits(features: Features) -> int:
@@ -49,6 +54,8 @@ _BITS: dict[str, Callable[[Features], int]] = {
     "x86_64": _x86_bits,
     "aarch64": _arm_bits,
     "riscv64": _riscv_bits,
+    "arm": _arm_bits,
+    "riscv32": _riscv_bits,
     "wasm32": _wasm_bits,
     # What one thread loads or stores at once.
     "nvptx64": lambda _: 128,

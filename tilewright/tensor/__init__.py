@@ -1,7 +1,7 @@
-"""Compute definitions (`te`), operators written in them (`ops`), imperative kernels (`script`)."""
+"""Compute definitions (`te`), imperative kernels (`script`)."""
 
 # pyright: reportUnusedImport=false
-from tilewright.tensor import ops, te
+from tilewright.tensor import te
 from tilewright.tensor.language import (
     ElementType,
     alloc,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from tests.frontends.damaged_files import Seed
+from typing import Any
+
 from tests.frontends.darknet import networks as nets
+
+#: A description, its weights, and the shapes of inputs that it does not tell.
+Seed = tuple[bytes, bytes, dict[str, Any]]
 
 
 def _seed(sections: list[nets.Section], size: int) -> Seed:

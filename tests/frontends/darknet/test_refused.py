@@ -1,15 +1,11 @@
-"""Networks that are refused, and damaged files."""
+"""Networks that are refused."""
 
 from __future__ import annotations
-
-from collections import Counter
 
 import pytest
 
 import tilewright as tw
-from tests.frontends.damaged_files import mutated, outcome
 from tests.frontends.darknet import networks as nets
-from tests.frontends.darknet.seeds import SEEDS
 from tilewright.frontends import from_darknet, read_model
 
 
@@ -57,13 +53,3 @@ def test_options_that_do_not_fit(section: nets.Section, match: str) -> None:
 def test_texts_that_are_no_networks(text: str) -> None:
     with pytest.raises(tw.UserError):
         from_darknet(text.encode(), nets.Numbers(0).data())
-
-
-def test_damaged_files() -> None:
-    found: Counter[str] = Counter()
-    for number in range(200):
-        name = sorted(SEEDS)[number % len(SEEDS)]
-        what, detail = outcome(mutated(SEEDS[name], number), None, from_darknet)
-        assert what != "fault", f"{name} {number}: {detail}"
-        found[what] += 1
-    assert found["refused"] > 50 and found["ran"] > 10

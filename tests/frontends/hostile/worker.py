@@ -1,142 +1,188 @@
-"""Converts and compiles damaged models, one a line of input; what kills this process kills no test.
+"""Compiles and runs damaged models, each in a process of its own, within limits.
 
-`python -m tests.frontends.hostile.worker FOLDER` reads lines such as `graph_def 17` and answers
-each with one line of JSON: {"outcome": "ran" | "refused" | "fault", "detail": …}.
+`python -m tests.frontends.hostile.worker FOLDER` reads lines such as `tflite 17` and answers each
+with one line of JSON: {"outcome": "ran" | "refused" | "fault", "detail": …}. Packages are imported
+once: the processes are forked from one that has them and does nothing else.
 """
 
 from __future__ import annotations
 
-import copy
-import io
 import json
-import random
+import os
 import resource
 import signal
 import sys
 import warnings
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 import tilewright as tw
-from tests.frontends.hostile import seeds
-from tests.frontends.onnx.hostile.damage import damaged
-from tests.frontends.onnx.hostile.worker import _inputs, _judged
-from tests.frontends.tensorflow.files import encoded
-from tilewright.frontends import read_model
+from tests.frontends.hostile.formats import ATTACKS, FORMATS, OUTSIDE, Given
+from tilewright.frontends import UnspecialisedError, read_model
+from tilewright.graph import evaluate
+from tilewright.runtime import RunnableModel, TensorSpec
 from tilewright.support.errors import UserError
 
+#: Processor seconds and bytes of memory for one model; on a busy machine it may wait longer.
 SECONDS: Final = 10
-BYTES: Final = 3 << 30
-_NUMBERS: Final = (0, 1, -1, 2, 7, 1 << 31, 10**6, 10**12, -(1 << 63), 0.5, None, "x", [], {}, True)
-
-
-def graph_def(folder: Path, rng: random.Random) -> Path:
-    """Bytes of the file, or fields that lie."""
-    path = folder / "model.pb"
-    path.write_bytes(damaged(seeds.graph_def(), rng) if rng.random() < 0.3 else _bent(rng))
-    return path
-
-
-def _bent(rng: random.Random) -> bytes:
-    while True:
-        fields = copy.deepcopy(seeds.graph_fields())
-        for _ in range(rng.choice([1, 1, 2, 3])):
-            bend(fields, rng)
-        try:
-            return encoded("GraphDef", fields)
-        except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
-            continue  # No message has such fields.
-
-
-def saved_model(folder: Path, rng: random.Random) -> Path:
-    files = dict(seeds.saved())
-    which = rng.choice(sorted(files))
-    for name, data in files.items():
-        path = folder / "saved" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(damaged(data, rng) if name == which else data)
-    return folder / "saved"
-
-
-def keras_hdf5(folder: Path, rng: random.Random) -> Path:
-    path = folder / "model.h5"
-    path.write_bytes(damaged(seeds.keras_hdf5(), rng))
-    return path
-
-
-def keras_archive(folder: Path, rng: random.Random) -> Path:
-    """Bytes of the archive, bytes of a file inside it, or a configuration that lies."""
-    data = seeds.keras_archive()
-    path = folder / "model.keras"
-    if rng.random() < 0.25:
-        path.write_bytes(damaged(data, rng))
-        return path
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    if rng.random() < 0.3:
-        files["model.weights.h5"] = damaged(files["model.weights.h5"], rng)
-    else:
-        config = json.loads(files["config.json"])
-        for _ in range(rng.choice([1, 1, 2, 3])):
-            bend(config, rng)
-        files["config.json"] = json.dumps(config).encode()
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return path
-
-
-def bend(config: Any, rng: random.Random) -> None:
-    """Change one entry of a configuration."""
-    places: list[tuple[Any, Any]] = []
-    pending = [config]
-    while pending:
-        current = pending.pop()
-        keys = list(current) if isinstance(current, dict) else range(len(current))
-        places += [(current, k) for k in keys]
-        pending += [current[k] for k in keys if isinstance(current[k], dict | list)]
-    target, key = rng.choice(places)
-    if rng.random() < 0.2:
-        del target[key]
-    else:
-        other, name = rng.choice(places)
-        target[key] = copy.deepcopy(rng.choice([*_NUMBERS, other[name]]))
-
-
-KINDS: Final[dict[str, Callable[[Path, random.Random], Path]]] = {
-    f.__name__: f for f in (graph_def, keras_archive, keras_hdf5, saved_model)
-}
+WAITING_SECONDS: Final = 600
+BYTES: Final = 2 << 30
+#: Inputs with more elements are not made.
+_MANY: Final = 1 << 20
+_LEVELS: Final = (0, 1, 1, 3)
+_FORBIDDEN: Final = ("/dev/zero", "/proc/self/mem", "/etc/passwd")
+_EXECUTING: Final = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen")
+_EXECUTING_MORE: Final = ("pickle.find_class", "socket.connect", "socket.bind")
 
 
 def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+    (folder.parent / OUTSIDE).mkdir(exist_ok=True)
     warnings.simplefilter("ignore")
     print("ready", flush=True)
     for line in sys.stdin:
         kind, number = line.split()
-        path = KINDS[kind](folder, random.Random(int(number)))
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        outcome, detail = _outcome(path, int(number))
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        given = (FORMATS | ATTACKS)[kind](folder, int(number))
+        level = _LEVELS[int(number) // 7 % len(_LEVELS)]
+        outcome, detail = apart(lambda: outcome_of(given, level, folder), SECONDS, BYTES)  # noqa: B023
         print(json.dumps({"outcome": outcome, "detail": detail}), flush=True)
 
 
-def _outcome(path: Path, number: int) -> tuple[str, str]:
-    """Every tenth is compiled and run, the others are converted alone."""
+# ---- processes ----------------------------------------------------------------------------------
+
+
+def apart(work: Callable[[], tuple[str, str]], seconds: int, size: int) -> tuple[str, str]:
+    """What `work` answers in a process of its own; a fault if that dies or takes too much."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _limit(seconds, size)
+        os.write(writing, json.dumps(work()).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answer = pipe.read()
+    _, status, used = os.wait4(child, 0)
+    if not answer:
+        return "fault", f"the process ended: {_ended(status)}"
+    if used.ru_maxrss << 10 > size:
+        return "fault", f"it took {used.ru_maxrss >> 10} MiB"
+    outcome, detail = json.loads(answer)
+    return outcome, detail
+
+
+def _limit(seconds: int, size: int) -> None:
+    """Limits of this process: libraries that are loaded already take address space as well."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + size
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.alarm(WAITING_SECONDS)
+
+
+def _ended(status: int) -> str:
+    if not os.WIFSIGNALED(status):
+        return f"exit code {os.waitstatus_to_exitcode(status)}"
+    name = signal.Signals(os.WTERMSIG(status)).name
+    return {"SIGPROF": "too much processor time", "SIGALRM": "it waited too long"}.get(name, name)
+
+
+def _watch(outside: Path) -> list[str]:
+    """What must not happen, filled as it does: files read elsewhere, programs started."""
+    seen: list[str] = []
+
+    def see(event: str, args: Any) -> None:
+        if event in _EXECUTING or event in _EXECUTING_MORE:
+            seen.append(f"{event} {args}")
+        if event == "open" and isinstance(args[0], str):
+            real = os.path.realpath(args[0])
+            if real.startswith((str(outside), *_FORBIDDEN)):
+                seen.append(f"it opened {real}")
+
+    sys.addaudithook(see)
+    return seen
+
+
+# ---- one model ----------------------------------------------------------------------------------
+
+
+def outcome_of(given: Given, level: int, folder: Path) -> tuple[str, str]:
+    seen = _watch(folder.parent / OUTSIDE)
+    outcome, detail = _outcome(given, level)
+    return ("fault", seen[0]) if seen else (outcome, detail)
+
+
+def _outcome(given: Given, level: int) -> tuple[str, str]:
+    source, options = given
     try:
-        if number % 10:
-            read_model(path)
-            return "ran", "only converted"
-        model = tw.compile(path, threads=1, opt_level=number // 10 % 4)
+        model = tw.compile(source, threads=1, opt_level=level, **options)
         inputs = _inputs(model)
-        return ("ran", "only compiled") if inputs is None else _judged(model, model.run(inputs))
-    except UserError as error:
-        return "refused", str(error)[:200]
+        if inputs is None:
+            return "ran", "only compiled"
+        return _judged(given, model, inputs, model.run(inputs))
+    except (UserError, UnspecialisedError) as error:
+        return "refused", str(error)[:300]
     except BaseException as error:
-        return "fault", f"{type(error).__name__}: {error}"[:2000]
+        return "fault", f"level {level}: {type(error).__name__}: {error}"[:2000]
+
+
+def _inputs(model: RunnableModel) -> list[Any] | None:
+    rng = np.random.default_rng(0)
+    found: list[Any] = []
+    for spec in model.inputs:
+        if not isinstance(spec, TensorSpec):
+            return None
+        shape = [d if isinstance(d, int) else 2 for d in spec.shape]
+        if np.prod(shape, dtype=float) > _MANY:
+            return None
+        found.append(_array(rng, spec, shape))
+    return found
+
+
+def _array(rng: Any, spec: TensorSpec, shape: list[int]) -> Any:
+    if spec.dtype.name == "string":
+        return np.full(shape, "a", object)
+    return rng.integers(0, 3, shape).astype(spec.numpy)
+
+
+# ---- right answers ------------------------------------------------------------------------------
+
+
+def _judged(
+    given: Given, model: RunnableModel, inputs: list[Any], results: list[Any]
+) -> tuple[str, str]:
+    """Results must be what the model says that they are, and near those of the evaluator."""
+    for spec, result in zip(model.outputs, results, strict=True):
+        if isinstance(spec, TensorSpec) and spec.dtype.name != "string":
+            array = np.asarray(result)
+            if array.dtype != spec.numpy or array.ndim != len(spec.shape):
+                return "fault", f"{spec} came as {array.dtype}{array.shape}"
+    source, options = given
+    options = {k: v for k, v in options.items() if k in ("params", "inputs")}
+    graph = read_model(source, given[1].get("shapes"), **options)
+    with np.errstate(all="ignore"):
+        wanted = evaluate(graph, inputs)
+    for number, pair in enumerate(zip(results, wanted, strict=True)):
+        if not _near(*pair):
+            return "fault", f"result {number} is {pair[0]!r}, not {pair[1]!r}"[:2000]
+    return "ran", ""
+
+
+def _near(found: Any, wanted: Any) -> bool:
+    """Whether numbers agree; damaged weights may be of any size, so that rounding is relative."""
+    if isinstance(wanted, list | tuple | type(None)):
+        return True
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    if wanted.dtype.kind not in "f":
+        return found.shape == wanted.shape
+    finite = np.isfinite(found) & np.isfinite(wanted)
+    scale = np.abs(wanted[finite]).max(initial=1e-30)
+    return found.shape == wanted.shape and bool(
+        (np.abs(found - wanted)[finite] <= 1e-2 * scale).all()
+    )
 
 
 if __name__ == "__main__":

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from tests.frontends.damaged_files import Seed
 from tests.frontends.mxnet.networks import Net, classifier
+
+#: A description, its weights, and the shapes of inputs that it does not tell.
+Seed = tuple[bytes, bytes, dict[str, Any]]
 
 
 def _classifier() -> Seed:

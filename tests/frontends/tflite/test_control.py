@@ -99,7 +99,9 @@ def test_variables_are_inputs_and_outputs() -> None:
         np.testing.assert_array_equal(y, 7 + k * x)
 
 
-def lstm(*, projected: bool = False) -> tuple[bytes, Any]:
+def lstm(
+    *, projected: bool = False, peepholes: bool = False, clip: float = 0.3
+) -> tuple[bytes, Any]:
     """A network of 4 cells on 3 inputs, with states that are variables."""
     rng = np.random.default_rng(5)
     w = Writer()
@@ -110,7 +112,8 @@ def lstm(*, projected: bool = False) -> tuple[bytes, Any]:
 
     x = w.input("float32", [2, 5, 3])
     ins = [x, *(weights(4, 3) for _ in range(4)), *(weights(4, outputs) for _ in range(4))]
-    ins += [-1, -1, -1, *(weights(4) for _ in range(4))]
+    ins += [weights(4) if peepholes else -1 for _ in range(3)]
+    ins += [weights(4) for _ in range(4)]
     ins += [weights(2, 4), -1] if projected else [-1, -1]
     ins += [w.tensor("float32", [2, outputs], variable=True, name="h")]
     ins += [w.tensor("float32", [2, 4], variable=True, name="c"), -1, -1, -1, -1]
@@ -119,21 +122,50 @@ def lstm(*, projected: bool = False) -> tuple[bytes, Any]:
         ins,
         w.tensor("float32", [2, 5, outputs]),
         activation=4,
-        cell_clip=0.3,
+        cell_clip=clip,
         proj_clip=0.0,
     )
     return w.model([y]), rng.uniform(-1, 1, (2, 5, 3)).astype(np.float32)
 
 
-@pytest.mark.parametrize("projected", [False, True])
-def test_lstm(projected: bool) -> None:
-    data, x = lstm(projected=projected)
+@pytest.mark.parametrize(
+    "how", [{}, {"projected": True}, {"clip": 0.0}, {"clip": 0.0, "peepholes": True}]
+)
+def test_lstm(how: dict[str, Any]) -> None:
+    data, x = lstm(**how)
     states = first_states(data)
     assert list(states) == ["h", "c"]
     found = evaluate(from_tflite(data), {"x0": x, **states})
     require_close(found[:1], lite(data, x))
     native = tw.compile(data, threads=1).run({"x0": x, **states})
     require_close(native, found)
+
+
+def test_networks_without_extras_are_cells() -> None:
+    def operators(data: bytes) -> str:
+        return str(from_tflite(data))
+
+    assert "lstm(" in operators(lstm(clip=0.0)[0]) and "lstm(" not in operators(lstm()[0])
+
+
+@pytest.mark.parametrize("activation", [0, 1, 4])
+def test_rnn(activation: int) -> None:
+    rng = np.random.default_rng(5)
+    w = Writer()
+
+    def weights(*shape: int) -> int:
+        return w.constant(rng.uniform(-0.5, 0.5, shape).astype(np.float32))
+
+    x = rng.uniform(-1, 1, (2, 5, 3)).astype(np.float32)
+    state = w.tensor("float32", [2, 4], variable=True, name="h")
+    ins = [w.input("float32", x.shape), weights(4, 3), weights(4, 4), weights(4), state]
+    out = w.tensor("float32", [2, 5, 4])
+    y = w.op("UNIDIRECTIONAL_SEQUENCE_RNN", ins, out, activation=activation)
+    data = w.model([y])
+    states = first_states(data)
+    found = tw.compile(data, threads=1).run({"x0": x, **states})
+    require_close(found, evaluate(from_tflite(data), {"x0": x, **states}))
+    require_close(found[:1], lite(data, x))
 
 
 def test_svdf() -> None:

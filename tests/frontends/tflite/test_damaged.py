@@ -2,54 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 import struct
-import subprocess
-import sys
-from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.frontends.tflite.damage import SEEDS, network
+from tests.frontends.tflite.seeds import network
 from tests.frontends.tflite.writer import Writer
 from tilewright.frontends.tflite import from_tflite
 from tilewright.support.errors import UserError
-
-ROOT = Path(__file__).parents[3]
-#: Mutations of each model, and which of them are compiled and run.
-COUNT, EVERY = 500, 50
-
-
-def outcomes(kind: str) -> list[dict[str, Any]]:
-    args = [
-        sys.executable,
-        "-m",
-        "tests.frontends.tflite.worker",
-        kind,
-        "0",
-        str(COUNT),
-        str(EVERY),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        args, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False
-    )
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(found) == COUNT, f"the process ended at {len(found)} with {done.returncode}"
-    return found
-
-
-@pytest.mark.parametrize("kind", sorted(SEEDS))
-def test_mutations(kind: str) -> None:
-    found = outcomes(kind)
-    faults = [f"{f['number']}: {f['detail']}" for f in found if f["outcome"] == "fault"]
-    assert not faults, "\n".join(faults)
-    counts = Counter(f["outcome"] for f in found)
-    assert counts["refused"] >= COUNT // 5 and counts["ran"] >= COUNT // 20
 
 
 def test_every_length() -> None:

@@ -86,6 +86,7 @@ class Writer:
         *,
         version: int = 1,
         custom: bytes = b"",
+        intermediates: Sequence[int] = (),
         **options: Any,
     ) -> Any:
         """A node, by the names that the schema gives to options; what it makes."""
@@ -101,6 +102,8 @@ class Writer:
             fields[4] = {known[o].number: _option(known[o].form, v) for o, v in options.items()}
         if custom:
             fields[5] = np.frombuffer(custom, np.uint8)
+        if intermediates:
+            fields[8] = np.array(intermediates, np.int32)
         self.operators.append(fields)
         return outputs
 

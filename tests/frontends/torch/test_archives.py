@@ -15,26 +15,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tilewright as tw  # noqa: E402
+from tests.frontends.torch import seeds  # noqa: E402
 from tests.frontends.torch.nets import require_close  # noqa: E402
 from tilewright.frontends.sources import Source, front_end_of  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def archive() -> bytes:
-    class Net(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = torch.nn.Linear(4, 3)
-            self.register_buffer("turned", torch.arange(6.0).reshape(2, 3).t())
-
-        def forward(self, x: Any) -> Any:
-            return (self.linear(x) @ self.turned).reshape(x.shape[0] * 2)
-
-    x = torch.randn(3, 4)
-    dynamic = ({0: torch.export.Dim.AUTO},)
-    made = io.BytesIO()
-    torch.export.save(torch.export.export(Net(), (x,), dynamic_shapes=dynamic), made)
-    return made.getvalue()
+    return seeds.archive("linear")
 
 
 def edited(archive: bytes, name: str, edit: Callable[[bytes], bytes]) -> bytes:
@@ -121,6 +109,19 @@ def test_weights_stay_inside_their_bytes(archive: bytes) -> None:
         config["config"]["linear.weight"]["tensor_meta"]["strides"][0]["as_int"] = 1000
 
     with pytest.raises(tw.UserError, match="beyond its bytes"):
+        tw.compile(edited(archive, "model_weights_config.json", of_program(edit)))
+
+
+def test_weights_of_half_an_element_are_refused(archive: bytes) -> None:
+    with pytest.raises(tw.UserError, match="no whole number of elements"):
+        tw.compile(edited(archive, "data/weights/weight_0", lambda data: data[:-1]))
+
+
+def test_a_list_of_weights_that_is_none_is_refused(archive: bytes) -> None:
+    def edit(config: Any) -> None:
+        config["config"] = 7
+
+    with pytest.raises(tw.UserError, match="is damaged"):
         tw.compile(edited(archive, "model_weights_config.json", of_program(edit)))
 
 

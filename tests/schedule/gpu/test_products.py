@@ -143,9 +143,10 @@ def conv(x: Array, w: Array, **attrs: Any) -> tuple[Schedule, Array]:
 def test_windows_are_gathered_into_shared_memory(image: Any, weights: Any, attrs: Any) -> None:
     x, w = numbers(*image), numbers(*weights)
     s, want = conv(x, w, **attrs)
-    (launch,) = launches_of(s.function)
+    launch, *joining = launches_of(s.function)
     assert threads_of(launch) == {"threadIdx.x": 16, "threadIdx.y": 16}
-    assert set(scopes(s).values()) == {"shared", "local"}, "no image is copied in memory"
+    in_memory = [name for name, scope in scopes(s).items() if scope == "global"]
+    assert len(in_memory) == len(joining) <= 1, "parts of sums, but no image is copied in memory"
     got = run(s.function, [x, w], [(want.shape, "float32")])[0]
     np.testing.assert_array_equal(got, want)
 

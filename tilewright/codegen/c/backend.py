@@ -23,7 +23,7 @@ class CCode(Code):
 
     def __init__(self, source: Source, target: Target) -> None:
         self.name, self.messages, self.workspace = source.name, source.messages, source.workspace
-        self._target, self._kept = target, source.kept()
+        self._target, self._kept = target, source.serialized()
 
     def text(self) -> str:
         """The source file."""
@@ -33,7 +33,7 @@ class CCode(Code):
         _require_native(self._target)
         return compile_source(self.text(), assembly=True).decode()
 
-    def kept(self) -> bytes:
+    def serialized(self) -> bytes:
         return self._kept
 
     def object_code(self, seal: bytes = b"") -> bytes:

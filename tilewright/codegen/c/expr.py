@@ -144,7 +144,7 @@ def _emit_binary(frame: Frame, node: Binary, args: Sequence[str], as_index: bool
         return f"({a} / {b})"
     if dtype.is_bool:
         return f"({a} {'&&' if op == 'min' else '||'} {b})"
-    return frame.help((op, dtype.short), a, b)
+    return frame.inline((op, dtype.short), a, b)
 
 
 def _emit_cast(frame: Frame, node: Cast, args: Sequence[str], as_index: bool) -> str:
@@ -155,7 +155,7 @@ def _emit_cast(frame: Frame, node: Cast, args: Sequence[str], as_index: bool) ->
     if wanted.is_bool:
         return f"({a} != 0)"
     if source.is_float and wanted.is_integer:
-        return frame.help(("convert", source.short, wanted.short), a)
+        return frame.inline(("convert", source.short, wanted.short), a)
     return f"({c_type(wanted)}){a}"
 
 
@@ -207,7 +207,7 @@ def _emit_call(frame: Frame, node: Call, args: Sequence[str], as_index: bool) ->
     if name == "abs" and not dtype.is_signed:
         return args[0]
     if name in ("abs", "popcount", "clz", "ctz", "mulhi", "sigmoid", "rsqrt"):
-        return frame.help((name, dtype.short), *args)
+        return frame.inline((name, dtype.short), *args)
     if name.startswith("extern."):
         return _external(frame, node, args)
     if name.startswith("llvm."):
@@ -225,7 +225,7 @@ def _reinterpreted(frame: Frame, node: Call, a: str) -> str:
         return a
     if source.is_integer and node.dtype.is_integer:
         return f"({c_type(node.dtype)}){a}"
-    return frame.help(("bits", source.short, node.dtype.short), a)
+    return frame.inline(("bits", source.short, node.dtype.short), a)
 
 
 def _external(frame: Frame, node: Call, args: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""One C function while it is being written: its names, its memory, its way out.
+"""One C function under construction: its names, its memory, its exit.
 
 `Unit` is the translation unit that all functions of a kernel go into.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tilewright.arith import simplify
 from tilewright.codegen.c.expr import emit
-from tilewright.codegen.c.helpers import Key, helper_name
+from tilewright.codegen.c.inline_functions import Key, inline_name
 from tilewright.codegen.c.types import Names, c_type, memory_type
 from tilewright.codegen.convention import (
     ALIGNMENT,
@@ -37,9 +37,9 @@ def declared_type(expr: Expr) -> str:
 
 @dataclass
 class Unit:
-    """What a source file is made of: helpers that are used, declarations, functions in order."""
+    """What a source file is made of: the inline functions it uses, declarations, functions."""
 
-    helpers: set[Key] = field(default_factory=set[Key])
+    inline_functions: set[Key] = field(default_factory=set[Key])
     declarations: list[str] = field(default_factory=list[str])
     functions: list[str] = field(default_factory=list[str])
 
@@ -97,10 +97,10 @@ class Frame:
         self.line(f"const {c_type(dtype)} {name} = {text};")
         return name
 
-    def help(self, key: Key, *args: str) -> str:
-        """A call of a helper."""
-        self.unit.helpers.add(key)
-        return f"{helper_name(key)}({', '.join(args)})"
+    def inline(self, key: Key, *args: str) -> str:
+        """A call of an inline function."""
+        self.unit.inline_functions.add(key)
+        return f"{inline_name(key)}({', '.join(args)})"
 
     # ---- names ----------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class Frame:
     # ---- leaving --------------------------------------------------------------------------------
 
     def fail(self, message: str, values: Sequence[str]) -> None:
-        """Record what went wrong and leave."""
+        """Write the error record and leave the function."""
         self.messages.append(message)
         code = len(self.messages)
         self.line(f"uint64_t *const error = (uint64_t *)(uintptr_t)env[{ERROR}];")
@@ -189,14 +189,14 @@ class Frame:
         self.leave(str(code))
 
     def leave(self, status: str) -> None:
-        """Go to the end; functions that run on other threads only leave their error record."""
+        """Jump to the exit; functions that run on other threads have no status but the record."""
         if self.is_main:
             self.line(f"status = {status};")
         self.line("goto leave;")
         self._leaves = True
 
     def leave_if_failed(self) -> None:
-        """After a loop in a function of its own: did one of its iterations fail?"""
+        """After an outlined loop: leave if one of its iterations failed."""
         with self.block(f"if (*(const uint64_t *)(uintptr_t)env[{ERROR}] != 0)"):
             self.leave(f"(int32_t)*(const uint64_t *)(uintptr_t)env[{ERROR}]")
 

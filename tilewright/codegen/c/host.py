@@ -96,7 +96,7 @@ def _grow(frame: Frame, node: Call) -> None:
 
 
 def _size(frame: Frame, expr: Expr) -> str:
-    """Bytes as libc counts them; never 0, for which it may give nothing."""
+    """A number of bytes as libc's `size_t`; at least 1, since malloc(0) may return null."""
     size = frame.named(expr.dtype, frame.value(saturated(expr)), "bytes")
     return frame.named(expr.dtype, f"{size} < 1 ? 1 : {size}", "bytes")
 
@@ -114,9 +114,9 @@ def _release(frame: Frame, node: Call) -> None:
 
 def _swap(frame: Frame, node: Call) -> None:
     a, b = (frame.heap_block(_number(node, k)) for k in range(2))
-    frame.line(f"void *const held = {a};")
+    frame.line(f"void *const first = {a};")
     frame.line(f"{a} = {b};")
-    frame.line(f"{b} = held;")
+    frame.line(f"{b} = first;")
 
 
 def _number(node: Call, operand: int = 0) -> int:
@@ -170,18 +170,18 @@ def _list_adopt(frame: Frame, node: Call) -> None:
 
 def _list_swap(frame: Frame, node: Call) -> None:
     a, b = _list(frame, node), _list(frame, node, 1)
-    frame.line(f"uint64_t *const held = {a};")
+    frame.line(f"uint64_t *const first = {a};")
     frame.line(f"{a} = {b};")
-    frame.line(f"{b} = held;")
+    frame.line(f"{b} = first;")
 
 
 def _list_release(frame: Frame, node: Call) -> None:
     _replace_list(frame, _list(frame, node), "NULL")
 
 
-def _replace_list(frame: Frame, slot: str, held: str) -> None:
-    """Let a slot hold a list, whose reference becomes the slot's."""
-    frame.line(f"uint64_t *const next = {held};")
+def _replace_list(frame: Frame, slot: str, list_: str) -> None:
+    """Put a list into a slot, which takes over the reference."""
+    frame.line(f"uint64_t *const next = {list_};")
     frame.line(f"tw_list_release({slot});")
     frame.line(f"{slot} = next;")
 
@@ -229,7 +229,7 @@ def _list_hand_over(frame: Frame, node: Call, args: Sequence[str]) -> str:
 
 
 def _handed_over(frame: Frame, slot: str, address: str) -> str:
-    name = frame.names.new("held")
+    name = frame.names.new("handed")
     frame.line(f"const uint64_t {name} = {address};")
     frame.line(f"{slot} = NULL;")
     return name

@@ -2,7 +2,7 @@
 
 The layout is that of `codegen.llvm.lists`, in words of eight bytes:
 
-    list    references; how many items it has; how many fit; the address of each item
+    list    references; number of items; capacity; the address of each item
     item    references; the address of its elements; its rank; its dimensions; elements of its own
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: What a list without items takes.
+#: Bytes of a list without items.
 EMPTY_BYTES: Final = 24
 
 LISTS: Final = """\
@@ -35,16 +35,17 @@ static inline uint64_t *tw_list_empty(void) {
   return made;
 }
 
-/* The list with so much room, and no other reference to it; NULL: no memory. */
-static inline uint64_t *tw_list_alone(uint64_t *list, uint64_t room) {
-  const bool alone = list[0] == 1;
-  if (alone && room <= list[2]) return list;
-  const uint64_t more = room + room / 2 + 4;
+/* A list with this capacity to which nothing else refers, copied where it has to be; NULL: no
+   memory. */
+static inline uint64_t *tw_list_unique(uint64_t *list, uint64_t capacity) {
+  const bool unique = list[0] == 1;
+  if (unique && capacity <= list[2]) return list;
+  const uint64_t more = capacity + capacity / 2 + 4;
   const size_t bytes = (size_t)(24 + 8 * more);
-  uint64_t *const made = alone ? realloc(list, bytes) : malloc(bytes);
+  uint64_t *const made = unique ? realloc(list, bytes) : malloc(bytes);
   if (made == NULL) return NULL;
   made[2] = more;
-  if (alone) return made;
+  if (unique) return made;
   made[0] = 1;
   made[1] = list[1];
   for (uint64_t k = 0; k < list[1]; ++k) {
@@ -62,7 +63,7 @@ static inline uint64_t *tw_list_insert(
   uint64_t *const item = malloc((size_t)(header + (uint64_t)bytes));
   if (item == NULL) return NULL;
   const uint64_t count = (*slot)[1];
-  uint64_t *const list = tw_list_alone(*slot, count + 1);
+  uint64_t *const list = tw_list_unique(*slot, count + 1);
   if (list == NULL) {
     free(item);
     return NULL;
@@ -79,7 +80,7 @@ static inline uint64_t *tw_list_insert(
 
 static inline bool tw_list_erase(uint64_t **slot, int64_t position) {
   const uint64_t count = (*slot)[1];
-  uint64_t *const list = tw_list_alone(*slot, count);
+  uint64_t *const list = tw_list_unique(*slot, count);
   if (list == NULL) return false;
   *slot = list;
   tw_list_drop((uint64_t *)(uintptr_t)list[3 + position]);

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tilewright.codegen.c.frame import Frame, Unit
-from tilewright.codegen.c.helpers import Key, helper_sources
+from tilewright.codegen.c.inline_functions import Key, inline_sources
 from tilewright.codegen.c.stmt import emit_stmt
 from tilewright.codegen.c.types import c_type, function_name, memory_type
 from tilewright.codegen.convention import (
@@ -75,27 +75,34 @@ class Source:
     """A kernel in C, with what its callers must know."""
 
     name: str
-    helpers: tuple[Key, ...]
+    inline_functions: tuple[Key, ...]
     declarations: tuple[str, ...]
     body: str
     messages: tuple[str, ...]
     workspace: Expr
 
-    def kept(self) -> bytes:
-        """The text as data, from which files are made."""
-        return json.dumps([self.helpers, self.declarations, self.body]).encode()
+    def serialized(self) -> bytes:
+        """The parts of the text as JSON, from which files are made."""
+        return json.dumps([self.inline_functions, self.declarations, self.body]).encode()
 
 
 def file_of(kept: Iterable[bytes], *, first: str = "", last: str = "") -> str:
-    """One source file of several kernels, each as `Source.kept` gave it."""
-    helpers, declarations = set[Key](), dict[str, None]()
+    """One source file of several kernels, each as `Source.serialized` gave it."""
+    used, declarations = set[Key](), dict[str, None]()
     bodies: list[str] = []
     for data in kept:
         own, declared, body = json.loads(data)
-        helpers.update(tuple(key) for key in own)
+        used.update(tuple(key) for key in own)
         declarations.update(dict.fromkeys(declared))
         bodies.append(body)
-    texts = [first, PRELUDE, helper_sources(helpers), "\n".join(declarations), *bodies, last]
+    texts = [
+        first,
+        PRELUDE,
+        inline_sources(used),
+        "\n".join(declarations),
+        *bodies,
+        last,
+    ]
     return "\n".join(t for t in texts if t) + "\n"
 
 
@@ -112,7 +119,7 @@ def generate(function: Function, *, profiled: bool = False) -> Source:
         _emit_release(unit, function)
     return Source(
         function.name,
-        tuple(sorted(unit.helpers)),
+        tuple(sorted(unit.inline_functions)),
         tuple(unit.declarations),
         "\n".join(unit.functions),
         tuple(messages),
@@ -187,7 +194,7 @@ def _from_word(frame: Frame, param: Param, number: int) -> str:
     if not param.dtype.is_float:
         return f"(bool)({word} & 1)" if param.dtype.is_bool else f"({c_type(param.dtype)}){word}"
     bits = f"u{param.dtype.bits}"
-    return frame.help(("bits", bits, param.dtype.short), f"(uint{param.dtype.bits}_t){word}")
+    return frame.inline(("bits", bits, param.dtype.short), f"(uint{param.dtype.bits}_t){word}")
 
 
 def _emit_release(unit: Unit, function: Function) -> None:

@@ -31,7 +31,7 @@ from tilewright.support.errors import InternalError
 
 
 def emit_stmt(frame: Frame, stmt: Stmt) -> None:
-    """Write `stmt` down."""
+    """Write `stmt` to the function."""
     emitter = _EMITTERS.get(type(stmt))
     if emitter is None:
         raise InternalError(f"{type(stmt).__name__} reached code generation")
@@ -58,7 +58,7 @@ def _emit_loop(frame: Frame, stmt: For, start: str, end: str) -> None:
 
 
 def _emit_parallel(frame: Frame, loop: For) -> None:
-    """Make the loop's body a function that the thread pool runs on ranges of iterations."""
+    """Outline the loop's body; the thread pool runs it on ranges of iterations."""
     variables, buffers = _captured(frame, loop.body)
     name = f"{frame.name}_parallel_{len(frame.unit.functions)}"
     inner = Frame(frame.unit, frame.name, frame.workspace, frame.messages, is_main=False)

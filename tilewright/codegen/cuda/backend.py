@@ -33,6 +33,7 @@ from tilewright.lower import (
     place_barriers,
     single_threaded,
     split_launches,
+    stage_copies,
     unroll,
     vectorize,
 )
@@ -69,14 +70,14 @@ class DeviceCode(Code):
         return self._host.text()
 
     def assembly(self) -> str:
-        """The code of the kernels, for arrays that begin well."""
+        """The code of the kernels, for aligned arrays."""
         texts = (best.partition(b"\n")[2].rstrip(b"\0") for best, *_ in self._images.values())
         return "\n".join(text.decode() for text in texts)
 
     def object_code(self, seal: bytes = b"") -> bytes:
         return self._host.object_code(seal)
 
-    def kept(self) -> bytes:
+    def serialized(self) -> bytes:
         return self.object_code()
 
 
@@ -100,6 +101,8 @@ class CudaBackend(Backend):
             ("expand_rounding", lambda f: expand_rounding(f, target)),
             ("vectorize", vectorize),
             ("unroll", unroll),
+            # Finds copies that are whole vectors.
+            ("stage_copies", stage_copies),
             ("simplify_flat", simplify_function),
             ("single_threaded", single_threaded),
             # Looks at whole phases, which stay as they are from here on.
@@ -123,7 +126,7 @@ class CudaBackend(Backend):
         return DeviceCode(LLVM.generate(calling, host, denormals="keep"), images)
 
     def images(self, kernel: Function, target: Target) -> tuple[bytes, ...]:
-        """The code of a kernel for arrays that begin well; the one for others if it differs."""
+        """The code of a kernel for aligned arrays; then that for others, if it differs."""
         made = (generate_kernel(kernel, target, alignment) for alignment in (WIDEST, 1))
         best, least = (image_of(k, ptx_of(k, target)) for k in made)
         return (best, least) if best != least else (best,)

@@ -36,13 +36,13 @@ from tilewright.ir import (
     Function,
     is_over_threads,
     replace_buffers,
+    threads_of,
     walk,
 )
-from tilewright.lower import threads_of
 from tilewright.support.errors import UserError
 from tilewright.target import Target
 
-#: What memory that all threads of a block share divides by: the widest access.
+#: Alignment of shared memory in bytes: the widest access.
 _SHARED_ALIGNMENT: Final = 16
 _SHARED_SPACE: Final = 3
 _REGISTERS: Final = {"threadIdx": "tid", "blockIdx": "ctaid"}
@@ -60,21 +60,21 @@ class DeviceKernel(NamedTuple):
 
 
 def generate_kernel(function: Function, target: Target, alignment: int = 1) -> DeviceKernel:
-    """LLVM IR for one kernel, whose buffers all begin at addresses that `alignment` divides."""
+    """LLVM IR for one kernel, all buffers of which are aligned to `alignment` bytes."""
     function = _aligned(function, alignment)
     module = llvm.Module(function.name)
     module.triple = target.triple
     kinds = [pointer if isinstance(p, Buffer) else register_type(p.dtype) for p in function.params]
     kernel = llvm.Function(module, llvm.FunctionType(void, [*kinds, pointer]), function.name)
     kernel.calling_convention = "ptx_kernel"
-    threads = threads_of(function)
+    threads = threads_of(function.body)
     _require_threads(function, threads, target)
     for axis, count in zip("xyz", threads, strict=True):
         note = [kernel, llvm.MetaDataString(module, f"maxntid{axis}"), llvm.Constant(i32, count)]
         module.add_named_metadata("nvvm.annotations", module.add_metadata(note))
     builder = llvm.IRBuilder(kernel.append_basic_block("entry"))
     cx = Context(module, target, builder, AliasScopes(module, function.name))
-    cx.aliases.know(buffers_of(function))
+    cx.aliases.register(buffers_of(function))
     for param, argument in zip(function.params, kernel.args, strict=False):
         if isinstance(param, Buffer):
             argument.add_attribute("noalias")
@@ -90,7 +90,7 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
 
 
 def _aligned(function: Function, alignment: int) -> Function:
-    """The function with what is known of where buffers begin; those in shared memory begin well."""
+    """The function with this alignment of its buffers; those in shared memory have their own."""
     better = {b: b.with_(alignment=alignment) for b in function.buffers if b.alignment < alignment}
     shared = [b for b in buffers_of(function) if b.scope == "shared"]
     better |= {b: b.with_(alignment=_SHARED_ALIGNMENT) for b in shared}
@@ -99,7 +99,7 @@ def _aligned(function: Function, alignment: int) -> Function:
 
 
 class DeviceFrame(Frame):
-    """A kernel of a GPU while it is being filled."""
+    """A kernel of a GPU under construction."""
 
     def __init__(self, cx: Context, record: LLValue, threads: tuple[int, int, int]) -> None:
         super().__init__(cx, record, Workspace(), [], emit_stmt, is_host=False)
@@ -146,7 +146,7 @@ class DeviceFrame(Frame):
         number = self._number(level, axis)
         if not is_over_threads(loop):
             cx.variables[loop.var] = number
-            self.fill(self, loop.body)
+            self.emit_body(self, loop.body)
             return
         conditions = [] if self._in_phase else self._idle(loop)
         assert isinstance(loop.extent, Const)
@@ -155,7 +155,7 @@ class DeviceFrame(Frame):
             conditions.append(cx.builder.icmp_unsigned("<", number, extent))
         cx.variables[loop.var] = number
         with self._guarded(conditions), self._phase():
-            self.fill(self, loop.body)
+            self.emit_body(self, loop.body)
 
     def _idle(self, phase: For) -> list[LLValue]:
         """Conditions along axes that a phase does not use: only the first thread takes part."""
@@ -197,7 +197,7 @@ class DeviceFrame(Frame):
         """All threads of the block wait for each other; what they wrote is seen by all."""
         declared = self.cx.declare("llvm.nvvm.barrier.cta.sync.aligned.all", void, [i32])
         self.cx.builder.call(declared, [llvm.Constant(i32, 0)])
-        self.cx.held.forget()
+        self.cx.available.forget()
 
     def fail(self, message: str, values: Any) -> None:
         self.messages.append(message)

@@ -1,5 +1,7 @@
-"""Object files put together without tools: relocatable ELF files and archives of them."""
+"""Object files put together without tools: relocatable files, and archives of them."""
 
 # pyright: reportUnusedImport=false
 from tilewright.codegen.link.archive import archive
-from tilewright.codegen.link.merge import Data, merge
+from tilewright.codegen.link.data import Data
+from tilewright.codegen.link.members import Member, members
+from tilewright.codegen.link.merge import merge

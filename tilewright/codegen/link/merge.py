@@ -8,70 +8,63 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
+from tilewright.codegen.link.data import ALIGNMENT, Data
 from tilewright.support.elf import (
     ALLOC,
     FIRST_SPECIAL,
     GLOBAL,
     GROUP,
-    HEADER,
     LOCAL,
-    MAGIC,
     NOBITS,
     PROGBITS,
     REL,
-    RELA,
     RELA_KIND,
-    SECTION,
     STRTAB,
-    SYMBOL,
     SYMTAB,
     UNDEFINED,
     DamagedError,
+    Layout,
     Section,
     Symbol,
+    layout_of,
     read_elf,
 )
 from tilewright.support.errors import InternalError, UserError
 
-#: Tables that are made anew, and lists of symbols by number that are of no use any more.
+#: Tables that are rebuilt, and lists of symbols by number, which are dropped.
 _DROPPED: Final = {0, SYMTAB, STRTAB, 0x6FFF4C03}
-
-
-class Data(NamedTuple):
-    """Bytes that objects refer to by a name."""
-
-    name: str
-    parts: Sequence[bytes | memoryview]
-    size: int
+#: Sections of build attributes, of which a file holds one: Arm's, and RISC-V's.
+_ATTRIBUTES: Final = 0x70000003
 
 
 @dataclass
 class _Object:
-    """One file, taken apart; `numbers` are those that its sections get."""
+    """One parsed file; `numbers` are those that its sections get."""
 
     machine: int
     flags: int
     sections: list[Section]
     symbols: list[Symbol]
+    layout: Layout
     numbers: dict[int, int] = field(default_factory=dict[int, int])
 
 
 def merge(objects: Sequence[bytes], data: Data, exported: Collection[str]) -> bytes:
     """One relocatable file of all objects, with `data` in a section of its own."""
-    return _Merger([_take_apart(o) for o in objects], data, frozenset(exported)).merged()
+    return _Merger([_parsed(o) for o in objects], data, frozenset(exported)).merged()
 
 
 # ---- reading ------------------------------------------------------------------------------------
 
 
-def _take_apart(code: bytes) -> _Object:
-    if not code.startswith(MAGIC):
+def _parsed(code: bytes) -> _Object:
+    if layout_of(code) is None:
         raise UserError(
             "cannot export a library for this target",
-            reason="its object files are not ELF",
-            remedy="compile the model for Linux, or save an artifact",
+            reason="its object files are neither ELF, Mach-O nor COFF",
+            remedy="compile the model for Linux, macOS or Windows, or save an artifact",
         )
     try:
         file = read_elf(code)
@@ -79,7 +72,7 @@ def _take_apart(code: bytes) -> _Object:
         raise UserError("cannot export the model", reason=f"its code is damaged: {error}") from None
     if any(s.kind == GROUP for s in file.sections):
         raise InternalError("cannot merge object files", reason="a section is part of a group")
-    return _Object(file.machine, file.flags, file.sections, file.symbols)
+    return _Object(file.machine, file.flags, file.sections, file.symbols, file.layout)
 
 
 # ---- writing ------------------------------------------------------------------------------------
@@ -88,6 +81,7 @@ def _take_apart(code: bytes) -> _Object:
 class _Merger:
     def __init__(self, objects: list[_Object], data: Data, exported: frozenset[str]) -> None:
         self._objects, self._data, self._exported = objects, data, exported
+        self._layout = objects[0].layout
         self._sections: list[Section] = [Section("", 0, 0, b"", 0, 0, 0, 0, 0)]
         #: Symbols that stay inside, with the object and number of each where it has one.
         self._locals: list[tuple[Symbol, tuple[int, int] | None]] = []
@@ -99,7 +93,7 @@ class _Merger:
         self._collect()
         data_section = len(self._sections)
         self._sections.append(
-            Section(".rodata.params", PROGBITS, ALLOC, b"", self._data.size, 0, 0, 64, 0)
+            Section(".rodata.params", PROGBITS, ALLOC, b"", self._data.size, 0, 0, ALIGNMENT, 0)
         )
         self._define_data(data_section)
         order, index = self._ordered()
@@ -113,7 +107,8 @@ class _Merger:
     def _number(self, item: _Object) -> None:
         for k, section in enumerate(item.sections):
             is_remark = section.name == ".comment"
-            if section.kind in _DROPPED or is_remark:
+            is_told = section.kind == _ATTRIBUTES and item is not self._objects[0]
+            if section.kind in _DROPPED or is_remark or is_told:
                 continue
             item.numbers[k] = len(self._sections)
             self._sections.append(section)
@@ -127,7 +122,7 @@ class _Merger:
                 if symbol.binding == LOCAL:
                     self._locals.append((moved, (k, number)))
                 else:
-                    self._unite(moved)
+                    self._add_global(moved)
 
     def _moved(self, item: _Object, symbol: Symbol) -> Symbol | None:
         section = symbol.section
@@ -137,7 +132,7 @@ class _Merger:
             section = item.numbers[section]
         return symbol._replace(section=section)
 
-    def _unite(self, symbol: Symbol) -> None:
+    def _add_global(self, symbol: Symbol) -> None:
         known = self._named.get(symbol.name)
         if known is None or known.section == UNDEFINED:
             is_needed = known is not None and known.binding == GLOBAL
@@ -172,35 +167,37 @@ class _Merger:
         """Make relocations of an object name sections and symbols by their new numbers."""
         for old, new in item.numbers.items():
             section = item.sections[old]
-            if section.kind == REL:
-                raise InternalError("cannot merge object files", reason="relocations of 16 bytes")
-            if section.kind == RELA_KIND:
-                data = self._relocations(section.data, item, k, index)
+            if section.kind in (REL, RELA_KIND):
+                data = self._relocations(section, item, k, index)
                 target = item.numbers[section.info]
                 self._sections[new] = section._replace(data=data, link=symtab, info=target)
             elif section.link:
                 self._sections[new] = section._replace(link=item.numbers.get(section.link, 0))
 
-    def _relocations(self, data: bytes, item: _Object, k: int, index: dict[object, int]) -> bytes:
+    def _relocations(
+        self, section: Section, item: _Object, k: int, index: dict[object, int]
+    ) -> bytes:
+        row = self._layout.rel if section.kind == REL else self._layout.rela
+        shift = self._layout.symbol_shift
         entries: list[bytes] = []
-        for offset, info, addend in RELA.iter_unpack(data):
-            number: int = info >> 32
+        for offset, info, *addend in row.iter_unpack(section.data):
+            number: int = info >> shift
             symbol = item.symbols[number]
             key: object = (k, number) if symbol.binding == LOCAL else symbol.name
-            entries.append(
-                RELA.pack(offset, (index[key] if number else 0) << 32 | info & 0xFFFFFFFF, addend)
-            )
+            now = index[key] if number else 0
+            entries.append(row.pack(offset, now << shift | info & ((1 << shift) - 1), *addend))
         return b"".join(entries)
 
     def _add_tables(self, order: Sequence[Symbol], first_global: int) -> None:
-        names = _Strings()
-        rows = [SYMBOL.pack(0, 0, 0, 0, 0, 0)]
-        for s in order:
-            rows.append(SYMBOL.pack(names.add(s.name), s.info, s.other, s.section, s.value, s.size))
+        names, layout = _Strings(), self._layout
+        rows = [bytes(layout.symbol.size)]
+        rows += [layout.write_symbol(s, names.add(s.name)) for s in order]
         table, text = b"".join(rows), bytes(names.data)
         link = len(self._sections) + 1
         self._sections.append(
-            Section(".symtab", SYMTAB, 0, table, len(table), link, first_global, 8, 24)
+            Section(
+                ".symtab", SYMTAB, 0, table, len(table), link, first_global, 8, layout.symbol.size
+            )
         )
         self._sections.append(Section(".strtab", STRTAB, 0, text, len(text), 0, 0, 1, 0))
 
@@ -219,14 +216,15 @@ class _Merger:
                 reason=f"it has {len(sections)} sections, and an object file {FIRST_SPECIAL}",
                 remedy="save it as an artifact",
             )
-        parts: list[bytes | memoryview] = [bytes(HEADER.size)]
-        at, rows = HEADER.size, list[bytes]()
+        head = self._layout.header.size
+        parts: list[bytes | memoryview] = [bytes(head)]
+        at, rows = head, list[bytes]()
         for name, s in zip(offsets, sections, strict=True):
             filling = -at % max(1, s.alignment)
             parts.append(bytes(filling))
             at += filling
             rows.append(
-                SECTION.pack(
+                self._layout.section.pack(
                     name,
                     s.kind,
                     s.flags,
@@ -248,9 +246,13 @@ class _Merger:
 
     def _header(self, table_at: int, count: int) -> bytes:
         first = self._objects[0]
-        ident = MAGIC + b"\x01" + bytes(9)
-        sizes = (HEADER.size, 0, 0, SECTION.size, count, count - 1)
-        return HEADER.pack(ident, 1, first.machine, 1, 0, 0, table_at, first.flags, *sizes)
+        layout = self._layout
+        ident = layout.magic + b"\x01" + bytes(9)
+        sizes = (layout.header.size, 0, 0, layout.section.size, count, count - 1)
+        flags = 0
+        for item in self._objects:
+            flags |= item.flags
+        return layout.header.pack(ident, 1, first.machine, 1, 0, 0, table_at, flags, *sizes)
 
 
 class _Strings:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.codegen.llvm import x86
 from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.instructions import x86
 from tilewright.codegen.llvm.types import LLValue, number, register_type
 from tilewright.ir import Binary, Broadcast, Cast, Const, DType, Expr, Unary
 
@@ -85,6 +85,8 @@ def _extreme(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
     plain = constants == [None, None]
     if plain and x86.has_vector(cx.target, node.dtype):
         return x86.extreme(cx, node.op, node.dtype, a, b)
+    if plain and not cx.target.has_float_unit:
+        return _compared_extreme(cx, node, a, b)
     if cx.target.has_nan_extremes or plain:
         name = "llvm.minimum" if node.op == "min" else "llvm.maximum"
         # To tell zeros apart would take x86-64 twice as many instructions.
@@ -94,6 +96,13 @@ def _extreme(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
     # Against a constant, one compare that is false for NaN keeps the NaN: a single instruction.
     beyond = cx.builder.fcmp_ordered(">" if node.op == "min" else "<", a, b)
     return cx.builder.select(beyond, b, a)
+
+
+def _compared_extreme(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
+    """By comparisons, where LLVM would call the C library: a where it is NaN, then b."""
+    compare = cx.builder.fcmp_unordered
+    chosen = cx.builder.select(compare("<" if node.op == "min" else ">", a, b), a, b)
+    return cx.builder.select(compare("uno", b, b), b, chosen)
 
 
 def _constant_of(expr: Expr) -> int | float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -11,13 +11,13 @@ from tilewright.codegen.backend import Backend, Code
 from tilewright.codegen.convention import is_host_program
 from tilewright.codegen.interface import Interface
 from tilewright.codegen.llvm.kernel import Kernel, generate
-from tilewright.codegen.llvm.library import library_object
+from tilewright.codegen.llvm.library import firmware_object, library_object
 from tilewright.codegen.llvm.machine import (
     emit_assembly,
     emit_object,
+    machine_for,
     optimize,
     parse,
-    target_machine,
 )
 from tilewright.codegen.llvm.threadpool import threadpool_object
 from tilewright.ir import Function
@@ -39,7 +39,7 @@ from tilewright.target import Target
 
 #: The instruction without which no code uses AMX.
 _SETS_TILES_UP: Final = "llvm.x86.ldtilecfg"
-#: Host programs whose text is longer than this are not optimized to the last.
+#: Host programs whose text is longer than this are compiled without optimization.
 _LONG: Final = 200_000
 
 
@@ -60,14 +60,14 @@ class LlvmCode(Code):
     def assembly(self) -> str:
         return emit_assembly(self._module, self._machine)
 
-    def kept(self) -> bytes:
+    def serialized(self) -> bytes:
         return self.object_code()
 
     def object_code(self, seal: bytes = b"") -> bytes:
         if not seal:
             return emit_object(self._module, self._machine)
-        held = f'@"{self.name}.seal" = constant [{len(seal)} x i8] c"{seal.decode()}"\n'
-        return emit_object(self._optimized(f"{self.generated}\n{held}"), self._machine)
+        symbol = f'@"{self.name}.seal" = constant [{len(seal)} x i8] c"{seal.decode()}"\n'
+        return emit_object(self._optimized(f"{self.generated}\n{symbol}"), self._machine)
 
     @cached_property
     def _module(self) -> Any:
@@ -75,6 +75,9 @@ class LlvmCode(Code):
 
     def _optimized(self, text: str) -> Any:
         module = parse(text)
+        if self._target.pointer_bits == 32:
+            # Without being told, LLVM optimizes for addresses of 64 bits.
+            module.data_layout = str(self._machine.target_data)
         optimize(module, self._machine)
         return module
 
@@ -83,8 +86,7 @@ class LlvmCode(Code):
         # LLVM's instruction selection takes more than linear time on long stretches of calls, in
         # which it finds nothing to gain either.
         level = 0 if self._is_host and len(self.generated) >= _LONG else 3
-        target = self._target
-        return target_machine(target.triple, target.llvm_cpu, target.llvm_features, opt=level)
+        return machine_for(self._target, level)
 
 
 class LlvmBackend(Backend):
@@ -103,7 +105,7 @@ class LlvmBackend(Backend):
             ("vectorize", vectorize),
             ("unroll", unroll),
             ("simplify_flat", simplify_function),
-            # Needs the positions of tiles as numbers.
+            # Needs the positions of tiles as constants.
             ("place_tiles", place_tiles),
             # Looks at single positions, which flattening makes.
             ("group_lanes", lambda f: group_lanes(f, target)),
@@ -127,10 +129,13 @@ class LlvmBackend(Backend):
         return tuple(kernels)
 
     def threadpool(self, target: Target) -> bytes:
-        return threadpool_object(target.triple)
+        return threadpool_object(target.triple) if target.has_threads else b""
 
     def library(self, model: Interface, triple: str) -> bytes:
         return library_object(model, triple)
+
+    def firmware(self, model: Interface, target: Target, needed: Collection[str]) -> bytes:
+        return firmware_object(model, target, needed)
 
 
 BACKEND: Final = LlvmBackend()

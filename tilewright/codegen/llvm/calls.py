@@ -9,6 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.instructions.nvidia import (
+    async_commit,
+    async_copy,
+    async_wait,
+    warp_product,
+)
 from tilewright.codegen.llvm.lists import LIST_EXPRESSIONS
 from tilewright.codegen.llvm.memory import any_address
 from tilewright.codegen.llvm.types import (
@@ -22,7 +28,7 @@ from tilewright.codegen.llvm.types import (
     register_type,
     void,
 )
-from tilewright.ir import INTRINSICS, Call, Const, Load
+from tilewright.ir import INTRINSICS, WARP_PRODUCTS, Call, Const, Load
 from tilewright.support.errors import InternalError, UserError
 
 #: How inline assembly names a register for vectors.
@@ -135,7 +141,7 @@ def _lane(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
 
 
 def _zip(start: int, parts: int = 2) -> Emitter:
-    """Interleaved lanes of two vectors: of one of so many parts."""
+    """Interleaved lanes of two vectors: of part `start` of so many equal parts of each."""
 
     def emit(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
         lanes = node.args[0].dtype.lanes
@@ -147,7 +153,7 @@ def _zip(start: int, parts: int = 2) -> Emitter:
 
 
 def _unpack(half: int) -> Emitter:
-    """Interleaved lanes of two vectors: of one half of every 16 bytes."""
+    """Interleaved lanes of two vectors: of the low or high half of every 16 bytes."""
 
     def emit(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
         dtype = node.args[0].dtype
@@ -169,7 +175,7 @@ def _join(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
 
 
 def _shuffled(cx: Context, args: list[LLValue], order: Sequence[int]) -> LLValue:
-    """Lanes of two vectors, counted from the first one's on."""
+    """Lanes of two vectors, numbered through both."""
     lanes = [llvm.Constant(i32, k) for k in order]
     mask = llvm.Constant(llvm.VectorType(i32, len(lanes)), lanes)
     return cx.builder.shuffle_vector(args[0], args[1], mask)
@@ -182,14 +188,14 @@ def _address_of(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
 
 
 def _prefetch(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
-    flags = [llvm.Constant(i32, v) for v in (0, 3, 1)]  # to read, keep near, data
+    flags = [llvm.Constant(i32, v) for v in (0, 3, 1)]  # a read, for all caches, of data
     return cx.intrinsic("llvm.prefetch", void, [*args, *flags], [pointer])
 
 
 def _keep_order(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
-    """No instruction: a fence against other code of this thread alone.
+    """A compiler barrier without an instruction: LLVM moves no memory access across it.
 
-    Values are in registers there: else they might be computed as late as they are used.
+    The operands are inputs of empty assembly, so that they are computed before it.
     """
     kind = _VECTOR_REGISTERS.get(cx.target.arch)
     if not args or kind is None:
@@ -206,9 +212,9 @@ def _heap_block(cx: Context, node: Call, _args: list[LLValue]) -> LLValue:
 
 
 def _hand_over(cx: Context, node: Call, _args: list[LLValue]) -> LLValue:
-    held = _heap_block(cx, node, [])
+    address = _heap_block(cx, node, [])
     cx.builder.store(llvm.Constant(pointer, None), _block_slot(cx, node))
-    return held
+    return address
 
 
 def _block_slot(cx: Context, node: Call) -> LLValue:
@@ -254,4 +260,8 @@ _EMITTERS: dict[str, Emitter] = {
     "heap_block": _heap_block,
     "heap_hand_over": _hand_over,
     **LIST_EXPRESSIONS,
+    **dict.fromkeys(WARP_PRODUCTS, warp_product),
+    "async_copy": async_copy,
+    "async_commit": async_commit,
+    "async_wait": async_wait,
 }

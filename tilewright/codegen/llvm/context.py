@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.codegen.llvm.held import HeldValues
+from tilewright.arith import Ranges
+from tilewright.codegen.llvm.available import AvailableValues
 from tilewright.codegen.llvm.types import Builder, LLType, LLValue, llvm, mangle
 from tilewright.ir import Buffer, Expr, Var
 from tilewright.support.errors import InternalError
@@ -32,20 +33,20 @@ class AliasScopes:
         self._own: dict[Buffer, Any] = {}
         self._others: dict[Buffer, Any] = {}
 
-    def know(self, buffers: Iterable[Buffer], together: Sequence[Buffer] = ()) -> None:
-        """All buffers of a function, told once before the first access is marked.
+    def register(self, buffers: Iterable[Buffer], aliased: Sequence[Buffer] = ()) -> None:
+        """Declare all buffers of a function, before the first access is marked.
 
-        Those in `together` may be the same memory.
+        Those in `aliased` may be the same memory.
         """
         for buffer in buffers:
             label = llvm.MetaDataString(self._module, f"{buffer.name}.{len(self._scopes)}")
             self._scopes[buffer] = self._module.add_metadata([label, self._domain])
-        for buffer in together[1:]:
-            self._scopes[buffer] = self._scopes[together[0]]
-            self._first[buffer] = together[0]
+        for buffer in aliased[1:]:
+            self._scopes[buffer] = self._scopes[aliased[0]]
+            self._first[buffer] = aliased[0]
 
-    def area(self, buffer: Buffer) -> Buffer:
-        """One buffer for all that may be the same memory."""
+    def alias_class(self, buffer: Buffer) -> Buffer:
+        """The buffer that stands for all that may be the same memory."""
         return self._first.get(buffer, buffer)
 
     def mark(self, access: Any, buffer: Buffer) -> None:
@@ -72,7 +73,7 @@ class Context:
     #: Values of variables, and base addresses of buffers, that are in scope.
     variables: dict[Var, LLValue] = field(default_factory=dict[Var, LLValue])
     addresses: dict[Buffer, LLValue] = field(default_factory=dict[Buffer, LLValue])
-    #: Where the addresses of numbered blocks of the heap are kept.
+    #: Stack slots that hold the addresses of numbered heap blocks.
     blocks: dict[int, LLValue] = field(default_factory=dict[int, LLValue])
     #: The same for numbered lists.
     lists: dict[int, LLValue] = field(default_factory=dict[int, LLValue])
@@ -82,8 +83,10 @@ class Context:
     #: with products: elsewhere every operation is rounded by itself, so that operators give the
     #: same bits in one kernel as in several.
     accumulations: frozenset[Expr] = frozenset()
+    #: What is known of indices, where arithmetic on them may be narrow (`llvm.narrow_index`).
+    ranges: Ranges | None = None
     #: Values that are valid until memory changes.
-    held: HeldValues = field(default_factory=HeldValues)
+    available: AvailableValues = field(default_factory=AvailableValues)
 
     def known(self, expr: Expr | Place) -> LLValue | None:
         for scope in reversed(self.scopes):
@@ -96,15 +99,23 @@ class Context:
         self.scopes[-1][expr] = value
 
     @contextmanager
+    def knowing(self, learn: Callable[[Ranges], Ranges]) -> Generator[None]:
+        """More is known of indices within."""
+        before = self.ranges
+        self.ranges = None if before is None else learn(before)
+        yield
+        self.ranges = before
+
+    @contextmanager
     def nested_scope(self) -> Generator[None]:
         """Values computed within are forgotten after: they may not dominate what follows."""
-        held, self.held = self.held, HeldValues()
+        outer, self.available = self.available, AvailableValues()
         self.scopes.append({})
         yield
         self.scopes.pop()
-        # Whatever was written within.
-        held.forget()
-        self.held = held
+        # Anything may have been written within.
+        outer.forget()
+        self.available = outer
 
     def variable(self, var: Var) -> LLValue:
         value = self.variables.get(var)

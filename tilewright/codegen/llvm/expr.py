@@ -10,6 +10,7 @@ from tilewright.codegen.llvm.arithmetic import emit_binary, emit_cast, emit_unar
 from tilewright.codegen.llvm.calls import emit_call
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.memory import emit_load, load_start
+from tilewright.codegen.llvm.narrow_index import emit_narrow
 from tilewright.codegen.llvm.types import LLValue, i32, llvm, register_type
 from tilewright.ir import (
     Binary,
@@ -27,8 +28,8 @@ from tilewright.ir import (
     is_pure,
 )
 
-#: Bits of the narrowest types whose zero is all zeros.
-_WHOLE = 16
+#: Bits of the narrowest types that masked loads fill with zeros as they are.
+_NARROWEST_MASKED = 16
 _NOTHING: frozenset[Buffer] = frozenset()
 
 
@@ -38,11 +39,12 @@ def emit(cx: Context, root: Expr) -> LLValue:
     Values of expressions that read no memory are remembered as long as they dominate what follows;
     those that do, until what they read is written to. What has effects is shared within `root`.
     """
-    return emit_side_by_side(cx, [root])[0]
+    return emit_interleaved(cx, [root])[0]
 
 
-def emit_side_by_side(cx: Context, roots: Sequence[Expr]) -> list[LLValue]:
-    """The values of `roots`, an operation of each in turn: none waits for the one before it."""
+def emit_interleaved(cx: Context, roots: Sequence[Expr]) -> list[LLValue]:
+    """The values of `roots`, one operation of each at a time: neighbouring instructions are
+    independent of each other."""
     values: list[dict[Expr, LLValue]] = [{} for _ in roots]
     running = [_operations(cx, root, own) for root, own in zip(roots, values, strict=True)]
     while running:
@@ -63,21 +65,27 @@ def _operations(cx: Context, root: Expr, values: dict[Expr, LLValue]) -> Iterato
         if known is not None:
             values[node] = known
             continue
-        held = cx.held.get(node)
-        if held is not None:
-            values[node], reads[node] = held
+        available = cx.available.get(node)
+        if available is not None:
+            values[node], reads[node] = available
             continue
         operands = _needed(cx, node)
         missing = [o for o in operands if o not in values]
         if missing:
             pending.extend(reversed(missing))
             continue
-        values[node] = _EMITTERS[type(node)](cx, node, [values[o] for o in operands])
+        values[node] = _emit_node(cx, node, [values[o] for o in operands])
         read = _read(cx, node, [reads[o] for o in operands if o in reads])
         _keep(cx, node, values[node], read)
         if read is None or read:
             reads[node] = read
         yield True
+
+
+def _emit_node(cx: Context, node: Expr, args: list[LLValue]) -> LLValue:
+    emitter = _EMITTERS[type(node)]
+    narrow = emit_narrow(cx, node, args, emitter)
+    return emitter(cx, node, args) if narrow is None else narrow
 
 
 def _read(
@@ -86,7 +94,7 @@ def _read(
     """The buffers that a value depends on; None where it depends on effects."""
     if not is_pure(node):
         return None
-    read = frozenset([cx.aliases.area(node.buffer)]) if isinstance(node, Load) else _NOTHING
+    read = frozenset([cx.aliases.alias_class(node.buffer)]) if isinstance(node, Load) else _NOTHING
     for of_operand in of_operands:
         if of_operand is None:
             return None
@@ -97,9 +105,9 @@ def _read(
 def _keep(cx: Context, node: Expr, value: LLValue, read: frozenset[Buffer] | None) -> None:
     if read is None:
         if _may_write(node):
-            cx.held.forget()
+            cx.available.forget()
     elif read:
-        cx.held.hold(node, value, read)
+        cx.available.add(node, value, read)
     else:
         cx.remember(node, value)
 
@@ -109,7 +117,7 @@ def _may_write(node: Expr) -> bool:
 
 
 def _needed(cx: Context, node: Expr) -> tuple[Expr, ...]:
-    """The operands to evaluate first: of an access to neighbours, where it starts is enough."""
+    """The operands to evaluate first: of a contiguous access, only its first index."""
     if isinstance(node, Call) and node.name == "address_of":
         node = node.args[0]
     if not isinstance(node, Load):
@@ -146,8 +154,8 @@ def _emit_select(cx: Context, node: Select, args: list[LLValue]) -> LLValue:
 
 
 def _is_zero_where_not(node: Select) -> bool:
-    """Whether it is a load that gives the other value, zero, where the condition does not hold."""
-    if not isinstance(node.a, Load) or node.a.mask is None or node.dtype.bits < _WHOLE:
+    """Whether a masked load gives zero, the other value, where the condition is false."""
+    if not isinstance(node.a, Load) or node.a.mask is None or node.dtype.bits < _NARROWEST_MASKED:
         return False
     own, zero = (e.a if isinstance(e, Broadcast) else e for e in (node.a.mask, node.b))
     is_zero = isinstance(zero, Const) and zero.value == 0 and copysign(1, zero.value) == 1

@@ -1,4 +1,4 @@
-"""One LLVM function while it is being filled: its stack, its way out, its parallel loops."""
+"""One LLVM function under construction: its stack, its exit, its parallel loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tilewright.codegen.convention import (
     ERROR,
     MAX_MESSAGE_VALUES,
     POOL,
-    STACK_LIMIT,
     WORKSPACE,
     Workspace,
     require_known,
@@ -37,7 +36,8 @@ from tilewright.support.errors import InternalError
 
 
 class Frame:
-    """The function being filled; `fill` is the statement emitter, handed in to keep files apart."""
+    """The function under construction; `emit_body` is the emitter of statements, which is passed in
+    since it imports this file."""
 
     def __init__(
         self,
@@ -45,32 +45,31 @@ class Frame:
         env: LLValue,
         workspace: Workspace,
         messages: list[str],
-        fill: Callable[[Frame, Stmt], None],
+        emit_body: Callable[[Frame, Stmt], None],
         *,
         is_host: bool,
     ) -> None:
         self.cx, self.env, self.workspace, self.messages = cx, env, workspace, messages
-        self.fill, self.is_host = fill, is_host
-        # WebAssembly has no threads to speak of.
-        self.can_fork = is_host and cx.target.arch != "wasm32"
+        self.emit_body, self.is_host = emit_body, is_host
+        self.can_fork = is_host and cx.target.has_threads
         self.function = cx.builder.function
         self.entry = cx.builder.block
         self.leave = self.function.append_basic_block("leave")
         self._heap: list[LLValue] = []
         self._stack_used = 0
         self._known = frozenset(cx.variables)
-        #: Results that are written past the caches (`codegen.llvm.streams`).
+        #: Results that are written by non-temporal stores (`codegen.llvm.streams`).
         self.streamed: frozenset[Buffer] = frozenset()
         self._kernel_env: LLValue | None = None
         #: Calls of kernels so far.
         self.calls = 0
-        #: Writes down when kernels begin and end, in programs that are profiled.
+        #: Records when kernels begin and end, in profiled programs.
         self.recorder: Recorder | None = None
         #: Where the messages of each kernel that can fail begin in the table.
         self.first_messages: dict[str, int] = {}
-        #: Whether blocks of the heap lie in the memory of a device.
+        #: Whether heap blocks lie in the memory of a device.
         self.on_device = False
-        #: The device's code of kernels that this function launches, by name.
+        #: The device code of kernels that this function launches, by name.
         self.images: dict[str, Sequence[bytes]] = {}
         self._status = self.stack_slot(i32, llvm.Constant(i32, 0)) if is_host else None
 
@@ -91,25 +90,26 @@ class Frame:
         self.cx.addresses[buffer] = address
 
     def _fits_stack(self, size: int) -> bool:
-        if self._stack_used + size > STACK_LIMIT:
+        if self._stack_used + size > self.cx.target.stack_limit:
             return False
         self._stack_used += size
         return True
 
     def stack_slot(self, kind: Any, start: LLValue | None = None) -> LLValue:
-        """Room for a value for as long as the function runs, holding `start` from its beginning."""
+        """Stack memory for a value while the function runs, initialized to `start` in its entry."""
         builder = self.cx.builder
         with self._in_entry():
             slot = builder.alloca(kind)
             slot.type = pointer  # llvmlite still gives it the type that it points to
-            slot.align = ALIGNMENT if isinstance(kind, llvm.ArrayType) else 8
+            has_vectors = isinstance(kind, llvm.ArrayType) and self.cx.target.vector_bits > 0
+            slot.align = ALIGNMENT if has_vectors else 8
             if start is not None:
                 builder.store(start, slot)
         return slot
 
     @contextmanager
     def _in_entry(self) -> Generator[None]:
-        """Go to the end of the first block for a moment."""
+        """Emit at the end of the entry block within."""
         builder = self.cx.builder
         with builder.goto_block(self.entry):
             if self.entry.is_terminated:
@@ -145,7 +145,7 @@ class Frame:
         return self.cx.builder.gep(env, [llvm.Constant(i64, number)], source_etype=i64)
 
     def kernel_env(self) -> LLValue:
-        """The `env` for kernels that this function calls; they want another workspace."""
+        """The `env` for kernels that this function calls, which get a workspace of their own."""
         if self._kernel_env is None:
             self._kernel_env = self.stack_slot(llvm.ArrayType(i64, 3))
             with self._in_entry():
@@ -156,7 +156,7 @@ class Frame:
         return self._kernel_env
 
     def heap_block(self, number: int) -> LLValue:
-        """Where the address of a block of the heap is kept; what it holds is freed at the end."""
+        """The stack slot that holds the address of a numbered heap block, freed at the end."""
         if number not in self.cx.blocks:
             slot = self.stack_slot(pointer, start=llvm.Constant(pointer, None))
             self.cx.blocks[number] = slot
@@ -164,25 +164,25 @@ class Frame:
         return self.cx.blocks[number]
 
     def take(self, size: LLValue) -> LLValue:
-        """A block of the heap; null where there is no memory."""
+        """A new heap block; null where there is no memory."""
         return self._memory_call("malloc", "tw_take", pointer, [size])
 
-    def grow(self, held: LLValue, size: LLValue) -> LLValue:
-        """A block that is larger and begins with what `held` holds."""
-        return self._memory_call("realloc", "tw_grow", pointer, [held, size])
+    def grow(self, block: LLValue, size: LLValue) -> LLValue:
+        """A larger heap block that begins with the contents of `block`."""
+        return self._memory_call("realloc", "tw_grow", pointer, [block, size])
 
-    def free(self, held: LLValue) -> None:
-        """Give a block back, which may be null."""
-        self._memory_call("free", "tw_free", void, [held])
+    def free(self, block: LLValue) -> None:
+        """Free a heap block, which may be null."""
+        self._memory_call("free", "tw_free", void, [block])
 
     def _memory_call(self, here: str, there: str, result: LLType, args: list[LLValue]) -> LLValue:
-        """libc's function, or the one of the runtime that does the same on a device."""
+        """A call of libc's function, or of the runtime's for the memory of a device."""
         if self.on_device:
             here, args = there, [self.word(POOL), *args]
         return self.cx.builder.call(self.cx.declare(here, result, [a.type for a in args]), args)
 
     def list_slot(self, number: int) -> LLValue:
-        """Where the address of a list is kept; it is released at the end."""
+        """The stack slot that holds the address of a numbered list, released at the end."""
         if number not in self.cx.lists:
             self.cx.lists[number] = self.stack_slot(pointer, start=llvm.Constant(pointer, None))
         return self.cx.lists[number]
@@ -190,7 +190,7 @@ class Frame:
     # ---- leaving --------------------------------------------------------------------------------
 
     def fail(self, message: str, values: Sequence[LLValue]) -> None:
-        """Record what went wrong and leave."""
+        """Write the error record and leave the function."""
         self.messages.append(message)
         code = len(self.messages)
         builder, record = self.cx.builder, self.word(ERROR)
@@ -201,13 +201,13 @@ class Frame:
         self._leave_with(llvm.Constant(i32, code))
 
     def _leave_with(self, status: LLValue) -> None:
-        """Go to the end; functions that run on other threads only leave their error record."""
+        """Branch to the exit; functions that run on other threads have no status but the record."""
         if self._status is not None:
             self.cx.builder.store(status, self._status)
         self.cx.builder.branch(self.leave)
 
     def finish(self) -> None:
-        """Close the function: free what it took, return its status."""
+        """Emit the exit: free heap blocks and lists, return the status."""
         builder = self.cx.builder
         builder.branch(self.leave)
         builder.position_at_end(self.leave)
@@ -221,7 +221,7 @@ class Frame:
             builder.ret(builder.load(self._status, typ=i32))
 
     def _leave_if_failed(self) -> None:
-        """After a loop in functions of its own: did one of its iterations fail?"""
+        """After an outlined loop: leave if one of its iterations failed."""
         builder = self.cx.builder
         code = builder.load(self.word(ERROR), typ=i64)
         failed = builder.icmp_signed("!=", code, llvm.Constant(i64, 0))
@@ -241,12 +241,12 @@ class Frame:
 
     # ---- parallel loops -------------------------------------------------------------------------
 
-    def call_apart(self, loop: For) -> None:
-        """Make the loop a function, and call it."""
-        from tilewright.codegen.llvm.parallel import emit_apart
+    def call_outlined(self, loop: For) -> None:
+        """Outline the loop, and call it."""
+        from tilewright.codegen.llvm.parallel import emit_outlined
 
         messages_before = len(self.messages)
-        emit_apart(self, loop)
+        emit_outlined(self, loop)
         if len(self.messages) > messages_before:
             self._leave_if_failed()
 
@@ -259,7 +259,7 @@ class Frame:
         raise InternalError("a barrier of a device's threads is in code for a processor")
 
     def fork(self, loop: For) -> None:
-        """Make the loop's body a function that the thread pool runs on ranges of iterations."""
+        """Outline the loop's body; the thread pool runs it on ranges of iterations."""
         from tilewright.codegen.llvm.parallel import emit_parallel
 
         messages_before = len(self.messages)

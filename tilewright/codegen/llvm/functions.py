@@ -1,7 +1,7 @@
-"""Functions that are written down in LLVM's terms, not compiled from loops: no Python at run time.
+"""Functions that are written in LLVM IR by hand, not compiled from loops: no Python at run time.
 
 `Library` is a module under construction together with the C functions it calls; `Body` is one
-function of it, an `IRBuilder` with the few moves that code over plain memory and atomics needs.
+function of it, an `IRBuilder` with the few operations that plain memory and atomics need.
 Memory is addressed by `Field`s (a byte offset and a type), so no C struct has to be mirrored.
 """
 
@@ -13,13 +13,15 @@ from typing import Any, Literal, NamedTuple
 
 import llvmlite.ir.instructions
 
-from tilewright.codegen.llvm.libc import C_FUNCTIONS, Platform, platform_of
+from tilewright.codegen.llvm import windows
+from tilewright.codegen.llvm.libc import C_FUNCTIONS, SIZED, Platform, platform_of
 from tilewright.codegen.llvm.types import LLType as Type
 from tilewright.codegen.llvm.types import LLValue as Value
 from tilewright.codegen.llvm.types import i1, i8, i32, i64, pointer, void
 from tilewright.codegen.llvm.types import llvm as ir
+from tilewright.target import Target
 
-#: Types that make constants, `I64(0)`, are written as constants are.
+#: In capitals, since they make constants: `I64(0)`.
 VOID, PTR = void, pointer
 I1, I8, I32, I64 = i1, i8, i32, i64
 
@@ -49,6 +51,11 @@ class Library:
         self.architecture = triple.split("-")[0]
         self.module: Any = ir.Module(name) if module is None else module
         self.module.triple = triple
+        target = Target.of(f"llvm -mtriple={triple}")
+        #: Bytes of an address, and the type of sizes in memory.
+        self.pointer_bytes: int = target.pointer_bits // 8
+        self.size: Type = ir.IntType(target.pointer_bits)
+        self.has_threads: bool = target.has_threads
 
     @property
     def platform(self) -> Platform:
@@ -58,7 +65,11 @@ class Library:
         self, name: str, returns: Type, parameters: Sequence[Type], *, exported: bool = False
     ) -> Body:
         """Begins the function `name`; only exported ones are visible outside the module."""
-        function = ir.Function(self.module, ir.FunctionType(returns, parameters), name)
+        return self.define_as(name, ir.FunctionType(returns, parameters), exported=exported)
+
+    def define_as(self, name: str, kind: Type, *, exported: bool = False) -> Body:
+        """The same for a function of this type, which may take any number of arguments."""
+        function = ir.Function(self.module, kind, name)
         function.linkage = "external" if exported else "internal"
         function.attributes.add("nounwind")
         return Body(self, function)
@@ -68,7 +79,12 @@ class Library:
         if name in self.module.globals:
             return self.module.globals[name]
         returns, parameters = C_FUNCTIONS[name]
-        return self.declare(name, returns, parameters)
+        if windows.is_written(name) and not self.platform.is_posix:
+            windows.write(self.define(name, returns, parameters), name)
+            return self.module.globals[name]
+        # Where C's sizes are of another width, so are those of its functions.
+        own = [self.size if p == I64 and name in SIZED else p for p in parameters]
+        return self.declare(name, returns, own)
 
     def declare(self, name: str, returns: Type, parameters: Sequence[Type]) -> Value:
         if name in self.module.globals:
@@ -136,7 +152,13 @@ class Body:
         return memory
 
     def call(self, name: str, *args: Value) -> Value:
-        return self.b.call(self.library.function(name), args)
+        callee = self.library.function(name)
+        kinds = callee.function_type.args
+        return self.b.call(callee, [self._fitted(a, k) for a, k in zip(args, kinds, strict=True)])
+
+    def _fitted(self, value: Value, kind: Type) -> Value:
+        """A size as the callee takes it."""
+        return self.b.trunc(value, kind) if value.type == I64 and kind == I32 else value
 
     def relax(self) -> None:
         """Tells the core that it spins."""

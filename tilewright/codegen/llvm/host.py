@@ -68,7 +68,7 @@ def _copy_memory(frame: Frame, node: Call) -> None:
 
 
 def _fetch(frame: Frame, node: Call) -> None:
-    """Copy from the device, when it has done all that it was told to."""
+    """Copy from the device, once all that was queued on it has finished."""
     to, source = (_address(frame.cx, a) for a in node.args[:2])
     _call_device(frame, "tw_fetch", [to, source, emit(frame.cx, node.args[2])])
 
@@ -96,8 +96,8 @@ def _take(frame: Frame, node: Call) -> None:
 
 def _grow(frame: Frame, node: Call) -> None:
     slot, size = frame.heap_block(_number(node)), _size(frame, node.args[1])
-    held = frame.cx.builder.load(slot, typ=pointer)
-    _keep(frame, slot, frame.grow(held, size), size)
+    block = frame.cx.builder.load(slot, typ=pointer)
+    _keep(frame, slot, frame.grow(block, size), size)
 
 
 def _keep(frame: Frame, slot: LLValue, taken: LLValue, size: LLValue) -> None:
@@ -114,7 +114,7 @@ def _require_memory(frame: Frame, missing: LLValue, size: LLValue) -> None:
 
 
 def _size(frame: Frame, expr: Expr) -> LLValue:
-    """Bytes as libc counts them; never 0, for which it may give nothing."""
+    """A number of bytes as libc's `size_t`; at least 1, since malloc(0) may return null."""
     cx, builder = frame.cx, frame.cx.builder
     size, one = emit(cx, saturated(expr)), llvm.Constant(i64, 1)
     size = builder.select(builder.icmp_signed("<", size, one), one, size)
@@ -134,8 +134,8 @@ def _swap(frame: Frame, node: Call) -> None:
 
 def _exchange(frame: Frame, slots: list[LLValue]) -> None:
     builder = frame.cx.builder
-    held = [builder.load(slot, typ=pointer) for slot in slots]
-    for slot, other in zip(slots, reversed(held), strict=True):
+    contents = [builder.load(slot, typ=pointer) for slot in slots]
+    for slot, other in zip(slots, reversed(contents), strict=True):
         builder.store(other, slot)
 
 
@@ -175,15 +175,15 @@ def _list_erase(frame: Frame, node: Call) -> None:
 
 def _list_share(frame: Frame, node: Call) -> None:
     slot, source = (frame.list_slot(_number(node, k)) for k in range(2))
-    held = frame.cx.builder.load(source, typ=pointer)
-    refer(frame.cx, held)
-    _replace_list(frame, slot, held)
+    list_ = frame.cx.builder.load(source, typ=pointer)
+    refer(frame.cx, list_)
+    _replace_list(frame, slot, list_)
 
 
 def _list_adopt(frame: Frame, node: Call) -> None:
-    held = frame.cx.builder.inttoptr(emit(frame.cx, node.args[1]), pointer)
-    refer(frame.cx, held)
-    _replace_list(frame, frame.list_slot(_number(node)), held)
+    list_ = frame.cx.builder.inttoptr(emit(frame.cx, node.args[1]), pointer)
+    refer(frame.cx, list_)
+    _replace_list(frame, frame.list_slot(_number(node)), list_)
 
 
 def _list_swap(frame: Frame, node: Call) -> None:
@@ -194,11 +194,11 @@ def _list_release(frame: Frame, node: Call) -> None:
     _replace_list(frame, frame.list_slot(_number(node)), _NULL)
 
 
-def _replace_list(frame: Frame, slot: LLValue, held: LLValue) -> None:
-    """Let a slot hold a list, whose reference becomes the slot's."""
+def _replace_list(frame: Frame, slot: LLValue, list_: LLValue) -> None:
+    """Put a list into a slot, which takes over the reference."""
     builder = frame.cx.builder
     builder.call(list_function(frame.cx, "release"), [builder.load(slot, typ=pointer)])
-    builder.store(held, slot)
+    builder.store(list_, slot)
 
 
 HOST: dict[str, Callable[[Frame, Call], None]] = {

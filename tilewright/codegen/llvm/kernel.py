@@ -9,11 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.arith import Ranges
 from tilewright.codegen.captured import buffers_of
 from tilewright.codegen.convention import (
+    ALIGNMENT,
     Workspace,
     adopt_messages,
+    arena_name,
     in_place,
+    is_host_program,
     parameters,
 )
 from tilewright.codegen.llvm.context import AliasScopes, Context
@@ -25,6 +29,7 @@ from tilewright.codegen.llvm.stmt import emit_stmt
 from tilewright.codegen.llvm.streams import emit_streaming
 from tilewright.codegen.llvm.types import (
     LLType,
+    i8,
     i32,
     i64,
     llvm,
@@ -32,7 +37,7 @@ from tilewright.codegen.llvm.types import (
     register_type,
 )
 from tilewright.codegen.sizes import saturated
-from tilewright.ir import Buffer, Expr, Function, Param, Var
+from tilewright.ir import Buffer, Const, Expr, Function, Param, Var
 from tilewright.support.denormals import Denormals
 from tilewright.target import Target
 
@@ -60,8 +65,11 @@ def generate(
     module.triple = target.triple
     messages: list[str] = []
     workspace = _emit_kernel(module, function, target, messages, profiled)
-    _emit_entry(module, function, target, denormals)
-    _emit_workspace(module, function, target, workspace)
+    if target.is_bare:
+        _emit_arena(module, function, workspace)
+    else:
+        _emit_entry(module, function, target, denormals)
+        _emit_workspace(module, function, target, workspace)
     if target.flushes_denormals:
         tell_llvm(module, denormals)
     return Kernel(function.name, str(module), tuple(messages), workspace.size)
@@ -77,13 +85,17 @@ def _emit_kernel(
     params = parameters(function)
     signature = llvm.FunctionType(i32, [*(_parameter_type(p) for p in params), pointer])
     kernel = llvm.Function(module, signature, function.name)
+    if target.is_bare:
+        kernel.attributes.add("nounwind")
     builder = llvm.IRBuilder(kernel.append_basic_block("entry"))
     aliases = AliasScopes(module, function.name)
-    together = in_place(function)
-    aliases.know(buffers_of(function), together)
+    aliased = in_place(function)
+    aliases.register(buffers_of(function), aliased)
     cx = Context(module, target, builder, aliases)
     for param, argument in zip(params, kernel.args, strict=False):
-        _bind(cx, param, argument, param not in together)
+        _bind(cx, param, argument, param not in aliased)
+    if target.index_bits == 32:
+        cx.ranges = Ranges.for_function(function)
     workspace = Workspace.of(function)
     frame = Frame(cx, kernel.args[-1], workspace, messages, emit_stmt, is_host=True)
     frame.recorder = Recorder(cx, function.name) if profiled else None
@@ -95,11 +107,11 @@ def _emit_kernel(
     return workspace
 
 
-def _bind(cx: Context, param: Param, argument: Any, alone: bool) -> None:
+def _bind(cx: Context, param: Param, argument: Any, is_unaliased: bool) -> None:
     if isinstance(param, Var):
         cx.variables[param] = argument
         return
-    if alone:
+    if is_unaliased:
         argument.add_attribute("noalias")
     argument.attributes.align = param.alignment
     cx.addresses[param] = argument
@@ -124,6 +136,15 @@ def _emit_entry(module: Any, function: Function, target: Target, denormals: Deno
     code = builder.call(kernel, [*values, env])
     set_state(builder, target.arch, slot, callers)
     builder.ret(code)
+
+
+def _emit_arena(module: Any, function: Function, workspace: Workspace) -> None:
+    """The memory of a program, where its size is known; kernels get theirs from programs."""
+    if not is_host_program(function) or not isinstance(workspace.size, Const):
+        return
+    kind = llvm.ArrayType(i8, int(workspace.size.value))
+    arena = llvm.GlobalVariable(module, kind, arena_name(function.name))
+    arena.initializer, arena.align = llvm.Constant(kind, None), ALIGNMENT
 
 
 def _emit_workspace(module: Any, function: Function, target: Target, workspace: Workspace) -> None:

@@ -5,10 +5,11 @@ in this module, the number of blocks along each axis, the number of arguments, a
 
     i32 tw_launch(void *device, i64 words[])
 
-It gives 0 where the launch is on its way; what the device finds out later, it says later.
+It returns 0 once the launch is queued; what goes wrong in the kernel is reported later, when the
+device is waited for.
 
-Devices want wide accesses at addresses that their size divides, which only the caller's arrays
-tell: a kernel whose code depends on it is there twice.
+Wide accesses of a GPU must be aligned to their size, and only the caller's arrays tell whether they
+are: a kernel whose code depends on that is compiled twice.
 """
 
 from __future__ import annotations
@@ -45,9 +46,11 @@ def emit_launch(frame: Frame, node: Call) -> None:
 
 
 def _code_of(frame: Frame, name: str, places: Sequence[LLValue]) -> tuple[LLValue, LLValue]:
-    """Where the device's code of a kernel for these addresses begins, and its size."""
+    """The address and the size of the device code of a kernel for buffers at these addresses."""
     builder = frame.cx.builder
-    best, *others = [_held(frame, f"{name}.{k}", data) for k, data in enumerate(frame.images[name])]
+    best, *others = [
+        _embedded(frame, f"{name}.{k}", data) for k, data in enumerate(frame.images[name])
+    ]
     if not others:
         return best
     bits = llvm.Constant(i64, 0)
@@ -59,8 +62,8 @@ def _code_of(frame: Frame, name: str, places: Sequence[LLValue]) -> tuple[LLValu
     return start, size
 
 
-def _held(frame: Frame, name: str, data: bytes) -> tuple[LLValue, LLValue]:
-    """The address of data of this module, and its size."""
+def _embedded(frame: Frame, name: str, data: bytes) -> tuple[LLValue, LLValue]:
+    """The address and the size of data that becomes part of this module."""
     module = frame.cx.module
     found = module.globals.get(name)
     if found is None:
@@ -72,7 +75,7 @@ def _held(frame: Frame, name: str, data: bytes) -> tuple[LLValue, LLValue]:
 
 
 def _word(frame: Frame, expr: Expr) -> LLValue:
-    """An argument in the low end of a word."""
+    """An argument in the low bits of a word."""
     builder, value = frame.cx.builder, emit(frame.cx, expr)
     if value.type == pointer:
         return builder.ptrtoint(value, i64)

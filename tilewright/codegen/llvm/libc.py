@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tilewright.codegen.llvm.types import LLType, i32, i64, pointer, void
 from tilewright.support.errors import UserError
+
+System = Literal["linux", "android", "darwin", "windows"]
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
     """Where operating systems differ for us."""
 
-    clock_monotonic: int
-    sig_setmask: int
-    #: pthread_setaffinity_np, pthread_setname_np(thread, name) and MADV_WIPEONFORK exist.
-    is_linux: bool
+    system: System
+    clock_monotonic: int = 1
+    sig_setmask: int = 2
+
+    @property
+    def wipes_on_fork(self) -> bool:
+        """MADV_WIPEONFORK exists."""
+        return self.system in ("linux", "android")
+
+    @property
+    def ties_threads(self) -> bool:
+        """pthread_setaffinity_np and pthread_setname_np(thread, name) exist."""
+        return self.system == "linux"
+
+    @property
+    def is_posix(self) -> bool:
+        """The functions below exist; for Windows `windows.py` writes them over its own."""
+        return self.system != "windows"
 
 
-_LINUX = Platform(clock_monotonic=1, sig_setmask=2, is_linux=True)
-_DARWIN = Platform(clock_monotonic=6, sig_setmask=3, is_linux=False)
+_DARWIN = Platform("darwin", clock_monotonic=6, sig_setmask=3)
 
 #: Large enough for `sigset_t` and for `cpu_set_t` (1,024 processors) everywhere.
 SET_BYTES = 128
@@ -48,18 +64,28 @@ C_FUNCTIONS: dict[str, tuple[LLType, list[LLType]]] = {
     "pthread_setaffinity_np": (i32, [i64, i64, pointer]),
     "pthread_setname_np": (i32, [i64, pointer]),
     "pthread_sigmask": (i32, [i32, pointer, pointer]),
+    "sched_getaffinity": (i32, [i32, i64, pointer]),
     "sched_yield": (i32, []),
     "sigfillset": (i32, [pointer]),
+    "sysconf": (i64, [i32]),
 }
 
 
+#: Those whose numbers of 64 bits are sizes of memory.
+SIZED = frozenset(["memcpy", "memset", "posix_memalign"])
+
+
 def platform_of(triple: str) -> Platform:
+    if "android" in triple:
+        return Platform("android")
     if "linux" in triple:
-        return _LINUX
+        return Platform("linux")
     if "darwin" in triple or "macos" in triple:
         return _DARWIN
+    if "windows" in triple:
+        return Platform("windows")
     raise UserError(
         f"cannot build the thread pool for {triple}",
-        reason="it needs pthreads, as Linux and macOS have them",
-        remedy="compile for one thread",
+        reason="it is written for Linux, Android, macOS and Windows",
+        remedy="compile for one of these",
     )

@@ -1,6 +1,6 @@
 """Lists of tensors: what sequences and optionals are while a program runs.
 
-    list    references; how many items it has; how many fit; the address of each item
+    list    references; number of items; capacity; the address of each item
     item    references; the address of its elements; its rank; its dimensions; elements of its own
 
 All of these are words of eight bytes. A list that is null is an optional that holds nothing. Lists
@@ -18,16 +18,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from tilewright.codegen.convention import ALIGNMENT
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.functions import I1, I64, PTR, VOID, Body, Field, Library, Value, ir
 from tilewright.ir import Call, Const
 
-_ALIGNMENT: Final = 64
 _WORD: Final = 8
 _REFERENCES: Final = Field(0, I64)
-_COUNT, _ROOM = Field(8, I64), Field(16, I64)
+_COUNT, _CAPACITY = Field(8, I64), Field(16, I64)
 _ITEMS: Final = Field(24, PTR)
-#: What a list without items takes.
+#: Bytes of a list without items.
 EMPTY_BYTES: Final = _ITEMS.offset
 _DATA, _RANK, _DIMS = Field(8, I64), Field(16, I64), Field(24, I64)
 
@@ -56,14 +56,14 @@ class _Functions:
             self._drop,
             self._releases,
             self._empty,
-            self._alone,
+            self._unique,
             self._insert,
             self._erase,
         ):
             emit()
 
     def _drop(self) -> None:
-        """void drop(item): one reference less."""
+        """void drop(item): decrements its reference count."""
         f = self._library.define("list.drop", VOID, [PTR])
         (item,) = f.args
         left = _count(f, item, -1)
@@ -72,17 +72,17 @@ class _Functions:
         f.ret()
 
     def _releases(self) -> None:
-        """void NAME.release(list): one reference less; null is nothing."""
+        """void NAME.release(list): decrements its reference count; null is allowed."""
         f = self._library.define(self._release, VOID, [PTR], exported=True)
-        (held,) = f.args
-        with f.when(f.is_null(held)):
+        (list_,) = f.args
+        with f.when(f.is_null(list_)):
             f.ret()
-        left = _count(f, held, -1)
+        left = _count(f, list_, -1)
         with f.when(f.b.icmp_signed("!=", left, I64(0))):
             f.ret()
-        with f.loop_from(I64(0), f.get(held, _COUNT)) as (index, _):
-            f.call("list.drop", _item(f, held, index))
-        self._free(f, held)
+        with f.loop_from(I64(0), f.get(list_, _COUNT)) as (index, _):
+            f.call("list.drop", _item(f, list_, index))
+        self._free(f, list_)
         f.ret()
 
     def _empty(self) -> None:
@@ -90,59 +90,60 @@ class _Functions:
         f = self._library.define("list.empty", PTR, [])
         made = self._malloc(f, I64(EMPTY_BYTES))
         with f.when(f.b.not_(f.is_null(made))):
-            for value, field in ((1, _REFERENCES), (0, _COUNT), (0, _ROOM)):
+            for value, field in ((1, _REFERENCES), (0, _COUNT), (0, _CAPACITY)):
                 f.put(I64(value), made, field)
         f.ret(made)
 
-    def _alone(self) -> None:
-        """list alone(list, room): with so much room, and no other reference; null: no memory."""
-        f = self._library.define("list.alone", PTR, [PTR, I64])
-        held, room = f.args
-        is_alone = f.b.icmp_signed("==", f.get(held, _REFERENCES), I64(1))
-        fits = f.b.icmp_signed("<=", room, f.get(held, _ROOM))
-        with f.when(f.b.and_(is_alone, fits)):
-            f.ret(held)
-        more = f.b.add(room, f.b.add(f.b.lshr(room, I64(1)), I64(4)))
+    def _unique(self) -> None:
+        """list unique(list, capacity): a list with this capacity to which nothing else refers,
+        copied where it has to be; null: no memory."""
+        f = self._library.define("list.unique", PTR, [PTR, I64])
+        list_, capacity = f.args
+        is_unique = f.b.icmp_signed("==", f.get(list_, _REFERENCES), I64(1))
+        fits = f.b.icmp_signed("<=", capacity, f.get(list_, _CAPACITY))
+        with f.when(f.b.and_(is_unique, fits)):
+            f.ret(list_)
+        more = f.b.add(capacity, f.b.add(f.b.lshr(capacity, I64(1)), I64(4)))
         bytes_ = f.b.add(f.b.mul(more, I64(_WORD)), I64(_ITEMS.offset))
-        with f.when(is_alone):
-            grown = self._resized(f, held, bytes_)
+        with f.when(is_unique):
+            grown = self._resized(f, list_, bytes_)
             with f.when(f.b.not_(f.is_null(grown))):
-                f.put(more, grown, _ROOM)
+                f.put(more, grown, _CAPACITY)
             f.ret(grown)
         made = self._malloc(f, bytes_)
         with f.when(f.is_null(made)):
             f.ret(made)
-        count = f.get(held, _COUNT)
-        for value, field in ((I64(1), _REFERENCES), (count, _COUNT), (more, _ROOM)):
+        count = f.get(list_, _COUNT)
+        for value, field in ((I64(1), _REFERENCES), (count, _COUNT), (more, _CAPACITY)):
             f.put(value, made, field)
         with f.loop_from(I64(0), count) as (index, _):
-            item = _item(f, held, index)
+            item = _item(f, list_, index)
             _count(f, item, 1)
             f.b.store(item, f.at(made, _ITEMS, index, _WORD))
-        _count(f, held, -1)
+        _count(f, list_, -1)
         f.ret(made)
 
     def _insert(self) -> None:
-        """item insert(slot, position, bytes, rank): room for a new item; null: no memory."""
+        """item insert(slot, position, bytes, rank): memory for a new item; null: no memory."""
         f = self._library.define("list.insert", PTR, [PTR, I64, I64, I64])
         slot, position, bytes_, rank = f.args
-        header = f.b.add(f.b.mul(rank, I64(_WORD)), I64(_DIMS.offset + _ALIGNMENT))
+        header = f.b.add(f.b.mul(rank, I64(_WORD)), I64(_DIMS.offset + ALIGNMENT))
         item = self._malloc(f, f.b.add(header, bytes_))
         with f.when(f.is_null(item)):
             f.ret(item)
         old = f.b.load(slot, typ=PTR)
         count = f.get(old, _COUNT)
-        held = f.call("list.alone", old, f.b.add(count, I64(1)))
-        with f.when(f.is_null(held)):
+        list_ = f.call("list.unique", old, f.b.add(count, I64(1)))
+        with f.when(f.is_null(list_)):
             self._free(f, item)
-            f.ret(held)
-        f.b.store(held, slot)
-        self._shift(f, held, position, f.b.add(position, I64(1)), f.b.sub(count, position))
-        f.b.store(item, f.at(held, _ITEMS, position, _WORD))
-        f.put(f.b.add(count, I64(1)), held, _COUNT)
+            f.ret(list_)
+        f.b.store(list_, slot)
+        self._shift(f, list_, position, f.b.add(position, I64(1)), f.b.sub(count, position))
+        f.b.store(item, f.at(list_, _ITEMS, position, _WORD))
+        f.put(f.b.add(count, I64(1)), list_, _COUNT)
         end = f.b.add(f.b.ptrtoint(item, I64), f.b.sub(header, I64(1)))
         f.put(I64(1), item, _REFERENCES)
-        f.put(f.b.and_(end, I64(-_ALIGNMENT)), item, _DATA)
+        f.put(f.b.and_(end, I64(-ALIGNMENT)), item, _DATA)
         f.put(rank, item, _RANK)
         f.ret(item)
 
@@ -152,21 +153,21 @@ class _Functions:
         slot, position = f.args
         old = f.b.load(slot, typ=PTR)
         count = f.get(old, _COUNT)
-        held = f.call("list.alone", old, count)
-        with f.when(f.is_null(held)):
+        list_ = f.call("list.unique", old, count)
+        with f.when(f.is_null(list_)):
             f.ret(I1(False))
-        f.b.store(held, slot)
-        f.call("list.drop", _item(f, held, position))
+        f.b.store(list_, slot)
+        f.call("list.drop", _item(f, list_, position))
         left = f.b.sub(count, I64(1))
-        self._shift(f, held, f.b.add(position, I64(1)), position, f.b.sub(left, position))
-        f.put(left, held, _COUNT)
+        self._shift(f, list_, f.b.add(position, I64(1)), position, f.b.sub(left, position))
+        f.put(left, list_, _COUNT)
         f.ret(I1(True))
 
     # ---- libc -----------------------------------------------------------------------------------
 
-    def _shift(self, f: Body, held: Value, start: Value, to: Value, count: Value) -> None:
+    def _shift(self, f: Body, list_: Value, start: Value, to: Value, count: Value) -> None:
         """Move the addresses of items to another position."""
-        source, target = (f.at(held, _ITEMS, k, _WORD) for k in (start, to))
+        source, target = (f.at(list_, _ITEMS, k, _WORD) for k in (start, to))
         move = self._library.declare("memmove", PTR, [PTR, PTR, self._size])
         f.b.call(move, [target, source, self._sized(f, f.b.mul(count, I64(_WORD)))])
 
@@ -186,21 +187,21 @@ class _Functions:
 
 
 def _count(f: Body, owner: Value, change: int) -> Value:
-    """The references of a list or an item, after so many more."""
+    """Change the reference count of a list or an item; gives the new one."""
     now = f.b.add(f.get(owner, _REFERENCES), I64(change))
     f.put(now, owner, _REFERENCES)
     return now
 
 
-def _item(f: Body, held: Value, index: Value) -> Value:
-    return f.b.load(f.at(held, _ITEMS, index, _WORD), typ=PTR)
+def _item(f: Body, list_: Value, index: Value) -> Value:
+    return f.b.load(f.at(list_, _ITEMS, index, _WORD), typ=PTR)
 
 
 # ---- what expressions ask -----------------------------------------------------------------------
 
 
 def list_slot(cx: Context, node: Call, operand: int = 0) -> Value:
-    """Where the address of a numbered list is kept."""
+    """The stack slot that holds the address of a numbered list."""
     number = node.args[operand]
     assert isinstance(number, Const)
     return cx.lists[int(number.value)]
@@ -215,35 +216,35 @@ def word_at(cx: Context, base: Value, field: Field, index: Value | None = None) 
 
 
 def store_dims(cx: Context, item: Value, dims: list[Value]) -> None:
-    """Write the dimensions of an item down."""
+    """Store the dimensions of an item."""
     for axis, dim in enumerate(dims):
         cx.builder.store(dim, word_at(cx, item, _DIMS, I64(axis)))
 
 
-def refer(cx: Context, held: Value) -> None:
-    """One reference more to a list, which may be null."""
+def refer(cx: Context, list_: Value) -> None:
+    """Increment the reference count of a list, which may be null."""
     builder = cx.builder
-    with builder.if_then(builder.icmp_unsigned("!=", held, PTR(None))):
-        place = word_at(cx, held, _REFERENCES)
+    with builder.if_then(builder.icmp_unsigned("!=", list_, PTR(None))):
+        place = word_at(cx, list_, _REFERENCES)
         builder.store(builder.add(builder.load(place, typ=I64), I64(1)), place)
 
 
-def _held(cx: Context, node: Call) -> Value:
+def _list_of(cx: Context, node: Call) -> Value:
     return cx.builder.load(list_slot(cx, node), typ=PTR)
 
 
 def _exists(cx: Context, node: Call, args: list[Value]) -> Value:
     del args
-    return cx.builder.icmp_unsigned("!=", _held(cx, node), PTR(None))
+    return cx.builder.icmp_unsigned("!=", _list_of(cx, node), PTR(None))
 
 
 def _length(cx: Context, node: Call, args: list[Value]) -> Value:
     del args
-    return cx.builder.load(word_at(cx, _held(cx, node), _COUNT), typ=I64)
+    return cx.builder.load(word_at(cx, _list_of(cx, node), _COUNT), typ=I64)
 
 
 def _item_of(cx: Context, node: Call, args: list[Value]) -> Value:
-    return cx.builder.load(word_at(cx, _held(cx, node), _ITEMS, args[1]), typ=PTR)
+    return cx.builder.load(word_at(cx, _list_of(cx, node), _ITEMS, args[1]), typ=PTR)
 
 
 def _elements(cx: Context, node: Call, args: list[Value]) -> Value:
@@ -260,9 +261,9 @@ def _extent(cx: Context, node: Call, args: list[Value]) -> Value:
 
 def _hand_over(cx: Context, node: Call, args: list[Value]) -> Value:
     del args
-    held = _held(cx, node)
+    list_ = _list_of(cx, node)
     cx.builder.store(PTR(None), list_slot(cx, node))
-    return cx.builder.ptrtoint(held, I64)
+    return cx.builder.ptrtoint(list_, I64)
 
 
 def _int64_at(cx: Context, node: Call, args: list[Value]) -> Value:

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Literal
 
 from tilewright.support.errors import InternalError, UserError
+from tilewright.target import Target
 
 Relocation = Literal["static", "pic", "dynamicnopic", "default"]
 # Modules and machines of llvmlite, which is untyped.
@@ -20,6 +21,19 @@ ModuleRef = Any
 TargetMachine = Any
 
 _initializing = threading.Lock()
+
+
+def machine_for(target: Target, opt: int = 3) -> TargetMachine:
+    """The machine for a target; code of firmware stays where it is linked to."""
+    reloc = "static" if target.is_bare else "pic"
+    return target_machine(
+        target.triple, target.llvm_cpu, target.llvm_features, opt=opt, reloc=reloc
+    )
+
+
+def plain_machine(triple: str) -> TargetMachine:
+    """The machine for code that asks nothing of a processor beyond its architecture."""
+    return machine_for(Target.of(f"llvm -mtriple={triple}"))
 
 
 def target_machine(
@@ -45,8 +59,6 @@ def target_machine(
 def _target_machine(
     triple: str, cpu: str, features: str, opt: int, reloc: Relocation, jit: bool
 ) -> TargetMachine:
-    # RISC-V passes floats in registers only when told so by name.
-    abi = "lp64d" if triple.startswith("riscv64") and "+d" in features else ""
     return _target(triple).create_target_machine(
         cpu=cpu,
         features=features,
@@ -54,8 +66,16 @@ def _target_machine(
         reloc=reloc,
         codemodel="default",
         jit=jit,
-        abiname=abi,
+        abiname=_abi(triple, features),
     )
+
+
+def _abi(triple: str, features: str) -> str:
+    """RISC-V passes floats in registers only when told so by name."""
+    arch, known = triple.partition("-")[0], features.split(",")
+    base = {"riscv64": "lp64", "riscv32": "ilp32"}.get(arch, "")
+    widest = next((f for f in ("d", "f") if f"+{f}" in known), "")
+    return base and base + widest
 
 
 def _target(triple: str) -> Any:

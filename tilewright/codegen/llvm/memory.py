@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import gcd
-from typing import Any, Final, TypeGuard
+from typing import Any, TypeGuard
 
 from tilewright.arith import divisor
+from tilewright.codegen.convention import ALIGNMENT
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.types import LLValue, i32, llvm, memory_type, register_type
 from tilewright.ir import Broadcast, Buffer, Const, DType, Expr, Load, Ramp, const
-
-#: What all our own memory divides by: a line of the caches.
-ALIGNMENT_LIMIT: Final = 64
 
 
 def emit_load(cx: Context, node: Load, args: list[LLValue]) -> LLValue:
@@ -22,8 +20,8 @@ def emit_load(cx: Context, node: Load, args: list[LLValue]) -> LLValue:
         return _load_scalar(cx, node.buffer, position, mask)
     if _is_contiguous(index):
         return _load_contiguous(cx, node, index, position, mask)
-    if _is_spread(cx, node):
-        return _load_spread(cx, node, position, mask)
+    if _is_strided(cx, node):
+        return _load_strided(cx, node, position, mask)
     return _load_lanes(cx, node, position, mask)
 
 
@@ -39,10 +37,10 @@ def emit_store(
 ) -> None:
     """Write `value` at `position`, which is the value of `access_start(index)`.
 
-    What `streams` bypasses the caches, and its buffer starts with a line of them.
+    With `streams`, the store bypasses the caches; its buffer then starts at a cache line.
     """
-    area = cx.aliases.area(buffer)
-    cx.held.forget_written(area, index)
+    alias_class = cx.aliases.alias_class(buffer)
+    cx.available.forget_written(alias_class, index)
     if not index.dtype.is_vector:
         _guarded(cx, mask, lambda: _store_scalar(cx, buffer, position, value))
     elif _is_contiguous(index):
@@ -51,17 +49,17 @@ def emit_store(
         _store_lanes(cx, buffer, position, value, mask)
         return
     if mask is None:
-        cx.held.hold(Load(buffer, (index,)), value, frozenset([area]))
+        cx.available.add(Load(buffer, (index,)), value, frozenset([alias_class]))
 
 
 def element_address(cx: Context, buffer: Buffer, position: LLValue) -> LLValue:
-    """The address of an element that is there to be read or written."""
+    """The address of an element inside the buffer."""
     kind = memory_type(buffer.dtype)
     return cx.builder.gep(cx.address(buffer), [position], inbounds=True, source_etype=kind)
 
 
 def any_address(cx: Context, buffer: Buffer, position: LLValue) -> LLValue:
-    """The address that an element has, or would have past the ends of the buffer."""
+    """The address of an element that may lie past the ends of the buffer, as for prefetches."""
     kind = memory_type(buffer.dtype)
     return cx.builder.gep(cx.address(buffer), [position], source_etype=kind)
 
@@ -76,18 +74,19 @@ def _known_address(cx: Context, buffer: Buffer, index: Expr, position: LLValue) 
 
 
 def access_start(index: Expr) -> Expr:
-    """What must be evaluated to reach the elements: the first index of neighbours, or all."""
+    """What must be evaluated for an access: the first index of a contiguous one, else all."""
     return index.base if _is_contiguous(index) else index
 
 
 def load_start(cx: Context, node: Load) -> Expr:
-    """The same for a load, which can also skip through neighbours."""
+    """The same for a load, which may also have a small constant stride."""
     (index,) = node.indices
-    return index.base if isinstance(index, Ramp) and _is_spread(cx, node) else access_start(index)
+    return index.base if isinstance(index, Ramp) and _is_strided(cx, node) else access_start(index)
 
 
-def _is_spread(cx: Context, node: Load) -> bool:
-    """Whether every second, third or fourth of some neighbours is loaded."""
+def _is_strided(cx: Context, node: Load) -> bool:
+    """Whether the lanes have a constant stride of 2 to 4: they are then picked out of a contiguous
+    load."""
     (index,) = node.indices
     if not isinstance(index, Ramp) or not isinstance(index.stride, Const):
         return False
@@ -95,7 +94,7 @@ def _is_spread(cx: Context, node: Load) -> bool:
 
 
 def _masks(cx: Context, dtype: DType) -> bool:
-    """Whether some lanes of a vector are loaded by an instruction, not by a branch for each."""
+    """Whether a masked load is an instruction, not a branch for each lane."""
     needs = "avx2" if dtype.bits in (32, 64) else "avx512bw"
     return cx.target.arch == "x86_64" and not dtype.is_bool and cx.target.has(needs)
 
@@ -104,9 +103,9 @@ def _is_contiguous(index: Expr) -> TypeGuard[Ramp]:
     return isinstance(index, Ramp) and index.stride is const(1)
 
 
-def _alignment(buffer: Buffer, index: Expr, known: int = 1) -> int:
-    """What the address of an access is known to divide by, that of the first element by `known`."""
-    size, most = buffer.dtype.itemsize, min(max(known, buffer.alignment), ALIGNMENT_LIMIT)
+def known_alignment(buffer: Buffer, index: Expr, known: int = 1) -> int:
+    """The alignment of an access in bytes, where that of the buffer is at least `known`."""
+    size, most = buffer.dtype.itemsize, min(max(known, buffer.alignment), ALIGNMENT)
     return gcd(divisor(index) * size, most) if most > size else gcd(size, most)
 
 
@@ -149,14 +148,14 @@ def _guarded(cx: Context, mask: LLValue | None, emit: Callable[[], None]) -> Non
         emit()
 
 
-# ---- neighbouring elements ----------------------------------------------------------------------
+# ---- contiguous elements ------------------------------------------------------------------------
 
 
 def _load_contiguous(
     cx: Context, node: Load, index: Ramp, position: LLValue, mask: LLValue | None
 ) -> LLValue:
     address = _known_address(cx, node.buffer, index.base, position)
-    kind, align = memory_type(node.dtype), _alignment(node.buffer, index.base)
+    kind, align = memory_type(node.dtype), known_alignment(node.buffer, index.base)
     if mask is not None and isinstance(node.mask, Broadcast):
         # All lanes or none: zeros are loaded from elsewhere, which takes no branch.
         wanted = cx.builder.extract_element(mask, llvm.Constant(i32, 0))
@@ -180,7 +179,7 @@ def _zeros(cx: Context, dtype: DType) -> LLValue:
     found = cx.module.globals.get(name)
     if found is None:
         found = llvm.GlobalVariable(cx.module, kind, name)
-        found.linkage, found.global_constant, found.align = "internal", True, ALIGNMENT_LIMIT
+        found.linkage, found.global_constant, found.align = "internal", True, ALIGNMENT
         found.initializer = llvm.Constant(kind, None)
     return found
 
@@ -207,15 +206,15 @@ def _store_contiguous(
         cx.aliases.mark(stored, buffer)
         return
     stored = cx.builder.store(value, address)
-    stored.align = _alignment(buffer, index.base, ALIGNMENT_LIMIT if streams else 1)
-    # Vectors that lie across two lines cannot bypass the caches.
+    stored.align = known_alignment(buffer, index.base, ALIGNMENT if streams else 1)
+    # Vectors that cross a cache line cannot bypass the caches.
     if streams and stored.align >= buffer.dtype.itemsize * index.dtype.lanes:
         stored.set_metadata("nontemporal", cx.module.add_metadata([llvm.Constant(i32, 1)]))
     cx.aliases.mark(stored, buffer)
 
 
-def _load_spread(cx: Context, node: Load, position: LLValue, mask: LLValue | None) -> LLValue:
-    """All neighbours from the first to the last lane, of which those that are wanted are kept."""
+def _load_strided(cx: Context, node: Load, position: LLValue, mask: LLValue | None) -> LLValue:
+    """A contiguous load from the first to the last lane, of which the wanted lanes are kept."""
     (index,) = node.indices
     assert isinstance(index, Ramp) and isinstance(index.stride, Const)
     step, lanes = int(index.stride.value), node.dtype.lanes
@@ -225,8 +224,8 @@ def _load_spread(cx: Context, node: Load, position: LLValue, mask: LLValue | Non
         loaded = cx.builder.load(address, typ=kind)
         loaded.align = node.dtype.itemsize
     else:
-        # Neighbours that no lane wants need not be there.
-        wanted = _spread_mask(cx, mask, step)
+        # Elements between the lanes may lie outside of the buffer.
+        wanted = _strided_mask(cx, mask, step)
         zeros = llvm.Constant(kind, None)
         types = [kind, address.type]
         loaded = cx.intrinsic("llvm.masked.load", kind, [address, wanted, zeros], types)
@@ -235,22 +234,22 @@ def _load_spread(cx: Context, node: Load, position: LLValue, mask: LLValue | Non
     return _from_memory(cx, node.dtype, kept)
 
 
-def _spread_mask(cx: Context, mask: LLValue, step: int) -> LLValue:
-    """The lanes of `mask` so far apart, with false between them."""
+def _strided_mask(cx: Context, mask: LLValue, step: int) -> LLValue:
+    """The lanes of `mask` with this stride, and false between them."""
     lanes = mask.type.count
     order = [k // step if k % step == 0 else lanes for k in range(step * (lanes - 1) + 1)]
     return _shuffled(cx, mask, None, order)
 
 
 def _shuffled(cx: Context, vector: LLValue, other: Any, order: list[int]) -> LLValue:
-    """Lanes of `vector`, and of a constant that numbers past its end name."""
+    """Lanes of `vector`; numbers past its end name lanes of a vector of `other`."""
     numbers = llvm.Constant(
         llvm.VectorType(i32, len(order)), [llvm.Constant(i32, k) for k in order]
     )
     return cx.builder.shuffle_vector(vector, llvm.Constant(vector.type, other), numbers)
 
 
-# ---- lanes here and there -----------------------------------------------------------------------
+# ---- gathers and scatters -----------------------------------------------------------------------
 
 
 def _load_lanes(cx: Context, node: Load, position: LLValue, mask: LLValue | None) -> LLValue:

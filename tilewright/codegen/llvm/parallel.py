@@ -1,7 +1,8 @@
-"""Loops whose body becomes a function over iterations: run by the thread pool, or called.
+"""Loops that are outlined: their body becomes a function over iterations, which the thread pool
+runs on ranges of them (`fork`) or which is called once for all (`call_outlined`).
 
-A loop is called (`apart`) where it stands beside another one that fills all registers, and LLVM
-would hold its constants through the other one (`Target.keeps_constants`).
+The latter is for loops beside another one that needs all registers: LLVM would keep the constants
+of both in registers throughout (`Target.keeps_constants`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tilewright.ir import (
 
 
 class Captured(NamedTuple):
-    """What a loop's body uses of the world around it."""
+    """What the body of a loop uses from outside."""
 
     variables: list[Var]
     buffers: list[Buffer]
@@ -40,9 +41,9 @@ class Captured(NamedTuple):
         return [cx.variables[v] for v in self.variables] + [cx.addresses[b] for b in self.buffers]
 
 
-def emit_apart(frame: Frame, loop: For) -> None:
-    """Call a function of its own for the whole loop."""
-    function, record = emit_parallel(frame, loop, "apart")
+def emit_outlined(frame: Frame, loop: For) -> None:
+    """Outline the loop, and call it once for all iterations."""
+    function, record = emit_parallel(frame, loop, "outlined")
     function.attributes.add("noinline")
     extent = emit(frame.cx, loop.extent)
     frame.cx.builder.call(function, [record, llvm.Constant(i64, 0), extent])
@@ -77,7 +78,7 @@ def _emit_body(frame: Frame, loop: For, captured: Captured, kind: LLType, suffix
     function = llvm.Function(outer.module, signature, name)
     function.linkage = "internal"
     builder = llvm.IRBuilder(function.append_basic_block("entry"))
-    cx = Context(outer.module, outer.target, builder, outer.aliases)
+    cx = Context(outer.module, outer.target, builder, outer.aliases, ranges=outer.ranges)
     env, *values = [
         builder.load(_field(cx, function.args[0], kind, k), typ=element)
         for k, element in enumerate(kind.elements)
@@ -86,11 +87,11 @@ def _emit_body(frame: Frame, loop: For, captured: Captured, kind: LLType, suffix
         cx.variables[variable] = value
     for buffer, value in zip(captured.buffers, values[len(captured.variables) :], strict=True):
         cx.addresses[buffer] = value
-    inner = Frame(cx, env, frame.workspace, frame.messages, frame.fill, is_host=False)
+    inner = Frame(cx, env, frame.workspace, frame.messages, frame.emit_body, is_host=False)
 
     def body(count: LLValue) -> None:
         cx.variables[loop.var] = count
-        inner.fill(inner, loop.body)
+        inner.emit_body(inner, loop.body)
 
     inner.streamed = frame.streamed
     emit_loop(inner, function.args[2], body, start=function.args[1])

@@ -1,4 +1,4 @@
-"""Host programs that write down when each of their kernels began and ended.
+"""Host programs that record when each of their kernels began and ended.
 
 The module of a profiled program `f` has a variable `f.profile` of three words: the address of an
 array of events, how many fit there, and how many there were. An event is `EVENT_WORDS` words: the
@@ -19,7 +19,7 @@ _EVENTS, _CAPACITY, _COUNT = range(3)
 
 
 class Recorder:
-    """Writes events from within the function that is being filled."""
+    """Emits the recording of events into the function under construction."""
 
     def __init__(self, cx: Context, name: str) -> None:
         self._cx = cx
@@ -34,7 +34,7 @@ class Recorder:
         return self._cx.builder.call(self._clock, [])
 
     def record(self, call: int, start: LLValue, numbers: Sequence[LLValue]) -> None:
-        """Note that the call of this number began at `start` and has ended now."""
+        """Record that the call of this number began at `start` and has ended now."""
         builder, end = self._cx.builder, self.now()
         count = builder.load(self._word(self._state, _COUNT), typ=i64)
         room = builder.load(self._word(self._state, _CAPACITY), typ=i64)

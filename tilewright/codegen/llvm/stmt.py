@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tilewright.arith import simplify
+from tilewright.arith import Ranges, bounds, simplify
 from tilewright.codegen.llvm.context import Context
-from tilewright.codegen.llvm.expr import emit, emit_side_by_side
+from tilewright.codegen.llvm.expr import emit, emit_interleaved
 from tilewright.codegen.llvm.frame import Frame
 from tilewright.codegen.llvm.host import HOST, emit_kernel_call
+from tilewright.codegen.llvm.interleave import interleaved
 from tilewright.codegen.llvm.launch import emit_launch
 from tilewright.codegen.llvm.memory import access_start, emit_store
-from tilewright.codegen.llvm.side_by_side import side_by_side
-from tilewright.codegen.llvm.types import LLValue, i64, llvm
+from tilewright.codegen.llvm.narrow_index import fits, narrowed
+from tilewright.codegen.llvm.types import LLValue, i32, i64, llvm
 from tilewright.ir import (
     Alloc,
     Assert,
@@ -41,6 +43,7 @@ from tilewright.ir import (
     free_vars,
     loads_in,
 )
+from tilewright.support.dtype import index
 from tilewright.support.errors import InternalError
 
 _ZERO: LLValue = llvm.Constant(i64, 0)
@@ -76,11 +79,11 @@ def _emit_counted(
     loop = builder.append_basic_block("loop")
     builder.branch(loop)
     builder.position_at_end(loop)
-    count = builder.phi(i64)
+    count = builder.phi(end.type)
     count.add_incoming(start, before)
     with cx.nested_scope():
         body(count)
-    following = builder.add(count, llvm.Constant(i64, 1), flags=("nsw", "nuw"))
+    following = builder.add(count, llvm.Constant(end.type, 1), flags=("nsw", "nuw"))
     count.add_incoming(following, builder.block)
     after = builder.append_basic_block("after")
     builder.cbranch(builder.icmp_signed("<", following, end), loop, after)
@@ -90,24 +93,29 @@ def _emit_counted(
 def _emit_for(frame: Frame, stmt: For) -> None:
     if stmt.kind == "parallel" and frame.can_fork:
         frame.fork(stmt)
-        frame.cx.held.forget()
+        frame.cx.available.forget()
         return
     if stmt.annotations.get("outline") and frame.cx.target.keeps_constants:
-        frame.call_apart(stmt)
-        frame.cx.held.forget()
+        frame.call_outlined(stmt)
+        frame.cx.available.forget()
         return
     if stmt.kind == "thread":
         frame.thread_loop(stmt)
         return
     if stmt.kind == "vectorized":
         raise InternalError("a vectorized loop reached code generation")
-    cx = frame.cx
+    cx, is_narrow = frame.cx, fits(frame.cx, stmt.extent)
+    extent = emit(cx, stmt.extent)
 
     def body(count: LLValue) -> None:
-        cx.variables[stmt.var] = count
-        emit_stmt(frame, stmt.body)
+        cx.variables[stmt.var] = cx.builder.sext(count, i64) if is_narrow else count
+        with cx.knowing(lambda known: known.with_extent(stmt.var, stmt.extent)):
+            emit_stmt(frame, stmt.body)
 
-    emit_loop(frame, emit(cx, stmt.extent), body)
+    if is_narrow:
+        emit_loop(frame, narrowed(cx, extent), body, start=llvm.Constant(i32, 0))
+    else:
+        emit_loop(frame, extent, body)
 
 
 def _emit_store(frame: Frame, stmt: Store) -> None:
@@ -120,7 +128,7 @@ def _emit_stores(frame: Frame, stores: Sequence[Store]) -> None:
     cx.accumulations = frozenset(node for s in stores for node in _accumulations(s))
     stores = [_of_single_lane(s) for s in stores]
     positions = [emit(cx, access_start(s.indices[0])) for s in stores]
-    values = emit_side_by_side(cx, [s.value for s in stores])
+    values = emit_interleaved(cx, [s.value for s in stores])
     cx.accumulations = frozenset()
     for s, position, value in zip(stores, positions, values, strict=True):
         mask = None if s.mask is None else emit(cx, s.mask)
@@ -178,14 +186,18 @@ def _emit_if(frame: Frame, stmt: If) -> None:
         return
     condition = emit(cx, stmt.condition)
     if stmt.otherwise is None:
-        with cx.builder.if_then(condition), cx.nested_scope():
+        with cx.builder.if_then(condition), cx.nested_scope(), _assuming(cx, stmt):
             emit_stmt(frame, stmt.then)
         return
     with cx.builder.if_else(condition) as (then, otherwise):
-        with then, cx.nested_scope():
+        with then, cx.nested_scope(), _assuming(cx, stmt):
             emit_stmt(frame, stmt.then)
         with otherwise, cx.nested_scope():
             emit_stmt(frame, stmt.otherwise)
+
+
+def _assuming(cx: Context, stmt: If) -> AbstractContextManager[None]:
+    return cx.knowing(lambda known: known.assuming(stmt.condition))
 
 
 def _emit_while(frame: Frame, stmt: While) -> None:
@@ -205,8 +217,16 @@ def _emit_while(frame: Frame, stmt: While) -> None:
 
 
 def _emit_let(frame: Frame, stmt: Let) -> None:
-    frame.cx.variables[stmt.var] = emit(frame.cx, stmt.value)
-    emit_stmt(frame, stmt.body)
+    cx = frame.cx
+    cx.variables[stmt.var] = emit(cx, stmt.value)
+    with cx.knowing(lambda known: _with_let(known, stmt)):
+        emit_stmt(frame, stmt.body)
+
+
+def _with_let(known: Ranges, stmt: Let) -> Ranges:
+    if stmt.var.dtype is not index:
+        return known
+    return known.with_bounds(stmt.var, *bounds(stmt.value, known))
 
 
 def _emit_alloc(frame: Frame, stmt: Alloc) -> None:
@@ -239,11 +259,11 @@ def _emit_evaluate(frame: Frame, stmt: Evaluate) -> None:
     else:
         emit(frame.cx, call)
         return
-    frame.cx.held.forget()
+    frame.cx.available.forget()
 
 
 def _emit_seq(frame: Frame, stmt: Seq) -> None:
-    for part in side_by_side(stmt.statements, frame.cx.target.chains):
+    for part in interleaved(stmt.statements, frame.cx.target.chains):
         if isinstance(part, list):
             _emit_stores(frame, part)
         else:

@@ -1,8 +1,8 @@
-"""Results that are written past the caches, in lines that nobody has to read first.
+"""Results that are written by non-temporal stores: past the caches, without reading lines first.
 
-A function names them in its attribute `streams`, by their numbers among its buffers. Stores that
-bypass the caches want addresses that divide by their size, which only the caller's arrays tell: the
-function has its body twice, once for arrays that begin with a line of the caches.
+A function names them in its attribute `streams`, by their numbers among its buffers. Non-temporal
+stores must be aligned to their size, and only the caller's arrays tell whether they are: the body
+is emitted twice, once for arrays that start at a cache line.
 
     if Y % 64 == 0:
         for i: Y[ramp(i * 16, 1, 16)] = …       past the caches; then a fence
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.codegen.convention import ALIGNMENT
 from tilewright.codegen.llvm.frame import Frame
-from tilewright.codegen.llvm.memory import ALIGNMENT_LIMIT
 from tilewright.codegen.llvm.types import LLValue, i64, llvm, void
 from tilewright.ir import Buffer, Function
 
@@ -25,32 +25,32 @@ def emit_streaming(frame: Frame, function: Function) -> None:
     numbers: Sequence[int] = function.attrs.get("streams", ())
     buffers = [function.buffers[k] for k in numbers]
     if not buffers:
-        frame.fill(frame, function.body)
+        frame.emit_body(frame, function.body)
         return
     cx = frame.cx
-    with cx.builder.if_else(_start_with_lines(frame, buffers)) as (then, otherwise):
+    with cx.builder.if_else(_are_aligned(frame, buffers)) as (then, otherwise):
         with then, cx.nested_scope():
             frame.streamed = frozenset(buffers)
-            frame.fill(frame, function.body)
+            frame.emit_body(frame, function.body)
             order_streams(frame)
         with otherwise, cx.nested_scope():
             frame.streamed = frozenset()
-            frame.fill(frame, function.body)
+            frame.emit_body(frame, function.body)
 
 
-def _start_with_lines(frame: Frame, buffers: Sequence[Buffer]) -> LLValue:
+def _are_aligned(frame: Frame, buffers: Sequence[Buffer]) -> LLValue:
     builder = frame.cx.builder
     addresses = llvm.Constant(i64, 0)
     for buffer in buffers:
         addresses = builder.or_(addresses, builder.ptrtoint(frame.cx.address(buffer), i64))
-    rest = builder.and_(addresses, llvm.Constant(i64, ALIGNMENT_LIMIT - 1))
+    rest = builder.and_(addresses, llvm.Constant(i64, ALIGNMENT - 1))
     return builder.icmp_unsigned("==", rest, llvm.Constant(i64, 0))
 
 
 def order_streams(frame: Frame) -> None:
-    """What was written past the caches comes before all that follows, as seen by other threads.
+    """A store fence: other threads see non-temporal stores before all that follows.
 
-    Elsewhere than on x86-64 the barriers that end a parallel loop see to that.
+    On other architectures than x86-64, the barriers that end a parallel loop order them too.
     """
     if frame.streamed and frame.cx.target.arch == "x86_64":
         frame.cx.intrinsic("llvm.x86.sse.sfence", void, [], [])

@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 from tilewright.arith import Ranges, simplify
 from tilewright.codegen.convention import size_in_bytes
 from tilewright.codegen.cuda.backend import CudaBackend, image_of
-from tilewright.ir import Alloc, Buffer, Function, function_text, replace_buffers, walk
-from tilewright.lower import threads_of
+from tilewright.ir import Alloc, Buffer, Function, function_text, replace_buffers, threads_of, walk
 from tilewright.target import Target
 
 
@@ -32,7 +31,7 @@ class SimtBackend(CudaBackend):
     def images(self, kernel: Function, target: Target) -> tuple[bytes, ...]:
         del target
         text = function_text(_one_dimensional(kernel))
-        return (image_of(_Loops(kernel.name, threads_of(kernel)), text),)
+        return (image_of(_Loops(kernel.name, threads_of(kernel.body)), text),)
 
 
 def _one_dimensional(kernel: Function) -> Function:

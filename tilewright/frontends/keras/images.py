@@ -55,4 +55,4 @@ def window_of(
         pads = split_padding([same_padding(*axis) for axis in axes])
     else:
         raise UserError(f"the padding is {padding!r}")
-    return Window(tuple(strides), tuple(dilations), pads)
+    return Window(tuple(kernel), tuple(strides), tuple(dilations), pads)

@@ -9,6 +9,7 @@
     front_end.py    the row of this folder in the table of front ends
     failed.py       small models of a node that could not be converted, for reports
     ops/            the converters, one family of operators a file
+    writing/        the other way: graphs as models
 
 The `onnx` package is an optional extra and is imported when a model is read, not before.
 """
@@ -17,3 +18,4 @@ The `onnx` package is an optional extra and is imported when a model is read, no
 from tilewright.frontends.onnx.failed import FailedNode
 from tilewright.frontends.onnx.from_onnx import from_onnx
 from tilewright.frontends.onnx.front_end import FRONT_END
+from tilewright.frontends.onnx.writing import save_onnx, to_onnx

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.frontends.onnx.element_types import onnx_number
 from tilewright.frontends.onnx.load import NEWEST, plain_domain
@@ -15,12 +15,16 @@ from tilewright.support.errors import UserError
 if TYPE_CHECKING:
     from tilewright.frontends.onnx.node import Node
 
+#: Graphs and functions may be inside of each other so often.
+MAX_DEPTH: Final = 64
+
 
 class FunctionTable:
     """The functions of a model by domain, name and overload."""
 
     def __init__(self, protos: Any) -> None:
         self._protos: dict[tuple[str, str, str], Any] = {}
+        self._counts: dict[tuple[str, str, str], int] = {}
         for proto in protos:
             key = (plain_domain(proto.domain), proto.name, proto.overload)
             if key in self._protos:
@@ -32,6 +36,22 @@ class FunctionTable:
 
     def __iter__(self) -> Any:
         return iter(self._protos.values())
+
+    def count_nodes(self, nodes: Any, depth: int = MAX_DEPTH) -> int:
+        """How many nodes there are when each call of a function counts with its body.
+
+        What is nested too deep, or without end, is refused where it is converted.
+        """
+        return sum(1 + self._count_body(node, depth - 1) for node in nodes)
+
+    def _count_body(self, node: Any, depth: int) -> int:
+        key = (plain_domain(node.domain), node.op_type, node.overload)
+        if depth < 0 or key not in self._protos:
+            return 0
+        if key not in self._counts:
+            self._counts[key] = 0
+            self._counts[key] = self.count_nodes(self._protos[key].node, depth)
+        return self._counts[key]
 
 
 def standard_function(node: Node, domain: str) -> Any:

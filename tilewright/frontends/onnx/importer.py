@@ -12,7 +12,7 @@ from tilewright.frontends.common.structure import Structure
 from tilewright.frontends.onnx.attributes import Attributes
 from tilewright.frontends.onnx.external import ExternalFiles
 from tilewright.frontends.onnx.failed import FailedNode
-from tilewright.frontends.onnx.functions import FunctionTable, standard_function
+from tilewright.frontends.onnx.functions import MAX_DEPTH, FunctionTable, standard_function
 from tilewright.frontends.onnx.load import LoadedModel, plain_domain, read_versions
 from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.order import node_text, ordered_nodes
@@ -26,7 +26,6 @@ from tilewright.support.faults import during
 #: many nodes. More than this, plus so many times those in the file, are refused.
 _MAX_NODES: Final = 100_000
 _MAX_USES: Final = 20
-_MAX_DEPTH: Final = 64
 #: What to do about nodes whose operands do not fit.
 _REMEDY: Final = "check the model with onnx.checker.check_model(model, full_check=True)"
 
@@ -77,7 +76,10 @@ class Importer:
         #: Values that have a name in the file.
         self.named: set[Value] = set()
         self._nodes = self._depth = 0
-        self._most_nodes = _MAX_NODES + _MAX_USES * len(model.proto.graph.node)
+        nodes = model.proto.graph.node
+        self._most_nodes = _MAX_NODES + _MAX_USES * len(nodes)
+        # Converting so many before they are refused would take seconds.
+        self._require_few(self.functions.count_nodes(nodes))
 
     # ---- graphs ---------------------------------------------------------------------------------
 
@@ -132,8 +134,8 @@ class Importer:
 
     def _nested(self, convert: Any) -> Any:
         self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            raise UserError(f"graphs and functions are nested more than {_MAX_DEPTH} deep")
+        if self._depth > MAX_DEPTH:
+            raise UserError(f"graphs and functions are nested more than {MAX_DEPTH} deep")
         origin = self.builder.origin
         try:
             return convert()
@@ -146,13 +148,16 @@ class Importer:
     def _convert_all(self, proto: Any, scope: Scope) -> None:
         for node in ordered_nodes(proto):
             self._nodes += 1
-            if self._nodes > self._most_nodes:
-                raise UserError(
-                    f"the model has more than {self._most_nodes} nodes",
-                    reason="functions and loops are counted each time they are used",
-                )
+            self._require_few(self._nodes)
             with during("node", node_text(node), FailedNode(self.model, scope.find, node)):
                 self._convert(node, scope)
+
+    def _require_few(self, nodes: int) -> None:
+        if nodes > self._most_nodes:
+            raise UserError(
+                f"the model has more than {self._most_nodes} nodes",
+                reason="functions and loops are counted each time they are used",
+            )
 
     def _convert(self, proto: Any, scope: Scope) -> None:
         origin = self.builder.origin = node_text(proto)

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from tilewright.frontends.common.images import Window
 from tilewright.frontends.common.padding import dim_number, same_padding, split_padding
 from tilewright.frontends.onnx.node import Node
 from tilewright.graph import Dim, Value
 from tilewright.ir import Expr
 from tilewright.support.errors import UserError
-
-
-class Window(NamedTuple):
-    """What the attributes of a node say, one entry per spatial axis; pads are begins, then ends."""
-
-    kernel: tuple[Dim, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    pads: tuple[Dim, ...]
 
 
 def read_window(n: Node, x: Value, kernel: Sequence[Dim]) -> Window:

@@ -56,7 +56,7 @@ def window_of(n: Node, extents: Sequence[Expr], kernel: Sequence[Dim]) -> Window
         pads = (0,) * (2 * rank)
     else:
         raise UserError(f"the padding is {padding!r}")
-    return Window(strides, dilations, pads)
+    return Window(tuple(kernel), strides, dilations, pads)
 
 
 def _explicit(n: Node, rank: int) -> tuple[Dim, ...]:

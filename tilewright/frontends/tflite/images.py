@@ -22,9 +22,10 @@ def read_window(n: Node, extents: Sequence[Expr], kernel: Sequence[Dim], dilated
     if any(v < 1 for v in (*strides, *dilations)):
         raise UserError(f"the strides are {strides}, the dilations {dilations}")
     if n.option("padding") != _SAME:
-        return Window(strides, dilations, (0,) * (2 * len(axes)))
+        return Window(tuple(kernel), strides, dilations, (0,) * (2 * len(axes)))
     sizes = zip(extents, kernel, strides, dilations, strict=True)
-    return Window(strides, dilations, split_padding([same_padding(*size) for size in sizes]))
+    pads = split_padding([same_padding(*size) for size in sizes])
+    return Window(tuple(kernel), strides, dilations, pads)
 
 
 def on_images(n: Node, x: Value, compute: Callable[[Value], Value]) -> Value:

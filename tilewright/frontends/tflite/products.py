@@ -195,10 +195,10 @@ def quantized_dense(n: Node, x: Value) -> Value:
 
 def _product(n: Node, x: Value, weights: Array) -> Value:
     b = n.builder
-    turned = n.constant(np.ascontiguousarray(weights.T))
+    transposed = n.constant(np.ascontiguousarray(weights.T))
     if _sum_type(n) is _INT64:
-        return b.matmul(b.cast(x, dtype=_INT64), b.cast(turned, dtype=_INT64))
-    return b.matmul_integer(x, turned)
+        return b.matmul(b.cast(x, dtype=_INT64), b.cast(transposed, dtype=_INT64))
+    return b.matmul_integer(x, transposed)
 
 
 def _dense_of_computed(n: Node, x: Value) -> Value:

@@ -84,7 +84,8 @@ def load_archive(given: Any) -> Any:
             with zipfile.ZipFile(_opened(given)) as archive:
                 if _kind(archive.namelist()) == "program":
                     return _Archive(torch, source, archive).program()
-        except (zipfile.BadZipFile, NotImplementedError) as error:
+        # The last where JSON holds a number or a text in place of a list or an object.
+        except (zipfile.BadZipFile, NotImplementedError, AttributeError) as error:
             if not source.head.startswith(_MAGIC):
                 raise UserError(
                     f"{source.name} is damaged", reason=str(error), remedy=_REMEDY
@@ -172,8 +173,14 @@ class _Archive:
             data = self._memory[_start(self._memory, info) :][: info.file_size]
         if not len(data):
             return self._torch.empty(0, dtype=dtype)
+        if len(data) % dtype.itemsize:
+            raise UserError(
+                f"{path} in the archive is cut off",
+                reason=f"{len(data)} bytes are no whole number of elements of {dtype}",
+                remedy=_REMEDY,
+            )
         array = np.frombuffer(data, np.uint8)
-        if array.ctypes.data % max(dtype.itemsize, 1):
+        if array.ctypes.data % dtype.itemsize:
             array = array.copy()
         with warnings.catch_warnings():
             # Nobody writes to weights; the array is over a file that is mapped to be read.

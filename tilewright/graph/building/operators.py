@@ -7,7 +7,7 @@ from typing import Any
 from tilewright.support.errors import UserError
 
 
-class Operators:
+class ValueOperators:
     """Hands every operator to the builder that the value belongs to."""
 
     __slots__ = ()

@@ -53,6 +53,8 @@ class Facts(NamedTuple):
     transposes: bool = False
     #: Whether it is a map whose operands broadcast as in NumPy, and that is the same everywhere.
     aligned: bool = False
+    #: Whether elements of the result are elements of operands, or numbers, as they stand.
+    moves: bool = False
 
 
 OPAQUE = Facts(Kind.OPAQUE)
@@ -127,7 +129,7 @@ def facts_of(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> Facts:
     cost = sum(cost_of(v) for op in computes for v in op.values)
     transposes = kind is Kind.INJECTIVE and any(_transposes(op) for op in computes)
     aligned = kind is Kind.MAP and bool(given) and all(_is_aligned(op) for op in computes)
-    return Facts(kind, cost, transposes, aligned)
+    return Facts(kind, cost, transposes, aligned, all(map(_moves, computes)))
 
 
 def work_of(call: Call, types: Sequence[Type]) -> int:
@@ -195,6 +197,18 @@ def _reads_own(load: Load, op: te.Compute) -> bool:
             # Axes that come in another order are transposed.
             left = left[left.index(axis) + 1 :]
     return True
+
+
+def _moves(op: te.Compute) -> bool:
+    """Whether nothing is computed of floats: they are loaded, and chosen between."""
+    return op.reduction is None and all(_is_moved(e) for v in op.values for e in walk_expr(v))
+
+
+def _is_moved(e: Expr) -> bool:
+    if isinstance(e, Load | Select | Const):
+        return True
+    operands = (e.a, e.b) if isinstance(e, Binary) else ()
+    return not any(part.dtype.is_float for part in (e, *operands))
 
 
 def _is_aligned(op: te.Compute) -> bool:

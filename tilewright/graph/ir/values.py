@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.graph.building.operators import Operators
+from tilewright.graph.building.operators import ValueOperators
 from tilewright.graph.ir.attributes import Array
 from tilewright.graph.ir.types import TensorType, Type
 from tilewright.ir import DType, Expr, const
@@ -16,7 +16,7 @@ from tilewright.support.errors import UserError
 KNOWN_LIMIT: Final = 1024
 
 
-class Value(Operators):
+class Value(ValueOperators):
     """What a binding defines. A constant is a value with an array, and needs no binding.
 
     `known` are the elements where they are known at compile time: an array of expressions (over

@@ -56,6 +56,11 @@ class Blocking:
     #: Bytes of the smallest elements that are multiplied.
     itemsize: int = 4
 
+    @property
+    def is_last(self) -> bool:
+        """Whether there is one block, as wide as the image has channels (`layouts.last`)."""
+        return False
+
     @cached_property
     def widths(self) -> tuple[int, ...]:
         """Blocks of channels: a cache line of them, and less, down to a vector."""
@@ -73,6 +78,15 @@ class Blocking:
             return []
         whole = [w for w in self.widths if channels % w == 0]
         return whole[:2] or [self.widths[-1]]
+
+    def number(self, layout: int) -> int:
+        """Layouts counted from 0, the plain one."""
+        return (PLAIN, *self.widths).index(layout)
+
+    def layout(self, type_: Type, number: int) -> int:
+        """The layout of this number, for an image."""
+        del type_
+        return (PLAIN, *self.widths)[number]
 
     # ---- costs ----------------------------------------------------------------------------------
 
@@ -236,6 +250,20 @@ def same_on_blocks(
     for block in blocking.blocks(out):
         wanted = tuple(block if a in images else PLAIN for a in call.args)
         yield Form(wanted, block, 0.0, emit)
+
+
+def last_layouts(blocking: Blocking, call: Call, out: TensorType, **attrs: Any) -> Iterator[Form]:
+    """The same operator along channels that come last, of images that each have their own number
+    of them."""
+
+    def emit(builder: Builder, args: Sequence[Any]) -> Any:
+        return builder.emit(call.op, *args, **{**call.attrs, **attrs})
+
+    wanted = [channels_of(a.type) for a in call.args if a is not None]
+    for block in blocking.blocks(out):
+        if all(wanted):
+            copied = blocking.copy(count(out.shape), out.dtype)
+            yield Form(tuple(c or PLAIN for c in wanted), block, copied, emit)
 
 
 def along_axis_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:

@@ -120,7 +120,7 @@ class _Fuser:
 
     def _choose(self, index: int, binding: Binding, facts: Facts) -> _Group | None:
         """The group to join, if there is one: rather a contraction, and rather a late one."""
-        if facts.kind >= Kind.CONTRACTION:
+        if facts.kind >= Kind.CONTRACTION or self._is_left_to_reduction(binding):
             return None
         found: list[_Group] = []
         for value in _operands(binding):
@@ -128,6 +128,14 @@ class _Fuser:
             if group is not None and self._may_join(group, value, binding, facts):
                 found.append(group)
         return max(found, key=lambda g: (g.kind, g.position), default=None)
+
+    def _is_left_to_reduction(self, binding: Binding) -> bool:
+        """Whether it makes elements wider for one reduction, which can do so where it reads them:
+        then what lies in memory between the two is narrow."""
+        if not is_widening(binding) or not self._is_private(binding.outputs[0]):
+            return False
+        (reader,) = self._uses[binding.outputs[0]]
+        return reader is not None and self._facts[reader].kind is Kind.REDUCTION
 
     def _may_join(self, group: _Group, value: Value, binding: Binding, facts: Facts) -> bool:
         if group.kind is Kind.OPAQUE or group.transposes or facts.transposes:
@@ -156,7 +164,7 @@ class _Fuser:
         return all(k is not None and self._is_map_of(k, value) for k in self._uses[value])
 
     def _is_map_of(self, index: int, value: Value) -> bool:
-        if self._facts[index].kind is not Kind.MAP:
+        if self._facts[index].kind is not Kind.MAP or self._is_left_to_reduction(self._body[index]):
             return False
         return all(v.shape == value.shape for v in self._body[index].outputs)
 
@@ -217,6 +225,15 @@ class _Fuser:
         if not outputs:
             return []
         return [grouped(members, outputs)]
+
+
+def is_widening(binding: Binding) -> bool:
+    """Whether it gives the same numbers, or what they stand for, in a wider type."""
+    call = binding.expr
+    if not isinstance(call, Call) or call.op.name not in ("cast", "dequantize"):
+        return False
+    x = call.args[0]
+    return x is not None and binding.outputs[0].dtype.bits > x.dtype.bits
 
 
 _FITS = {

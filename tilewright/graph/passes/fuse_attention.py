@@ -9,32 +9,51 @@
 Maps on either side of the softmax belong to it, as do copies that only bring an operand into
 another order (heads that are split, transposed, repeated): the kernel reads what they read. The
 operator of that name takes such copies in likewise.
+
+GPUs hold the scores of some rows in shared memory, for products of narrow floats; where these do
+not fit, or sizes are not known, the parts stay kernels of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from tilewright.graph.fusion.definitions import Facts, FactTable, Kind
 from tilewright.graph.fusion.sharing import is_shared
 from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Value
-from tilewright.graph.ir.types import known_dim
+from tilewright.graph.ir.types import Dim, known_dim
+from tilewright.graph.precision.stored import stored_type
+from tilewright.graph.rewriting.context import Pass
 from tilewright.graph.rewriting.rewrite import grouped, users_of
 from tilewright.graph.sizes.axes import axis_of
+from tilewright.target import Target
 
 AnyGraph = TypeVar("AnyGraph", bound=Graph)
+#: Rows that a block of threads takes at least, and what a score takes in shared memory there: as
+#: float32, and as the narrow factor of the second product.
+_LEAST_ROWS: Final = 16
+_SCORE_BYTES: Final = 6
+#: The part of a block's shared memory that scores may take; operands need the rest.
+_SHARE: Final = 0.75
 
 
-def fuse_attention(module: Module) -> Module:
-    """The module with attention as single kernels."""
-    facts = FactTable()
-    return module.map(lambda f: _fused(f, facts))
+def fuse_attention(target: Target) -> Pass:
+    """The pass for a machine."""
+
+    def fuse_attention(module: Module) -> Module:
+        """The module with attention as single kernels."""
+        if target.gpu is not None and stored_type() is None:
+            return module
+        facts = FactTable()
+        return module.map(lambda f: _fused(f, facts, target))
+
+    return fuse_attention
 
 
-def _fused(graph: AnyGraph, facts: FactTable) -> AnyGraph:
-    body = [_with_inner(b, facts) for b in graph.body]
-    finder = _Finder(graph, body, facts)
+def _fused(graph: AnyGraph, facts: FactTable, target: Target) -> AnyGraph:
+    body = [_with_inner(b, facts, target) for b in graph.body]
+    finder = _Finder(graph, body, facts, target)
     groups = {k: found for k in range(len(body)) if (found := finder.group(k))}
     gone = {m for found in groups.values() for m in found}
     kept: list[Binding] = []
@@ -46,11 +65,11 @@ def _fused(graph: AnyGraph, facts: FactTable) -> AnyGraph:
     return cast("AnyGraph", graph.with_(kept)) if groups or body != list(graph.body) else graph
 
 
-def _with_inner(binding: Binding, facts: FactTable) -> Binding:
+def _with_inner(binding: Binding, facts: FactTable, target: Target) -> Binding:
     expr = binding.expr
     if not expr.graphs or isinstance(expr, Fused):
         return binding
-    graphs = [_fused(g, facts) for g in expr.graphs]
+    graphs = [_fused(g, facts, target) for g in expr.graphs]
     if all(a is b for a, b in zip(graphs, expr.graphs, strict=True)):
         return binding
     return Binding(binding.outputs, expr.with_graphs(graphs), binding.origin)
@@ -59,8 +78,10 @@ def _with_inner(binding: Binding, facts: FactTable) -> Binding:
 class _Finder:
     """Looks for groups by their last product."""
 
-    def __init__(self, graph: Graph, body: Sequence[Binding], facts: FactTable) -> None:
-        self._body, self._table = body, facts
+    def __init__(
+        self, graph: Graph, body: Sequence[Binding], facts: FactTable, target: Target
+    ) -> None:
+        self._body, self._table, self._target = body, facts, target
         self._maker = {v: k for k, b in enumerate(body) for v in b.outputs}
         self._uses = users_of(graph, body)
         names = {b.expr.op.name for b in body if isinstance(b.expr, Call)}
@@ -72,13 +93,20 @@ class _Finder:
             return set()
         call = self._body[last].expr
         if isinstance(call, Call) and call.op.name == "attention":
-            moved = self._with_moves({last})
-            return moved if len(moved) > 1 and _is_wide(self._body[last].outputs[0]) else set()
+            return self._with_moves_of(last, call)
         shares = self._weighted(last)
         chain = set[int]() if shares is None else self._chain(shares)
         if not chain or not all(self._stays_inside(k, {*chain, last}) for k in chain):
             return set()
         return self._with_moves({*chain, last})
+
+    def _with_moves_of(self, index: int, call: Call) -> set[int]:
+        """The operator of that name with copies of its operands."""
+        moved, (result, *_) = self._with_moves({index}), self._body[index].outputs
+        keys = call.args[1]
+        assert keys is not None
+        is_held = self._is_held(result.shape[-2], keys.shape[-2], result.shape[-1])
+        return moved if len(moved) > 1 and _is_wide(result) and is_held else set()
 
     def _weighted(self, index: int) -> Value | None:
         """What a product sums over the last axis of: scores that fill at least some lanes."""
@@ -88,7 +116,20 @@ class _Finder:
         value = call.args[0]
         if value is None or value.ndim < 2 or not _sums_last(call):
             return None
-        return value if _is_wide(value) else None
+        columns = self._body[index].outputs[0].shape[-1]
+        is_held = self._is_held(value.shape[-2], value.shape[-1], columns)
+        return value if _is_wide(value) and is_held else None
+
+    def _is_held(self, rows: Dim, keys: Dim, columns: Dim) -> bool:
+        """Whether a GPU has instructions for such products, and can hold all scores of some rows in
+        shared memory."""
+        gpu = self._target.gpu
+        if gpu is None:
+            return True
+        sizes = [known_dim(d) or 0 for d in (rows, keys, columns)]
+        if not gpu.has_warp_products or min(sizes) <= _LEAST_ROWS // 2:
+            return False
+        return _LEAST_ROWS * sizes[1] * _SCORE_BYTES <= _SHARE * gpu.shared
 
     def _chain(self, shares: Value) -> set[int]:
         """From the first product to `shares`, if there is one softmax on the way."""

@@ -2,6 +2,8 @@
 
 precision="bf16"           by bfloat16, summed in float32, on machines that gain    (precision.bf16)
 precision="int8-dynamic"   by bytes, where weights are constant                     (precision.int8)
+
+On GPUs, `narrow_values` does what "bf16" and "float16" ask for.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from tilewright.graph.ir import Module
 from tilewright.graph.precision import Narrower, bf16_rules, int8_rules
 from tilewright.graph.rewriting.context import Pass, PassContext, Step
+from tilewright.support.errors import UserError
 from tilewright.target import Target
 
 
@@ -21,7 +24,14 @@ def narrow_products(target: Target, winograd: Step | None = None) -> Pass:
 
     def narrow_products(module: Module) -> Module:
         """The module with products in the types that are asked for."""
-        rules = tables.get(PassContext.current().precision)
+        asked = PassContext.current().precision
+        if asked == "float16" and target.kind.device == "cpu":
+            raise UserError(
+                "precision float16 is for GPUs",
+                reason=f"the target is {target.kind.name}",
+                remedy='use "bf16", which processors have instructions for, or "float32"',
+            )
+        rules = tables.get(asked)
         return module.map(lambda f: Narrower(rules).graph(f)) if rules else module
 
     return narrow_products

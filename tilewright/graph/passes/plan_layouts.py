@@ -27,7 +27,9 @@ from tilewright.graph.layouts.images import (
     change_layout,
     count,
 )
+from tilewright.graph.layouts.last import ChannelsLast
 from tilewright.graph.layouts.plan import STATES, Option, PlannedCall, plan
+from tilewright.graph.precision.stored import stored_type
 from tilewright.graph.rewriting.context import Pass, PassContext
 from tilewright.support.errors import InternalError
 from tilewright.target import Target
@@ -41,10 +43,20 @@ def plan_layouts(target: Target) -> Pass:
 
     def plan_layouts(module: Module) -> Module:
         """The module with images in the layouts that suit the whole of it."""
-        blocking = Blocking(target, _itemsize(module))
-        return module.map(lambda f: _planned(f, blocking))
+        blocking = _blocking(target, module)
+        return module if blocking is None else module.map(lambda f: _planned(f, blocking))
 
     return plan_layouts
+
+
+def _blocking(target: Target, module: Module) -> Blocking | None:
+    """The layouts that suit a machine; on GPUs, channels last suit products of narrow floats."""
+    itemsize = _itemsize(module)
+    if target.kind.device == "cpu":
+        return Blocking(target, itemsize)
+    narrow = stored_type()
+    itemsize = itemsize if narrow is None else min(itemsize, narrow.itemsize)
+    return ChannelsLast(target, itemsize) if itemsize == 2 else None
 
 
 def _itemsize(module: Module) -> int:
@@ -90,7 +102,6 @@ class _Problem:
     def __init__(self, graph: Graph, body: Sequence[Binding], blocking: Blocking) -> None:
         self._blocking, self._body = blocking, body
         self._forms = [_forms(b, blocking) for b in body]
-        self._layouts = [PLAIN, *blocking.widths]
         self._numbers: dict[Value, int] = {}
         self._values: list[Value] = []
         self._changes: dict[tuple[int, int, int], float] = {}
@@ -128,11 +139,11 @@ class _Problem:
     def _option(self, binding: Binding, form: Form) -> Option:
         pairs = zip(binding.expr.args, form.operands, strict=True)
         takes = [
-            (self._number(v), self._layouts.index(layout))
+            (self._number(v), self._blocking.number(layout))
             for v, layout in pairs
             if v is not None and not v.is_constant
         ]
-        return Option(tuple(takes), self._layouts.index(form.result), form.cost)
+        return Option(tuple(takes), self._blocking.number(form.result), form.cost)
 
     def _end(self, made: set[Value]) -> PlannedCall:
         results = [v for v in dict.fromkeys(self._results) if v in made]
@@ -147,9 +158,10 @@ class _Problem:
     def _change(self, value: int, old: int, new: int) -> float:
         key = (value, old, new)
         if key not in self._changes:
-            type_, layouts = self._values[value].type, self._layouts
+            type_, blocking = self._values[value].type, self._blocking
             assert isinstance(type_, TensorType)
-            self._changes[key] = self._blocking.change(type_, layouts[old], layouts[new])
+            both = (blocking.layout(type_, number) for number in (old, new))
+            self._changes[key] = blocking.change(type_, *both)
         return self._changes[key]
 
 

@@ -19,11 +19,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
 from tilewright.graph.ir import Call, Value
 from tilewright.graph.ir.types import TensorType, known_dim
-from tilewright.graph.precision.products import PRODUCTS, Product, as_product, is_dense_convolution
+from tilewright.graph.precision.products import (
+    PRODUCTS,
+    Product,
+    as_product,
+    is_dense_convolution,
+    written,
+)
 from tilewright.graph.precision.rewriter import Rules, Writing
 from tilewright.ir import DType
 from tilewright.target import Target
@@ -45,12 +49,7 @@ def _product(call: Call, w: Writing) -> Sequence[Value] | None:
     if product is None or not _pays(product):
         return None
     x, weight = _rounded(product.x, w), _rounded(product.weight, w)
-    result = w.emit("matmul", x, weight, transpose_b=product.transposed, dtype=_FLOAT32)
-    if product.factor != 1:
-        result = w.emit("mul", result, np.float32(product.factor))
-    if product.addend is not None:
-        result = w.emit("add", result, product.scaled_addend(w))
-    return [result]
+    return [written(product._replace(x=x, weight=weight), w)]
 
 
 def _conv(call: Call, w: Writing) -> Sequence[Value] | None:

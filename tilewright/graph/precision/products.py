@@ -44,6 +44,17 @@ class Product(NamedTuple):
         return b.emit("mul", self.addend, np.float32(self.addend_factor))
 
 
+def written(product: Product, b: Builder) -> Value:
+    """The product, summed in float32, of factors that are of another type by now."""
+    x, weight = product.x, product.weight
+    result = b.emit("matmul", x, weight, transpose_b=product.transposed, dtype=_FLOAT32)
+    if product.factor != 1:
+        result = b.emit("mul", result, np.float32(product.factor))
+    if product.addend is not None:
+        result = b.emit("add", result, product.scaled_addend(b))
+    return result
+
+
 def as_product(call: Call) -> Product | None:
     """The call as a product of rows that are computed, if it is one in float32."""
     found = PRODUCTS[call.op.name](call) if call.op.name in PRODUCTS else None

@@ -6,6 +6,7 @@ from collections import Counter
 
 from tilewright.graph.fusion.definitions import FactTable, Kind
 from tilewright.graph.ir import Binding, Call, Module, Value, all_graphs
+from tilewright.graph.ir.types import TensorType
 from tilewright.graph.ops.recurrent.recurrent import SCANS
 from tilewright.graph.rewriting.context import PassContext
 
@@ -13,10 +14,20 @@ from tilewright.graph.rewriting.context import PassContext
 def precision_text(module: Module) -> str:
     """The precision that was asked for, and how many products are computed in which type."""
     asked = PassContext.current().precision
-    if asked == "float32":
+    if asked == "float32" and not _has_bytes(module):
         return asked
     counts = ", ".join(f"{dtype} × {n}" for dtype, n in _products(module).items())
     return f"{asked} (products: {counts or 'none'})"
+
+
+def _has_bytes(module: Module) -> bool:
+    """Whether there are bytes to multiply: the model may be quantized without being asked to."""
+    calls = (b.expr for g in all_graphs(module.main) for b in g.body if isinstance(b.expr, Call))
+    operands = (a for call in calls for a in call.args if a is not None)
+    types = (a.type for a in operands)
+    return any(
+        isinstance(t, TensorType) and t.dtype.bits == 8 and t.dtype.is_integer for t in types
+    )
 
 
 def _products(module: Module) -> dict[str, int]:

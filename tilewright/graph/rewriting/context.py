@@ -25,7 +25,7 @@ from tilewright.support.faults import during
 Pass = Callable[[Module], Module]
 MAX_LEVEL: Final = 3
 #: In what products may be computed; everything else, and what goes in and out, keeps its type.
-PRECISIONS: Final = ("float32", "bf16", "int8-dynamic")
+PRECISIONS: Final = ("float32", "float16", "bf16", "int8-dynamic")
 
 
 class Step(NamedTuple):
@@ -57,13 +57,17 @@ class PassContext:
     #: trades a few units in the last places for speed (Winograd).
     opt_level: int = MAX_LEVEL
     disabled_passes: Collection[str] = ()
-    #: bf16: products of bfloat16, summed in float32, where the machine is faster at that;
+    #: float16, bf16: products of such factors, summed in float32, where the machine is faster at
+    #: that; on GPUs, values between kernels are stored so as well;
     #: int8-dynamic: products by constant weights in bytes, with scales found at run time.
     precision: str = "float32"
     #: flush: numbers below the least normal one are zeros, which is faster; keep: as IEEE 754 says.
     denormals: Denormals = "flush"
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     instruments: Sequence[Instrument] = ()
+    #: Schedulers that kernels get in place of the default, by the target and then by the key of
+    #: their loops; those of the context outside, unless given.
+    schedulers: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: _outer_schedulers())
     _tokens: list[Token[PassContext | None]] = field(
         default_factory=list[Token["PassContext | None"]], repr=False
     )
@@ -102,6 +106,11 @@ class PassContext:
 
 
 _current: ContextVar[PassContext | None] = ContextVar("pass_context", default=None)
+
+
+def _outer_schedulers() -> Mapping[str, Mapping[str, str]]:
+    outer = _current.get()
+    return {} if outer is None else outer.schedulers
 
 
 def run_passes(module: Module, steps: Iterable[Step]) -> Module:

@@ -15,6 +15,7 @@ from tilewright.graph.rules import (
     gathers,
     identities,
     integers,
+    panels,
     powers,
     reductions,
     reshapes,
@@ -49,6 +50,7 @@ _ALGEBRA = _merged(
     gathers.RULES,
     reductions.RULES,
     integers.RULES,
+    panels.RULES,
 )
 
 

@@ -229,7 +229,7 @@ def _batch_norm(s: Site) -> Value | None:
 def _into_weights(s: Site) -> Value | None:
     """conv(x * c, w) = conv(x, w * c); matmul(x * c, w) likewise"""
     row, inner = weighted(s.call), s.private(s.x, "mul")
-    if row is None or inner is None or s.attrs.get("transpose_a"):
+    if row is None or inner is None or s.attrs.get("transpose_a") or not _is_real(s.x):
         return None
     a, b = inner.args
     assert a is not None and b is not None

@@ -136,9 +136,10 @@ def _by_nothing(s: Site) -> Value | None:
 
 
 def _into_conv(s: Site) -> Value | None:
-    """conv(pad(x)) = conv(x, pads=…), for zeros around the image"""
+    """conv(pad(x, c)) = conv(x, pads=…, fill=c), for one number c around the image"""
     inner = s.private(s.x, "pad")
-    if inner is None or inner.attrs["mode"] != "constant" or not _pads_zeros(inner):
+    fill = None if inner is None or inner.attrs["mode"] != "constant" else _filled_with(inner)
+    if inner is None or fill is None:
         return None
     before, after = inner.attrs["before"], inner.attrs["after"]
     if any(known_dim(p) != 0 for p in (*before[:2], *after[:2])):
@@ -147,13 +148,22 @@ def _into_conv(s: Site) -> Value | None:
     added = (*before[2:], *after[2:])
     if any((known_dim(p) or -1) < 0 and known_dim(p) != 0 for p in added):
         return None
+    if fill != s.attr("fill") and any(known_dim(p) != 0 for p in own):
+        return None
     pads = [a + b for a, b in zip(own, added, strict=True)]
-    return s.again(s.call, [inner.args[0], *s.call.args[1:]], pads=pads)
+    return s.again(s.call, [inner.args[0], *s.call.args[1:]], pads=pads, fill=fill)
 
 
-def _pads_zeros(pad: Call) -> bool:
+def _filled_with(pad: Call) -> int | None:
+    """The number that surrounds a tensor, where a convolution can take it: floats take zero."""
     value = pad.args[1]
-    return value is None or (value.constant is not None and not value.constant.any())
+    if value is None:
+        return 0
+    if value.constant is None:
+        return None
+    if value.dtype.is_integer:
+        return int(value.constant.reshape(()))
+    return None if value.constant.any() else 0
 
 
 RULES = {

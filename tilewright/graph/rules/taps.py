@@ -25,7 +25,7 @@ def _that_reach(s: Site) -> Value | None:
     Such layers take as long as it takes to read their weights.
     """
     weight = s.arg(1)
-    if not weight.is_constant:
+    if not weight.is_constant or s.attr("fill"):
         return None
     window = Window.of(weight.shape[2:], s.attr("strides"), s.attr("pads"), s.attr("dilations"))
     axes = [_along(s, window, n) for n in range(window.rank)]

@@ -118,10 +118,13 @@ def _of_product(s: Site) -> Value | None:
         return None
     if any(x is not y for x, y in zip(a.shape[:-2], b.shape[:-2], strict=True)):
         return None
-    return s.emit("einsum", a, b, equation=_equation(inner, s.x.ndim, order))
+    equation = equation_of(inner, s.x.ndim, order)
+    return s.emit("einsum", a, b, equation=equation, dtype=inner.attrs["dtype"])
 
 
-def _equation(call: Call, rank: int, order: Order) -> str:
+def equation_of(call: Call, rank: int, order: Order) -> str:
+    """A product of matrices, in batches of as many dimensions, as an Einstein sum whose result has
+    its dimensions in another order."""
     batch = "abcdefgh"[: rank - 2]
     left = "ki" if call.attrs["transpose_a"] else "ik"
     right = "jk" if call.attrs["transpose_b"] else "kj"

@@ -1,9 +1,10 @@
 """Passes for loops that are bound to the threads of a GPU."""
 
 from tilewright.lower.gpu.barriers import place_barriers
-from tilewright.lower.gpu.launches import single_threaded, split_launches, threads_of
+from tilewright.lower.gpu.launches import single_threaded, split_launches
 from tilewright.lower.gpu.private import drop_thread_dimensions
 from tilewright.lower.gpu.remote import reach_device
+from tilewright.lower.gpu.stages import stage_copies
 
 __all__ = [
     "drop_thread_dimensions",
@@ -11,5 +12,5 @@ __all__ = [
     "reach_device",
     "single_threaded",
     "split_launches",
-    "threads_of",
+    "stage_copies",
 ]

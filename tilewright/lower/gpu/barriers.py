@@ -7,12 +7,12 @@
     barrier()
     for t in thread(16, "threadIdx.x"): B[t] = S[15 - t]
 
-What threads have touched since the last barrier is followed by whole buffers, from statement to
-statement. A barrier stands right before what conflicts with that, in loops also with what the
-iteration before has left. Local memory needs none, nor does what the first thread does alone before
-and after: statements in no phase. Threads of different blocks never wait for each other.
-Conditions, extents and values of names outside of phases are read by all threads. Buffers count as
-lying apart.
+The buffers that threads have accessed since the last barrier are tracked from statement to
+statement. A barrier stands right before the first statement that conflicts with them, in loops also
+with the accesses of the iteration before. Local memory needs none, nor do statements in no phase,
+which the first thread executes alone. Threads of different blocks never wait for each other.
+Conditions, extents and values of names outside of phases are read by all threads. Distinct buffers
+do not overlap.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tilewright.ir import (
+    WARP_PRODUCTS,
     Alloc,
     Buffer,
     Call,
@@ -49,13 +50,13 @@ from tilewright.ir import (
     walk_expr,
 )
 
-#: What is touched: a buffer, and whether the first thread alone does.
+#: An access: a buffer, and whether only the first thread makes it.
 _Access = tuple[Buffer, bool]
 
 
 @dataclass(frozen=True)
 class _Touched:
-    """Buffers that threads share, read and written."""
+    """Accesses to buffers that threads share: reads and writes."""
 
     reads: frozenset[_Access] = frozenset()
     writes: frozenset[_Access] = frozenset()
@@ -68,7 +69,7 @@ class _Touched:
 
 
 def _meet(before: frozenset[_Access], after: frozenset[_Access]) -> bool:
-    """Whether a buffer is among both, and not touched by the same thread alone."""
+    """Whether a buffer is among both, and not accessed by the same thread alone."""
     return any(a is b and not (alone and first) for a, alone in before for b, first in after)
 
 
@@ -76,7 +77,7 @@ _NOTHING = _Touched()
 
 
 def place_barriers(function: Function) -> Function:
-    """Between two barriers, phases that conflict touch no memory that threads share."""
+    """The function with barriers, so that no phases conflict between two of them."""
     return function.with_body(_in_launches(function.body))
 
 
@@ -93,7 +94,7 @@ def _in_launch(stmt: Stmt) -> Stmt:
 
 
 def _place(stmt: Stmt, pending: _Touched) -> tuple[Stmt, _Touched]:
-    """`stmt` with barriers where `pending` is touched before it, and what is pending after it."""
+    """`stmt` with barriers, given the accesses since the last one, and those after it."""
     if is_barrier(stmt):
         return stmt, _NOTHING
     if isinstance(stmt, Seq):
@@ -114,7 +115,7 @@ def _place(stmt: Stmt, pending: _Touched) -> tuple[Stmt, _Touched]:
 
 
 def _waits_more(loop: For | While, usual: _Touched, pending: _Touched) -> bool:
-    """Whether a loop has barriers just for its first iteration, because of what is pending."""
+    """Whether a loop has barriers for its first iteration alone, because of accesses before it."""
     if usual == pending:
         return False
     return _count(_place_repeated(loop, pending)[0]) > _count(_place_repeated(loop, usual)[0])
@@ -140,7 +141,7 @@ def _place_row(stmt: Seq, pending: _Touched) -> tuple[Stmt, _Touched]:
 
 
 def _inside(stmt: For | If | Let | While, pending: _Touched) -> tuple[Stmt, _Touched]:
-    """A statement that others stand in, with barriers between these."""
+    """A statement with barriers between those that it contains."""
     if isinstance(stmt, If):
         then, after = _place(stmt.then, pending)
         if stmt.otherwise is None:
@@ -156,7 +157,7 @@ def _inside(stmt: For | If | Let | While, pending: _Touched) -> tuple[Stmt, _Tou
 
 
 def _place_repeated(stmt: For | While, pending: _Touched) -> tuple[Stmt, _Touched]:
-    """The body of a loop, which meets what is pending at its own end."""
+    """The body of a loop, which also follows the accesses at its own end."""
     while True:
         body, after = _place(stmt.body, pending)
         if isinstance(stmt, While):
@@ -186,25 +187,35 @@ def _is_of_one_thread(stmt: Stmt) -> bool:
 
 
 def _touched_by(statements: Iterable[Stmt], *, alone: bool = False) -> _Touched:
-    """What the statements themselves touch, without those in them."""
+    """The accesses of the statements themselves, without those in them."""
     reads: set[Buffer] = set()
     writes: set[Buffer] = set()
     for stmt in statements:
         if isinstance(stmt, Store):
             writes.add(stmt.buffer)
+        if isinstance(stmt, Evaluate) and not is_pure(stmt.call):
+            read, written = _touched_by_call(stmt.call)
+            reads |= read
+            writes |= written
+            continue
         for expr in child_exprs(stmt):
             reads.update(load.buffer for load in loads_in(expr))
-        if isinstance(stmt, Evaluate):
-            writes |= _handed_over(stmt.call)
     return _Touched(_shared(reads, alone), _shared(writes, alone))
 
 
-def _handed_over(call: Expr) -> set[Buffer]:
-    """The buffers whose addresses a call for its effect is given: it may write to them."""
-    if is_pure(call):
-        return set()
+def _touched_by_call(call: Expr) -> tuple[set[Buffer], set[Buffer]]:
+    """What a call for its effect reads and writes; it may write to all that it is given addresses
+    of, where nothing else is known."""
     addresses = [e for e in walk_expr(call) if isinstance(e, Call) and e.name == "address_of"]
-    return {load.buffer for a in addresses for load in loads_in(a.args[0])[:1]}
+    given = [loads_in(a.args[0])[0].buffer for a in addresses]
+    reads = {load.buffer for load in loads_in(call)}
+    name = call.name if isinstance(call, Call) else ""
+    if name == "async_copy":
+        # It takes effect at a later barrier, which is there already (`stages`).
+        return reads - {given[0]}, set()
+    if name in WARP_PRODUCTS:
+        return reads, {given[0]}
+    return reads, set(given)
 
 
 def _shared(buffers: set[Buffer], alone: bool) -> frozenset[_Access]:

@@ -1,4 +1,4 @@
-"""Cut a function for a GPU in two: what the host does, and the kernels that it launches.
+"""Split a function for a GPU into the host's part and the kernels that it launches.
 
     def f(X: f32[n], Y: f32[n]):                       def f(X: f32[n], Y: f32[n]):
         for b in thread(n // 256, "blockIdx.x"):  -->      launch.f_0(n // 256, 1, 1, X, Y, n)
@@ -22,7 +22,6 @@ from tilewright.ir import (
     Assert,
     Buffer,
     Call,
-    Const,
     Evaluate,
     Expr,
     For,
@@ -46,7 +45,6 @@ from tilewright.ir import (
 from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
 
-_AXES = "xyz"
 _INT32 = DType.of("int32")
 
 
@@ -76,16 +74,6 @@ def split_launches(function: Function) -> Launches:
     return Launches(function.with_body(body), tuple(kernels))
 
 
-def threads_of(kernel: Function) -> tuple[int, int, int]:
-    """How many threads a block of a kernel has, along each axis."""
-    most = dict.fromkeys(_AXES, 1)
-    for stmt in walk(kernel.body):
-        if isinstance(stmt, For) and is_over_threads(stmt):
-            axis = stmt.axis[-1]
-            most[axis] = max(most[axis], _threads(stmt))
-    return most["x"], most["y"], most["z"]
-
-
 def single_threaded(function: Function) -> Function:
     """Statements between the phases of launches as phases of one thread."""
 
@@ -108,16 +96,6 @@ def _replaced(stmt: Stmt, rule: Callable[[Stmt], Stmt | None]) -> Stmt:
     return map_children(stmt, lambda s: _replaced(s, rule)) if found is None else found
 
 
-def _threads(loop: For) -> int:
-    if not isinstance(loop.extent, Const):
-        raise UserError(
-            f"loop {loop.var.name} cannot run over {loop.axis}",
-            reason=f"its extent {loop.extent} is not a number",
-            remedy="split it, and bind the inner loop",
-        )
-    return int(loop.extent.value)
-
-
 def _grid(stmt: Stmt) -> tuple[Expr, Expr, Expr]:
     """The extents of the loops over blocks, which stand directly in each other."""
     extents: dict[str, Expr] = {}
@@ -128,13 +106,13 @@ def _grid(stmt: Stmt) -> tuple[Expr, Expr, Expr]:
 
 
 def _kernel(name: str, body: Stmt) -> Function:
-    """What a launch runs, as a function of all that it takes from around it."""
+    """The kernel of a launch, as a function of all that it captures."""
     buffers, numbers = _taken(body)
     return Function(name, (*buffers, *numbers), body)
 
 
 def _taken(body: Stmt) -> tuple[Sequence[Buffer], Sequence[Var]]:
-    """The buffers and numbers that a piece of a function uses and does not define."""
+    """The buffers and numbers that a part of a function uses and does not define."""
     buffers, numbers = dict[Buffer, None](), dict[Var, None]()
     own_buffers, own_numbers = set[Buffer](), set[Var]()
     for stmt in walk(body):

@@ -1,4 +1,4 @@
-"""Let local buffers that live across phases be those of one thread.
+"""Privatize local buffers that live across phases: each thread has its own.
 
     acc = alloc(f32[256, 8], scope="local")
     for t in thread(256, "threadIdx.x"): acc[t, i] = …
@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tilewright.arith import Ranges, simplify
 from tilewright.ir import (
     Alloc,
     Buffer,
+    Evaluate,
     Expr,
     For,
     Function,
@@ -32,6 +34,7 @@ from tilewright.ir import (
     is_over_threads,
     listing,
     loads_in,
+    map_children,
     map_expr,
     map_function,
 )
@@ -72,6 +75,7 @@ class _Access:
 
 def drop_thread_dimensions(function: Function) -> Function:
     """Local buffers of launches are those of one thread; indices are still one per dimension."""
+    function = function.with_body(_simplified_calls(function.body, Ranges.for_function(function)))
     smaller: dict[Buffer, tuple[Buffer, int]] = {}
     for launch in _launches(function.body):
         found = dict[Buffer, list[_Access]]()
@@ -84,6 +88,14 @@ def drop_thread_dimensions(function: Function) -> Function:
                 less = buffer.with_(shape=buffer.shape[dropped:], strides=strides)
                 smaller[buffer] = less, dropped
     return _without(function, smaller) if smaller else function
+
+
+def _simplified_calls(stmt: Stmt, ranges: Ranges) -> Stmt:
+    """Calls of tensor instructions with simplified indices: their blocks are lowered late."""
+    if isinstance(stmt, Evaluate):
+        return map_children(stmt, lambda s: s, lambda e: simplify(e, ranges))
+    inner = ranges.with_extent(stmt.var, stmt.extent) if isinstance(stmt, For) else ranges
+    return map_children(stmt, lambda s: _simplified_calls(s, inner))
 
 
 def _launches(stmt: Stmt) -> Iterator[Stmt]:
@@ -116,7 +128,7 @@ def _accesses(stmt: Stmt, threads: tuple[For, ...]) -> Iterator[_Access]:
 
 
 def _dropped(function: Function, accesses: list[_Access]) -> int:
-    """How many dimensions fall away, in which all accesses must agree."""
+    """How many dimensions are dropped, on which all accesses must agree."""
     if not accesses:
         return 0
     first = accesses[0].axes()

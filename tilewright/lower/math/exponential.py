@@ -23,7 +23,7 @@ from tilewright.lower.math.coefficients import (
 _LN2: Final = 0.6931471805599453
 
 
-class Reduced(NamedTuple):
+class ReducedExponent(NamedTuple):
     """x = n ln 2 + rest; `shifted` is n + magic(offset)."""
 
     rest: Expr
@@ -117,14 +117,14 @@ def sigmoid(b: Builder, x: Expr) -> Expr:
     return above / b.fma(below, b.power_of_two(shifted), above)
 
 
-def reduced(b: Builder, x: Expr, offset: int, sign: int = 1) -> Reduced:
+def reduced(b: Builder, x: Expr, offset: int, sign: int = 1) -> ReducedExponent:
     """`sign` is that of n in `shifted`."""
     high, low = b.of_type(LN2)
     magic = b.magic(offset)
     shifted = b.fma(x, sign * 1.4426950408889634, magic)
     n = shifted - magic
     # n has few bits and so has `high`: their product is exact without a fused operation, too.
-    return Reduced(b.fma(n, -sign * low, b.fma(n, -sign * high, x)), shifted)
+    return ReducedExponent(b.fma(n, -sign * low, b.fma(n, -sign * high, x)), shifted)
 
 
 def _times_exp(b: Builder, table: ByType, rest: Expr, power: Expr) -> Expr:

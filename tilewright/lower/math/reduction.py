@@ -21,14 +21,14 @@ _WINDOW = 4
 _SMALL = 0.7853981
 
 
-class Reduced(NamedTuple):
+class ReducedAngle(NamedTuple):
     """|x| = quadrant pi/2 + angle, the quadrant modulo 4 in the low bits of an unsigned integer."""
 
     angle: Pair
     quadrant: Expr
 
 
-def reduce_angle(b: Builder, x: Expr) -> Reduced:
+def reduce_angle(b: Builder, x: Expr) -> ReducedAngle:
     size = b.abs(x)
     high, low = _fraction_of_turn(b, size)
     quarter = b.width - 2
@@ -37,7 +37,7 @@ def reduce_angle(b: Builder, x: Expr) -> Reduced:
     small, zero = size <= _SMALL, b.number(0.0)
     first = select(size < b.infinity, angle.high, b.nan)
     parts = Pair(select(small, size, first), select(small, zero, angle.low))
-    return Reduced(parts, select(small, b.whole(0), quadrant))
+    return ReducedAngle(parts, select(small, b.whole(0), quadrant))
 
 
 def _fraction_of_turn(b: Builder, size: Expr) -> tuple[Expr, Expr]:

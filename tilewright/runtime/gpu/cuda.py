@@ -186,12 +186,34 @@ class Cuda(LaunchingDevice):
 
     def captured(self, entry: Callable[[Any], int], words: Any) -> Any:
         """The graph of a run's launches; `_NEVER` where it cannot be one."""
+        return self._captured(lambda: self.enter(entry, words))
+
+    def together(self, run: Callable[[], object]) -> Callable[[], object]:
+        """The launches of several runs as one graph; they have all been run before."""
+
+        def whole() -> int:
+            run()
+            return 0
+
+        with self.lock:
+            graph = self._captured(whole)
+        if graph is _NEVER:
+            return run
+
+        def replayed() -> None:
+            with self.lock:
+                self.replay(graph)
+
+        weakref.finalize(replayed, call, "cuGraphExecDestroy", graph).atexit = False
+        return replayed
+
+    def _captured(self, run: Callable[[], int]) -> Any:
         self._enter()
         graph, made = ctypes.c_void_p(), ctypes.c_void_p()
         call("cuStreamBeginCapture_v2", self._stream, _RELAXED)
         self._capturing = True
         try:
-            code = self.enter(entry, words)
+            code = run()
         except _NotCapturableError:
             code = 1
         finally:
@@ -207,6 +229,11 @@ class Cuda(LaunchingDevice):
         """Launch a graph."""
         self._enter()
         call("cuGraphLaunch", graph, self._stream)
+
+    @property
+    def is_capturing(self) -> bool:
+        """Whether launches become parts of a graph that somebody makes."""
+        return self._capturing
 
     def _require_no_capture(self) -> None:
         if self._capturing:
@@ -253,9 +280,8 @@ class _Replayed:
 
     def __call__(self, words: Any) -> int:
         with self._device.lock:
-            return (
-                self._device.enter(self._entry, words) if self._device.waits else self._run(words)
-            )
+            is_plain = self._device.waits or self._device.is_capturing
+            return self._device.enter(self._entry, words) if is_plain else self._run(words)
 
     def _run(self, words: Any) -> int:
         key = bytes(words)

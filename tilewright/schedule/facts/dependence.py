@@ -161,30 +161,44 @@ def order_does_not_matter(tree: Tree, chain: Sequence[For], order: Sequence[For]
         or _ordered_loops_stay(tree, chain, order)
         or _reductions_begin_first(tree, chain, order)
         or _reductions_stay_whole(tree, chain, moved)
-        or _flow_stays_in_iterations(tree, chain, moved)
+        or _flow_stays_in_iterations(tree, chain, order)
     )
 
 
 def _ordered_loops_stay(tree: Tree, chain: Sequence[For], order: Sequence[For]) -> Fault | None:
-    """What runs in order keeps its place relative to all other loops."""
+    """What runs in order keeps its place, but for loops that nothing is handed along."""
     for block in tree.blocks_in(chain[0]):
         for it, value in zip(block.iters, block.bindings, strict=True):
             if it.kind != "ordered":
                 continue
-            for loop in chain:
-                if loop.var in free_vars(value) and _passes(loop, chain, order):
+            for loop in (one for one in chain if one.var in free_vars(value)):
+                if not all(_separates(tree, chain, by) for by in _passed(loop, chain, order)):
                     return Fault(
                         f"loop {loop.var.name} feeds the ordered iterator {it.var.name} of block "
                         f"{block.name}",
-                        "keep its place among the other loops",
+                        "keep its place among the other loops, or move it past loops whose "
+                        "iterations touch different elements",
                         loop,
                     )
     return None
 
 
-def _passes(loop: For, chain: Sequence[For], order: Sequence[For]) -> bool:
+def _passed(loop: For, chain: Sequence[For], order: Sequence[For]) -> set[For]:
+    """The loops that are on the other side of `loop` in the new order."""
     before, after = list(chain), list(order)
-    return set(before[: before.index(loop)]) != set(after[: after.index(loop)])
+    return {*before[: before.index(loop)]} ^ {*after[: after.index(loop)]}
+
+
+def _separates(tree: Tree, chain: Sequence[For], loop: For) -> bool:
+    """Whether iterations of `loop` touch different elements of all that is written in the chain,
+    whatever the other loops are at."""
+    ranges, accesses = ranges_below(tree, chain[0]), accesses_in(tree, chain[0])
+    free = {chain[0].var, *inner_vars(chain[0])}
+    written = dict.fromkeys(a.buffer for a in accesses if a.is_write)
+    return all(
+        _all_determine([a for a in accesses if a.buffer is buffer], loop.var, free, ranges)
+        for buffer in written
+    )
 
 
 def _reductions_begin_first(tree: Tree, chain: Sequence[For], order: Sequence[For]) -> Fault | None:
@@ -236,9 +250,13 @@ def _reductions_stay_whole(tree: Tree, chain: Sequence[For], moved: Sequence[For
 
 
 def _flow_stays_in_iterations(
-    tree: Tree, chain: Sequence[For], moved: Sequence[For]
+    tree: Tree, chain: Sequence[For], order: Sequence[For]
 ) -> Fault | None:
-    """What one block writes for another is read in the same iteration of the loops that move."""
+    """What one block writes for another is read in the same iteration of the loops that move.
+
+    If only loops move past others that nothing is handed along, the order of what is stays.
+    """
+    moved = [loop for loop, place in zip(chain, order, strict=True) if loop is not place]
     ranges = ranges_below(tree, chain[0])
     free = {chain[0].var, *inner_vars(chain[0])}
     accesses = accesses_in(tree, chain[0])
@@ -248,6 +266,9 @@ def _flow_stays_in_iterations(
             continue
         loose = [v for v in moved if not _all_determine(touching, v.var, free, ranges)]
         if loose and not each_read_is_covered(tree, chain[-1], touching, ranges):
+            tied = [loop for loop in chain if not _separates(tree, chain, loop)]
+            if tied == [loop for loop in order if loop in tied]:
+                return None
             return Fault(
                 f"loop {loose[0].var.name} hands {buffer.name} from one iteration to another",
                 "only loops within whose iterations it is both written and read can change places",

@@ -166,6 +166,7 @@ class _Matcher:
         is_tile = wanted.scope == "tile", found.scope == "tile"
         if wanted.dtype is not found.dtype or wanted.ndim > found.ndim or is_tile[0] != is_tile[1]:
             raise MismatchError(f"{found} cannot stand for {wanted}")
+        at = [simplify(index, self.ranges) for index in at]
         axes = self.axes(len(indices), at)
         base = self.base(axes, indices, found, at)
         known = self.places.setdefault(wanted, Place(found, base, axes))

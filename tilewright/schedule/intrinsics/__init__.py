@@ -3,6 +3,7 @@
 from tilewright.schedule.intrinsics.amx import TileProduct
 from tilewright.schedule.intrinsics.dot import Dot
 from tilewright.schedule.intrinsics.interleave import interleave
+from tilewright.schedule.intrinsics.mma import warp_product
 from tilewright.schedule.intrinsics.tables import dots_for, tile_product_for
 from tilewright.schedule.intrinsics.transpose import PART_BYTES, transpose_tile
 
@@ -14,4 +15,5 @@ __all__ = [
     "interleave",
     "tile_product_for",
     "transpose_tile",
+    "warp_product",
 ]

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tilewright.ir import DType
 from tilewright.schedule.intrinsics.amx import TILE_PRODUCTS, TileProduct
 from tilewright.schedule.intrinsics.arm import ARM_DOTS
+from tilewright.schedule.intrinsics.cortex_m import CORTEX_M_DOTS
 from tilewright.schedule.intrinsics.dot import Dot
 from tilewright.schedule.intrinsics.x86 import X86_DOTS
 from tilewright.schedule.tensor_intrin import has_features
 from tilewright.target import Target
 
-_DOTS: dict[str, tuple[Dot, ...]] = {"x86_64": X86_DOTS, "aarch64": ARM_DOTS}
+_DOTS: dict[str, tuple[Dot, ...]] = {
+    "x86_64": X86_DOTS,
+    "aarch64": ARM_DOTS,
+    "arm": CORTEX_M_DOTS,
+}
+#: Bits of registers that are no vectors.
+_SCALAR: Final = 32
 
 
 def dots_for(target: Target, a: DType, b: DType, out: DType) -> list[Dot]:
@@ -19,7 +28,7 @@ def dots_for(target: Target, a: DType, b: DType, out: DType) -> list[Dot]:
         dot
         for dot in _DOTS.get(target.arch, ())
         if (dot.a, dot.b, dot.out) == (a, b, out)
-        and dot.columns * 32 <= target.vector_bits
+        and dot.columns * 32 <= max(target.vector_bits, _SCALAR)
         and has_features(target, dot.needs)
     ]
 

@@ -24,18 +24,22 @@ class Choices:
     """The decisions of plans by name. Each has candidates, of which the rule's own comes first.
 
     `taken` says by position which candidate a decision takes instead; `offered` is what there was
-    to choose from, so that a search can take others.
+    to choose from, so that a search can take others, and `made` the positions that were taken. What
+    is there to choose depends on decisions before it: with `wraps`, positions count from the
+    beginning again behind the last, so that a search need not know how many there are.
     """
 
-    def __init__(self, taken: Mapping[str, int] | None = None) -> None:
-        self.taken = dict(taken or {})
+    def __init__(self, taken: Mapping[str, int] | None = None, *, wraps: bool = False) -> None:
+        self.taken, self.wraps = dict(taken or {}), wraps
         self.offered: dict[str, tuple[object, ...]] = {}
+        self.made: dict[str, int] = {}
         self._scope = ""
 
     def within(self, scope: str) -> Choices:
         """The same choices for the plan of one rule, under names that begin with `scope`."""
-        inner = Choices()
-        inner.taken, inner.offered, inner._scope = self.taken, self.offered, f"{scope}."
+        inner = Choices(wraps=self.wraps)
+        inner.taken, inner.offered, inner.made = self.taken, self.offered, self.made
+        inner._scope = f"{scope}."
         return inner
 
     def choose(self, name: str, candidates: Sequence[Option]) -> Option:
@@ -43,7 +47,10 @@ class Choices:
         key = self._scope + name
         self.offered[key] = tuple(candidates)
         number = self.taken.get(key, 0)
+        if self.wraps:
+            number %= len(candidates)
         if 0 <= number < len(candidates):
+            self.made[key] = number
             return candidates[number]
         raise UserError(
             f"the choice {key} has no candidate {number}",

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from tilewright.schedule.primitives.blocks.remove_empty import never_runs
 from tilewright.schedule.rules.analysis import is_scheduled
 from tilewright.schedule.rules.elementwise import ELEMENTWISE, ELEMENTWISE_BY_ROWS, STEPWISE
+from tilewright.schedule.rules.gpu.attention import SHARED_ATTENTION
 from tilewright.schedule.rules.gpu.elementwise import ELEMENTS
 from tilewright.schedule.rules.gpu.inline import INLINE_CHOICES
 from tilewright.schedule.rules.gpu.parts import PARTS
@@ -16,6 +17,10 @@ from tilewright.schedule.rules.gpu.rest import REST
 from tilewright.schedule.rules.gpu.results import OUTERMOST, RESULTS, SUMS
 from tilewright.schedule.rules.gpu.rows import ROW_SUMS, SHARED_ROWS
 from tilewright.schedule.rules.gpu.split_sums import SPLIT_SUMS
+from tilewright.schedule.rules.gpu.tensor_products import (
+    TENSOR_PRODUCTS,
+    TENSOR_PRODUCTS_ALONE,
+)
 from tilewright.schedule.rules.gpu.transposes import TRANSPOSES
 from tilewright.schedule.rules.gpu.windows import WINDOWS
 from tilewright.schedule.rules.inline import INLINE
@@ -94,10 +99,12 @@ CPU_RULES_BY_ADDRESS: Final[Table] = (
 #: What GPUs get: after the last stage everything is in a launch.
 GPU_RULES: Final[Table] = (
     Stage("function", (REMOVE_EMPTY,)),
+    # Inlines what it does not need by itself; what it leaves over is for the other rules.
+    Stage("function", (SHARED_ATTENTION,)),
     Stage("blocks", (INLINE,)),
     Stage("blocks", (SEPARATE_OPERANDS,)),
     Stage("blocks", (SPLIT_SUMS,)),
-    Stage("blocks", (PRODUCTS, PRODUCTS_ALONE)),
+    Stage("blocks", (TENSOR_PRODUCTS, TENSOR_PRODUCTS_ALONE, PRODUCTS, PRODUCTS_ALONE)),
     Stage("blocks", (INLINE_CHOICES,)),
     # Reductions: few long ones by parts, all blocks that share rows in one launch, or one by one.
     Stage("blocks", (PARTS,)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from tilewright.ir import Expr
+from tilewright.ir import Expr, Operators, binary, unary
 
 
 def one_or_several(value: Any) -> tuple[Any, ...]:
@@ -13,88 +13,19 @@ def one_or_several(value: Any) -> tuple[Any, ...]:
     return tuple(cast("Sequence[Any]", value)) if isinstance(value, tuple | list) else (value,)
 
 
-class Operand:
+class Operand(Operators):
     """Hands every operator on to `as_expr()`, which says why where it cannot be one."""
 
     __slots__ = ()
 
-    def as_expr(self) -> Expr:
-        raise NotImplementedError
-
     def astype(self, dtype: object) -> Expr:
         return self.as_expr().astype(dtype)
 
-    def __add__(self, other: Any) -> Expr:
-        return self.as_expr() + other
+    def _binary(self, op: str, a: Any, b: Any) -> Expr:
+        return binary(op, a, b)
 
-    def __radd__(self, other: Any) -> Expr:
-        return other + self.as_expr()
-
-    def __sub__(self, other: Any) -> Expr:
-        return self.as_expr() - other
-
-    def __rsub__(self, other: Any) -> Expr:
-        return other - self.as_expr()
-
-    def __mul__(self, other: Any) -> Expr:
-        return self.as_expr() * other
-
-    def __rmul__(self, other: Any) -> Expr:
-        return other * self.as_expr()
-
-    def __truediv__(self, other: Any) -> Expr:
-        return self.as_expr() / other
-
-    def __rtruediv__(self, other: Any) -> Expr:
-        return other / self.as_expr()
-
-    def __floordiv__(self, other: Any) -> Expr:
-        return self.as_expr() // other
-
-    def __rfloordiv__(self, other: Any) -> Expr:
-        return other // self.as_expr()
-
-    def __mod__(self, other: Any) -> Expr:
-        return self.as_expr() % other
-
-    def __rmod__(self, other: Any) -> Expr:
-        return other % self.as_expr()
-
-    def __neg__(self) -> Expr:
-        return -self.as_expr()
-
-    def __pos__(self) -> Expr:
-        return self.as_expr()
-
-    def __and__(self, other: Any) -> Expr:
-        return self.as_expr() & other
-
-    def __or__(self, other: Any) -> Expr:
-        return self.as_expr() | other
-
-    def __xor__(self, other: Any) -> Expr:
-        return self.as_expr() ^ other
-
-    def __invert__(self) -> Expr:
-        return ~self.as_expr()
-
-    def __lshift__(self, other: Any) -> Expr:
-        return self.as_expr() << other
-
-    def __rshift__(self, other: Any) -> Expr:
-        return self.as_expr() >> other
-
-    def __lt__(self, other: Any) -> Expr:
-        return self.as_expr() < other
-
-    def __le__(self, other: Any) -> Expr:
-        return self.as_expr() <= other
-
-    def __gt__(self, other: Any) -> Expr:
-        return self.as_expr() > other
-
-    def __ge__(self, other: Any) -> Expr:
-        return self.as_expr() >= other
+    def _unary(self, op: str) -> Expr:
+        return unary(op, self.as_expr())
 
     def __eq__(self, other: object) -> Any:
         return self.as_expr() == other

@@ -86,7 +86,7 @@ class Tensor(Operand, Buffer):
         raise UserError(
             f"tensor {self.name} cannot be used as a number",
             reason=f"it has {self.ndim} dimensions, and operators work on single elements",
-            remedy=f"write {self.name}[{indices}] inside te.compute, or use tilewright.tensor.ops",
+            remedy=f"write {self.name}[{indices}] inside te.compute, or use tilewright.ops",
         )
 
     def __getitem__(self, indices: Any) -> Load:

@@ -11,12 +11,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from tests.frontends.hostile.formats import OUTSIDE
 from tests.frontends.onnx.hostile.seeds import nested, network, program, with_files
 from tests.frontends.onnx.models import info, make, node, out
 
 SECRET: Final = "secret.bin"
-#: Where they are: beside the folder of the model, never in it.
-OUTSIDE: Final = "outside"
 
 IMPORTS = [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)]
 X = info("x", shape=["n", 2])

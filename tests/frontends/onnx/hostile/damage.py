@@ -7,16 +7,15 @@ from typing import Any
 
 import onnx
 
-from tests.frontends.damaged_files import damaged
+from tests.frontends.hostile.damage import damaged
 
 INTS = [0, 1, -1, 2, 7, 63, 1 << 31, -(1 << 31), (1 << 63) - 1, -(1 << 63), 10**6, 10**12]
 FLOATS = [0.0, -1.0, 1e38, float("nan"), float("inf"), 1e-40]
 TEXTS = [b"", b"x", b"\xff\xfe", b"NONE", b"linear", b"SAME_UPPER"]
 
 
-def mutated(model: Any, seed: int) -> bytes:
+def mutated(model: Any, rng: random.Random) -> bytes:
     """A file made of the model by a few changes."""
-    rng = random.Random(seed)
     if rng.random() < 0.3:
         return damaged(model.SerializeToString(), rng)
     for _ in range(rng.choice([1, 1, 2, 3])):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.frontends.damaged_files import damaged
+from tests.frontends.hostile.damage import damaged
 from tests.frontends.onnx.hostile.damage import bend
 from tests.frontends.onnx.hostile.seeds import network, program
 from tests.frontends.onnx.models import info, make, node

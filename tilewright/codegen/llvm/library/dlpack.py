@@ -6,7 +6,7 @@ from typing import Final
 
 from tilewright.codegen.interface import Dim, Interface, Tensor
 from tilewright.codegen.llvm.functions import I32, I64, PTR, Body, Field, Library, Value, ir
-from tilewright.codegen.llvm.library.run import say
+from tilewright.codegen.llvm.library.run import set_error
 from tilewright.codegen.llvm.library.state import ERROR, variable
 from tilewright.ir import DType
 
@@ -32,7 +32,8 @@ def emit_dlpack(library: Library, model: Interface) -> None:
     """Adds NAME_run_dlpack, and the same for callers of tvm_ffi's."""
     _check_tensor(library)
     _run_dlpack(library, model)
-    _run_tvm_ffi(library, model)
+    if model.offers_tvm_ffi:
+        _run_tvm_ffi(library, model)
 
 
 def _dtype_word(dtype: DType) -> int:
@@ -53,7 +54,7 @@ def _check_tensor(library: Library) -> None:
     ]
     for found, wanted, text in refusals:
         with f.when(f.b.icmp_signed("!=", found, wanted)):
-            say(f, text, name)
+            set_error(f, text, name)
             f.ret(I32(_REFUSED))
     strides = f.get(tensor, _STRIDES)
     with f.when(f.is_null(strides)):
@@ -68,7 +69,7 @@ def _check_tensor(library: Library) -> None:
         wanted = f.get(step, Field(0, I64))
         has_gaps = f.b.icmp_signed("!=", stride, wanted)
         with f.when(f.b.and_(has_gaps, f.b.icmp_signed(">", extent, I64(1)))):
-            say(f, "%s: the tensor has gaps", name)
+            set_error(f, "%s: the tensor has gaps", name)
             f.ret(I32(_REFUSED))
         f.put(f.b.mul(wanted, extent), step, Field(0, I64))
     f.ret(I32(0))
@@ -133,7 +134,7 @@ def _check_shape(f: Body, tensor: Tensor, kind: str, value: Value, dims: dict[st
         with f.when(f.b.icmp_signed("!=", found, wanted)):
             label = f"{kind} {tensor.name}".replace("%", "%%")
             text = f"{label}: dimension {axis} is %lld, not %lld"
-            say(f, text, found, wanted)
+            set_error(f, text, found, wanted)
             f.ret(I32(_REFUSED))
 
 
@@ -190,7 +191,7 @@ def _run_tvm_ffi(library: Library, model: Interface) -> None:
         with otherwise:
             taken = ", ".join(t.name for t in (*model.inputs, *model.outputs))
             text = f"it takes {total} tensors: {taken}".replace("%", "%%")
-            say(f, text)
+            set_error(f, text)
     failed = f.b.icmp_signed("!=", f.get(status, Field(0, I32)), I32(0))
     with f.when(failed):
         with f.when(f.b.not_(f.is_null(f.b.bitcast(raising, PTR)))):
@@ -211,5 +212,5 @@ def _collect(f: Body, args: Value, tensors: Value, total: int) -> Value:
         f.put(f.b.select(is_object, inside, value), tensors, Field(8 * k, PTR))
         bad = f.b.select(f.b.or_(is_object, is_pointer), bad, I32(_REFUSED))
     with f.when(f.b.icmp_signed("!=", bad, I32(0))):
-        say(f, "an argument is no tensor")
+        set_error(f, "an argument is no tensor")
     return bad

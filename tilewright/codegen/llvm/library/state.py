@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from tilewright.codegen.llvm.functions import (
@@ -16,10 +17,16 @@ from tilewright.codegen.llvm.functions import (
     Value,
     ir,
 )
+from tilewright.codegen.llvm.libc import SET_BYTES, System
+from tilewright.codegen.llvm.windows import count_processors
 
 ERROR_BYTES: Final = 512
 _ALIGNMENT: Final = 64
-_CPU_SET_BYTES: Final = 128
+#: What macOS calls the number of processors.
+_PROCESSORS_ONLINE: Final = 58
+#: Bytes of a word; and what memory of 32-bit addresses can have at most.
+_WORD: Final = 8
+_MOST: Final = (1 << 31) - 1 - _ALIGNMENT
 #: Before the workspace itself: how large it is.
 _SIZE = Field(0, I64)
 
@@ -32,17 +39,21 @@ _REQUEST_AMX: Final = (158, 0x1023, 18)
 
 def emit_state(library: Library) -> None:
     """Adds variables, and functions over them that the library calls itself."""
-    for name in (POOL, SPARE):
-        _variable(library, name, PTR)
+    _variable(library, SPARE, PTR)
     error = _variable(library, ERROR, ir.ArrayType(I8, ERROR_BYTES))
     error.storage_class = "thread_local"
+    for emit in _WITH_THREADS if library.has_threads else _WITHOUT_THREADS:
+        emit(library)
+    for emit in (_take_workspace, _return_workspace):
+        emit(library)
+
+
+def _declare_pool(library: Library) -> None:
+    _variable(library, POOL, PTR)
     library.declare("tw_pool_create", PTR, [I32, PTR, I32])
     library.declare("tw_pool_destroy", VOID, [PTR])
     library.declare("tw_pool_set_spin", VOID, [PTR, I64])
-    library.declare("sched_getaffinity", I32, [I32, I64, PTR])
     library.declare("llvm.ctpop.i64", I64, [I64])
-    for emit in (_processors, _make_pool, _the_pool, _take_workspace, _return_workspace):
-        emit(library)
 
 
 def variable(library: Library, name: str) -> Value:
@@ -58,7 +69,7 @@ def _variable(library: Library, name: str, kind: Value) -> Value:
 
 def swap(f: Body, name: str, value: Value) -> Value:
     """Atomically put `value` into a variable; what it held before."""
-    address = f.b.ptrtoint(value, I64)
+    address = f.b.ptrtoint(value, f.library.size)
     before = f.b.atomic_rmw("xchg", variable(f.library, name), address, "acq_rel")
     return f.b.inttoptr(before, PTR)
 
@@ -79,13 +90,29 @@ def emit_request_amx(library: Library) -> None:
 def _processors(library: Library) -> None:
     """How many processors this process may use; at least one."""
     f = library.define("tw_processors", I32, [])
-    mask = f.scratch(_CPU_SET_BYTES)
-    f.call("sched_getaffinity", I32(0), I64(_CPU_SET_BYTES), mask)
+    count = _COUNTS[library.platform.system](f)
+    f.ret(f.b.select(f.b.icmp_signed("<", count, I32(1)), I32(1), count))
+
+
+def _count_allowed(f: Body) -> Value:
+    mask = f.scratch(SET_BYTES)
+    f.call("sched_getaffinity", I32(0), I64(SET_BYTES), mask)
     total: Value = I64(0)
-    for k in range(_CPU_SET_BYTES // 8):
+    for k in range(SET_BYTES // 8):
         total = f.b.add(total, f.call("llvm.ctpop.i64", f.get(mask, Field(8 * k, I64))))
-    is_none = f.b.icmp_signed("<", total, I64(1))
-    f.ret(f.b.trunc(f.b.select(is_none, I64(1), total), I32))
+    return f.b.trunc(total, I32)
+
+
+def _count_online(f: Body) -> Value:
+    return f.b.trunc(f.call("sysconf", I32(_PROCESSORS_ONLINE)), I32)
+
+
+_COUNTS: Final[dict[System, Callable[[Body], Value]]] = {
+    "linux": _count_allowed,
+    "android": _count_allowed,
+    "darwin": _count_online,
+    "windows": count_processors,
+}
 
 
 def _make_pool(library: Library) -> None:
@@ -117,10 +144,23 @@ def _the_pool(library: Library) -> None:
     f.ret(f.b.load_atomic(place, "acquire", 8, typ=PTR))
 
 
+def _no_pool(library: Library) -> None:
+    """One thread: the caller's."""
+    f = library.define("tw_the_pool", PTR, [])
+    f.ret(PTR(None))
+
+
+_WITH_THREADS: Final = (_declare_pool, _processors, _make_pool, _the_pool)
+_WITHOUT_THREADS: Final = (_no_pool,)
+
+
 def _take_workspace(library: Library) -> None:
     """Memory of at least so many bytes: the spare one where it is large enough; null for none."""
     f = library.define("tw_take_workspace", PTR, [I64])
     (size,) = f.args
+    if library.pointer_bytes < _WORD:
+        with f.when(f.b.icmp_signed(">", size, I64(_MOST))):
+            f.ret(PTR(None))
     spare = swap(f, SPARE, PTR(None))
     with f.when(f.b.not_(f.is_null(spare))):
         with f.when(f.b.icmp_signed(">=", f.get(spare, _SIZE), size)):

@@ -4,7 +4,7 @@ A pool runs one region at a time. A region `fn(ctx, begin, end)` over `[0, n)` i
 contiguous parts as there are threads; the caller runs part 0, worker k part k. Each worker has a
 mailbox: the caller adds one to `go`, who runs the part sets `taken` and then `done` to the same
 number, so at rest all are equal. Both sides wait by spinning for a while and then sleeping on a
-`Bell`.
+`Parker`.
 
 - A caller that has run its own part runs those that no worker has taken yet: a worker that sleeps,
   or that other programs keep from a processor, holds nobody up. What a part computes does not
@@ -36,7 +36,7 @@ from functools import cache
 from typing import Any
 
 from tilewright.codegen.llvm.functions import Library
-from tilewright.codegen.llvm.machine import emit_object, target_machine
+from tilewright.codegen.llvm.machine import emit_object, plain_machine
 from tilewright.codegen.llvm.threadpool.forkguard import emit_fork_guard
 from tilewright.codegen.llvm.threadpool.lifecycle import emit_lifecycle
 from tilewright.codegen.llvm.threadpool.regions import emit_regions
@@ -58,15 +58,10 @@ def threadpool_module(triple: str) -> Any:
     return library.module
 
 
-# What Linux asks of a processor where LLVM's own base has no atomics.
-_BASE_FEATURES = {"riscv64": "+m,+a,+f,+d,+c"}
-
-
 @cache
 def threadpool_object(triple: str) -> bytes:
     """The pool's object code; it asks nothing of the processor beyond the architecture's base.
 
     The module is written in the form that LLVM's passes would give it, so they are left out.
     """
-    features = _BASE_FEATURES.get(triple.split("-")[0], "")
-    return emit_object(str(threadpool_module(triple)), target_machine(triple, "", features))
+    return emit_object(str(threadpool_module(triple)), plain_machine(triple))

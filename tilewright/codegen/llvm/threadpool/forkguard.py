@@ -22,7 +22,7 @@ def emit_fork_guard(library: Library) -> None:
 def _pid_page(library: Library) -> None:
     """A page that reads as zeros in a forked child, or null where the system has no such thing."""
     f = library.define("tw_pid_page", PTR, [])
-    if not library.platform.is_linux:
+    if not library.platform.wipes_on_fork:
         f.ret(PTR(None))
         return
     page = f.call(
@@ -62,6 +62,7 @@ def _pid(library: Library) -> None:
 def _drop_pid_page(library: Library) -> None:
     f = library.define("tw_drop_pid_page", VOID, [PTR])
     (page,) = f.args
-    with f.when(f.b.not_(f.is_null(page))):
-        f.call("munmap", page, I64(_PAGE))
+    if library.platform.wipes_on_fork:
+        with f.when(f.b.not_(f.is_null(page))):
+            f.call("munmap", page, I64(_PAGE))
     f.ret()

@@ -55,7 +55,7 @@ def _dispatch(library: Library) -> None:
         ticket = f.b.add(f.get_atomic(box, Mailbox.GO, "monotonic"), I64(1))
         f.put_atomic(ticket, box, Mailbox.GO, "seq_cst")
     with f.loop_from(I64(1), parts) as (index, _):
-        f.call("tw_ring", f.at(mailbox(f, pool, index), Mailbox.BELL))
+        f.call("tw_unpark", f.at(mailbox(f, pool, index), Mailbox.PARKER))
     f.ret()
 
 
@@ -82,7 +82,7 @@ def _collect(library: Library) -> None:
     with f.loop_from(I64(1), parts) as (index, _):
         box = mailbox(f, pool, index)
         before = f.b.sub(f.get_atomic(box, Mailbox.GO, "monotonic"), I64(1))
-        f.call("tw_wait", f.at(box, Mailbox.DONE), before, f.at(pool, Pool.BELL), spin)
+        f.call("tw_wait", f.at(box, Mailbox.DONE), before, f.at(pool, Pool.PARKER), spin)
     f.ret()
 
 

@@ -1,4 +1,4 @@
-"""How threads of the pool wait: they spin for a while, then sleep on a `Bell`.
+"""How threads of the pool wait: they spin for a while, then park (sleep) until they are woken.
 
 Sleeping is a Dekker protocol, hence sequentially consistent: the sleeper raises `asleep`, then
 looks at the word once more; the waker changes the word, then looks at `asleep`. So at least one of
@@ -13,14 +13,14 @@ from tilewright.codegen.llvm.libc import SYNC_BYTES
 # Two lines of 64 bytes: x86 prefetches lines in pairs, and some AArch64 lines are 128 bytes long.
 LINE = 128
 
-# Looks at the word between two looks at the clock.
-_LOOKS = 64
+# Loads of the word between two readings of the clock.
+_TRIES = 64
 
 _WORD = Field(0, I64)
 
 
-class Bell:
-    """Where one thread sleeps until another one rings."""
+class Parker:
+    """Where one thread sleeps until another one unparks it."""
 
     ASLEEP = Field(0, I32)
     MUTEX = Field(LINE)
@@ -29,8 +29,8 @@ class Bell:
 
 
 def emit_waiting(library: Library) -> None:
-    """Adds tw_wait, tw_ring and tw_hang_bell to `library`."""
-    for emit in (_now, _spin, _wait, _ring, _hang_bell):
+    """Adds tw_wait, tw_unpark and tw_init_parker to `library`."""
+    for emit in (_now, _spin, _wait, _unpark, _init_parker):
         emit(library)
 
 
@@ -44,7 +44,7 @@ def _now(library: Library) -> None:
 
 
 def _spin(library: Library) -> None:
-    """Waits up to `limit` nanoseconds for `*word != old`; true if that came."""
+    """Waits up to `limit` nanoseconds for `*word != old`; whether it became true."""
     f = library.define("tw_spin", I1, [PTR, I64, I64])
     word, old, limit = f.args
     entry, again = f.b.block, f.b.append_basic_block("again")
@@ -52,11 +52,11 @@ def _spin(library: Library) -> None:
     f.b.position_at_end(again)
     deadline = f.b.phi(I64)
     deadline.add_incoming(I64(0), entry)
-    with f.loop_from(I64(0), I64(_LOOKS)):
+    with f.loop_from(I64(0), I64(_TRIES)):
         with f.when(f.b.icmp_signed("!=", f.get_atomic(word, _WORD, "acquire"), old)):
             f.ret(I1(True))
         f.relax()
-    # The clock is first read after the first looks fail, so that a short wait does not pay for it.
+    # The clock is not read before the first loads have failed, so that a short wait is cheap.
     now = f.call("tw_now")
     is_first = f.b.icmp_signed("==", deadline, I64(0))
     end = f.b.select(is_first, f.b.add(now, limit), deadline)
@@ -70,38 +70,38 @@ def _spin(library: Library) -> None:
 
 
 def _wait(library: Library) -> None:
-    """Returns when `*word != old`: spins for `limit` nanoseconds, then sleeps on `bell`."""
+    """Returns when `*word != old`: spins for `limit` nanoseconds, then sleeps on `parker`."""
     f = library.define("tw_wait", VOID, [PTR, I64, PTR, I64])
-    word, old, bell, limit = f.args
+    word, old, parker, limit = f.args
     with f.when(f.call("tw_spin", word, old, limit)):
         f.ret()
-    mutex, condition = f.at(bell, Bell.MUTEX), f.at(bell, Bell.CONDITION)
+    mutex, condition = f.at(parker, Parker.MUTEX), f.at(parker, Parker.CONDITION)
     f.call("pthread_mutex_lock", mutex)
-    f.put_atomic(I32(1), bell, Bell.ASLEEP, "seq_cst")
+    f.put_atomic(I32(1), parker, Parker.ASLEEP, "seq_cst")
     with f.loop_while(lambda: f.b.icmp_signed("==", f.get_atomic(word, _WORD, "seq_cst"), old)):
         f.call("pthread_cond_wait", condition, mutex)
-    f.put_atomic(I32(0), bell, Bell.ASLEEP, "monotonic")
+    f.put_atomic(I32(0), parker, Parker.ASLEEP, "monotonic")
     f.call("pthread_mutex_unlock", mutex)
     f.ret()
 
 
-def _ring(library: Library) -> None:
-    """Wakes who sleeps on `bell`, after its word was changed; a mere load when nobody does."""
-    f = library.define("tw_ring", VOID, [PTR])
-    (bell,) = f.args
-    asleep = f.get_atomic(bell, Bell.ASLEEP, "seq_cst")
+def _unpark(library: Library) -> None:
+    """Wakes the thread that is parked, after its word was changed; one load where none is."""
+    f = library.define("tw_unpark", VOID, [PTR])
+    (parker,) = f.args
+    asleep = f.get_atomic(parker, Parker.ASLEEP, "seq_cst")
     with f.when(f.b.icmp_signed("!=", asleep, I32(0))):
         # Holding the mutex means that the sleeper is inside pthread_cond_wait or already past it.
-        f.call("pthread_mutex_lock", f.at(bell, Bell.MUTEX))
-        f.call("pthread_cond_signal", f.at(bell, Bell.CONDITION))
-        f.call("pthread_mutex_unlock", f.at(bell, Bell.MUTEX))
+        f.call("pthread_mutex_lock", f.at(parker, Parker.MUTEX))
+        f.call("pthread_cond_signal", f.at(parker, Parker.CONDITION))
+        f.call("pthread_mutex_unlock", f.at(parker, Parker.MUTEX))
     f.ret()
 
 
-def _hang_bell(library: Library) -> None:
-    f = library.define("tw_hang_bell", VOID, [PTR])
-    (bell,) = f.args
-    f.call("memset", bell, I32(0), I64(Bell.SIZE))
-    f.call("pthread_mutex_init", f.at(bell, Bell.MUTEX), PTR(None))
-    f.call("pthread_cond_init", f.at(bell, Bell.CONDITION), PTR(None))
+def _init_parker(library: Library) -> None:
+    f = library.define("tw_init_parker", VOID, [PTR])
+    (parker,) = f.args
+    f.call("memset", parker, I32(0), I64(Parker.SIZE))
+    f.call("pthread_mutex_init", f.at(parker, Parker.MUTEX), PTR(None))
+    f.call("pthread_cond_init", f.at(parker, Parker.CONDITION), PTR(None))
     f.ret()

@@ -16,7 +16,7 @@ from tilewright.codegen.llvm.functions import (
     ir,
 )
 from tilewright.codegen.llvm.libc import SET_BYTES
-from tilewright.codegen.llvm.threadpool.waiting import LINE, Bell
+from tilewright.codegen.llvm.threadpool.waiting import LINE, Parker
 
 # void (*fn)(void *ctx, i64 begin, i64 end); llvmlite calls through typed pointers only.
 REGION = ir.FunctionType(VOID, [PTR, I64, I64]).as_pointer()
@@ -37,8 +37,8 @@ class Pool:
     N = Field(2 * LINE + 16, I64)
     PARTS = Field(2 * LINE + 24, I64)
     FLOATS = Field(2 * LINE + 32, I64)  # the floating-point state of the caller
-    BELL = Field(3 * LINE)
-    SIZE = 3 * LINE + Bell.SIZE
+    PARKER = Field(3 * LINE)
+    SIZE = 3 * LINE + Parker.SIZE
 
 
 class Mailbox:
@@ -51,8 +51,8 @@ class Mailbox:
     DONE = Field(LINE, I64)
     TAKEN = Field(LINE + 8, I64)
     SEEN = Field(LINE + 16, I64)  # the worker's own
-    BELL = Field(2 * LINE)
-    SIZE = 2 * LINE + Bell.SIZE
+    PARKER = Field(2 * LINE)
+    SIZE = 2 * LINE + Parker.SIZE
 
 
 def mailbox(f: Body, pool: Value, index: Value) -> Value:
@@ -62,7 +62,7 @@ def mailbox(f: Body, pool: Value, index: Value) -> Value:
 
 def emit_workers(library: Library) -> None:
     """Adds tw_run_part, tw_take and tw_start to `library`."""
-    for emit in (_run_part, _take, _adopt_floats, _work, _pin, _start_worker, _start):
+    for emit in (_run_part, _take, _adopt_float_state, _work, _pin, _start_worker, _start):
         emit(library)
 
 
@@ -88,7 +88,7 @@ def _take(library: Library) -> None:
     f.ret(f.exchange(box, Mailbox.TAKEN, f.b.sub(ticket, I64(1)), ticket))
 
 
-def _adopt_floats(library: Library) -> None:
+def _adopt_float_state(library: Library) -> None:
     """Gives a worker the floating-point state in which its caller runs the region.
 
     Nothing is put back: every region brings its own, and between them a worker computes nothing.
@@ -105,14 +105,14 @@ def _adopt_floats(library: Library) -> None:
 
 
 def _work(library: Library) -> None:
-    """A worker's life: wait for a region, run one part unless the caller has, say so."""
+    """The loop of a worker: wait for a region, run its part unless the caller has, report it."""
     f = library.define("tw_work", PTR, [PTR])
     (box,) = f.args
     pool, index = f.get(box, Mailbox.POOL), f.get(box, Mailbox.INDEX)
     with f.loop_while(lambda: I1(True)):
         seen = f.get(box, Mailbox.SEEN)
         spin = f.get_atomic(pool, Pool.SPIN, "monotonic")
-        f.call("tw_wait", f.at(box, Mailbox.GO), seen, f.at(box, Mailbox.BELL), spin)
+        f.call("tw_wait", f.at(box, Mailbox.GO), seen, f.at(box, Mailbox.PARKER), spin)
         # A worker that comes late may see a region that is over: of that nothing is left to take.
         ticket = f.get_atomic(box, Mailbox.GO, "acquire")
         f.put(ticket, box, Mailbox.SEEN)
@@ -122,7 +122,7 @@ def _work(library: Library) -> None:
             f.call("tw_adopt_floats", pool)
             f.call("tw_run_part", pool, index)
             f.put_atomic(ticket, box, Mailbox.DONE, "seq_cst")
-            f.call("tw_ring", f.at(pool, Pool.BELL))
+            f.call("tw_unpark", f.at(pool, Pool.PARKER))
     f.ret(PTR(None))
 
 
@@ -130,7 +130,7 @@ def _pin(library: Library) -> None:
     """Ties worker `index` to its processor, where there is a list and the system allows it."""
     f = library.define("tw_pin", VOID, [PTR, I64, I64])
     pool, index, thread = f.args
-    if not library.platform.is_linux:
+    if not library.platform.ties_threads:
         f.ret()
         return
     mask = f.scratch(SET_BYTES)
@@ -151,20 +151,31 @@ def _start(library: Library) -> None:
     """Starts the workers; the caller holds the lock. Those the system refuses are done without."""
     f = library.define("tw_start", VOID, [PTR, I64])
     pool, pid = f.args
-    every, before = f.scratch(SET_BYTES), f.scratch(SET_BYTES)
-    set_mask = I32(library.platform.sig_setmask)
-    # Workers take no signals: a handler, such as Python's for Ctrl-C, belongs to the program.
-    f.call("sigfillset", every)
-    f.call("pthread_sigmask", set_mask, every, before)
-    f.call("tw_hang_bell", f.at(pool, Pool.BELL))
+    before = _without_signals(f)
+    f.call("tw_init_parker", f.at(pool, Pool.PARKER))
     with f.loop_from(I64(1), f.get(pool, Pool.THREADS)) as (index, done):
         failed = f.call("tw_start_worker", pool, index)
         with f.when(f.b.icmp_signed("!=", failed, I32(0))):
             f.put_atomic(index, pool, Pool.THREADS, "monotonic")
             f.b.branch(done)
-    f.call("pthread_sigmask", set_mask, before, PTR(None))
+    if before is not None:
+        f.call("pthread_sigmask", I32(library.platform.sig_setmask), before, PTR(None))
     f.put(pid, pool, Pool.PID)
     f.ret()
+
+
+def _without_signals(f: Body) -> Value | None:
+    """Workers take no signals: a handler, such as Python's for Ctrl-C, belongs to the program.
+
+    Those that the caller took before; none where the system has no signals.
+    """
+    platform = f.library.platform
+    if not platform.is_posix:
+        return None
+    every, before = f.scratch(SET_BYTES), f.scratch(SET_BYTES)
+    f.call("sigfillset", every)
+    f.call("pthread_sigmask", I32(platform.sig_setmask), every, before)
+    return before
 
 
 def _start_worker(library: Library) -> None:
@@ -174,7 +185,7 @@ def _start_worker(library: Library) -> None:
     f.call("memset", box, I32(0), I64(Mailbox.SIZE))
     f.put(pool, box, Mailbox.POOL)
     f.put(index, box, Mailbox.INDEX)
-    f.call("tw_hang_bell", f.at(box, Mailbox.BELL))
+    f.call("tw_init_parker", f.at(box, Mailbox.PARKER))
     thread, work = f.at(box, Mailbox.THREAD), library.function("tw_work")
     failed = f.call("pthread_create", thread, PTR(None), work, box)
     with f.when(f.b.icmp_signed("==", failed, I32(0))):

@@ -9,7 +9,8 @@ import numpy as np
 from tilewright.frontends.caffe.layer import Layer
 from tilewright.frontends.caffe.prototxt import Message
 from tilewright.frontends.caffe.table import converts
-from tilewright.frontends.caffe.windows import Window, read_window
+from tilewright.frontends.caffe.windows import read_window
+from tilewright.frontends.common.images import SymmetricWindow
 from tilewright.graph import Array, Value, product
 from tilewright.support.errors import UserError
 
@@ -40,7 +41,7 @@ def _spread(n: Layer, param: Message, x: Value) -> Value:
     return n.builder.conv_transpose(x, weight, _bias(n, param, outputs), **_options(window, groups))
 
 
-def _options(window: Window, groups: int) -> dict[str, Any]:
+def _options(window: SymmetricWindow, groups: int) -> dict[str, Any]:
     return {
         "strides": window.strides,
         "pads": window.both_pads,

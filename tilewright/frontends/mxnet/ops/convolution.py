@@ -6,31 +6,27 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontends.common.images import SymmetricWindow
 from tilewright.frontends.mxnet.node import Node, as_dim
 from tilewright.frontends.mxnet.table import converts
 from tilewright.graph import Value, product
 from tilewright.support.errors import UserError
 
 
-class Window:
-    """Kernel, strides, dilations and padding of a node, one number per spatial axis."""
+def read_window(n: Node, rank: int) -> SymmetricWindow:
+    """The window of a node; without a kernel, where that is not given."""
+    kernel: list[int] = n.integers("kernel", [])
+    if kernel and len(kernel) != rank:
+        raise UserError(f"a kernel of {kernel} for {rank} spatial axes")
+    strides, dilations = _each(n, "stride", rank, 1), _each(n, "dilate", rank, 1)
+    return SymmetricWindow(kernel, strides, dilations, _each(n, "pad", rank, 0)).checked()
 
-    def __init__(self, n: Node, rank: int) -> None:
-        self.kernel: list[int] = n.integers("kernel", [])
-        self.strides = self._each(n, "stride", rank, 1)
-        self.dilations = self._each(n, "dilate", rank, 1)
-        self.pads = self._each(n, "pad", rank, 0)
-        if self.kernel and len(self.kernel) != rank:
-            raise UserError(f"a kernel of {self.kernel} for {rank} spatial axes")
-        if min([*self.kernel, *self.strides, *self.dilations]) < 1 or min(self.pads) < 0:
-            raise UserError(f"the window cannot slide: {self.kernel}, {self.strides}, {self.pads}")
 
-    @staticmethod
-    def _each(n: Node, name: str, rank: int, default: int) -> list[int]:
-        found: list[int] = n.integers(name, None) or [default] * rank
-        if len(found) != rank:
-            raise UserError(f"{name} is {found} for {rank} spatial axes")
-        return found
+def _each(n: Node, name: str, rank: int, default: int) -> list[int]:
+    found: list[int] = n.integers(name, None) or [default] * rank
+    if len(found) != rank:
+        raise UserError(f"{name} is {found} for {rank} spatial axes")
+    return found
 
 
 def image_rank(n: Node, x: Value) -> int:
@@ -46,13 +42,13 @@ def image_rank(n: Node, x: Value) -> int:
 @converts("Convolution", "Convolution_v1")
 def convolution(n: Node) -> Value:
     x, weight = n[0], n[1]
-    window = Window(n, image_rank(n, x))
+    window = read_window(n, image_rank(n, x))
     return n.builder.conv(
         x,
         weight,
         None if n.flag("no_bias") else n[2],
         strides=window.strides,
-        pads=[*window.pads, *window.pads],
+        pads=window.both_pads,
         dilations=window.dilations,
         groups=n.integer("num_group", 1),
     )
@@ -62,7 +58,7 @@ def convolution(n: Node) -> Value:
 def deconvolution(n: Node) -> Value:
     x, weight = n[0], n[1]
     rank = image_rank(n, x)
-    window = Window(n, rank)
+    window = read_window(n, rank)
     pads, extra = window.pads, n.integers("adj", None) or [0] * rank
     target: list[int] | None = n.integers("target_shape", None)
     if target and any(target):

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontends.common.images import SymmetricWindow
 from tilewright.frontends.mxnet.node import Node
-from tilewright.frontends.mxnet.ops.convolution import Window, image_rank
+from tilewright.frontends.mxnet.ops.convolution import image_rank, read_window
 from tilewright.frontends.mxnet.table import converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
@@ -22,7 +23,7 @@ def pooling(n: Node) -> Value:
         raise UserError(f"the pooling {kind[:40]} is not known")
     if n.flag("global_pool"):
         return _global(n, x, kind)
-    window = Window(n, rank)
+    window = read_window(n, rank)
     if not window.kernel:
         raise UserError("the attribute kernel is missing")
     convention = n.text("pooling_convention", "valid")
@@ -49,7 +50,7 @@ def pooling(n: Node) -> Value:
     return b.mul(means, n.scalar(math.prod(window.kernel), means))
 
 
-def _behind(n: Node, x: Value, axis: int, window: Window) -> int:
+def _behind(n: Node, x: Value, axis: int, window: SymmetricWindow) -> int:
     """Padding behind an axis, so that there is a window for each step inside the image."""
     extent, pad, stride = n.extent(x, axis + 2), window.pads[axis], window.strides[axis]
     places = -(-(extent + 2 * pad) // stride)

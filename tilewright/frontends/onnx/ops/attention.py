@@ -82,8 +82,8 @@ def heads_apart(n: Node, x: Value, heads: int) -> Value:
 def heads_together(n: Node, x: Value) -> Value:
     """B×H×L×D as B×L×(H·D)."""
     batch, heads, length, depth = x.shape
-    turned = n.builder.transpose(x, axes=[0, 2, 1, 3])
-    return n.builder.reshape(turned, shape=[batch, length, heads * depth])
+    transposed = n.builder.transpose(x, axes=[0, 2, 1, 3])
+    return n.builder.reshape(transposed, shape=[batch, length, heads * depth])
 
 
 @converts("RotaryEmbedding", since=23)

@@ -204,10 +204,10 @@ def scan(n: Node) -> list[Value]:
     )
     outputs = len(results) - states
     axes = n.integers("scan_output_axes", [0] * outputs)
-    turned = n.integers("scan_output_directions", [0] * outputs)
+    backwards = n.integers("scan_output_directions", [0] * outputs)
     placed = [
-        _placed(n, value, axis, bool(turn))
-        for value, axis, turn in zip(results[states:], axes, turned, strict=True)
+        _placed(n, value, axis, bool(backward))
+        for value, axis, backward in zip(results[states:], axes, backwards, strict=True)
     ]
     return [*results[:states], *placed]
 
@@ -240,9 +240,9 @@ def _extent(n: Node, x: Value, axis: int) -> Value:
     return scalar(n, n.builder.shape_of(x, start=at, end=at + 1))
 
 
-def _placed(n: Node, value: Value, axis: int, turned: bool) -> Value:
+def _placed(n: Node, value: Value, axis: int, backwards: bool) -> Value:
     """A stack of outputs in the order, and with the axis, that are asked for."""
-    value = n.builder.flip(value, axes=[0]) if turned else value
+    value = n.builder.flip(value, axes=[0]) if backwards else value
     at = axis % value.ndim
     if at == 0:
         return value

@@ -104,8 +104,8 @@ def space_to_depth(n: Node) -> Value:
         return result
     # Channels before pixels of the block, not behind them.
     parts = [x.shape[0], block * block, x.shape[1], *result.shape[2:]]
-    turned = b.transpose(b.reshape(result, shape=parts), axes=[0, 2, 1, 3, 4])
-    return b.reshape(turned, shape=result.shape)
+    transposed = b.transpose(b.reshape(result, shape=parts), axes=[0, 2, 1, 3, 4])
+    return b.reshape(transposed, shape=result.shape)
 
 
 # ---- sizes --------------------------------------------------------------------------------------

@@ -42,12 +42,12 @@ def _convolved(n: Node) -> Value:
     image = channels_first(n, x)
     window = window_of(n, image.shape[2:], [dim_number(d) for d in weight.shape[:rank]])
     # spatial×I×O as O×I×spatial.
-    turned = b.transpose(weight, axes=[rank + 1, rank, *range(rank)])
+    transposed = b.transpose(weight, axes=[rank + 1, rank, *range(rank)])
     channels, own = dim_number(image.shape[1]), dim_number(weight.shape[rank])
     groups = channels // own if isinstance(channels, int) and isinstance(own, int) and own else 1
     return b.conv(
         image,
-        turned,
+        transposed,
         strides=window.strides,
         pads=window.pads,
         dilations=window.dilations,
@@ -210,11 +210,11 @@ def space_to_batch(n: Node) -> Value:
     split += x.shape[1 + rank :]
     order = [2 * k + 2 for k in range(rank)] + [0] + [2 * k + 1 for k in range(rank)]
     order += range(1 + 2 * rank, len(split))
-    turned = b.transpose(b.reshape(padded, shape=split), axes=order)
+    transposed = b.transpose(b.reshape(padded, shape=split), axes=order)
     count: Dim = x.shape[0]
     for block in blocks:
         count = count * block
-    return b.reshape(turned, shape=[count, *turned.shape[rank + 1 :]])
+    return b.reshape(transposed, shape=[count, *transposed.shape[rank + 1 :]])
 
 
 @converts("BatchToSpaceND", "BatchToSpace")

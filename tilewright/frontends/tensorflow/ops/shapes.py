@@ -253,10 +253,10 @@ def reverse_sequence(n: Node) -> Value:
     x, b = n[0], n.builder
     time, batch = n.integer("seq_dim") % x.ndim, n.integer("batch_dim", 0) % x.ndim
     order = [time, batch, *(k for k in range(x.ndim) if k not in (time, batch))]
-    turned = b.reverse_sequence(
+    reversed_rows = b.reverse_sequence(
         b.transpose(x, axes=order), b.cast(n[1], dtype="int64"), batch_axis=1, time_axis=0
     )
-    return b.transpose(turned, axes=[order.index(k) for k in range(x.ndim)])
+    return b.transpose(reversed_rows, axes=[order.index(k) for k in range(x.ndim)])
 
 
 @converts("Roll")

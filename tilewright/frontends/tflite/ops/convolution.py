@@ -129,4 +129,4 @@ def _cut(
         reached = (as_expr(e) - 1) * s + k - b
         after.append(simplified(maximum(reached - w, 0)))
         extra.append(simplified(maximum(as_expr(w) - reached, 0)))
-    return Window(over.strides, over.dilations, (*before, *after)), extra
+    return over._replace(pads=(*before, *after)), extra

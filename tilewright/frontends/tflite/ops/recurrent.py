@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from tilewright.frontends.tflite.fixed_point import real
+import numpy as np
+
+from tilewright.frontends.tflite.fixed_point import real, result_range, scaled
 from tilewright.frontends.tflite.images import activated
+from tilewright.frontends.tflite.integer_lstm import integer_lstm, is_integer_lstm
 from tilewright.frontends.tflite.node import Node
 from tilewright.frontends.tflite.products import is_integer
 from tilewright.frontends.tflite.table import converts
 from tilewright.graph import Value
+from tilewright.ir import DType
 from tilewright.support.errors import UserError
+
+#: Activations that the graph's own cells have.
+_CELLS: Final = {"TANH": "tanh", "RELU": "relu"}
 
 
 def _time_first(n: Node, x: Value, *, major: bool) -> Value:
@@ -42,6 +49,18 @@ def _keep(n: Node, index: int, value: Value) -> None:
     n.importer.assign(n.tensor(index).name, value)
 
 
+def _joined(n: Node, parts: list[Value]) -> Value:
+    """Operands of all gates as one, with an axis in front for directions."""
+    b = n.builder
+    return b.unsqueeze(parts[0] if len(parts) == 1 else b.concat(*parts, axis=0), axes=[0])
+
+
+def _biases(n: Node, parts: list[Value]) -> Value:
+    """Biases of all gates for inputs, and zeros for states."""
+    zeros = n.builder.full(n.scalar(0, parts[0]), shape=parts[0].shape)
+    return _joined(n, [*parts, *[zeros] * len(parts)])
+
+
 # ---- networks with one gate ---------------------------------------------------------------------
 
 
@@ -49,6 +68,11 @@ def _rnn(n: Node, x: Value, at: int, hidden: int) -> tuple[Value, Value]:
     """T×B×H and the last state; weights, recurrent weights and bias are operands from `at` on."""
     b = n.builder
     weights, recurrent, bias = (_required(n, at + k) for k in range(3))
+    if n.activation in _CELLS:
+        operands = [*(_joined(n, [v]) for v in (weights, recurrent)), _biases(n, [bias]), None]
+        first = b.unsqueeze(_required(n, hidden), axes=[0])
+        y, last = b.rnn(x, *operands, first, activations=[_CELLS[n.activation]])
+        return b.squeeze(y, axes=[1]), b.squeeze(last, axes=[0])
 
     def step(_: Value, state: Value, row: Value) -> Value:
         total = b.add(row, b.matmul(state, b.transpose(recurrent, axes=(1, 0))))
@@ -111,6 +135,11 @@ def _both(n: Node, forward: Value, backward: Value, *, major: bool) -> Any:
 # ---- long short-term memory ---------------------------------------------------------------------
 
 
+#: The place of the cell's gate, and the order of the gates in the graph: output before forget.
+_CELL: Final = 2
+_ORDER: Final = (0, 3, 1, 2)
+
+
 class _Gates(NamedTuple):
     """One of each for the gates input, forget, cell and output; the first may be missing."""
 
@@ -134,6 +163,11 @@ def _lstm(n: Node, x: Value, gates: _Gates, states: tuple[int, int]) -> Value:
     """T×B×outputs; the variables that `states` names keep the last state."""
     b = n.builder
     first = [_required(n, k) for k in states]
+    if _is_plain(n, gates):
+        every, *last = _by_cells(n, x, gates, first)
+        for index, value in zip(states, last, strict=True):
+            _keep(n, index, value)
+        return every
     rows = [
         None if w is None else _biased(n, b.matmul(x, b.transpose(w, axes=(1, 0))), bias, norm)
         for w, bias, norm in zip(gates.weights, gates.biases, gates.norms, strict=True)
@@ -149,6 +183,40 @@ def _lstm(n: Node, x: Value, gates: _Gates, states: tuple[int, int]) -> Value:
     for index, value in zip(states, (output, cell), strict=True):
         _keep(n, index, value)
     return every
+
+
+def _is_plain(n: Node, gates: _Gates) -> bool:
+    """Whether the graph's own cells compute it: all gates, no projection, norms or bounds."""
+    given = [*gates.weights, *gates.recurrent, *gates.biases]
+    peepholes = [p for k, p in enumerate(gates.peepholes) if k != _CELL]
+    return (
+        all(v is not None for v in given)
+        and len({p is None for p in peepholes}) == 1
+        and not any(v is not None for v in (*gates.norms, gates.projection))
+        and n.option("cell_clip") == 0
+        and n.activation in _CELLS
+    )
+
+
+def _by_cells(n: Node, x: Value, gates: _Gates, first: list[Value]) -> list[Value]:
+    """Outputs T×B×H, the last output and the last cell."""
+    b, cell = n.builder, _CELLS[n.activation]
+
+    def ordered(parts: list[Value | None]) -> list[Value]:
+        return [v for k in _ORDER if (v := parts[k]) is not None]
+
+    peepholes = ordered(gates.peepholes)
+    y, *last = b.lstm(
+        x,
+        _joined(n, ordered(gates.weights)),
+        _joined(n, ordered(gates.recurrent)),
+        _biases(n, ordered(gates.biases)),
+        None,
+        *(b.unsqueeze(v, axes=[0]) for v in first),
+        _joined(n, peepholes) if peepholes else None,
+        activations=["sigmoid", cell, cell],
+    )
+    return [b.squeeze(y, axes=[1]), *(b.squeeze(v, axes=[0]) for v in last)]
 
 
 def _biased(n: Node, x: Value, bias: Value | None, norm: Value | None) -> Value:
@@ -196,20 +264,28 @@ def _held(n: Node, x: Value, limit: float) -> Value:
 
 @converts("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def sequence_lstm(n: Node) -> Value:
-    _refuse_integers(n)
     major = n.option("time_major")
-    gates = _gates(n, 1, 20)
-    y = _lstm(n, _time_first(n, n[0], major=major), gates, (18, 19))
-    return _time_first(n, y, major=major)
+    return _time_first(n, _any_lstm(n, _time_first(n, n[0], major=major)), major=major)
+
+
+def _any_lstm(n: Node, x: Value) -> Value:
+    """In integers where the inputs are."""
+    if not is_integer_lstm(n):
+        _refuse_integers(n)
+        return _lstm(n, x, _gates(n, 1, 20), (18, 19))
+    every, *states = integer_lstm(n, x)
+    for index, value in zip((18, 19), states, strict=True):
+        _keep(n, index, value)
+    return every
 
 
 @converts("LSTM")
 def lstm(n: Node) -> Any:
-    _refuse_integers(n)
     if n.option("kernel_type") == 1:
+        _refuse_integers(n)
         return _basic_lstm(n)
     x = n.builder.unsqueeze(n[0], axes=[0])
-    return n.builder.squeeze(_lstm(n, x, _gates(n, 1, 20), (18, 19)), axes=[0])
+    return n.builder.squeeze(_any_lstm(n, x), axes=[0])
 
 
 def _basic_lstm(n: Node) -> list[Value]:
@@ -241,16 +317,39 @@ def bidirectional_lstm(n: Node) -> Any:
 @converts("SVDF")
 def svdf(n: Node) -> Value:
     """Features of the last steps, kept in the state, by weights over time; some filters a unit."""
-    _refuse_integers(n)
-    b, rank = n.builder, n.option("rank")
-    features, over_time, state = real(n, 1), real(n, 2), n[4]
-    batch = n[0].shape[0]
+    if is_integer(n):
+        return _integer_svdf(n)
+    b = n.builder
+    fresh = b.matmul(n[0], b.transpose(real(n, 1), axes=(1, 0)))
+    total = _over_time(n, fresh, real(n, 2))
+    return activated(n, b.add(total, n[3]) if n.has(3) else total)
+
+
+def _integer_svdf(n: Node) -> Value:
+    """The same with bytes for inputs, and a state and weights over time of 16 bits."""
+    if n.tensor(0).type != "int8" or n.tensor(4).type != "int16":
+        _refuse_integers(n)
+    b, state = n.builder, float(n.quantization(4).scale)
+    weights = n.array(1)
+    moved = -n.quantization(0).zero * weights.sum(axis=1, dtype=np.int64)
+    total = b.matmul_integer(n[0], n.constant(np.ascontiguousarray(weights.T)))
+    total = b.add(total, n.constant(moved.astype(np.int32)))
+    factor = float(n.quantization(0).scale) * float(n.quantization(1).scale) / state
+    fresh = scaled(n, total, factor, low=-32768, high=32767, dtype=DType.of("int16"))
+    total = _over_time(n, fresh, b.cast(n[2], dtype="int32"))
+    total = b.add(total, n[3]) if n.has(3) else total
+    factor = state * float(n.quantization(2).scale) / float(n.out_quantization().scale)
+    # The activation is ReLU, whose bound is that of the type: the zero point is the least byte.
+    return scaled(n, total, factor, **result_range(n)._asdict())
+
+
+def _over_time(n: Node, fresh: Value, over_time: Value) -> Value:
+    """Sums over the last steps and the filters of a unit; the state keeps the steps."""
+    b, batch = n.builder, n[0].shape[0]
     filters, memory = over_time.shape
-    fresh = b.matmul(n[0], b.transpose(features, axes=(1, 0)))
-    held = b.reshape(state, shape=[batch, filters, memory])
+    held = b.reshape(n[4], shape=[batch, filters, memory])
     held = b.slice(held, starts=[1], ends=[memory], axes=[2])
     held = b.concat(held, b.unsqueeze(fresh, axes=[2]), axis=2)
     _keep(n, 4, b.reshape(held, shape=[batch, filters * memory]))
-    total = b.sum(b.mul(held, over_time), axes=[2])
-    total = b.sum(b.reshape(total, shape=[batch, -1, rank]), axes=[2])
-    return activated(n, b.add(total, n[3]) if n.has(3) else total)
+    total = b.sum(b.mul(b.cast(held, dtype=over_time.dtype), over_time), axes=[2])
+    return b.sum(b.reshape(total, shape=[batch, -1, n.option("rank")]), axes=[2])

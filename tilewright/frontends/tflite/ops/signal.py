@@ -22,8 +22,8 @@ def rfft2d(n: Node) -> Value:
     y = b.slice(y, starts=[0], ends=[half], axes=[x.ndim - 1])
     if n.is_equal(rows, 1):
         return y
-    turned = [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2, x.ndim]
-    return b.transpose(b.dft(b.transpose(y, axes=turned)), axes=turned)
+    order = [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2, x.ndim]
+    return b.transpose(b.dft(b.transpose(y, axes=order)), axes=order)
 
 
 def _fitted(n: Node, x: Value, axis: int, size: Dim) -> Value:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.frontends.torch.node import Node
-from tilewright.frontends.torch.ops.linalg import Rows, fitted, turned, unit_matrix, wide
+from tilewright.frontends.torch.ops.linalg import Rows, fitted, transposed, unit_matrix, wide
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
@@ -51,7 +51,7 @@ def symmetric_eigen(n: Node, x: Value) -> tuple[Value, Value]:
 
         def step(k: Value, a: Value, v: Value) -> Any:
             turn = rotation(b.gather(firsts, k, axis=0), b.gather(seconds, k, axis=0), a)
-            return b.matmul(turned(n, turn), b.matmul(a, turn)), b.matmul(v, turn)
+            return b.matmul(transposed(n, turn), b.matmul(a, turn)), b.matmul(v, turn)
 
         x, vectors = b.loop(n.constant(len(pairs), "int64"), [x, vectors], step)
     values = b.sum(b.where(b.equal(at.row, at.column), x, zero), axes=[x.ndim - 1])
@@ -67,7 +67,7 @@ def symmetric(n: Node, x: Value, lower: bool) -> Value:
     b = n.builder
     half = b.trilu(x, k=0, upper=not lower)
     strict = b.trilu(x, k=-1 if lower else 1, upper=not lower)
-    return b.add(half, turned(n, strict))
+    return b.add(half, transposed(n, strict))
 
 
 @converts("_linalg_eigh")
@@ -83,8 +83,8 @@ def thin_svd(n: Node, x: Value) -> tuple[Value, Value, Value]:
     """U, the singular values and V, by the eigenvectors of the smaller one of xᵀx and xxᵀ."""
     b = n.builder
     rows, columns = (int(d.value) for d in x.shape[-2:])  # type: ignore[attr-defined]
-    tall = x if rows >= columns else turned(n, x)
-    values, right = symmetric_eigen(n, b.matmul(turned(n, tall), tall))
+    tall = x if rows >= columns else transposed(n, x)
+    values, right = symmetric_eigen(n, b.matmul(transposed(n, tall), tall))
     axis = values.ndim - 1
     values, right = b.flip(values, axes=[axis]), b.flip(right, axes=[axis + 1])
     values = b.sqrt(b.maximum(values, n.constant(0.0, "float64")))
@@ -102,7 +102,7 @@ def svd(n: Node) -> list[Value]:
         return fitted(n, nothing, values, nothing)
     if n.get("full_matrices", False) and x.shape[-2] is not x.shape[-1]:
         raise UserError("a full singular value decomposition", remedy="use full_matrices=False")
-    return fitted(n, left, values, turned(n, right))
+    return fitted(n, left, values, transposed(n, right))
 
 
 @converts("linalg_pinv")
@@ -114,7 +114,7 @@ def pinv(n: Node) -> Value:
     left, values, right = thin_svd(n, x)
     axis = values.ndim - 1
     if x.tensor.size == 0:
-        return fitted(n, b.matmul(right, turned(n, left)))[0]
+        return fitted(n, b.matmul(right, transposed(n, left)))[0]
     absolute, relative = n.get("atol"), n.get("rtol")
     if relative is None:
         size = max(int(d.value) for d in x.shape[-2:])  # type: ignore[attr-defined]
@@ -127,7 +127,7 @@ def pinv(n: Node) -> Value:
     kept = b.greater(values, bound)
     inverse = b.where(kept, b.reciprocal(values), n.constant(0.0, "float64"))
     scaled = b.mul(right, b.unsqueeze(inverse, axes=[axis]))
-    return fitted(n, b.matmul(scaled, turned(n, left)))[0]
+    return fitted(n, b.matmul(scaled, transposed(n, left)))[0]
 
 
 def _as_column(n: Node, bound: Any) -> Value:

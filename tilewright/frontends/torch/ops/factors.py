@@ -10,8 +10,8 @@ from tilewright.frontends.torch.ops.linalg import (
     fitted,
     least,
     solve_triangular,
+    transposed,
     triangle,
-    turned,
     unit_matrix,
     wide,
 )
@@ -26,11 +26,11 @@ def triangular(n: Node) -> Any:
     upper, unit = bool(n.get("upper", True)), bool(n.get("unitriangular", False))
     left = bool(n.get("left", True))
     if old and n.get("transpose", False):
-        a, upper = turned(n, a), not upper
+        a, upper = transposed(n, a), not upper
     if not left:
-        a, y, upper = turned(n, a), turned(n, y), not upper
+        a, y, upper = transposed(n, a), transposed(n, y), not upper
     x = solve_triangular(n, a, y, upper, unit)
-    x = x if left else turned(n, x)
+    x = x if left else transposed(n, x)
     if not old:
         return fitted(n, x)[0]
     return fitted(n, x, n.expanded(wide(n, "A"), n.shape_of(n.results[1])))
@@ -46,7 +46,7 @@ def factor_cholesky(n: Node, x: Value) -> Value:
         head = b.sqrt(at.at_row(column, k))
         factor = b.where(b.greater_equal(at.row, k), b.div(column, head), zero)
         inner = b.logical_and(b.greater(at.row, k), b.greater(at.column, k))
-        change = b.where(inner, b.matmul(factor, turned(n, factor)), zero)
+        change = b.where(inner, b.matmul(factor, transposed(n, factor)), zero)
         return b.where(b.equal(at.column, k), factor, b.sub(a, change))
 
     made = b.loop(n.number(at.rows, "int64"), [b.trilu(x, k=0, upper=False)], step)
@@ -56,8 +56,8 @@ def factor_cholesky(n: Node, x: Value) -> Value:
 @converts("linalg_cholesky_ex", "cholesky")
 def cholesky(n: Node) -> Any:
     x, upper = wide(n, "self"), bool(n.get("upper", False))
-    made = factor_cholesky(n, turned(n, x) if upper else x)
-    made = turned(n, made) if upper else made
+    made = factor_cholesky(n, transposed(n, x) if upper else x)
+    made = transposed(n, made) if upper else made
     results = fitted(n, made, n.full(0, x.shape[:-2], "int32"))
     return results if len(n.results) > 1 else results[0]
 
@@ -65,17 +65,17 @@ def cholesky(n: Node) -> Any:
 @converts("cholesky_solve")
 def cholesky_solve(n: Node) -> Value:
     a, y = wide(n, "input2"), wide(n, "self")
-    lower = turned(n, a) if n.get("upper", False) else a
+    lower = transposed(n, a) if n.get("upper", False) else a
     inner = solve_triangular(n, lower, y, False, False)
-    return fitted(n, solve_triangular(n, turned(n, lower), inner, True, False))[0]
+    return fitted(n, solve_triangular(n, transposed(n, lower), inner, True, False))[0]
 
 
 @converts("cholesky_inverse")
 def cholesky_inverse(n: Node) -> Value:
     a = wide(n, "self")
-    lower = triangle(n, turned(n, a) if n.get("upper", False) else a, False)
+    lower = triangle(n, transposed(n, a) if n.get("upper", False) else a, False)
     inner = solve_triangular(n, lower, unit_matrix(n, a), False, False)
-    return fitted(n, n.builder.matmul(turned(n, inner), inner))[0]
+    return fitted(n, n.builder.matmul(transposed(n, inner), inner))[0]
 
 
 def factor_qr(n: Node, x: Value) -> tuple[Value, Value]:
@@ -99,7 +99,7 @@ def factor_qr(n: Node, x: Value) -> tuple[Value, Value]:
         scale = b.sub(head, beta)
         scale = b.where(b.equal(scale, zero), one, scale)
         v = b.where(b.equal(at.row, k), one, b.div(below, scale))
-        change = b.mul(tau, b.matmul(v, b.matmul(turned(n, v), a)))
+        change = b.mul(tau, b.matmul(v, b.matmul(transposed(n, v), a)))
         change = b.where(b.greater(at.column, k), change, zero)
         here = b.where(b.equal(at.row, k), beta, b.where(b.greater(at.row, k), v, column))
         a = b.where(b.equal(at.column, k), here, b.sub(a, change))
@@ -124,7 +124,7 @@ def reflect(n: Node, vectors: Value, factors: Value, x: Value) -> Value:
         v = b.where(b.greater(at.row, k), column, b.where(b.equal(at.row, k), one, zero))
         tau = b.gather(factors, k, axis=factors.ndim - 1)
         tau = b.unsqueeze(tau, axes=[tau.ndim, tau.ndim + 1])
-        return b.sub(q, b.mul(tau, b.matmul(v, b.matmul(turned(n, v), q))))
+        return b.sub(q, b.mul(tau, b.matmul(v, b.matmul(transposed(n, v), q))))
 
     return b.loop(count, [x], step)
 
@@ -182,5 +182,5 @@ def ormqr(n: Node) -> Value:
         b.eye(rows=rows, columns=rows, dtype="float64"), [*vectors.shape[:-2], rows, rows]
     )
     q = reflect(n, vectors, factors, eye)
-    q = turned(n, q) if n.get("transpose", False) else q
+    q = transposed(n, q) if n.get("transpose", False) else q
     return fitted(n, b.matmul(q, x) if n.get("left", True) else b.matmul(x, q))[0]

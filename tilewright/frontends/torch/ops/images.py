@@ -209,9 +209,9 @@ def im2col(n: Node) -> Value:
     )
     # N×places×kernel×C
     rows, columns = seen.shape[1:3]
-    turned = b.transpose(seen, axes=[0, 5, 3, 4, 1, 2])
+    transposed = b.transpose(seen, axes=[0, 5, 3, 4, 1, 2])
     size = kernel[0] * kernel[1]
-    made = b.reshape(turned, shape=[x.shape[0], x.shape[1] * size, rows * columns])
+    made = b.reshape(transposed, shape=[x.shape[0], x.shape[1] * size, rows * columns])
     return b.squeeze(made, axes=[0]) if added else made
 
 

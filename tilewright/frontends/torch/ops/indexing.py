@@ -134,11 +134,11 @@ def index_put(n: Node) -> Value:
     updates = n.expanded(values, wanted)
     if back != sorted(back):
         updates = b.transpose(updates, axes=back_of(back))
-    turned = [*places.axes, *places.others]
-    front = b.transpose(x, axes=turned) if turned != sorted(turned) else x
+    order = [*places.axes, *places.others]
+    front = b.transpose(x, axes=order) if order != sorted(order) else x
     how = "add" if n.get("accumulate", False) else "none"
     made = scattered(n, front, places.stacked(n), updates, how)
-    return b.transpose(made, axes=back_of(turned)) if turned != sorted(turned) else made
+    return b.transpose(made, axes=back_of(order)) if order != sorted(order) else made
 
 
 def scattered(n: Node, x: Value, places: Value, updates: Value, how: str) -> Value:

@@ -215,18 +215,18 @@ def lu_unpack(n: Node) -> list[Value]:
 def lu_solve(n: Node) -> Value:
     made, y, left = wide(n, "LU"), wide(n, "B"), bool(n.get("left", True))
     order = order_of(n, n.tensor("pivots"), made.shape[-2])
-    y = y if left else turned(n, y)
+    y = y if left else transposed(n, y)
     # Solving from the right is solving the transposed system, and twice transposed is not at all.
     straight = left != bool(n.get("adjoint", False))
     x = (solve_factored if straight else solve_transposed)(n, made, order, y)
-    return fitted(n, x if left else turned(n, x))[0]
+    return fitted(n, x if left else transposed(n, x))[0]
 
 
 def solve_transposed(n: Node, lu: Value, order: Value, y: Value) -> Value:
     """X with (P L U)ᵀ X = Y."""
     b = n.builder
-    inner = solve_triangular(n, turned(n, lu), y, False, False)
-    lower = turned(n, triangle(n, lu, False, True))
+    inner = solve_triangular(n, transposed(n, lu), y, False, False)
+    lower = transposed(n, triangle(n, lu, False, True))
     x = solve_triangular(n, lower, inner, True, True)
     place = b.sort(n.expanded(order, [*x.shape[:-2], order.shape[-1]]), axis=-1)[1]
     place = b.unsqueeze(place, axes=[place.ndim])
@@ -241,9 +241,9 @@ def solve_ex(n: Node) -> list[Value]:
     if is_vector:
         y = b.unsqueeze(y, axes=[y.ndim])
     if not left:
-        a, y = (turned(n, v) for v in (a, y))
+        a, y = (transposed(n, v) for v in (a, y))
     x = solve(n, a, y)
-    x = x if left else turned(n, x)
+    x = x if left else transposed(n, x)
     x = b.squeeze(x, axes=[x.ndim - 1]) if is_vector else x
     info = n.full(0, a.shape[:-2], "int32")
     results = [x, *kept_factors(n), info] if len(n.results) == 4 else [x, info]
@@ -257,12 +257,12 @@ def kept_factors(n: Node) -> tuple[Value, Value]:
     left of them where nobody asks for derivatives.
     """
     a = wide(n, "A")
-    made, swaps, _, _ = factor_lu(n, turned(n, a) if n.meta("A").is_contiguous() else a)
+    made, swaps, _, _ = factor_lu(n, transposed(n, a) if n.meta("A").is_contiguous() else a)
     return made, swaps
 
 
-def turned(n: Node, x: Value) -> Value:
-    """Matrices transposed."""
+def transposed(n: Node, x: Value) -> Value:
+    """The transposes of matrices."""
     axes = list(range(x.ndim))
     return n.builder.transpose(x, axes=[*axes[:-2], axes[-1], axes[-2]])
 

@@ -275,12 +275,12 @@ def pixel_shuffle(n: Node) -> Value:
     if n.op.startswith("pixel_shuffle"):
         r = int(n["upscale_factor"])
         parts = b.reshape(x, shape=[*lead, c // (r * r), r, r, h, w])
-        turned = b.transpose(parts, axes=[0, 1, 4, 2, 5, 3])
+        transposed = b.transpose(parts, axes=[0, 1, 4, 2, 5, 3])
     else:
         r = int(n["downscale_factor"])
         parts = b.reshape(x, shape=[*lead, c, h // r, r, w // r, r])
-        turned = b.transpose(parts, axes=[0, 1, 3, 5, 2, 4])
-    return b.reshape(turned, shape=n.shape)
+        transposed = b.transpose(parts, axes=[0, 1, 3, 5, 2, 4])
+    return b.reshape(transposed, shape=n.shape)
 
 
 @converts("channel_shuffle", "native_channel_shuffle")
@@ -288,8 +288,8 @@ def channel_shuffle(n: Node) -> Value:
     x, b, groups = n.tensor("self"), n.builder, int(n["groups"])
     batch, c, *rest = x.shape
     parts = b.reshape(x, shape=[batch, groups, c // groups, *rest])
-    turned = b.transpose(parts, axes=[0, 2, 1, *range(3, 3 + len(rest))])
-    return reshaped(n, turned, x.shape)
+    transposed = b.transpose(parts, axes=[0, 2, 1, *range(3, 3 + len(rest))])
+    return reshaped(n, transposed, x.shape)
 
 
 @converts("sym_size", "sym_numel", "sym_stride", "sym_storage_offset")

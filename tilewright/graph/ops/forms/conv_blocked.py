@@ -18,7 +18,7 @@ from tilewright.graph.ir.op import op
 from tilewright.graph.ir.types import TensorType, Type, known_dim
 from tilewright.graph.ops.elementwise.elementwise import require_kind, require_same_dtype
 from tilewright.graph.ops.forms.blocked import blocked_array, unblocked_array
-from tilewright.graph.ops.neural.conv import convolved_reference, require_bias_type
+from tilewright.graph.ops.neural.conv import convolved_reference, require_bias_type, require_fill
 from tilewright.graph.ops.neural.windows import Window
 from tilewright.graph.ops.reduce.reduced import accumulator
 from tilewright.graph.sizes.agreement import require_equal
@@ -40,10 +40,12 @@ def conv_blocked(
     dilations: Ints = (),
     groups: int = 1,
     dtype: DType | None = None,
+    fill: int = 0,
 ) -> Type:
     """The convolution of an image with blocked channels; groups are whole blocks. The result, and
-    the bias, are in `dtype`, or in the type of the image."""
+    the bias, are in `dtype`, or in the type of the image; `fill` is as for `conv`."""
     _check(x, weight, bias, weight.ndim - 4, x.ndim - 3, dtype)
+    require_fill(x, fill)
     blocks, inputs, outputs = (known_dim(d) for d in (x.shape[1], weight.shape[1], weight.shape[0]))
     if blocks != (inputs or 0) * groups or (outputs or 0) % groups:
         raise UserError(f"{groups} groups of {blocks} blocks of channels do not fit {weight}")
@@ -64,11 +66,12 @@ def conv_blocked_reference(
     dilations: Ints,
     groups: int,
     dtype: DType | None,
+    fill: int,
 ) -> Array:
     plain = unblocked_array(unblocked_array(weight, 0), 1)
     window = Window.of(plain.shape[2:], strides, pads, dilations)
     image, block = unblocked_array(x, 1), weight.shape[-1]
-    return _by_numpy(image, plain, bias, window, groups, block, dtype)
+    return _by_numpy(image, plain, bias, window, groups, block, dtype, fill)
 
 
 @conv_blocked.compute
@@ -82,11 +85,12 @@ def conv_blocked_compute(
     dilations: Ints,
     groups: int,
     dtype: DType | None,
+    fill: int,
     out: TensorType,
 ) -> te.Tensor:
     del dtype
     window = Window.of(weight.shape[2:-2], strides, pads, dilations)
-    image, work = window.padded(x), accumulator(out.dtype)
+    image, work = window.padded(x, fill), accumulator(out.dtype)
     ro, ri = (te.reduce_axis(weight.shape[k], name=n) for k, n in ((1, "ro"), (-2, "ri")))
     rk = window.axes()
     inputs, outputs = (known_dim(weight.shape[k]) or 1 for k in (1, 0))
@@ -185,23 +189,34 @@ def depthwise_blocked(
     strides: Ints = (),
     pads: Dims = (),
     dilations: Ints = (),
+    dtype: DType | None = None,
+    fill: int = 0,
 ) -> Type:
-    """The convolution of every channel by itself."""
-    _check(x, weight, bias, weight.ndim - 2, x.ndim - 3)
+    """The convolution of every channel by itself; `dtype` and `fill` are as for `conv_blocked`."""
+    _check(x, weight, bias, weight.ndim - 2, x.ndim - 3, dtype)
+    require_fill(x, fill)
     if x.shape[1] is not weight.shape[0] or x.shape[-1] is not weight.shape[-1]:
         raise UserError(f"{x} and {weight} have different channels")
     window = Window.of(weight.shape[1:-1], strides, pads, dilations)
-    return _result(x, window, x.shape[2:-1], weight)
+    return _result(x, window, x.shape[2:-1], weight, dtype)
 
 
 @depthwise_blocked.reference
 def depthwise_blocked_reference(
-    x: Array, weight: Array, bias: Array | None, *, strides: Ints, pads: Ints, dilations: Ints
+    x: Array,
+    weight: Array,
+    bias: Array | None,
+    *,
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
+    dtype: DType | None,
+    fill: int,
 ) -> Array:
     plain = unblocked_array(weight, 0)[:, None]
     window = Window.of(plain.shape[2:], strides, pads, dilations)
     image = unblocked_array(x, 1)
-    return _by_numpy(image, plain, bias, window, image.shape[1], weight.shape[-1])
+    return _by_numpy(image, plain, bias, window, image.shape[1], weight.shape[-1], dtype, fill)
 
 
 @depthwise_blocked.compute
@@ -213,10 +228,13 @@ def depthwise_blocked_compute(
     strides: Ints,
     pads: Dims,
     dilations: Ints,
+    dtype: DType | None,
+    fill: int,
     out: TensorType,
 ) -> te.Tensor:
+    del dtype
     window = Window.of(weight.shape[1:-1], strides, pads, dilations)
-    image, work, rk = window.padded(x), accumulator(x.dtype), window.axes()
+    image, work, rk = window.padded(x, fill), accumulator(out.dtype), window.axes()
 
     def element(n: Expr, o: Expr, *i: Expr) -> Any:
         pixel = image[(n, o, *window.at(i[:-1], rk), i[-1])]
@@ -224,7 +242,7 @@ def depthwise_blocked_compute(
 
     names = ["n", "o", *window.names, "oi"]
     total = te.compute(out.shape, element, name="depthwise", axis_names=names)
-    return _with_bias(total, bias, x.dtype)
+    return _with_bias(total, bias, out.dtype)
 
 
 # ---- what they share ----------------------------------------------------------------------------
@@ -269,9 +287,10 @@ def _by_numpy(
     groups: int,
     block: int,
     dtype: DType | None = None,
+    fill: int = 0,
 ) -> Array:
     # Sums of bytes are exact in float64 too.
-    total = convolved_reference(x.astype("f8"), weight.astype("f8"), window, groups)
+    total = convolved_reference(x.astype("f8"), weight.astype("f8"), window, groups, fill)
     if bias is not None:
         total = total + bias.reshape(-1, *[1] * window.rank)
     result = x.dtype if dtype is None else dtype.numpy

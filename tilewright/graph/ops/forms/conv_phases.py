@@ -38,7 +38,8 @@ from tilewright.tensor import te
 def conv_transpose_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
     """From blocked channels to blocked or to plain ones, with weights that are packed once."""
     x, phases = call.args[0], phases_of(call)
-    if x is None or phases is None or accumulator(x.dtype) is not x.dtype:
+    is_wide = x is not None and accumulator(x.dtype) is x.dtype
+    if x is None or phases is None or not is_wide or blocking.is_last:
         return
     outputs = channels_of(out) or 0
     for inner in blocking.blocks(x.type):

@@ -43,6 +43,7 @@ def attention(
     right_window: int = -1,
     softcap: float = 0.0,
     scores: str = "none",
+    narrow_shares: bool = False,
 ) -> Type | tuple[Type, ...]:
     """softmax(q @ k.T * scale + mask) @ v for each head.
 
@@ -50,7 +51,8 @@ def attention(
     position i + past_length; where `lengths` gives how many keys of each batch count, the last
     query stands at the last of them. `causal` hides later keys, windows (unless -1) those further
     away. `scale` is 1 / sqrt(D) unless given; `softcap` bounds the scores by tanh. A query that
-    sees nothing gives 0. `scores` names a stage of the scores that is returned too.
+    sees nothing gives 0. `scores` names a stage of the scores that is returned too. With
+    `narrow_shares` the softmax is rounded to the type of `v` before it is multiplied.
     """
     require_kind("float", q, k, v)
     require_same_dtype(q, k, v)
@@ -95,6 +97,7 @@ def attention_reference(
     right_window: int,
     softcap: float,
     scores: str,
+    narrow_shares: bool,
 ) -> Any:
     share = q.shape[1] // k.shape[1]
     keys, values = (np.repeat(x, share, axis=1).astype(np.float64) for x in (k, v))
@@ -111,7 +114,9 @@ def attention_reference(
         powers = np.exp(stages["masked"] - np.where(np.isneginf(greatest), 0, greatest))
         total = powers.sum(axis=-1, keepdims=True)
         stages["softmax"] = np.where(total == 0, 0, powers / np.where(total == 0, 1, total))
-    y = (stages["softmax"] @ values).astype(q.dtype)
+    shares = stages["softmax"]
+    shares = shares.astype(v.dtype).astype(np.float64) if narrow_shares else shares
+    y = (shares @ values).astype(q.dtype)
     return y if scores == "none" else (y, stages[scores].astype(q.dtype))
 
 
@@ -158,6 +163,7 @@ def attention_compute(
     right_window: int,
     softcap: float,
     scores: str,
+    narrow_shares: bool,
 ) -> Any:
     work = accumulator(q.dtype)
     products = _products(q, k)
@@ -172,7 +178,10 @@ def attention_compute(
     windows = (left_window, right_window)
     stages["masked"] = _masked(stages["capped"], mask, lengths, causal, past_length, windows)
     stages["softmax"] = _softmax(stages["masked"])
-    y = _weighted(stages["softmax"], v, q.dtype)
+    shares = stages["softmax"]
+    if narrow_shares and v.dtype is not work:
+        shares = mapped(lambda e: te.cast(e, v.dtype), shares, name="narrow_shares")
+    y = _weighted(shares, v, q.dtype)
     if scores == "none":
         return y
     return y, mapped(lambda e: te.cast(e, q.dtype), stages[scores], name="scores")
@@ -270,11 +279,11 @@ def _softmax(scores: te.Tensor) -> te.Tensor:
 
 
 def _weighted(shares: te.Tensor, v: te.Tensor, result: Any) -> te.Tensor:
-    m = te.reduce_axis(v.shape[2], name="m")
+    work, m = accumulator(shares.dtype), te.reduce_axis(v.shape[2], name="m")
 
     def element(b: Expr, h: Expr, i: Expr, j: Expr) -> Any:
         value = v[b, _shared(h, shares.shape[1], v.shape[1]), m, j]
-        return te.sum(shares[b, h, i, m] * te.cast(value, shares.dtype), axis=m)
+        return te.sum(te.cast(shares[b, h, i, m], work) * te.cast(value, work), axis=m)
 
     total = te.compute((*shares.shape[:3], v.shape[3]), element, name="attention")
     if total.dtype is result:

@@ -31,13 +31,16 @@ def conv(
     dilations: Ints = (),
     groups: int = 1,
     dtype: DType | None = None,
+    fill: int = 0,
 ) -> Type:
     """The convolution of an image; each of the groups of channels by itself. See `windows`.
 
-    The result, and the bias, are in `dtype`, to which factors are converted first, or in theirs."""
+    The result, and the bias, are in `dtype`, to which factors are converted first, or in theirs.
+    Integers are padded with `fill`: the zero point, where they are quantized."""
     require_kind("number", x, weight)
     if dtype is None:
         require_same_dtype(x, weight)
+    require_fill(x, fill)
     require_bias(bias, weight.shape[0])
     require_bias_type(bias, dtype or x.dtype)
     return TensorType(dtype or x.dtype, conv_shape(x, weight, strides, pads, dilations, groups))
@@ -54,11 +57,12 @@ def conv_reference(
     dilations: Ints,
     groups: int,
     dtype: DType | None = None,
+    fill: int = 0,
 ) -> Array:
     result = x.dtype if dtype is None else dtype.numpy
     work = np.float64 if DType.of(result).is_float else result
     window = Window.of(weight.shape[2:], strides, pads, dilations)
-    total = convolved_reference(x.astype(work), weight.astype(work), window, groups)
+    total = convolved_reference(x.astype(work), weight.astype(work), window, groups, fill)
     return (total if bias is None else total + _per_channel(bias, x.ndim)).astype(result)
 
 
@@ -73,11 +77,12 @@ def conv_compute(
     dilations: Ints,
     groups: int,
     dtype: DType | None,
+    fill: int,
 ) -> te.Tensor:
     result = dtype or x.dtype
     work = accumulator(result)
     window = Window.of(weight.shape[2:], strides, pads, dilations)
-    total = convolved(window.padded(x), weight, window, groups, work)
+    total = convolved(window.padded(x, fill), weight, window, groups, work)
     return with_bias(total, bias, result, "conv_bias")
 
 
@@ -110,6 +115,12 @@ def _check_groups(channels: Expr, inputs: Expr, outputs: Expr, groups: int) -> N
     require_multiple(outputs, groups, "output channels in groups")
 
 
+def require_fill(x: Value, fill: int) -> None:
+    """Refuse padding that elements of the image cannot be."""
+    if fill and not (x.dtype.is_integer and x.dtype.min_value <= fill <= x.dtype.max_value):
+        raise UserError(f"{x} is padded with {fill}", reason="only integers of its type can be")
+
+
 def require_bias_type(bias: Value | None, result: DType) -> None:
     """Refuse a bias of another type than the result."""
     if bias is not None and bias.dtype is not result:
@@ -125,14 +136,16 @@ def require_bias(bias: Value | None, channels: Expr) -> None:
     require_equal(bias.shape[0], channels, "the bias and the output channels")
 
 
-def with_bias(total: te.Tensor, bias: te.Tensor | None, result: DType, name: str) -> te.Tensor:
-    """`total` plus a number for each channel, in the type of the result."""
+def with_bias(
+    total: te.Tensor, bias: te.Tensor | None, result: DType, name: str, channel: int = 1
+) -> te.Tensor:
+    """`total` plus a number for each index of its axis `channel`, in the type of the result."""
     if bias is None and total.dtype is result:
         return total
 
     def element(*i: Expr) -> Expr:
         value: Expr = total[i]
-        value = value if bias is None else value + bias[i[1]].astype(total.dtype)
+        value = value if bias is None else value + bias[i[channel]].astype(total.dtype)
         return te.cast(value, result)
 
     return te.compute(total.shape, element, name=name)
@@ -155,12 +168,12 @@ def convolved(
 def _ungrouped(
     image: te.Tensor, weight: te.Tensor, window: Window, shape: tuple[Any, ...], work: DType
 ) -> te.Tensor:
-    rc, rk = te.reduce_axis(weight.shape[1], name="rc"), window.axes()
+    rc, (taps, axes) = te.reduce_axis(weight.shape[1], name="rc"), window.taps()
 
     def element(*i: Expr) -> Any:
-        pixel = image[(i[0], rc, *window.at(i[2:], rk))]
-        factor = weight[(i[1], rc, *rk)]
-        return te.sum(pixel.astype(work) * factor.astype(work), axis=[rc, *rk])
+        pixel = image[(i[0], rc, *window.at(i[2:], taps))]
+        factor = weight[(i[1], rc, *taps)]
+        return te.sum(pixel.astype(work) * factor.astype(work), axis=[rc, *axes])
 
     return te.compute(shape, element, name="conv", axis_names=["n", "o", *window.names])
 
@@ -195,12 +208,12 @@ def _grouped(
 ) -> te.Tensor:
     """The groups as a dimension of their own, so that each is a plain contraction."""
     per_group, inputs = simplify_size(te.floordiv(shape[1], groups)), weight.shape[1]
-    rc, rk = te.reduce_axis(inputs, name="rc"), window.axes()
+    rc, (taps, axes) = te.reduce_axis(inputs, name="rc"), window.taps()
 
     def element(n: Expr, g: Expr, o: Expr, *i: Expr) -> Any:
-        pixel = image[(n, g * inputs + rc, *window.at(i, rk))]
-        factor = weight[(g * per_group + o, rc, *rk)]
-        return te.sum(pixel.astype(work) * factor.astype(work), axis=[rc, *rk])
+        pixel = image[(n, g * inputs + rc, *window.at(i, taps))]
+        factor = weight[(g * per_group + o, rc, *taps)]
+        return te.sum(pixel.astype(work) * factor.astype(work), axis=[rc, *axes])
 
     split = te.compute(
         (shape[0], groups, per_group, *shape[2:]),
@@ -215,11 +228,13 @@ def _grouped(
     return te.compute(shape, joined, name="conv", axis_names=["n", "o", *window.names])
 
 
-def convolved_reference(x: Array, weight: Array, window: Window, groups: int) -> Array:
+def convolved_reference(
+    x: Array, weight: Array, window: Window, groups: int, fill: int = 0
+) -> Array:
     """The convolution by NumPy: one product for each element of the kernel."""
     window = window.numbers()
     places = [int(known_dim(p) or 0) for p in window.places(list(x.shape[2:]))]  # type: ignore[arg-type]
-    image = window.with_padding(x, 0, places)
+    image = window.with_padding(x, fill, places)
     count, per_group = x.shape[1] // groups, weight.shape[0] // groups
     total = np.zeros((x.shape[0], weight.shape[0], *places), x.dtype)
     for k, patch in window.patches(image, places):

@@ -9,6 +9,7 @@ from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Call, Value
 from tilewright.graph.ir.types import TensorType, known_dim
 from tilewright.graph.layouts.images import PLAIN, Blocking, Emit, Form, channels_of, count
+from tilewright.graph.layouts.last import ChannelsLast
 from tilewright.graph.ops.neural.conv import conv
 from tilewright.graph.ops.reduce.reduced import accumulator
 from tilewright.graph.sizes.naturals import simplify_size
@@ -20,18 +21,21 @@ def conv_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Fo
     """Convolutions by constant weights, which are packed once."""
     x, weight, bias = call.args
     assert x is not None and weight is not None
+    if isinstance(blocking, ChannelsLast):
+        yield from _channels_last(blocking, call, out)
+        return
     constant = weight.is_constant and (bias is None or bias.is_constant)
     if not constant or channels_of(x.type) is None or accumulator(out.dtype) is not out.dtype:
         return
     groups, is_narrow = int(call.attrs["groups"]), x.dtype is not out.dtype
-    # Of integers, only bytes are multiplied so; what is narrow, not in groups.
-    if (is_narrow and groups > 1) or (x.dtype.is_integer and (x.dtype.bits > 8 or not is_narrow)):
+    # Of integers, only bytes are multiplied so; what is narrow, not in groups of several channels.
+    if x.dtype.is_integer and (x.dtype.bits > 8 or not is_narrow):
         return
     if groups == 1:
         yield from _ungrouped(blocking, call, out)
     elif known_dim(weight.shape[1]) == 1 and known_dim(weight.shape[0]) == groups:
         yield from _depthwise(blocking, call, out)
-    else:
+    elif not is_narrow:
         yield from _grouped(blocking, call, out, groups)
 
 
@@ -40,9 +44,12 @@ def conv_cost(blocking: Blocking, call: Call, out: TensorType) -> float:
     """What the plain form costs."""
     weight = call.args[1]
     assert weight is not None
+    products = count(out.shape) * count(weight.shape[1:])
+    if isinstance(blocking, ChannelsLast):
+        return blocking.convolution(products, last=False)
     rates = blocking.target.timing.conv
     share = rates.depthwise_plain if known_dim(weight.shape[1]) == 1 else rates.plain
-    return blocking.products(count(out.shape) * count(weight.shape[1:]), out.dtype, share)
+    return blocking.products(products, out.dtype, share)
 
 
 def _ungrouped(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
@@ -58,7 +65,8 @@ def _ungrouped(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form
             inputs = -(-int(channels_of(x.type) or 0) // inner) * inner
             share = rates.blocked * _width(blocking, inner) * _width(blocking, block)
             cost = blocking.products(results * inputs, out.dtype, share)
-            yield _packed("conv_blocked", call, inner, block, cost, dtype=call.attrs["dtype"])
+            more = {k: call.attrs[k] for k in ("dtype", "fill")}
+            yield _packed("conv_blocked", call, inner, block, cost, **more)
 
 
 def _grouped(blocking: Blocking, call: Call, out: TensorType, groups: int) -> Iterator[Form]:
@@ -112,7 +120,7 @@ def _packed(name: str, call: Call, inner: int, block: int, cost: float, **more: 
 
 
 def _depthwise_emit(call: Call, block: int) -> Emit:
-    attrs = {k: call.attrs[k] for k in ("strides", "pads", "dilations")}
+    attrs = {k: call.attrs[k] for k in ("strides", "pads", "dilations", "dtype", "fill")}
 
     def emit(builder: Builder, args: Sequence[Any]) -> Any:
         x, weight, bias = args
@@ -120,6 +128,62 @@ def _depthwise_emit(call: Call, block: int) -> Emit:
         packed = builder.emit("pack_channels", single, block=block)
         operands = (x, packed, _packed_bias(builder, bias, block))
         return builder.emit("depthwise_blocked", *operands, **attrs)
+
+    return emit
+
+
+# ---- channels last ------------------------------------------------------------------------------
+
+
+def _channels_last(blocking: ChannelsLast, call: Call, out: TensorType) -> Iterator[Form]:
+    """Few channels are filled up with zeros, so that those of a pixel are loaded at once."""
+    x, weight, _ = call.args
+    assert x is not None and weight is not None
+    channels, outputs = channels_of(x.type), channels_of(out)
+    if channels is None or outputs is None or not x.dtype.is_float or not weight.is_constant:
+        return
+    cost = blocking.convolution(count(out.shape) * count(weight.shape[1:]), last=True)
+    is_depthwise = known_dim(weight.shape[1]) == 1 and channels == outputs == call.attrs["groups"]
+    if is_depthwise and channels > 1:
+        yield Form((channels, PLAIN, PLAIN), outputs, cost, _depthwise_emit(call, channels))
+    elif channels >= blocking.least or call.attrs["groups"] > 1 or _is_product(call):
+        yield Form((channels, PLAIN, PLAIN), outputs, cost, _last_emit(call))
+    else:
+        yield Form((PLAIN,) * 3, outputs, cost, _filled_emit(call, blocking.least))
+
+
+def _last_emit(call: Call) -> Emit:
+    def emit(builder: Builder, args: Sequence[Any]) -> Any:
+        x, weight, bias = args
+        if _is_product(call):
+            flat = builder.emit("reshape", weight, shape=weight.shape[:2])
+            made = builder.emit("matmul", x, flat, transpose_b=True, dtype=call.attrs["dtype"])
+            return made if bias is None else builder.emit("add", made, bias)
+        turned = builder.emit("transpose", weight, axes=(0, *range(2, weight.ndim), 1))
+        # Floats are padded with zeros.
+        attrs = {k: v for k, v in call.attrs.items() if k != "fill"}
+        return builder.emit("conv_last", x, turned, bias, **attrs)
+
+    return emit
+
+
+def _is_product(call: Call) -> bool:
+    """Whether each pixel is multiplied by itself."""
+    weight, attrs = call.args[1], call.attrs
+    assert weight is not None
+    ones = (*weight.shape[2:], *attrs["strides"], attrs["groups"])
+    return all(known_dim(n) == 1 for n in ones) and all(known_dim(p) == 0 for p in attrs["pads"])
+
+
+def _filled_emit(call: Call, channels: int) -> Emit:
+    last = _last_emit(call)
+
+    def emit(builder: Builder, args: Sequence[Any]) -> Any:
+        x, weight, bias = args
+        missing = channels - int(known_dim(weight.shape[1]) or 0)
+        after = [0, missing, *(0 for _ in weight.shape[2:])]
+        filled = builder.emit("pad", weight, before=[0] * weight.ndim, after=after)
+        return last(builder, [builder.emit("to_blocked", x, block=channels), filled, bias])
 
     return emit
 

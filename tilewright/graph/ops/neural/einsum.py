@@ -34,27 +34,31 @@ class Equation(NamedTuple):
 
 
 @op
-def einsum(*xs: Value, equation: str) -> Type:
-    """The Einstein sum of the operands by `equation`, as in NumPy."""
+def einsum(*xs: Value, equation: str, dtype: DType | None = None) -> Type:
+    """The Einstein sum of the operands by `equation`, as in NumPy. The result is in `dtype`, to
+    which the operands are converted first, or in their type."""
     require_kind("number", *xs)
-    require_same_dtype(*xs)
+    if dtype is None:
+        require_same_dtype(*xs)
     parsed = parse(equation, [x.ndim for x in xs])
     extents = _extents(parsed, [x.shape for x in xs])
-    return TensorType(xs[0].dtype, [extents[n] for n in parsed.output])
+    return TensorType(dtype or xs[0].dtype, [extents[n] for n in parsed.output])
 
 
 @einsum.reference
-def einsum_reference(*xs: Array, equation: str) -> Array:
-    work = np.float64 if DType.of(xs[0].dtype).is_float else xs[0].dtype
+def einsum_reference(*xs: Array, equation: str, dtype: DType | None = None) -> Array:
+    result = xs[0].dtype if dtype is None else dtype.numpy
+    work = np.float64 if DType.of(result).is_float else result
     operands = [x.astype(work) for x in xs]
-    return np.asarray(np.einsum(equation.replace(" ", ""), *operands)).astype(xs[0].dtype)
+    return np.asarray(np.einsum(equation.replace(" ", ""), *operands)).astype(result)
 
 
 @einsum.compute
-def einsum_compute(*xs: te.Tensor, equation: str) -> te.Tensor:
+def einsum_compute(*xs: te.Tensor, equation: str, dtype: DType | None) -> te.Tensor:
     parsed = parse(equation, [x.ndim for x in xs])
     extents = _extents(parsed, [x.shape for x in xs])
-    dtype, work = xs[0].dtype, accumulator(xs[0].dtype)
+    result = dtype or xs[0].dtype
+    work = accumulator(result)
     left, labels = xs[0], parsed.inputs[0]
     rest = list(zip(xs[1:], parsed.inputs[1:], strict=True))
     for n, (right, others) in enumerate(rest[:-1]):
@@ -63,9 +67,9 @@ def einsum_compute(*xs: te.Tensor, equation: str) -> te.Tensor:
         left = _contracted([(left, labels), (right, others)], kept, extents, work)
         labels = kept
     last = _contracted([(left, labels), *rest[-1:]], parsed.output, extents, work)
-    if work is dtype:
+    if work is result:
         return last
-    return te.compute(last.shape, lambda *i: te.cast(last[i], dtype), name="einsum_result")
+    return te.compute(last.shape, lambda *i: te.cast(last[i], result), name="einsum_result")
 
 
 def parse(equation: str, ranks: Sequence[int]) -> Equation:

@@ -34,7 +34,8 @@ def matmul(
     rows or columns. `transpose_a` and `transpose_b` exchange the last two dimensions. The result is
     in `dtype`, to which the factors are converted first, or in their type."""
     require_kind("number", a, b)
-    require_same_dtype(a, b)
+    if dtype is None:
+        require_same_dtype(a, b)
     return TensorType(
         dtype or a.dtype, find_product_shape(a.shape, b.shape, transpose_a, transpose_b)
     )

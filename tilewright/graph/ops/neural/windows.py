@@ -19,7 +19,7 @@ from tilewright.graph.ir.attributes import Dim, Dims, Ints
 from tilewright.graph.ir.types import known_dim
 from tilewright.graph.sizes.agreement import ask, is_asked
 from tilewright.graph.sizes.naturals import simplify_size
-from tilewright.ir import Expr, as_expr, minimum
+from tilewright.ir import Expr, as_expr, const, minimum
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
@@ -107,10 +107,19 @@ class Window:
         pairs = zip(self.kernel, self.names, strict=True)
         return [te.reduce_axis(k, name=f"r{n}") for k, n in pairs]
 
+    def taps(self) -> tuple[list[Any], list[te.ReduceAxis]]:
+        """Where in the kernel to read, and the reduce axes among that: none for a single element,
+        so that a kernel of 1×1 is seen to multiply each pixel by itself."""
+        taps = [const(0) if known_dim(axis.extent) == 1 else axis for axis in self.axes()]
+        return taps, [tap for tap in taps if isinstance(tap, te.ReduceAxis)]
+
     def at(self, places: Sequence[Any], inside: Sequence[Any]) -> tuple[Any, ...]:
         """Indices in the padded image."""
         parts = zip(places, inside, self.strides, self.dilations, strict=True)
-        return tuple(_times(p, s) + _times(k, d) for p, k, s, d in parts)
+        return tuple(
+            _times(p, s) if known_dim(k) == 0 else _times(p, s) + _times(k, d)
+            for p, k, s, d in parts
+        )
 
     def padded(self, x: te.Tensor, value: Any = 0, axis: int = 2) -> te.Tensor:
         """`x` with `value` around its axes from `axis` on, where there is any padding."""

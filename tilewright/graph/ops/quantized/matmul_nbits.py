@@ -72,21 +72,30 @@ def matmul_nbits_reference(
     block: int,
 ) -> Array:
     rows, blocks = weight.shape[:2]
-    stored = _unpacked(weight, bits)[..., :block].astype(np.float64)
+    stored = unpacked_bits(weight, bits)[..., :block].astype(np.float64)
     zeros = np.full((rows, blocks), 2.0 ** (bits - 1))
     if zero_points is not None:
         packed = zero_points.dtype == np.uint8
-        zeros = (_unpacked(zero_points, bits)[:, :blocks] if packed else zero_points).astype("f8")
+        zeros = (unpacked_bits(zero_points, bits)[:, :blocks] if packed else zero_points).astype(
+            "f8"
+        )
     real = (stored - zeros[..., None]) * scales.astype(np.float64)[..., None]
     total = x.astype(np.float64) @ real.reshape(rows, -1)[:, :depth].T
     return (total if bias is None else total + bias).astype(x.dtype)
 
 
-def _unpacked(stored: Array, bits: int) -> Array:
+def unpacked_bits(stored: Array, bits: int) -> Array:
     """The numbers in bytes, along the last axis."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     parts = (stored[..., None] >> shifts) & np.uint8(2**bits - 1)
     return parts.reshape(*stored.shape[:-1], -1)
+
+
+def packed_bits(numbers: Array, bits: int) -> Array:
+    """Numbers of a few bits along the last axis as bytes, the first in the lowest bits."""
+    count = 8 // bits
+    parts = numbers.reshape(*numbers.shape[:-1], -1, count).astype(np.uint8)
+    return np.bitwise_or.reduce(parts << np.arange(0, 8, bits, dtype=np.uint8), axis=-1)
 
 
 @matmul_nbits.compute

@@ -21,7 +21,7 @@ from tilewright.graph.ops.recurrent.recurrent import (
     run_reference,
     scan_types,
 )
-from tilewright.graph.ops.recurrent.recurrent_scan import Scan
+from tilewright.graph.ops.recurrent.recurrent_scan import RecurrentScan
 from tilewright.ir import Expr
 from tilewright.tensor import te
 
@@ -154,7 +154,7 @@ def gru_scan_compute(
     **attrs: Any,
 ) -> tuple[te.Tensor, ...]:
     cells = Cells.of(_DEFAULT, **attrs)
-    scan = Scan(cells, products, weight, lengths, out[1].shape, scales)
+    scan = RecurrentScan(cells, products, weight, lengths, out[1].shape, scales)
     h = scan.state("h")
     moved = scan.moved(h, (0, 3 if linear_before_reset else 2), "moved")
 

@@ -22,7 +22,7 @@ from tilewright.graph.ops.recurrent.recurrent import (
     run_reference,
     scan_types,
 )
-from tilewright.graph.ops.recurrent.recurrent_scan import Scan
+from tilewright.graph.ops.recurrent.recurrent_scan import RecurrentScan
 from tilewright.graph.sizes.agreement import require_same_shape
 from tilewright.ir import Expr
 from tilewright.tensor import te
@@ -155,7 +155,7 @@ def lstm_scan_compute(
     **attrs: Any,
 ) -> tuple[te.Tensor, ...]:
     cells, hidden = Cells.of(_DEFAULT, **attrs), weight.shape[1]
-    scan = Scan(cells, products, weight, lengths, out[1].shape, scales)
+    scan = RecurrentScan(cells, products, weight, lengths, out[1].shape, scales)
     h, c = scan.state("h"), scan.state("c")
     moved = scan.moved(h, (0, 4), "moved")
 

@@ -74,7 +74,7 @@ Gates = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Scan:
+class RecurrentScan:
     """What the scans of all cells are put together from; `states` is D×B×H.
 
     Its tensors are over (step, direction, batch, hidden); step 0 holds the first states.

@@ -19,7 +19,7 @@ from tilewright.graph.ops.recurrent.recurrent import (
     run_reference,
     scan_types,
 )
-from tilewright.graph.ops.recurrent.recurrent_scan import Scan
+from tilewright.graph.ops.recurrent.recurrent_scan import RecurrentScan
 from tilewright.ir import Expr
 from tilewright.tensor import te
 
@@ -124,7 +124,7 @@ def rnn_scan_compute(
     **attrs: Any,
 ) -> tuple[te.Tensor, ...]:
     cells = Cells.of(_DEFAULT, **attrs)
-    scan = Scan(cells, products, weight, lengths, out[1].shape, scales)
+    scan = RecurrentScan(cells, products, weight, lengths, out[1].shape, scales)
     h = scan.state("h")
     moved = scan.moved(h, (0, 1), "moved")
 

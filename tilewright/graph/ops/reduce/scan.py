@@ -17,7 +17,7 @@ from tilewright.graph.sizes.axes import axis_of
 from tilewright.ir import Buffer, Expr, Function, Stmt, Store, const, select
 
 
-class Scan(NamedTuple):
+class Cumulative(NamedTuple):
     """One operator: NumPy's function, what combines two elements, what it starts with."""
 
     reference: Callable[..., Any]
@@ -25,13 +25,13 @@ class Scan(NamedTuple):
     start: int
 
 
-SCANS: dict[str, Scan] = {
-    "cumsum": Scan(np.cumsum, operator.add, 0),
-    "cumprod": Scan(np.cumprod, operator.mul, 1),
+SCANS: dict[str, Cumulative] = {
+    "cumsum": Cumulative(np.cumsum, operator.add, 0),
+    "cumprod": Cumulative(np.cumprod, operator.mul, 1),
 }
 
 
-def _declare(name: str, row: Scan) -> OpDef:
+def _declare(name: str, row: Cumulative) -> OpDef:
     def infer(x: Value, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Type:
         require_kind("number", x)
         axis_of(axis, x.ndim)
@@ -68,7 +68,7 @@ def _declare(name: str, row: Scan) -> OpDef:
 class _ScanElement(NamedTuple):
     """One element of a scan, from the one before it."""
 
-    scan: Scan
+    scan: Cumulative
     axis: int
     exclusive: bool
     reverse: bool

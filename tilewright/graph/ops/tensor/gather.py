@@ -101,15 +101,16 @@ def _places(indices: Array, extent: int, mode: str) -> Array:
     return np.clip(np.where(wide < 0, wide + extent, wide), 0, extent - 1)
 
 
-def _require_indices(indices: Value, mode: str) -> None:
+def _require_indices(indices: Value, mode: str, modes: Sequence[str] = ("check", "clip")) -> None:
     require_kind("integer", indices)
-    if mode not in ("check", "clip"):
-        raise UserError(f"there is no mode {mode!r}", remedy="use check or clip")
+    if mode not in modes:
+        raise UserError(f"there is no mode {mode!r}", remedy=f"use {' or '.join(modes)}")
 
 
 @op
 def take(x: Value, indices: Value, *, axis: int = 0, mode: str = "check") -> Type:
     """`gather`; in the mode "hold", indices are inside and count from the front already."""
+    _require_indices(indices, mode, ("check", "clip", "hold"))
     axis = axis_of(axis, x.ndim)
     return x.tensor.with_shape([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]])
 

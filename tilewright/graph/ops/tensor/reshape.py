@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.graph.ir import Array, Value
+from tilewright.graph.building.builder import Builder
+from tilewright.graph.ir import Array, Call, Value
 from tilewright.graph.ir.attributes import Dims, Ints
 from tilewright.graph.ir.op import op
 from tilewright.graph.ir.types import TensorType, Type, known_dim, product
+from tilewright.graph.layouts.images import Blocking, Form, blocked_type, channels_of
 from tilewright.graph.sizes.agreement import ask, is_asked, require_equal
 from tilewright.graph.sizes.axes import axes_of
 from tilewright.graph.sizes.naturals import simplify_size
 from tilewright.ir import Expr, const
 from tilewright.support.errors import UserError
-from tilewright.tensor import ops, te
+from tilewright.tensor import te
 
 # ---- reshape ------------------------------------------------------------------------------------
 
@@ -50,7 +52,91 @@ def reshape_compute(x: te.Tensor, *, shape: Dims, out: TensorType) -> te.Tensor:
     if any(known_dim(d) == 0 for d in (*x.shape, *out.shape)):
         # There is nothing to find: no element needs a place.
         return te.compute(out.shape, lambda *_: x[(0,) * x.ndim], name="reshape")
-    return ops.reshape(x, out.shape)
+    groups = _groups(x.shape, out.shape)
+
+    def element(*i: Expr) -> Expr:
+        indices: list[Expr] = []
+        for group in groups:
+            own, i = i[: len(group.result)], i[len(group.result) :]
+            indices += group.source_indices(own)
+        return x[tuple(indices)]
+
+    return te.compute(out.shape, element, name="reshape")
+
+
+class _Group(NamedTuple):
+    """Dimensions of the operand and of the result that hold the same elements."""
+
+    source: Sequence[Expr]
+    result: Sequence[Expr]
+
+    @property
+    def fits(self) -> bool:
+        """Whether both hold equally many, as far as is known."""
+        return product(self.source) is product(self.result)
+
+    def source_indices(self, indices: Sequence[Expr]) -> list[Expr]:
+        """Where in the operand the element at `indices` of the result is."""
+        if len(self.source) == len(self.result) == 1:
+            return list(indices)
+        position = _row_major(indices, self.result)
+        found: list[Expr] = []
+        for n, extent in enumerate(self.source):
+            below = product(self.source[n + 1 :])
+            index = position if known_dim(below) == 1 else position // below
+            is_outermost = all(known_dim(d) == 1 for d in self.source[:n])
+            index = index if is_outermost else index % extent
+            found.append(const(0) if known_dim(extent) == 1 else index)
+        return found
+
+
+def _groups(source: Sequence[Expr], result: Sequence[Expr]) -> list[_Group]:
+    """Dimensions matched in groups, so that an extent that stays costs no division: (n, 3, 4) to
+    (n, 12) divides only the index of the 12."""
+    groups: list[_Group] = []
+    while source or result:
+        group = _first_group(source, result)
+        groups.append(group)
+        source, result = source[len(group.source) :], result[len(group.result) :]
+    return groups
+
+
+def _first_group(source: Sequence[Expr], result: Sequence[Expr]) -> _Group:
+    """The fewest leading dimensions of both that hold the same; all of them where none do."""
+    m, n = min(1, len(source)), min(1, len(result))
+    while not (group := _Group(source[:m], result[:n])).fits:
+        have, want = known_dim(product(group.source)), known_dim(product(group.result))
+        if have is None or want is None:
+            return _Group(source, result)
+        m, n = (m + 1, n) if have < want else (m, n + 1)
+        if m > len(source) or n > len(result):
+            return _Group(source, result)
+    return group
+
+
+def _row_major(indices: Sequence[Expr], extents: Sequence[Expr]) -> Expr:
+    """The position of an element in an array of these extents."""
+    position: Expr | None = None
+    for index, extent in zip(indices, extents, strict=True):
+        if known_dim(extent) != 1:
+            position = index if position is None else position * extent + index
+    return const(0) if position is None else position
+
+
+@reshape.layouts
+def reshape_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    """Channels that come last stay so, where batch and channels are those of both images."""
+    (x,) = call.args
+    assert x is not None
+    if not blocking.is_last or x.ndim < 3 or out.ndim < 3 or x.shape[:2] != out.shape[:2]:
+        return
+
+    def emit(builder: Builder, args: Sequence[Any]) -> Any:
+        shape = blocked_type(out, channels_of(out) or 0).shape
+        return builder.emit("reshape", args[0], shape=shape)
+
+    for block in blocking.blocks(out):
+        yield Form((block,), block, 0.0, emit)
 
 
 @reshape.symbolic

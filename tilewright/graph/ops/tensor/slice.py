@@ -12,7 +12,13 @@ from tilewright.graph.ir import KNOWN_LIMIT, Array, Call, Value
 from tilewright.graph.ir.attributes import Dim, Dims, Ints
 from tilewright.graph.ir.op import op
 from tilewright.graph.ir.types import TensorType, Type, known_dim, product
-from tilewright.graph.layouts.images import Blocking, Form, channels_of, same_on_blocks
+from tilewright.graph.layouts.images import (
+    Blocking,
+    Form,
+    channels_of,
+    last_layouts,
+    same_on_blocks,
+)
 from tilewright.graph.ops.elementwise.elementwise import require_same_dtype
 from tilewright.graph.sizes.agreement import ask, is_asked, require_equal
 from tilewright.graph.sizes.axes import axes_of, axis_of, clamped, counted_from_front, tidy
@@ -108,6 +114,9 @@ def slice_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[F
         return
     span = spans_of(x, **call.attrs)[1]
     start, size, count = known_dim(span.start), known_dim(span.size), channels_of(x.type)
+    if blocking.is_last:
+        yield from last_layouts(blocking, call, out, axes=[x.ndim if a == 1 else a for a in axes])
+        return
     if start is None or size is None or count is None or span.step != 1:
         return
     for form in same_on_blocks(blocking, call, out, attrs):
@@ -334,6 +343,9 @@ def concat_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[
     """Blocks of channels stay whole."""
     axis = axis_of(call.attrs["axis"], out.ndim)
     channels = [channels_of(x.type) for x in call.args if x is not None]
+    if axis == 1 and blocking.is_last:
+        yield from last_layouts(blocking, call, out, axis=out.ndim)
+        return
     for form in same_on_blocks(blocking, call, out, {"axis": axis}):
         if axis != 1 or all(c is not None and c % form.result == 0 for c in channels):
             yield form

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright.graph.ir import Array, Value
+from tilewright.graph.ir import Array, Call, Value
 from tilewright.graph.ir.attributes import Ints
 from tilewright.graph.ir.op import op
-from tilewright.graph.ir.types import Type
+from tilewright.graph.ir.types import TensorType, Type
+from tilewright.graph.layouts.images import PLAIN, Blocking, Emit, Form, blocked_type, channels_of
 from tilewright.graph.sizes.agreement import require_multiple
 from tilewright.graph.sizes.axes import axes_of
 from tilewright.ir import Expr
 from tilewright.support.errors import UserError
-from tilewright.tensor import ops, te
+from tilewright.tensor import te
 
 
 @op
@@ -32,7 +34,39 @@ def transpose_reference(x: Array, *, axes: Ints | None) -> Array:
 
 @transpose.compute
 def transpose_compute(x: te.Tensor, *, axes: Ints | None) -> te.Tensor:
-    return ops.transpose(x, axes)
+    order = _order(axes, x.ndim)
+    place = {axis: n for n, axis in enumerate(order)}
+    return te.compute(
+        [x.shape[a] for a in order],
+        lambda *i: x[tuple(i[place[a]] for a in range(x.ndim))],
+        name="transpose",
+    )
+
+
+@transpose.layouts
+def transpose_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    """Channels that are brought to the end of an image, or back, may be there already."""
+    (x,) = call.args
+    assert x is not None
+    order = _order(call.attrs["axes"], x.ndim)
+    if not blocking.is_last or x.ndim < 3:
+        return
+
+    def viewed(shape: Sequence[Expr]) -> Emit:
+        return lambda builder, args: builder.emit("reshape", args[0], shape=shape)
+
+    if order == (0, *range(2, x.ndim), 1):
+        for block in blocking.blocks(x.type):
+            yield Form((block,), PLAIN, 0.0, viewed(out.shape))
+    if order == (0, x.ndim - 1, *range(1, x.ndim - 1)):
+        for block in blocking.blocks(out):
+            yield Form((PLAIN,), block, 0.0, viewed(blocked_type(out, block).shape))
+
+
+@transpose.cost
+def transpose_cost(blocking: Blocking, call: Call, out: TensorType) -> float:
+    """What a copy costs, where it need not be one."""
+    return blocking.change(out, PLAIN, channels_of(out) or PLAIN) if blocking.is_last else 0.0
 
 
 @transpose.symbolic

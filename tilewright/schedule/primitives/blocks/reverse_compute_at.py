@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tilewright.arith import Ranges, conjuncts, simplify
+from tilewright.arith import Ranges, conjuncts, prove, simplify
 from tilewright.ir import (
     Binary,
     Block,
@@ -18,6 +18,7 @@ from tilewright.ir import (
     Stmt,
     Var,
     all_exprs,
+    all_of,
     free_vars,
     is_const,
     loads_in,
@@ -181,7 +182,7 @@ def _elements_match(
 ) -> Fault | None:
     """An instance runs in the iteration that has written the last element that it reads."""
     reading = _readers_of(tree, block, loop, buffer)
-    if reading and not block_always_reads(block, buffer):
+    if reading and _may_be_left_out(tree, block, loop, buffer):
         return Fault(
             f"block {block.name} does not always read {buffer.name}, and instances that do not "
             "would be left out",
@@ -200,6 +201,36 @@ def _elements_match(
         "",
         block,
     )
+
+
+def _may_be_left_out(tree: Tree, block: Block, loop: For, buffer: Buffer) -> bool:
+    """Whether an instance need not read the buffer, and no iteration is known to be its own: the
+    one that writes the element it names."""
+    if block_always_reads(block, buffer):
+        return False
+    ranges = Ranges.for_function(tree.function)
+    for it in block.iters:
+        ranges = ranges.with_extent(it.var, it.extent)
+    pairs = zip(_region(block, buffer).ranges, buffer.shape, strict=True)
+    names_one = all(
+        is_const(r.extent, 1) and prove(all_of(r.start >= 0, r.start < extent), ranges)
+        for r, extent in pairs
+    )
+    writers = _writers_inside(tree, loop, buffer)
+    return not names_one or not any(_writes_all(tree, w, buffer) for w in writers)
+
+
+def _writes_all(tree: Tree, writer: Block, buffer: Buffer) -> bool:
+    """Whether a block writes every element of a buffer, each by an instance of its own."""
+    extents = {it.var: it.extent for it in writer.iters}
+    starts = [r.start for w in writer.writes if w.buffer is buffer for r in w.ranges]
+    used = [s for s in starts if isinstance(s, Var)]
+    fills = [
+        is_const(extent, 1) or (isinstance(s, Var) and extents.get(s) is extent)
+        for s, extent in zip(starts, buffer.shape, strict=True)
+    ]
+    is_plain = all(fills) and len(set(used)) == len(used)
+    return is_plain and loops_cover_the_domain(tree, writer) is None
 
 
 def _covers_all(block: Block, buffer: Buffer, reading: Instances) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilewright.arith import simplify
@@ -14,9 +14,12 @@ from tilewright.ir import (
     For,
     Function,
     Load,
+    Range,
+    Region,
     Stmt,
     Store,
     Var,
+    const,
     map_expr,
     map_stmt,
     renew,
@@ -45,8 +48,10 @@ def tensorize(tree: Tree, target: For | Block, intrin: str) -> Edit:
     implementation = find_intrin(intrin).implementation
     body = _placed(implementation, places)
     noted = {**block.annotations, "tensor_intrin": intrin}
-    # The regions stay those of the tile: an address in the new body says nothing about them.
-    done = replace(block, body=body, annotations=noted)
+    # An address in the new body says nothing about regions: they are those of the tile.
+    found = {place.buffer: _region(param, place) for param, place in places.items()}
+    reads, writes = (_exactly(regions, found) for regions in (block.reads, block.writes))
+    done = replace(block, body=body, annotations=noted, reads=reads, writes=writes)
     function = _pinned(tree.replace(block, done), _strided(places))
     return Edit(function, (BlockRef(block.name),))
 
@@ -101,6 +106,18 @@ def _placed(implementation: Function, places: Mapping[Buffer, Place]) -> Stmt:
     memo: dict[Expr, Expr] = {}
     body = map_stmt(renew(implementation.body), on_stmt, lambda e: map_expr(e, on_node, memo))
     return _with_own_regions(body)
+
+
+def _region(param: Buffer, place: Place) -> Region:
+    """The part of a buffer that stands for a parameter."""
+    extents = dict(zip(place.axes, param.shape, strict=True))
+    one = const(1)
+    ranges = [Range(start, extents.get(axis, one)) for axis, start in enumerate(place.base)]
+    return Region(place.buffer, tuple(ranges))
+
+
+def _exactly(regions: Sequence[Region], found: Mapping[Buffer, Region]) -> tuple[Region, ...]:
+    return tuple(found.get(region.buffer, region) for region in regions)
 
 
 def _with_own_regions(body: Stmt) -> Stmt:

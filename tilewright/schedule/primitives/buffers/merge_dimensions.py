@@ -47,9 +47,10 @@ def merge_dimensions(tree: Tree, block: Block, index: int) -> Edit:
         C[i, j, k] += A[i, j, r] * B[r, k]   -->       C[i_j, k] += A[i_j, r] * B[r, k]
 
     `index` is the position of the first of the two among the iterators of `block`. Every buffer
-    that they walk through, and every block that uses one, is merged with them. Blocks with the note
-    `gathers_rows` read other buffers at i_j // s and i_j % s. Parameters keep their memory and get
-    another shape: this is for callers that pass addresses.
+    that they walk through, and every block that uses one, is merged with them; the second may be
+    read at 0 where it has one element. Blocks with the note `gathers_rows` read other buffers at
+    i_j // s and i_j % s. Parameters keep their memory and get another shape: this is for callers
+    that pass addresses.
     """
     check(tree, block, index)
     merged = _merged(tree, block, index)
@@ -113,7 +114,7 @@ class _Merge:
         if not used:
             return True
         axis = used[0]
-        if used != [axis, axis + 1] or not _is_pair(access, axis, pair):
+        if not _is_pair(access, axis, pair) or not set(used) <= {axis, axis + 1}:
             return False
         return self._add_buffer(access.buffer, axis)
 
@@ -186,7 +187,7 @@ class _Merge:
         """The block with one variable for two; its loop binds it later."""
         at = next(k for k, it in enumerate(block.iters) if it.var is pair[0].var)
         var = self._vars[pair[0].var]
-        merged = Iter(var, _times(pair[0].extent, pair[1].extent), "spatial")
+        merged = Iter(var, _times(pair[0].extent, pair[1].extent), pair[0].kind)
         joined = replace(
             block,
             iters=(*block.iters[:at], merged, *block.iters[at + 2 :]),
@@ -223,12 +224,12 @@ def _nests(body: Stmt) -> dict[Block, list[For]]:
 
 
 def _loops_fit(block: Block, pair: Pair, loops: list[For]) -> bool:
-    """Both are spatial, neighbours, and driven by loops that stand directly one in the other."""
+    """Both are of one kind, neighbours, and driven by loops directly one in the other."""
     names = [it.var for it in block.iters]
     at = next(k for k, v in enumerate(names) if v is pair[0].var)
     if at + 1 == len(names) or names[at + 1] is not pair[1].var:
         return False
-    if any(it.kind != "spatial" for it in pair):
+    if pair[0].kind != pair[1].kind or pair[0].kind == "ordered":
         return False
     outer, inner = block.bindings[at : at + 2]
     for first, second in pairwise(loops):
@@ -254,16 +255,28 @@ def _speaks_of(index: Expr, pair: Pair) -> bool:
 
 def _is_pair(access: Load | Store, axis: int, pair: Pair) -> bool:
     """Whether two dimensions are walked from end to end by the two variables."""
-    walked = zip(access.indices[axis:], access.buffer.shape[axis:], pair, strict=False)
-    return all(index is it.var and extent is it.extent for index, extent, it in walked)
+    indices, shape = access.indices[axis : axis + 2], access.buffer.shape[axis : axis + 2]
+    if len(indices) != 2 or indices[0] is not pair[0].var:
+        return False
+    if any(extent is not it.extent for extent, it in zip(shape, pair, strict=True)):
+        return False
+    return indices[1] is pair[1].var or _is_at_one(access, axis + 1)
+
+
+def _is_at_one(access: Load | Store, axis: int) -> bool:
+    """Whether the only element of a dimension is read."""
+    return access.buffer.shape[axis] is const(1) and access.indices[axis] is const(0)
 
 
 def _pair_at(block: Block, access: Load | Store, axis: int) -> Pair | None:
     own = {it.var: it for it in block.iters}
     first, second = access.indices[axis : axis + 2]
-    if not isinstance(first, Var) or not isinstance(second, Var):
+    if not isinstance(first, Var) or first not in own:
         return None
-    if first not in own or second not in own:
+    if _is_at_one(access, axis + 1):
+        following = dict(pairwise(block.iters))
+        return (own[first], following[own[first]]) if own[first] in following else None
+    if not isinstance(second, Var) or second not in own:
         return None
     return own[first], own[second]
 

@@ -14,8 +14,6 @@ from tilewright.schedule.schedule import Schedule
 
 #: Threads of a block, where nothing speaks for another number.
 THREADS: Final = 256
-#: Threads that run in lockstep.
-WARP: Final = 32
 
 
 def extent_of_loop(s: Schedule, loop: Loop) -> int | None:

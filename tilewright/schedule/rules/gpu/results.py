@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tilewright.ir import For, is_const
+from tilewright.ir import For, free_vars, is_const, substitute
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     has_own_loops,
@@ -36,8 +36,10 @@ from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Windows of so many elements are written out.
+#: Windows of up to so many elements are unrolled.
 _SHORT: Final = 32
+#: Iterations of longer ones that are unrolled.
+_TOGETHER: Final = 16
 
 
 class Results(NamedTuple):
@@ -102,15 +104,31 @@ def _schedule(s: Schedule, _name: str, plan: Grid, _target: Target) -> None:
 
 
 def schedule_sum(s: Schedule, name: str, plan: Grid, _target: Target) -> None:
-    """Sum up in a register, in the thread that takes the result on."""
+    """Sum up in a register, in the thread that computes the epilogue."""
     out = stores_of(s.block_of(name))[0].buffer
     home = following(s, name)
     if home is None:
         home = s.cache_write(name, 0, "local").name
     else:
         s.set_scope(name, out, "local")
-    _, thread = launch(s, fused(s, result_loops(s, home)), plan.threads)
+    _, thread = launch(s, fused(s, _in_order_of_memory(s, home)), plan.threads)
     write_out(s, s.compute_at(name, thread))
+
+
+def _in_order_of_memory(s: Schedule, name: str) -> list[Loop]:
+    """The loops over results, such that neighbouring iterations write neighbouring elements."""
+    loops, block = result_loops(s, name), s.block_of(name)
+    (store,) = stores_of(block)
+    values = {it.var: b for it, b in zip(block.iters, block.bindings, strict=True)}
+    places = [substitute(index, values) for index in store.indices]
+
+    def place(loop: Loop) -> int:
+        return max((k for k, e in enumerate(places) if loop.var in free_vars(e)), default=-1)
+
+    ordered = sorted(loops, key=place)
+    if ordered != loops:
+        s.reorder(*ordered)
+    return ordered
 
 
 SUMS = Rule("sums", _match_sum, _plan, schedule_sum)
@@ -119,7 +137,7 @@ OUTERMOST = Rule("outermost", _match_one, _plan, _schedule)
 
 
 def following(s: Schedule, name: str) -> str | None:
-    """The block that takes each result of a reduction on, once, if there is one."""
+    """The epilogue of a reduction: the block that reads each result once, if there is one."""
     block = s.block_of(name)
     consumers = [c.name for c in s.consumers(name)]
     if len(consumers) != 1 or not is_intermediate(s, stores_of(block)[0].buffer):
@@ -135,10 +153,16 @@ def following(s: Schedule, name: str) -> str | None:
 
 
 def write_out(s: Schedule, loops: Sequence[Loop]) -> None:
-    """Unroll the inner ones of some loops, as far as they are short."""
+    """Unroll the inner ones of some loops, as far as they are short; of one that is long, several
+    iterations, so that what these read is on its way at the same time."""
     together = 1
     for loop in reversed(loops):
-        together *= extent_of_loop(s, loop) or _SHORT + 1
-        if together > _SHORT or s.loop_of(loop).kind != "serial":
+        extent = extent_of_loop(s, loop) or _SHORT + 1
+        if s.loop_of(loop).kind != "serial":
             return
+        if together * extent > _SHORT:
+            if together < _TOGETHER and extent % _TOGETHER == 0:
+                s.unroll(s.split(loop, None, _TOGETHER)[1])
+            return
+        together *= extent
         s.unroll(loop)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Final, NamedTuple
 
-from tilewright.ir import free_vars
+from tilewright.ir import WARP, free_vars
 from tilewright.schedule.error import RefusedError
 from tilewright.schedule.facts.access import inner_vars
 from tilewright.schedule.facts.decoding import bindings_tell
@@ -34,7 +34,6 @@ from tilewright.schedule.rules.analysis import (
 )
 from tilewright.schedule.rules.gpu.elementwise import lanes_of
 from tilewright.schedule.rules.gpu.grid import (
-    WARP,
     count_of,
     extent_of_loop,
     feeds_only,
@@ -56,7 +55,7 @@ _LEAST_EACH: Final = 4
 _MOST_THREADS: Final = 256
 #: Partial results are joined by so many threads before one thread joins theirs.
 _JOINING: Final = 16
-#: Loops of constant length up to this are written out.
+#: Loops of constant length up to this are unrolled.
 _SHORT: Final = 16
 #: Bytes of shared memory that rows of a block take at most: several blocks should fit.
 _SHARED: Final = 32 << 10

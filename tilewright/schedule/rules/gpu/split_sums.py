@@ -24,6 +24,8 @@ from tilewright.target import Target
 _TILE: Final = 64
 #: Steps that a part has at least.
 _LEAST: Final = 64
+#: Parts are made of so many steps where that can be: those of tiles in shared memory.
+_STEPS: Final = (64, 32)
 #: Tiles that each multiprocessor should have.
 _EACH: Final = 2
 
@@ -59,7 +61,9 @@ def _parts(found: LongProduct, target: Target) -> int:
     assert target.gpu is not None
     wanted = _EACH * target.gpu.multiprocessors // max(1, found.tiles)
     most = min(wanted, found.length // _LEAST)
-    return max((n for n in range(1, most + 1) if found.length % n == 0), default=1)
+    even = [n for n in range(1, most + 1) if found.length % n == 0]
+    whole = [[n for n in even if n > 1 and found.length // n % steps == 0] for steps in _STEPS]
+    return max(next(filter(None, whole), even), default=1)
 
 
 def _plan(found: LongProduct, target: Target, choices: Choices) -> int:

@@ -1,10 +1,12 @@
-"""Convolutions as products: the windows of an image are gathered, and its pixels are one dimension.
+"""Convolutions as products: the windows of an image are gathered (im2col).
 
     for o: for y: for x: for c: for k:
         C[o, y, x] += W[o, c, k] * A[c, y + k, x]
     -->
-    for y_x: for c: for k: R[y_x, c, k] = A[c, y_x // w + k, y_x % w]
-    for o: for y_x: for c: for k: C[o, y_x] += W[o, c, k] * R[y_x, c, k]
+    for y_x: for c_k: R[y_x, c_k] = A[c_k // 3, y_x // w + c_k % 3, y_x % w]
+    for o: for y_x: for c_k: C[o, y_x] += W[o, c_k] * R[y_x, c_k]
+
+Pixels become one dimension, and so do the variables of the sum where weights allow that.
 
 The rule for products computes the copy tile by tile in shared memory. This is for callers that pass
 addresses.
@@ -38,7 +40,7 @@ def _match(s: Schedule, name: str, _target: Target) -> Windows | None:
     if c is None or not c.rows or not c.columns or c.a.buffer is c.b.buffer:
         return None
     for access, pixels in ((c.a, c.rows), (c.b, c.columns)):
-        if not _is_plain(access) and _pairs(block, pixels):
+        if not _is_plain(access) and (_pairs(block, pixels) or _pairs(block, c.reduced)):
             return Windows(access, pixels)
     return None
 
@@ -56,14 +58,16 @@ def _pairs(block: Block, pixels: Sequence[Iter]) -> list[int]:
 
 def _gather(s: Schedule, name: str, found: Windows, _target: Target) -> None:
     s.annotate(s.reindex(name, found.image.buffer), GATHERS, True)
-    while any(_merge(s, name, index) for index in _pixel_pairs(s, name)):
+    while any(_merge(s, name, index) for index in _all_pairs(s, name)):
         pass
 
 
-def _pixel_pairs(s: Schedule, name: str) -> list[int]:
+def _all_pairs(s: Schedule, name: str) -> list[int]:
+    """Neighbours among the pixels, and among the variables of the sum."""
     block = s.block_of(name)
     c = as_contraction(block)
-    return [] if c is None else [*_pairs(block, c.rows), *_pairs(block, c.columns)]
+    sides = () if c is None else (c.rows, c.columns, c.reduced)
+    return [index for side in sides for index in _pairs(block, side)]
 
 
 def _merge(s: Schedule, name: str, index: int) -> bool:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from math import gcd, prod
 from typing import Final, Literal, NamedTuple
 
-from tilewright.ir import Buffer, Iter, Var, const
+from tilewright.ir import Binary, Buffer, Iter, Var, const
 from tilewright.schedule.primitives.buffers.merge_dimensions import GATHERS
 from tilewright.schedule.rules.analysis import (
     Access,
     Contraction,
+    accesses_of,
     as_contraction,
     constants_of,
     extent_of,
@@ -63,6 +64,9 @@ class TiledProduct(NamedTuple):
     is_gathered: bool
     #: How many products there are.
     instances: int
+    #: Whether what follows takes rows of all batches as one dimension, as after a convolution in
+    #: groups: it goes into tiles that end with the rows of a batch.
+    are_rows_joined: bool
 
 
 @dataclass(frozen=True)
@@ -103,16 +107,26 @@ def find_tiled(s: Schedule, name: str) -> TiledProduct | None:
     constants = constants_of(s.function)
     makers = [s.block_of(b) for b in s.producers(name)]
     gathers = [b for b in makers if GATHERS in b.annotations]
+    row = _row_of(c.rows)
     return TiledProduct(
         c,
-        _row_of(c.rows),
+        row,
         column,
         blocks,
         c.a.buffer in constants,
         c.b.buffer in constants,
         any(b.writes[0].buffer is c.a.buffer for b in gathers),
         count_of(block.iters),
+        bool(c.batch) and row is not None and _joins(s, name, c.out, row),
     )
+
+
+def _joins(s: Schedule, name: str, out: Access, row: Iter) -> bool:
+    """Whether blocks that read a result find its row by division."""
+    axes = [k for k, index in enumerate(out.indices) if index is row.var]
+    reads = [a for b in s.consumers(name) for a in accesses_of(s.block_of(b.name))]
+    found = [a.indices[k] for a in reads if a.buffer is out.buffer for k in axes]
+    return any(isinstance(e, Binary) and e.op == "floormod" for e in found)
 
 
 def plan_contraction(found: TiledProduct, target: Target, choices: Choices) -> ContractionPlan:
@@ -183,7 +197,8 @@ class _Planner:
         )
         block = extent_of(column) if is_blocked else None
         computed = None if self.gathered is None else self.gathered.computed
-        return rank_tiles(target, self.dtype, size, factors, block, computed)
+        whole = size.rows or 0 if self.found.are_rows_joined else 0
+        return rank_tiles(target, self.dtype, size, factors, block, computed, whole)
 
     # ---- columns --------------------------------------------------------------------------------
 

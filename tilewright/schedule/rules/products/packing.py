@@ -148,6 +148,9 @@ def _copy_rows(
 
 def avoid_conflicts(s: Schedule, copy: str, target: Target) -> None:
     """Let neighbouring rows of what `copy` writes fall into different sets of L1."""
+    if target.is_bare:
+        # Memory is scarce there, and as near as a cache.
+        return
     buffer = s.block_of(copy).writes[0].buffer
     # An odd number of lines from row to row.
     line = target.caches.line // buffer.dtype.itemsize

@@ -9,7 +9,8 @@
 
 A step is a product of a few rows, bound by reading the weights: these are packed in the order in
 which they are read, every thread reads its own part at every step, and threads synchronize once a
-step.
+step. Where a step is too short for that, the directions of a network that runs in both are computed
+side by side, each by one thread.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from tilewright.schedule.rules.analysis import (
 from tilewright.schedule.rules.elementwise import outermost
 from tilewright.schedule.rules.epilogue import vectorize_tile
 from tilewright.schedule.rules.products.tiles import (
-    ANY_ROWS,
     Factors,
     Size,
     Tile,
@@ -45,6 +45,9 @@ from tilewright.target import Target
 
 #: Elements of a panel at most, and panels for each thread at least.
 _PANEL, _PANELS = 64, 2
+#: Rows of a tile where only callers know the batch. Most often it is 1: tiles are wide instead, so
+#: that the sums of one row hide each other's latency.
+_ANY_BATCH = 4
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def _tiles(c: Contraction, gates: int, hidden: int, target: Target) -> list[Tile
     near = c.a.step(depth.var) == 1 and (extent_of(depth) or 0) % target.lanes(dtype) == 0
     factors: Factors = "depth" if near else "broadcast"
     if c.rows:
-        rows = extent_of(c.rows[0]) or ANY_ROWS
+        rows = extent_of(c.rows[0]) or _ANY_BATCH
         size = Size(rows, hidden, extent_of(depth))
         return rank_tiles(target, dtype, size, factors, block=hidden)
     size = Size(1, hidden * gates, extent_of(depth))
@@ -198,14 +201,25 @@ def _fuse_follower(s: Schedule, name: str, step: StepPlan, follower: str) -> Non
 
 def _parallelize(s: Schedule, name: str, step: StepPlan, target: Target) -> None:
     """Panels for all threads. These synchronize at every step, so that each step must be worth it
-    by itself."""
+    by itself; if not, and if all steps together are, threads get whole directions."""
     iters = s.block_of(name).iters
     work = prod(extent_of(it) or 1 for it in iters if it.kind != "ordered")
     least = target.timing.fork_cycles * target.fma_ports * step.tile.lanes
-    if target.cores < 2 or work < least:
+    if target.cores < 2:
         return
-    chosen = outermost(s, _panel_loops(s, name, step), target.cores * 2)
-    s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
+    if work >= least:
+        chosen = outermost(s, _panel_loops(s, name, step), target.cores * 2)
+        s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
+    elif work * (extent_of(iters[0]) or least) >= least:
+        _separate_directions(s, name)
+
+
+def _separate_directions(s: Schedule, name: str) -> None:
+    """A thread for each direction, with all of its steps."""
+    steps, directions, *_ = s.loops(name)
+    if extent_of(_spatial(s.block_of(name))[0]) != 1:
+        s.reorder(directions, steps)
+        s.parallel(directions)
 
 
 def _panel_loops(s: Schedule, name: str, step: StepPlan) -> tuple[Loop, ...]:

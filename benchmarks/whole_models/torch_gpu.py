@@ -1,0 +1,36 @@
+"""The benchmark networks in PyTorch on a GPU: eager, and by torch.compile, each as a CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from whole_models.recipes import RECIPES
+
+#: Of torch.compile. CUDA graphs are made here, so that both ways are timed alike.
+MODES = {"max-autotune": "max-autotune-no-cudagraphs", "default": "default"}
+
+
+def best_ms(
+    name: str, dtype: str, mode: str, graph_ms: Callable[[Any, Callable[[], Any]], float]
+) -> float:
+    """The least milliseconds of eager and of compiled code."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    recipe, wanted = RECIPES[name](1), getattr(torch, dtype)
+    for module in recipe.network.modules():
+        if hasattr(module, "set_attn_implementation"):
+            module.set_attn_implementation("sdpa")
+    network = recipe.network.eval().cuda().to(wanted, memory_format=torch.channels_last)
+    given = [_on_gpu(x, wanted) for x in recipe.inputs.values()]
+    compiled = torch.compile(network, mode=MODES[mode])
+    with torch.no_grad():
+        return min(graph_ms(torch, lambda net=net: net(*given)) for net in (network, compiled))
+
+
+def _on_gpu(x: Any, wanted: torch.dtype) -> Any:
+    if x.is_floating_point():
+        x = x.to(wanted)
+    return x.cuda().contiguous(
+        memory_format=torch.channels_last if x.dim() == 4 else torch.contiguous_format
+    )

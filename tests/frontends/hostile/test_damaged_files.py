@@ -1,0 +1,42 @@
+"""Damaged and malicious files through the whole compiler: each runs, or is refused, soon.
+
+This is a sample of each format; `make fuzz-files` takes a thousand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.frontends.hostile.formats import FORMATS
+from tests.frontends.hostile.sweep import outcomes
+
+COUNT = 40
+#: The packages without which the files of a format cannot be made or read.
+_NEEDED = {"keras_archive": "h5py", "keras_hdf5": "h5py", "pt2": "torch", "onnx": "onnx"}
+
+
+def faultless(tmp_path: Path, kind: str, count: int) -> Counter[str]:
+    """What came of damaged files, none of it a fault."""
+    found = list(outcomes(tmp_path / "models", [f"{kind} {k}" for k in range(count)]))
+    faults = [f"{line}: {detail}" for line, outcome, detail in found if outcome == "fault"]
+    assert not faults, f"{len(faults)} faults:\n" + "\n".join(faults)
+    return Counter(outcome for _, outcome, _ in found)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_damaged_files(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip(_NEEDED.get(kind, "numpy"))
+    found = faultless(tmp_path, kind, COUNT)
+    assert found["refused"] >= COUNT // 4 and found["ran"] >= COUNT // 20
+
+
+def test_files_made_to_do_harm(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    from tests.frontends.onnx.hostile.attacks import attacks
+
+    (tmp_path / "counted").mkdir()
+    count = sum(1 for _ in attacks(tmp_path / "counted"))
+    assert faultless(tmp_path, "onnx_attack", count)["refused"] >= count // 2

@@ -1,0 +1,189 @@
+"""Attention of narrow floats on GPUs: two products and the softmax between them in one launch."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.schedule.gpu.launches import TARGET, launches_of, run, scheduled, threads_of
+from tilewright import te
+from tilewright.ir import DType, Function, cast, select
+from tilewright.kernels.pipeline import generated
+from tilewright.schedule import RULES_BY_ADDRESS, Schedule
+
+Array = np.ndarray[Any, Any]
+F32 = DType.of("float32")
+
+
+class Sizes(NamedTuple):
+    batch: int
+    heads: int
+    rows: int
+    keys: int
+    size: int
+
+
+def attention(n: Sizes, *, mask: str = "", dtype: str = "float16", size: int = 0) -> Function:
+    """What `fuse_attention` and `narrow_values` make of attention, heads between rows and size."""
+    narrow, wide = DType.of(dtype), (n.batch, n.heads, n.rows, n.keys)
+    q, k, v = (
+        te.placeholder((n.batch, length, n.heads, depth), dtype, name=name)
+        for name, length, depth in (
+            ("Q", n.rows, n.size),
+            ("K", n.keys, n.size),
+            ("V", n.keys, size or n.size),
+        )
+    )
+    added = te.placeholder((n.batch, n.keys), "float32", name="added")
+    d, j, m, t = (te.reduce_axis(e) for e in (n.size, n.keys, n.keys, n.keys))
+
+    def score(a: Any, h: Any, i: Any, key: Any) -> Any:
+        return te.sum(cast(q[a, i, h, d], F32) * cast(k[a, key, h, d], F32), axis=d)
+
+    def masked(a: Any, h: Any, i: Any, key: Any) -> Any:
+        value = scores[a, h, i, key] * 0.25
+        if mask == "added":
+            return value + added[a, key]
+        return select(key <= i, value, te.const(-1e9, F32)) if mask == "causal" else value
+
+    def result(a: Any, i: Any, h: Any, column: Any) -> Any:
+        return te.sum(cast(shares[a, h, i, j], F32) * cast(v[a, j, h, column], F32), axis=j)
+
+    scores = te.compute(wide, score, name="scores")
+    seen = scores if mask == "none" else te.compute(wide, masked, name="masked")
+    one = (*wide[:3], 1)
+    greatest = te.compute(one, lambda a, h, i, _: te.max(seen[a, h, i, m], axis=m), name="greatest")
+    powers = te.compute(
+        wide, lambda a, h, i, x: te.exp(seen[a, h, i, x] - greatest[a, h, i, 0]), name="powers"
+    )
+    total = te.compute(one, lambda a, h, i, _: te.sum(powers[a, h, i, t], axis=t), name="total")
+    shares = te.compute(
+        wide,
+        lambda a, h, i, x: cast(powers[a, h, i, x] * (1 / total[a, h, i, 0]), narrow),
+        name="shares",
+    )
+    y = te.compute((n.batch, n.rows, n.heads, size or n.size), result, name="Y")
+    out = te.compute(y.shape, lambda *i: cast(y[i], narrow), name="out")
+    given = [q, k, v, added] if mask == "added" else [q, k, v]
+    return te.function(given, [out], name="attention")
+
+
+def inputs(n: Sizes, mask: str, dtype: str, size: int = 0) -> list[Array]:
+    random = np.random.default_rng(n.rows)
+    shapes = [(n.batch, length, n.heads, n.size) for length in (n.rows, n.keys)]
+    shapes.append((n.batch, n.keys, n.heads, size or n.size))
+    made = [random.standard_normal(s).astype(DType.of(dtype).numpy) for s in shapes]
+    far = np.where(random.random((n.batch, n.keys)) < 0.3, -3e38, 0).astype("float32")
+    return [*made, far] if mask == "added" else made
+
+
+def expected(given: list[Array], mask: str) -> Array:
+    q, k, v = (a.astype("float64") for a in given[:3])
+    scores = np.einsum("aihk,ajhk->ahij", q, k) * (1 if mask == "none" else 0.25)
+    if mask == "added":
+        scores = scores + given[3][:, None, None, :]
+    if mask == "causal":
+        scores = np.where(np.tri(*scores.shape[2:], dtype=bool), scores, -1e9)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.einsum("ahij,ajhk->aihk", powers / powers.sum(axis=-1, keepdims=True), v)
+
+
+def check(n: Sizes, mask: str = "", dtype: str = "float16", size: int = 0) -> Schedule:
+    s = scheduled(attention(n, mask=mask, dtype=dtype, size=size))
+    given = inputs(n, mask, dtype, size)
+    shape = (n.batch, n.rows, n.heads, size or n.size)
+    (found,) = run(s.function, given, [(shape, DType.of(dtype).numpy)])
+    error = {"float16": 3e-3, "bfloat16": 3e-2}[dtype]
+    np.testing.assert_allclose(
+        found.astype("float64"), expected(given, mask), rtol=error, atol=error
+    )
+    return s
+
+
+def is_one_launch(s: Schedule) -> bool:
+    kinds = re.findall(r'tensor_intrin="mma\.\w+\.(\w+\.\w+)"', str(s.function))
+    return len(launches_of(s.function)) == 1 and kinds == ["mk.nk", "mk.kn"]
+
+
+@pytest.mark.parametrize(
+    "n",
+    [
+        Sizes(1, 2, 32, 64, 32),
+        Sizes(2, 1, 49, 49, 16),
+        Sizes(1, 2, 9, 197, 64),
+        Sizes(1, 1, 20, 33, 80),
+        Sizes(1, 1, 16, 450, 24),
+        Sizes(2, 2, 9, 16, 128),
+    ],
+)
+def test_sizes(n: Sizes) -> None:
+    assert is_one_launch(check(n, "added"))
+
+
+@pytest.mark.parametrize("mask", ["none", "causal"])
+def test_what_stands_between_the_products(mask: str) -> None:
+    assert is_one_launch(check(Sizes(1, 2, 20, 40, 32), mask))
+
+
+def test_other_types() -> None:
+    assert is_one_launch(check(Sizes(1, 2, 24, 24, 16), "causal", "bfloat16"))
+
+
+def test_values_of_another_size() -> None:
+    assert is_one_launch(check(Sizes(1, 2, 24, 40, 32), "added", size=48))
+
+
+def test_rows_of_which_nothing_is_seen() -> None:
+    """Greatest numbers that are added: all keys count the same."""
+    n = Sizes(1, 1, 16, 16, 16)
+    q, k, v, _ = inputs(n, "added", "float16")
+    given = [q, k, v, np.full((1, 16), -3.4e38, "float32")]
+    s = scheduled(attention(n, mask="added"))
+    (found,) = run(s.function, given, [(q.shape, "float16")])
+    want = np.broadcast_to(v.astype("float64").mean(axis=1, keepdims=True), v.shape)
+    np.testing.assert_allclose(found.astype("float64"), want, rtol=3e-3, atol=3e-3)
+
+
+def test_many_heads_have_larger_tiles() -> None:
+    few, many = (
+        RULES_BY_ADDRESS.schedule(attention(Sizes(1, heads, 128, 128, 64)), TARGET)
+        for heads in (12, 384)
+    )
+    threads = [threads_of(launches_of(s.function)[0])["threadIdx.z"] for s in (few, many)]
+    assert threads == [1, 4], "warps along the rows of a tile"
+    assert is_one_launch(check(Sizes(60, 2, 17, 16, 16)))
+
+
+@pytest.mark.parametrize(
+    ("n", "why"),
+    [
+        (Sizes(1, 2, 4, 64, 32), "few rows"),
+        (Sizes(1, 2, 32, 64, 8), "a size that instructions do not have"),
+        (Sizes(1, 1, 16, 8192, 16), "more scores than shared memory holds"),
+    ],
+)
+def test_what_stays_in_parts(n: Sizes, why: str) -> None:
+    s = RULES_BY_ADDRESS.schedule(attention(n), TARGET)
+    assert len(launches_of(s.function)) > 1, why
+
+
+def test_old_gpus_have_no_such_instructions() -> None:
+    old = tw.Target.of("cuda -arch=sm_75")
+    s = RULES_BY_ADDRESS.schedule(attention(Sizes(1, 2, 32, 64, 32)), old)
+    assert len(launches_of(s.function)) > 1
+
+
+@pytest.mark.parametrize("keys", [64, 77])
+def test_code(keys: int) -> None:
+    """Operands come by asynchronous copies, tiles by the instruction for it, also at odd sizes;
+    values are on their way while rows are summed up."""
+    s = RULES_BY_ADDRESS.schedule(attention(Sizes(1, 2, 21, keys, 32), mask="added"), TARGET)
+    text = generated(s.function, TARGET).assembly()
+    assert "ldmatrix.sync.aligned.m8n8.x4.trans" in text
+    assert not re.search(r"(ld|st)\.\w+\.b8", text), "no bytes are moved one by one"
+    assert "ld.global.v4" not in text, "copies are asynchronous"
+    assert text.rindex("cp.async.cg") < text.index("rcp."), "values come before rows are divided"

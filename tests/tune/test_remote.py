@@ -1,0 +1,243 @@
+"""Kernels are built here and measured on other machines, of which some fail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.rpc.hosts import Host, started, until
+from tests.tune.test_measuring import HOST, crashing, forever, packed, scale
+from tilewright.graph import Builder, Module
+from tilewright.runtime import Measured, TrialTask
+from tilewright.tune import read_records
+from tilewright.tune.measuring.desk import Begun, Desk, Job
+from tilewright.tune.measuring.devices import OneDevice, PoolOfDevices
+from tilewright.tune.measuring.remote import RemoteMeasurer
+from tilewright.tune.tasks import Task
+
+pytest.importorskip("cryptography")
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("keys") / "k"
+    tw.rpc.write_key(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(key: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    with started("server", key, tmp_path_factory.mktemp("served")) as host:
+        yield host
+
+
+@pytest.fixture
+def device(server: Host, key: Path) -> Iterator[tw.rpc.Device]:
+    with tw.rpc.connect(server.address, key) as device:
+        yield device
+
+
+def network() -> Module:
+    rng = np.random.default_rng(0)
+    b = Builder()
+    x = b.input("x", "f32", (24, 48))
+    b.output(b.relu(b.matmul(x, rng.standard_normal((48, 80)).astype(np.float32))))
+    return b.build()
+
+
+def measured(measurer: RemoteMeasurer, code: bytes) -> Measured:
+    ((_, found),) = measurer.measure([code], 2, early=False)
+    return found
+
+
+def test_a_model_is_tuned_on_a_device(device: tw.rpc.Device, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    summary = tw.tune(network(), on=device, records=path, trials=3, budget=100, tuner="ga")
+    records = [r for r in read_records(path) if r.kind == "trial"]
+    assert summary.trials == len(records) == 3 and not summary.failures
+    assert {r.target for r in records} == {device.target}
+    assert all(r.ratio and r.seconds and r.reference for r in records)
+    with tw.tune.apply_best(path):
+        model = device.load(tw.compile(network(), device.target))
+    x = np.ones((24, 48), np.float32)
+    np.testing.assert_allclose(model.run([x])[0], tw.compile(network()).run([x])[0], rtol=1e-4)
+
+
+def test_what_a_candidate_does_costs_its_session(device: tw.rpc.Device) -> None:
+    measurer = RemoteMeasurer(OneDevice(device), timeout=2.0)
+    assert not measurer.begin(Task(scale(), HOST), packed(scale())).failure
+    try:
+        assert measured(measurer, packed(scale(2.5))).failure == "wrong answer"
+        hung = measured(measurer, packed(forever))
+        assert (hung.failure, hung.reason) == ("time-out", "it took too long")
+        assert measured(measurer, crashing()).failure == "crash"
+        assert measured(measurer, b"no kernel").failure == "error"
+        assert measured(measurer, packed(scale(), "rules {}")).failure is None
+    finally:
+        measurer.close()
+
+
+def test_a_default_that_does_not_run_is_said_so(device: tw.rpc.Device) -> None:
+    measurer = RemoteMeasurer(OneDevice(device), timeout=2.0)
+    assert measurer.begin(Task(scale(), HOST), packed(forever)[:-100]).failure
+    measurer.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({}, b"no kernel"),
+        ({"rounds": 3, "memory": 0}, packed(scale())),
+        ({"task": 9}, b"{}\n and a kernel"),
+        ({"task": -1}, b"x"),
+        ({"task": 1 << 40}, b"[" * 5000),
+        ({"task": "all"}, b"\xff" * 40),
+    ],
+)
+def test_messages_that_make_no_sense(
+    device: tw.rpc.Device, asked: dict[str, Any], code: bytes
+) -> None:
+    assert device.trial(asked, code, 5.0).failure == "error"
+    device.ping()
+
+
+def test_requests_without_a_trial_end_the_session(device: tw.rpc.Device) -> None:
+    for fields in ({"trial": 3}, {"trial": {}}, {"trial": {}, "within": "long"}):
+        with pytest.raises(tw.rpc.DeviceLostError, match="it was sent damaged messages"):
+            device.call("trial", fields)
+    device.ping()
+
+
+def test_a_device_that_goes_away_costs_nothing_but_time(key: Path, tmp_path: Path) -> None:
+    """Two servers, of which one is killed in the middle."""
+    with started("tracker", key, tmp_path / "t", "--port", "0") as tracker:
+        options = ("--tracker", tracker.address, "--name", "board")
+        with (
+            started("server", key, tmp_path / "a", *options),
+            started("server", key, tmp_path / "b", *options) as dying,
+        ):
+            pool = tw.rpc.connect(tracker.address, key).pool("board")
+            until(lambda: pool.size == 2)
+            path = tmp_path / "r.jsonl"
+            killer = threading.Thread(target=_kill_when_busy, args=(dying, path))
+            killer.start()
+            summary = tw.tune(network(), on=pool, records=path, trials=24, budget=100, tuner="ga")
+            killer.join()
+    trials = [r for r in read_records(path) if r.kind == "trial"]
+    assert summary.trials == len(trials) >= 8 and not summary.failures
+    assert dying.process.poll() is not None
+
+
+def _kill_when_busy(host: Host, records: Path) -> None:
+    until(lambda: records.exists() and len(records.read_bytes().splitlines()) >= 2, 100)
+    for pid in host.sessions():
+        _stop(pid)
+    host.kill()
+
+
+def _stop(pid: int) -> None:
+    from tests.rpc.hosts import stop
+
+    stop(pid)
+
+
+def test_without_devices_a_search_ends(server: Host, key: Path, tmp_path: Path) -> None:
+    with started("server", key, tmp_path / "f") as host:
+        device = tw.rpc.connect(host.address, key)
+        measurer = RemoteMeasurer(OneDevice(device), patience=0.5)
+        host.kill()
+        for pid in host.sessions() if host.process.poll() is None else []:
+            _stop(pid)
+        with pytest.raises(tw.UserError, match="no device is there to measure on"):
+            measurer.begin(Task(scale(), HOST), packed(scale()))
+        measurer.close()
+
+
+def test_pools_without_devices_are_refused(key: Path, tmp_path: Path) -> None:
+    with started("tracker", key, tmp_path / "t", "--port", "0") as tracker:
+        pool = tw.rpc.connect(tracker.address, key).pool("none")
+        with pytest.raises(tw.UserError, match="no device is called none"):
+            PoolOfDevices(pool)
+
+
+# ---- what devices say, put together -------------------------------------------------------------
+
+FINE, WRONG = Measured((0.5,)), Measured(failure="wrong answer", reason="it differs")
+LOST = Measured(failure="lost", reason="it gives no sign of life")
+
+
+class Told:
+    """A desk with devices, and one job on it."""
+
+    def __init__(self, *devices: str) -> None:
+        self.desk, self.found = Desk(), list[Measured]()
+        for device in devices:
+            self.desk.arrive(device)
+        task: Any = object.__new__(TrialTask)
+        self.job = Job(Begun(task, b""), b"", 1, False, self.found.append)
+        self.desk.put(self.job)
+
+    def say(self, device: str, measured: Measured) -> None:
+        job = self.desk.take(device)
+        assert job is not None and job is self.job
+        self.desk.settle(job, device, measured)
+
+
+def test_one_device_is_believed() -> None:
+    for measured in (FINE, WRONG):
+        told = Told("a")
+        told.say("a", measured)
+        assert told.found == [measured]
+
+
+def test_of_several_two_must_say_that_something_fails() -> None:
+    told = Told("a", "b")
+    told.say("a", WRONG)
+    assert not told.found and told.desk.take("a") is None
+    told.say("b", WRONG)
+    assert told.found == [WRONG]
+
+
+def test_a_device_that_is_proved_wrong_is_left_out() -> None:
+    told = Told("a", "b")
+    for count in range(3):
+        assert not told.desk.left_out
+        told.say("a", WRONG)
+        told.say("b", FINE)
+        assert told.found == [FINE] * (count + 1)
+        told.job.doubts.clear()
+        told.desk.put(told.job)
+    assert told.desk.left_out == {"a": "it said: it differs"}
+
+
+def test_where_the_others_have_gone_the_one_is_believed() -> None:
+    told = Told("a", "b")
+    told.say("a", WRONG)
+    told.desk.depart("b")
+    assert told.desk.take("a") is None and told.found == [WRONG]
+
+
+def test_what_devices_are_lost_over_goes_to_others_and_not_for_ever() -> None:
+    told = Told("a", "b", "c")
+    for device in "ab":
+        told.say(device, LOST)
+        assert not told.found
+    told.say("c", FINE)
+    assert told.found == [FINE]
+    told = Told("a")
+    for _ in range(3):
+        told.say("a", LOST)
+    assert told.found == [LOST]
+
+
+def test_what_ends_every_process_has_crashed() -> None:
+    told = Told("a")
+    for _ in range(3):
+        told.say("a", Measured(failure="lost", reason="its process ended by SIGKILL"))
+    assert [m.failure for m in told.found] == ["crash"]

@@ -1,0 +1,1 @@
+"""Instructions of machines that LLVM does not choose by itself, a file for each architecture."""

@@ -1,0 +1,135 @@
+"""Instructions of NVIDIA's GPUs: products by a warp, and copies to shared memory that take effect
+later."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.memory import known_alignment
+from tilewright.codegen.llvm.types import LLType, LLValue, i32, llvm, memory_type, void
+from tilewright.ir import WARP_PRODUCTS, Call, Const, Load, WarpProduct
+from tilewright.support.errors import UserError
+
+_SHARED: Final = llvm.PointerType(addrspace=3)
+_GLOBAL: Final = llvm.PointerType(addrspace=1)
+_FLOAT: Final = llvm.FloatType()
+_HALVES: Final = llvm.VectorType(llvm.HalfType(), 2)
+
+
+def warp_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    """C += A · B on tiles of 16 × 16, as two products of 8 columns each."""
+    gpu, product = cx.target.gpu, WARP_PRODUCTS[node.name]
+    if gpu is None or not gpu.has_warp_products:
+        raise UserError(
+            f"cannot compile a call of {node.name}",
+            reason=f"GPUs since sm_80 have it, and the target is {cx.target}",
+            remedy="build for such a GPU, or leave tensorize out",
+        )
+    sums, a_place, b_place = args
+    a = _read_tile(cx, a_place, is_transposed=product.a_by_columns)
+    b = _read_tile(cx, b_place, is_transposed=not product.b_by_columns)
+    for half in range(2):
+        _multiply(cx, product, a, b[2 * half : 2 * half + 2], _element(cx, sums, 4 * half))
+    return llvm.Constant(i32, 0)
+
+
+def async_copy(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    """Copy some bytes to shared memory: later, where both places are aligned, else at once."""
+    to, source, _, read = args
+    length = node.args[2]
+    assert isinstance(length, Const)
+    size = int(length.value)
+    if not _runs_ahead(cx) or not _is_aligned(node, size):
+        _copy_at_once(cx, node, args)
+        return llvm.Constant(i32, 0)
+    kind = "cg" if size == 16 else "ca"
+    places = [cx.builder.addrspacecast(p, t) for p, t in ((to, _SHARED), (source, _GLOBAL))]
+    name = f"llvm.nvvm.cp.async.{kind}.shared.global.{size}"
+    if node.args[3] is length:
+        _call_for_effect(cx, name, places)
+    else:
+        _call_for_effect(cx, f"{name}.s", [*places, cx.builder.trunc(read, i32)])
+    return llvm.Constant(i32, 0)
+
+
+def _runs_ahead(cx: Context) -> bool:
+    return cx.target.gpu is not None and cx.target.gpu.has_warp_products
+
+
+def async_commit(cx: Context, _node: Call, _args: list[LLValue]) -> LLValue:
+    if _runs_ahead(cx):
+        _call_for_effect(cx, "llvm.nvvm.cp.async.commit.group", [])
+    return llvm.Constant(i32, 0)
+
+
+def async_wait(cx: Context, node: Call, _args: list[LLValue]) -> LLValue:
+    if _runs_ahead(cx):
+        (left,) = node.args
+        assert isinstance(left, Const)
+        count = llvm.Constant(i32, int(left.value))
+        _call_for_effect(cx, "llvm.nvvm.cp.async.wait.group", [count])
+    return llvm.Constant(i32, 0)
+
+
+def _is_aligned(node: Call, size: int) -> bool:
+    loads = [a.operands[0] for a in node.args[:2]]
+    return all(
+        isinstance(e, Load) and known_alignment(e.buffer, e.indices[0]) % size == 0 for e in loads
+    )
+
+
+def _copy_at_once(cx: Context, node: Call, args: list[LLValue]) -> None:
+    """The same by plain loads and stores of elements."""
+    to, source, size, read = args
+    builder, load = cx.builder, node.args[0].operands[0]
+    assert isinstance(load, Load)
+    kind, each = memory_type(load.buffer.dtype), load.buffer.dtype.itemsize
+    is_read = builder.icmp_signed("==", read, size)
+    for k in range(size.constant // each):
+        before = builder.block
+        at = llvm.Constant(i32, k)
+        with builder.if_then(is_read):
+            value = builder.load(builder.gep(source, [at], source_etype=kind), typ=kind)
+            value.align = each
+            inside = builder.block
+        chosen = builder.phi(kind)
+        chosen.add_incoming(value, inside)
+        chosen.add_incoming(llvm.Constant(kind, None), before)
+        builder.store(chosen, builder.gep(to, [at], source_etype=kind)).align = each
+
+
+def _call_for_effect(cx: Context, name: str, args: list[LLValue]) -> None:
+    cx.builder.call(cx.declare(name, void, [a.type for a in args]), args)
+
+
+def _read_tile(cx: Context, place: LLValue, *, is_transposed: bool) -> list[LLValue]:
+    """Four matrices of 8 × 8 from shared memory, as the threads of a warp hold them."""
+    suffix = ".trans" if is_transposed else ""
+    name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{suffix}.b16.p3"
+    return _call(cx, name, i32, 4, [cx.builder.addrspacecast(place, _SHARED)])
+
+
+def _multiply(
+    cx: Context, product: WarpProduct, a: list[LLValue], b: list[LLValue], sums: LLValue
+) -> None:
+    """Add a product to the four sums of a thread."""
+    is_half = product.dtype.name == "float16"
+    name = f"llvm.nvvm.mma.m16n8k16.row.col.{'f32.f32' if is_half else 'bf16'}"
+    operands = [cx.builder.bitcast(x, _HALVES) if is_half else x for x in (*a, *b)]
+    places = [_element(cx, sums, k) for k in range(4)]
+    before = [cx.builder.load(place, typ=_FLOAT) for place in places]
+    after = _call(cx, name, _FLOAT, 4, [*operands, *before])
+    for value, place in zip(after, places, strict=True):
+        cx.builder.store(value, place)
+
+
+def _call(cx: Context, name: str, kind: LLType, count: int, args: list[LLValue]) -> list[LLValue]:
+    """The results of an intrinsic that gives several."""
+    result = llvm.LiteralStructType([kind] * count)
+    made = cx.builder.call(cx.declare(name, result, [a.type for a in args]), args)
+    return [cx.builder.extract_value(made, k) for k in range(count)]
+
+
+def _element(cx: Context, start: LLValue, number: int) -> LLValue:
+    return cx.builder.gep(start, [llvm.Constant(i32, number)], source_etype=_FLOAT)

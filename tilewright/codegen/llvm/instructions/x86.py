@@ -1,0 +1,80 @@
+"""Instructions of x86-64 on whole vectors that LLVM does not choose by itself."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.types import LLType, LLValue, i32, llvm, number
+from tilewright.ir import DType
+from tilewright.target import Target
+
+#: By bits of the vector, how the names of LLVM's intrinsics begin and end.
+_EXTREMES = {128: ("sse", ""), 256: ("avx", ".256"), 512: ("avx512", ".512")}
+#: The operand by which AVX-512 instructions use the thread's rounding mode.
+_CURRENT_ROUNDING = 4
+
+
+def has_vector(target: Target, dtype: DType) -> bool:
+    """Whether the target has registers of just this type, of 32 or 64 bits an element."""
+    bits = dtype.bits * dtype.lanes
+    is_whole = bits in _EXTREMES and dtype.bits in (32, 64)
+    return is_whole and target.arch == "x86_64" and bits <= target.vector_bits
+
+
+def extreme(cx: Context, op: str, dtype: DType, a: LLValue, b: LLValue) -> LLValue:
+    """The lesser (`min`) or greater (`max`) of two; NaN where one is NaN.
+
+    The instruction returns its second operand where one is NaN, so that a NaN in the first has to
+    be put back. In a reduction, `b` is what was just loaded: the test for NaN is then no part of
+    the chain of dependent instructions.
+    """
+    bits, kind = dtype.bits * dtype.lanes, "s" if dtype.bits == 32 else "d"
+    prefix, suffix = _EXTREMES[bits]
+    if bits == 128 and kind == "d":
+        prefix = "sse2"
+    rounding = [llvm.Constant(i32, _CURRENT_ROUNDING)] if bits == 512 else []
+    name, args = f"llvm.x86.{prefix}.{op}.p{kind}{suffix}", [b, a, *rounding]
+    found = cx.builder.call(cx.declare(name, a.type, [v.type for v in args]), args)
+    return cx.builder.select(cx.builder.fcmp_unordered("uno", b, b), b, found)
+
+
+def converts(target: Target, source: DType, wanted: DType) -> bool:
+    """Whether `to_integers` is for such vectors: LLVM converts them element by element."""
+    fits = source.bits in (32, 64) and wanted.bits <= 32
+    return fits and source.lanes > 1 and target.arch == "x86_64"
+
+
+def to_integers(
+    cx: Context,
+    source: DType,
+    wanted: DType,
+    a: LLValue,
+    kind: LLType,
+    bounds: tuple[float, float],
+) -> LLValue:
+    """Floats as integers, saturated to the range of the type; 0 for NaN.
+
+    They are known to lie between `bounds`.
+    """
+    builder, signed = cx.builder, wanted.is_signed or wanted.bits < 32
+    wide = llvm.VectorType(i32, source.lanes)
+    # Undefined for numbers that do not fit: the selects below replace those.
+    found = (builder.fptosi if signed else builder.fptoui)(a, wide)
+    found = found if wanted.bits == 32 else builder.trunc(found, kind)
+    least, greatest = int(wanted.min_value), int(wanted.max_value)
+    if bounds[0] < least:
+        below = builder.fcmp_ordered("<", a, number(float(least), a.type))
+        found = builder.select(below, number(least, kind), found)
+    if bounds[1] > greatest:
+        above = builder.fcmp_ordered(">", a, number(_at_most(greatest, source), a.type))
+        found = builder.select(above, number(greatest, kind), found)
+    return builder.select(builder.fcmp_ordered("ord", a, a), found, number(0, kind))
+
+
+def _at_most(value: int, dtype: DType) -> float:
+    """The greatest float of a type that is not above a whole number."""
+    nearest = dtype.numpy.type(value)
+    return float(nearest if int(nearest) <= value else np.nextafter(nearest, -math.inf))

@@ -1,0 +1,69 @@
+"""Images with their channels last: one block that holds all of them, N×1×spatial×C.
+
+That is what tensor instructions of GPUs take: neighbours of the sum over channels are neighbours in
+memory, and pixels are rows of a product. Costs are in nanoseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from tilewright.graph.ir.types import TensorType, Type
+from tilewright.graph.layouts.images import PLAIN, Blocking, channels_of, count, is_view
+from tilewright.ir import DType
+
+#: The number of the layout with channels last.
+LAST: Final = 1
+#: Bytes that are best loaded at once: channels are filled up to so many where they are fewer.
+_VECTOR: Final = 16
+#: Nanoseconds that one more kernel takes, however little it does.
+LAUNCH: Final = 2000.0
+#: The shares of a GPU's operations that convolutions reach: with channels last, and plain ones.
+_SHARE: Final = {True: 0.3, False: 0.02}
+
+
+@dataclass(frozen=True)
+class ChannelsLast(Blocking):
+    """Layouts for GPUs: a block is as wide as the image has channels."""
+
+    @property
+    def is_last(self) -> bool:
+        return True
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def least(self) -> int:
+        """Channels that fill a vector."""
+        return _VECTOR // self.itemsize
+
+    def blocks(self, type_: Type) -> list[int]:
+        channels = channels_of(type_)
+        return [] if channels is None else [channels]
+
+    def number(self, layout: int) -> int:
+        return 0 if layout == PLAIN else LAST
+
+    def layout(self, type_: Type, number: int) -> int:
+        return PLAIN if number == 0 else channels_of(type_) or 1
+
+    # ---- costs ----------------------------------------------------------------------------------
+
+    def convolution(self, products: float, *, last: bool) -> float:
+        """The time of a convolution of so many products."""
+        assert self.target.gpu is not None
+        return 2e9 * products / (self.target.gpu.tensor_flops * _SHARE[last])
+
+    def copy(self, elements: float, dtype: DType) -> float:
+        assert self.target.gpu is not None
+        del dtype
+        return 2e9 * elements * self.itemsize / self.target.gpu.bandwidth
+
+    def change(self, type_: TensorType, old: int, new: int) -> float:
+        if old == new or (is_view(type_, old) and is_view(type_, new)):
+            return 0.0
+        return LAUNCH + self.copy(count(type_.shape), type_.dtype)

@@ -1,0 +1,100 @@
+"""Lets products read their operands as they were before they were transposed.
+
+    t = transpose(q, axes=[0, 2, 1, 3])
+    y = matmul(t, u)                     -->     y = einsum(q, u, equation="aibk,abkj->abij")
+
+For GPUs, where products copy tiles of their operands to shared memory anyhow: such as the heads of
+attention, which are a dimension between the rows. Neighbours in memory must stay neighbours of a
+tile: of a row, a column or the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from tilewright.graph.ir import Call, Module, Value
+from tilewright.graph.passes.dead_code import dead_code
+from tilewright.graph.rules import Rule, RuleRewriter
+from tilewright.graph.rules.site import Site
+from tilewright.graph.rules.transposes import equation_of, order_of
+
+_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz")
+
+
+class _Product(NamedTuple):
+    """What the dimensions of both operands and of the result are called."""
+
+    operands: tuple[str, str]
+    result: str
+
+    @property
+    def batch(self) -> set[str]:
+        return set(self.operands[0]) & set(self.operands[1]) & set(self.result)
+
+
+def absorb_transposes(module: Module) -> Module:
+    """The module with transposes of factors as part of their products."""
+    changed = module.map(lambda f: RuleRewriter(f, _rules).graph(f))
+    return module if changed is module else dead_code(changed)
+
+
+def _absorbed(s: Site) -> Value | None:
+    product = _product_of(s)
+    if product is None:
+        return None
+    sources = [_source(s, k, labels, product) for k, labels in enumerate(product.operands)]
+    if sources == [None, None]:
+        return None
+    found = [
+        (value, labels) if source is None else source
+        for source, value, labels in zip(sources, s.args, product.operands, strict=True)
+    ]
+    (a, left), (b, right) = found
+    equation = f"{left},{right}->{product.result}"
+    return s.emit("einsum", a, b, equation=equation, dtype=s.attr("dtype"))
+
+
+def _source(s: Site, k: int, labels: str, product: _Product) -> tuple[Value, str] | None:
+    """What an operand was before it was transposed, with its dimensions' names."""
+    inner = s.private(s.args[k], "transpose")
+    source = None if inner is None else inner.args[0]
+    if inner is None or source is None:
+        return None
+    places = dict(zip(order_of(inner), labels, strict=True))
+    names = "".join(places[axis] for axis in range(source.ndim))
+    return None if names[-1] in product.batch else (source, names)
+
+
+def _product_of(s: Site) -> _Product | None:
+    call = s.call
+    return _of_einsum(call) if call.op.name == "einsum" else _of_matmul(call, s.args)
+
+
+def _of_matmul(call: Call, args: Sequence[Value]) -> _Product | None:
+    a, b = args
+    rank = a.ndim
+    if rank < 3 or rank != b.ndim or a.shape[:-2] != b.shape[:-2]:
+        return None
+    left, right, result = _split(equation_of(call, rank, tuple(range(rank))))
+    return _Product((left, right), result)
+
+
+def _of_einsum(call: Call) -> _Product | None:
+    equation = str(call.attrs["equation"]).replace(" ", "")
+    names = _split(equation)
+    if len(names) != 3 or "->" not in equation:
+        return None
+    # Letters that are named twice, and `...`, are left alone.
+    if any(len(set(n)) != len(n) or not set(n) <= _LETTERS for n in names):
+        return None
+    left, right, result = names
+    return _Product((left, right), result)
+
+
+def _split(equation: str) -> list[str]:
+    return equation.replace("->", ",").split(",")
+
+
+def _rules(name: str) -> Iterable[Rule]:
+    return (_absorbed,) if name in ("matmul", "einsum") else ()

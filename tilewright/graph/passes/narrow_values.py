@@ -1,0 +1,31 @@
+"""Stores values between kernels in narrower floats, where a `precision` asks for it.
+
+precision="float16", "bf16"    products of such factors, summed in float32; kernels compute in
+                               float32, and round what leaves them       (precision.kernels)
+
+For GPUs, whose kernels mostly wait for memory. Runs after calls were put together to kernels, so
+that nothing is rounded inside of one.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar, cast
+
+from tilewright.graph.fusion.definitions import FactTable
+from tilewright.graph.ir import Graph, Module
+from tilewright.graph.precision.kernels import with_narrow_values
+from tilewright.graph.precision.stored import stored_type
+
+AnyGraph = TypeVar("AnyGraph", bound=Graph)
+
+
+def narrow_values(module: Module) -> Module:
+    """The module with values between kernels in the type that is asked for."""
+    dtype, facts = stored_type(), FactTable()
+    if dtype is None:
+        return module
+
+    def narrow(graph: AnyGraph) -> AnyGraph:
+        return cast("AnyGraph", graph.with_(with_narrow_values(graph, dtype, facts)))
+
+    return module.map(narrow)

@@ -1,0 +1,361 @@
+"""Products of quantized tensors that a model writes as products of floats, in bytes.
+
+    y = conv(dequantize(x, s, z), dequantize(w, r), b)
+    -->
+    t = conv(x, w, dtype=int32, fill=z)                 exact sums
+    y = add(mul(cast(sub(t, z * sums of w)), s * r), b)
+
+That is how most tools write quantized models down. Weights are constant bytes with a scale for
+each output and no zero point, or one that they can take in; images and rows have one scale. All
+else stays as it is: so do products on machines that have no instructions for bytes.
+
+Where each channel is convolved by itself, instructions for bytes find nothing to add up: sums are
+in float32, which holds them exactly, but images are read as bytes, on every machine. Those without
+a float unit have sums of integers there, too.
+
+    t = conv(x, float32 of w, groups=channels, dtype=float32, fill=z)
+
+    y = matmul(x, dequantize(w, scales of blocks))   -->   y = matmul_nbits(x, packed w, scales)
+
+Weights that alone are quantized, in blocks along the sum, stay as small as they are on all
+machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tilewright.graph.ir import Array, Call, Module, Value
+from tilewright.graph.ir.types import dtype_of, known_dim
+from tilewright.graph.ops.quantized.matmul_nbits import packed_bits
+from tilewright.graph.passes.dead_code import dead_code
+from tilewright.graph.rewriting.context import Pass
+from tilewright.graph.rules import Rule, RuleRewriter, quantized
+from tilewright.graph.rules.site import Site
+from tilewright.graph.sizes.axes import axis_of
+from tilewright.ir import DType
+from tilewright.target import Target
+
+_FLOAT32, _INT32 = DType.of("float32"), DType.of("int32")
+#: Channels below which bytes do not fill the instructions for them.
+_FEW: Final = 8
+#: Scales below this have no reciprocal in float32.
+_TINY: Final = 1e-37
+#: How many operators back it is looked for a product.
+_BACK: Final = 8
+#: Whole numbers up to this are exact in float32.
+_EXACT: Final = 2**24
+
+
+def quantized_products(target: Target) -> Pass:
+    """The pass for a machine."""
+
+    def quantized_products(module: Module) -> Module:
+        """The module with products of bytes in place of those of what they stand for."""
+        table = _rules_for(target)
+
+        def rules(name: str) -> Iterable[Rule]:
+            return table.get(name, ())
+
+        changed = module.map(lambda f: RuleRewriter(f, rules).graph(f))
+        # What nobody reads any more would keep what it reads from being folded.
+        return module if changed is module else dead_code(changed)
+
+    return quantized_products
+
+
+class _Bytes(NamedTuple):
+    """A tensor of bytes with the one scale and zero point that make it real numbers."""
+
+    value: Value
+    scale: Array
+    zero: int
+
+
+class _Weights(NamedTuple):
+    """Signed bytes without a zero point, and a scale for each output."""
+
+    array: Array
+    scales: Array
+
+
+def _conv(s: Site) -> Value | None:
+    if s.attr("groups") != 1 or s.attr("dtype") is not None:
+        return None
+    x, w = _bytes(s, s.x), _weights(s, s.arg(1), 0)
+    if x is None or w is None or min(w.array.shape[:2]) < _FEW:
+        return None
+    return _convolved(s, x, w, _INT32)
+
+
+def _depthwise(s: Site, dtype: DType = _FLOAT32) -> Value | None:
+    """Every channel by itself, with images in bytes and sums in a type."""
+    if s.attr("groups") == 1 or known_dim(s.arg(1).shape[1]) != 1 or s.attr("dtype") is not None:
+        return None
+    x, w = _bytes(s, s.x), _weights(s, s.arg(1), 0)
+    if x is None or w is None or len(w.array) != s.attr("groups"):
+        return None
+    greatest = np.abs(w.array.astype(np.int64)).reshape(len(w.array), -1).sum(axis=1)
+    is_exact = dtype is _INT32 or greatest.max(initial=0) * 256 <= _EXACT
+    return _convolved(s, x, w, dtype) if is_exact else None
+
+
+def _convolved(s: Site, x: _Bytes, w: _Weights, dtype: DType) -> Value:
+    """The real numbers that a convolution of bytes stands for, with sums in a type."""
+    factors = w.array if dtype is _INT32 else w.array.astype(dtype.numpy)
+    total = s.again(s.call, [x.value, s.constant(factors)], dtype=dtype, fill=x.zero)
+    by_channel = (-1, *[1] * (s.x.ndim - 2))
+    sums = w.array.reshape(len(w.array), -1).sum(axis=1, dtype=np.int64)
+    real = _scaled(s, total, x, sums.reshape(by_channel), w.scales.reshape(by_channel))
+    bias = s.call.args[2]
+    if bias is None:
+        return real
+    return s.emit("add", real, s.emit("reshape", bias, shape=by_channel))
+
+
+def _matmul(s: Site) -> Value | None:
+    if s.attr("transpose_a") or s.attr("dtype") is not None:
+        return None
+    return _product(s, _columns(s, s.attr("transpose_b")))
+
+
+def _gemm(s: Site) -> Value | None:
+    if not _is_plain_gemm(s):
+        return None
+    return _with_bias(s, _product(s, _columns(s, s.attr("transpose_b"))))
+
+
+def _dense(s: Site) -> Value | None:
+    return _with_bias(s, _product(s, _columns(s, is_transposed=True)))
+
+
+def _is_plain_gemm(s: Site) -> bool:
+    return not s.attr("transpose_a") and s.attr("alpha") == 1 and s.attr("beta") == 1
+
+
+def _with_bias(s: Site, real: Value | None) -> Value | None:
+    bias = s.call.args[2]
+    return real if real is None or bias is None else s.emit("add", real, bias)
+
+
+def _columns(s: Site, is_transposed: bool) -> _Weights | None:
+    """Weights with a column for each output."""
+    found = _weights(s, s.arg(1), 0 if is_transposed else 1)
+    if found is None or not is_transposed or found.array.ndim != 2:
+        return found
+    return _Weights(np.ascontiguousarray(found.array.T), found.scales)
+
+
+def _product(s: Site, w: _Weights | None) -> Value | None:
+    x = None if w is None else _bytes(s, s.x)
+    if x is None or w is None or w.array.ndim != 2 or min(w.array.shape) < _FEW or s.x.ndim < 2:
+        return None
+    total = s.emit("matmul_integer", x.value, s.constant(w.array))
+    return _scaled(s, total, x, w.array.sum(axis=0, dtype=np.int64), w.scales)
+
+
+def _scaled(s: Site, total: Value, x: _Bytes, sums: Array, scales: Array) -> Value:
+    """The real numbers that sums of bytes stand for."""
+    if x.zero:
+        total = s.emit("sub", total, s.constant((x.zero * sums).astype(total.dtype.numpy)))
+    factors = (x.scale.astype(np.float32) * scales).astype(np.float32)
+    real = total if total.dtype is _FLOAT32 else s.emit("cast", total, dtype=_FLOAT32)
+    return s.emit("mul", real, s.constant(factors))
+
+
+# ---- what is quantized again --------------------------------------------------------------------
+
+
+def _quantize(s: Site) -> Value | None:
+    """quantize(x, c) = quantize(x * (1 / c), 1), for what comes from sums of products
+
+    These are rounded one way or the other as it is, and a division takes longer than all else that
+    is done with a sum.
+    """
+    scale, is_plain = s.arg(1).constant, s.attr("precision") is None
+    if scale is None or scale.size != 1 or not is_plain or s.x.dtype is not _FLOAT32:
+        return None
+    factor = float(scale.reshape(()))
+    if factor == 1 or not np.isfinite(np.float32(1 / factor) if factor > _TINY else np.inf):
+        return None
+    if not s.result.dtype.is_integer or not _comes_from_sums(s, s.x):
+        return None
+    one = s.constant(np.ones_like(scale), s.arg(1))
+    real = s.emit("mul", s.x, s.constant(np.float32(1 / factor)))
+    zero = s.call.args[2]
+    if zero is None or zero.constant is None or zero.constant.any():
+        return s.again(s.call, [real, one, zero])
+    return s.again(s.call, [real, one, None], dtype=s.result.dtype)
+
+
+def _unclipped(s: Site) -> Value | None:
+    """quantize(clip(x, a, b), c) = quantize(x, c), where bytes end before a and b do"""
+    inner = s.private(s.x, "clip", "relu")
+    scale, zero = s.arg(1).constant, s.call.args[2]
+    if inner is None or scale is None or scale.size != 1 or not s.result.dtype.is_integer:
+        return None
+    zeros = np.zeros(()) if zero is None else zero.constant
+    factor = float(scale.reshape(()))
+    if zeros is None or zeros.size != 1 or not factor > 0 or not s.attr("saturate"):
+        return None
+    low, high = _bounds(inner)
+    least, most = (
+        np.rint(np.float32(b) / np.float32(factor)) + float(zeros.reshape(())) for b in (low, high)
+    )
+    dtype = s.result.dtype
+    if not (least <= dtype.min_value and most >= dtype.max_value):
+        return None
+    return s.again(s.call, [inner.args[0], *s.call.args[1:]])
+
+
+def _bounds(call: Call) -> tuple[float, float]:
+    """What a value is clipped to; NaN where that is not known."""
+    if call.op.name == "relu":
+        return 0.0, np.inf
+    found = [-np.inf, np.inf]
+    for k, bound in enumerate(call.args[1:]):
+        if bound is not None:
+            found[k] = np.nan if bound.constant is None else float(bound.constant.reshape(()))
+    return found[0], found[1]
+
+
+def _comes_from_sums(s: Site, value: Value, depth: int = _BACK) -> bool:
+    """Whether elements are computed one by one from sums of products."""
+    call = s.made_by(value)
+    if call is None or not depth:
+        return False
+    if call.op.name in ("conv", "matmul_integer"):
+        return True
+    operands = [a for a in call.args if a is not None and a.shape == value.shape]
+    return s.is_map(call, value) and any(_comes_from_sums(s, a, depth - 1) for a in operands)
+
+
+# ---- what is dequantized ------------------------------------------------------------------------
+
+
+def _dequantized(s: Site, value: Value) -> Call | None:
+    call = s.made_by(value, "dequantize")
+    if call is None or value.dtype is not _FLOAT32 or call.attrs["block"]:
+        return None
+    x, scale, zero = call.args
+    assert x is not None and scale is not None
+    known = scale.constant is not None and (zero is None or zero.constant is not None)
+    return call if known and x.dtype.is_integer and x.dtype.bits == 8 else None
+
+
+def _bytes(s: Site, value: Value) -> _Bytes | None:
+    call = _dequantized(s, value)
+    if call is None:
+        return None
+    x, scale, zero = call.args
+    assert x is not None and scale is not None and scale.constant is not None
+    zeros = np.zeros((), np.int8) if zero is None else zero.constant
+    assert zeros is not None
+    if x.is_constant or scale.constant.size != 1 or zeros.size != 1:
+        return None
+    return _Bytes(x, scale.constant.reshape(()), int(zeros.reshape(())))
+
+
+def _weights(s: Site, value: Value, outputs: int) -> _Weights | None:
+    """Constant weights with scales along the axis of outputs."""
+    call = _dequantized(s, value)
+    stored = None if call is None or call.args[0] is None else call.args[0].constant
+    if call is None or stored is None:
+        return None
+    scale, zero = call.args[1:]
+    assert scale is not None and scale.constant is not None
+    scales = scale.constant.astype(np.float32)
+    if scales.size > 1 and axis_of(call.attrs["axis"], stored.ndim) != outputs:
+        return None
+    centred = stored.astype(np.int16)
+    if zero is not None and zero.constant is not None:
+        zeros = zero.constant.astype(np.int16).reshape(-1)
+        centred = centred - zeros.reshape([-1 if n == outputs else 1 for n in range(stored.ndim)])
+    if centred.size and not -128 <= centred.min() <= centred.max() <= 127:
+        return None
+    # Floats would not wrap around: sums of bytes must not either, whatever they are multiplied by.
+    others = tuple(n for n in range(stored.ndim) if n != outputs)
+    if np.abs(centred).sum(axis=others, dtype=np.int64).max(initial=0) * 256 > _INT32.max_value:
+        return None
+    full = np.broadcast_to(scales.reshape(-1), (stored.shape[outputs],))
+    return _Weights(centred.astype(np.int8), full)
+
+
+# ---- weights in blocks --------------------------------------------------------------------------
+
+
+def _matmul_by_blocks(s: Site) -> Value | None:
+    if s.attr("transpose_a") or s.attr("dtype") is not None:
+        return None
+    return _by_blocks(s, s.attr("transpose_b"))
+
+
+def _gemm_by_blocks(s: Site) -> Value | None:
+    return _with_bias(s, _by_blocks(s, s.attr("transpose_b"))) if _is_plain_gemm(s) else None
+
+
+def _dense_by_blocks(s: Site) -> Value | None:
+    return _with_bias(s, _by_blocks(s, is_transposed=True))
+
+
+def _by_blocks(s: Site, is_transposed: bool) -> Value | None:
+    """The product by weights that are dequantized in blocks along the sum."""
+    call = s.made_by(s.arg(1), "dequantize")
+    if call is None or not call.attrs["block"] or s.x.dtype is not s.arg(1).dtype:
+        return None
+    stored, scales, zeros = (None if a is None else a.constant for a in call.args)
+    if stored is None or scales is None or (zeros is None) != (call.args[2] is None):
+        return None
+    depth, dtype = 1 if is_transposed else 0, dtype_of(stored.dtype)
+    if stored.ndim != 2 or axis_of(call.attrs["axis"], 2) != depth or s.x.is_constant:
+        return None
+    bits, block = dtype.bits, call.attrs["block"]
+    if bits not in (2, 4, 8) or not dtype.is_integer or block * bits % 8:
+        return None
+    half = 0 if dtype.min_value == 0 else 2 ** (bits - 1)
+    given = np.zeros_like(scales) if zeros is None else zeros
+    rows, factors, others = (a if is_transposed else a.T for a in (stored, scales, given))
+    shifted = (rows.astype(np.int16) + half).astype(np.uint8)
+    packed = packed_bits(_in_blocks(shifted, block), bits)
+    middle = (others.astype(np.float32) + half).astype(scales.dtype)
+    parameters = [s.constant(np.ascontiguousarray(a)) for a in (packed, factors, middle)]
+    attrs = {"depth": rows.shape[1], "bits": bits, "block": block}
+    return s.emit("matmul_nbits", s.x, *parameters, **attrs)
+
+
+def _in_blocks(rows: Array, block: int) -> Array:
+    """Rows N×K as N×blocks×block, filled up with zeros."""
+    count, depth = rows.shape
+    blocks = -(-depth // block)
+    full = np.zeros((count, blocks * block), rows.dtype)
+    full[:, :depth] = rows
+    return full.reshape(count, blocks, block)
+
+
+_BY_BLOCKS: Final[dict[str, tuple[Rule, ...]]] = {
+    "matmul": (_matmul_by_blocks,),
+    "gemm": (_gemm_by_blocks,),
+    "dense": (_dense_by_blocks,),
+}
+_RULES: Final[dict[str, tuple[Rule, ...]]] = {
+    "conv": (_conv, _depthwise),
+    "quantize": (*quantized.RULES["quantize"], _unclipped, _quantize),
+    "matmul": (_matmul, _matmul_by_blocks),
+    "gemm": (_gemm, _gemm_by_blocks),
+    "dense": (_dense, _dense_by_blocks),
+}
+
+
+def _rules_for(target: Target) -> dict[str, tuple[Rule, ...]]:
+    """The rules that make a machine faster."""
+    if not target.has_float_unit:
+        return _RULES | {"conv": (_conv, partial(_depthwise, dtype=_INT32))}
+    if target.has_byte_products:
+        return _RULES
+    reads_bytes = target.kind.device == "cpu"
+    quicker = {"conv": (_depthwise,), "quantize": (_unclipped, _quantize)}
+    return _BY_BLOCKS | quicker if reads_bytes else _BY_BLOCKS

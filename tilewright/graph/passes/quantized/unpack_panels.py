@@ -1,0 +1,66 @@
+"""Products of many rows by weights of few bits: these are unpacked once, not for every few rows.
+
+    y = matmul_panels(x, w, scales)     -->     y = matmul(x, unpack_panels(w, scales))
+
+Where the number of rows is known only when the program runs, it decides then.
+It runs when no constants are folded any more: unpacked weights exist only while they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from tilewright.graph.building.builder import Builder
+from tilewright.graph.ir import Binding, Call, Module, Value
+from tilewright.graph.ir.types import known_dim, product
+from tilewright.graph.rewriting.rewrite import Rewriter
+from tilewright.ir import Expr
+
+#: Rows from which on a product takes longer than writing and reading the weights it is made with.
+_MANY: Final = 32
+
+
+def unpack_panels(module: Module) -> Module:
+    """The module with weights unpacked where many rows are multiplied by them."""
+    return module.map(lambda f: _Unpacking().graph(f))
+
+
+class _Unpacking(Rewriter):
+    def visit(self, binding: Binding) -> Sequence[Binding]:
+        call = binding.expr
+        if not isinstance(call, Call) or call.op.name != "matmul_panels":
+            return (binding,)
+        x = call.args[0]
+        assert x is not None
+        rows = product(x.shape[:-1])
+        count = known_dim(rows)
+        if count is not None and count < _MANY:
+            return (binding,)
+        b = Builder()
+        b.origin = binding.origin
+        shape = binding.outputs[0].shape
+        if count is not None:
+            b.output(_by_unpacked(b, call, shape))
+        else:
+            number = b.emit("dims", elements=[rows], shape=[], dtype="int64")
+            b.output(
+                b.branch(
+                    b.emit("greater_equal", number, np.int64(_MANY)),
+                    lambda: _by_unpacked(b, call, shape),
+                    lambda: b.emit(call.op, *call.args, **call.attrs),
+                )
+            )
+        *rest, last = b.function().body
+        return [*rest, Binding(binding.outputs, last.expr, last.origin)]
+
+
+def _by_unpacked(b: Builder, call: Call, shape: Sequence[Expr]) -> Value:
+    """The product by weights that are unpacked first."""
+    x, *packed = call.args
+    assert x is not None
+    weights = b.emit("unpack_panels", *packed, **call.attrs)
+    rows = b.emit("reshape", x, shape=[product(x.shape[:-1]), x.shape[-1]])
+    return b.emit("reshape", b.emit("matmul", rows, weights), shape=shape)

@@ -1,0 +1,337 @@
+"""Copies to shared memory run ahead of the iterations that need them.
+
+    for k in range(8):  (stages=3)                     S = alloc(f16[3 * 64], scope="shared")
+        S = alloc(f16[64], scope="shared")             copy(0 → S[0 …]); async_commit()
+        copy(k → S)                           -->      copy(1 → S[64 …]); async_commit()
+        compute(S)                                     for k in range(8):
+                                                           async_wait(1); barrier()
+                                                           if k + 2 < 8: copy(k + 2 → S[…])
+                                                           async_commit()
+                                                           compute(S[k % 3 * 64 …])
+
+A loop that is annotated with `stages` keeps the operands of so many iterations in shared memory.
+Each thread's copies are asynchronous where they are whole vectors; those of an iteration make a
+group, and a thread waits until all groups but the latest have landed. The barrier after that makes
+them visible, and says that nobody reads any longer what is overwritten next. The first copies of a
+loop stand as early in the launch as they can, so that what is computed before it hides them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tilewright.ir import (
+    STAGES,
+    Alloc,
+    Broadcast,
+    Buffer,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    Function,
+    If,
+    Load,
+    Ramp,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    While,
+    address_of,
+    all_exprs,
+    barrier,
+    call,
+    const,
+    is_over_blocks,
+    map_children,
+    map_expr,
+    map_stmt,
+    renew,
+    select,
+    seq,
+    walk,
+)
+
+#: The lengths of asynchronous copies, in bytes.
+_LENGTHS: Final = (4, 8, 16)
+#: What the versions of a buffer lie apart divides by, in bytes.
+_ALIGNMENT: Final = 16
+
+
+class _Parts(NamedTuple):
+    """The body of a loop: its buffers in shared memory and those of threads, what fills the former,
+    and what uses them."""
+
+    buffers: list[Buffer]
+    local: list[Buffer]
+    copies: list[Stmt]
+    uses: list[Stmt]
+
+
+class _Pipeline(NamedTuple):
+    """A loop whose copies run ahead: those before it, and the loop."""
+
+    buffers: list[Buffer]
+    #: What is copied.
+    sources: set[Buffer]
+    filling: list[Stmt]
+    steady: Stmt
+
+
+def stage_copies(function: Function) -> Function:
+    """Loops with stages as loops whose copies run ahead; accesses have one index by now."""
+    return function.with_body(map_stmt(function.body, _in_launch))
+
+
+def _in_launch(stmt: Stmt) -> Stmt | None:
+    return _at_blocks(stmt) if is_over_blocks(stmt) else None
+
+
+def _at_blocks(stmt: Stmt) -> Stmt:
+    """What a block of threads does: statements in a row, some of which are loops with stages."""
+    if isinstance(stmt, For) and is_over_blocks(stmt):
+        return replace(stmt, body=_at_blocks(stmt.body))
+    buffers: list[Buffer] = []
+    statements = list(_flat(stmt, buffers))
+    if not any(isinstance(s, For) and STAGES in s.annotations for s in statements):
+        return _staged(stmt, repeated=False)
+    done = _in_a_row(statements, buffers)
+    return Alloc(tuple(buffers), done) if buffers else done
+
+
+def _in_a_row(statements: Sequence[Stmt], buffers: list[Buffer]) -> Stmt:
+    """Statements with the first copies of loops as early as they can be: behind the loop before
+    that waits for copies of its own. Copies right before a loop join its first ones."""
+    done: list[Stmt] = []
+    free = 0
+    for stmt in statements:
+        found = _pipeline(stmt)
+        if found is None:
+            done.append(_staged(stmt, repeated=False))
+            free = free if done[-1] is stmt else len(done)
+            continue
+        alone, touched = list[Stmt](), set[Buffer]()
+        while len(done) > free and (copies := _copies_alone(done[-1], done[:-1])) is not None:
+            touched |= _written([done[-1]])
+            found = found._replace(sources=found.sources | _read([done.pop()]))
+            alone.insert(0, copies)
+        start = len(done)
+        while start > free and not _meet(done[start - 1], found.sources, touched):
+            start -= 1
+        done[start:start] = [*alone, *found.filling]
+        done.append(found.steady)
+        free = len(done)
+        buffers += found.buffers
+    return seq(*done)
+
+
+def _copies_alone(stmt: Stmt, before: Sequence[Stmt]) -> Stmt | None:
+    """Copies to shared memory that nothing has touched before, as asynchronous ones."""
+    shared = {b for b in _written([stmt]) if b.scope == "shared"}
+    if not _fills(stmt, shared) or shared & (_written(before) | _read(before)):
+        return None
+    copies = _asynchronous(stmt)
+    return None if _written([copies]) else copies
+
+
+def _meet(stmt: Stmt, sources: set[Buffer], touched: set[Buffer]) -> bool:
+    """Whether a statement writes what is copied, or touches where to."""
+    written = _written([stmt])
+    return bool(written & sources) or bool((written | _read([stmt])) & touched)
+
+
+def _pipeline(stmt: Stmt) -> _Pipeline | None:
+    """A loop with stages, if copies can run ahead of the rest of it."""
+    stages = stmt.annotations.get(STAGES) if isinstance(stmt, For) else None
+    if not isinstance(stmt, For) or stages is None:
+        return None
+    parts = _parts(stmt)
+    return None if parts is None else _pipelined(stmt, parts, int(stages))
+
+
+def _staged(stmt: Stmt, *, repeated: bool) -> Stmt:
+    """A statement with its loops in stages; whether it is `repeated` by a loop around it."""
+    found = _pipeline(stmt)
+    if found is not None:
+        done = Alloc(tuple(found.buffers), seq(*found.filling, found.steady))
+        # The copies of a repetition must not meet what reads those of the one before.
+        return seq(barrier(), done) if repeated else done
+    again = repeated or (isinstance(stmt, For | While) and not is_over_blocks(stmt))
+    return map_children(stmt, lambda s: _staged(s, repeated=again))
+
+
+def _parts(loop: For) -> _Parts | None:
+    """The body taken apart; None where copies cannot run ahead of the rest."""
+    buffers: list[Buffer] = []
+    statements = list(_flat(loop.body, buffers))
+    shared = {b for b in buffers if b.scope == "shared"}
+    local = [b for b in buffers if b.scope == "local"]
+    if not shared or len(shared) + len(local) < len(buffers):
+        return None
+    count = next((k for k, s in enumerate(statements) if not _fills(s, shared)), len(statements))
+    copies, uses = statements[:count], statements[count:]
+    if not copies or not uses or shared & _written(uses) or _read(copies) & _written(uses):
+        return None
+    return _Parts([b for b in buffers if b in shared], local, copies, uses)
+
+
+def _flat(stmt: Stmt, buffers: list[Buffer]) -> Iterable[Stmt]:
+    """The statements in a row, without the allocations around them."""
+    if isinstance(stmt, Alloc):
+        buffers += stmt.buffers
+        yield from _flat(stmt.body, buffers)
+    elif isinstance(stmt, Seq):
+        for child in stmt.statements:
+            yield from _flat(child, buffers)
+    else:
+        yield stmt
+
+
+def _fills(stmt: Stmt, shared: set[Buffer]) -> bool:
+    """Whether a statement only writes to these buffers, and reads others."""
+    written = _written([stmt])
+    has_calls = any(isinstance(s, Evaluate) for s in walk(stmt))
+    return bool(written) and written <= shared and not has_calls and not _read([stmt]) & shared
+
+
+def _written(statements: Iterable[Stmt]) -> set[Buffer]:
+    return {s.buffer for stmt in statements for s in walk(stmt) if isinstance(s, Store)}
+
+
+def _read(statements: Iterable[Stmt]) -> set[Buffer]:
+    exprs = (e for stmt in statements for e in all_exprs(stmt))
+    return {e.buffer for e in exprs if isinstance(e, Load)}
+
+
+def _pipelined(loop: For, parts: _Parts, stages: int) -> _Pipeline:
+    """Of a loop with no more iterations than stages all copies are made before it."""
+    extent = int(loop.extent.value) if isinstance(loop.extent, Const) else None
+    is_short = extent is not None and extent <= stages
+    versions = extent if is_short and extent is not None else max(2, stages)
+    ahead = versions if is_short else versions - 1
+    larger = {b: _versions(b, versions) for b in parts.buffers}
+    copies = [_asynchronous(copy) for copy in parts.copies]
+    filling: list[Stmt] = []
+    for k in range(ahead):
+        filling += [_at(copies, loop, const(k), larger, versions), _effect("async_commit")]
+    coming = loop.var + ahead
+    next_copies = [] if is_short else [_at(copies, loop, coming, larger, versions)]
+    body = seq(
+        _effect("async_wait", const(ahead - 1)),
+        barrier(),
+        *(If(coming < loop.extent, c) for c in next_copies),
+        # A group without copies counts as well, so that the number to wait for stays the same.
+        _effect("async_commit"),
+        *(_redirected(use, larger, loop.var % versions) for use in parts.uses),
+    )
+    body = Alloc(tuple(parts.local), body) if parts.local else body
+    plain = {k: v for k, v in loop.annotations.items() if k != STAGES}
+    steady = replace(loop, body=body, annotations=plain)
+    return _Pipeline([b for b, _ in larger.values()], _read(parts.copies), filling, steady)
+
+
+def _effect(name: str, *args: Expr) -> Evaluate:
+    return Evaluate(call(name, *args))
+
+
+def _versions(buffer: Buffer, stages: int) -> tuple[Buffer, int]:
+    """A buffer that holds several versions of another, and how many elements these lie apart."""
+    strides = [int(s.value) for s in buffer.stride_exprs() if isinstance(s, Const)]
+    extents = [int(e.value) for e in buffer.shape if isinstance(e, Const)]
+    assert len(strides) == len(extents) == buffer.ndim, "shared memory has known sizes"
+    size = 1 + sum((e - 1) * s for e, s in zip(extents, strides, strict=True))
+    unit = max(1, _ALIGNMENT // buffer.dtype.itemsize)
+    apart = -(-size // unit) * unit
+    return buffer.with_(shape=(const(stages * apart),), strides=None), apart
+
+
+def _at(
+    copies: Sequence[Stmt],
+    loop: For,
+    iteration: Expr,
+    larger: dict[Buffer, tuple[Buffer, int]],
+    stages: int,
+) -> Stmt:
+    """The copies of an iteration."""
+    moved = (_redirected(copy, larger, loop.var % stages) for copy in copies)
+    return renew(seq(*moved), {loop.var: iteration})
+
+
+def _redirected(stmt: Stmt, larger: dict[Buffer, tuple[Buffer, int]], version: Expr) -> Stmt:
+    """A statement on one version of the buffers."""
+
+    def index(buffer: Buffer, given: Expr) -> Expr:
+        start = version * larger[buffer][1]
+        if isinstance(given, Ramp):
+            return Ramp(given.base + start, given.stride, given.dtype.lanes)
+        return given + start
+
+    def on_node(node: Expr) -> Expr | None:
+        if not isinstance(node, Load) or node.buffer not in larger:
+            return None
+        (place,) = node.indices
+        return Load(larger[node.buffer][0], (index(node.buffer, place),), node.mask)
+
+    def on_stmt(s: Stmt) -> Stmt | None:
+        if not isinstance(s, Store) or s.buffer not in larger:
+            return None
+        (place,) = s.indices
+        return replace(s, buffer=larger[s.buffer][0], indices=(index(s.buffer, place),))
+
+    memo: dict[Expr, Expr] = {}
+    return map_stmt(stmt, on_stmt, lambda e: map_expr(e, on_node, memo))
+
+
+# ---- asynchronous copies ------------------------------------------------------------------------
+
+
+def _asynchronous(stmt: Stmt) -> Stmt:
+    """Stores of what was just loaded, in whole words, as asynchronous copies."""
+    return map_stmt(stmt, lambda s: _copy(s) if isinstance(s, Store) else None)
+
+
+def _copy(store: Store) -> Stmt | None:
+    value, condition = store.value, None
+    if isinstance(value, Select) and _is_zero(value.b) and not value.condition.dtype.is_vector:
+        value, condition = value.a, value.condition
+    if not isinstance(value, Load) or store.mask is not None or not _is_whole(value, condition):
+        return None
+    (to,), (source,) = store.indices, value.indices
+    length = store.buffer.dtype.itemsize * value.dtype.lanes
+    is_same = store.buffer.dtype == value.buffer.dtype
+    if not is_same or length not in _LENGTHS or None in (first := [_first(to), _first(source)]):
+        return None
+    places = [
+        address_of(Load(b, (at,)))
+        for b, at in zip((store.buffer, value.buffer), first, strict=True)
+        if at is not None
+    ]
+    read = const(length) if condition is None else select(condition, const(length), const(0))
+    return _effect("async_copy", *places, const(length), read)
+
+
+def _is_whole(load: Load, condition: Expr | None) -> bool:
+    """Whether a load has all of its lanes wherever it is chosen."""
+    mask = load.mask.a if isinstance(load.mask, Broadcast) else load.mask
+    return mask is None or mask is condition
+
+
+def _first(index: Expr) -> Expr | None:
+    """The first of some neighbours; None where they are not."""
+    if isinstance(index, Ramp):
+        return index.base if index.stride is const(1) else None
+    return None if index.dtype.is_vector else index
+
+
+def _is_zero(value: Expr) -> bool:
+    scalar = value.a if isinstance(value, Broadcast) else value
+    return (
+        isinstance(scalar, Const)
+        and not np.any(np.asarray(scalar.value))
+        and not (np.signbit(float(scalar.value)))
+    )

@@ -1,0 +1,120 @@
+"""Shared libraries, by a linker for the target: the system's, a cross compiler's, or ziglang's."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final, Literal
+
+from tilewright.codegen import Member
+from tilewright.runtime import TargetInfo
+from tilewright.support.errors import UserError
+from tilewright.target import Target
+
+System = Literal["linux", "darwin", "windows"]
+
+#: What shared libraries are called.
+SHARED: Final[dict[System, str]] = {"linux": ".so", "darwin": ".dylib", "windows": ".dll"}
+_HERE: Final = ("cc", "gcc", "clang", "ld", "ld.lld")
+#: What ziglang calls systems.
+_ZIG: Final[dict[System, str]] = {"linux": "linux", "darwin": "macos", "windows": "windows"}
+_ZIG_CPUS: Final = {"armv7": "arm"}
+
+
+def system_of(triple: str) -> System:
+    if "windows" in triple:
+        return "windows"
+    return "darwin" if "darwin" in triple or "macos" in triple else "linux"
+
+
+@contextmanager
+def linked(
+    place: Path, files: Sequence[Member], exported: Sequence[str], target: TargetInfo
+) -> Generator[IO[bytes]]:
+    """The shared library of some object files, which offers `exported`, opened."""
+    linker = _linker_for(place, target.triple)
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        objects = [Path(folder, f"{k}.o") for k in range(len(files))]
+        for path, file in zip(objects, files, strict=True):
+            path.write_bytes(file.code)
+        made = Path(folder, place.name)  # a DLL is looked for by the name that it was linked as
+        options = _options(linker, place, exported, Path(folder), target.triple)
+        _link([*linker, "-shared", "-o", str(made), *map(str, objects), *options], place)
+        with open(made, "rb") as library:
+            yield library
+
+
+def _linker_for(place: Path, triple: str) -> list[str]:
+    own = _HERE if _is_here(triple) else ()
+    names = [*own, *_cross_compilers(triple)]
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is not None:
+        return [found]
+    if importlib.util.find_spec("ziglang") is not None and "android" not in triple:
+        return [sys.executable, "-m", "ziglang", "cc", "-target", _zig_triple(triple)]
+    raise UserError(
+        f"cannot write {place}",
+        reason=f"a shared library needs a linker, and none of {', '.join(names)} is here",
+        remedy="install a C compiler (pip install ziglang will do), or export to .a,"
+        " which needs none",
+    )
+
+
+def _is_here(triple: str) -> bool:
+    """Whether this machine's own linker is for that target."""
+    here = Target.of("llvm")
+    there = Target.of(f"llvm -mtriple={triple}")
+    is_other_libc = ("musl" in triple) != ("musl" in here.triple) or "android" in triple
+    same_system = system_of(triple) == system_of(here.triple)
+    return there.arch == here.arch and same_system and not is_other_libc
+
+
+def _cross_compilers(triple: str) -> list[str]:
+    """What packages call compilers for other machines."""
+    arch, *_, environment = triple.split("-")
+    if system_of(triple) == "windows":
+        return [f"{arch}-w64-mingw32-gcc"]
+    if system_of(triple) == "darwin":
+        return []
+    return [f"{'arm' if arch.startswith('arm') else arch}-linux-{environment}-gcc"]
+
+
+def _zig_triple(triple: str) -> str:
+    arch, *_, environment = triple.split("-")
+    system = system_of(triple)
+    parts = [_ZIG_CPUS.get(arch, {"arm64": "aarch64"}.get(arch, arch)), _ZIG[system]]
+    if system == "windows":
+        parts.append("gnu")
+    elif system == "linux":
+        parts.append(environment)
+    return "-".join(parts)
+
+
+def _options(
+    linker: Sequence[str], place: Path, exported: Sequence[str], folder: Path, triple: str
+) -> list[str]:
+    system = system_of(triple)
+    if system == "windows":
+        names = folder / "library.def"
+        names.write_text("EXPORTS\n" + "".join(f"  {name}\n" for name in exported))
+        return [str(names)]
+    if system == "darwin":
+        return [f"-Wl,-install_name,@rpath/{place.name}"]
+    is_bare = Path(linker[0]).name.startswith("ld")
+    return ["-z", "noexecstack"] if is_bare else ["-Wl,-z,noexecstack", "-lpthread"]
+
+
+def _link(command: Sequence[str], place: Path) -> None:
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise UserError(
+            f"cannot write {place}",
+            reason=f"{command[0]} failed: {run.stderr.strip()[-500:]}",
+            remedy="export to .a or .o, and link it with the tools of its target",
+        )

@@ -1,0 +1,224 @@
+"""Compiled models for machines without an operating system: an object file, a header, and notes.
+
+NAME.o       the model: code and constants for flash, a static arena, one function
+NAME.h       its declaration, and its sizes
+NAME.txt     what a linker must know
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tilewright.codegen import Interface, arena_name, backend_of, merge
+from tilewright.models.export import Path_, interface_of, params_of, prefix_of, tensors_of
+from tilewright.models.header import c_type, safe_text
+from tilewright.runtime import Program, TargetInfo, TensorSpec, names_of
+from tilewright.support.elf import ALLOC, NOBITS, WRITE, read_elf
+from tilewright.support.errors import UserError
+from tilewright.support.files import replacing, text_path
+from tilewright.target import Target
+
+#: What a compiler brings for operations that a processor has no instructions for.
+_OF_THE_COMPILER: Final = re.compile(
+    r"__aeabi_(?!mem|unwind)\w+|__(add|sub|mul|div|neg|(un)?ord|eq|ne|l[te]|g[te]|extend|trunc"
+    r"|fix(uns)?|float(un)?|u?div|u?mod|u?divmod|ash[lr]|lshr|cl?z|ct[lz]|popcount)\w*"
+)
+#: How a model gets sizes that are known beforehand.
+_REMEDY: Final = "compile the model with fixed shapes: shapes={...}"
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes that a model takes: what is only read lies in flash, the rest in RAM."""
+
+    code: int
+    constants: int
+    #: Intermediate values, and all memory that kernels work in.
+    arena: int
+    #: What else is written to.
+    other_ram: int
+    #: Functions of the compiler's own library that the code calls.
+    needs: tuple[str, ...] = ()
+
+    @property
+    def flash(self) -> int:
+        return self.code + self.constants
+
+    @property
+    def ram(self) -> int:
+        """Without inputs, outputs and the stack, which are the caller's."""
+        return self.arena + self.other_ram
+
+
+def export_micro(
+    program: Program,
+    constants: Sequence[Any],
+    target: TargetInfo,
+    folder: Path_,
+    name: str | None,
+) -> Footprint:
+    """Write the files of a model into `folder`, which is made; how much memory it takes."""
+    place, machine = Path(text_path(folder)), Target.of(target.text)
+    inputs, outputs = tensors_of("input", program.inputs), tensors_of("output", program.outputs)
+    prefix = prefix_of(name, place)
+    _require_static(program, machine, [*inputs, *outputs])
+    model, places = interface_of(program, inputs, outputs, prefix, constants, target)
+    needed = {n for code in program.objects for n in names_of(code).needed}
+    glue = backend_of(machine).firmware(model, machine, needed)
+    code = merge([glue, *program.objects], params_of(constants, places), [f"{prefix}_run"])
+    footprint = _footprint(code, program)
+    _require_alone(footprint, machine)
+    _make_folder(place)
+    files: dict[str, bytes] = {
+        f"{prefix}.o": code,
+        f"{prefix}.h": _header(model, inputs, outputs, footprint, machine).encode(),
+        f"{prefix}.txt": _notes(prefix, footprint, machine).encode(),
+    }
+    for file, content in files.items():
+        with replacing(place / file) as opened:
+            opened.write(content)
+    return footprint
+
+
+def _make_folder(place: Path) -> None:
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {place}", reason=str(error.strerror)) from None
+
+
+# ---- what cannot be ----------------------------------------------------------------------------
+
+
+def _require_static(program: Program, target: Target, tensors: Sequence[TensorSpec]) -> None:
+    if not target.is_bare:
+        raise UserError(
+            "cannot export the model for a machine without an operating system",
+            reason=f"it was compiled for {target.triple}",
+            remedy="compile it for one, such as 'llvm -mcpu=cortex-m4'",
+        )
+    free = next((t for t in tensors if not all(isinstance(d, int) for d in t.shape)), None)
+    if free is not None or program.records or program.dims:
+        told = f"{free} has a size" if free is not None else "there are sizes"
+        raise UserError(
+            "cannot export the model for a machine without an operating system",
+            reason=f"{told} that is known only when it runs, and memory is planned beforehand",
+            remedy=_REMEDY,
+        )
+
+
+def _require_alone(footprint: Footprint, target: Target) -> None:
+    """Refuse code that calls what only an operating system or a C library has."""
+    foreign = [n for n in footprint.needs if not _OF_THE_COMPILER.fullmatch(n)]
+    if foreign:
+        heap = any(n in ("malloc", "realloc", "free") for n in foreign)
+        raise UserError(
+            f"cannot export the model for {target.cpu}",
+            reason=f"its code calls {', '.join(foreign)}, which a C library has",
+            remedy=_REMEDY if heap else "choose a processor with floating-point instructions",
+        )
+
+
+# ---- how much ----------------------------------------------------------------------------------
+
+
+def _footprint(code: bytes, program: Program) -> Footprint:
+    file = read_elf(code)
+    loaded = [s for s in file.sections if s.flags & ALLOC]
+    params = sum(s.size for s in loaded if s.name == ".rodata.params")
+    read = sum(s.size for s in loaded if not s.flags & WRITE or s.kind != NOBITS) - params
+    written = sum(s.size for s in loaded if s.flags & WRITE)
+    arena = next((s.size for s in file.symbols if s.name == arena_name(program.name)), 0)
+    needs = tuple(sorted(names_of(code).needed))
+    return Footprint(read, params, arena, max(0, written - arena), needs)
+
+
+# ---- what is told ------------------------------------------------------------------------------
+
+
+def _header(
+    model: Interface,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    footprint: Footprint,
+    target: Target,
+) -> str:
+    name, big = model.prefix, model.prefix.upper()
+    return "\n".join(
+        [
+            f"/* {name}: a model compiled by Tilewright for {target.cpu} ({target.triple}).",
+            "   It needs no C library, no heap and no threads; all its memory is static. */",
+            f"#ifndef {big}_H\n#define {big}_H\n",
+            "#include <stdint.h>\n",
+            '#ifdef __cplusplus\nextern "C" {\n#endif\n',
+            "/* Bytes of RAM for intermediate values; of flash for code and for constants. */",
+            f"#define {big}_ARENA_BYTES {footprint.arena}",
+            f"#define {big}_CODE_BYTES {footprint.code}",
+            f"#define {big}_CONSTANT_BYTES {footprint.constants}\n",
+            *_sizes(big, "INPUT", inputs),
+            *_sizes(big, "OUTPUT", outputs),
+            "",
+            _run(model, inputs, outputs),
+            "",
+            "#ifdef __cplusplus\n}\n#endif\n",
+            "#endif\n",
+        ]
+    )
+
+
+def _sizes(big: str, kind: str, specs: Sequence[TensorSpec]) -> list[str]:
+    lines: list[str] = []
+    for k, spec in enumerate(specs):
+        lines.append(f"/* {kind.lower()} {k}: {safe_text(str(spec))} */")
+        lines.append(f"#define {big}_{kind}_{k}_BYTES {_bytes(spec)}")
+    return lines
+
+
+def _bytes(spec: TensorSpec) -> int:
+    size = spec.dtype.itemsize
+    for extent in spec.shape:
+        assert isinstance(extent, int)
+        size *= extent
+    return size
+
+
+def _run(model: Interface, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str:
+    takes = [f"const {c_type(s.dtype)} *input_{k}" for k, s in enumerate(inputs)]
+    takes += [f"{c_type(s.dtype)} *output_{k}" for k, s in enumerate(outputs)]
+    told = ["Runs the model on tensors without gaps; not from two places at once."]
+    told.append("Arrays are aligned as C aligns their elements. It returns 0, or the number of:")
+    told += [f"    {k}  {safe_text(m)}" for k, m in enumerate(model.messages, start=1)]
+    if not model.messages:
+        told[-1] = "Arrays are aligned as C aligns their elements. It returns 0."
+    body = "\n   ".join(told)
+    return f"/* {body} */\nint32_t {model.prefix}_run({', '.join(takes)});"
+
+
+def _notes(name: str, footprint: Footprint, target: Target) -> str:
+    needs = ", ".join(footprint.needs)
+    runtime = (
+        f"It calls functions of the compiler's own library: {needs}.\n"
+        "Link with libgcc (-lgcc) or compiler-rt, which every toolchain for this machine has.\n"
+        if needs
+        else "It calls nothing: neither a C library nor the compiler's own is needed.\n"
+    )
+    return f"""{name}: what a linker must know
+
+{name}.o is a relocatable ELF file for {target.triple}, processor {target.cpu}.
+The one function that can be seen from outside is {name}_run.
+
+    .text*            {footprint.code:>9,} bytes of code and tables: read only, flash
+    .rodata.params    {footprint.constants:>9,} bytes of constants: read only, flash, \
+aligned to 64 bytes
+    .bss*             {footprint.ram:>9,} bytes of RAM, of which the arena takes \
+{footprint.arena:,}; zeroed at start
+
+A linker script that places .text*, .rodata* and .bss* places all of it. Inputs, outputs and the
+stack are the firmware's own; functions keep up to {target.stack_limit:,} bytes of buffers each on
+the stack, one function at a time, beside what registers they save.
+
+{runtime}"""

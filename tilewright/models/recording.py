@@ -1,0 +1,57 @@
+"""Runs a model whose host program records when its kernels begin and end.
+
+No compiler is needed here: the code of that program is given, so that a device that has none can
+record as well.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.runtime import Inputs
+from tilewright.support.errors import UserError
+
+if TYPE_CHECKING:
+    from tilewright.models.native import NativeModel
+
+
+class Recorder:
+    """A model with a host program that records; an event is so many words."""
+
+    def __init__(self, model: NativeModel, code: bytes, words: int) -> None:
+        program = model.program
+        self._model, self._words = model, words
+        self._recorded = model.with_program(replace(program, objects=(code, *program.objects[1:])))
+        address = self._recorded.address(f"{program.name}.profile")
+        #: Where events go, how many fit, how many there were.
+        self._state = (ctypes.c_int64 * 3).from_address(address)
+
+    def record(self, inputs: Inputs, runs: int, warmup: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The events of `runs` runs, a row each, after others that are not looked at."""
+        if not isinstance(runs, Integral) or int(runs) < 1:
+            raise UserError(f"cannot profile {runs!r} runs", remedy="ask for at least one")
+        if not isinstance(warmup, Integral):
+            raise UserError(f"cannot warm up by {warmup!r} runs", remedy="give a whole number")
+        self._recorded.share_threads(self._model)
+        with self._recorded.device.one_by_one():
+            return self._recorded_runs(inputs, int(runs), int(warmup))
+
+    def _recorded_runs(self, inputs: Inputs, runs: int, warmup: int) -> Any:
+        for _ in range(max(1, warmup)):
+            self._state[:] = [0, 0, 0]
+            self._recorded.run(inputs)
+        room = self._state[2]
+        events = np.zeros((runs * room, self._words), np.int64)
+        self._state[:] = [events.ctypes.data, len(events), 0]
+        try:
+            for _ in range(runs):
+                self._recorded.run(inputs)
+            count = min(self._state[2], len(events))
+        finally:
+            self._state[:] = [0, 0, 0]
+        return events[:count]

@@ -1,0 +1,197 @@
+"""Ranges of channels made alike: outliers of activations are moved into weights.
+
+    y = matmul(layer_norm(x, scale, bias), w)
+    -->
+    y = matmul(layer_norm(x, scale / s, bias / s), w · s)           s: a factor for each channel
+
+The result is the same, but channels of what is quantized with one scale are of similar size. It is
+known as smoothing for transformers, and as cross-layer equalization where what is scaled down are
+the weights of the convolution before, through operators that hand positive factors on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from tilewright.graph import (
+    Array,
+    Binding,
+    Builder,
+    Call,
+    Module,
+    Rewriter,
+    Value,
+    all_graphs,
+    weighted,
+)
+from tilewright.quantize.layers import Layer
+from tilewright.quantize.observe import Statistics
+
+#: How much of the difference between channels goes into weights.
+_SHARE: Final = 0.5
+#: Factors beyond these would only move the outliers.
+_LIMIT: Final = 1e3
+#: Operators f with f(x · s) = f(x) · s for positive s, one for each channel.
+_HOMOGENEOUS: Final = frozenset(["relu", "leaky_relu", "max_pool", "avg_pool", "identity"])
+
+
+def equalized(
+    module: Module, layers: Sequence[Layer], statistics: Mapping[Value, Statistics]
+) -> Module:
+    """The module with channels of similar size; itself where nothing can be moved."""
+    rewriter = _Scaling(_factors(module, layers, statistics))
+    return module if not rewriter.makers else rewriter.module(module)
+
+
+class _Factors:
+    """What divides the results of makers, and multiplies the weights of users, by channel."""
+
+    def __init__(self) -> None:
+        self.makers: dict[Value, Array] = {}
+        self.users: dict[Value, Array] = {}
+
+
+def _factors(
+    module: Module, layers: Sequence[Layer], statistics: Mapping[Value, Statistics]
+) -> _Factors:
+    made = {v: b for b in module.main.body for v in b.outputs}
+    uses = _uses(module)
+    found = _Factors()
+    for x in dict.fromkeys(layer.x for layer in layers):
+        users = [layer for layer in layers if layer.x is x]
+        maker = _maker(x, made, uses) if len(users) == uses[x] else None
+        if maker is not None and maker not in found.makers:
+            factors = _balanced(statistics[x].greatest, users)
+            found.makers[maker] = factors
+            found.users.update({layer.output: factors for layer in users})
+    return found
+
+
+def _uses(module: Module) -> Counter[Value]:
+    """How often each value is used, by graphs inside others as well."""
+    found = Counter[Value]()
+    for graph in all_graphs(module.main):
+        found.update(graph.results)
+        found.update(a for b in graph.body for a in b.expr.args if a is not None)
+    return found
+
+
+def _maker(x: Value, made: Mapping[Value, Binding], uses: Mapping[Value, int]) -> Value | None:
+    """The value before `x` whose constants can take factors of its channels."""
+    value = x
+    while True:
+        binding = made.get(value)
+        call = None if binding is None else binding.expr
+        if not isinstance(call, Call) or binding is None or len(binding.outputs) != 1:
+            return None
+        if _divider(call) is not None:
+            return value
+        if call.op.name not in _HOMOGENEOUS:
+            return None
+        before = call.args[0]
+        if before is None or uses[before] != 1:
+            return None
+        value = before
+
+
+def _balanced(greatest: Array, users: Sequence[Layer]) -> Array:
+    """A factor for each channel, so that activations and weights are about as uneven."""
+    weights = np.max([_input_sizes(layer) for layer in users], axis=0)
+    with np.errstate(all="ignore"):
+        factors = greatest.astype(np.float64) ** _SHARE / weights ** (1 - _SHARE)
+    known = np.isfinite(factors) & (factors > 0)
+    if not known.any():
+        return np.ones_like(factors)
+    factors /= np.exp(np.log(factors[known]).mean())
+    return np.where(known, np.clip(factors, 1 / _LIMIT, _LIMIT), 1.0)
+
+
+def _input_sizes(layer: Layer) -> Array:
+    """The largest weight that each channel of x is multiplied by."""
+    is_by_channel = layer.call.attrs.get("groups", 1) > 1
+    axis = 1 - layer.axis if layer.array.ndim == 2 else 1 - is_by_channel
+    others = tuple(k for k in range(layer.array.ndim) if k != axis)
+    return np.abs(layer.array).max(axis=others).astype(np.float64)
+
+
+# ---- rewriting ----------------------------------------------------------------------------------
+
+
+class _Scaling(Rewriter):
+    def __init__(self, factors: _Factors) -> None:
+        super().__init__()
+        self.makers, self._users = factors.makers, factors.users
+
+    def visit(self, binding: Binding) -> Sequence[Binding]:
+        call = binding.expr
+        output = binding.outputs[0] if len(binding.outputs) == 1 else None
+        if not isinstance(call, Call) or output is None:
+            return (binding,)
+        changed = call
+        if output in self._users:
+            changed = _inputs_multiplied(changed, self._users[output])
+        if output in self.makers:
+            divide = _divider(changed)
+            assert divide is not None
+            changed = divide(changed, self.makers[output])
+        if changed is call:
+            return (binding,)
+        return (Binding(binding.outputs, changed, binding.origin),)
+
+
+def _inputs_multiplied(call: Call, factors: Array) -> Call:
+    row = weighted(call)
+    weight = call.args[1]
+    assert row is not None and weight is not None and weight.constant is not None
+    return _with(call, {1: weight.constant * row.by_input(call, weight.constant, factors)})
+
+
+def _divider(call: Call) -> Callable[[Call, Array], Call] | None:
+    """How the constants of a call take in factors of the channels of its result."""
+    if call.op.name == "layer_norm":
+        return _layer_norm_divided if _is_last_axis(call) else None
+    if call.op.name in ("conv", "gemm", "dense", "matmul") and _is_weighted(call):
+        return _product_divided
+    return None
+
+
+def _is_weighted(call: Call) -> bool:
+    plain = call.attrs.get("alpha", 1) == 1 == call.attrs.get("beta", 1)
+    return weighted(call) is not None and plain and not call.attrs.get("transpose_a")
+
+
+def _is_last_axis(call: Call) -> bool:
+    x, scale, bias = call.args
+    assert x is not None
+    constant = scale is not None and scale.is_constant and (bias is None or bias.is_constant)
+    return constant and call.attrs["axis"] in (-1, x.ndim - 1) and not call.attrs["return_stats"]
+
+
+def _layer_norm_divided(call: Call, factors: Array) -> Call:
+    found = {k: a.constant for k, a in enumerate(call.args) if a is not None}
+    return _with(call, {k: a / factors for k, a in found.items() if a is not None})
+
+
+def _product_divided(call: Call, factors: Array) -> Call:
+    row = weighted(call)
+    weight = call.args[1]
+    assert row is not None and weight is not None and weight.constant is not None
+    arrays = {1: weight.constant * row.by_output(call, weight.constant, 1 / factors)}
+    bias = None if row.bias is None else call.args[row.bias]
+    if bias is not None and bias.constant is not None and row.bias is not None:
+        arrays[row.bias] = bias.constant / factors
+    return _with(call, arrays)
+
+
+def _with(call: Call, arrays: Mapping[int, Array]) -> Call:
+    """The call on other constants."""
+    b, args = Builder(), list(call.args)
+    for k, array in arrays.items():
+        old = args[k]
+        assert old is not None
+        args[k] = b.constant(array.astype(old.dtype.numpy), old.dtype, old.name)
+    return Call(call.op, args, call.attrs)

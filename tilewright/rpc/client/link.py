@@ -1,0 +1,89 @@
+"""How clients reach a listener: addresses, connections, and questions after lost sessions."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import socket
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tilewright.rpc.wire.channel import Channel
+from tilewright.rpc.wire.errors import UnreachableError
+from tilewright.rpc.wire.handshake import NO_TICKET, Intent, Opening, Role, authenticate
+from tilewright.rpc.wire.limits import OPENING_SECONDS
+from tilewright.rpc.wire.tls import open_channel
+from tilewright.support.errors import UserError
+
+#: Bytes of arrays in one answer that a client takes.
+_ANSWER_BYTES: Final = 1 << 36
+
+
+@dataclass(frozen=True)
+class Link:
+    """Where a listener is, and the key that it shares."""
+
+    address: str
+    key: bytes = field(repr=False)
+
+    def role(self) -> Role:
+        """Whether a server or a tracker listens there."""
+        # A session that nobody has been is a question that both answer at no cost.
+        with self._connected() as sock:
+            return self._authenticated(sock, Intent.FATE, NO_TICKET)[0].role
+
+    def open(self, ticket: bytes = NO_TICKET) -> tuple[Channel, dict[str, Any]]:
+        """A new encrypted connection, and what the listener says of itself."""
+        sock = self._connected()
+        try:
+            opening, _ = self._authenticated(sock, Intent.OPEN, ticket)
+            return open_channel(sock, self.key, opening, _ANSWER_BYTES, {"client": user_name()})
+        except (OSError, ValueError) as error:
+            sock.close()
+            raise self._unreachable(error) from None
+        except BaseException:
+            sock.close()
+            raise
+
+    def fate(self, session: str) -> str:
+        """How a session has ended; empty if that cannot be learned."""
+        with contextlib.suppress(UserError, ValueError), self._connected() as sock:
+            return self._authenticated(sock, Intent.FATE, bytes.fromhex(session))[1]
+        return ""
+
+    def _authenticated(
+        self, sock: socket.socket, intent: Intent, ticket: bytes
+    ) -> tuple[Opening, str]:
+        try:
+            return authenticate(sock, self.key, intent, ticket)
+        except (OSError, ValueError) as error:
+            raise self._unreachable(error) from None
+
+    def _connected(self) -> socket.socket:
+        try:
+            return socket.create_connection(split_address(self.address), OPENING_SECONDS)
+        except OSError as error:
+            raise self._unreachable(error) from None
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        remedy = "see that the server runs, and that its --host and --port are these"
+        return UnreachableError(f"cannot reach {self.address}", reason=reason, remedy=remedy)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port`."""
+    host, colon, port = str(address).rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        remedy = "write host:port, such as 192.168.0.7:9190"
+        raise UserError(f"{address!r} is no address", remedy=remedy)
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def user_name() -> str:
+    """What a client calls itself: its share of devices is counted under this name."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"[:200]

@@ -1,0 +1,1 @@
+"""The other side: servers with their sessions, and the tracker."""

@@ -1,0 +1,224 @@
+"""Starts the processes of sessions, waits for them, and remembers how they ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tilewright.rpc.serving.fates import fate_of
+from tilewright.rpc.serving.folders import Folders
+from tilewright.rpc.wire.handshake import Opening
+from tilewright.rpc.wire.limits import OPENING_SECONDS, START_SECONDS, Limits
+
+#: What a process says when it waits for its client.
+READY: Final = b"ready\n"
+#: Sessions of which it is remembered how they ended.
+_REMEMBERED: Final = 256
+#: Seconds to wait for a session that is about to end, before a client is turned away.
+_GRACE_SECONDS: Final = 3.0
+#: The same before a client is told how its session ended: less than it waits for an answer.
+_FATE_SECONDS: Final = 0.8 * OPENING_SECONDS
+_PACKAGE: Final = Path(__file__).parents[3]
+
+
+@dataclass(frozen=True)
+class _Process:
+    """A process that serves one client, or waits for it."""
+
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+    folder: Path
+
+
+class Sessions:
+    """The sessions of one server, each in a process and a folder of its own."""
+
+    def __init__(
+        self,
+        folders: Folders,
+        limits: Limits,
+        settings: dict[str, Any],
+        ended: Callable[[bytes], None],
+    ) -> None:
+        self._folders, self._limits, self._settings = folders, limits, settings
+        self._ended = ended
+        self._changed = threading.Condition()
+        self._running: dict[str, _Process] = {}
+        #: Sessions that have been promised to clients and are not running yet.
+        self._coming = 0
+        self._fates: OrderedDict[str, str] = OrderedDict()
+        self._closing = False
+        self._spare: _Process | None = None
+        self._refill()
+
+    @property
+    def count(self) -> int:
+        return len(self._running) + self._coming
+
+    # ---- beginning ------------------------------------------------------------------------------
+
+    def has_room(self) -> bool:
+        """Reserve a session; False if there are none to be had, even after a while."""
+        end = time.monotonic() + _GRACE_SECONDS
+        with self._changed:
+            while self.count >= self._limits.sessions or self._closing:
+                left = end - time.monotonic()
+                if left <= 0 or self._closing:
+                    return False
+                self._changed.wait(left)
+            self._coming += 1
+            return True
+
+    def give_up_room(self) -> None:
+        """The client for which a session was reserved does not come."""
+        with self._changed:
+            self._coming -= 1
+            self._changed.notify_all()
+
+    def begin(self, client: socket.socket, opening: Opening, tell: Callable[[bool], None]) -> None:
+        """Hand a client to a process, for which there must be room.
+
+        `tell` is called as soon as it is known whether there is a process that works.
+        """
+        name = secrets.token_hex(32)
+        given = {
+            "session": name,
+            "server_nonce": opening.server_nonce.hex(),
+            "client_nonce": opening.client_nonce.hex(),
+            "ticket": opening.ticket.hex(),
+        }
+        try:
+            made = self._take()
+        except OSError:
+            self.give_up_room()
+            self._ended(opening.ticket)
+            raise
+        with self._changed:
+            self._coming -= 1
+            self._running[name] = made
+        threading.Thread(target=self._wait, args=(name, made, opening.ticket), daemon=True).start()
+        threading.Thread(target=self._refill, daemon=True).start()
+        try:
+            # What the process was told must have been read: messages have no borders here.
+            is_ready = _is_ready(made.control)
+            tell(is_ready)
+            if is_ready:
+                socket.send_fds(made.control, [json.dumps(given).encode()], [client.fileno()])
+                return
+        except OSError:
+            pass
+        # Its end is waited for, as that of all others.
+        with contextlib.suppress(OSError):
+            made.process.kill()
+
+    def _take(self) -> _Process:
+        with self._changed:
+            made, self._spare = self._spare, None
+        if made is not None and made.process.poll() is None:
+            return made
+        if made is not None:
+            self._discard(made)
+        return self._start()
+
+    def _refill(self) -> None:
+        """Have a process ready for the next client: starting one takes a while."""
+        with self._changed:
+            if self._spare is not None or self._closing:
+                return
+        made = self._start()
+        with self._changed:
+            if self._spare is None and not self._closing:
+                self._spare, made = made, None
+        if made is not None:
+            self._discard(made)
+
+    def _start(self) -> _Process:
+        folder = self._folders.make()
+        ours, theirs = socket.socketpair()
+        words = [sys.executable, "-P", "-m", "tilewright.rpc.serving.session", str(theirs.fileno())]
+        process = subprocess.Popen(
+            words,
+            cwd=folder,
+            env=_environment(folder),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+        )
+        theirs.close()
+        settings = {**self._settings, "folder": str(folder), "limits": self._limits.as_data()}
+        ours.sendall(json.dumps(settings).encode() + b"\n")
+        return _Process(process, ours, folder)
+
+    # ---- ending ---------------------------------------------------------------------------------
+
+    def _wait(self, name: str, made: _Process, ticket: bytes) -> None:
+        """Wait for the end of a session, and clear up after it."""
+        code = made.process.wait()
+        self._discard(made)
+        with self._changed:
+            self._running.pop(name, None)
+            self._fates[name] = fate_of(code, self._limits)
+            while len(self._fates) > _REMEMBERED:
+                self._fates.popitem(last=False)
+            self._changed.notify_all()
+        self._ended(ticket)
+
+    def _discard(self, made: _Process) -> None:
+        made.control.close()
+        with contextlib.suppress(OSError):
+            made.process.kill()
+        made.process.wait()
+        shutil.rmtree(made.folder, ignore_errors=True)
+
+    def fate(self, name: str) -> str:
+        """How a session ended; empty while it is not known to have ended."""
+        end = time.monotonic() + _FATE_SECONDS
+        with self._changed:
+            while name in self._running and time.monotonic() < end:
+                self._changed.wait(max(0.0, end - time.monotonic()))
+            return self._fates.get(name, "")
+
+    def close(self) -> None:
+        """End all sessions."""
+        with self._changed:
+            self._closing = True
+            ending = [*self._running.values(), *([self._spare] if self._spare else [])]
+            self._spare = None
+            self._changed.notify_all()
+        for made in ending:
+            self._discard(made)
+
+
+def _is_ready(control: socket.socket) -> bool:
+    """Whether a process has started, for which there is time on slow machines."""
+    control.settimeout(START_SECONDS)
+    try:
+        return control.recv(len(READY), socket.MSG_WAITALL) == READY
+    except OSError:
+        return False
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """That of the server, with the session's folder for all that is written."""
+    paths = [str(_PACKAGE), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TMPDIR": str(folder),
+        "TILEWRIGHT_CACHE": "0",
+        "TILEWRIGHT_FAULTS_DIR": str(folder),
+    }

@@ -1,0 +1,1 @@
+"""The protocol: keys and proofs, encryption, frames, and values as data."""

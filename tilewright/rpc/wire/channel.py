@@ -1,0 +1,192 @@
+"""Messages over an encrypted connection, one request at a time."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tilewright.rpc.wire.errors import ProtocolError, error_from
+from tilewright.rpc.wire.frames import PREFIX_BYTES, Kind, Prefix, packed, read_header, read_prefix
+from tilewright.rpc.wire.limits import ALIVE_SECONDS, CHUNK_BYTES, PATIENCE_SECONDS
+
+#: Told after each part of a body that is sent: bytes so far, and bytes in all.
+Progress = Callable[[int, int], None]
+#: Raw bytes of a body, in the order in which they are sent.
+Parts = Sequence[memoryview]
+
+
+class Channel:
+    """One end of a connection; reading and writing are for one thread at a time."""
+
+    def __init__(self, sock: ssl.SSLSocket, body_limit: int) -> None:
+        self._socket = sock
+        #: Bytes of the body of a message that are taken, at most.
+        self.body_limit = body_limit
+        #: Held by whoever uses the connection: OpenSSL's are for one thread at a time.
+        self.lock = threading.Lock()
+        #: Bytes of the body that was received last and is not read yet.
+        self._left = 0
+
+    @property
+    def socket(self) -> ssl.SSLSocket:
+        return self._socket
+
+    # ---- writing --------------------------------------------------------------------------------
+
+    def send(
+        self,
+        kind: Kind,
+        number: int,
+        header: dict[str, Any],
+        parts: Parts = (),
+        progress: Progress | None = None,
+    ) -> None:
+        """Send a message; what is small goes in one piece."""
+        total = sum(p.nbytes for p in parts)
+        head = packed(kind, number, header, total)
+        self._socket.settimeout(PATIENCE_SECONDS)
+        if total <= CHUNK_BYTES // 8:
+            self._socket.sendall(b"".join([head, *parts]))
+        else:
+            self._socket.sendall(head)
+            self._send_chunks(parts, total, progress)
+        if progress and total <= CHUNK_BYTES // 8:
+            progress(total, total)
+
+    def _send_chunks(self, parts: Parts, total: int, progress: Progress | None) -> None:
+        sent = 0
+        for part in parts:
+            for start in range(0, part.nbytes, CHUNK_BYTES):
+                chunk = part[start : start + CHUNK_BYTES]
+                self._socket.sendall(chunk)
+                sent += chunk.nbytes
+                if progress:
+                    progress(sent, total)
+
+    # ---- reading --------------------------------------------------------------------------------
+
+    def receive(self, patience: float) -> tuple[Prefix, dict[str, Any]]:
+        """The next message without its body, which may begin up to `patience` seconds from now."""
+        first = bytearray(PREFIX_BYTES)
+        self._read_into(memoryview(first), patience)
+        prefix = read_prefix(first, self.body_limit)
+        header = bytearray(prefix.header_bytes)
+        self._read_into(memoryview(header), PATIENCE_SECONDS)
+        self._left = prefix.body_bytes
+        return prefix, read_header(header)
+
+    def read_body(self, parts: Parts) -> None:
+        """The body of the message that was received last, into memory of the caller's."""
+        for part in parts:
+            self._left -= part.nbytes
+            self._read_into(part, PATIENCE_SECONDS)
+
+    def body_chunks(self) -> Iterator[memoryview]:
+        """What is not read yet of the message that was received last, piece by piece.
+
+        A piece is valid until the next one is asked for.
+        """
+        chunk = memoryview(bytearray(min(self._left, CHUNK_BYTES)))
+        while self._left:
+            part = chunk[: min(self._left, CHUNK_BYTES)]
+            self.read_body([part])
+            yield part
+
+    def _read_into(self, view: memoryview, patience: float) -> None:
+        """Fill a view; each part of it must come in time."""
+        self._socket.settimeout(patience)
+        done, size = 0, view.nbytes
+        while done < size:
+            count = self._socket.recv_into(view[done:])
+            if not count:
+                raise ConnectionResetError("the peer has closed the connection")
+            done += count
+
+    # ---- asking ---------------------------------------------------------------------------------
+
+    def answer(self, number: int, patience: float = PATIENCE_SECONDS) -> tuple[Prefix, Any]:
+        """The answer to a request, while the peer gives signs of life."""
+        while True:
+            prefix, header = self.receive(patience)
+            if prefix.kind is not Kind.ALIVE:
+                break
+            if prefix.body_bytes:
+                raise ProtocolError("a message is damaged", reason="a sign of life has a body")
+        if prefix.kind is Kind.ERROR and not prefix.number:
+            # It is about the connection, which has ended.
+            raise ProtocolError(str(error_from(header)))
+        if prefix.number != number or prefix.kind is Kind.REQUEST:
+            reason = f"{prefix.kind.name} {prefix.number} came in place of the answer to {number}"
+            raise ProtocolError("a message is out of order", reason=reason)
+        return prefix, header
+
+    def close(self) -> None:
+        """End the connection, whatever state it is in."""
+        for step in (lambda: self._socket.shutdown(socket.SHUT_RDWR), self._socket.close):
+            try:
+                step()
+            except OSError:
+                continue
+
+
+class Heartbeat:
+    """Sends signs of life in the name of a thread that is at work on a request.
+
+    It also notices that the peer, or another process that `watched` leads to, has gone, and calls
+    `gone` then: native code cannot be interrupted otherwise.
+    """
+
+    def __init__(self, channel: Channel, watched: socket.socket, gone: Callable[[], None]) -> None:
+        self._channel, self._watched, self._gone = channel, watched, gone
+        self._number, self._since = 0, 0.0
+        threading.Thread(target=self._beat, daemon=True, name="heartbeat").start()
+
+    def begin(self, number: int) -> None:
+        """A request is being worked on; until `rest` the connection is used with its lock held."""
+        self._number, self._since = number, time.monotonic()
+
+    def rest(self) -> None:
+        """It is done; for those who hold the lock of the connection."""
+        self._since = 0.0
+
+    def _beat(self) -> None:
+        try:
+            while not self._have_gone():
+                if self._is_due():
+                    self._say()
+        except (OSError, ValueError):
+            pass
+        self._gone()
+
+    def _is_due(self) -> bool:
+        return self._since > 0 and time.monotonic() - self._since >= ALIVE_SECONDS
+
+    def _say(self) -> None:
+        with self._channel.lock:
+            if self._is_due():
+                self._channel.send(Kind.ALIVE, self._number, {})
+                self._since = time.monotonic()
+
+    def _have_gone(self) -> bool:
+        """Wait a little; whether a peer has closed its end."""
+        import select
+
+        hung_up = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+        poll = select.poll()
+        poll.register(self._channel.socket.fileno(), hung_up)
+        poll.register(self._watched.fileno(), hung_up)
+        return any(events for _, events in poll.poll(500))
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """Small messages go at once, and a peer whose machine has gone is noticed in seconds."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    seconds = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 15_000}
+    for name, value in seconds.items():
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,0 +1,192 @@
+"""Measures a bundle: every candidate beside its default, and the leaders at length.
+
+Each measurement is a record, which is in the file when the next one begins: a run that ends early
+goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tilewright.runtime.devices import why_no_device
+from tilewright.runtime.trials.bundle import Bundle, BundledTask
+from tilewright.runtime.trials.measured import LONG, SHORT, Measured
+from tilewright.runtime.trials.process import TrialProcess
+from tilewright.support.errors import UserError
+from tilewright.support.files import AnyPath, text_path
+from tilewright.support.lines import LineFile, lines_of
+
+#: Candidates of a task that are measured at length.
+_LEADERS: Final = 3
+
+
+class Candidate(NamedTuple):
+    """A candidate, and what is known of it."""
+
+    kernel: str
+    record: Mapping[str, Any]
+    #: Its time in that of the default by a trial; None where it failed.
+    ratio: float | None
+
+
+@dataclass
+class BundledOutcome:
+    """What came of a task."""
+
+    name: str
+    calls: int
+    #: Seconds of a call by the default; 0 where nothing was measured now.
+    seconds: float = 0.0
+    #: The time of the winner in that of the default.
+    ratio: float = 1.0
+    trials: int = 0
+    failures: dict[str, int] = field(default_factory=dict[str, int])
+    #: Why it could not be measured.
+    error: str = ""
+
+
+def measure_bundle(
+    path: AnyPath,
+    records: AnyPath,
+    seconds: float = float("inf"),
+    told: Callable[[BundledOutcome], None] = lambda outcome: None,
+) -> list[BundledOutcome]:
+    """Measure what is not in `records` yet, for so many seconds; `told` hears of each task."""
+    process, end = TrialProcess(), time.monotonic() + seconds
+    found = list[BundledOutcome]()
+    with Bundle(path) as bundle:
+        if reason := why_no_device(bundle.target.text):
+            raise UserError(f"{bundle.path} cannot be measured here", reason=reason)
+        known, file = Known.read(records), LineFile(records)
+        try:
+            for task in bundle.tasks():
+                if time.monotonic() >= end:
+                    break
+                found.append(_Measuring(bundle, task, process, file, known, end).outcome())
+                told(found[-1])
+        finally:
+            process.close()
+            file.close()
+    return found
+
+
+class Known:
+    """Which candidates records know: the ratios of trials, and what verdicts said."""
+
+    def __init__(self) -> None:
+        self.trials: dict[str, float | None] = {}
+        self.verdicts: dict[str, float | None] = {}
+
+    @staticmethod
+    def read(path: AnyPath) -> Known:
+        known, file = Known(), text_path(path)
+        for line in lines_of(file) if Path(file).exists() else ():
+            try:
+                record = json.loads(line)
+                known.add(record, record.get("kind") == "verdict")
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                continue
+        return known
+
+    def add(self, record: Mapping[str, Any], is_verdict: bool) -> None:
+        ratio, key = record["ratio"], key_of(record)
+        if is_verdict:
+            self.verdicts[key] = ratio if record["wins"] else None
+        else:
+            self.trials[key] = ratio
+
+
+def key_of(record: Mapping[str, Any]) -> str:
+    """What tells candidates apart."""
+    parts = [record[name] for name in ("task", "target", "space", "sample")]
+    return json.dumps(parts, sort_keys=True)
+
+
+class _Measuring:
+    """One task of a bundle, with what is known of its candidates."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        task: BundledTask,
+        process: TrialProcess,
+        file: LineFile,
+        known: Known,
+        end: float,
+    ) -> None:
+        self._bundle, self._task, self._process = bundle, task, process
+        self._file, self._known, self._end = file, known, end
+        calls = [r.get("calls", 1) for _, r in task.candidates]
+        self._outcome = BundledOutcome(task.name, int(calls[0]) if calls else 1)
+        self._is_begun = False
+
+    def outcome(self) -> BundledOutcome:
+        """Measure what is left of it."""
+        for kernel, record in self._task.candidates:
+            if key_of(record) not in self._known.trials and self._can_go_on():
+                self._trial(kernel, record)
+        for leader in self._leaders():
+            won = self._known.verdicts.get(key_of(leader.record))
+            if key_of(leader.record) not in self._known.verdicts and self._can_go_on():
+                won = self._verdict(leader)
+            self._outcome.ratio = min(self._outcome.ratio, won or 1.0)
+        return self._outcome
+
+    def _can_go_on(self) -> bool:
+        """Whether there is time, and the default runs."""
+        if self._outcome.error or time.monotonic() >= self._end:
+            return False
+        if not self._is_begun:
+            default = self._bundle.kernel(self._task.default)
+            found = self._process.begin(self._task.task, default)
+            self._outcome.error, self._outcome.seconds = found.reason, found.seconds
+            self._is_begun = True
+        return not self._outcome.error
+
+    def _trial(self, kernel: str, record: Mapping[str, Any]) -> None:
+        measured = self._process.measure(self._bundle.kernel(kernel), SHORT, early=True)
+        self._write(record, measured, is_verdict=False)
+        self._outcome.trials += 1
+        if measured.failure:
+            failures = self._outcome.failures
+            failures[measured.failure] = failures.get(measured.failure, 0) + 1
+
+    def _leaders(self) -> list[Candidate]:
+        ratios = self._known.trials
+        listed = [Candidate(k, r, ratios.get(key_of(r))) for k, r in self._task.candidates]
+        good = [c for c in listed if c.ratio is not None]
+        return sorted(good, key=lambda c: c.ratio or 0.0)[:_LEADERS]
+
+    def _verdict(self, leader: Candidate) -> float | None:
+        """The ratio of a leader that is faster than the best so far by more than noise."""
+        trial = Measured((leader.ratio or 0.0,))
+        if not trial.is_promising(self._outcome.ratio):
+            return None
+        code = self._bundle.kernel(leader.kernel)
+        measured = self._process.measure(code, LONG, early=False)
+        wins = measured.wins(self._outcome.ratio)
+        self._write(leader.record, measured, is_verdict=True, wins=wins)
+        return measured.ratio if wins else None
+
+    def _write(
+        self, record: Mapping[str, Any], measured: Measured, *, is_verdict: bool, wins: bool = False
+    ) -> None:
+        done = {
+            **record,
+            "kind": "verdict" if is_verdict else "trial",
+            "ratio": None if measured.failure else measured.ratio,
+            "seconds": measured.seconds,
+            "reference": measured.reference,
+            "wins": wins,
+            "failure": measured.failure,
+            "reason": measured.reason,
+            "at": time.time(),
+        }
+        text = json.dumps(done, separators=(",", ":"), allow_nan=False)
+        self._file.add_line(text.encode() + b"\n")
+        self._known.add(done, is_verdict)

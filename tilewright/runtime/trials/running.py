@@ -1,0 +1,172 @@
+"""A task at work: candidates are compared with its default, results first, then times."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import cycle, islice
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.runtime.device import Device
+from tilewright.runtime.devices import device_for
+from tilewright.runtime.kernel import PackedKernel
+from tilewright.runtime.signature import ArrayParam
+from tilewright.runtime.threads import install, is_installed
+from tilewright.runtime.trials.alone import KernelAlone
+from tilewright.runtime.trials.answers import why_wrong
+from tilewright.runtime.trials.arguments import bytes_of, copied, made_up_arguments
+from tilewright.runtime.trials.measured import Measured
+from tilewright.runtime.trials.task import TrialTask
+
+Array = np.ndarray[Any, Any]
+Calls = Sequence[Callable[[], None]]
+#: Gives the seconds of a call.
+Stopwatch = Callable[[], float]
+
+#: Seconds that a sample takes at least, and samples of each kernel in a round.
+_SAMPLE: Final = 5e-4
+_SAMPLES: Final = 3
+#: A candidate that is slower than this by its first round is measured no further.
+_HOPELESS: Final = 1.25
+#: Copies of the arguments at most, which are called in turns so that caches do not hold them all.
+_COPIES: Final = 8
+#: Seconds that a call with each of these should take, all together.
+_PASS: Final = 2e-2
+#: Calls of a sample at most; of a device, how often it calls all copies as one piece.
+_MOST_CALLS: Final = 10_000
+_PASSES: Final = 4
+
+
+class RunningTask:
+    """A task with its default kernel, arguments, and the results that these give."""
+
+    def __init__(self, task: TrialTask, default: PackedKernel) -> None:
+        if not is_installed():
+            install(task.pool)
+        self._task, self._device = task, device_for(task.target.kind)
+        own = made_up_arguments(task)
+        self._fresh = self._outputs(own)
+        alone = self._loaded(default)
+        alone.run(own)
+        self._results = self._outputs(own)
+        once = _seconds_of(self._device, alone.on(own))
+        self._copies = [own, *(copied(own) for _ in range(self._copy_count(once, own) - 1))]
+        self._count = self._calls_in_sample(once)
+        self._default = _stopwatch(self._device, [alone.on(a) for a in self._copies], self._count)
+        #: The time of a call of the default.
+        self.seconds = self._default()
+
+    def compared(
+        self, candidate: PackedKernel, rounds: int, *, early: bool, memory: int
+    ) -> Measured:
+        """The candidate's results, and its times beside the default's; it may take so many bytes
+        for itself."""
+        # Beside these there are its own arguments, as they are and packed.
+        with _limited(self._device, memory + 3 * sum(map(bytes_of, self._copies))):
+            own = self._own_copies()
+            alone = self._loaded(candidate)
+            alone.run(own[0])
+            if reason := why_wrong(self._results, self._outputs(own[0])):
+                return Measured(failure="wrong answer", reason=reason)
+            calls = [alone.on(a) for a in own]
+            return self._timed(_stopwatch(self._device, calls, self._count), rounds, early)
+
+    def _timed(self, candidate: Stopwatch, rounds: int, early: bool) -> Measured:
+        ratios, own_least, least = list[float](), float("inf"), float("inf")
+        for number in range(rounds):
+            pairs = [(candidate(), self._default()) for _ in range(_SAMPLES)]
+            own, reference = (min(times) for times in zip(*pairs, strict=True))
+            own_least, least = min(own_least, own), min(least, reference)
+            ratios.append(own / reference)
+            if early and not number and ratios[0] > _HOPELESS:
+                break
+        return Measured(tuple(ratios), own_least, least)
+
+    def _copy_count(self, seconds: float, own: Sequence[Any]) -> int:
+        """As many as fill the caches twice over, and as can be called while nobody gets tired."""
+        filling = 2 * self._task.caches // max(1, bytes_of(own))
+        return max(1, min(_COPIES, filling, round(_PASS / seconds)))
+
+    def _calls_in_sample(self, seconds: float) -> int:
+        """Calls that take as long as a sample; of a device, all copies some times as one piece."""
+        if self._device.is_here:
+            return max(1, min(_MOST_CALLS, round(_SAMPLE / seconds)))
+        copies = len(self._copies)
+        return copies * max(1, min(_PASSES, round(_SAMPLE / (seconds * copies))))
+
+    def _loaded(self, kernel: PackedKernel) -> KernelAlone:
+        return KernelAlone(kernel, self._task.signature, self._task.threads, self._device)
+
+    def _outputs(self, arguments: Sequence[Any]) -> list[Array]:
+        return [np.copy(a) for a in self._written(arguments)]
+
+    def _written(self, arguments: Sequence[Any]) -> list[Array]:
+        pairs = zip(self._task.signature.params, arguments, strict=True)
+        return [a for p, a in pairs if isinstance(p, ArrayParam) and p.is_written]
+
+    def _own_copies(self) -> list[list[Any]]:
+        """Arguments for a candidate. What the default has written must not pass for its own."""
+        first, *others = self._copies
+        own = copied(first)
+        for array, fresh in zip(self._written(own), self._fresh, strict=True):
+            array[...] = fresh
+        # A device copies what it times, whoever else uses it.
+        return [own, *(map(copied, others) if self._device.is_here else others)]
+
+
+# ---- time and memory ----------------------------------------------------------------------------
+
+
+def _stopwatch(device: Device, calls: Calls, count: int) -> Stopwatch:
+    """What gives the seconds of a call, on average over so many, that take turns."""
+    turns = list(islice(cycle(calls), count))
+
+    def run() -> None:
+        for call in turns:
+            call()
+
+    if device.is_here:
+        return lambda: _elapsed(run) / count
+    # What is first called is still being loaded.
+    for call in (*calls, *calls):
+        call()
+    whole = device.together(run)
+    return lambda: device.time(whole, 1, 1e3 * _SAMPLE, 1).min / count
+
+
+def _elapsed(run: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def _seconds_of(device: Device, call: Callable[[], None]) -> float:
+    """About how long a call takes."""
+    if not device.is_here:
+        return max(1e-7, device.time(call, 1, 0.0, 1).min)
+    return max(1e-7, min(_elapsed(call) for _ in range(4)))
+
+
+@contextmanager
+def _limited(device: Device, more: int) -> Generator[None]:
+    """Let this process grow by so many bytes; a device's driver maps more than it takes."""
+    if sys.platform != "linux" or not device.is_here:
+        yield
+        return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm", encoding="ascii") as file:
+        limit = int(file.read().split()[0]) * resource.getpagesize() + more
+    if before[1] != resource.RLIM_INFINITY:
+        limit = min(limit, before[1])
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)

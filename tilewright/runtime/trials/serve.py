@@ -1,0 +1,75 @@
+"""The process in which candidates run: it may crash, hang or be killed for it.
+
+A message is a line of JSON and then bytes: first a task with the kernel of its default, then
+candidates. Sessions of remote devices answer the same messages (`Trials`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.runtime.kernel import PackedKernel
+from tilewright.runtime.program import TargetInfo
+from tilewright.runtime.trials.measured import Measured
+from tilewright.runtime.trials.running import RunningTask
+from tilewright.runtime.trials.task import TrialTask
+from tilewright.support.errors import UserError
+from tilewright.support.processes import Messages
+
+
+def serve() -> None:
+    """Measure what comes in until nothing more does."""
+    messages, trials = Messages(), Trials()
+    for message in messages:
+        head, _, code = message.partition(b"\n")
+        messages.answer(json.dumps(trials.answered(json.loads(head), code)).encode())
+
+
+def begin_message(task: TrialTask, default: bytes) -> tuple[dict[str, Any], bytes]:
+    """What takes up a task, whose default is this packed kernel."""
+    packed = task.packed()
+    return {"task": len(packed)}, packed + default
+
+
+class Trials:
+    """The task at work, and the answers to messages; `why_not` says why code cannot run here."""
+
+    _task: RunningTask | None
+
+    def __init__(self, why_not: Callable[[TargetInfo], str] = lambda target: "") -> None:
+        self._why_not, self._task = why_not, None
+
+    def answered(self, asked: dict[str, Any], code: bytes) -> dict[str, Any]:
+        """What came of a message, as `Measured.as_data` writes it."""
+        try:
+            return self._measured(asked, code).as_data()
+        except MemoryError:
+            return {"failure": "memory", "reason": "there is not enough memory for it"}
+        except Exception as error:
+            reason = str(error).split("\n", 1)[0]
+            kind = "memory" if reason.startswith("out of memory") else "error"
+            return {"failure": kind, "reason": reason}
+
+    def _measured(self, asked: dict[str, Any], code: bytes) -> Measured:
+        if "task" in asked:
+            self._task = None
+            size = _natural(asked["task"])
+            task, default = TrialTask.unpacked(code[:size]), PackedKernel.unpacked(code[size:])
+            if reason := self._why_not(task.target):
+                raise UserError(f"{default.name} cannot run on this device: {reason}")
+            self._task = RunningTask(task, default)
+            return Measured(seconds=self._task.seconds)
+        if self._task is None:
+            raise UserError("a candidate cannot be measured", reason="there is no task")
+        kernel = PackedKernel.unpacked(code)
+        rounds, memory = _natural(asked.get("rounds")), _natural(asked.get("memory"))
+        early = asked.get("early") is True
+        return self._task.compared(kernel, max(1, rounds), early=early, memory=memory)
+
+
+def _natural(value: Any) -> int:
+    if not isinstance(value, int) or not 0 <= value < 1 << 48:
+        raise UserError("a message makes no sense")
+    return value

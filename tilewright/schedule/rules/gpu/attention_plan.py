@@ -1,0 +1,256 @@
+"""Attention on GPUs: what is such a function, and how many rows a block of threads takes."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final, NamedTuple
+
+from tilewright.ir import NEIGHBOURS, TILE_SIDE, Buffer, Const, DType, Var
+from tilewright.schedule.rules.analysis import (
+    extent_of,
+    has_own_loops,
+    is_injective,
+    is_intermediate,
+    stores_of,
+)
+from tilewright.schedule.rules.gpu.grid import only_reduces
+from tilewright.schedule.rules.gpu.product_plan import Product, Tile, product_of
+from tilewright.schedule.rules.gpu.results import following
+from tilewright.schedule.rules.gpu.warp_tiles import Warps, has_instruction
+from tilewright.schedule.rules.rule import Choices
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+_F32: Final = DType.of("float32")
+#: Warps that share the rows of a tile, the best first where there are enough tiles, and the most
+#: warps of a block.
+_DOWN: Final = (4, 2, 1)
+_MOST_WARPS: Final = 8
+#: Keys whose scores are computed, or multiplied by values, at a time.
+_KEYS: Final = 128
+_STEPS: Final = 64
+#: Of how many tiles of keys or values copies are in shared memory at once, at most.
+_STAGES: Final = 3
+#: The part of the multiprocessors that should at least have a tile.
+_BUSY: Final = 0.9
+
+
+class Attention(NamedTuple):
+    """Two products, and the blocks between them by what they are."""
+
+    #: The function after what is computed on the way has been inlined.
+    prepared: Schedule
+    first: str
+    second: str
+    #: What takes the scores on, if one block does.
+    home: str | None
+    reductions: tuple[str, ...]
+    #: What makes the factors of the second product.
+    shares: str
+    #: What takes the results on, if one block does.
+    after: str | None
+    products: tuple[Product, Product]
+
+
+class AttentionPlan(NamedTuple):
+    """Warps of a block, and the tiles of both products."""
+
+    found: Attention
+    warps: Warps
+    keys: int
+    steps: int
+    stages: int
+
+    @property
+    def rows(self) -> int:
+        return self.warps.down * TILE_SIDE
+
+    @property
+    def threads_of_row(self) -> int:
+        """How many threads share what is done for a row."""
+        return 2 * self.warps.over
+
+    @property
+    def tiles(self) -> tuple[Tile, Tile]:
+        columns = _rounded_up(_extent(self.found, 1), self.warps.over * TILE_SIDE)
+        return Tile(self.rows, self.keys), Tile(self.rows, columns)
+
+
+def find_attention(s: Schedule, _block: str, target: Target) -> Attention | None:
+    """The parts of a function that computes attention, if it does."""
+    own = [b.name for b in s.blocks() if has_own_loops(s, b.name)]
+    products = [name for name in own if _is_product(s, name, target)]
+    if len(products) != 2:
+        return None
+    first, second = products
+    trial = s.copy()
+    between = _between(trial, first, second)
+    reductions = [n for n in between if only_reduces(trial.block_of(n))]
+    if len(reductions) != 2 or not all(_is_plain(trial, n) for n in (*between, first, second)):
+        return None
+    shares = _writer_of(trial, _operand(trial, second))
+    if shares is None or shares not in between or shares in reductions:
+        return None
+    _inline_on_the_way(trial, between, shares)
+    return _taken_apart(trial, first, second, (*reductions, shares))
+
+
+def _taken_apart(s: Schedule, first: str, second: str, ends: tuple[str, ...]) -> Attention | None:
+    left = [n for n in _between(s, first, second) if n not in ends]
+    pair = product_of(s.block_of(first)), product_of(s.block_of(second))
+    if pair[0] is None or pair[1] is None or len(left) > 1:
+        return None
+    found = pair[0], pair[1]
+    if not _agree(s, ends[-1], *found):
+        return None
+    home = left[0] if left and [c.name for c in s.consumers(first)] == left else None
+    if left and home is None:
+        return None
+    (*reductions, shares) = ends
+    return Attention(s, first, second, home, tuple(reductions), shares, following(s, second), found)
+
+
+def _is_product(s: Schedule, name: str, target: Target) -> bool:
+    """Whether a block is a product of known sizes that a tensor instruction can sum up."""
+    p = product_of(s.block_of(name)) if only_reduces(s.block_of(name)) else None
+    if p is None or len(p.reduced) != 1:
+        return False
+    is_known = all(isinstance(it.extent, Const) for it in s.block_of(name).iters)
+    return is_known and has_instruction(p, target)
+
+
+def _between(s: Schedule, first: str, second: str) -> list[str]:
+    """The blocks that make a factor of the second product out of the results of the first."""
+    made = {stores_of(s.block_of(first))[0].buffer}
+    order = [b.name for b in s.blocks()]
+    names: list[str] = []
+    for name in order[: order.index(second)]:
+        block = s.block_of(name)
+        if name != first and any(r.buffer in made for r in block.reads):
+            names.append(name)
+            made.update(w.buffer for w in block.writes)
+    return names
+
+
+def _is_plain(s: Schedule, name: str) -> bool:
+    """Whether a block has loops of its own, and writes one buffer that is the function's."""
+    block = s.block_of(name)
+    stores = stores_of(block)
+    is_known = is_injective(block) or only_reduces(block)
+    return (
+        len(stores) == 1
+        and is_known
+        and has_own_loops(s, name)
+        and (is_intermediate(s, stores[0].buffer) or not s.consumers(name))
+    )
+
+
+def _operand(s: Schedule, name: str) -> Buffer:
+    found = product_of(s.block_of(name))
+    assert found is not None
+    return found.contraction.a.buffer
+
+
+def _writer_of(s: Schedule, buffer: Buffer) -> str | None:
+    names = [b.name for b in s.blocks() if s.block_of(b).writes[0].buffer is buffer]
+    return names[0] if len(names) == 1 else None
+
+
+def _inline_on_the_way(s: Schedule, between: list[str], shares: str) -> None:
+    """Inline all that is elementwise, but for what reads the scores first and what is multiplied.
+
+    Powers are computed again where they are read: that takes less than to keep them.
+    """
+    for block in s.blocks():
+        name = block.name
+        if not is_injective(s.block_of(name)) or not s.consumers(name) or name == shares:
+            continue
+        feeds_sum = any(only_reduces(s.block_of(c)) for c in s.consumers(name))
+        is_first = name in between and not _reads_reduced(s, name) and feeds_sum
+        if not is_first and not _is_operand(s, name) and s.can("compute_inline", name):
+            s.compute_inline(name)
+
+
+def _reads_reduced(s: Schedule, name: str) -> bool:
+    """Whether a block reads results of a reduction that is no product."""
+    producers = [s.block_of(p) for p in s.producers(name)]
+    return any(only_reduces(b) and product_of(b) is None for b in producers)
+
+
+def _is_operand(s: Schedule, name: str) -> bool:
+    """Whether a product multiplies what a block makes: copies are made there."""
+    return any(product_of(s.block_of(c)) is not None for c in s.consumers(name))
+
+
+def _agree(s: Schedule, shares: str, a: Product, b: Product) -> bool:
+    """Whether rows and keys of both products are the same dimensions of what is between them."""
+    places = {index: k for k, index in enumerate(a.contraction.out.indices)}
+    read = {i: k for k, i in enumerate(b.contraction.a.indices) if isinstance(i, Var)}
+    same = places.get(a.row.var) == read.get(b.row.var)
+    same &= places.get(a.column.var) == read.get(b.reduced[0].var)
+    extents = (a.row.extent, a.column.extent) == (b.row.extent, b.reduced[0].extent)
+    rank = stores_of(s.block_of(shares))[0].buffer.ndim == a.contraction.out.buffer.ndim
+    return same and extents and rank
+
+
+def _extent(found: Attention, product: int) -> int:
+    return extent_of(found.products[product].column) or 0
+
+
+def _rounded_up(number: int, unit: int) -> int:
+    return -(-number // unit) * unit
+
+
+# ---- decisions ----------------------------------------------------------------------------------
+
+
+def plan_attention(found: Attention, target: Target, choices: Choices) -> AttentionPlan | None:
+    """The most rows of which there are enough tiles, and whose scores fit into shared memory."""
+    assert target.gpu is not None
+    keys, columns = (-(-_extent(found, k) // TILE_SIDE) for k in range(2))
+    plans = [_plan(found, Warps(down, _over(columns, keys, down))) for down in _DOWN]
+    fitting = [p for p in plans if _shared_bytes(p) <= target.gpu.shared]
+    if not fitting:
+        return None
+    busy = _BUSY * target.gpu.multiprocessors
+    enough = [p for p in fitting if _count(p) >= busy and 2 * _padded(p) <= 3 * _padded(plans[-1])]
+    own = (enough or fitting[-1:])[0]
+    by_rows = {p.rows: p for p in (own, *fitting)}
+    return by_rows[choices.choose("rows", list(by_rows))]
+
+
+def _over(columns: int, keys: int, down: int) -> int:
+    """Warps that share the columns of the result evenly, and all have keys."""
+    most = min(_MOST_WARPS // down, columns, keys)
+    return max(n for n in range(1, most + 1) if columns % n == 0)
+
+
+def _plan(found: Attention, warps: Warps) -> AttentionPlan:
+    keys, side = _extent(found, 0), warps.over * TILE_SIDE
+    tile = min(_rounded_up(keys, side), max(side, _KEYS // side * side))
+    steps = min(_rounded_up(keys, TILE_SIDE), _STEPS)
+    return AttentionPlan(found, warps, tile, steps, _STAGES)
+
+
+def _padded(plan: AttentionPlan) -> int:
+    return _rounded_up(extent_of(plan.found.products[0].row) or 0, plan.rows)
+
+
+def _count(plan: AttentionPlan) -> int:
+    heads = prod(extent_of(it) or 1 for it in plan.found.products[0].others)
+    return heads * _padded(plan) // plan.rows
+
+
+def _shared_bytes(plan: AttentionPlan) -> int:
+    """What scores, shares and copies of operands take."""
+    size = plan.found.products[0].contraction.a.buffer.dtype.itemsize
+    keys, columns = _extent(plan.found, 0), plan.tiles[1].columns
+    depth = _rounded_up(extent_of(plan.found.products[0].reduced[0]) or 0, TILE_SIDE)
+    scores = plan.rows * (_rounded_up(keys, 32) + 32) * _F32.itemsize
+    shares = plan.rows * (_rounded_up(keys, plan.steps) // plan.steps) * (plan.steps + NEIGHBOURS)
+    rows = plan.rows * (depth + NEIGHBOURS)
+    ahead = [min(plan.stages, -(-keys // n)) for n in (plan.keys, plan.steps)]
+    copied = ahead[0] * plan.keys * (depth + NEIGHBOURS)
+    copied += ahead[1] * plan.steps * (columns + NEIGHBOURS)
+    parts = 2 * plan.rows * (plan.threads_of_row + 1) * _F32.itemsize
+    return scores + parts + size * (shares + rows + copied)

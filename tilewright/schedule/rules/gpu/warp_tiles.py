@@ -1,0 +1,178 @@
+"""Tiles that warps multiply by tensor instructions (`ir.warps`): who computes and holds what.
+
+Rows and columns of a tile are shared by warps along `threadIdx.z` and `threadIdx.y`; the threads of
+a warp run along `threadIdx.x`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tilewright.ir import (
+    NEIGHBOURS,
+    TILE_SIDE,
+    WARP,
+    WARP_PRODUCTS,
+    Const,
+    DType,
+    Expr,
+    Load,
+    Var,
+    all_exprs,
+    const,
+    sum_place,
+)
+from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import Access, extent_of, stores_of
+from tilewright.schedule.rules.gpu.grid import fused
+from tilewright.schedule.rules.gpu.operands import loops_of, positions, runs_along
+from tilewright.schedule.rules.gpu.product_plan import Product, Tile
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+_F32: Final = DType.of("float32")
+
+
+class Warps(NamedTuple):
+    """How many warps share the rows and the columns of a tile."""
+
+    down: int
+    over: int
+
+    @property
+    def threads(self) -> tuple[tuple[str, int], ...]:
+        """The axes of a block of threads with their extents, the slowest first."""
+        return ("threadIdx.z", self.down), ("threadIdx.y", self.over), ("threadIdx.x", WARP)
+
+
+class WarpTile(NamedTuple):
+    """A tile of a product, and the warps that compute it."""
+
+    product: Product
+    size: Tile
+    warps: Warps
+
+    def parts(self, side: int) -> tuple[int, int, int]:
+        """Rows (0) or columns (1) as warps, tiles of an instruction, and what is in these."""
+        count = self.warps[side]
+        return count, self.size[side] // count // TILE_SIDE, TILE_SIDE
+
+
+def has_instruction(p: Product, target: Target) -> bool:
+    """Whether there is an instruction for a product, which rows and columns are enough for."""
+    c, gpu = p.contraction, target.gpu
+    types = (c.a.buffer.dtype, c.b.buffer.dtype)
+    has_types = any(types == (w.dtype, w.dtype) for w in WARP_PRODUCTS.values())
+    # With half of an instruction's rows or columns all sums would be in the first of a thread's
+    # registers, which their layout does not say.
+    sides = (extent_of(it) for it in (p.row, p.column))
+    is_wide = all(extent is None or extent > TILE_SIDE // 2 for extent in sides)
+    is_known = gpu is not None and gpu.has_warp_products
+    return is_known and is_wide and has_types and c.out.buffer.dtype == _F32
+
+
+def runs_along_sum(s: Schedule, name: str, copy: str, depth: Var) -> bool:
+    """Whether an operand has neighbours along the sum."""
+    tile = s.block_of(copy).writes[0].buffer
+    (load,) = [
+        e for e in all_exprs(s.block_of(name).body) if isinstance(e, Load) and e.buffer is tile
+    ]
+    variables = [v for v in load.indices if isinstance(v, Var)]
+    return runs_along(s.block_of(copy), depth, variables)
+
+
+def start_sums(s: Schedule, name: str, start: str, tile: WarpTile, around: Loop) -> None:
+    """Sums begin in the threads that have them; `around` is the loop over tiles."""
+    store = stores_of(s.block_of(start))[0]
+    places = positions(s, name, tile.product)
+    rows, columns = (loops_of(s, start, store.indices[place], around) for place in places)
+    s.reorder(*rows, *columns)
+    s.unroll(by_threads(s, fused(s, rows), fused(s, columns), tile))
+
+
+def by_threads(s: Schedule, row: Loop, column: Loop, tile: WarpTile) -> Loop:
+    """Loops over the sums of a tile by the threads that have these; gives the loop over pairs of
+    neighbours."""
+    wm, mi, high, below = s.split(row, *tile.parts(0)[:2], 2, 8)
+    wn, ni, jh, over, pair = s.split(column, *tile.parts(1)[:2], 2, 4, 2)
+    s.reorder(wm, wn, below, over, mi, ni, jh, high, pair)
+    lane = s.fuse(below, over)
+    for loop, axis in ((wm, "threadIdx.z"), (wn, "threadIdx.y"), (lane, "threadIdx.x")):
+        s.bind(loop, axis)
+    for loop in (mi, ni, jh, high):
+        s.unroll(loop)
+    return pair
+
+
+def finish(s: Schedule, name: str, home: str, tile: WarpTile, around: Loop) -> None:
+    """What takes the sums on, by the threads that have them."""
+    block, acc = s.block_of(home), stores_of(s.block_of(name))[0].buffer
+    load = next(e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer is acc)
+    places = positions(s, name, tile.product)
+    (row,), (column,) = (loops_of(s, home, load.indices[place], around) for place in places)
+    pair = by_threads(s, row, column, tile)
+    store, own = stores_of(s.block_of(home))[0], load.indices[places[1]]
+    assert isinstance(own, Var)
+    (extent,) = (extent_of(it) for it in block.iters if it.var is own)
+    is_run = Access(store.buffer, store.indices).step(own) == 1
+    # With an odd number of columns a pair may be half inside.
+    s.vectorize(pair) if is_run and (extent or 2) % 2 == 0 else s.unroll(pair)
+
+
+def lay_out_sums(s: Schedule, name: str, tile: WarpTile) -> None:
+    """Sums by the threads that have them: acc[…, warps, thread, tiles of the warp, own sums]."""
+    row, column = positions(s, name, tile.product)
+    acc = stores_of(s.block_of(name))[0].buffer
+
+    def layout(*indices: Expr) -> tuple[Expr, ...]:
+        others = [index for k, index in enumerate(indices) if k not in (row, column)]
+        tiles, threads, parts = list[Expr](), list[Expr](), list[Expr]()
+        for place, size, count in zip((row, column), tile.size, tile.warps, strict=True):
+            index, each = indices[place], size // count
+            tiles.append(index // size)
+            threads.append(index // each % count)
+            parts.append(index // TILE_SIDE % (each // TILE_SIDE))
+        lane, own = sum_place(indices[row] % TILE_SIDE, indices[column] % TILE_SIDE)
+        return (*others, *tiles, *threads, lane, *parts, own)
+
+    s.transform_layout(name, acc, layout)
+
+
+def lay_out_copy(
+    s: Schedule,
+    name: str,
+    copy: str,
+    side: tuple[Var, int],
+    depth: tuple[Var, int],
+    *,
+    by_sum: bool,
+) -> None:
+    """A tile with neighbours along the sum or along the other side, as its operand has.
+
+    Rows are an odd number of vectors apart, so that those of eight rows lie in different banks.
+    """
+    tile = s.block_of(copy).writes[0].buffer
+    (load,) = [
+        e for e in all_exprs(s.block_of(name).body) if isinstance(e, Load) and e.buffer is tile
+    ]
+    variables = [v for v in load.indices if isinstance(v, Var)]
+    assert len(variables) == len(load.indices), "reindex reads by variables alone"
+    inner, outer = (depth, side) if by_sum else (side, depth)
+    sizes = dict((inner, outer))
+    extents = [e.value if isinstance(e, Const) else None for e in tile.shape]
+    is_known = None not in extents
+
+    def layout(*indices: Expr) -> tuple[Expr, ...]:
+        own = dict(zip(variables, indices, strict=True))
+        number: Expr = const(0)
+        for variable, extent in zip(variables, extents, strict=True):
+            size = sizes.get(variable, 1)
+            number = number * -(-int(extent or 1) // size) + own[variable] // size
+        others = [own[v] // sizes.get(v, 1) for v in variables]
+        tiles = [number] if is_known else others
+        return (*tiles, own[outer[0]] % outer[1], own[inner[0]] % inner[1])
+
+    s.transform_layout(copy, tile, layout)
+    if is_known:
+        # The first dimension alone can shrink where strides are given.
+        s.storage_align(copy, 0, 1, 2 * NEIGHBOURS, NEIGHBOURS)

@@ -1,0 +1,70 @@
+"""Products that warps compute together (`ir.warps`), executed for all warps at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir import NEIGHBOURS, TILE_SIDE, WARP, WarpProduct, sum_place
+from tilewright.simt.error import LaneError
+from tilewright.simt.lanes import Array, Lanes, Mask
+from tilewright.simt.memory import Memory
+from tilewright.simt.unknown import raise_where
+
+
+def multiply(
+    product: WarpProduct, lanes: Lanes, memories: list[Memory], places: list[Array], active: Mask
+) -> None:
+    """C += A · B, where `places` are those of each thread's sums, and of what it names in A and B.
+
+    Whole warps take part; what is unknown is not multiplied with.
+    """
+    _require_whole_warps(lanes, active)
+    c, a, b = (
+        _neighbours(lanes, memory, place, active)
+        for memory, place in zip(memories, places, strict=True)
+    )
+    # Lowering keeps small formats as the integers of their bits.
+    left = _tile(a, product.a_start).view(product.dtype.numpy)
+    right = _tile(b, product.b_start).view(product.dtype.numpy)
+    left = np.swapaxes(left, -1, -2) if product.a_by_columns else left
+    right = np.swapaxes(right, -1, -2) if product.b_by_columns else right
+    row, column = np.indices((TILE_SIDE, TILE_SIDE))
+    lane, own = sum_place(row, column)
+    sums = (left.astype("float32") @ right.astype("float32")).astype("float32")
+    added = np.zeros(c.shape, "float32").reshape(*sums.shape[:2], WARP, NEIGHBOURS)
+    added[:, :, lane, own] = sums
+    index = np.broadcast_to(places[0], lanes.shape)[..., None] + np.arange(NEIGHBOURS)
+    wanted = None if active is None else active[..., None]
+    memories[0].store(lanes, index, c + added.reshape(c.shape), None, wanted)
+
+
+def _require_whole_warps(lanes: Lanes, active: Mask) -> None:
+    if active is None:
+        return
+    taking = np.broadcast_to(active, lanes.shape).reshape(lanes.blocks, -1, WARP)
+    parted = (taking.any(axis=2, keepdims=True) & ~taking).reshape(-1)
+    if parted.any():
+        reason = "it does not take part in a product that others of its warp compute"
+        raise LaneError(int(np.argmax(parted)), reason)
+
+
+def _neighbours(lanes: Lanes, memory: Memory, place: Array, active: Mask) -> Array:
+    """The elements that each thread names: (blocks, threads, 8)."""
+    wanted = None if active is None else active[..., None]
+    index = np.broadcast_to(place, lanes.shape)[..., None] + np.arange(NEIGHBOURS)
+    found, unknown = memory.load(lanes, index, wanted)
+    if unknown is not None:
+        raise_where(unknown, wanted, f"what a warp multiplies from {memory.buffer.name}")
+    return np.broadcast_to(found, index.shape)
+
+
+def _tile(values: Array, start: Any) -> Array:
+    """The tiles of all warps as they lie in shared memory: (blocks, warps, 16, 16)."""
+    blocks, threads, _ = values.shape
+    tile = np.zeros((blocks, threads // WARP, TILE_SIDE, TILE_SIDE), values.dtype)
+    rows, columns = start(np.arange(WARP))
+    own = values.reshape(blocks, -1, WARP, NEIGHBOURS)
+    tile[:, :, rows[:, None], columns[:, None] + np.arange(NEIGHBOURS)] = own
+    return tile

@@ -1,0 +1,173 @@
+"""What users call: `tw.tune(model, …)` and `tw.tune.apply_best(records)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tilewright.support.errors import UserError
+from tilewright.support.files import AnyPath
+from tilewright.target import Target
+from tilewright.tune.records.best import schedulers_of
+from tilewright.tune.records.file import read_records
+from tilewright.tune.settings import Settings, seconds_of
+
+if TYPE_CHECKING:
+    from tilewright.graph import PassContext
+    from tilewright.models.native import NativeModel
+    from tilewright.rpc import Device, Pool
+    from tilewright.runtime import BundledOutcome
+    from tilewright.tune.bundling import BundleSummary
+    from tilewright.tune.measuring.devices import Devices
+    from tilewright.tune.measuring.measurer import Measurer
+    from tilewright.tune.summary import Summary
+
+
+def tune(
+    model: Any,
+    target: Target | str | None = None,
+    *,
+    on: Device | Pool | None = None,
+    budget: str | float = "10m",
+    records: AnyPath = "tuning.jsonl",
+    tuner: str | None = None,
+    space: str = "rules",
+    trials: int | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    dims: Mapping[str, int] | None = None,
+    transfer: Sequence[AnyPath] = (),
+    threads: int | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+    measurer: Measurer | None = None,
+    **compiling: Any,
+) -> Summary:
+    """Search for faster schedules of a model's kernels, by measuring them.
+
+    That is done on this machine, or `on` others: a device that `tw.rpc.connect` gives, or all of a
+    tracker's pool at once. Kernels are built here, for the `target` of the device unless another is
+    given, and run there.
+
+    `budget` is the time to spend ("10m", "90s", seconds), `trials` the samples of each kernel at
+    most. All that is measured is added to the file `records`; what is there already is not measured
+    again, so that a search can be interrupted (Ctrl-C) and resumed. `tuner` is "gbt", "ga",
+    "annealing", "random" or "grid"; `space` what is searched: what the "rules" decide, or
+    "sketches", which know no operator and do not ask the rules. Kernels are measured as a run of
+    the model calls them, with `inputs` or with made-up ones whose symbolic dimensions have the
+    sizes `dims`. `transfer` names files of records of other models or machines, whose best
+    schedules are tried first. Whatever else `tw.compile` takes says how the model is compiled.
+    """
+    from tilewright.tune.search import require_measurer, search
+    from tilewright.tune.spaces.table import space_named
+    from tilewright.tune.tasks import made_up_inputs, tasks_of
+
+    space_of, devices = space_named(space), _devices(on, measurer)
+    if devices is not None:
+        from tilewright.tune.measuring.remote import RemoteMeasurer
+
+        measurer, target = RemoteMeasurer(devices), target or devices.target
+    settings = Settings(
+        seconds_of(budget), records, tuner, trials, transfer, seed, progress, measurer
+    )
+    target = Target.of(target or "llvm")
+    require_measurer(target, measurer)
+    compiled = _compiled(model, target, threads, compiling)
+    given = made_up_inputs(compiled, dims or {}, seed) if inputs is None else inputs
+    if devices is None:
+        tasks = tasks_of(compiled, given, threads)
+    else:
+        with devices.taken() as device:
+            there = device.load(compiled, threads=threads)
+            tasks = tasks_of(compiled, given, threads, runs_on=there)
+    return search(tasks, lambda t: space_of(t.function, t.target), settings, space)
+
+
+def bundle(
+    model: Any,
+    target: Target | str,
+    path: AnyPath,
+    *,
+    trials: int | None = None,
+    budget: str | float = "1h",
+    space: str = "rules",
+    dims: Mapping[str, int] | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+    **compiling: Any,
+) -> BundleSummary:
+    """Write candidates of a model's kernels, built here, that are measured on another machine.
+
+    For targets that do not run here, such as `cuda -arch=sm_90a`: `measure` needs no compiler. Of
+    each kernel there are `trials` candidates; `budget` is the time for building, in which kernels
+    come first that should take most of a run. The other arguments are those of `tune`.
+    """
+    from tilewright.tune.bundling import write_bundle
+    from tilewright.tune.counted import counted_tasks
+    from tilewright.tune.spaces.table import space_named
+
+    space_of, seconds = space_named(space), seconds_of(budget)
+    compiled = _compiled(model, Target.of(target), threads, compiling)
+    return write_bundle(
+        counted_tasks(compiled, dims or {}, threads),
+        lambda t: space_of(t.function, t.target),
+        path,
+        space_name=space,
+        trials=trials,
+        budget=seconds,
+        seed=seed,
+    )
+
+
+def measure(
+    bundle: AnyPath,
+    records: AnyPath = "tuning.jsonl",
+    *,
+    budget: str | float | None = None,
+    told: Callable[[BundledOutcome], None] = lambda outcome: None,
+) -> list[BundledOutcome]:
+    """Measure the candidates of a bundle on this machine, which needs no compiler.
+
+    Every measurement is added to the file `records`; what is there already is not measured again.
+    `told` hears of each kernel when it is done.
+    """
+    from tilewright.runtime import measure_bundle
+
+    return measure_bundle(bundle, records, seconds_of(budget) if budget else float("inf"), told)
+
+
+def _compiled(
+    model: Any, target: Target, threads: int | None, compiling: Mapping[str, Any]
+) -> NativeModel:
+    """A model by its default schedules: what was found before is no part of these, and all is
+    measured beside them."""
+    from tilewright.compile import compile as compile_model
+    from tilewright.graph import PassContext
+    from tilewright.tune.tasks import native
+
+    with replace(PassContext.current(), schedulers={}, _tokens=[]):
+        return native(compile_model(model, target, threads=threads, **compiling))
+
+
+def _devices(on: Device | Pool | None, measurer: Measurer | None) -> Devices | None:
+    if on is None:
+        return None
+    if measurer is not None:
+        raise UserError("a search measures on= devices or by a measurer=, not both")
+    from tilewright.tune.measuring.devices import devices_of
+
+    return devices_of(on)
+
+
+def apply_best(records: AnyPath | Iterable[AnyPath]) -> PassContext:
+    """A context in which `tw.compile` takes the schedules that won, from one file or many.
+
+        with tw.tune.apply_best("tuning.jsonl"):
+            model = tw.compile("model.onnx")
+
+    Records of other machines and of other kernels change nothing.
+    """
+    from tilewright.graph import PassContext
+
+    found = schedulers_of(read_records(records))
+    return replace(PassContext.current(), schedulers=found, _tokens=[])

@@ -1,0 +1,47 @@
+"""Tasks and kernels as machines without a compiler take them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.codegen import backend_of
+from tilewright.kernels.compiled import CompiledKernel
+from tilewright.kernels.module import signature_of
+from tilewright.kernels.workers import Answer
+from tilewright.models.native import target_info
+from tilewright.runtime import TrialTask
+from tilewright.support.errors import UserError
+from tilewright.target import Target
+from tilewright.tune.tasks import Task
+
+
+def trial_task(task: Task) -> TrialTask:
+    """All that is needed to call kernels of a task, but their code."""
+    target = task.target
+    return TrialTask(
+        signature_of(task.function),
+        task.numbers,
+        target_info(target),
+        backend_of(target).threadpool(target),
+        task.threads,
+        _own_caches(target),
+    )
+
+
+def _own_caches(target: Target) -> int:
+    """Bytes of the caches that cores have for themselves; a GPU has one for all."""
+    if target.gpu is not None:
+        return target.gpu.l2
+    return target.cores * (target.caches.l2 or target.caches.l1d)
+
+
+def linked(answer: Answer, target: Target) -> Answer:
+    """A worker's answer, the code of whose kernel is an object file."""
+    if not answer.kernel:
+        return answer
+    try:
+        found = CompiledKernel.unpacked(answer.kernel)
+        (code,) = backend_of(target).linked([found.code], target)
+    except UserError as error:
+        return Answer(b"", str(error))
+    return answer if code == found.code else Answer(replace(found, code=code).packed())

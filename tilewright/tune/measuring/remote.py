@@ -1,0 +1,227 @@
+"""Measures on other machines: kernels are built here, and run there, on several at once."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from tilewright.rpc import Device, DeviceLostError, ProtocolError, RefusedError, UnreachableError
+from tilewright.runtime import START, Measured, begin_message, seconds_allowed
+from tilewright.support.errors import UserError
+from tilewright.tune.measuring.data import trial_task
+from tilewright.tune.measuring.desk import Begun, Desk, Job, Results
+from tilewright.tune.measuring.devices import Devices
+from tilewright.tune.measuring.measurer import Outcome
+from tilewright.tune.tasks import Task
+
+#: Signals by which a kernel that is at fault ends its session.
+_CRASHES: Final = re.compile("SIG(SEGV|BUS|ILL|FPE|ABRT|TRAP)")
+#: Seconds between looks at whether there are more devices.
+_LOOK: Final = 2.0
+_GONE: Final = (UnreachableError, RefusedError, ProtocolError)
+
+
+@dataclass
+class RemoteMeasurer:
+    """Times kernels of tasks on all devices of a pool, or on one."""
+
+    devices: Devices
+    #: Seconds for a candidate, beyond what its calls would take at the default's speed.
+    timeout: float = 10.0
+    #: Bytes that a candidate may need.
+    memory: int = 1 << 30
+    #: Seconds without any device after which the search is given up.
+    patience: float = 60.0
+    _desk: Desk = field(default_factory=Desk, repr=False)
+    _begun: Begun | None = field(default=None, repr=False)
+    _threads: list[threading.Thread] = field(default_factory=list[threading.Thread], repr=False)
+    _used: set[Device] = field(default_factory=set[Device], repr=False)
+    _looked: float = 0.0
+
+    @property
+    def width(self) -> int:
+        return max(1, len(self._threads))
+
+    def begin(self, task: Task, reference: bytes) -> Measured:
+        begun = self._begun = Begun(trial_task(task), reference)
+        results = Results()
+        self._desk.put(Job(begun, None, 0, False, results.teller(0)), first=True)
+        results.expect(1)
+        ((_, found),) = self._waited(results)
+        return found
+
+    def measure(
+        self, candidates: Iterable[bytes], rounds: int, *, early: bool = True
+    ) -> Iterator[Outcome]:
+        results = Results()
+        if isinstance(candidates, list):
+            self._feed(candidates, rounds, early, results)
+        else:
+            args = (candidates, rounds, early, results)
+            threading.Thread(target=self._feed, args=args, daemon=True).start()
+        try:
+            yield from self._waited(results)
+        finally:
+            results.is_over = True
+
+    def close(self) -> None:
+        self._desk.close()
+        for device in list(self._used):
+            device.cut()
+        for thread in self._threads:
+            thread.join(1.0)
+
+    def _feed(
+        self, candidates: Iterable[bytes], rounds: int, early: bool, results: Results
+    ) -> None:
+        """Make jobs of candidates; those that came as a list go first."""
+        assert self._begun is not None
+        count = 0
+        try:
+            for code in candidates:
+                if results.is_over:
+                    return
+                tell, is_over = results.teller(count), lambda: results.is_over
+                job = Job(self._begun, code, rounds, early, tell, is_over)
+                self._desk.put(job, first=isinstance(candidates, list))
+                count += 1
+            results.expect(count)
+        except Exception as error:
+            results.fail(error)
+
+    def _waited(self, results: Results) -> Iterator[Outcome]:
+        while not results.are_all:
+            self._enlist()
+            found = results.next(_WAIT)
+            if found is not None:
+                yield found
+            elif self._desk.idle_seconds > self.patience:
+                raise self._nobody()
+
+    def _nobody(self) -> UserError:
+        told = "; ".join(f"{d} is left out: {why}" for d, why in self._desk.left_out.items())
+        return UserError(
+            f"no device is there to measure on ({self.devices})",
+            reason=told or f"none has answered for {self.patience:g} s",
+            remedy="see that its server runs; what was measured is in the records, and the same"
+            " command goes on from there",
+        )
+
+    # ---- devices --------------------------------------------------------------------------------
+
+    def _enlist(self) -> None:
+        """Have a thread for each session that there is."""
+        if time.monotonic() - self._looked < _LOOK and self._threads:
+            return
+        self._looked = time.monotonic()
+        self._threads = [t for t in self._threads if t.is_alive()]
+        for _ in range(max(1, self.devices.size()) - len(self._threads)):
+            thread = threading.Thread(target=self._labour, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _labour(self) -> None:
+        """Measure on one device, and on another one when it is lost."""
+        while not self._desk.is_closed:
+            try:
+                with self.devices.taken() as device:
+                    self._use(device)
+            except (UserError, OSError):
+                time.sleep(_WAIT)
+
+    def _use(self, device: Device) -> None:
+        name = device.address
+        if device.target != self.devices.target:
+            self._leave_out(name, f"its target is {device.target}")
+        if name in self._desk.left_out:
+            time.sleep(_LOOK)
+            return
+        self._used.add(device)
+        self._desk.arrive(name)
+        try:
+            self._work(_Bench(device, self.timeout, self.memory), name)
+        finally:
+            self._desk.depart(name)
+            self._used.discard(device)
+
+    def _work(self, bench: _Bench, name: str) -> None:
+        while not self._desk.is_closed and name not in self._desk.left_out:
+            job = self._desk.take(name)
+            if job is None:
+                continue
+            measured = bench.done(job)
+            if bench.default_failed:
+                self._desk.strike(name, measured.reason)
+            self._desk.settle(job, name, measured)
+            if measured.failure == "lost":
+                return
+        if name in self._desk.left_out:
+            self._leave_out(name, self._desk.left_out[name])
+
+    def _leave_out(self, name: str, reason: str) -> None:
+        if name not in self._desk.left_out or reason == self._desk.left_out[name]:
+            warnings.warn(f"{name} measures no more: {reason}", stacklevel=2)
+        self._desk.leave_out(name, reason)
+
+
+#: Seconds to wait at a time.
+_WAIT: Final = 0.5
+
+
+class _Bench:
+    """One device at work: the task that it is at, and how long its default takes there."""
+
+    def __init__(self, device: Device, timeout: float, memory: int) -> None:
+        self._device, self._timeout, self._memory = device, timeout, memory
+        self._at: tuple[Begun, int] | None = None
+        self._seconds = 0.0
+        #: Whether the last candidate was not measured because the default did not run.
+        self.default_failed = False
+
+    def done(self, job: Job) -> Measured:
+        """What the device says of a job; "lost" where it is to blame itself."""
+        self.default_failed = False
+        try:
+            found = self._measured(job)
+        except DeviceLostError as error:
+            found = _of_lost(error)
+        except (*_GONE, OSError) as error:
+            found = Measured(failure="lost", reason=str(error).split("\n", 1)[0])
+        except UserError as error:
+            found = Measured(failure="error", reason=str(error).split("\n", 1)[0])
+        if found.failure:
+            # What it has written where it should not is gone with the process.
+            self._at = None
+            self._device.restart()
+        return found
+
+    def _measured(self, job: Job) -> Measured:
+        if self._at != (job.begun, self._device.epoch) or not self._device.is_open:
+            asked, data = begin_message(job.begun.task, job.begun.default)
+            begun = self._device.trial(asked, data, START)
+            if begun.failure and job.code is not None:
+                self.default_failed = True
+                return Measured(failure="lost", reason=f"the default failed: {begun.reason}")
+            if begun.failure:
+                return begun
+            self._at, self._seconds = (job.begun, self._device.epoch), begun.seconds
+        if job.code is None:
+            return Measured(seconds=self._seconds)
+        asked = {"rounds": job.rounds, "early": job.early, "memory": self._memory}
+        within = seconds_allowed(self._timeout, job.rounds, self._seconds)
+        return self._device.trial(asked, job.code, within)
+
+
+def _of_lost(error: DeviceLostError) -> Measured:
+    """Whether a session was ended by what it ran, or for a reason of the device's own."""
+    reason = error.reason
+    if "SIGALRM" in reason:
+        return Measured(failure="time-out", reason="it took too long")
+    if _CRASHES.search(reason):
+        return Measured(failure="crash", reason=reason)
+    return Measured(failure="lost", reason=reason)

@@ -1,0 +1,48 @@
+"""Which schedules records are for: the winners, by machine and task."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tilewright.support.errors import UserError
+from tilewright.tune.records.record import Record
+
+#: Spaces whose samples are measured beside what models get by default. Those of templates are not,
+#: and name the buffers of one function.
+FOR_MODELS: Final = ("rules", "sketches")
+
+
+def best_records(records: Iterable[Record]) -> dict[str, dict[str, Record]]:
+    """The winners by target and by task. What was measured last decides about a schedule."""
+    last: dict[tuple[str, str, str], Record] = {}
+    for record in records:
+        if record.kind == "verdict":
+            last[record.target, record.task, str(record.trace)] = record
+    found: dict[str, dict[str, Record]] = {}
+    for (target, task, _), record in last.items():
+        winner = found.setdefault(target, {})
+        if record.wins and record.ratio is not None and _is_better(record, winner.get(task)):
+            winner[task] = record
+    return {target: winners for target, winners in found.items() if winners}
+
+
+def _is_better(record: Record, other: Record | None) -> bool:
+    assert record.ratio is not None
+    return other is None or other.ratio is None or record.ratio < other.ratio
+
+
+def schedulers_of(records: Iterable[Record]) -> Mapping[str, Mapping[str, str]]:
+    """The keys of schedulers of all winners for models, by target and by task."""
+    best = best_records(r for r in records if r.space in FOR_MODELS)
+    keys = {t: {task: _key(r) for task, r in found.items()} for t, found in best.items()}
+    return {t: {task: k for task, k in found.items() if k} for t, found in keys.items()}
+
+
+def _key(record: Record) -> str | None:
+    try:
+        return record.scheduler
+    except UserError as error:
+        warnings.warn(f"the record of {record.name} is left out: {error}", stacklevel=2)
+        return None

@@ -1,0 +1,211 @@
+"""A search: batch after batch of candidates is made, built, measured and recorded.
+
+choose a task → its tuner names samples → schedules that are legal and new → built side by side
+→ measured one by one beside the default → recorded → the leader is measured once more, at
+length, and wins where it is faster by more than noise
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+from random import Random
+from typing import Final
+
+from tilewright.runtime import LONG, SHORT, Measured
+from tilewright.schedule import Recorded
+from tilewright.tune.allocation import PATIENCE, Floor, Search, most_promising
+from tilewright.tune.measuring.building import Builder
+from tilewright.tune.measuring.measurer import Measurer
+from tilewright.tune.progress import Watcher
+from tilewright.tune.recording import record_of
+from tilewright.tune.records.file import RecordFile
+from tilewright.tune.records.record import Record
+from tilewright.tune.spaces.space import Point, Sample
+from tilewright.tune.tuners.tuner import FAILED, Example, Tuner
+
+#: Candidates that are built and measured before the tuner is asked again, and for each machine
+#: that measures, at least.
+_BATCH: Final = 8
+_FOR_EACH: Final = 8
+#: Samples that are looked at to find those.
+_LOOKED_AT: Final = 40
+#: Samples that a tuner may name without one among them that is new.
+_NAMED: Final = 2000
+
+
+@dataclass
+class Session:
+    """Searches for better schedules of tasks until it is told to stop."""
+
+    searches: Sequence[Search]
+    tuner: Tuner
+    builder: Builder
+    measurer: Measurer
+    file: RecordFile
+    watcher: Watcher
+    floor: Floor
+    rng: Random
+    #: When to stop, by the clock and by trials of each task.
+    deadline: float
+    trials: int | None = None
+    space_name: str = "rules"
+    #: Measurements of other tasks, of which cost models learn.
+    examples: list[Example] = field(default_factory=list[Example])
+    #: Samples to begin with: those that were good elsewhere.
+    seeds: Callable[[Search], Sequence[Sample]] = lambda search: ()
+    _begun: Search | None = None
+
+    def run(self) -> None:
+        """Batches until the time is up or nothing is left to search."""
+        while self._has_time() and (search := most_promising(self.searches, self.floor)):
+            self._batch(search)
+            self.watcher.batch(search, self.searches)
+
+    def close(self) -> None:
+        """Let go of all processes and of the file."""
+        self.builder.close()
+        self.measurer.close()
+        self.file.close()
+
+    def _has_time(self) -> bool:
+        return time.monotonic() < self.deadline
+
+    def _batch(self, search: Search) -> None:
+        if not self._begin(search):
+            return
+        points = self._next_points(search)
+        if not points:
+            search.ended = search.ended or "no more samples are left to measure"
+            return
+        before = search.ratio
+        with closing(self._outcomes(search, points)) as outcomes:
+            for point, kernel, measured in outcomes:
+                self._learn(search, point, measured)
+                if measured.is_promising(search.ratio):
+                    self._judge(search, point, kernel)
+                if not self._has_time():
+                    break
+        self._tire(search, gained=search.ratio < before)
+
+    def _outcomes(
+        self, search: Search, points: Sequence[Point]
+    ) -> Generator[tuple[Point, bytes, Measured]]:
+        """What comes of candidates, with their kernels, as they are built and measured."""
+        keys = [Recorded(p.trace).key for p in points]
+        building = self.builder.building(search.task, keys)
+        # Where compilers would disturb what is measured, they are done before.
+        built = building if self.measurer.width else sorted(building)
+        order, failed = list[tuple[int, bytes]](), list[tuple[int, str]]()
+
+        def kernels() -> Iterator[bytes]:
+            for number, answer in built:
+                if answer.kernel:
+                    order.append((number, answer.kernel))
+                    yield answer.kernel
+                else:
+                    failed.append((number, answer.error.split("\n", 1)[0]))
+
+        for place, measured in self.measurer.measure(kernels(), SHORT):
+            number, kernel = order[place]
+            yield points[number], kernel, measured
+        for number, error in failed:
+            yield points[number], b"", Measured(failure="build", reason=error)
+
+    def _begin(self, search: Search) -> bool:
+        """Whether the default schedule of a task runs, beside which candidates are measured."""
+        if not search.reference:
+            (answer,) = self.builder.built(search.task, [None])
+            if not answer.kernel:
+                search.ended = f"it cannot be built: {answer.error}"
+                return False
+            search.reference = answer.kernel
+        if self._begun is not search:
+            found = self.measurer.begin(search.task, search.reference)
+            self._begun = search
+            search.ended = f"it cannot be measured: {found.reason}" if found.failure else ""
+            search.before = search.before or found.seconds * search.task.calls
+        return not search.ended
+
+    def _tire(self, search: Search, *, gained: bool) -> None:
+        search.stale = 0 if gained else search.stale + 1
+        if search.stale >= PATIENCE:
+            search.ended = "nothing better was found for long"
+
+    # ---- candidates -----------------------------------------------------------------------------
+
+    def _next_points(self, search: Search) -> list[Point]:
+        """Legal schedules that nobody has measured, in the tuner's order."""
+        wanted = max(_BATCH, _FOR_EACH * self.measurer.width)
+        if self.trials is not None:
+            wanted = min(wanted, self.trials - len(search.known.ratios))
+        if wanted <= 0:
+            search.ended = "it had all of its trials"
+            return []
+        if search.space.holds_default:
+            search.texts.add(search.space.default.text)
+        found: list[Point] = []
+        for sample in islice(self._new_samples(search), max(_LOOKED_AT, 5 * wanted)):
+            point = search.space.point(sample)
+            if point is not None and self._is_new(search, point):
+                search.texts.add(point.text)
+                found.append(point)
+            if len(found) >= wanted or not self._has_time():
+                break
+        return found
+
+    def _new_samples(self, search: Search) -> Iterator[Sample]:
+        """The tuner's samples that nobody has looked at; a tuner that names none ends."""
+        most = _NAMED + 2 * len(search.looked_at) + 2 * len(search.known.ratios)
+        for sample in islice(self._samples(search), most):
+            if sample not in search.looked_at and sample not in search.known.ratios:
+                search.looked_at.add(sample)
+                yield sample
+
+    def _is_new(self, search: Search, point: Point) -> bool:
+        return point.sample not in search.known.ratios and point.text not in search.texts
+
+    def _samples(self, search: Search) -> Iterator[Sample]:
+        yield from self.seeds(search)
+        search.known.examples = self.examples
+        yield from self.tuner.samples(search.space, search.known, self.rng)
+
+    # ---- what was measured ----------------------------------------------------------------------
+
+    def _learn(self, search: Search, point: Point, measured: Measured) -> None:
+        """Record a trial, and let the tuner know. One that nobody has measured is forgotten."""
+        if measured.failure == "lost":
+            search.failures["lost"] = search.failures.get("lost", 0) + 1
+            return
+        record = record_of(search.task, point, self.space_name, measured, "trial")
+        self.file.add(record)
+        search.trials += 1
+        if measured.failure:
+            search.failures[measured.failure] = search.failures.get(measured.failure, 0) + 1
+        take_in(search, record, self.examples)
+        self.watcher.trial(search, record)
+
+    def _judge(self, search: Search, point: Point, kernel: bytes) -> None:
+        """Measure a leader at length: it wins if most rounds show it faster by more than noise."""
+        ((_, measured),) = self.measurer.measure([kernel], LONG, early=False)
+        if measured.failure == "lost":
+            return
+        wins = measured.wins(search.ratio)
+        record = record_of(search.task, point, self.space_name, measured, "verdict", wins=wins)
+        self.file.add(record)
+        if wins:
+            search.winner, search.ratio = record, measured.ratio
+        elif measured.failure is None:
+            # What the short trial has shown was noise.
+            search.known.ratios[point.sample] = measured.ratio
+        self.watcher.verdict(search, record)
+
+
+def take_in(search: Search, record: Record, examples: list[Example]) -> None:
+    """Let what a record says be known of its task."""
+    ratio = FAILED if record.ratio is None else record.ratio
+    search.known.ratios[Sample.of(record.sample)] = ratio
+    examples.append(Example(record.task, record.features, ratio))

@@ -1,0 +1,1 @@
+"""Spaces of schedules: what the default rules decide, templates, and sketches."""

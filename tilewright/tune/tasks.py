@@ -1,0 +1,114 @@
+"""What there is to tune in a model: its kernels, each once, with what they cost a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.codegen import numbers_of
+from tilewright.ir import Function, with_plain_names
+from tilewright.kernels.compiled import loops_key
+from tilewright.kernels.pipeline import DEFAULTS, Options
+from tilewright.models.made_up import made_up, usual_sizes
+from tilewright.models.native import NativeModel
+from tilewright.runtime import Inputs, RunnableModel
+from tilewright.support.errors import UserError
+from tilewright.support.profile import Event, Profile
+from tilewright.target import Target
+
+
+@dataclass(frozen=True)
+class Task:
+    """One kernel, for one machine."""
+
+    function: Function
+    target: Target
+    #: The scalars and dimensions that it is measured with.
+    numbers: tuple[int, ...] = ()
+    #: Calls in a run of the model, and the seconds of all of them.
+    calls: int = 1
+    seconds: float = 0.0
+    #: Of one call.
+    flops: int = 0
+    bytes: int = 0
+    #: How it is compiled, beside its schedule.
+    options: Options = DEFAULTS
+    threads: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.function.name
+
+    @property
+    def key(self) -> str:
+        """Equal for equal loops, whatever nodes, variables and buffers are called."""
+        return loops_key(self.function)
+
+
+def tasks_of(
+    model: RunnableModel,
+    inputs: Inputs,
+    threads: int | None = None,
+    runs: int = 3,
+    runs_on: RunnableModel | None = None,
+) -> list[Task]:
+    """The kernels of a compiled model, those that take most time first.
+
+    `runs_on` is the same model on the device that is asked how long they take.
+    """
+    model = native(model)
+    profile = (runs_on or model).profile(inputs, runs=runs)
+    options = Options(denormals=model.denormals, prepares_there=runs_on is not None)
+    found = {
+        name: _task(model.ir(name), model.target, events, profile, options, threads)
+        for name, events in _by_kernel(profile).items()
+    }
+    return sorted(found.values(), key=lambda t: -t.seconds)
+
+
+def native(model: RunnableModel) -> NativeModel:
+    """A model whose kernels can be tuned."""
+    if not isinstance(model, NativeModel):
+        raise UserError(
+            "the model cannot be tuned",
+            reason="parts of it are made or run by Python",
+            remedy="fix what its structure depends on with `shapes`",
+        )
+    return model
+
+
+def _by_kernel(profile: Profile) -> Mapping[str, Sequence[Event]]:
+    found: dict[str, list[Event]] = {}
+    for event in profile.events:
+        found.setdefault(event.name, []).append(event)
+    return found
+
+
+def _task(
+    function: Function,
+    target: Target,
+    events: Sequence[Event],
+    profile: Profile,
+    options: Options,
+    threads: int | None,
+) -> Task:
+    function = with_plain_names(function)
+    slowest = max(events, key=lambda e: e.end - e.start)
+    count = len(events) // profile.runs
+    return Task(
+        function,
+        target,
+        slowest.numbers[: len(numbers_of(function))],
+        count,
+        count * min(e.end - e.start for e in events) / 1e9,
+        slowest.flops,
+        slowest.bytes,
+        options,
+        threads,
+    )
+
+
+def made_up_inputs(model: RunnableModel, dims: Mapping[str, int], seed: int) -> dict[str, Any]:
+    """Random arrays for all inputs of a model."""
+    return made_up(model.inputs, usual_sizes(model.inputs) | dict(dims), "random", seed)

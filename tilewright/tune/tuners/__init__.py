@@ -1,0 +1,1 @@
+"""Tuners: which samples of a space are measured next."""
