@@ -129,6 +129,8 @@ class SizeChecks:
 
 def _refusal(error: UserError, found: UserError) -> UserError:
     """What was wrong with the inputs, and why they do not do otherwise either."""
+    if found.what == error.reason:
+        return error
     why = f"{found.what}: {found.reason}" if found.reason else found.what
     differ = isinstance(error, DimensionsDifferError)
     done = "with that dimension told apart" if differ else "with these sizes as numbers"

@@ -23,11 +23,11 @@ from tilewright.codegen import (
     members,
 )
 from tilewright.models.header import header
-from tilewright.models.linking import SHARED, linked, system_of
+from tilewright.models.linking import SHARED, linked
 from tilewright.runtime import ListSpec, NativeSpec, Program, TargetInfo, TensorSpec
 from tilewright.support.errors import UserError
 from tilewright.support.files import replacing, text_path
-from tilewright.target import Target
+from tilewright.target import Target, system_of
 
 _ALIGNMENT: Final = 64
 #: Code reaches its constants over distances of 31 bits.
@@ -78,7 +78,7 @@ def export_library(
 
 def _check_kind(place: Path, target: TargetInfo) -> None:
     system = system_of(target.triple)
-    kinds = [".o", ".a", SHARED[system], _SOURCE]
+    kinds = [".o", ".a", *([SHARED[system]] if system else []), _SOURCE]
     if system == "windows":
         kinds.append(_WINDOWS_ARCHIVE)
     if place.suffix in kinds:

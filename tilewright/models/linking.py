@@ -10,27 +10,23 @@ import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final, Literal
+from typing import IO, Final
 
 from tilewright.codegen import Member
 from tilewright.runtime import TargetInfo
 from tilewright.support.errors import UserError
-from tilewright.target import Target
+from tilewright.target import System, Target, system_of
 
-System = Literal["linux", "darwin", "windows"]
-
-#: What shared libraries are called.
-SHARED: Final[dict[System, str]] = {"linux": ".so", "darwin": ".dylib", "windows": ".dll"}
+#: What the names of shared libraries end in.
+SHARED: Final[dict[System, str]] = {
+    "linux": ".so",
+    "android": ".so",
+    "darwin": ".dylib",
+    "windows": ".dll",
+}
 _HERE: Final = ("cc", "gcc", "clang", "ld", "ld.lld")
-#: What ziglang calls systems.
-_ZIG: Final[dict[System, str]] = {"linux": "linux", "darwin": "macos", "windows": "windows"}
-_ZIG_CPUS: Final = {"armv7": "arm"}
-
-
-def system_of(triple: str) -> System:
-    if "windows" in triple:
-        return "windows"
-    return "darwin" if "darwin" in triple or "macos" in triple else "linux"
+#: What ziglang calls processors.
+_ZIG_CPUS: Final = {"armv7": "arm", "arm64": "aarch64"}
 
 
 @contextmanager
@@ -56,7 +52,7 @@ def _linker_for(place: Path, triple: str) -> list[str]:
     found = next(filter(None, map(shutil.which, names)), None)
     if found is not None:
         return [found]
-    if importlib.util.find_spec("ziglang") is not None and "android" not in triple:
+    if importlib.util.find_spec("ziglang") is not None and system_of(triple) != "android":
         return [sys.executable, "-m", "ziglang", "cc", "-target", _zig_triple(triple)]
     raise UserError(
         f"cannot write {place}",
@@ -70,9 +66,9 @@ def _is_here(triple: str) -> bool:
     """Whether this machine's own linker is for that target."""
     here = Target.of("llvm")
     there = Target.of(f"llvm -mtriple={triple}")
-    is_other_libc = ("musl" in triple) != ("musl" in here.triple) or "android" in triple
+    same_libc = ("musl" in triple) == ("musl" in here.triple)
     same_system = system_of(triple) == system_of(here.triple)
-    return there.arch == here.arch and same_system and not is_other_libc
+    return there.arch == here.arch and same_system and same_libc
 
 
 def _cross_compilers(triple: str) -> list[str]:
@@ -87,13 +83,8 @@ def _cross_compilers(triple: str) -> list[str]:
 
 def _zig_triple(triple: str) -> str:
     arch, *_, environment = triple.split("-")
-    system = system_of(triple)
-    parts = [_ZIG_CPUS.get(arch, {"arm64": "aarch64"}.get(arch, arch)), _ZIG[system]]
-    if system == "windows":
-        parts.append("gnu")
-    elif system == "linux":
-        parts.append(environment)
-    return "-".join(parts)
+    system = {"darwin": "macos", "windows": "windows-gnu"}.get(system_of(triple) or "")
+    return f"{_ZIG_CPUS.get(arch, arch)}-{system or f'linux-{environment}'}"
 
 
 def _options(

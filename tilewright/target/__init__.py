@@ -5,14 +5,17 @@ from tilewright.target.here import why_not_here
 from tilewright.target.kinds import KINDS, Kind, verify_for
 from tilewright.target.target import Target
 from tilewright.target.timing import ConvTiming, Timing
+from tilewright.target.triple import System, system_of
 
 __all__ = [
     "KINDS",
     "Caches",
     "ConvTiming",
     "Kind",
+    "System",
     "Target",
     "Timing",
+    "system_of",
     "verify_for",
     "why_not_here",
 ]

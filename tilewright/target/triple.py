@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from tilewright.support.errors import UserError, nearest
 from tilewright.target.features import ARCHITECTURES
+
+#: The operating systems that code is generated for.
+System = Literal["linux", "android", "darwin", "windows"]
 
 _SPELLINGS = {
     "amd64": "x86_64",
@@ -54,6 +58,16 @@ def arch_of(triple: str) -> str:
 def default_triple(arch: str, host: str) -> str:
     """The triple to assume for an architecture: the host's own where it is known and fits."""
     return host if host and arch_of(host) == arch else _DEFAULTS[arch]
+
+
+def system_of(triple: str) -> System | None:
+    """The operating system that code is for, if it is one of those that we know."""
+    if "android" in triple:
+        return "android"
+    if "macos" in triple:
+        return "darwin"
+    known: tuple[System, ...] = ("linux", "darwin", "windows")
+    return next((system for system in known if system in triple), None)
 
 
 def is_bare(triple: str) -> bool:

@@ -42,6 +42,8 @@ def test_an_exported_program_and_its_archive(tmp_path: Path) -> None:
         require_close(model.run([x]), wanted)
     with pytest.raises(tw.UserError, match="must be at most 6"):
         model.run([torch.randn(7, 3, 16, 16)])
+    with pytest.raises(tw.UserError, match="must be at most 6"):
+        tw.compile(program, shapes={"x": [7, 3, 16, 16]})
 
 
 def test_outputs_come_in_the_order_of_the_tree() -> None:

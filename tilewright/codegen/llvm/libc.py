@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from tilewright.codegen.llvm.types import LLType, i32, i64, pointer, void
 from tilewright.support.errors import UserError
-
-System = Literal["linux", "android", "darwin", "windows"]
+from tilewright.target import System, system_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +74,11 @@ SIZED = frozenset(["memcpy", "memset", "posix_memalign"])
 
 
 def platform_of(triple: str) -> Platform:
-    if "android" in triple:
-        return Platform("android")
-    if "linux" in triple:
-        return Platform("linux")
-    if "darwin" in triple or "macos" in triple:
-        return _DARWIN
-    if "windows" in triple:
-        return Platform("windows")
-    raise UserError(
-        f"cannot build the thread pool for {triple}",
-        reason="it is written for Linux, Android, macOS and Windows",
-        remedy="compile for one of these",
-    )
+    system = system_of(triple)
+    if system is None:
+        raise UserError(
+            f"cannot build the thread pool for {triple}",
+            reason="it is written for Linux, Android, macOS and Windows",
+            remedy="compile for one of these",
+        )
+    return _DARWIN if system == "darwin" else Platform(system)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, cast
 
-from tilewright.graph.ir import Function, Module, Value
+from tilewright.graph.ir import Call, Function, Module, Value
 from tilewright.graph.ir.types import as_dim, known_dim
 from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.ir import Expr, Var
@@ -32,7 +32,12 @@ def _bound(module: Module, shapes: Mapping[str, Sequence[Any]]) -> Module:
     rewriter.dims = _dims(main, shapes)
     if not rewriter.dims:
         return module
-    return module.map(lambda f: rewriter.graph(f) if f is main else f)
+    made = module.map(lambda f: rewriter.graph(f) if f is main else f)
+    for binding in made.main.body:
+        if isinstance(binding.expr, Call):
+            # Numbers may not be what operators ask of sizes.
+            binding.expr.op.infer(binding.expr.args, binding.expr.attrs)
+    return made
 
 
 def require_shapes(shapes: Any) -> None:

@@ -118,7 +118,7 @@ def _scaled_product(s: Site, call: Call, value: Value, factor: Value, depth: int
     return None if both is None else s.again(call, [other, both])
 
 
-def _scaled_turned(s: Site, call: Call, value: Value, factor: Value, depth: int) -> Value | None:
+def _scaled_transpose(s: Site, call: Call, value: Value, factor: Value, depth: int) -> Value | None:
     source, order = call.args[0], order_of(call)
     assert source is not None
     full = _full(factor, value.ndim)
@@ -164,7 +164,7 @@ _SCALED = {
     "add": _scaled_sum,
     "sub": _scaled_sum,
     "mul": _scaled_product,
-    "transpose": _scaled_turned,
+    "transpose": _scaled_transpose,
     "reshape": _scaled_view,
 }
 

@@ -75,13 +75,13 @@ def _serve(channel: Channel, calls: Calls, limits: Limits, heartbeat: Heartbeat)
         except OSError:
             return Ending.CLOSED
         except ProtocolError as error:
-            return _damaged(channel, error)
+            return _damaged(channel, error, heartbeat)
         try:
             _answer(channel, calls, prefix, header, heartbeat, limits)
         except OSError:
             return Ending.CLOSED
         except ProtocolError as error:
-            return _damaged(channel, error)
+            return _damaged(channel, error, heartbeat)
 
 
 def _answer(
@@ -136,8 +136,9 @@ def _done(
     return Kind.ERROR, error_data(told), ()
 
 
-def _damaged(channel: Channel, error: ProtocolError) -> Ending:
+def _damaged(channel: Channel, error: ProtocolError, heartbeat: Heartbeat) -> Ending:
     """Tell the client, who may listen, and end."""
+    heartbeat.end()
     try:
         with channel.lock:
             channel.send(Kind.ERROR, 0, error_data(error))

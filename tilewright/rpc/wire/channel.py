@@ -143,6 +143,7 @@ class Heartbeat:
     def __init__(self, channel: Channel, watched: socket.socket, gone: Callable[[], None]) -> None:
         self._channel, self._watched, self._gone = channel, watched, gone
         self._number, self._since = 0, 0.0
+        self._is_over = False
         threading.Thread(target=self._beat, daemon=True, name="heartbeat").start()
 
     def begin(self, number: int) -> None:
@@ -153,6 +154,10 @@ class Heartbeat:
         """It is done; for those who hold the lock of the connection."""
         self._since = 0.0
 
+    def end(self) -> None:
+        """The session ends: whether the peer goes now no longer matters."""
+        self._is_over = True
+
     def _beat(self) -> None:
         try:
             while not self._have_gone():
@@ -160,7 +165,8 @@ class Heartbeat:
                     self._say()
         except (OSError, ValueError):
             pass
-        self._gone()
+        if not self._is_over:
+            self._gone()
 
     def _is_due(self) -> bool:
         return self._since > 0 and time.monotonic() - self._since >= ALIVE_SECONDS

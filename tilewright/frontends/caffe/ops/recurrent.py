@@ -28,7 +28,7 @@ class _Sequence:
         self.batch = x.shape[1]
         weight = n.blob(0, gates * self.hidden, self.size)
         flat = b.reshape(x, shape=[product(x.shape[:2]), self.size])
-        products = b.add(b.matmul(flat, _turned(weight)), n.blob(1, gates * self.hidden))
+        products = b.add(b.matmul(flat, _transposed(weight)), n.blob(1, gates * self.hidden))
         self.products = b.reshape(products, shape=[*x.shape[:2], gates * self.hidden])
         self.marks = b.reshape(n[1], shape=[*x.shape[:2], 1])
         self.length = b.reshape(b.shape_of(x, start=0, end=1), shape=[])
@@ -37,7 +37,7 @@ class _Sequence:
         return n.builder.full(np.float32(0), shape=[self.batch, self.hidden])
 
 
-def _turned(weight: Array) -> Array:
+def _transposed(weight: Array) -> Array:
     return np.ascontiguousarray(weight.T)
 
 
@@ -46,7 +46,7 @@ def lstm(n: Layer) -> Value:
     """Gates in the order input, forget, output, cell."""
     b: Any = n.builder
     s = _Sequence(n, 4)
-    recurrent = b.constant(_turned(n.blob(2, 4 * s.hidden, s.hidden)))
+    recurrent = b.constant(_transposed(n.blob(2, 4 * s.hidden, s.hidden)))
 
     def step(i: Value, hidden: Value, cell: Value) -> Any:
         mark, given = (b.gather(v, i, axis=0) for v in (s.marks, s.products))
@@ -65,8 +65,8 @@ def rnn(n: Layer) -> Value:
     """A hidden state, and an output made of it at each step, both through tanh."""
     b: Any = n.builder
     s = _Sequence(n, 1)
-    recurrent = b.constant(_turned(n.blob(2, s.hidden, s.hidden)))
-    weight, bias = _turned(n.blob(3, s.hidden, s.hidden)), n.blob(4, s.hidden)
+    recurrent = b.constant(_transposed(n.blob(2, s.hidden, s.hidden)))
+    weight, bias = _transposed(n.blob(3, s.hidden, s.hidden)), n.blob(4, s.hidden)
 
     def step(i: Value, hidden: Value) -> Any:
         mark, given = (b.gather(v, i, axis=0) for v in (s.marks, s.products))

@@ -16,7 +16,9 @@ _RECURRENT: Final = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
 
 @writes("matmul")
 def matmul(w: Writer, call: Call, outputs: list[str]) -> None:
-    names = [_turned(w, operand(call, k), call.attrs[f"transpose_{n}"]) for k, n in enumerate("ab")]
+    names = [
+        _transposed(w, operand(call, k), call.attrs[f"transpose_{n}"]) for k, n in enumerate("ab")
+    ]
     if call.attrs["dtype"] is not None:
         raise UserError(
             "cannot write a product to ONNX", reason="its sums are of another type than its factors"
@@ -24,8 +26,8 @@ def matmul(w: Writer, call: Call, outputs: list[str]) -> None:
     w.node("MatMul", names, outputs)
 
 
-def _turned(w: Writer, value: Value, is_turned: bool) -> str:
-    if not is_turned:
+def _transposed(w: Writer, value: Value, is_transposed: bool) -> str:
+    if not is_transposed:
         return w.name(value)
     axes = [*range(value.ndim - 2), value.ndim - 1, value.ndim - 2]
     if value.constant is not None:
@@ -46,8 +48,8 @@ def dense(w: Writer, call: Call, outputs: list[str]) -> None:
     if operand(call, 0).ndim == 2:
         w.node("Gemm", [x, weight, bias], outputs, transB=1)
         return
-    turned = w.node("Transpose", [weight], perm=[1, 0])
-    total = w.node("MatMul", [x, turned], "" if bias else outputs)
+    transposed = w.node("Transpose", [weight], perm=[1, 0])
+    total = w.node("MatMul", [x, transposed], "" if bias else outputs)
     if bias:
         w.node("Add", [total, bias], outputs)
 

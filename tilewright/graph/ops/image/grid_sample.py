@@ -273,7 +273,7 @@ def _sampled(
     extents = x.shape[2:]
     if padding == "reflection":
         ends = zip(steps, extents, strict=True)
-        steps = [_turned_back(s, n, align_corners) for s, n in ends]
+        steps = [_reflected_pixel(s, n, align_corners) for s, n in ends]
     # Clamped so that nothing must be checked; what was outside is zero, or the border.
     held = [te.maximum(te.minimum(s, n - 1), 0) for s, n in zip(steps, extents, strict=True)]
     pixel = x[(*image, *held)]
@@ -283,7 +283,7 @@ def _sampled(
     return te.select(te.all_of(*inside), pixel, te.const(0, x.dtype))
 
 
-def _turned_back(step: Expr, extent: Expr, align_corners: bool) -> Expr:
+def _reflected_pixel(step: Expr, extent: Expr, align_corners: bool) -> Expr:
     """A place mirrored at the middles, or at the outer edges, of the border pixels."""
     if align_corners:
         last = extent - 1

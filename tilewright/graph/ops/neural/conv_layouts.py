@@ -159,10 +159,10 @@ def _last_emit(call: Call) -> Emit:
             flat = builder.emit("reshape", weight, shape=weight.shape[:2])
             made = builder.emit("matmul", x, flat, transpose_b=True, dtype=call.attrs["dtype"])
             return made if bias is None else builder.emit("add", made, bias)
-        turned = builder.emit("transpose", weight, axes=(0, *range(2, weight.ndim), 1))
+        transposed = builder.emit("transpose", weight, axes=(0, *range(2, weight.ndim), 1))
         # Floats are padded with zeros.
         attrs = {k: v for k, v in call.attrs.items() if k != "fill"}
-        return builder.emit("conv_last", x, turned, bias, **attrs)
+        return builder.emit("conv_last", x, transposed, bias, **attrs)
 
     return emit
 

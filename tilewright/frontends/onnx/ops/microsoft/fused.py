@@ -30,14 +30,17 @@ def fused_matmul(n: Node) -> Value:
         _batch_in_front(n, x, n.flag(f"transBatch{side}")) for x, side in ((n[0], "A"), (n[1], "B"))
     )
     product = b.matmul(
-        left, right, transpose_a=_turned(n, left, "A"), transpose_b=_turned(n, right, "B")
+        left,
+        right,
+        transpose_a=_is_transposed(n, left, "A"),
+        transpose_b=_is_transposed(n, right, "B"),
     )
     alpha = n.real("alpha", 1.0)
     scaled = product if alpha == 1.0 else b.mul(product, n.scalar(alpha, product))
     return _activated(n, scaled) if n.has("activation") else scaled
 
 
-def _turned(n: Node, x: Value, side: str) -> bool:
+def _is_transposed(n: Node, x: Value, side: str) -> bool:
     # A vector has nothing to transpose.
     return n.flag(f"trans{side}") and x.ndim > 1
 
