@@ -129,6 +129,16 @@ def main(x: f32[3, 4]):
         ["transpose(x)", "quantize(a"],
         [],
     ),
+    "a transposed product of bytes keeps its type": (
+        """
+def main(x: u8[2, 3, 4, 5], z: i8[2, 3, 5, 6]):
+    a = matmul(x, z, dtype=i32)
+    y = transpose(a, axes=[0, 2, 1, 3])
+    return y
+""",
+        ["einsum", "i32[2, 4, 3, 6]"],
+        ["transpose"],
+    ),
     "a transpose of ones is a view": (
         """
 def main(x: f32[1, 3, 1, n]):
