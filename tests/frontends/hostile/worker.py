@@ -21,8 +21,8 @@ import numpy as np
 
 import tilewright as tw
 from tests.frontends.hostile.formats import ATTACKS, FORMATS, OUTSIDE, Given
-from tilewright.frontends import UnspecialisedError, read_model
-from tilewright.graph import evaluate
+from tilewright.frontends import UnspecialisedError, operators_of, read_model
+from tilewright.graph import Builder, evaluate
 from tilewright.runtime import RunnableModel, TensorSpec
 from tilewright.support.errors import UserError
 
@@ -33,6 +33,7 @@ BYTES: Final = 2 << 30
 #: Inputs with more elements are not made.
 _MANY: Final = 1 << 20
 _LEVELS: Final = (0, 1, 1, 3)
+_FRONT_ENDS: Final = ("onnx", "tflite", "tensorflow", "keras", "mxnet", "caffe", "darknet", "torch")
 _FORBIDDEN: Final = ("/dev/zero", "/proc/self/mem", "/etc/passwd")
 _EXECUTING: Final = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen")
 _EXECUTING_MORE: Final = ("pickle.find_class", "socket.connect", "socket.bind")
@@ -42,6 +43,7 @@ def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     (folder.parent / OUTSIDE).mkdir(exist_ok=True)
     warnings.simplefilter("ignore")
+    _prepare()
     print("ready", flush=True)
     for line in sys.stdin:
         kind, number = line.split()
@@ -49,6 +51,15 @@ def main(folder: Path) -> None:
         level = _LEVELS[int(number) // 7 % len(_LEVELS)]
         outcome, detail = apart(lambda: outcome_of(given, level, folder), SECONDS, BYTES)  # noqa: B023
         print(json.dumps({"outcome": outcome, "detail": detail}), flush=True)
+
+
+def _prepare() -> None:
+    """Do here, once, what every process would do first: import the compiler, and set LLVM up."""
+    for folder in _FRONT_ENDS:
+        operators_of(folder)
+    builder = Builder()
+    builder.output(builder.relu(builder.input("x", "float32", (4,))))
+    tw.compile(builder.build(), threads=1)
 
 
 # ---- processes ----------------------------------------------------------------------------------

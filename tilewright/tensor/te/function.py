@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -49,8 +50,9 @@ def _buffers(tensors: Sequence[Tensor]) -> dict[Tensor, Buffer]:
     """A buffer for each tensor; schedules go by names, so each has one of its own."""
     made: dict[Tensor, Buffer] = {}
     taken: set[str] = set()
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(count)
     for tensor in tensors:
-        tries = (f"{tensor.name}_{k}" if k else tensor.name for k in count())
+        tries = (f"{tensor.name}_{k}" if k else tensor.name for k in numbers[tensor.name])
         name = next(n for n in tries if n not in taken)
         taken.add(name)
         made[tensor] = Buffer(name, tensor.dtype, tensor.shape)
