@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,17 @@ def test_it_is_told_and_kept_for_each_size(recwarn: pytest.WarningsRecorder) -> 
     assert ["compiled anew for x: [1, 3, 1, 6]" in str(w.message) for w in recwarn] == [True]
     model.run([image(1, 3, 6, 1)])
     assert len(recwarn) == 2
+
+
+def test_only_some_are_kept(
+    recwarn: pytest.WarningsRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilewright.models.apart._KEPT", 2)
+    warnings.simplefilter("always")
+    model = tw.compile(pooled("MaxPool", kernel_shape=[2, 2], strides=[2, 2]))
+    for width, compiled in ((6, 1), (7, 2), (6, 2), (8, 3), (6, 3), (7, 4)):
+        assert model.run([image(1, 3, 1, width)])[0].shape == (1, 3, 1, width // 2)
+        assert len(recwarn) == compiled
 
 
 def test_sizes_that_numbers_do_not_allow_are_refused_as_before() -> None:

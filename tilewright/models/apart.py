@@ -14,7 +14,9 @@ from __future__ import annotations
 import itertools
 import threading
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from tilewright.arith import simplify
 from tilewright.frontends import UnspecialisedError
@@ -37,6 +39,8 @@ Extents = Mapping[str, Sequence[int]]
 Shapes = Mapping[str, Sequence[int | str | None]]
 #: A pattern of shapes: which dimensions are 1, and which are equal.
 _Pattern = tuple[tuple[str, tuple[int | str | None, ...]], ...]
+#: Models for other patterns that are kept; those used longest ago go first.
+_KEPT: Final = 16
 
 
 def have_free_sizes(specs: Sequence[Spec]) -> bool:
@@ -56,7 +60,7 @@ class ApartModels:
         """`read` builds the graph for inputs of some shapes, `compiled` the model."""
         self._specs = model.inputs
         self._read, self._compiled = read, compiled
-        self._models: dict[_Pattern, RunnableModel | UserError] = {}
+        self._models: OrderedDict[_Pattern, RunnableModel | UserError] = OrderedDict()
         self._lock = threading.Lock()
         self._checks: SizeChecks | None = None
 
@@ -75,6 +79,9 @@ class ApartModels:
             if pattern not in self._models:
                 self._models[pattern] = self._made(shapes, extents, error)
             found = self._models[pattern]
+            self._models.move_to_end(pattern)
+            if len(self._models) > _KEPT:
+                self._models.popitem(last=False)
         if isinstance(found, UserError):
             raise _refusal(error, found) from found
         if isinstance(found, CompiledModel) and isinstance(model, CompiledModel):
