@@ -159,13 +159,14 @@ def test_four_bits_cost_a_point_at_most() -> None:
     assert accuracy("int4") >= accuracy("float32") - 1
 
 
-def test_data_makes_four_bits_better() -> None:
+@pytest.mark.parametrize("method", ["gptq", "awq"])
+def test_data_makes_four_bits_better(method: str) -> None:
     c = config()
     nothing = np.zeros((0, c.groups, c.depth), np.float32)
     empty = {p.name: nothing for p in module().main.params[1:]}
     data = [{"tokens": np.frombuffer(text(3, k)[:96], np.uint8), **empty} for k in range(16)]
     plain, by_data = (
-        tw.quantize(module(), data, weights="int4", method=method) for method in ("mse", "gptq")
+        tw.quantize(module(), data, weights="int4", method=m) for m in ("mse", method)
     )
     errors = [q.report.error for q in (by_data, plain)]
     better, worse = (e.sqnr for e in errors if e is not None)

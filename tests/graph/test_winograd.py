@@ -348,6 +348,22 @@ def test_what_follows_is_computed_with_the_tiles() -> None:
     assert any(k.startswith("winograd_image_add_relu") for k in kernels), kernels
 
 
+@pytest.mark.parametrize("scale", [1e30, 1e36, np.inf])
+def test_enormous_weights_are_not_transformed(scale: float) -> None:
+    b = Builder("main")
+    x = b.input("x", "f32", (1, 64, 14, 14))
+    weight = values(64, 64, 3, 3)
+    weight[1, 2, 0, 1] *= np.float32(scale)
+    b.output(b.conv(x, weight, pads=[1] * 4))
+    module = b.build()
+    assert not any(name.startswith("winograd") for name in ops_of(planned(module)))
+    given = values(1, 64, 14, 14)
+    for found, wanted in zip(
+        tw.compile(module).run([given]), evaluate(module, [given]), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
 def test_it_can_be_turned_off() -> None:
     with PassContext(opt_level=3, disabled_passes={"winograd"}):
         kernels = list(tw.build(convolution()).kernels)

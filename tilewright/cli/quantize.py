@@ -15,7 +15,7 @@ from tilewright.support.errors import UserError
 if TYPE_CHECKING:
     from tilewright.cli.console import Console
 
-_METHODS = ("mse", "minmax", "percentile", "entropy", "gptq")
+_METHODS = ("mse", "minmax", "percentile", "entropy", "gptq", "awq")
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=_METHODS,
         default="mse",
-        help="how ranges are found; default mse. gptq rounds weights alone by data",
+        help="how ranges are found; default mse. gptq and awq round weights alone by data",
     )
     parser.add_argument(
         "--symmetric", action="store_true", help="ranges around zero, without zero points"

@@ -48,7 +48,7 @@ from tilewright.graph.ir.types import (
     product,
 )
 from tilewright.graph.ir.verify import verify
-from tilewright.graph.ops.quantized.matmul_nbits import packed_bits
+from tilewright.graph.ops.quantized.matmul_nbits import packed_bits, unpacked_bits
 from tilewright.graph.precision.words import precision_text
 from tilewright.graph.rewriting.context import (
     PassContext,

@@ -9,7 +9,8 @@ equalize.py     outliers moved into weights
 plan.py         scales and bytes of each layer; corrections of biases
 insert.py       a graph with quantize and dequantize; simulate.py: the same with switches
 mixed.py        which layers stay in float32, for a budget; measure.py: the error
-weights.py      weights alone: blocks.py packs them; second_order.py rounds them by data (GPTQ)
+weights.py      weights alone: blocks.py packs them; second_order.py rounds them by data (GPTQ),
+                activation_scales.py scales them by data first (AWQ)
 report.py       what was done; page.py: the same for browsers
 """
 

@@ -12,7 +12,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.graph import Array, Binding, Builder, Call, Module, Rewriter, Value, packed_bits
+from tilewright.graph import (
+    Array,
+    Binding,
+    Builder,
+    Call,
+    Module,
+    Rewriter,
+    Value,
+    packed_bits,
+    unpacked_bits,
+)
 from tilewright.quantize.layers import Layer, layers_of
 from tilewright.support.errors import UserError
 
@@ -101,6 +111,12 @@ def packed_rows(rows: Array, bits: int, group: int) -> tuple[Array, Array]:
     with np.errstate(all="ignore"):
         steps = np.rint(parts / scales[..., None])
     return packed_steps(np.clip(np.nan_to_num(steps), -half, half - 1), bits), scales
+
+
+def unpacked_rows(packed: Array, scales: Array, bits: int, depth: int) -> Array:
+    """The rows N×K that bytes and scales stand for."""
+    steps = unpacked_bits(packed, bits).astype(np.float64) - 2 ** (bits - 1)
+    return (steps * scales[..., None]).reshape(len(scales), -1)[:, :depth]
 
 
 def packed_steps(steps: Array, bits: int) -> Array:

@@ -6,7 +6,8 @@
 
 The result is the same, but channels of what is quantized with one scale are of similar size. It is
 known as smoothing for transformers, and as cross-layer equalization where what is scaled down are
-the weights of the convolution before, through operators that hand positive factors on.
+the weights of the convolution before, through operators that hand positive factors on. What the
+factors are is for others to say as well: `activation_scales.py` has them for weights alone.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tilewright.graph import (
     Builder,
     Call,
     Module,
+    Node,
     Rewriter,
     Value,
     all_graphs,
@@ -37,13 +39,27 @@ _SHARE: Final = 0.5
 _LIMIT: Final = 1e3
 #: Operators f with f(x · s) = f(x) · s for positive s, one for each channel.
 _HOMOGENEOUS: Final = frozenset(["relu", "leaky_relu", "max_pool", "avg_pool", "identity"])
+_NORMS: Final = frozenset(["layer_norm", "rms_norm"])
+
+#: A factor for each channel of what goes into some layers.
+ChooseFactors = Callable[[Sequence[Layer]], Array]
 
 
 def equalized(
     module: Module, layers: Sequence[Layer], statistics: Mapping[Value, Statistics]
 ) -> Module:
     """The module with channels of similar size; itself where nothing can be moved."""
-    rewriter = _Scaling(_factors(module, layers, statistics))
+
+    def choose(users: Sequence[Layer]) -> Array:
+        return _balanced(statistics[users[0].x].greatest, users)
+
+    return rescaled(module, layers, choose)
+
+
+def rescaled(module: Module, layers: Sequence[Layer], choose: ChooseFactors) -> Module:
+    """The module with weights of layers multiplied by what is chosen, and what they are applied to
+    divided by it; itself where nothing can be moved."""
+    rewriter = _Scaling(_factors(module, layers, choose))
     return module if not rewriter.makers else rewriter.module(module)
 
 
@@ -55,17 +71,16 @@ class _Factors:
         self.users: dict[Value, Array] = {}
 
 
-def _factors(
-    module: Module, layers: Sequence[Layer], statistics: Mapping[Value, Statistics]
-) -> _Factors:
-    made = {v: b for b in module.main.body for v in b.outputs}
+def _factors(module: Module, layers: Sequence[Layer], choose: ChooseFactors) -> _Factors:
+    made = {b.outputs[0]: b.expr for b in module.main.body if len(b.outputs) == 1}
     uses = _uses(module)
     found = _Factors()
     for x in dict.fromkeys(layer.x for layer in layers):
         users = [layer for layer in layers if layer.x is x]
-        maker = _maker(x, made, uses) if len(users) == uses[x] else None
+        axes = {_channel_axis(layer.call, x) for layer in users}
+        maker = _maker(x, axes, made, uses) if len(users) == uses[x] else None
         if maker is not None and maker not in found.makers:
-            factors = _balanced(statistics[x].greatest, users)
+            factors = choose(users)
             found.makers[maker] = factors
             found.users.update({layer.output: factors for layer in users})
     return found
@@ -80,22 +95,28 @@ def _uses(module: Module) -> Counter[Value]:
     return found
 
 
-def _maker(x: Value, made: Mapping[Value, Binding], uses: Mapping[Value, int]) -> Value | None:
-    """The value before `x` whose constants can take factors of its channels."""
-    value = x
-    while True:
-        binding = made.get(value)
-        call = None if binding is None else binding.expr
-        if not isinstance(call, Call) or binding is None or len(binding.outputs) != 1:
-            return None
-        if _divider(call) is not None:
-            return value
-        if call.op.name not in _HOMOGENEOUS:
-            return None
-        before = call.args[0]
-        if before is None or uses[before] != 1:
-            return None
-        value = before
+def _channel_axis(call: Call, value: Value) -> int:
+    """The axis of an operand or result of a layer that its channels lie along."""
+    return 1 if call.op.name == "conv" else value.ndim - 1
+
+
+def _maker(
+    x: Value, axes: set[int], made: Mapping[Value, Node], uses: Mapping[Value, int]
+) -> Value | None:
+    """The value before `x` whose constants can take factors of its channels, along `axes`."""
+    call = made.get(x)
+    if not isinstance(call, Call):
+        return None
+    if _divider(call) is not None:
+        return x if axes == {_channel_axis(call, x)} else None
+    # Either factor of a product can take them.
+    count = 1 if call.op.name in _HOMOGENEOUS else 2 if call.op.name == "mul" else 0
+    for before in call.args[:count]:
+        if before is not None and uses[before] == 1 and before.ndim == x.ndim:
+            found = _maker(before, axes, made, uses)
+            if found is not None and found.shape[max(axes)] is x.shape[max(axes)]:
+                return found
+    return None
 
 
 def _balanced(greatest: Array, users: Sequence[Layer]) -> Array:
@@ -152,8 +173,8 @@ def _inputs_multiplied(call: Call, factors: Array) -> Call:
 
 def _divider(call: Call) -> Callable[[Call, Array], Call] | None:
     """How the constants of a call take in factors of the channels of its result."""
-    if call.op.name == "layer_norm":
-        return _layer_norm_divided if _is_last_axis(call) else None
+    if call.op.name in _NORMS:
+        return _norm_divided if _is_last_axis(call) else None
     if call.op.name in ("conv", "gemm", "dense", "matmul") and _is_weighted(call):
         return _product_divided
     return None
@@ -165,13 +186,13 @@ def _is_weighted(call: Call) -> bool:
 
 
 def _is_last_axis(call: Call) -> bool:
-    x, scale, bias = call.args
+    x, scale, *bias = call.args
     assert x is not None
-    constant = scale is not None and scale.is_constant and (bias is None or bias.is_constant)
-    return constant and call.attrs["axis"] in (-1, x.ndim - 1) and not call.attrs["return_stats"]
+    is_last = call.attrs["axis"] in (-1, x.ndim - 1) and not call.attrs.get("return_stats")
+    return is_last and scale is not None and all(p is None or p.is_constant for p in (scale, *bias))
 
 
-def _layer_norm_divided(call: Call, factors: Array) -> Call:
+def _norm_divided(call: Call, factors: Array) -> Call:
     found = {k: a.constant for k, a in enumerate(call.args) if a is not None}
     return _with(call, {k: a / factors for k, a in found.items() if a is not None})
 

@@ -63,9 +63,10 @@ def quantize(
     reduces the error; `correct_bias` takes the mean error of rounded weights out.
 
     `weights` ("int4" or "int8") rounds only the weights of matrix products, in blocks of `group`;
-    it needs no data, unless `method` is "gptq": then each weight that is rounded moves those after
-    it, so that outputs are off as little as the data lets them. `shapes`, `params` and `inputs` are
-    as for `tw.compile`. `progress` is told what is done.
+    it needs no data, unless `method` is "gptq" or "awq". By "gptq", each weight that is rounded
+    moves those after it, so that outputs are off as little as the data lets them; by "awq", weights
+    that meet large inputs are made larger first, and the inputs smaller. `shapes`, `params` and
+    `inputs` are as for `tw.compile`. `progress` is told what is done.
     """
     from tilewright.frontends import read_model
     from tilewright.graph import passes
@@ -79,8 +80,10 @@ def quantize(
     if weights is not None:
         blocks = Blocks(weights, group, method)
         return with_weights_alone(original, blocks, keep, data, validation, tell)
-    if method == "gptq":
-        raise UserError("gptq rounds weights alone", remedy='pass weights="int4" or "int8" too')
+    if method in ("gptq", "awq"):
+        raise UserError(
+            f"{method} rounds weights alone", remedy='pass weights="int4" or "int8" too'
+        )
     how = Calibration(method, symmetric, percentile)
     require_method(how)
     _require_budget(budget)

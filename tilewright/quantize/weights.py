@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from tilewright.graph import Array, Module
+from tilewright.quantize.activation_scales import scaled_by_activations
 from tilewright.quantize.blocks import (
     Packer,
     block_layers,
@@ -21,11 +22,15 @@ from tilewright.quantize.observe import Progress
 from tilewright.quantize.report import LayerReport, Report, left_out
 from tilewright.quantize.result import QuantizedModule
 from tilewright.quantize.samples import Samples
-from tilewright.quantize.second_order import key_of, rounded_by_moments, second_moments
+from tilewright.quantize.second_order import Key, key_of, rounded_by_moments, second_moments
 from tilewright.support.errors import UserError
 
 #: Ways to round, and what the report calls them.
-_METHODS: Final = {"mse": "blocks of {}", "gptq": "gptq, blocks of {}"}
+_METHODS: Final = {
+    "mse": "blocks of {}",
+    "gptq": "gptq, blocks of {}",
+    "awq": "awq, blocks of {}",
+}
 
 
 class Blocks(NamedTuple):
@@ -49,7 +54,15 @@ def with_weights_alone(
     module = prepared(original)
     layers, kept = parted(block_layers(module), keep)
     samples = _samples(original, blocks, data, validation)
-    pack = to_nearest if blocks.method == "mse" else _by_moments(module, layers, samples, tell)
+    pack = to_nearest
+    if samples is not None and blocks.method != "mse":
+        moments = second_moments(module, layers, samples.calibration, lambda: tell("calibration"))
+        if blocks.method == "gptq":
+            pack = _by_moments(moments, tell)
+        else:
+            tell("scaling")
+            module = scaled_by_activations(module, layers, moments, blocks.weights, blocks.group)
+            layers, kept = parted(block_layers(module), keep)
     tell("weights")
     made = with_blocks(module, layers, blocks.weights, blocks.group, pack)
     rows = [*_rows(layers, blocks.weights), *left_out(module, layers, kept)]
@@ -66,11 +79,11 @@ def _require(blocks: Blocks, data: Any) -> None:
         raise UserError(
             f"weights cannot be rounded by {blocks.method}",
             reason="it finds ranges of activations, which stay as they are",
-            remedy='use "mse", or "gptq" with data',
+            remedy='use "mse", or "gptq" or "awq" with data',
         )
-    if blocks.method == "gptq" and data is None:
+    if blocks.method != "mse" and data is None:
         raise UserError(
-            "cannot round weights by gptq without calibration data",
+            f"cannot round weights by {blocks.method} without calibration data",
             reason="it needs to know what they are multiplied by",
             remedy="pass data= (batches by input name, an .npz file, a folder)",
         )
@@ -86,16 +99,12 @@ def _samples(original: Module, blocks: Blocks, data: Any, validation: Any) -> Sa
     return Samples.of(measured if validation is None else Data(data, original), measured)
 
 
-def _by_moments(
-    module: Module, layers: Sequence[Layer], samples: Samples | None, tell: Progress
-) -> Packer:
+def _by_moments(moments: Mapping[Key, Array], tell: Progress) -> Packer:
     """Rounds by what the data says of the inputs of each layer."""
-    assert samples is not None
-    found = second_moments(module, layers, samples.calibration, lambda: tell("calibration"))
 
     def pack(layer: Layer, rows: Array, bits: int, group: int) -> tuple[Array, Array]:
         tell("rounding")
-        return rounded_by_moments(rows, found[key_of(layer)], bits, group)
+        return rounded_by_moments(rows, moments[key_of(layer)], bits, group)
 
     return pack
 
