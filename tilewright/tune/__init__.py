@@ -5,6 +5,7 @@
     tuners/      which samples of a space to measure next
     measuring/   builds candidates side by side; has them run, here or on other machines
     session      batch after batch: choose, build, measure, record, judge
+    in_place     winners measured inside the model in the end
     allocation   which task gets the next batch
     template     schedules with choices that people write, and one that nobody has to
     bundling     candidates that are built here and measured elsewhere, as one file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tilewright.support.errors import UserError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tilewright.rpc import Device, Pool
     from tilewright.runtime import BundledOutcome
     from tilewright.tune.bundling import BundleSummary
+    from tilewright.tune.in_place import Schedulers
     from tilewright.tune.measuring.devices import Devices
     from tilewright.tune.measuring.measurer import Measurer
     from tilewright.tune.summary import Summary
@@ -47,7 +49,8 @@ def tune(
 
     That is done on this machine, or `on` others: a device that `tw.rpc.connect` gives, or all of a
     tracker's pool at once. Kernels are built here, for the `target` of the device unless another is
-    given, and run there.
+    given, and run there. Winners of a search on this machine are timed inside the model in the
+    end: those that are not faster there lose.
 
     `budget` is the time to spend ("10m", "90s", seconds), `trials` the samples of each kernel at
     most. All that is measured is added to the file `records`; what is there already is not measured
@@ -58,6 +61,7 @@ def tune(
     sizes `dims`. `transfer` names files of records of other models or machines, whose best
     schedules are tried first. Whatever else `tw.compile` takes says how the model is compiled.
     """
+    from tilewright.tune.in_place import InPlace
     from tilewright.tune.search import require_measurer, search
     from tilewright.tune.spaces.table import space_named
     from tilewright.tune.tasks import made_up_inputs, tasks_of
@@ -80,7 +84,12 @@ def tune(
         with devices.taken() as device:
             there = device.load(compiled, threads=threads)
             tasks = tasks_of(compiled, given, threads, runs_on=there)
-    return search(tasks, lambda t: space_of(t.function, t.target), settings, space)
+    in_place = None
+    if measurer is None:
+        in_place = InPlace(
+            compiled, given, lambda found: _compiled(model, target, threads, compiling, found)
+        )
+    return search(tasks, lambda t: space_of(t.function, t.target), settings, space, in_place)
 
 
 def bundle(
@@ -137,15 +146,19 @@ def measure(
 
 
 def _compiled(
-    model: Any, target: Target, threads: int | None, compiling: Mapping[str, Any]
+    model: Any,
+    target: Target,
+    threads: int | None,
+    compiling: Mapping[str, Any],
+    schedulers: Schedulers = MappingProxyType({}),
 ) -> NativeModel:
-    """A model by its default schedules: what was found before is no part of these, and all is
-    measured beside them."""
+    """A model by its default schedules, beside which all is measured, or by those that are given;
+    what was found before is no part of them."""
     from tilewright.compile import compile as compile_model
     from tilewright.graph import PassContext
     from tilewright.tune.tasks import native
 
-    with replace(PassContext.current(), schedulers={}, _tokens=[]):
+    with replace(PassContext.current(), schedulers=schedulers, _tokens=[]):
         return native(compile_model(model, target, threads=threads, **compiling))
 
 

@@ -12,6 +12,7 @@ from tilewright.support.files import text_path
 from tilewright.support.interrupts import watching_interrupts
 from tilewright.target import Target
 from tilewright.tune.allocation import Floor, Search
+from tilewright.tune.in_place import InPlace
 from tilewright.tune.measuring.building import Builder
 from tilewright.tune.measuring.local import LocalMeasurer
 from tilewright.tune.measuring.measurer import Measurer
@@ -35,8 +36,9 @@ def search(
     space_of: Callable[[Task], Space],
     settings: Settings,
     space_name: str,
+    in_place: InPlace | None = None,
 ) -> Summary:
-    """Search the spaces of tasks for `settings.budget` seconds.
+    """Search the spaces of tasks for `settings.budget` seconds; then winners must win `in_place`.
 
     An interrupt ends the search as the clock does: everything measured is in the records.
     """
@@ -69,6 +71,8 @@ def search(
     with watching_interrupts() as was_interrupted:
         try:
             session.run()
+            if in_place is not None:
+                session.confirm(in_place)
         except KeyboardInterrupt:
             interrupted = True
         except Exception:

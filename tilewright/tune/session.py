@@ -2,7 +2,8 @@
 
 choose a task → its tuner names samples → schedules that are legal and new → built side by side
 → measured one by one beside the default → recorded → the leader is measured once more, at
-length, and wins where it is faster by more than noise
+length, and wins where it is faster by more than noise → in the end, winners that are not faster
+in the model they are for lose
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from random import Random
 from typing import Final
@@ -18,11 +19,13 @@ from typing import Final
 from tilewright.runtime import LONG, SHORT, Measured
 from tilewright.schedule import Recorded
 from tilewright.tune.allocation import PATIENCE, Floor, Search, most_promising
+from tilewright.tune.in_place import InPlace
 from tilewright.tune.measuring.building import Builder
 from tilewright.tune.measuring.measurer import Measurer
 from tilewright.tune.progress import Watcher
 from tilewright.tune.recording import record_of
-from tilewright.tune.records.file import RecordFile
+from tilewright.tune.records.best import schedulers_of, winning
+from tilewright.tune.records.file import RecordFile, read_records
 from tilewright.tune.records.record import Record
 from tilewright.tune.spaces.space import Point, Sample
 from tilewright.tune.tuners.tuner import FAILED, Example, Tuner
@@ -64,6 +67,25 @@ class Session:
         while self._has_time() and (search := most_promising(self.searches, self.floor)):
             self._batch(search)
             self.watcher.batch(search, self.searches)
+
+    def confirm(self, in_place: InPlace) -> None:
+        """Have winners lose that are not faster inside the model."""
+        winners = {s.task.key: s for s in self.searches if s.winner is not None}
+        found = schedulers_of(s.winner for s in winners.values() if s.winner is not None)
+        if not found:
+            return
+        ratios = in_place.ratios(found)
+        for record in winning(read_records([self.file.path])):
+            search = winners.get(record.task)
+            ratio = ratios.get(record.task)
+            if search is None or ratio is None or record.target != str(search.task.target):
+                continue
+            if ratio >= 1:
+                # So does what won before it, which nobody has seen in the model.
+                self.file.add(replace(record, wins=False, at=time.time()))
+                search.winner, search.ratio = None, 1.0
+            else:
+                search.ratio = ratio
 
     def close(self) -> None:
         """Let go of all processes and of the file."""

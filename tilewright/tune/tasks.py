@@ -67,6 +67,15 @@ def tasks_of(
     return sorted(found.values(), key=lambda t: -t.seconds)
 
 
+def kernel_seconds(model: NativeModel, inputs: Inputs, runs: int) -> dict[str, float]:
+    """The least seconds of a call of each kernel in some runs of a model, by task."""
+    events = _by_kernel(model.profile(inputs, runs=runs))
+    return {
+        loops_key(with_plain_names(model.ir(name))): min(e.end - e.start for e in calls) / 1e9
+        for name, calls in events.items()
+    }
+
+
 def native(model: RunnableModel) -> NativeModel:
     """A model whose kernels can be tuned."""
     if not isinstance(model, NativeModel):

@@ -14,18 +14,23 @@ from tilewright.tune.records.record import Record
 FOR_MODELS: Final = ("rules", "sketches")
 
 
-def best_records(records: Iterable[Record]) -> dict[str, dict[str, Record]]:
-    """The winners by target and by task. What was measured last decides about a schedule."""
+def winning(records: Iterable[Record]) -> list[Record]:
+    """The schedules that win. What was measured last decides about each."""
     last: dict[tuple[str, str, str], Record] = {}
     for record in records:
         if record.kind == "verdict":
             last[record.target, record.task, str(record.trace)] = record
+    return [r for r in last.values() if r.wins and r.ratio is not None]
+
+
+def best_records(records: Iterable[Record]) -> dict[str, dict[str, Record]]:
+    """The best of those that win, by target and by task."""
     found: dict[str, dict[str, Record]] = {}
-    for (target, task, _), record in last.items():
-        winner = found.setdefault(target, {})
-        if record.wins and record.ratio is not None and _is_better(record, winner.get(task)):
-            winner[task] = record
-    return {target: winners for target, winners in found.items() if winners}
+    for record in winning(records):
+        winner = found.setdefault(record.target, {})
+        if _is_better(record, winner.get(record.task)):
+            winner[record.task] = record
+    return found
 
 
 def _is_better(record: Record, other: Record | None) -> bool:
