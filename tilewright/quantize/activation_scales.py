@@ -17,13 +17,11 @@ import numpy as np
 
 from tilewright.graph import Array, Module
 from tilewright.quantize.blocks import BITS, packed_rows, unpacked_rows
-from tilewright.quantize.equalize import rescaled
+from tilewright.quantize.equalize import around_one, rescaled
 from tilewright.quantize.layers import Layer
 from tilewright.quantize.second_order import Key, key_of
 
 _SHARES: Final = tuple(k / 10 for k in range(11))
-#: Factors beyond these say more of odd data than of weights.
-_LIMIT: Final = 1e3
 
 
 def scaled_by_activations(
@@ -45,17 +43,12 @@ def scaled_by_activations(
 
 def _sizes(moments: Array) -> Array:
     """How large inputs are, beside each other; 1 for those that are never seen."""
-    sizes = np.sqrt(np.diag(moments))
-    known = np.isfinite(sizes) & (sizes > 0)
-    if not known.any():
-        return np.ones_like(sizes)
-    sizes = np.where(known, sizes, 1.0) / np.exp(np.log(sizes[known]).mean())
-    return np.where(known, np.clip(sizes, 1 / _LIMIT, _LIMIT), 1.0)
+    return around_one(np.sqrt(np.diag(moments)))
 
 
 def _error(layer: Layer, moments: Array, factors: Array, weights: str, group: int) -> float:
     """Σ |(W - rounded(W · factors) / factors) x|² over all inputs x."""
-    rows = (layer.array if layer.axis == 0 else layer.array.T).astype(np.float64)
+    rows = layer.rows.astype(np.float64)
     scaled = (rows * factors).astype(np.float32)
     packed, scales = packed_rows(scaled, BITS[weights], group)
     off = unpacked_rows(packed, scales, BITS[weights], rows.shape[1]) / factors - rows

@@ -73,8 +73,11 @@ class _Packing(Rewriter):
         b = Builder()
         weight, scales = self._weights(b, layer)
         bias = None if layer.row.bias is None else call.args[layer.row.bias]
-        rows = layer.array if layer.axis == 0 else layer.array.T
-        attrs: dict[str, Any] = {"depth": rows.shape[1], "bits": self._bits, "block": self._group}
+        attrs: dict[str, Any] = {
+            "depth": layer.rows.shape[1],
+            "bits": self._bits,
+            "block": self._group,
+        }
         plain = bias is None or bias.ndim == 1
         total = b.emit(
             "matmul_nbits", call.args[0], weight, scales, None, bias if plain else None, **attrs
@@ -86,8 +89,7 @@ class _Packing(Rewriter):
     def _weights(self, b: Builder, layer: Layer) -> tuple[Value, Value]:
         key = layer.weight, layer.axis
         if key not in self._packed:
-            rows = layer.array if layer.axis == 0 else layer.array.T
-            packed, scales = self._pack(layer, rows, self._bits, self._group)
+            packed, scales = self._pack(layer, layer.rows, self._bits, self._group)
             name = layer.weight.name
             self._packed[key] = (
                 b.constant(packed, name=f"{name}_packed"),

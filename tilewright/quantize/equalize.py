@@ -124,11 +124,16 @@ def _balanced(greatest: Array, users: Sequence[Layer]) -> Array:
     weights = np.max([_input_sizes(layer) for layer in users], axis=0)
     with np.errstate(all="ignore"):
         factors = greatest.astype(np.float64) ** _SHARE / weights ** (1 - _SHARE)
+    return around_one(factors)
+
+
+def around_one(factors: Array) -> Array:
+    """Factors in parts of their geometric mean, within limits; 1 for those that are not known."""
     known = np.isfinite(factors) & (factors > 0)
     if not known.any():
         return np.ones_like(factors)
-    factors /= np.exp(np.log(factors[known]).mean())
-    return np.where(known, np.clip(factors, 1 / _LIMIT, _LIMIT), 1.0)
+    mean = np.exp(np.log(factors[known]).mean())
+    return np.where(known, np.clip(factors / mean, 1 / _LIMIT, _LIMIT), 1.0)
 
 
 def _input_sizes(layer: Layer) -> Array:

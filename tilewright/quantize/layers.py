@@ -63,6 +63,11 @@ class Layer:
         return array
 
     @property
+    def rows(self) -> Array:
+        """The weights of a matrix product, a row for each output."""
+        return self.array if self.axis == 0 else self.array.T
+
+    @property
     def bias(self) -> Array | None:
         value = None if self.row.bias is None else self.call.args[self.row.bias]
         return None if value is None else value.constant

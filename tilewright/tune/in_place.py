@@ -13,7 +13,7 @@ from typing import Final
 
 from tilewright.models.native import NativeModel
 from tilewright.runtime import Inputs
-from tilewright.tune.tasks import kernel_seconds
+from tilewright.tune.tasks import kernel_seconds, key_of_kernel
 
 #: Schedulers of kernels, by target and task.
 Schedulers = Mapping[str, Mapping[str, str]]
@@ -32,14 +32,15 @@ class InPlace:
     compiled: Callable[[Schedulers], NativeModel]
 
     def ratios(self, found: Schedulers) -> dict[str, float]:
-        """The times of kernels by these schedules, in those by default, by task."""
+        """The times of kernels by these schedules, in those by default, by the keys of tasks."""
         tuned = self.compiled(found)
         rounds = [self._round(tuned) for _ in range(_ROUNDS)]
         return {
-            task: statistics.median(r[task] for r in rounds if task in r)
-            for task in dict.fromkeys(t for r in rounds for t in r)
+            key_of_kernel(self.model, name): statistics.median(r[name] for r in rounds)
+            for name in rounds[0]
+            if all(name in r for r in rounds)
         }
 
     def _round(self, tuned: NativeModel) -> dict[str, float]:
         before, after = (kernel_seconds(m, self.inputs, _RUNS) for m in (self.model, tuned))
-        return {task: after[task] / s for task, s in before.items() if task in after and s > 0}
+        return {name: after[name] / s for name, s in before.items() if name in after and s > 0}

@@ -78,7 +78,8 @@ class Session:
         for record in winning(read_records([self.file.path])):
             search = winners.get(record.task)
             ratio = ratios.get(record.task)
-            if search is None or ratio is None or record.target != str(search.task.target):
+            is_ours = search is not None and record.target == str(search.task.target)
+            if search is None or ratio is None or not is_ours or record.space != self.space_name:
                 continue
             if ratio >= 1:
                 # So does what won before it, which nobody has seen in the model.

@@ -68,12 +68,14 @@ def tasks_of(
 
 
 def kernel_seconds(model: NativeModel, inputs: Inputs, runs: int) -> dict[str, float]:
-    """The least seconds of a call of each kernel in some runs of a model, by task."""
+    """The least seconds of a call of each kernel in some runs of a model."""
     events = _by_kernel(model.profile(inputs, runs=runs))
-    return {
-        loops_key(with_plain_names(model.ir(name))): min(e.end - e.start for e in calls) / 1e9
-        for name, calls in events.items()
-    }
+    return {name: min(e.end - e.start for e in calls) / 1e9 for name, calls in events.items()}
+
+
+def key_of_kernel(model: NativeModel, name: str) -> str:
+    """The key of the task that a kernel of a model is."""
+    return loops_key(with_plain_names(model.ir(name)))
 
 
 def native(model: RunnableModel) -> NativeModel:

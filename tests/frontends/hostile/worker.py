@@ -27,7 +27,7 @@ from tilewright.runtime import RunnableModel, TensorSpec
 from tilewright.support.errors import UserError
 
 #: Processor seconds and bytes of memory for one model; on a busy machine it may wait longer.
-SECONDS: Final = 30
+SECONDS: Final = 10
 WAITING_SECONDS: Final = 600
 BYTES: Final = 2 << 30
 #: Inputs with more elements are not made.
