@@ -100,16 +100,12 @@ def image_model(name: str, batch: int) -> Recipe:
 
 
 def _torchvision() -> Any:
-    """Import torchvision without its compiled library: each operator that it misses is declared,
-    which is enough for the definitions of networks."""
+    """Import torchvision, also where its compiled library is missing: each operator that it asks
+    for is then declared, which is enough for the definitions of networks."""
     import torch
 
     if "torchvision" in sys.modules:
         return sys.modules["torchvision"]
-    library = torch.library.Library("torchvision", "DEF")
-    _kept.append(library)
-    for name in ("nms", "qnms"):
-        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     for _ in range(20):
         try:
             import torchvision
@@ -121,7 +117,13 @@ def _torchvision() -> Any:
                 raise
             for loaded in [m for m in sys.modules if m.startswith("torchvision")]:
                 del sys.modules[loaded]
-            library.define(f"{missing.group(1)}(Tensor x) -> Tensor")
+            if not _kept:
+                _kept.append(torch.library.Library("torchvision", "DEF"))
+            given = "Tensor dets, Tensor scores, float iou_threshold"
+            is_suppression = missing.group(1).endswith("nms")
+            _kept[0].define(
+                f"{missing.group(1)}({given if is_suppression else 'Tensor x'}) -> Tensor"
+            )
     raise RuntimeError("torchvision does not import")
 
 
