@@ -161,10 +161,11 @@ def onnx_of(kernel: Kernel, element: str) -> Any:
 
 
 def inputs_of(model: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Free dimensions are 1, or 128 for tokens, as in `whole_models.runner`."""
     random = np.random.default_rng(0)
     made = {}
     for spec in model.inputs:
-        shape = [d if isinstance(d, int) else 1 for d in spec.shape]
+        shape = [d if isinstance(d, int) else (128 if k else 1) for k, d in enumerate(spec.shape)]
         if spec.numpy.kind == "f":
             made[spec.name] = random.normal(size=shape).astype(spec.numpy)
         else:

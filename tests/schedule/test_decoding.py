@@ -50,3 +50,19 @@ def test_tiles_begin_where_outer_loops_say() -> None:
     made = block(outer * 16 + number // 9, outer * 9 + number % 9, ranges=ranges)
     assert bindings_tell(made, T, {U}, ranges)
     assert not bindings_tell(made, T, {U, outer}, ranges), "then tiles overlap"
+
+
+def test_digits_of_bases_that_are_known_only_when_the_program_runs() -> None:
+    """Elements of 8 x n rows of 64, eight at a time."""
+    n = Var("n")
+    ranges = RANGES.with_bounds(n, 1, None).with_extent(U, const(8))
+    number = N * 8 + U
+    digits = number // (n * 64), number // 64 % n, number % 64
+    values = [simplify(digit, ranges) for digit in digits]
+    extents = (const(8), n, const(64))
+    iters = tuple(Iter(Var(f"v{k}"), extent, "spatial") for k, extent in enumerate(extents))
+    made = Block("C", iters, tuple(values), seq())
+    assert bindings_tell(made, B, {T, U}, ranges)
+    assert bindings_tell(made, T, {U}, ranges)
+    fewer = Block("C", iters[:2], tuple(values[:2]), seq())
+    assert not bindings_tell(fewer, T, {U}, ranges), "the lowest digit is missing"

@@ -55,6 +55,30 @@ def test_a_dimension_of_one_element_goes_with_the_one_before() -> None:
     ]
 
 
+def test_dimensions_of_one_element_between_the_two() -> None:
+    """The weights of windows that are one pixel wide."""
+    A, B = te.placeholder((4, 3, 6), name="A"), te.placeholder((5, 3, 1, 1, 6), name="B")
+    y, c = te.reduce_axis(3, name="y"), te.reduce_axis(6, name="c")
+    C = te.compute(
+        (4, 5), lambda i, o: te.sum(A[i, y, c] * B[o, y, 0, 0, c], axis=(y, c)), name="C"
+    )
+    s = Schedule(te.function([A, B], [C], name="f"))
+    s.merge_dimensions("C", 2)
+    verify(s.function)
+    assert [b.shape for b in s.function.buffers] == [
+        as_shape(4, 18),
+        as_shape(5, 18),
+        as_shape(4, 5),
+    ]
+
+
+def test_a_dimension_between_that_is_read_elsewhere_stays() -> None:
+    A = te.placeholder((3, 2, 4), name="A")
+    B = te.compute((3, 4), lambda i, j: A[i, 0, j], name="B")
+    s = Schedule(te.function([A], [B], name="f"))
+    assert not s.can("merge_dimensions", "B", 0)
+
+
 def test_a_dimension_that_is_read_elsewhere_is_none_of_one_element() -> None:
     A = te.placeholder((3, 2, 4), name="A")
     B = te.compute((3, 1, 4), lambda i, _, j: A[i, 0, j], name="B")

@@ -87,11 +87,25 @@ class _Search:
             yield from _cancel(total, fact)
 
     def _open_first(self, total: Linear) -> Iterator[Goals]:
+        """By the first atom that can be opened; then by the first of those that depend on the
+        innermost loop, whose bounds may tell of the others."""
+        opened = None
         for atom, coefficient in total.ordered():
             ways = list(open_atom(atom, coefficient, total.without(atom), self.ranges))
             if ways:
+                opened = atom
                 yield from ways
+                break
+        rest = [(a, k) for a, k in total.ordered() if a is not opened and not isinstance(a, Var)]
+        if opened is None or not rest:
+            return
+        for var in self.ranges.innermost_first():
+            if var in opened.variables:
                 return
+            for atom, coefficient in rest:
+                if var in atom.variables:
+                    yield from open_atom(atom, coefficient, total.without(atom), self.ranges)
+                    return
 
     def _eliminate(self, total: Linear, depth: int) -> Iterator[Goals]:
         for var in _innermost_vars(total, self.ranges):

@@ -149,7 +149,7 @@ def _quotient_as_remainder(total: Linear, c: int, ranges: Ranges) -> Expr | None
 
 def _by_steps(total: Linear, c: int) -> Iterator[tuple[int, Linear, Linear]]:
     """Ways to write total = multiple of g + rest, for divisors g of c found in coefficients."""
-    steps = {math.gcd(c, k) for k in total.terms.values()} - {1, c}
+    steps = {math.gcd(c, k) for k in total.terms.values()} - {1}
     for g in sorted(steps, reverse=True):
         multiple, rest = total.split(lambda _, k, g=g: k % g == 0)
         shift = rest.constant // g * g
@@ -175,7 +175,8 @@ def _quotient_by_symbol(e: Binary, ranges: Ranges) -> Expr | None:
     if vanishes:
         return quotient.expr()
     if quotient.is_constant and quotient.constant == 0:
-        return None
+        coarser = _coarser_by_symbol(rest, linear(e.b), ranges)
+        return None if coarser is None else Binary("floordiv", *coarser[1:3])
     return quotient.plus(Linear.of_atom(Binary("floordiv", rest.expr(), e.b))).expr()
 
 
@@ -188,8 +189,25 @@ def _remainder_by_symbol(e: Binary, ranges: Ranges) -> Expr | None:
     if vanishes:
         return rest.expr()
     if quotient.is_constant and quotient.constant == 0:
-        return None
+        coarser = _coarser_by_symbol(rest, linear(e.b), ranges)
+        if coarser is None:
+            return None
+        g, outer, by, lowest = coarser
+        return Linear.of_atom(Binary("floormod", outer, by)).scaled(g).plus(lowest).expr()
     return Binary("floormod", rest.expr(), e.b)
+
+
+def _coarser_by_symbol(
+    total: Linear, d: Linear, ranges: Ranges
+) -> tuple[int, Expr, Expr, Linear] | None:
+    """g, p, b and r of (g*p + r) // (g*b) = p // b for 0 <= r < g"""
+    common = math.gcd(d.constant, *d.terms.values())
+    for g, multiple, rest in _by_steps(total, common):
+        if not linear_bounds(rest, ranges).lies_in(0, g - 1):
+            continue
+        outer = multiple.divided(g)
+        return (g, outer.expr(), d.divided(g).expr(), rest) if is_exact(outer, ranges) else None
+    return None
 
 
 def _divided_by_symbol(e: Binary, ranges: Ranges) -> tuple[Linear, Linear, bool] | None:

@@ -28,6 +28,8 @@ from tilewright.ir import (
 from tilewright.schedule.facts.access import are_complete, determined_digits
 
 _Pairs = Sequence[tuple[Iter, Expr]]
+#: A part of a binding, and how many values the variable has.
+_Digit = tuple[Expr, Expr]
 
 
 def bindings_tell(block: Block, var: Var, free: set[Var], ranges: Ranges) -> bool:
@@ -74,10 +76,10 @@ def _whole(total: Linear) -> Expr:
 
 def _moving_parts(
     pairs: _Pairs, own: frozenset[Var], running: set[Var], ranges: Ranges
-) -> list[Expr] | None:
+) -> list[_Digit] | None:
     """The parts of bindings that depend on variables of a number; None where the rest of one does
     not stay."""
-    found: list[Expr] = []
+    found: list[_Digit] = []
     for it, value in pairs:
         total = linear(simplify(value, ranges))
         moving, rest = total.split(lambda atom, _: bool(free_vars(atom) & own))
@@ -85,22 +87,29 @@ def _moving_parts(
             continue
         if not free_vars(rest.expr()).isdisjoint(running):
             return None
-        found.append(moving.expr())
+        found.append((moving.expr(), it.extent))
     return found
 
 
-def _are_digits(left: list[Expr], number: Expr, ranges: Ranges) -> bool:
+def _are_digits(left: list[_Digit], number: Expr, ranges: Ranges) -> bool:
     """Whether some values are the digits of a number, in whatever order."""
     below, is_whole = const(1), False
     while left and not is_whole:
         rest = simplify(number // below, ranges)
-        for part in left:
-            most = bounds(part, ranges).high
+        for part, extent in left:
             is_whole = rest is part
-            if is_whole or (most is not None and simplify(rest % (most + 1), ranges) is part):
-                below = simplify(below * ((most or 0) + 1), ranges)
-                left.remove(part)
+            base = const(1) if is_whole else _base(part, extent, rest, ranges)
+            if base is not None:
+                below = simplify(below * base, ranges)
+                left.remove((part, extent))
                 break
         else:
             return False
     return not left and (is_whole or prove(number < below, ranges))
+
+
+def _base(part: Expr, extent: Expr, rest: Expr, ranges: Ranges) -> Expr | None:
+    """The base of which `part` is the lowest digit of `rest`."""
+    most = bounds(part, ranges).high
+    bases = (extent,) if most is None else (const(most + 1), extent)
+    return next((base for base in bases if simplify(rest % base, ranges) is part), None)

@@ -36,6 +36,8 @@ from tilewright.schedule.error import Fault, require
 
 #: Two variables of a block that go together.
 Pair = tuple[Iter, Iter]
+#: The positions of two dimensions of a buffer; those between have one element.
+Span = tuple[int, int]
 #: The note on blocks that copy what others read: they may read by division, at ij // s and ij % s.
 GATHERS: Final = "gathers_rows"
 
@@ -48,7 +50,7 @@ def merge_dimensions(tree: Tree, block: Block, index: int) -> Edit:
 
     `index` is the position of the first of the two among the iterators of `block`. Every buffer
     that they walk through, and every block that uses one, is merged with them; the second may be
-    read at 0 where it has one element. Blocks with the note `gathers_rows` read other buffers at
+    read at 0 where it has one element, and so may dimensions between the two. Blocks with the note `gathers_rows` read other buffers at
     i_j // s and i_j % s. Parameters keep their memory and get another shape: this is for callers
     that pass addresses.
     """
@@ -95,7 +97,7 @@ class _Merge:
     def __init__(self, function: Function, nests: dict[Block, list[For]]) -> None:
         self._function, self._nests = function, nests
         self._pairs: dict[Block, Pair] = {}
-        self._axes: dict[Buffer, int] = {}
+        self._axes: dict[Buffer, Span] = {}
 
     def add(self, block: Block, pair: Pair) -> bool:
         """Merge a pair, and all that this asks for; False where that cannot be."""
@@ -113,22 +115,22 @@ class _Merge:
         used = [k for k, i in enumerate(access.indices) if _speaks_of(i, pair)]
         if not used:
             return True
-        axis = used[0]
-        if not _is_pair(access, axis, pair) or not set(used) <= {axis, axis + 1}:
+        span = _span(access, used[0], pair)
+        if span is None or not set(used) <= {*span}:
             return False
-        return self._add_buffer(access.buffer, axis)
+        return self._add_buffer(access.buffer, span)
 
-    def _add_buffer(self, buffer: Buffer, axis: int) -> bool:
+    def _add_buffer(self, buffer: Buffer, span: Span) -> bool:
         if buffer in self._axes:
-            return self._axes[buffer] == axis
+            return self._axes[buffer] == span
         if buffer.strides is not None:
             return False
-        self._axes[buffer] = axis
+        self._axes[buffer] = span
         for block in self._nests:
             for access in _accesses(block):
                 if access.buffer is not buffer:
                     continue
-                pair = _pair_at(block, access, axis)
+                pair = _pair_at(block, access, span)
                 if pair is None or not self.add(block, pair):
                     return False
         return True
@@ -152,8 +154,9 @@ class _Merge:
         ]
         return replace(self._function, params=tuple(params), body=body)
 
-    def _joined(self, shape: tuple[Expr, ...], axis: int) -> tuple[Expr, ...]:
-        return (*shape[:axis], _times(shape[axis], shape[axis + 1]), *shape[axis + 2 :])
+    def _joined(self, shape: tuple[Expr, ...], span: Span) -> tuple[Expr, ...]:
+        first, last = span
+        return (*shape[:first], _times(shape[first], shape[last]), *shape[last + 1 :])
 
     def _load(self, e: Expr) -> Expr | None:
         if isinstance(e, Load) and e.buffer in self._new:
@@ -161,10 +164,10 @@ class _Merge:
         return None
 
     def _indices(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        axis = self._axes[buffer]
-        first = indices[axis]
-        assert isinstance(first, Var)
-        return (*indices[:axis], self._vars[first], *indices[axis + 2 :])
+        first, last = self._axes[buffer]
+        var = indices[first]
+        assert isinstance(var, Var)
+        return (*indices[:first], self._vars[var], *indices[last + 1 :])
 
     def _on_stmt(self, stmt: Stmt) -> Stmt | None:
         if isinstance(stmt, Store) and stmt.buffer in self._new:
@@ -200,9 +203,9 @@ class _Merge:
     def _region(self, region: Region) -> Region:
         if region.buffer not in self._new:
             return region
-        axis = self._axes[region.buffer]
-        start = self._indices(region.buffer, tuple(r.start for r in region.ranges))[axis]
-        ranges = (*region.ranges[:axis], Range(start, const(1)), *region.ranges[axis + 2 :])
+        first, last = self._axes[region.buffer]
+        start = self._indices(region.buffer, tuple(r.start for r in region.ranges))[first]
+        ranges = (*region.ranges[:first], Range(start, const(1)), *region.ranges[last + 1 :])
         return Region(self._new[region.buffer], ranges)
 
 
@@ -253,14 +256,23 @@ def _speaks_of(index: Expr, pair: Pair) -> bool:
     return bool(free_vars(index) & {it.var for it in pair})
 
 
-def _is_pair(access: Load | Store, axis: int, pair: Pair) -> bool:
-    """Whether two dimensions are walked from end to end by the two variables."""
-    indices, shape = access.indices[axis : axis + 2], access.buffer.shape[axis : axis + 2]
-    if len(indices) != 2 or indices[0] is not pair[0].var:
-        return False
-    if any(extent is not it.extent for extent, it in zip(shape, pair, strict=True)):
-        return False
-    return indices[1] is pair[1].var or _is_at_one(access, axis + 1)
+def _span(access: Load | Store, first: int, pair: Pair) -> Span | None:
+    """The dimensions, from `first` on, that the two variables walk through from end to end."""
+    last = first + 1
+    while last < len(access.indices) - 1 and _is_between(access, last, pair):
+        last += 1
+    indices, shape = access.indices, access.buffer.shape
+    if last >= len(indices) or indices[first] is not pair[0].var:
+        return None
+    if shape[first] is not pair[0].extent or shape[last] is not pair[1].extent:
+        return None
+    is_second = indices[last] is pair[1].var or _is_at_one(access, last)
+    return (first, last) if is_second else None
+
+
+def _is_between(access: Load | Store, axis: int, pair: Pair) -> bool:
+    """Whether a dimension of one element stands before that of the second variable."""
+    return _is_at_one(access, axis) and pair[1].var in access.indices[axis + 1 :]
 
 
 def _is_at_one(access: Load | Store, axis: int) -> bool:
@@ -268,12 +280,14 @@ def _is_at_one(access: Load | Store, axis: int) -> bool:
     return access.buffer.shape[axis] is const(1) and access.indices[axis] is const(0)
 
 
-def _pair_at(block: Block, access: Load | Store, axis: int) -> Pair | None:
+def _pair_at(block: Block, access: Load | Store, span: Span) -> Pair | None:
     own = {it.var: it for it in block.iters}
-    first, second = access.indices[axis : axis + 2]
+    first, second = (access.indices[k] for k in span)
     if not isinstance(first, Var) or first not in own:
         return None
-    if _is_at_one(access, axis + 1):
+    if not all(_is_at_one(access, k) for k in range(span[0] + 1, span[1])):
+        return None
+    if _is_at_one(access, span[1]):
         following = dict(pairwise(block.iters))
         return (own[first], following[own[first]]) if own[first] in following else None
     if not isinstance(second, Var) or second not in own:

@@ -49,7 +49,8 @@ from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-_UNKNOWN: Final = 1024
+#: What a size counts as that is known only when the program runs: tokens, or a small batch.
+_UNKNOWN: Final = 256
 #: Steps of the sum whose operands are in shared memory at the same time, the best first.
 _STEPS: Final = (64, 32, 16)
 #: Of how many iterations the operands are in shared memory at once, at most, and the part of a

@@ -159,15 +159,20 @@ def lay_out_copy(
     assert len(variables) == len(load.indices), "reindex reads by variables alone"
     inner, outer = (depth, side) if by_sum else (side, depth)
     sizes = dict((inner, outer))
-    extents = [e.value if isinstance(e, Const) else None for e in tile.shape]
-    is_known = None not in extents
+    extents = {
+        v: int(e.value) if isinstance(e, Const) else None
+        for v, e in zip(variables, tile.shape, strict=True)
+    }
+    # The number of a tile; the length of what comes first does not matter to it.
+    order = sorted(variables, key=lambda v: extents[v] is not None)
+    is_known = None not in [extents[v] for v in order[1:]]
 
     def layout(*indices: Expr) -> tuple[Expr, ...]:
         own = dict(zip(variables, indices, strict=True))
         number: Expr = const(0)
-        for variable, extent in zip(variables, extents, strict=True):
+        for variable in order:
             size = sizes.get(variable, 1)
-            number = number * -(-int(extent or 1) // size) + own[variable] // size
+            number = number * -(-(extents[variable] or 1) // size) + own[variable] // size
         others = [own[v] // sizes.get(v, 1) for v in variables]
         tiles = [number] if is_known else others
         return (*tiles, own[outer[0]] % outer[1], own[inner[0]] % inner[1])
