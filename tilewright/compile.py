@@ -139,7 +139,7 @@ def graph_passes(target: Target) -> list[Step]:
         # Parameters are constants by now; the rules for convolutions see what is between them.
         Step(passes.sink_transposes, 1),
         # Weights are constants by now; the slices it makes are the rules' to move.
-        Step(passes.combine_parallel, 2),
+        Step(passes.combine_parallel(target), 2),
         Step(passes.algebra, 1),
         Step(passes.fold_scale, 2),
         # Of what the rules made of constants.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tests.graph.random_graphs import inputs, modules
 from tests.graph.random_shapes import shape_inputs, shape_modules
 from tilewright.graph import (
     Builder,
+    Call,
     Module,
     PassContext,
     PassVerifier,
@@ -421,6 +423,33 @@ def test_weights_that_meet_padding_alone_are_left_out() -> None:
         for a, e in zip(evaluate(changed, [image]), evaluate(module, [image]), strict=True):
             np.testing.assert_allclose(a, e, rtol=1e-5, atol=1e-5)
     assert fewer > 20
+
+
+@pytest.mark.parametrize("batch", [1, 3, "n"])
+def test_windows_as_large_as_the_image_are_products(batch: Any) -> None:
+    rng = np.random.default_rng(0)
+    b = Builder("main")
+    x = b.input("x", "f32", (batch, 5, 3, 2))
+    weight, bias = (rng.standard_normal(shape).astype(np.float32) for shape in ((4, 5, 3, 2), 4))
+    b.output(b.conv(x, weight, bias))
+    module = b.build()
+    changed = run_passes(module, STEPS)
+    assert "conv" not in [x.expr.op.name for x in changed.main.body if isinstance(x.expr, Call)]
+    image = rng.standard_normal((3 if batch == "n" else batch, 5, 3, 2)).astype(np.float32)
+    (made,), (wanted,) = evaluate(changed, [image]), evaluate(module, [image])
+    np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "attrs", [{"pads": [0, 0, 1, 0]}, {"groups": 5}, {"dilations": [1, 2]}, {"dtype": "f64"}]
+)
+def test_other_windows_stay(attrs: dict[str, Any]) -> None:
+    b = Builder("main")
+    x = b.input("x", "f32", (1, 5, 3, 3))
+    shape = (5, 5 // attrs.get("groups", 1), 3, 2 if "dilations" in attrs else 3)
+    b.output(b.conv(x, np.ones(shape, np.float32), **attrs))
+    changed = run_passes(b.build(), [Step(algebra)])
+    assert "conv" in [x.expr.op.name for x in changed.main.body if isinstance(x.expr, Call)]
 
 
 def test_the_index_of_a_table_of_one_row_is_still_looked_at() -> None:

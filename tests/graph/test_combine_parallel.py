@@ -10,7 +10,9 @@ import pytest
 import tilewright as tw
 from tilewright.graph import Builder, Call, Module, PassContext, evaluate, verify
 from tilewright.graph.passes import combine_parallel
+from tilewright.target import Target
 
+COMBINE = combine_parallel(Target.of("llvm -mcpu=haswell"))
 RNG = np.random.default_rng(4)
 
 
@@ -20,7 +22,7 @@ def array(*shape: int) -> Any:
 
 def operators(module: Module, *inputs: Any) -> list[str]:
     """What is left, once it is known to mean the same."""
-    changed = combine_parallel(module)
+    changed = COMBINE(module)
     verify(changed)
     for a, b in zip(evaluate(changed, inputs), evaluate(module, inputs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
@@ -78,9 +80,18 @@ def test_large_products_stay_apart() -> None:
     x = b.input("x", "f32", (64, 64))
     b.output(b.exp(b.matmul(x, array(64, 64))), b.tanh(b.matmul(x, array(64, 64))))
     module = b.build()
-    assert combine_parallel(module) is module
+    assert COMBINE(module) is module
     with PassContext(options={"combine_limit": 1 << 20}):
-        assert combine_parallel(module) is not module
+        assert COMBINE(module) is not module
+
+
+def test_more_is_small_on_gpus() -> None:
+    b = Builder()
+    x = b.input("x", "f32", ("n", 64))
+    b.output(b.exp(b.matmul(x, array(64, 64))), b.tanh(b.matmul(x, array(64, 64))))
+    module = b.build()
+    assert COMBINE(module) is module, "its size is not known"
+    assert combine_parallel(Target.of("cuda -arch=sm_80"))(module) is not module
 
 
 def test_parts_that_would_be_copied_stay_apart() -> None:
@@ -89,7 +100,7 @@ def test_parts_that_would_be_copied_stay_apart() -> None:
     p, q, r = (b.matmul(x, array(6, 4)) for _ in range(3))
     b.output(b.softmax(p, axis=1), b.concat(q, r, axis=0), b.exp(r))
     module = b.build()
-    assert combine_parallel(module) is module
+    assert COMBINE(module) is module
 
 
 @pytest.mark.parametrize("opt_level", [0, 1, 2, 3])

@@ -7,12 +7,14 @@
 
 Maps that follow all of them alike, such as the addition of a bias, are joined too. Products that
 fill a kernel by themselves stay separate, as do those whose slices would have to be copied: that
-costs more than sharing gains. The option `combine_limit` sets how many multiplications are small.
+costs more than sharing gains. What is small depends on the device; the option `combine_limit` sets
+how many multiplications that is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from math import prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,29 +22,50 @@ import numpy as np
 from tilewright.graph.building.builder import Builder
 from tilewright.graph.fusion.definitions import FactTable, Kind, call_key
 from tilewright.graph.ir import Array, Binding, Call, Graph, Module, Value, all_graphs
-from tilewright.graph.ir.types import known_dim, product
+from tilewright.graph.ir.types import Dim, known_dim
 from tilewright.graph.rewriting.context import PassContext
 from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.graph.rules import speaks_of_places
+from tilewright.target import Target
 
-#: Multiplications of a product that is small.
-COMBINE_LIMIT: Final = 1 << 15
+#: Multiplications of a product that is small, by the kind of device: GPUs are filled by more.
+_LIMITS: Final = {"cpu": 1 << 15, "gpu": 1 << 28}
+#: What a size counts as there that is known only when the program runs.
+_UNKNOWN: Final = {"cpu": None, "gpu": 128}
 #: Views that are followed to what reads them.
 _VIEWS: Final = 3
 #: Operators of (x, weight, bias).
 _PRODUCTS: Final = ("matmul", "gemm", "dense")
 
 
-def combine_parallel(module: Module) -> Module:
-    """The module with small parallel products joined."""
-    limit = int(PassContext.current().option("combine_limit", COMBINE_LIMIT))
-    return module.map(lambda f: _Combiner(limit).graph(f))
+def combine_parallel(target: Target) -> Callable[[Module], Module]:
+    """The pass that joins what is small on a target."""
+    device = target.kind.device
+
+    def combine_parallel(module: Module) -> Module:
+        limit = int(PassContext.current().option("combine_limit", _LIMITS[device]))
+        small = _Small(limit, _UNKNOWN[device])
+        return module.map(lambda f: _Combiner(small).graph(f))
+
+    return combine_parallel
+
+
+class _Small(NamedTuple):
+    """How many multiplications are small, and what counts for a size that is not known."""
+
+    limit: int
+    unknown: int | None
+
+    def holds(self, shape: Iterable[Dim]) -> bool:
+        known = [known_dim(d) for d in shape]
+        sizes = [self.unknown if size is None else size for size in known]
+        return None not in sizes and prod(size or 0 for size in sizes) <= self.limit
 
 
 class _Combiner(Rewriter):
-    def __init__(self, limit: int) -> None:
+    def __init__(self, small: _Small) -> None:
         super().__init__()
-        self._limit = limit
+        self._small = small
         self._facts = FactTable()
         #: The products that are joined with each, by the first one's result.
         self._groups: dict[Value, list[Binding]] = {}
@@ -53,7 +76,7 @@ class _Combiner(Rewriter):
         self._users.append(_users(graph))
         found: dict[Hashable, list[Binding]] = {}
         for binding in graph.body:
-            key = _key(binding, self._limit)
+            key = _key(binding, self._small)
             if key is not None:
                 found.setdefault(key, []).append(binding)
         groups = (g for g in found.values() if len(g) > 1)
@@ -223,7 +246,7 @@ def _mapped(
 # ---- what can be joined -------------------------------------------------------------------------
 
 
-def _key(binding: Binding, limit: int) -> Hashable | None:
+def _key(binding: Binding, small: _Small) -> Hashable | None:
     """Equal for products that can be joined; None for those that are not worth it."""
     call = binding.expr
     if not isinstance(call, Call) or call.op.name not in _PRODUCTS:
@@ -233,8 +256,7 @@ def _key(binding: Binding, limit: int) -> Hashable | None:
         return None
     if any(c is not None and (c.constant is None or c.ndim != 1) for c in bias):
         return None
-    work = known_dim(product([*binding.outputs[0].shape, w.shape[-1 if _has_rows(call) else 0]]))
-    if work is None or work > limit:
+    if not small.holds([*binding.outputs[0].shape, w.shape[-1 if _has_rows(call) else 0]]):
         return None
     return (call_key(call), id(x), w.dtype)
 

@@ -1,11 +1,12 @@
-"""Convolutions of images that are smaller than the window: weights that meet padding alone."""
+"""Convolutions of images that are no larger than the window: weights that meet padding alone, and
+those that are products."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from tilewright.graph.ir import Value
-from tilewright.graph.ir.types import known_dim
+from tilewright.graph.ir.types import known_dim, product
 from tilewright.graph.ops.neural.windows import Window
 from tilewright.graph.rules.site import Site
 
@@ -60,4 +61,31 @@ def _along(s: Site, window: Window, n: int) -> _Reached | None:
     return _Reached(first, end, before, after) if before >= 0 and after >= 0 else None
 
 
-RULES = {"conv": (_that_reach,)}
+def _as_product(s: Site) -> Value | None:
+    """conv(x: n×c×7×7, w: o×c×7×7) = x as n×(c·49) @ transposed w as o×(c·49), for constant weights
+
+    Such layers are products with few rows and long sums, which have kernels of their own.
+    """
+    weight, bias = s.arg(1), s.call.args[2] if len(s.call.args) > 2 else None
+    is_plain = s.attr("groups") == 1 and s.attr("dtype") is None and not s.attr("fill")
+    if not is_plain or not weight.is_constant or not s.x.dtype.is_float:
+        return None
+    window = Window.of(weight.shape[2:], s.attr("strides"), s.attr("pads"), s.attr("dilations"))
+    kernel = [known_dim(d) for d in window.kernel]
+    padding = [known_dim(d) for d in (*window.before, *window.after)]
+    if kernel != [known_dim(d) for d in s.x.shape[2:]] or None in kernel or any(padding):
+        return None
+    if None in padding or set(kernel) == {1} or set(window.dilations) != {1}:
+        return None
+    outputs, length = known_dim(weight.shape[0]), known_dim(product(weight.shape[1:]))
+    if outputs is None or length is None:
+        return None
+    rows = s.emit("reshape", s.x, shape=[s.x.shape[0], length])
+    columns = s.emit("reshape", weight, shape=[outputs, length])
+    made = s.emit("matmul", rows, columns, transpose_b=True)
+    if bias is not None:
+        made = s.emit("add", made, bias)
+    return s.emit("reshape", made, shape=list(s.result.shape))
+
+
+RULES = {"conv": (_that_reach, _as_product)}

@@ -50,9 +50,9 @@ def merge_dimensions(tree: Tree, block: Block, index: int) -> Edit:
 
     `index` is the position of the first of the two among the iterators of `block`. Every buffer
     that they walk through, and every block that uses one, is merged with them; the second may be
-    read at 0 where it has one element, and so may dimensions between the two. Blocks with the note `gathers_rows` read other buffers at
-    i_j // s and i_j % s. Parameters keep their memory and get another shape: this is for callers
-    that pass addresses.
+    read at 0 where it has one element, and so may dimensions between the two. Blocks with the note
+    `gathers_rows` read other buffers at i_j // s and i_j % s. Parameters keep their memory and get
+    another shape: this is for callers that pass addresses.
     """
     check(tree, block, index)
     merged = _merged(tree, block, index)
