@@ -12,6 +12,7 @@ import pytest
 from tilewright.runtime import Touched
 from tilewright.runtime.gpu.launcher import Launched
 from tilewright.support import libcuda
+from tilewright.support.errors import UserError
 
 
 class Driver:
@@ -68,6 +69,12 @@ class Driver:
 
     def cuLaunchKernel(self, *_: Any) -> int:
         return self._add("kernel")
+
+    def cuLaunchCooperativeKernel(self, *_: Any) -> int:
+        return self._add("together")
+
+    def cuMemAlloc_v2(self, place: Any, size: Any) -> int:
+        return self.cuMemHostAlloc(place, size, 0)
 
     def cuMemcpyDtoDAsync_v2(self, *_: Any) -> int:
         return self._add("copy")
@@ -145,3 +152,28 @@ def test_runs_in_one_graph_stay_apart(cuda: tuple[Any, Driver]) -> None:
     device.together(lambda: (first(b"words"), second(b"words")))()
     assert [waits for _, waits in driver.graph] == [(), (), (1, 2), (1, 2)]
     assert driver.launched == [77]
+
+
+def test_blocks_that_wait_for_each_other_are_launched_together(cuda: tuple[Any, Driver]) -> None:
+    """Two such launches must not hold half of the device each: the second waits for the first."""
+    device, driver = cuda
+    together = KERNEL._replace(is_cooperative=True)
+
+    def run(_: Any) -> int:
+        launch(device, [A], [B])
+        device.start(together, (4, 1, 1), (), Touched([A], [C]))
+        device.start(together, (4, 1, 1), (), Touched([A], [D]))
+        return 0
+
+    entry = device.entered(run)
+    entry(b"words")
+    entry(b"words")
+    assert driver.graph == [("kernel", ()), ("together", ()), ("together", (2,))]
+
+
+def test_more_blocks_than_there_is_room_for(cuda: tuple[Any, Driver]) -> None:
+    device, driver = cuda
+    driver.cuLaunchCooperativeKernel = lambda *_: libcuda.TOO_MANY_BLOCKS
+    together = KERNEL._replace(is_cooperative=True)
+    with pytest.raises(UserError, match="its 200 blocks wait for each other, and have no room"):
+        device.start(together, (200, 1, 1), (), Touched())
