@@ -115,3 +115,19 @@ def test_blocks_meet_by_a_counter() -> None:
     assert text.count(".entry") == 1
     assert "atom.acq_rel.gpu.add.u32" in text and "ld.acquire.gpu.u32" in text
     assert b'"cooperative": true' in code.serialized()
+
+
+def test_many_rows_leave_room_in_shared_memory() -> None:
+    s = scheduled(network("lstm_scan", operands("lstm_scan", 2, 3000, 128)))
+    scopes = {
+        b.name: b.scope for a in walk(s.function.body) if isinstance(a, Alloc) for b in a.buffers
+    }
+    assert scopes["moved_weights"] == "shared"
+    assert scopes["moved"] == "global"
+    generated(s.function, TARGET)
+
+
+def test_threads_have_all_gates_of_several_rows() -> None:
+    s = scheduled(network("lstm_scan", operands("lstm_scan", 2, 32, 512)))
+    sums = [x for x in s.loops("moved_rf") if s.loop_of(x).kind == "unrolled"]
+    assert [s.loop_of(x).extent.value for x in sums] == [4, 4, 4]  # type: ignore[attr-defined]

@@ -10,7 +10,8 @@
 
 All that a step computes of a tile is in one block, so that blocks meet once for each step. There is
 a tile for each multiprocessor: `lower.gpu.merge_launches` makes one launch of all steps, and copies
-the weights once. Small networks have one tile, and no block waits for another.
+the weights once. Small networks have one tile, and no block waits for another. Where there are many
+rows, a thread has all gates of several of them, and uses twice what it has read.
 """
 
 from __future__ import annotations
@@ -43,8 +44,14 @@ from tilewright.target import Target
 _THREADS: Final = 256
 #: Products of a step up to which one block is faster than many that wait for each other.
 _FEW: Final = 1 << 16
+#: Bytes of a result at most.
+_RESULT: Final = 8
 #: Iterations of a sum that a part has at least.
 _LEAST: Final = 8
+#: Rows that a thread has at most, from how many on, and terms that it reads at once then.
+_ROWS: Final = (4, 2)
+_MANY_ROWS: Final = 8
+_TERMS: Final = 4
 #: How many times larger tiles may be than it takes to have one for each multiprocessor.
 _TOO_LARGE: Final = 4
 
@@ -70,13 +77,16 @@ class Step(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """Elements of the hidden state in a tile, parts of each sum, and where weights are."""
+    """Elements of the hidden state in a tile, parts of each sum, rows of a thread."""
 
     step: Step
     tile: int
+    rows: int
     parts: int
     threads: int
+    #: Whether weights, and what is computed of a tile, are in shared memory.
     is_shared: bool
+    keeps_results: bool
 
 
 def _match(s: Schedule, name: str, _target: Target) -> Step | None:
@@ -90,7 +100,9 @@ def _match(s: Schedule, name: str, _target: Target) -> Step | None:
         return None
     if [it.var for it in spatial] != list(c.out.indices[-4:]):
         return None
-    directions, rows, gates, hidden = (e or 0 for e in extents)
+    directions, rows, gates, hidden = (int(e or 0) for e in extents)
+    if hidden == 1:
+        return None
     sizes = Sizes(directions, rows, gates, hidden, terms)
     weights = _weights(s, name, c)
     return Step(sizes, weights, c.b.buffer.dtype.itemsize, _following(s, name, sizes))
@@ -139,12 +151,17 @@ def _plan(found: Step, target: Target, choices: Choices) -> Tiles:
     assert gpu is not None
     room = gpu.shared // 2
     tile = choices.choose("tile", _tiles(found, gpu.multiprocessors, room))
-    outputs = sizes.rows * sizes.gates * tile
+    fitting = [n for n in _ROWS if sizes.rows % n == 0 and sizes.rows // n * tile <= _THREADS]
+    fitting = fitting if sizes.rows >= _MANY_ROWS else []
+    rows = choices.choose("rows", [*fitting, 1])
+    results = sizes.rows * sizes.gates * tile
+    each = rows * sizes.gates if rows > 1 else 1
     threads = choices.choose("threads", (_THREADS, 128, 512))
-    own = _parts(sizes.terms, threads // outputs)
-    parts = choices.choose("parts", [own, *(n for n in (1, own // 2, own * 2) if 0 < n != own)])
+    own = _parts(sizes.terms, threads * each // results)
+    parts = choices.choose("parts", [own, *(n for n in (1, own // 2) if 0 < n != own)])
     fits = found.width * sizes.terms * sizes.gates * tile <= room
-    return Tiles(found, tile, parts, threads, fits and found.weights is not None)
+    keeps = _RESULT * results * (1 + parts) <= room // 2
+    return Tiles(found, tile, rows, parts, threads, fits and found.weights is not None, keeps)
 
 
 def _tiles(found: Step, multiprocessors: int, room: int) -> list[int]:
@@ -175,17 +192,20 @@ def _schedule(s: Schedule, name: str, plan: Tiles, target: Target) -> None:
     enough = -(-step.sizes.hidden * step.sizes.directions // gpu.multiprocessors)
     if plan.tile > _TOO_LARGE * enough and not plan.is_shared:
         raise RefusedError("the hidden state has no tiles for all multiprocessors")
-    partial = _factored(s, name, plan.parts)
+    partial = _factored(s, name, plan)
     summed = partial or name
     home = s.cache_write(summed, 0, "local").name
     joined = [name] if partial else []
     grid, *others = (_tiled(s, x, plan.tile) for x in (summed, home, *joined, *step.following))
     for other in others:
         grid = s.merge(grid, other)
-    for maker in (home, *joined):
+    for maker in (home, *joined) if plan.keeps_results else ():
         _keep_in_block(s, maker, {*joined, *step.following})
     s.bind(grid, "blockIdx.x")
-    _in_threads(s, [summed, home], grid, plan.threads)
+    if plan.rows > 1:
+        _rows_in_threads(s, summed, home, grid, plan)
+    else:
+        _in_threads(s, [summed, home], grid, plan.threads)
     for other in joined:
         _in_threads(s, [other], grid, plan.threads)
     if step.following:
@@ -197,31 +217,35 @@ def _schedule(s: Schedule, name: str, plan: Tiles, target: Target) -> None:
 STEP_PRODUCTS = Rule("steps", _match, _plan, _schedule)
 
 
-def _factored(s: Schedule, name: str, parts: int) -> str:
+def _factored(s: Schedule, name: str, plan: Tiles) -> str:
     """The block that sums up parts, if there are several: neighbouring terms are of others."""
-    if parts == 1:
-        return ""
     *_, along = s.loops(name)
-    _, part = s.split(along, None, parts)
+    terms = plan.step.sizes.terms
+    if plan.rows > 1 and terms % (plan.parts * _TERMS) == 0:
+        along, _ = s.split(along, None, _TERMS)
+    if plan.parts == 1:
+        return ""
+    _, part = s.split(along, None, plan.parts)
     return s.rfactor(part, len(stores_of(s.block_of(name))[0].indices) - 2).name
 
 
 def _tiled(s: Schedule, name: str, tile: int) -> Loop:
     """The loop over tiles of the hidden state, in all directions."""
     block, fed = s.block_of(name), loops_within(s, name, s.loops(name)[0])
-    # The last loop is to write neighbouring elements. What takes one value may have no loop.
-    first, *middle, last = (
-        i for i in stores_of(block)[0].indices if any(i is it.var for it in _spatial(block))
-    )
-    assert isinstance(last, Var)
-    tiles, inner = s.split(fed[last], None, tile)
-    around = [loop for var, loop in fed.items() if var is first]
-    s.reorder(*around, tiles, *(fed[i] for i in middle if isinstance(i, Var) and i in fed), inner)
+    # The last loop is to write neighbouring elements.
+    direction, *middle, hidden = _results(block)
+    tiles, inner = s.split(fed[hidden], None, tile)
+    around = [fed[direction]] if direction in fed else []
+    s.reorder(*around, tiles, *(fed[i] for i in middle if i in fed), inner)
     return fused(s, [*around, tiles])
 
 
-def _spatial(block: Block) -> list[Iter]:
-    return [it for it in block.iters if it.kind == "spatial"]
+def _results(block: Block) -> list[Var]:
+    """What counts the results of a step, in the order of memory: direction, row, part of a sum,
+    gate, element of the hidden state. What takes one value may have no loop."""
+    spatial = {it.var for it in block.iters if it.kind == "spatial"}
+    indices = stores_of(block)[0].indices
+    return [i for i in indices if isinstance(i, Var) and i in spatial]
 
 
 def _keep_in_block(s: Schedule, name: str, readers: set[str]) -> None:
@@ -262,6 +286,36 @@ def _in_threads(s: Schedule, names: Sequence[str], grid: Loop, threads: int) -> 
             s.merge(a, b)
     s.bind(first.over[0], "threadIdx.x")
     write_out(s, first.along)
+
+
+def _rows_in_threads(s: Schedule, summed: str, home: str, grid: Loop, plan: Tiles) -> None:
+    """All gates of several rows by each thread, in registers; terms of sums are outside of these.
+
+    Neighbouring threads have neighbours of the hidden state, then other rows.
+    """
+    spread = [_spread_rows(s, name, grid, plan.rows) for name in (summed, home)]
+    (thread, own, along), (other, copied, _) = spread
+    s.merge(thread, other)
+    s.bind(thread, "threadIdx.x")
+    s.reorder(*along, *own)
+    first = s.decompose_reduction(summed, along[0])
+    loops = list(s.loops(first))
+    for loop in (*own, *copied, *loops[loops.index(thread) + 1 :], *along[1:]):
+        s.unroll(loop)
+
+
+def _spread_rows(
+    s: Schedule, name: str, grid: Loop, rows: int
+) -> tuple[Loop, list[Loop], list[Loop]]:
+    """The loop over threads, those over the results of one, and those over terms."""
+    fed, loops = loops_within(s, name, grid), list(s.loops(name))
+    block, inside = s.block_of(name), loops[loops.index(grid) + 1 :]
+    along = [x for x in inside if not feeds_only(block, x, "spatial")]
+    _, row, *parts, gate, hidden = _results(block)
+    part, gates, units = ([fed[i] for i in of if i in fed] for of in (parts, [gate], [hidden]))
+    outer, inner = s.split(fed[row], None, rows)
+    s.reorder(*part, outer, *units, inner, *gates, *along)
+    return fused(s, [*part, outer, *units]), [inner, *gates], along
 
 
 def _bring(s: Schedule, weights: str, grid: Loop, plan: Tiles) -> None:
