@@ -285,7 +285,8 @@ def _in_threads(s: Schedule, names: Sequence[str], grid: Loop, threads: int) -> 
         for a, b in zip(first.over, other.over, strict=True):
             s.merge(a, b)
     s.bind(first.over[0], "threadIdx.x")
-    write_out(s, first.along)
+    # What several iterations read is on its way at the same time.
+    write_out(s, first.along or first.over[1:])
 
 
 def _rows_in_threads(s: Schedule, summed: str, home: str, grid: Loop, plan: Tiles) -> None:
