@@ -44,6 +44,8 @@ class Driver:
         return 0
 
     def cuStreamEndCapture(self, *_: Any) -> int:
+        waited = {k for _, waits in self.graph for k in waits}
+        assert set(self._waits) == {*range(1, len(self.graph) + 1)} - waited, "all is joined"
         self._capturing = False
         return 0
 

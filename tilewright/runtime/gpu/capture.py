@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -33,16 +33,24 @@ class Capture:
     @contextmanager
     def adding(self, touched: Touched) -> Generator[None]:
         """Around calls that add to the stream what touches some memory."""
-        waits = [self._nodes[k] for k in self._ordering.add(touched)]
-        nodes = (ctypes.c_void_p * len(waits))(*waits)
-        count = ctypes.c_size_t(len(waits))
-        call("cuStreamUpdateCaptureDependencies", self._stream, nodes, count, _SET)
+        self._wait_for(self._ordering.add(touched))
         yield
         self._nodes.append(self._last())
+
+    def _wait_for(self, launches: Sequence[int]) -> None:
+        """Let what comes next wait for these alone."""
+        nodes = (ctypes.c_void_p * len(launches))(*(self._nodes[k] for k in launches))
+        count = ctypes.c_size_t(len(launches))
+        call("cuStreamUpdateCaptureDependencies", self._stream, nodes, count, _SET)
 
     def fence(self) -> None:
         """What is added from here on waits for all that was added before."""
         self._ordering.fence()
+
+    def join(self) -> None:
+        """What comes behind the graph waits for all of it."""
+        if self._nodes:
+            self._wait_for(self._ordering.last())
 
     def _last(self) -> int:
         """The node that was added last: the only one that the stream would wait for."""

@@ -239,6 +239,7 @@ class Cuda(LaunchingDevice):
         self._capture = capture = Capture(self._stream)
         try:
             code = run()
+            capture.join()
         except _NotCapturableError:
             code = 1
         finally:

@@ -71,13 +71,16 @@ class Ordering:
             self._write(span, number)
         return self._added(found)
 
-    def fence(self) -> None:
-        """Let all launches from here on wait for all before."""
+    def last(self) -> tuple[int, ...]:
+        """The launches that no other waits for."""
         waited = 0
         for before in self._before:
             waited |= before
-        last = frozenset(k for k in range(len(self._before)) if not waited >> k & 1)
-        self._starts, self._held = [0], [_Held(last)]
+        return tuple(k for k in range(len(self._before)) if not waited >> k & 1)
+
+    def fence(self) -> None:
+        """Let all launches from here on wait for all before."""
+        self._starts, self._held = [0], [_Held(frozenset(self.last()))]
 
     def _segments(self, span: Span) -> range:
         """The segments of a span; those that lie across its ends are cut."""

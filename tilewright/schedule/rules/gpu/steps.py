@@ -43,7 +43,7 @@ from tilewright.target import Target
 #: Threads of a block.
 _THREADS: Final = 256
 #: Products of a step up to which one block is faster than many that wait for each other.
-_FEW: Final = 1 << 16
+_FEW: Final = 1 << 15
 #: Bytes of a result at most.
 _RESULT: Final = 8
 #: Iterations of a sum that a part has at least.
