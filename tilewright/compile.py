@@ -209,7 +209,7 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
     table = KernelTable()
     calls = {b: table(b) for b in kernel_bindings(fused.main)}
     context, functions = PassContext.current(), list(table.functions.values())
-    options = Options(checked=checked, denormals=context.denormals)
+    options = Options(checked, context.denormals, merges=context.merges_kernels)
     tuned = with_schedulers(options, functions, context.schedulers.get(str(target), {}))
     made = compile_kernels(functions, target, tuned)
     tell_notes(made)

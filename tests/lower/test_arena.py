@@ -192,9 +192,34 @@ def test_large_buffers_do_not_wait_for_small_ones() -> None:
     assert plan.size == plan.live
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(1, 40)), max_size=12))
+def forked(elements: int) -> Function:
+    """Two chains from one value, which are joined: a -> b -> c -> g, a -> d -> e -> g."""
+    a, b, c, d, e, g = (Buffer(name, "uint8", (elements,)) for name in "abcdeg")
+    calls = [kernel(a), kernel(a, b), kernel(b, c), kernel(a, d), kernel(d, e), kernel(c, e, g)]
+    return program(seq(*calls), a, b, c, d, e, g)
+
+
+def test_branches_side_by_side_share_no_memory() -> None:
+    places = {p.name: p.offset for p in arena_plan(forked(64), side_by_side=True).places}
+    assert len({places[n] for n in "abcde"}) == 5
+    # What joins them comes after all that used the first ones.
+    assert places["g"] in (places["a"], places["b"], places["d"])
+    assert arena_plan(forked(64)).size == 3 * 64
+
+
+def test_branches_share_memory_that_would_be_too_much() -> None:
+    size = 48 << 20
+    assert arena_plan(forked(size), side_by_side=True).size == 3 * size
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(1, 40)), max_size=12),
+    st.booleans(),
+)
 @settings(max_examples=50, deadline=None)
-def test_plans_lie_apart_and_take_what_is_live_at_least(rows: list[tuple[int, int, int]]) -> None:
+def test_plans_lie_apart_and_take_what_is_live_at_least(
+    rows: list[tuple[int, int, int]], side_by_side: bool
+) -> None:
     buffers = [Buffer(f"b{k}", "uint8", (64 * size,)) for k, (_, _, size) in enumerate(rows)]
     steps = [
         kernel(
@@ -206,7 +231,7 @@ def test_plans_lie_apart_and_take_what_is_live_at_least(rows: list[tuple[int, in
         )
         for t in range(15)
     ]
-    plan = arena_plan(program(seq(*steps), *buffers))
+    plan = arena_plan(program(seq(*steps), *buffers), side_by_side=side_by_side)
     assert plan.live <= plan.size <= sum(p.size for p in plan.places)
     for k, a in enumerate(plan.places):
         for b in plan.places[k + 1 :]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tilewright.ir import parse_function
+from tilewright.ir import interpret, parse_function
 from tilewright.schedule import Schedule, ScheduleError
 
 
@@ -99,5 +100,61 @@ def test_refusals(program: Any) -> None:
         s.rfactor("k")
     s = program("matmul").schedule()
     s.loop_partition("k", 2)
-    with pytest.raises(ScheduleError, match="holds more than the loops around block C"):
+    with pytest.raises(ScheduleError, match="block C_1 writes C too"):
         s.rfactor(s.loops("C")[2])
+
+
+STEPS = """
+def f(A: f32[4, 6], S: f32[5, 6], B: f32[5, 6]):
+    for t in range(4):
+        for i in range(6):
+            for k in range(6):
+                with block("S", vt=ordered(4, t), vi=spatial(6, i), vk=reduce(6, k)):
+                    reads(A[vt, vk], B[vt, vi])
+                    writes(S[vt + 1, vi])
+                    with init():
+                        S[vt + 1, vi] = 0.0
+                    S[vt + 1, vi] = S[vt + 1, vi] + A[vt, vk] * B[vt, vi]
+        for i in range(6):
+            with block("B", vt=ordered(4, t), vi=spatial(6, i)):
+                reads(S[vt + 1, vi])
+                writes(B[vt + 1, vi])
+                B[vt + 1, vi] = S[vt + 1, vi]
+"""
+
+
+def test_loops_that_hold_other_blocks_stay_around_both() -> None:
+    function = parse_function(STEPS)
+    s = Schedule(function)
+    _, part = s.split(s.loops("S")[2], 3)
+    s.rfactor(part, 2)
+    around = [s.loops(name)[0].var.name for name in ("S_rf", "S", "B")]
+    assert around == ["t", "t", "t"]
+    a = np.arange(24, dtype="f4").reshape(4, 6)
+    results: list[Any] = []
+    for made in (function, s.function):
+        b = np.ones((5, 6), "f4")
+        interpret(made, a, np.zeros((5, 6), "f4"), b)
+        results.append(b)
+    np.testing.assert_array_equal(*results)
+
+
+def test_a_loop_outside_that_reduces_as_well() -> None:
+    s = Schedule(
+        parse_function("""
+def f(A: f32[4, 6], B: f32[1], C: f32[4]):
+    for t in range(4):
+        for k in range(6):
+            with block("B", vt=reduce(4, t), vk=reduce(6, k)):
+                reads(A[vt, vk])
+                writes(B[0])
+                with init():
+                    B[0] = 0.0
+                B[0] = B[0] + A[vt, vk]
+        with block("C", vt=spatial(4, t)):
+            writes(C[vt])
+            C[vt] = 1.0
+""")
+    )
+    with pytest.raises(ScheduleError, match="loop t holds more than the loops around block B"):
+        s.rfactor(s.loops("B")[1], 0)

@@ -318,3 +318,51 @@ def test_a_check_that_fails_reports_its_message() -> None:
 def test_what_cannot_stand_where_it_does(body: str, message: str) -> None:
     inner = body.replace("\n", "\n    ")
     fails(message, f"def k(A: f32[n]):\n    {inner}\n", zeros(4))
+
+
+# ---- barriers of the grid -----------------------------------------------------------------------
+
+EXCHANGE = """
+    def k(A: f32[4], B: f32[4]):
+        for b in thread(4, "blockIdx.x"):
+            for t in thread(1, "threadIdx.x"):
+                A[b] = 1.0
+            {between}
+            for t in thread(1, "threadIdx.x"):
+                B[b] = A[3 - b]
+"""
+
+
+def test_blocks_that_wait_for_each_other_do_not_race() -> None:
+    result = zeros(4)
+    execute(EXCHANGE.format(between="grid_barrier()"), zeros(4), result)
+    assert (result == 1).all()
+
+
+def test_blocks_that_wait_only_for_themselves_race() -> None:
+    fails(
+        "a race: it reads the element 3 of global A, which block (3, 0, 0), thread (0, 0, 0) wrote",
+        EXCHANGE.format(between="barrier()"),
+        zeros(4),
+        zeros(4),
+    )
+
+
+def test_a_race_after_a_barrier_of_the_grid() -> None:
+    text = EXCHANGE.format(between="grid_barrier()").replace("B[b] = A[3 - b]", "B[0] = A[3 - b]")
+    fails("a race: it writes the element 0 of global B", text, zeros(4), zeros(4))
+
+
+def test_a_block_that_others_wait_for_in_vain() -> None:
+    fails(
+        "in block (2, 0, 0), thread (0, 0, 0): it does not reach the barrier that the other blocks",
+        """
+        def k(A: f32[4]):
+            for b in thread(4, "blockIdx.x"):
+                if b < 2:
+                    grid_barrier()
+                for t in thread(1, "threadIdx.x"):
+                    A[b] = 1.0
+        """,
+        zeros(4),
+    )

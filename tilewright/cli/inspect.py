@@ -111,7 +111,7 @@ def _overview(model: Any, console: Console) -> Exit:
 def _memory(model: NativeModel, console: Console) -> list[tuple[str, Any]]:
     from tilewright.lower import arena_plan
 
-    plan = arena_plan(model.ir("main"))
+    plan = arena_plan(model.ir("main"), side_by_side=model.target.host is not None)
     total = sum(p.size for p in plan.places)
     memory = {**model.memory, "live": plan.live, "unshared": total, "values": len(plan.places)}
     console.result(memory=memory)

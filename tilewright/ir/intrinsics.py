@@ -270,6 +270,15 @@ declare(
     doc="the threads of a block wait for each other, and then see what each has stored",
     value=lambda: np.int32(0),
 )
+declare(
+    "grid_barrier",
+    0,
+    "any",
+    lambda _: int32,
+    pure=False,
+    doc="the threads of all blocks wait for each other, and then see what each has stored",
+    value=lambda: np.int32(0),
+)
 #: Copies of threads to shared memory that take effect later.
 declare(
     "async_copy",

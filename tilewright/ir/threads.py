@@ -59,9 +59,23 @@ def is_barrier(stmt: Stmt) -> bool:
     return _calls(stmt, "barrier")
 
 
+def grid_barrier() -> Evaluate:
+    """The threads of all blocks of a launch wait for each other."""
+    return Evaluate(call("grid_barrier"))
+
+
+def is_grid_barrier(stmt: Stmt) -> bool:
+    return _calls(stmt, "grid_barrier")
+
+
+def is_cooperative(stmt: Stmt) -> bool:
+    """Whether blocks of a launch wait for each other, so that all must be there at once."""
+    return any(map(is_grid_barrier, walk(stmt)))
+
+
 def is_for_all_threads(stmt: Stmt) -> bool:
     """Whether all threads of a block execute a statement, although it stands in no phase."""
-    return _calls(stmt, "barrier", "async_commit", "async_wait")
+    return _calls(stmt, "barrier", "grid_barrier", "async_commit", "async_wait")
 
 
 def _calls(stmt: Stmt, *names: str) -> bool:

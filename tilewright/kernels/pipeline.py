@@ -43,6 +43,8 @@ class Options:
     #: Whether constants are prepared on the target even where its code cannot run here: kernels
     #: that are measured on another machine bring all of their code.
     prepares_there: bool = False
+    #: Whether small launches of a GPU that follow each other become one.
+    merges: bool = True
 
 
 class Stages(NamedTuple):
@@ -89,6 +91,8 @@ def lowered(
     from tilewright.lower import lower
 
     passes = backend_of(target).passes(target, checked=options.checked, denormals=options.denormals)
+    if not options.merges:
+        passes = [step for step in passes if step[0] != "merge_launches"]
     return lower(function, passes, after)
 
 

@@ -6,7 +6,9 @@ A back end picks its passes from these: `flat_loop_passes` first, then what it n
 from tilewright.lower.arena import ArenaPlan, arena_plan
 from tilewright.lower.formats import native_formats
 from tilewright.lower.gpu import (
+    access_of,
     drop_thread_dimensions,
+    merge_launches,
     place_barriers,
     single_threaded,
     split_launches,
@@ -29,6 +31,7 @@ __all__ = [
     "Arithmetic",
     "NamedPass",
     "Prepared",
+    "access_of",
     "arena_plan",
     "drop_thread_dimensions",
     "expand",
@@ -38,6 +41,7 @@ __all__ = [
     "group_lanes",
     "lower",
     "lower_host",
+    "merge_launches",
     "native_formats",
     "place_barriers",
     "place_prefetches",

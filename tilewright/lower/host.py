@@ -13,4 +13,4 @@ def lower_host(function: Function, target: Target) -> Function:
     """`function` with its buffers in one arena and every access by one index."""
     if target.host is not None:
         function = reach_device(function)
-    return flatten(plan_arena(function))
+    return flatten(plan_arena(function, side_by_side=target.host is not None))

@@ -63,7 +63,8 @@ class Conditions:
     def kernel_options(self) -> Options:
         from tilewright.kernels.compiled import Options
 
-        return Options(checked=self.checked, denormals=denormals_of(self.denormals))
+        merges = self.context().merges_kernels
+        return Options(self.checked, denormals_of(self.denormals), merges=merges)
 
     def context(self) -> PassContext:
         from tilewright.graph import PassContext, PassVerifier

@@ -54,6 +54,7 @@ from tilewright.runtime.executor import BoundModel, CompiledModel
 from tilewright.runtime.function import NativeFunction
 from tilewright.runtime.gpu.device import LaunchingDevice
 from tilewright.runtime.gpu.launcher import Launched
+from tilewright.runtime.gpu.ordering import Ordering, Touched
 from tilewright.runtime.kernel import KernelCode, PackedKernel, Preparation
 from tilewright.runtime.objectfile import names_of
 from tilewright.runtime.program import Program, TargetInfo
@@ -105,6 +106,7 @@ __all__ = [
     "Measured",
     "NativeFunction",
     "NativeSpec",
+    "Ordering",
     "PackedKernel",
     "Preparation",
     "Program",
@@ -115,6 +117,7 @@ __all__ = [
     "StoppedError",
     "TargetInfo",
     "TensorSpec",
+    "Touched",
     "TrialProcess",
     "TrialTask",
     "Trials",

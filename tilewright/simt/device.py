@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir import Buffer, Expr, Function, Var, evaluate, parse_function
-from tilewright.runtime import Launched, LaunchingDevice
+from tilewright.runtime import Launched, LaunchingDevice, Touched
 from tilewright.simt.lanes import Array
 from tilewright.simt.run import run
 from tilewright.support.errors import InternalError
@@ -53,7 +53,10 @@ class Simt(LaunchingDevice):
     def unmake(self, kernel: Launched) -> None:
         del kernel
 
-    def start(self, kernel: Launched, blocks: Sequence[int], args: Sequence[int]) -> None:
+    def start(
+        self, kernel: Launched, blocks: Sequence[int], args: Sequence[int], touched: Touched
+    ) -> None:
+        del touched
         function: Function = kernel.handle
         numbers = {
             p: _number(p, word)

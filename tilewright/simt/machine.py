@@ -34,7 +34,9 @@ from tilewright.ir import (
     While,
     child_stmts,
     is_barrier,
+    is_cooperative,
     is_for_all_threads,
+    is_grid_barrier,
     is_over_blocks,
     is_over_threads,
     walk,
@@ -248,6 +250,8 @@ class Machine(State):
     def evaluate(self, s: Evaluate) -> Run:
         if is_barrier(s) and self.on_device:
             return self._barrier(s)
+        if is_grid_barrier(s) and self.on_device:
+            return self._grid_barrier(s)
         if isinstance(s.call, Call) and s.call.name in _HINTS:
             return lambda _active: None
         if isinstance(s.call, Call) and self.on_device:
@@ -277,6 +281,19 @@ class Machine(State):
             if missing is not None:
                 reason = "it does not reach the barrier that others of its block wait at"
                 raise self.error(s, reason, missing)
+
+        return run
+
+    def _grid_barrier(self, s: Evaluate) -> Run:
+        def run(active: Mask) -> None:
+            self.forget_loads()
+            if active is not None and not active.all():
+                missing = int(np.argmin(np.broadcast_to(active, self.lanes.shape)))
+                reason = "it does not reach the barrier that the other blocks wait at"
+                raise self.error(s, reason, missing)
+            self.lanes.pass_barrier(None)
+            for memory in self.memories.values():
+                memory.forget_accesses()
 
         return run
 
@@ -315,6 +332,7 @@ class Machine(State):
         self.on_device = False
         stores = {x.buffer for x in walk(body) if isinstance(x, Store)}
         stores = {b for b in stores if b.scope == "global"}
+        wait_for_each_other = is_cooperative(body)
         allocs = [b for x in walk(body) if isinstance(x, Alloc) for b in x.buffers]
 
         def run(active: Mask) -> None:
@@ -324,6 +342,8 @@ class Machine(State):
             for memory in written:
                 memory.track_races(True)
             together, host = blocks_together(self, geometry, allocs), self.lanes
+            if wait_for_each_other:
+                together = geometry.blocks
             for first in range(0, geometry.blocks, together):
                 self.lanes = Lanes(geometry, first, min(first + together, geometry.blocks))
                 for loop in nest:

@@ -52,6 +52,11 @@ class Memory:
         """Turn the detection of races on or off: for shared memory that some thread writes to."""
         self._races = Races(self._data.size) if wanted else None
 
+    def forget_accesses(self) -> None:
+        """After a barrier of all threads nothing races with what was before."""
+        if self._races is not None:
+            self._races.forget()
+
     def load(self, lanes: Lanes, index: Array, wanted: Mask) -> tuple[Array, Mask]:
         """The elements at `index`, and where nobody has written them.
 

@@ -49,6 +49,10 @@ class Races:
         self._writer = np.full(elements, _NOBODY, np.int64)
         self._reader = np.full(elements, _NOBODY, np.int64)
 
+    def forget(self) -> None:
+        self._writer.fill(_NOBODY)
+        self._reader.fill(_NOBODY)
+
     def read(self, at: Array, who: Array) -> Race | None:
         """Note that elements are read, at once; gives a race where there is one."""
         race = _clash(self._writer[at], who, "wrote")

@@ -18,7 +18,9 @@ _NAMES: Final = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1",
 #: CUDA 12.0, the first driver that takes the PTX that is made here.
 _LEAST_VERSION: Final = 12000
 
+#: Reasons for which the driver refuses calls.
 OUT_OF_MEMORY: Final = 2
+TOO_MANY_BLOCKS: Final = 720
 #: Attributes of devices, by the driver's numbers.
 MAJOR, MINOR, MULTIPROCESSORS = 75, 76, 16
 

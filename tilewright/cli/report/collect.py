@@ -28,7 +28,7 @@ def collect(
     measured = profile.kernels if profile else {}
     main = graph_of(model).main
     host = model.ir("main")
-    plan = arena_plan(host)
+    plan = arena_plan(host, side_by_side=model.target.host is not None)
     owner = _owners(main, model.calls)
     report: dict[str, Any] = {
         "title": title,

@@ -29,6 +29,7 @@ from tilewright.lower import (
     expand_math,
     expand_rounding,
     flat_loop_passes,
+    merge_launches,
     native_formats,
     place_barriers,
     single_threaded,
@@ -56,6 +57,10 @@ class Launchable(Protocol):
     def shared(self) -> int: ...
     @property
     def messages(self) -> tuple[str, ...]: ...
+    @property
+    def is_cooperative(self) -> bool: ...
+    @property
+    def access(self) -> tuple[str, ...]: ...
 
 
 class DeviceCode(Code):
@@ -103,6 +108,8 @@ class CudaBackend(Backend):
             ("unroll", unroll),
             # Finds copies that are whole vectors.
             ("stage_copies", stage_copies),
+            # Takes whole launches, and leaves sums of numbers of blocks.
+            ("merge_launches", lambda f: merge_launches(f, target)),
             ("simplify_flat", simplify_function),
             ("single_threaded", single_threaded),
             # Looks at whole phases, which stay as they are from here on.
@@ -152,6 +159,8 @@ def image_of(kernel: Launchable, code: str) -> bytes:
         "threads": kernel.threads,
         "shared": kernel.shared,
         "messages": kernel.messages,
+        "access": kernel.access,
+        "cooperative": kernel.is_cooperative,
     }
     return f"{json.dumps(head)}\n{code}\0".encode()
 

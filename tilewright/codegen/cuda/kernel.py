@@ -4,7 +4,8 @@ All threads of a block run the same code. Loops over blocks and threads are the 
 machine gives to each; a phase (`lower.gpu.launches`) is skipped by threads that it has no iteration
 for. A kernel takes its buffers and numbers in order, and last the address of an error record:
 where a check fails, the first thread to find it leaves the number of the message and its values
-there, and all that find it return.
+there, and all that find it return. Where blocks wait for each other, the address of a counter comes
+before that of the record.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ from tilewright.ir import (
     Const,
     For,
     Function,
+    is_cooperative,
     is_over_threads,
     replace_buffers,
     threads_of,
     walk,
 )
+from tilewright.lower import access_of
 from tilewright.support.errors import UserError
 from tilewright.target import Target
 
@@ -46,6 +49,20 @@ from tilewright.target import Target
 _SHARED_ALIGNMENT: Final = 16
 _SHARED_SPACE: Final = 3
 _REGISTERS: Final = {"threadIdx": "tid", "blockIdx": "ctaid"}
+#: How many blocks there are along x, the only axis of launches whose blocks wait for each other.
+_BLOCKS: Final = "llvm.nvvm.read.ptx.sreg.nctaid.x"
+#: A block adds to the counter, and waits until its highest bit has changed. What it has written
+#: before is seen by those that see the sum.
+_MEET: Final = """{
+  .reg .pred changed;
+  .reg .b32 before, now;
+  atom.acq_rel.gpu.add.u32 before, [$0], $1;
+waiting:
+  ld.acquire.gpu.u32 now, [$0];
+  xor.b32 now, now, before;
+  setp.lt.s32 changed, now, 0;
+  @!changed bra waiting;
+}"""
 
 
 class DeviceKernel(NamedTuple):
@@ -57,6 +74,10 @@ class DeviceKernel(NamedTuple):
     #: Bytes of memory that the threads of a block share.
     shared: int
     messages: tuple[str, ...]
+    #: What it does with each of its buffers (`lower.gpu.accesses`).
+    access: tuple[str, ...]
+    #: Whether its blocks wait for each other.
+    is_cooperative: bool
 
 
 def generate_kernel(function: Function, target: Target, alignment: int = 1) -> DeviceKernel:
@@ -65,7 +86,9 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
     module = llvm.Module(function.name)
     module.triple = target.triple
     kinds = [pointer if isinstance(p, Buffer) else register_type(p.dtype) for p in function.params]
-    kernel = llvm.Function(module, llvm.FunctionType(void, [*kinds, pointer]), function.name)
+    together = is_cooperative(function.body)
+    kinds += [pointer] * (2 if together else 1)
+    kernel = llvm.Function(module, llvm.FunctionType(void, kinds), function.name)
     kernel.calling_convention = "ptx_kernel"
     threads = threads_of(function.body)
     _require_threads(function, threads, target)
@@ -75,18 +98,24 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
     builder = llvm.IRBuilder(kernel.append_basic_block("entry"))
     cx = Context(module, target, builder, AliasScopes(module, function.name))
     cx.aliases.register(buffers_of(function))
+    access = dict(zip(function.buffers, access_of(function), strict=True))
     for param, argument in zip(function.params, kernel.args, strict=False):
         if isinstance(param, Buffer):
-            argument.add_attribute("noalias")
+            # Other blocks write what this one reads after a barrier.
+            if not together or "w" not in access[param]:
+                argument.add_attribute("noalias")
             argument.attributes.align = param.alignment
             cx.addresses[param] = argument
         else:
             cx.variables[param] = argument
-    frame = DeviceFrame(cx, kernel.args[-1], threads)
+    frame = DeviceFrame(cx, kernel.args[-1], threads, kernel.args[-2] if together else None)
     emit_stmt(frame, function.body)
     frame.finish()
     _require_shared(function, frame.shared, target)
-    return DeviceKernel(function.name, str(module), threads, frame.shared, tuple(frame.messages))
+    messages, accesses = tuple(frame.messages), tuple(access.values())
+    return DeviceKernel(
+        function.name, str(module), threads, frame.shared, messages, accesses, together
+    )
 
 
 def _aligned(function: Function, alignment: int) -> Function:
@@ -101,8 +130,16 @@ def _aligned(function: Function, alignment: int) -> Function:
 class DeviceFrame(Frame):
     """A kernel of a GPU under construction."""
 
-    def __init__(self, cx: Context, record: LLValue, threads: tuple[int, int, int]) -> None:
+    def __init__(
+        self,
+        cx: Context,
+        record: LLValue,
+        threads: tuple[int, int, int],
+        counter: LLValue | None = None,
+    ) -> None:
         super().__init__(cx, record, Workspace(), [], emit_stmt, is_host=False)
+        #: What blocks count on that wait for each other.
+        self._counter = counter
         self._threads = dict(zip("xyz", threads, strict=True))
         self._in_phase = False
         #: Bytes of shared memory so far.
@@ -198,6 +235,24 @@ class DeviceFrame(Frame):
         declared = self.cx.declare("llvm.nvvm.barrier.cta.sync.aligned.all", void, [i32])
         self.cx.builder.call(declared, [llvm.Constant(i32, 0)])
         self.cx.available.forget()
+
+    def grid_barrier(self) -> None:
+        """All threads of the launch wait for each other; what they wrote is seen by all."""
+        assert self._counter is not None, "the kernel takes a counter"
+        builder, zero, one = self.cx.builder, llvm.Constant(i64, 0), llvm.Constant(i32, 1)
+        self.barrier()
+        numbers = [self._number("threadIdx", axis) for axis, n in self._threads.items() if n > 1]
+        firsts = [builder.icmp_unsigned("==", number, zero) for number in numbers]
+        with self._guarded(firsts):
+            # The sum of what all blocks add changes the highest bit, whatever it was before, so
+            # that the counter is never reset.
+            blocks = builder.call(self.cx.declare(_BLOCKS, i32, []), [])
+            most = builder.sub(llvm.Constant(i32, (1 << 31) + 1), blocks)
+            is_first = builder.icmp_unsigned("==", self._number("blockIdx", "x"), zero)
+            args = [self._counter, builder.select(is_first, most, one)]
+            kind = llvm.FunctionType(void, [a.type for a in args])
+            builder.asm(kind, _MEET, "l,r,~{memory}", args, side_effect=True)
+        self.barrier()
 
     def fail(self, message: str, values: Any) -> None:
         self.messages.append(message)

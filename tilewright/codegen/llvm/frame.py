@@ -258,6 +258,10 @@ class Frame:
         """A barrier of the threads of a device."""
         raise InternalError("a barrier of a device's threads is in code for a processor")
 
+    def grid_barrier(self) -> None:
+        """A barrier of all threads of a launch."""
+        raise InternalError("a barrier of a device's threads is in code for a processor")
+
     def fork(self, loop: For) -> None:
         """Outline the loop's body; the thread pool runs it on ranges of iterations."""
         from tilewright.codegen.llvm.parallel import emit_parallel

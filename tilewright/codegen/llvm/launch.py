@@ -1,7 +1,8 @@
 """Launches of kernels on a device, from code of the processor.
 
 A launch hands the runtime one array of words: the address and size of the device's code, which lies
-in this module, the number of blocks along each axis, the number of arguments, and these.
+in this module, the number of blocks along each axis, the number of arguments, these, and how many
+bytes each buffer among them has, so that the runtime can tell which launches touch the same memory.
 
     i32 tw_launch(void *device, i64 words[])
 
@@ -17,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tilewright.codegen.convention import POOL
+from tilewright.codegen.convention import POOL, size_in_bytes
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.frame import Frame
 from tilewright.codegen.llvm.types import LLValue, i8, i32, i64, llvm, pointer
-from tilewright.ir import Call, Expr
+from tilewright.ir import Call, Expr, Load
 
 #: Bytes of the widest access.
 WIDEST: Final = 16
@@ -34,7 +35,12 @@ def emit_launch(frame: Frame, node: Call) -> None:
     args = [_word(frame, a) for a in node.args[3:]]
     places = [w for w, e in zip(args, node.args[3:], strict=True) if e.dtype.name == "uint64"]
     start, size = _code_of(frame, name, places)
-    words = [start, size, *blocks, llvm.Constant(i64, len(args)), *args]
+    sizes = [
+        emit(cx, _size(frame, a))
+        for a in node.args[3:]
+        if isinstance(a, Call) and a.name == "address_of"
+    ]
+    words = [start, size, *blocks, llvm.Constant(i64, len(args)), *args, *sizes]
     block = frame.stack_slot(llvm.ArrayType(i64, len(words)))
     for k, word in enumerate(words):
         cx.builder.store(word, frame.env_word(block, k))
@@ -43,6 +49,13 @@ def emit_launch(frame: Frame, node: Call) -> None:
     refused = cx.builder.icmp_signed("!=", status, llvm.Constant(i32, 0))
     with cx.builder.if_then(refused, likely=False):
         frame.fail(f"the device refused to launch {name}", [])
+
+
+def _size(frame: Frame, address: Call) -> Expr:
+    """The bytes of the buffer whose address is an argument."""
+    (element,) = address.args
+    assert isinstance(element, Load)
+    return size_in_bytes(element.buffer, frame.workspace.ranges)
 
 
 def _code_of(frame: Frame, name: str, places: Sequence[LLValue]) -> tuple[LLValue, LLValue]:

@@ -254,6 +254,8 @@ def _emit_evaluate(frame: Frame, stmt: Evaluate) -> None:
         emit_launch(frame, call)
     elif isinstance(call, Call) and call.name == "barrier":
         frame.barrier()
+    elif isinstance(call, Call) and call.name == "grid_barrier":
+        frame.grid_barrier()
     elif isinstance(call, Call) and call.name in HOST:
         HOST[call.name](frame, call)
     else:

@@ -13,14 +13,18 @@ from tilewright.arith import Ranges, simplify
 from tilewright.codegen.convention import size_in_bytes
 from tilewright.codegen.cuda.backend import CudaBackend, image_of
 from tilewright.ir import Alloc, Buffer, Function, function_text, replace_buffers, threads_of, walk
+from tilewright.lower import access_of
 from tilewright.target import Target
 
 
 class _Loops(NamedTuple):
     name: str
     threads: tuple[int, int, int]
+    access: tuple[str, ...]
     shared: int = 0
     messages: tuple[str, ...] = ()
+    # The executor sees by itself that blocks wait for each other.
+    is_cooperative: bool = False
 
 
 class SimtBackend(CudaBackend):
@@ -31,7 +35,7 @@ class SimtBackend(CudaBackend):
     def images(self, kernel: Function, target: Target) -> tuple[bytes, ...]:
         del target
         text = function_text(_one_dimensional(kernel))
-        return (image_of(_Loops(kernel.name, threads_of(kernel.body)), text),)
+        return (image_of(_Loops(kernel.name, threads_of(kernel.body), access_of(kernel)), text),)
 
 
 def _one_dimensional(kernel: Function) -> Function:

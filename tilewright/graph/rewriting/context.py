@@ -26,6 +26,8 @@ Pass = Callable[[Module], Module]
 MAX_LEVEL: Final = 3
 #: In what products may be computed; everything else, and what goes in and out, keeps its type.
 PRECISIONS: Final = ("float32", "float16", "bf16", "int8-dynamic")
+#: A pass that is not over graphs; see `PassContext.merges_kernels`.
+MERGE_KERNELS: Final = "merge_kernels"
 
 
 class Step(NamedTuple):
@@ -101,6 +103,11 @@ class PassContext:
         """A setting for a pass."""
         return self.options.get(name, default)
 
+    @property
+    def merges_kernels(self) -> bool:
+        """Whether small launches of a GPU become one, by a pass over loops."""
+        return self.opt_level >= 2 and MERGE_KERNELS not in self.disabled_passes
+
     def runs(self, step: Step) -> bool:
         return step.level <= self.opt_level and step.name not in self.disabled_passes
 
@@ -150,7 +157,7 @@ def _tell(instrument: Instrument, event: Literal["before", "after"], name: str, 
 
 
 def _require_known(context: PassContext, steps: Sequence[Step]) -> None:
-    names = {s.name for s in steps}
+    names = {*(s.name for s in steps), MERGE_KERNELS}
     for name in context.disabled_passes:
         if name not in names:
             raise UserError(f"there is no pass {name} to disable", remedy=nearest(name, names))

@@ -1,13 +1,17 @@
 """Passes for loops that are bound to the threads of a GPU."""
 
+from tilewright.lower.gpu.accesses import access_of
 from tilewright.lower.gpu.barriers import place_barriers
 from tilewright.lower.gpu.launches import single_threaded, split_launches
+from tilewright.lower.gpu.merge_launches import merge_launches
 from tilewright.lower.gpu.private import drop_thread_dimensions
 from tilewright.lower.gpu.remote import reach_device
 from tilewright.lower.gpu.stages import stage_copies
 
 __all__ = [
+    "access_of",
     "drop_thread_dimensions",
+    "merge_launches",
     "place_barriers",
     "reach_device",
     "single_threaded",

@@ -10,7 +10,8 @@
 The buffers that threads have accessed since the last barrier are tracked from statement to
 statement. A barrier stands right before the first statement that conflicts with them, in loops also
 with the accesses of the iteration before. Local memory needs none, nor do statements in no phase,
-which the first thread executes alone. Threads of different blocks never wait for each other.
+which the first thread executes alone. Where threads of different blocks wait for each other, that
+is said already (`merge_launches`).
 Conditions, extents and values of names outside of phases are read by all threads. Distinct buffers
 do not overlap.
 """
@@ -21,34 +22,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tilewright.ir import (
-    WARP_PRODUCTS,
     Alloc,
     Buffer,
-    Call,
     Const,
-    Evaluate,
-    Expr,
     For,
     Function,
     If,
     Let,
     Seq,
     Stmt,
-    Store,
     While,
     barrier,
-    child_exprs,
     is_barrier,
     is_const,
+    is_grid_barrier,
     is_over_blocks,
     is_over_threads,
-    is_pure,
-    loads_in,
     map_children,
     seq,
     walk,
-    walk_expr,
 )
+from tilewright.lower.gpu.accesses import touched_by
 
 #: An access: a buffer, and whether only the first thread makes it.
 _Access = tuple[Buffer, bool]
@@ -95,7 +89,7 @@ def _in_launch(stmt: Stmt) -> Stmt:
 
 def _place(stmt: Stmt, pending: _Touched) -> tuple[Stmt, _Touched]:
     """`stmt` with barriers, given the accesses since the last one, and those after it."""
-    if is_barrier(stmt):
+    if is_barrier(stmt) or is_grid_barrier(stmt):
         return stmt, _NOTHING
     if isinstance(stmt, Seq):
         return _place_row(stmt, pending)
@@ -188,34 +182,8 @@ def _is_of_one_thread(stmt: Stmt) -> bool:
 
 def _touched_by(statements: Iterable[Stmt], *, alone: bool = False) -> _Touched:
     """The accesses of the statements themselves, without those in them."""
-    reads: set[Buffer] = set()
-    writes: set[Buffer] = set()
-    for stmt in statements:
-        if isinstance(stmt, Store):
-            writes.add(stmt.buffer)
-        if isinstance(stmt, Evaluate) and not is_pure(stmt.call):
-            read, written = _touched_by_call(stmt.call)
-            reads |= read
-            writes |= written
-            continue
-        for expr in child_exprs(stmt):
-            reads.update(load.buffer for load in loads_in(expr))
+    reads, writes = touched_by(statements)
     return _Touched(_shared(reads, alone), _shared(writes, alone))
-
-
-def _touched_by_call(call: Expr) -> tuple[set[Buffer], set[Buffer]]:
-    """What a call for its effect reads and writes; it may write to all that it is given addresses
-    of, where nothing else is known."""
-    addresses = [e for e in walk_expr(call) if isinstance(e, Call) and e.name == "address_of"]
-    given = [loads_in(a.args[0])[0].buffer for a in addresses]
-    reads = {load.buffer for load in loads_in(call)}
-    name = call.name if isinstance(call, Call) else ""
-    if name == "async_copy":
-        # It takes effect at a later barrier, which is there already (`stages`).
-        return reads - {given[0]}, set()
-    if name in WARP_PRODUCTS:
-        return reads, {given[0]}
-    return reads, set(given)
 
 
 def _shared(buffers: set[Buffer], alone: bool) -> frozenset[_Access]:

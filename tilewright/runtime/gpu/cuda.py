@@ -5,13 +5,16 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright.runtime.arrays import Array, address_of
+from tilewright.runtime.gpu.capture import Capture
 from tilewright.runtime.gpu.device import LaunchingDevice
 from tilewright.runtime.gpu.launcher import MOST_KERNELS, Launched
+from tilewright.runtime.gpu.ordering import Touched
 from tilewright.runtime.scratch import ERROR_WORDS
 from tilewright.support import libcuda
 from tilewright.support.errors import UserError
@@ -19,14 +22,14 @@ from tilewright.support.libcuda import CudaError, call
 from tilewright.support.timing import Timing
 
 _MOST_DYNAMIC_SHARED: Final = 8
-#: How capturing treats calls of other threads.
-_RELAXED: Final = 2
 #: Graphs that one function keeps, each for other arrays or sizes.
 _MOST_GRAPHS: Final = 64
 #: How DLPack's users name the stream that all others wait for, and that they see to order.
 _DEFAULT_STREAM, _UNORDERED = 1, -1
 #: A run that was seen once, and one whose launches are no graph.
 _ONCE, _NEVER = object(), object()
+#: Bytes of what blocks count on.
+_COUNTER: Final = 4
 #: Shared memory that a kernel may have without asking.
 _PLAIN_SHARED: Final = 48 << 10
 
@@ -52,7 +55,11 @@ class Cuda(LaunchingDevice):
         self._enter()
         self._stream = ctypes.c_void_p()
         call("cuStreamCreate", ctypes.byref(self._stream), 1)
-        self._capturing = False
+        #: The graph that launches become parts of, if any.
+        self._capture: Capture | None = None
+        #: Whether launches of a graph that do not depend on each other run side by side.
+        self.side_by_side = True
+        self._counts = 0
         #: Modules that are to be unloaded.
         self._unused: list[Any] = []
         self._records = _pinned(MOST_KERNELS * ERROR_WORDS * 8)
@@ -109,7 +116,8 @@ class Cuda(LaunchingDevice):
 
     def copy(self, to: int, source: int, size: int) -> None:
         args = ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size)
-        call("cuMemcpyDtoDAsync_v2", *args, self._stream)
+        with self._adding(Touched([(source, source + size)], [(to, to + size)])):
+            call("cuMemcpyDtoDAsync_v2", *args, self._stream)
 
     @property
     def stream(self) -> int:
@@ -125,14 +133,10 @@ class Cuda(LaunchingDevice):
 
     def store(self, place: int, data: bytes) -> None:
         # Values stand in the calls themselves, so that they can be captured.
-        for k, byte in enumerate(data):
-            call(
-                "cuMemsetD8Async",
-                ctypes.c_uint64(place + k),
-                byte,
-                ctypes.c_size_t(1),
-                self._stream,
-            )
+        one = ctypes.c_size_t(1)
+        with self._adding(Touched(writes=[(place, place + len(data))])):
+            for k, byte in enumerate(data):
+                call("cuMemsetD8Async", ctypes.c_uint64(place + k), byte, one, self._stream)
 
     def wait(self) -> None:
         self._enter()
@@ -152,7 +156,7 @@ class Cuda(LaunchingDevice):
     def unmake(self, kernel: Launched) -> None:
         with self.lock:
             self._unused.append(kernel.handle[0])
-            if not self._capturing:
+            if not self.is_capturing:
                 self._unload()
 
     def _unload(self) -> None:
@@ -162,22 +166,44 @@ class Cuda(LaunchingDevice):
         while self._unused:
             call("cuModuleUnload", self._unused.pop())
 
-    def start(self, kernel: Launched, blocks: Sequence[int], args: Sequence[int]) -> None:
+    def start(
+        self, kernel: Launched, blocks: Sequence[int], args: Sequence[int], touched: Touched
+    ) -> None:
         self._enter()
-        record = address_of(self._records) + kernel.number * ERROR_WORDS * 8
-        words = (ctypes.c_uint64 * (len(args) + 1))(*args, record)
+        own = [address_of(self._records) + kernel.number * ERROR_WORDS * 8]
+        if kernel.is_cooperative:
+            own.insert(0, self._counter())
+            touched = touched.writing((own[0], own[0] + _COUNTER))
+        words = (ctypes.c_uint64 * (len(args) + len(own)))(*args, *own)
         base = ctypes.addressof(words)
         places = (ctypes.c_void_p * len(words))(*(base + 8 * k for k in range(len(words))))
-        call(
-            "cuLaunchKernel",
-            kernel.handle[1],
-            *blocks,
-            *kernel.threads,
-            kernel.shared,
-            self._stream,
-            places,
-            None,
-        )
+        shape = (*blocks, *kernel.threads, kernel.shared)
+        with self._adding(touched):
+            if kernel.is_cooperative:
+                self._start_together(kernel, shape, places)
+            else:
+                call("cuLaunchKernel", kernel.handle[1], *shape, self._stream, places, None)
+
+    def _start_together(self, kernel: Launched, shape: Sequence[int], places: Any) -> None:
+        """Launch a kernel whose blocks wait for each other."""
+        try:
+            call("cuLaunchCooperativeKernel", kernel.handle[1], *shape, self._stream, places)
+        except CudaError as error:
+            if error.status != libcuda.TOO_MANY_BLOCKS:
+                raise
+            raise UserError(
+                f"{kernel.entry} cannot be launched on {self.name}",
+                reason=f"its {shape[0]} blocks wait for each other, and have no room at once",
+                remedy='compile with disabled_passes={"merge_kernels"}',
+            ) from None
+
+    def _counter(self) -> int:
+        """What blocks count on that wait for each other: one for all, so that of two such launches
+        the second waits for the first, and each finds room for all of its blocks."""
+        if not self._counts:
+            self._counts = self.allocate(_COUNTER)
+            self.write(self._counts, np.zeros(_COUNTER, np.uint8))
+        return self._counts
 
     # ---- graphs of launches ---------------------------------------------------------------------
 
@@ -209,16 +235,16 @@ class Cuda(LaunchingDevice):
 
     def _captured(self, run: Callable[[], int]) -> Any:
         self._enter()
-        graph, made = ctypes.c_void_p(), ctypes.c_void_p()
-        call("cuStreamBeginCapture_v2", self._stream, _RELAXED)
-        self._capturing = True
+        made = ctypes.c_void_p()
+        self._capture = capture = Capture(self._stream)
         try:
             code = run()
+            capture.join()
         except _NotCapturableError:
             code = 1
         finally:
-            self._capturing = False
-            call("cuStreamEndCapture", self._stream, ctypes.byref(graph))
+            self._capture = None
+            graph = capture.end()
         if not code:
             call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_uint64(0))
         call("cuGraphDestroy", graph)
@@ -233,10 +259,21 @@ class Cuda(LaunchingDevice):
     @property
     def is_capturing(self) -> bool:
         """Whether launches become parts of a graph that somebody makes."""
-        return self._capturing
+        return self._capture is not None
+
+    def fence(self) -> None:
+        """Let runs of one graph wait for those before, whatever memory they touch."""
+        if self._capture is not None:
+            self._capture.fence()
+
+    def _adding(self, touched: Touched) -> AbstractContextManager[None]:
+        """Around what is launched."""
+        if self._capture is None or not self.side_by_side:
+            return nullcontext()
+        return self._capture.adding(touched)
 
     def _require_no_capture(self) -> None:
-        if self._capturing:
+        if self.is_capturing:
             raise _NotCapturableError
 
     def errors(self) -> Array:
@@ -280,6 +317,7 @@ class _Replayed:
 
     def __call__(self, words: Any) -> int:
         with self._device.lock:
+            self._device.fence()
             is_plain = self._device.waits or self._device.is_capturing
             return self._device.enter(self._entry, words) if is_plain else self._run(words)
 

@@ -18,6 +18,7 @@ from tilewright.runtime.device import Device
 from tilewright.runtime.gpu.arrays import DeviceArray
 from tilewright.runtime.gpu.dlpack import Borrowed, device_of, reader_of
 from tilewright.runtime.gpu.launcher import Launched, Launcher, symbols
+from tilewright.runtime.gpu.ordering import Touched
 from tilewright.runtime.jit import LoadedCode
 from tilewright.runtime.scratch import ERROR_WORDS, Scratch
 from tilewright.support.errors import UserError
@@ -87,8 +88,10 @@ class LaunchingDevice(Device):
         """Unload the code of a kernel."""
 
     @abstractmethod
-    def start(self, kernel: Launched, blocks: Sequence[int], args: Sequence[int]) -> None:
-        """Launch a kernel with arguments, each in the low end of a word."""
+    def start(
+        self, kernel: Launched, blocks: Sequence[int], args: Sequence[int], touched: Touched
+    ) -> None:
+        """Launch a kernel with arguments, each in the low end of a word, and what it touches."""
 
     @abstractmethod
     def errors(self) -> Array:

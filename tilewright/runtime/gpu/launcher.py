@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from tilewright.runtime.gpu.ordering import EVERYTHING, Touched
+
 if TYPE_CHECKING:
     from tilewright.runtime.gpu.device import LaunchingDevice
 
-#: The words of a launch: the code's address and size, blocks along three axes, arguments.
+#: The first words of a launch: the code's address and size, blocks along three axes, and how many
+#: arguments follow. Behind these are the sizes of buffers, which are the first arguments.
 _FIXED: Final = 6
 #: Kernels whose failures can be told apart in one run.
 MOST_KERNELS: Final = 4096
@@ -35,6 +38,10 @@ class Launched(NamedTuple):
     shared: int
     messages: tuple[str, ...]
     handle: Any
+    #: What it does with each of its buffers: `r`, `w` or `rw`; None where code does not say.
+    access: tuple[str, ...] | None = None
+    #: Whether its blocks wait for each other, so that all must be there at once.
+    is_cooperative: bool = False
 
 
 class Launcher:
@@ -64,8 +71,9 @@ class _Launching:
         if not all(blocks):
             return
         kernel = self._kernels.get(start) or self._loaded(start, size)
-        args = (ctypes.c_uint64 * count).from_address(words + 8 * _FIXED)
-        self.device.start(kernel, blocks, list(args))
+        args = list((ctypes.c_uint64 * count).from_address(words + 8 * _FIXED))
+        touched = _touched(kernel, args, words + 8 * (_FIXED + count))
+        self.device.start(kernel, blocks, args, touched)
         if self.device.waits:
             self.device.wait()
 
@@ -81,6 +89,8 @@ class _Launching:
             said["shared"],
             tuple(said["messages"]),
             device.make(said["entry"], code, said["shared"]),
+            None if (access := said.get("access")) is None else tuple(access),
+            said.get("cooperative", False),
         )
         self._kernels[start] = device.kernels[number] = made
         return made
@@ -89,6 +99,14 @@ class _Launching:
         for kernel in self._kernels.values():
             del self.device.kernels[kernel.number]
             self.device.unmake(kernel)
+
+
+def _touched(kernel: Launched, args: list[int], sizes: int) -> Touched:
+    """The memory that a launch touches; the sizes of its buffers lie at an address."""
+    if kernel.access is None:
+        return EVERYTHING
+    count = len(kernel.access)
+    return Touched.of(kernel.access, args[:count], (ctypes.c_uint64 * count).from_address(sizes))
 
 
 def _forget(number: int) -> None:

@@ -17,6 +17,7 @@ from tilewright.schedule.rules.gpu.rest import REST
 from tilewright.schedule.rules.gpu.results import OUTERMOST, RESULTS, SUMS
 from tilewright.schedule.rules.gpu.rows import ROW_SUMS, SHARED_ROWS
 from tilewright.schedule.rules.gpu.split_sums import SPLIT_SUMS
+from tilewright.schedule.rules.gpu.steps import STEP_PRODUCTS
 from tilewright.schedule.rules.gpu.tensor_products import (
     TENSOR_PRODUCTS,
     TENSOR_PRODUCTS_ALONE,
@@ -103,6 +104,8 @@ GPU_RULES: Final[Table] = (
     Stage("function", (SHARED_ATTENTION,)),
     Stage("blocks", (INLINE,)),
     Stage("blocks", (SEPARATE_OPERANDS,)),
+    # Before products: all that a step computes of a tile goes by its product.
+    Stage("blocks", (STEP_PRODUCTS,)),
     Stage("blocks", (SPLIT_SUMS,)),
     Stage("blocks", (TENSOR_PRODUCTS, TENSOR_PRODUCTS_ALONE, PRODUCTS, PRODUCTS_ALONE)),
     Stage("blocks", (INLINE_CHOICES,)),

@@ -52,6 +52,8 @@ def rfactor(tree: Tree, loop: For, axis: int = 0) -> Edit:
         C[i] += A[i, k_0, k_1]                 C_rf[k_1, i] += A[i, k_0, k_1]
                                            for i: for k_1:
                                                C[i] += C_rf[k_1, i]
+
+    Loops that hold more than the block stay around both, as those over the steps of a scan do.
     """
     check(tree, loop, axis)
     block = _block_below(tree, loop)
@@ -71,12 +73,12 @@ def check(tree: Tree, loop: For, axis: int = 0) -> None:
     what = f"cannot factor the reduction along loop {loop.var.name}"
     require(tree, what, loop_is_plain(loop), _there_is_one_block(tree, loop))
     block = _block_below(tree, loop)
-    loops = tree.loops_above(block)
     require(
         tree,
         what,
         block_is_reduction(block),
-        one_block_stands_alone(loops[0], block),
+        one_block_stands_alone(loop, block),
+        _no_loop_outside_reduces(tree, block),
         _loop_only_reduces(block, loop),
         _is_only_writer(tree, block),
     )
@@ -109,6 +111,21 @@ def _loop_only_reduces(block: Block, loop: For) -> Fault | None:
         "choose a loop of the reduction",
         loop,
     )
+
+
+def _own_loops(tree: Tree, block: Block) -> tuple[For, ...]:
+    """The loops around the block that hold nothing else."""
+    return tuple(x for x in tree.loops_above(block) if one_block_stands_alone(x, block) is None)
+
+
+def _no_loop_outside_reduces(tree: Tree, block: Block) -> Fault | None:
+    own = {loop.var for loop in _own_loops(tree, block)}
+    for loop in tree.loops_above(block):
+        for it, value in zip(block.iters, block.bindings, strict=True):
+            if loop.var not in own and it.kind == "reduce" and loop.var in free_vars(value):
+                reason = f"loop {loop.var.name} holds more than the loops around block {block.name}"
+                return Fault(reason, "choose a loop around one block alone", loop)
+    return None
 
 
 def _is_only_writer(tree: Tree, block: Block) -> Fault | None:
@@ -164,7 +181,7 @@ class _Plan:
 
     @staticmethod
     def of(tree: Tree, block: Block, loop: For) -> _Plan:
-        loops = tree.loops_above(block)
+        loops = _own_loops(tree, block)
         replaced, split = _closure(block, loop, loops)
         variables = {other.var for other in split}
         parts = conjuncts(block.predicate)

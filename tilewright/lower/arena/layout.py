@@ -11,6 +11,7 @@ from typing import Final
 
 from tilewright.arith import Ranges, simplify
 from tilewright.ir import Buffer, Const, Expr, Var, const, evaluate, free_vars, maximum
+from tilewright.lower.arena.branches import Branches
 
 ALIGNMENT: Final = 64
 #: Plans whose time grows with the square of their number are made for up to so many buffers.
@@ -19,6 +20,9 @@ _MANY: Final = 1000
 _TRIES: Final = 20
 #: What a symbolic dimension counts as when buffers are compared.
 _USUAL: Final = 64
+#: Bytes that branches may take more to run side by side. Where it would be more, one launch is
+#: large enough to keep a device busy.
+_MOST_FOR_BRANCHES: Final = 64 << 20
 
 
 @dataclass(slots=True)
@@ -36,11 +40,13 @@ class Span:
         return self.first <= other.last and other.first <= self.last
 
 
-def layout(spans: dict[Buffer, Span], ranges: Ranges) -> tuple[dict[Buffer, Expr], list[Expr]]:
+def layout(
+    spans: dict[Buffer, Span], ranges: Ranges, branches: Branches | None = None
+) -> tuple[dict[Buffer, Expr], list[Expr]]:
     """The offset of every buffer, in bytes; the starts of slots, and the end of the last."""
     sizes = {b: size_of(b, ranges) for b in spans}
     fixed = {b: int(s.value) for b, s in sizes.items() if isinstance(s, Const)}
-    places, total = _least({b: spans[b] for b in fixed}, fixed)
+    places, total = _placed({b: spans[b] for b in fixed}, fixed, branches)
     offsets: dict[Buffer, Expr] = {b: const(o) for b, o in places.items()}
     rest = {b: sizes[b] for b in spans if b not in fixed}
     slots, slot_sizes = _slots({b: spans[b] for b in rest}, rest, ranges)
@@ -73,6 +79,26 @@ def _by_time(spans: dict[Buffer, Span]) -> Iterator[tuple[Buffer, list[Buffer]]]
 _Plan = tuple[dict[Buffer, int], int]
 
 
+def _placed(
+    spans: dict[Buffer, Span], sizes: dict[Buffer, int], branches: Branches | None
+) -> _Plan:
+    """The least plan; with room for branches side by side, where that is not much more."""
+    least = _least(spans, sizes)
+    if branches is None or len(spans) > _MANY:
+        return least
+    near = branches.apart(spans)
+    plans = (next(_repaired(order, near, sizes)) for order in _orders(spans, sizes))
+    wide = min(plans, key=lambda p: p[1])
+    return wide if wide[1] - least[1] <= _MOST_FOR_BRANCHES else least
+
+
+def _orders(spans: dict[Buffer, Span], sizes: dict[Buffer, int]) -> tuple[list[Buffer], ...]:
+    """The orders in which first fit is tried."""
+    by_size = sorted(spans, key=lambda b: (-sizes[b], -spans[b].length))
+    by_length = sorted(spans, key=lambda b: (-spans[b].length, -sizes[b]))
+    return by_size, by_length
+
+
 def _least(spans: dict[Buffer, Span], sizes: dict[Buffer, int]) -> _Plan:
     """A plan that takes no more than what is live at once, or the least of those tried."""
     best = _best_fit(spans, sizes)
@@ -80,9 +106,7 @@ def _least(spans: dict[Buffer, Span], sizes: dict[Buffer, int]) -> _Plan:
     if len(spans) > _MANY or best[1] == live:
         return best
     near = {b: [o for o in spans if o is not b and spans[o].overlaps(spans[b])] for b in spans}
-    by_size = sorted(spans, key=lambda b: (-sizes[b], -spans[b].length))
-    by_length = sorted(spans, key=lambda b: (-spans[b].length, -sizes[b]))
-    for order in (by_size, by_length):
+    for order in _orders(spans, sizes):
         for plan in _repaired(order, near, sizes):
             best = min(best, plan, key=lambda p: p[1])
             if best[1] == live:

@@ -10,6 +10,9 @@ than what is live at once, by first fit, the largest or the longest-lived first,
 Those over symbolic dimensions share slots, each as large as the largest buffer that it ever holds.
 Buffers that the program itself loads from or stores to keep their own memory: they are single
 numbers.
+
+Where calls run side by side, buffers of different branches have memory of their own, as far as that
+is not too much (`branches`); loops and symbolic sizes keep to times.
 """
 
 from __future__ import annotations
@@ -43,20 +46,22 @@ from tilewright.ir import (
     seq,
     walk_expr,
 )
-from tilewright.lower.arena_layout import ALIGNMENT, Span, layout, live_at_once, size_of, usual
+from tilewright.lower.arena.branches import Branches
+from tilewright.lower.arena.layout import ALIGNMENT, Span, layout, live_at_once, size_of, usual
 from tilewright.lower.flatten import flat_index
 
 #: What the names of calls begin with that run kernels.
 _KERNEL: Final = "kernel."
 
 
-def plan_arena(function: Function) -> Function:
+def plan_arena(function: Function, *, side_by_side: bool = False) -> Function:
     """The function with one buffer in place of those that only kernels touch."""
     uses = _Uses(function)
-    planned = {b: span for b, span in uses.spans.items() if b not in uses.touched}
+    planned = uses.planned
     if not planned:
         return function
-    offsets, starts = layout(planned, Ranges.for_function(function))
+    ranges = Ranges.for_function(function)
+    offsets, starts = layout(planned, ranges, uses.branches if side_by_side else None)
     by_name, names = _named(starts[:-1])
     arena = Buffer("arena", "uint8", (starts[-1],), alignment=ALIGNMENT)
     places = {b: by_name.get(offset, offset) for b, offset in offsets.items()}
@@ -103,12 +108,11 @@ class ArenaPlan:
     calls: tuple[tuple[int, str], ...]
 
 
-def arena_plan(function: Function) -> ArenaPlan:
+def arena_plan(function: Function, *, side_by_side: bool = False) -> ArenaPlan:
     """The plan that `plan_arena` follows."""
     uses = _Uses(function)
-    spans = {b: span for b, span in uses.spans.items() if b not in uses.touched}
-    ranges = Ranges.for_function(function)
-    offsets, starts = layout(spans, ranges)
+    spans, ranges = uses.planned, Ranges.for_function(function)
+    offsets, starts = layout(spans, ranges, uses.branches if side_by_side else None)
     places = [
         Place(b.name, usual(offsets[b]), usual(size_of(b, ranges)), span.first, span.last)
         for b, span in spans.items()
@@ -122,6 +126,9 @@ class _Uses:
 
     def __init__(self, function: Function) -> None:
         self.spans: dict[Buffer, Span] = {}
+        #: All times at which each is used.
+        self._users: dict[Buffer, list[int]] = {}
+        self._has_loops = False
         #: Buffers that the function itself reads or writes.
         self.touched: set[Buffer] = set()
         #: Allocated so far, with the number of loops around the allocation.
@@ -132,6 +139,16 @@ class _Uses:
         self._time = 0
         self._walk(function.body)
 
+    @property
+    def planned(self) -> dict[Buffer, Span]:
+        """The buffers that only kernels touch."""
+        return {b: span for b, span in self.spans.items() if b not in self.touched}
+
+    @property
+    def branches(self) -> Branches | None:
+        """What runs side by side; None where calls are repeated."""
+        return None if self._has_loops else Branches(self._users)
+
     def _walk(self, stmt: Stmt) -> None:
         self._time += 1
         if isinstance(stmt, Alloc):
@@ -141,6 +158,7 @@ class _Uses:
         if isinstance(stmt, Store):
             self.touched.add(stmt.buffer)
         is_loop = isinstance(stmt, For | While)
+        self._has_loops |= is_loop
         if is_loop:
             self._loops.append(self._time)
         for child in child_stmts(stmt):
@@ -166,6 +184,7 @@ class _Uses:
         first = self._loops[depth] if depth < len(self._loops) else self._time
         span = self.spans.setdefault(buffer, Span(first, self._time))
         span.last = self._time
+        self._users.setdefault(buffer, []).append(self._time)
 
     def _end_loop(self, start: int) -> None:
         """Buffers from outside that were used in the loop are needed to its end."""

@@ -1,0 +1,181 @@
+"""Graphs of launches, made through a driver that only writes down what it is asked for."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tilewright.runtime import Touched
+from tilewright.runtime.gpu.launcher import Launched
+from tilewright.support import libcuda
+from tilewright.support.errors import UserError
+
+
+class Driver:
+    """Stands for `libcuda`: a graph's nodes are the numbers from 1 on, with those they wait for."""
+
+    def __init__(self) -> None:
+        self.graph: list[tuple[str, tuple[int, ...]]] = []
+        self.launched: list[int] = []
+        self._waits: tuple[int, ...] = ()
+        self._capturing = False
+        self._held: list[Any] = []
+
+    def __getitem__(self, name: str) -> Callable[..., int]:
+        return getattr(self, name, lambda *_: 0)
+
+    def _add(self, kind: str) -> int:
+        if self._capturing:
+            self.graph.append((kind, self._waits))
+            self._waits = (len(self.graph),)
+        return 0
+
+    def cuMemHostAlloc(self, place: Any, size: Any, _: int) -> int:
+        self._held.append(ctypes.create_string_buffer(size.value))
+        place._obj.value = ctypes.addressof(self._held[-1])
+        return 0
+
+    def cuStreamBeginCapture_v2(self, *_: Any) -> int:
+        self._capturing, self._waits = True, ()
+        return 0
+
+    def cuStreamEndCapture(self, *_: Any) -> int:
+        waited = {k for _, waits in self.graph for k in waits}
+        assert set(self._waits) == {*range(1, len(self.graph) + 1)} - waited, "all is joined"
+        self._capturing = False
+        return 0
+
+    def cuStreamUpdateCaptureDependencies(self, _: Any, nodes: Any, count: Any, flags: int) -> int:
+        assert self._capturing and flags == 1
+        self._waits = tuple(nodes[k] for k in range(count.value))
+        return 0
+
+    def cuStreamGetCaptureInfo_v2(self, _: Any, *places: Any) -> int:
+        *_, nodes, count = (p._obj for p in places)
+        self._held.append((ctypes.c_void_p * len(self._waits))(*self._waits))
+        nodes.contents = ctypes.cast(self._held[-1], ctypes.POINTER(ctypes.c_void_p)).contents
+        count.value = len(self._waits)
+        return 0
+
+    def cuGraphInstantiateWithFlags(self, made: Any, *_: Any) -> int:
+        made._obj.value = 77
+        return 0
+
+    def cuGraphLaunch(self, graph: Any, _: Any) -> int:
+        self.launched.append(graph.value)
+        return 0
+
+    def cuLaunchKernel(self, *_: Any) -> int:
+        return self._add("kernel")
+
+    def cuLaunchCooperativeKernel(self, *_: Any) -> int:
+        return self._add("together")
+
+    def cuMemAlloc_v2(self, place: Any, size: Any) -> int:
+        return self.cuMemHostAlloc(place, size, 0)
+
+    def cuMemcpyDtoDAsync_v2(self, *_: Any) -> int:
+        return self._add("copy")
+
+    def cuMemsetD8Async(self, *_: Any) -> int:
+        return self._add("set")
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Driver]]:
+    """A device behind such a driver."""
+    driver = Driver()
+    monkeypatch.setattr(libcuda, "_load", lambda: (driver, ""))
+    spec = importlib.util.find_spec("tilewright.runtime.gpu.cuda")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module.DEVICE, driver
+
+
+A, B, C, D, E = ((k * 1024, k * 1024 + 512) for k in range(1, 6))
+KERNEL = Launched(0, "k", (32, 1, 1), 0, (), (None, None))
+
+
+def launch(device: Any, reads: list[tuple[int, int]], writes: list[tuple[int, int]]) -> None:
+    device.start(KERNEL, (1, 1, 1), (), Touched(reads, writes))
+
+
+def test_a_graph_has_the_edges_that_memory_asks_for(cuda: tuple[Any, Driver]) -> None:
+    device, driver = cuda
+
+    def run(_: Any) -> int:
+        launch(device, [A], [B])
+        launch(device, [A], [C])
+        device.store(D[0], b"\1\2")
+        device.copy(E[0], C[0], 512)
+        launch(device, [B, E], [A])
+        return 0
+
+    entry = device.entered(run)
+    for _ in range(4):
+        entry(b"words")
+    assert driver.graph == [
+        ("kernel", ()),
+        ("kernel", ()),
+        ("set", ()),
+        ("set", (3,)),
+        ("copy", (2,)),
+        ("kernel", (1, 5)),
+    ]
+    assert driver.launched == [77, 77, 77]
+
+
+def test_one_after_another(cuda: tuple[Any, Driver]) -> None:
+    device, driver = cuda
+    device.side_by_side = False
+    launches = [([A], [B]), ([A], [C]), ([A], [D])]
+
+    def run(_: Any) -> int:
+        for reads, writes in launches:
+            launch(device, reads, writes)
+        return 0
+
+    entry = device.entered(run)
+    entry(b"words")
+    entry(b"words")
+    assert [waits for _, waits in driver.graph] == [(), (1,), (2,)]
+
+
+def test_runs_in_one_graph_stay_apart(cuda: tuple[Any, Driver]) -> None:
+    """What is timed takes turns: nothing of a run begins before the one before it is done."""
+    device, driver = cuda
+    first = device.entered(lambda _: launch(device, [A], [B]) or launch(device, [A], [C]) or 0)
+    second = device.entered(lambda _: launch(device, [A], [D]) or launch(device, [A], [E]) or 0)
+    device.together(lambda: (first(b"words"), second(b"words")))()
+    assert [waits for _, waits in driver.graph] == [(), (), (1, 2), (1, 2)]
+    assert driver.launched == [77]
+
+
+def test_blocks_that_wait_for_each_other_are_launched_together(cuda: tuple[Any, Driver]) -> None:
+    """Two such launches must not hold half of the device each: the second waits for the first."""
+    device, driver = cuda
+    together = KERNEL._replace(is_cooperative=True)
+
+    def run(_: Any) -> int:
+        launch(device, [A], [B])
+        device.start(together, (4, 1, 1), (), Touched([A], [C]))
+        device.start(together, (4, 1, 1), (), Touched([A], [D]))
+        return 0
+
+    entry = device.entered(run)
+    entry(b"words")
+    entry(b"words")
+    assert driver.graph == [("kernel", ()), ("together", ()), ("together", (2,))]
+
+
+def test_more_blocks_than_there_is_room_for(cuda: tuple[Any, Driver]) -> None:
+    device, driver = cuda
+    driver.cuLaunchCooperativeKernel = lambda *_: libcuda.TOO_MANY_BLOCKS
+    together = KERNEL._replace(is_cooperative=True)
+    with pytest.raises(UserError, match="its 200 blocks wait for each other, and have no room"):
+        device.start(together, (200, 1, 1), (), Touched())

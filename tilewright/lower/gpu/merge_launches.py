@@ -1,0 +1,390 @@
+"""Merge small launches that follow each other, and loops over them, into one.
+
+    for t in range(64):                                for b in thread(4, "blockIdx.x"):
+        for b in thread(4, "blockIdx.x"):       -->        for t in range(64):
+            for i in thread(32, "threadIdx.x"):                for i in thread(32, "threadIdx.x"):
+                H[t + 1, b * 32 + i] = …H[t]…                      H[t + 1, b * 32 + i] = …H[t]…
+                                                               grid_barrier()
+
+What follows each other on the host now stands in one launch, whose blocks wait for each other where
+one launch touches what another has written: so all of them must be there at once, no more than the
+device has multiprocessors. A launch of fewer blocks leaves the others idle. What a launch copies to
+shared memory in each iteration of a loop, always the same, is copied once before it.
+
+A check that fails leaves the kernel, and those that wait would wait forever: launches with checks
+are not merged. Nor are those of functions whose result may lie where an operand does, since then
+distinct buffers overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import NamedTuple
+
+from tilewright.ir import (
+    Alloc,
+    Assert,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Var,
+    While,
+    all_exprs,
+    const,
+    free_vars,
+    grid_barrier,
+    is_over_blocks,
+    is_over_threads,
+    map_children,
+    seq,
+    substitute_stmt,
+    threads_of,
+    walk,
+)
+from tilewright.lower.gpu.accesses import touched_by
+from tilewright.target import Target
+
+#: An access: a buffer, and whether only the first block makes it.
+_Access = tuple[Buffer, bool]
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """Accesses to the device's memory: reads and writes."""
+
+    reads: frozenset[_Access] = frozenset()
+    writes: frozenset[_Access] = frozenset()
+
+    @classmethod
+    def by(cls, stmt: Stmt, *, alone: bool) -> _Touched:
+        found = touched_by(walk(stmt))
+        reads, writes = (
+            frozenset((b, alone) for b in part if b.scope == "global") for part in found
+        )
+        return cls(reads, writes)
+
+    def __or__(self, other: _Touched) -> _Touched:
+        return _Touched(self.reads | other.reads, self.writes | other.writes)
+
+    def meets(self, other: _Touched) -> bool:
+        """Whether blocks conflict: threads of one block wait for each other by themselves."""
+        return _meet(self.writes, other.reads | other.writes) or _meet(self.reads, other.writes)
+
+
+def _meet(before: frozenset[_Access], after: frozenset[_Access]) -> bool:
+    return any(a is b and not (alone and first) for a, alone in before for b, first in after)
+
+
+_NOTHING = _Touched()
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """What one launch may have."""
+
+    blocks: int
+    threads: int
+    shared: int
+
+
+def merge_launches(function: Function, target: Target) -> Function:
+    """Small launches in a row, and loops over them, as one."""
+    gpu = target.gpu
+    if gpu is None or "in_place" in function.attrs:
+        return function
+    limits = _Limits(gpu.multiprocessors, gpu.most_threads, gpu.shared)
+    return function.with_body(_merged(function.body, limits))
+
+
+def _merged(stmt: Stmt, limits: _Limits) -> Stmt:
+    """A statement of the host."""
+    buffers: list[Buffer] = []
+    row = list(_in_a_row(stmt, buffers))
+    done = [s for run in _runs(row, limits) for s in _as_one(run, limits, buffers)]
+    if len(done) == len(row) and all(a is b for a, b in zip(done, row, strict=True)):
+        return stmt
+    return Alloc(tuple(buffers), seq(*done)) if buffers else seq(*done)
+
+
+def _in_a_row(stmt: Stmt, buffers: list[Buffer]) -> Iterator[Stmt]:
+    """Statements that follow each other, without allocations around them."""
+    if isinstance(stmt, Alloc):
+        buffers += stmt.buffers
+        yield from _in_a_row(stmt.body, buffers)
+    elif isinstance(stmt, Seq):
+        for child in stmt.statements:
+            yield from _in_a_row(child, buffers)
+    else:
+        yield stmt
+
+
+def _runs(row: Sequence[Stmt], limits: _Limits) -> Iterator[list[Stmt]]:
+    """The statements in parts, each of which can be one launch; the others stand alone."""
+    run: list[Stmt] = []
+    for stmt in row:
+        if run and not _fit([*run, stmt], limits):
+            yield run
+            run = []
+        run.append(stmt)
+    if run:
+        yield run
+
+
+def _as_one(run: list[Stmt], limits: _Limits, outside: list[Buffer]) -> list[Stmt]:
+    """Statements as one launch, if they can be; `outside` gets what is allocated around it."""
+    launches = [s for stmt in run for s in _launches(stmt)]
+    if not _fit(run, limits):
+        return [_merged_inside(s, limits) for s in run]
+    if len(run) == 1 and is_over_blocks(run[0]):
+        return run
+    blocks = max(map(_blocks, launches))
+    number = Var("block", "int64")
+    buffers: list[Buffer] = []
+    outside += (b for s in run for of in _of_host(s) if isinstance(of, Alloc) for b in of.buffers)
+    parts = [p for s in run for p in _parts(s, number, blocks, buffers)]
+    inside = _ordered(parts, _NOTHING)[0] if blocks > 1 else _plain(parts)
+    inside = Alloc(tuple(buffers), inside) if buffers else inside
+    return [For(number, const(blocks), "thread", inside, axis="blockIdx.x")]
+
+
+def _merged_inside(stmt: Stmt, limits: _Limits) -> Stmt:
+    if is_over_blocks(stmt):
+        return stmt
+    return map_children(stmt, lambda s: _merged(s, limits))
+
+
+# ---- what can be merged -------------------------------------------------------------------------
+
+
+def _fit(run: Sequence[Stmt], limits: _Limits) -> bool:
+    """Whether statements can be one launch."""
+    if not all(map(_is_mergeable, run)):
+        return False
+    launches = [s for stmt in run for s in _launches(stmt)]
+    threads = [max(of) for of in zip(*(threads_of(s) for s in launches), strict=True)]
+    shared = [_shared_bytes(s) for s in launches]
+    return (
+        all(_blocks(s) <= limits.blocks for s in launches)
+        and prod(threads) <= limits.threads
+        and sum(shared) <= limits.shared
+    )
+
+
+def _launches(stmt: Stmt) -> Iterator[Stmt]:
+    if is_over_blocks(stmt):
+        yield stmt
+    elif isinstance(stmt, For | Alloc):
+        yield from _launches(stmt.body)
+    elif isinstance(stmt, Seq):
+        for child in stmt.statements:
+            yield from _launches(child)
+
+
+def _is_mergeable(stmt: Stmt) -> bool:
+    """Whether a statement is a launch of a known number of blocks, or a loop over such alone."""
+    if is_over_blocks(stmt):
+        return _is_known(stmt) and not any(isinstance(s, Assert) for s in walk(stmt))
+    if isinstance(stmt, Seq):
+        return all(map(_is_mergeable, stmt.statements))
+    if isinstance(stmt, Alloc):
+        return None not in [b.static_size() for b in stmt.buffers] and _is_mergeable(stmt.body)
+    return (
+        isinstance(stmt, For)
+        and stmt.kind == "serial"
+        and any(map(is_over_blocks, walk(stmt)))
+        and _is_mergeable(stmt.body)
+    )
+
+
+def _of_host(stmt: Stmt) -> Iterator[Stmt]:
+    """The statements outside of launches."""
+    yield stmt
+    if isinstance(stmt, For | Alloc | Let | While) and not is_over_blocks(stmt):
+        yield from _of_host(stmt.body)
+    elif isinstance(stmt, Seq):
+        for child in stmt.statements:
+            yield from _of_host(child)
+
+
+def _is_known(launch: Stmt) -> bool:
+    sizes = [b.static_size() for b in _allocated(launch) if b.scope == "shared"]
+    return all(isinstance(loop.extent, Const) for loop in _nest(launch)) and None not in sizes
+
+
+def _nest(launch: Stmt) -> list[For]:
+    """The loops over blocks, from the outermost."""
+    loops: list[For] = []
+    while isinstance(launch, For) and is_over_blocks(launch):
+        loops.append(launch)
+        launch = launch.body
+    return loops
+
+
+def _blocks(launch: Stmt) -> int:
+    return prod(_extent(loop) for loop in _nest(launch))
+
+
+def _extent(loop: For) -> int:
+    assert isinstance(loop.extent, Const)
+    return int(loop.extent.value)
+
+
+def _allocated(stmt: Stmt) -> Iterator[Buffer]:
+    return (b for s in walk(stmt) if isinstance(s, Alloc) for b in s.buffers)
+
+
+def _shared_bytes(launch: Stmt) -> int:
+    """Bytes of shared memory, each buffer of which may begin a little later than the last ends."""
+    shared = [b for b in _allocated(launch) if b.scope == "shared"]
+    return sum(_size(b) * b.dtype.itemsize + 16 for b in shared)
+
+
+def _size(buffer: Buffer) -> int:
+    """Elements from the first to the last, gaps included."""
+    extents = [int(e.value) for e in buffer.shape if isinstance(e, Const)]
+    strides = [int(s.value) for s in buffer.stride_exprs() if isinstance(s, Const)]
+    return 1 + sum((e - 1) * s for e, s in zip(extents, strides, strict=True))
+
+
+# ---- one launch ---------------------------------------------------------------------------------
+
+
+class _Step(NamedTuple):
+    """What a block does of a launch."""
+
+    stmt: Stmt
+    touched: _Touched
+
+
+class _Loop(NamedTuple):
+    """A loop over launches."""
+
+    loop: For
+    parts: Sequence[_Part]
+
+    @property
+    def touched(self) -> _Touched:
+        touched = _NOTHING
+        for part in self.parts:
+            touched |= part.touched
+        return touched
+
+
+_Part = _Step | _Loop
+
+
+def _parts(stmt: Stmt, number: Var, blocks: int, buffers: list[Buffer]) -> Iterator[_Part]:
+    """What a block does of a statement; `buffers` gets those that live as long as the launch."""
+    if isinstance(stmt, Seq | Alloc):
+        for child in _in_a_row(stmt, []):
+            yield from _parts(child, number, blocks, buffers)
+        return
+    if is_over_blocks(stmt):
+        yield _step(stmt, number, blocks)
+        return
+    assert isinstance(stmt, For)
+    written = touched_by(walk(stmt))[1]
+    inner: list[_Part] = []
+    for part in _in_a_row(stmt.body, []):
+        if is_over_blocks(part):
+            hoisted, part = _invariant(part, stmt.var, written, buffers)
+            yield from (_step(s, number, blocks) for s in hoisted)
+        inner += _parts(part, number, blocks, buffers)
+    yield _Loop(stmt, inner)
+
+
+def _step(launch: Stmt, number: Var, blocks: int) -> _Step:
+    """What one of so many blocks does of a launch."""
+    nest = _nest(launch)
+    values: dict[Var, Expr] = {}
+    left: Expr = number
+    for loop in sorted(nest, key=lambda x: x.axis):
+        is_last = len(values) == len(nest) - 1
+        values[loop.var] = left if is_last else left % loop.extent
+        left = left // loop.extent
+    body = substitute_stmt(nest[-1].body, values)
+    count = _blocks(launch)
+    touched = _Touched.by(body, alone=count == 1)
+    return _Step(body if count == blocks else If(number < count, body), touched)
+
+
+def _invariant(
+    launch: Stmt, var: Var, written: set[Buffer], buffers: list[Buffer]
+) -> tuple[list[Stmt], Stmt]:
+    """What fills shared memory the same way in all iterations of a loop, as launches of its own,
+    and the rest."""
+    nest, own = _nest(launch), list[Buffer]()
+    row = list(_in_a_row(nest[-1].body, own))
+    shared = {b for b in own if b.scope == "shared"}
+    moved: list[Stmt] = []
+    for stmt in row:
+        reads, writes = touched_by(walk(stmt))
+        others = {b for s in row if s is not stmt for b in touched_by(walk(s))[1]}
+        if (
+            is_over_threads(stmt)
+            and writes
+            and writes <= shared - others
+            and not reads & (written | writes)
+            and all(b.scope == "global" for b in reads)
+            and not _uses(stmt, var)
+        ):
+            moved.append(stmt)
+    if not moved:
+        return [], launch
+    filled = {b for s in moved for b in touched_by(walk(s))[1]}
+    buffers += filled
+    rest, kept = [s for s in row if s not in moved], tuple(b for b in own if b not in filled)
+    body = Alloc(kept, seq(*rest)) if kept else seq(*rest)
+    return [_with_body(nest, s) for s in moved], _with_body(nest, body)
+
+
+def _uses(stmt: Stmt, var: Var) -> bool:
+    return any(var in free_vars(e) for e in all_exprs(stmt))
+
+
+def _with_body(nest: Sequence[For], body: Stmt) -> Stmt:
+    for loop in reversed(nest):
+        body = replace(loop, body=body)
+    return body
+
+
+# ---- barriers -----------------------------------------------------------------------------------
+
+
+def _plain(parts: Sequence[_Part]) -> Stmt:
+    """Parts of a single block, between whose threads barriers are placed later."""
+    return seq(
+        *(p.stmt if isinstance(p, _Step) else replace(p.loop, body=_plain(p.parts)) for p in parts)
+    )
+
+
+def _ordered(parts: Sequence[_Part], pending: _Touched) -> tuple[Stmt, _Touched]:
+    """Parts with barriers of the grid, given the accesses since the last one, and those after."""
+    done: list[Stmt] = []
+    for part in parts:
+        if pending.meets(part.touched):
+            done.append(grid_barrier())
+            pending = _NOTHING
+        stmt, after = _one(part)
+        done.append(stmt)
+        pending |= after
+    return seq(*done), pending
+
+
+def _one(part: _Part) -> tuple[Stmt, _Touched]:
+    """One of the parts, after a barrier, and the accesses since the last one in it."""
+    if isinstance(part, _Step):
+        return part.stmt, part.touched
+    body, after = _ordered(part.parts, _NOTHING)
+    # The next iteration follows.
+    if after.meets(part.touched):
+        body, after = seq(body, grid_barrier()), _NOTHING
+    return replace(part.loop, body=body), after
