@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.graph import Builder, Call, Module, evaluate
+from tilewright.graph import Builder, Call, Module, PassContext, Step, evaluate, passes
 from tilewright.graph.passes import quantized_products
 from tilewright.kernels.levels import kernel_levels
+from tilewright.target import why_not_here
 
 VNNI = tw.Target.of("llvm -mcpu=cascadelake")
-PLAIN = tw.Target.of("llvm -mcpu=haswell")
+PAIRS = tw.Target.of("llvm -mcpu=haswell")
+PLAIN = tw.Target.of("llvm -mcpu=x86-64-v2")
 
 
 def rng() -> np.random.Generator:
@@ -93,6 +95,44 @@ def test_depthwise_convolutions(image: str, zero: int, attrs: Any, channels: int
         array = stored(image, 2, channels, 9, 11)
         np.testing.assert_array_equal(evaluate(changed, [array]), evaluate(module, [array]))
     check(module, array)
+
+
+def test_pairs_of_16_bits_multiply_bytes_where_winograd_is_not_faster() -> None:
+    winograd = Step(passes.winograd(PAIRS), 3, "cpu")
+    for kernel, in_bytes in ((1, True), (3, False)):
+        weight = stored("int8", 64, 64, kernel, kernel)
+        pads = [kernel // 2] * 4
+        module = conv_module("uint8", 5, weight, np.float32(0.003), None, pads=pads)
+        for disabled in ((), ("winograd",)):
+            with PassContext(disabled_passes=disabled):
+                changed = quantized_products(PAIRS, winograd)(module)
+            (call,) = [c for c in calls(changed) if c.op.name == "conv"]
+            assert (call.attrs["dtype"] is not None) == (in_bytes or bool(disabled))
+
+
+@pytest.mark.parametrize("image", ["uint8", "int8"])
+@pytest.mark.parametrize("size", [("n", 16, "h", "w"), (1, 16, 9, 11)])
+def test_bytes_on_avx2_go_by_pairs(image: str, size: Any) -> None:
+    """Also at the ends of the range: no sum of two products saturates."""
+    least, most = np.iinfo(image).min, np.iinfo(image).max
+    weight = np.full((24, 16, 1, 1), -128, np.int8)
+    weight[::2] = 127
+    b = Builder("main")
+    x = b.input("x", image, size)
+    real = b.dequantize(x, np.float32(1), np.array(most, image))
+    weights = b.dequantize(weight, np.float32(1), None, axis=0)
+    b.output(b.conv(real, weights))
+    module = b.build()
+    model = tw.compile(module, target="llvm -mcpu=haswell -num-cores=2")
+    assert isinstance(model, tw.Model)
+    (name,) = [k for k in model.kernels if "conv" in k]
+    levels = kernel_levels(model.ir(name), model.target)
+    assert "vpmaddwd" in levels.asm and "vpmulld" not in levels.asm
+    array = np.full((1, 16, 9, 11), least, image)
+    array[0, :, ::2] = most
+    array[0, ::2, 4] = least
+    if not why_not_here(PAIRS.triple, PAIRS.features):
+        np.testing.assert_array_equal(model.run([array])[0], evaluate(module, [array])[0])
 
 
 def test_depthwise_sums_that_floats_cannot_hold_stay() -> None:

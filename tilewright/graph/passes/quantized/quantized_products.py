@@ -7,7 +7,8 @@
 
 That is how most tools write quantized models down. Weights are constant bytes with a scale for
 each output and no zero point, or one that they can take in; images and rows have one scale. All
-else stays as it is: so do products on machines that have no instructions for bytes.
+else stays as it is: so do products on machines that have no instructions for bytes. Those that
+multiply pairs of 16 bits (AVX2) gain less: convolutions stay where Winograd's algorithm is faster.
 
 Where each channel is convolved by itself, instructions for bytes find nothing to add up: sums are
 in float32, which holds them exactly, but images are read as bytes, on every machine. Those without
@@ -33,10 +34,11 @@ from tilewright.graph.ir import Array, Call, Module, Value
 from tilewright.graph.ir.types import dtype_of, known_dim
 from tilewright.graph.ops.quantized.matmul_nbits import packed_bits
 from tilewright.graph.passes.dead_code import dead_code
-from tilewright.graph.rewriting.context import Pass
+from tilewright.graph.rewriting.context import Pass, PassContext, Step
 from tilewright.graph.rules import Rule, RuleRewriter, quantized
 from tilewright.graph.rules.site import Site
 from tilewright.graph.sizes.axes import axis_of
+from tilewright.graph.winograd.cost import least_share
 from tilewright.ir import DType
 from tilewright.target import Target
 
@@ -51,12 +53,12 @@ _BACK: Final = 8
 _EXACT: Final = 2**24
 
 
-def quantized_products(target: Target) -> Pass:
-    """The pass for a machine."""
+def quantized_products(target: Target, winograd: Step | None = None) -> Pass:
+    """The pass for a machine, where `winograd` is the pass that may rewrite convolutions later."""
 
     def quantized_products(module: Module) -> Module:
         """The module with products of bytes in place of those of what they stand for."""
-        table = _rules_for(target)
+        table = _rules_for(target, winograd)
 
         def rules(name: str) -> Iterable[Rule]:
             return table.get(name, ())
@@ -84,12 +86,28 @@ class _Weights(NamedTuple):
 
 
 def _conv(s: Site) -> Value | None:
+    """All channels together."""
     if s.attr("groups") != 1 or s.attr("dtype") is not None:
         return None
     x, w = _bytes(s, s.x), _weights(s, s.arg(1), 0)
     if x is None or w is None or min(w.array.shape[:2]) < _FEW:
         return None
     return _convolved(s, x, w, _INT32)
+
+
+def _conv_where_it_pays(s: Site, target: Target, winograd: Step | None) -> Value | None:
+    """The same on machines that gain less by bytes than by Winograd's algorithm."""
+    will_run = winograd is not None and PassContext.current().runs(winograd)
+    return None if will_run and _winograd_is_faster(s, target) else _conv(s)
+
+
+def _winograd_is_faster(s: Site, target: Target) -> bool:
+    call = s.made_by(s.arg(1), "dequantize")
+    if call is None or call.args[0] is None:
+        return False
+    by_floats = Call(s.call.op, [s.x, call.args[0], s.call.args[2]], s.call.attrs)
+    share = least_share(by_floats, s.result.tensor, target)
+    return share <= target.timing.conv.pairs_share
 
 
 def _depthwise(s: Site, dtype: DType = _FLOAT32) -> Value | None:
@@ -350,12 +368,15 @@ _RULES: Final[dict[str, tuple[Rule, ...]]] = {
 }
 
 
-def _rules_for(target: Target) -> dict[str, tuple[Rule, ...]]:
+def _rules_for(target: Target, winograd: Step | None) -> dict[str, tuple[Rule, ...]]:
     """The rules that make a machine faster."""
     if not target.has_float_unit:
         return _RULES | {"conv": (_conv, partial(_depthwise, dtype=_INT32))}
     if target.has_byte_products:
         return _RULES
+    if target.has_pair_products:
+        pays = partial(_conv_where_it_pays, target=target, winograd=winograd)
+        return _RULES | {"conv": (pays, _depthwise)}
     reads_bytes = target.kind.device == "cpu"
     quicker = {"conv": (_depthwise,), "quantize": (_unclipped, _quantize)}
     return _BY_BLOCKS | quicker if reads_bytes else _BY_BLOCKS
