@@ -135,6 +135,58 @@ def test_bytes_on_avx2_go_by_pairs(image: str, size: Any) -> None:
         np.testing.assert_array_equal(model.run([array])[0], evaluate(module, [array])[0])
 
 
+@pytest.mark.parametrize(("image", "zero"), [("uint8", 255), ("int8", -128)])
+@pytest.mark.parametrize("groups", [2, 4])
+def test_groups_of_channels(image: str, zero: int, groups: int) -> None:
+    weight = stored("int8", 64, 64 // groups, 3, 3)
+    module = conv_module(image, zero, weight, np.float32(0.002), None, pads=[1] * 4, groups=groups)
+    changed = quantized_products(VNNI)(module)
+    (call,) = [c for c in calls(changed) if c.op.name == "conv"]
+    assert call.attrs["dtype"] is not None, "sums of bytes"
+    array = stored(image, 2, 64, 9, 11)
+    np.testing.assert_allclose(evaluate(changed, [array]), evaluate(module, [array]), atol=1)
+    check(module, array)
+    model = tw.compile(
+        module, target="llvm -mcpu=cascadelake -num-cores=2", shapes={"x": (1, 64, 9, 11)}
+    )
+    assert isinstance(model, tw.Model)
+    (name,) = [k for k in model.kernels if "conv" in k]
+    assert "vpdpbusd" in kernel_levels(model.ir(name), model.target).asm
+
+
+def test_groups_that_fill_no_instruction_stay_in_floats() -> None:
+    module = conv_module("uint8", 3, stored("int8", 24, 12, 3, 3), np.float32(0.01), None, groups=2)
+    (call,) = [c for c in calls(quantized_products(VNNI)(module)) if c.op.name == "conv"]
+    assert call.attrs["dtype"] is None
+
+
+@pytest.mark.parametrize(("image", "zero"), [("uint8", 0), ("uint8", 255), ("int8", -128)])
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"strides": [2, 2], "pads": [1] * 4},
+        {"strides": [2, 1], "pads": [0, 1, 1, 0], "output_pads": [1, 0]},
+        {"strides": [3, 2]},
+        {},
+    ],
+)
+def test_transposed_convolutions(image: str, zero: int, attrs: Any) -> None:
+    b = Builder("main")
+    x = b.input("x", image, (2, 16, 5, 7))
+    real = b.dequantize(x, np.float32(0.02), np.array(zero, image))
+    scales = rng().uniform(0.001, 0.01, 24).astype(np.float32)
+    weights = b.dequantize(stored("int8", 16, 24, 4, 3), scales, None, axis=1)
+    bias = rng().standard_normal(24).astype(np.float32)
+    y = b.relu(b.conv_transpose(real, weights, bias, **attrs))
+    b.output(b.quantize(y, np.float32(0.5), np.uint8(3)))
+    module = b.build()
+    changed = quantized_products(VNNI)(module)
+    assert "conv_transpose" not in operators(changed)
+    array = stored(image, 2, 16, 5, 7)
+    np.testing.assert_allclose(evaluate(changed, [array]), evaluate(module, [array]), atol=1)
+    check(module, array)
+
+
 def test_depthwise_sums_that_floats_cannot_hold_stay() -> None:
     weight = np.full((8, 1, 24, 24), 127, np.int8)
     module = conv_module("uint8", 3, weight, np.float32(0.01), None, groups=8)

@@ -28,14 +28,14 @@ def conv_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Fo
     if not constant or channels_of(x.type) is None or accumulator(out.dtype) is not out.dtype:
         return
     groups, is_narrow = int(call.attrs["groups"]), x.dtype is not out.dtype
-    # Of integers, only bytes are multiplied so; what is narrow, not in groups of several channels.
+    # Of integers, only bytes are multiplied so.
     if x.dtype.is_integer and (x.dtype.bits > 8 or not is_narrow):
         return
     if groups == 1:
         yield from _ungrouped(blocking, call, out)
     elif known_dim(weight.shape[1]) == 1 and known_dim(weight.shape[0]) == groups:
         yield from _depthwise(blocking, call, out)
-    elif not is_narrow:
+    else:
         yield from _grouped(blocking, call, out, groups)
 
 
@@ -77,13 +77,16 @@ def _grouped(blocking: Blocking, call: Call, out: TensorType, groups: int) -> It
         return
     products = count(out.shape) * count(weight.shape[1:])
     rates = blocking.target.timing.conv
-    for block in blocking.blocks(out):
-        for inner in blocking.blocks(x.type):
-            if inputs % inner or (outputs // groups) % block:
-                continue
+    # Groups are whole blocks, which may be narrower than those of the image by itself.
+    ins, outs = (
+        [w for w in blocking.widths if n % w == 0][:2] for n in (inputs, outputs // groups)
+    )
+    for block in outs if channels_of(out) else ():
+        for inner in ins:
             share = rates.blocked * _width(blocking, inner) * _width(blocking, block)
             cost = blocking.products(products, out.dtype, share)
-            yield _packed("conv_blocked", call, inner, block, cost, groups=groups)
+            more = {k: call.attrs[k] for k in ("groups", "dtype", "fill")}
+            yield _packed("conv_blocked", call, inner, block, cost, **more)
 
 
 def _depthwise(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
