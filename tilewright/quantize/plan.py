@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -89,5 +90,5 @@ def mean_error(layer: Layer, weights: StoredWeights, statistics: Statistics) -> 
     lost = (layer.array - real) * layer.by_input(statistics.means)
     others = tuple(k for k in range(lost.ndim) if k != layer.axis)
     # An output of a transposed convolution sees one of the weights in every so many.
-    phases = np.prod(layer.call.attrs["strides"]) if layer.call.op.name == "conv_transpose" else 1
+    phases = prod(layer.call.attrs["strides"]) if layer.call.op.name == "conv_transpose" else 1
     return (lost.sum(axis=others) / phases).astype(np.float32)

@@ -13,7 +13,7 @@ from tilewright.graph.layouts.last import ChannelsLast
 from tilewright.graph.ops.neural.conv import conv
 from tilewright.graph.ops.reduce.reduced import accumulator
 from tilewright.graph.sizes.naturals import simplify_size
-from tilewright.ir import Expr
+from tilewright.ir import DType, Expr
 
 
 @conv.layouts
@@ -77,16 +77,20 @@ def _grouped(blocking: Blocking, call: Call, out: TensorType, groups: int) -> It
         return
     products = count(out.shape) * count(weight.shape[1:])
     rates = blocking.target.timing.conv
-    # Groups are whole blocks, which may be narrower than those of the image by itself.
-    ins, outs = (
-        [w for w in blocking.widths if n % w == 0][:2] for n in (inputs, outputs // groups)
-    )
-    for block in outs if channels_of(out) else ():
+    ins = _group_blocks(blocking, x.tensor, inputs, out.dtype)
+    for block in _group_blocks(blocking, out, outputs // groups, x.dtype):
         for inner in ins:
             share = rates.blocked * _width(blocking, inner) * _width(blocking, block)
             cost = blocking.products(products, out.dtype, share)
             more = {k: call.attrs[k] for k in ("groups", "dtype", "fill")}
             yield _packed("conv_blocked", call, inner, block, cost, **more)
+
+
+def _group_blocks(blocking: Blocking, type_: TensorType, size: int, other: DType) -> list[int]:
+    """The blocks that groups of so many channels are whole ones of. Those of bytes, whose sums have
+    another type, may be narrower than the image would have them: instructions need them."""
+    options = blocking.widths if type_.dtype is not other else blocking.blocks(type_)
+    return [width for width in options if size % width == 0][:2]
 
 
 def _depthwise(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:

@@ -16,6 +16,9 @@ a float unit have sums of integers there, too.
 
     t = conv(x, float32 of w, groups=channels, dtype=float32, fill=z)
 
+A transposed convolution is one of its phases (`ops.forms.conv_phases`), which are moved to their
+places when they are real numbers, or bytes again.
+
     y = matmul(x, dequantize(w, scales of blocks))   -->   y = matmul_nbits(x, packed w, scales)
 
 Weights that alone are quantized, in blocks along the sum, stay as small as they are on all
