@@ -124,7 +124,7 @@ def graph_passes(target: Target) -> list[Step]:
         Step(passes.tail_recursion, 0),
         Step(passes.inline_functions, 0),
         # Looks for bytes that weights are made of, before these are computed.
-        Step(passes.quantized_products(target), 2),
+        Step(passes.quantized_products(target, winograd), 2),
         Step(passes.simplify_inference, 1),
         Step(folding, 1),
         # Numbers of trips are known by now; what follows from them is folded below.

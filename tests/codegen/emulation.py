@@ -147,6 +147,48 @@ for _bits, _prefix, _suffix in ((128, "sse", ""), (256, "avx", ".256"), (512, "a
             _VECTOR_DEFINITIONS[_name] = _extreme(_name, _op, _vector, rounds=_rounds)
 
 
+def _saturating_pack(name: str, bits: int, *, signed: bool) -> str:
+    """Two vectors of signed integers, one after the other, in half as many bits."""
+    lanes = 128 // bits
+    low, high = (
+        (-(2 ** (bits // 2 - 1)), 2 ** (bits // 2 - 1) - 1) if signed else (0, 2 ** (bits // 2) - 1)
+    )
+    wide, order = f"<{2 * lanes} x i{bits}>", ", ".join(f"i32 {k}" for k in range(2 * lanes))
+    bounds = {"low": low, "high": high}
+    vectors = {k: ", ".join([f"i{bits} {v}"] * (2 * lanes)) for k, v in bounds.items()}
+    each = f"<{lanes} x i{bits}>"
+    return (
+        f'define <{2 * lanes} x i{bits // 2}> @"{name}"({each} %a, {each} %b) alwaysinline {{\n'
+        f"  %j = shufflevector {each} %a, {each} %b, <{2 * lanes} x i32> <{order}>\n"
+        f"  %l = icmp slt {wide} %j, <{vectors['low']}>\n"
+        f"  %m = select <{2 * lanes} x i1> %l, {wide} <{vectors['low']}>, {wide} %j\n"
+        f"  %g = icmp sgt {wide} %m, <{vectors['high']}>\n"
+        f"  %h = select <{2 * lanes} x i1> %g, {wide} <{vectors['high']}>, {wide} %m\n"
+        f"  %r = trunc {wide} %h to <{2 * lanes} x i{bits // 2}>\n"
+        f"  ret <{2 * lanes} x i{bits // 2}> %r\n}}\n"
+    )
+
+
+for _stem, _bits, _signed in (
+    ("sse2.packssdw.128", 32, True),
+    ("sse2.packsswb.128", 16, True),
+    ("sse41.packusdw", 32, False),
+    ("sse2.packuswb.128", 16, False),
+):
+    _name = f"emulated.{_stem}"
+    _VECTOR_DEFINITIONS[_name] = _saturating_pack(_name, _bits, signed=_signed)
+
+_VECTOR_DEFINITIONS["emulated.avx.cvt.ps2dq.256"] = """\
+declare <8 x float> @llvm.roundeven.v8f32(<8 x float>)
+declare <8 x i32> @llvm.fptosi.sat.v8i32.v8f32(<8 x float>)
+define <8 x i32> @"emulated.avx.cvt.ps2dq.256"(<8 x float> %a) alwaysinline {
+  %r = call <8 x float> @llvm.roundeven.v8f32(<8 x float> %a)
+  %i = call <8 x i32> @llvm.fptosi.sat.v8i32.v8f32(<8 x float> %r)
+  ret <8 x i32> %i
+}
+"""
+
+
 # ---- matrix registers ---------------------------------------------------------------------------
 
 

@@ -128,6 +128,20 @@ def test_emulated(case: Case, shape: tuple[int, int, int], monkeypatch: Any) -> 
     assert (case.instruction in unit.counts) == case.instruction.startswith("tdp")
 
 
+@pytest.mark.parametrize("case", [c for c in X86 if c.instruction == "vpmaddwd"], ids=str)
+def test_pairs_of_the_greatest_numbers_do_not_saturate(case: Case, monkeypatch: Any) -> None:
+    """All combinations of the ends of both types, and few columns."""
+    limits = [(np.iinfo(t).min, np.iinfo(t).max) for t in (case.a, case.b)]
+    shape = (40, 24, 18)
+    rows = np.array([limits[0][i % 2] for i in range(40)], case.a)
+    columns = np.array([limits[1][j // 12] for j in range(24)], case.b)
+    x, y = np.tile(rows[:, None], (1, 18)), np.tile(columns, (18, 1))
+    out = np.zeros(shape[:2], case.out)
+    run_emulated(_built(case, shape), monkeypatch, x, y, out)
+    with np.errstate(over="ignore"):
+        _check(case, x, y, out)
+
+
 @pytest.mark.parametrize("case", ARM, ids=str)
 def test_interpreted(case: Case) -> None:
     shape = (18, 21, 17)

@@ -50,6 +50,36 @@ def test_extremes_wait_for_one_instruction(cpu: str) -> None:
     assert made and tested and not made & tested
 
 
+@pytest.mark.parametrize(
+    ("dtype", "zero"),
+    [("uint8", 0), ("uint8", 3), ("uint8", 255), ("int8", 0), ("int8", -128), ("int8", 127)],
+)
+def test_floats_are_rounded_to_bytes_by_packs(dtype: str, zero: int, monkeypatch: Any) -> None:
+    """All kinds of floats: halves, those far outside, infinities and NaN, which is 0."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2**32, 20_000, dtype=np.uint32).view(np.float32)
+    near = np.arange(-400, 400, 0.25, dtype=np.float32)
+    special = np.array([np.nan, np.inf, -np.inf, -0.0, 2.0**31, -(2.0**31)], np.float32)
+    values = np.concatenate([bits, near, special])
+    values = np.resize(values, -(-len(values) // 32) * 32)
+    limits = np.iinfo(dtype)
+    x = te.placeholder(values.shape, name="x")
+
+    def element(i: Any) -> Any:
+        held = te.clip(te.round(x[i]) + te.const(float(zero), "float32"), limits.min, limits.max)
+        return te.cast(te.cast(held, "int32"), dtype)
+
+    y = te.compute(values.shape, element, name="y")
+    module = tw.build(te.function([x], [y], name="f"), "llvm -mcpu=haswell -num-cores=1")
+    assert "vpacks" in module.asm if dtype == "int8" else "vpackus" in module.asm
+    assert "vcvtps2dq" in module.asm and "vroundps" not in module.asm
+    with np.errstate(all="ignore"):
+        want = np.clip(np.nan_to_num(np.rint(values) + np.float32(zero)), limits.min, limits.max)
+    got = np.zeros(values.shape, dtype)
+    run_emulated(module, monkeypatch, values, got)
+    np.testing.assert_array_equal(got, want.astype(np.int64).astype(dtype))
+
+
 _EVERY_SECOND = """
 def f(A: {dtype}[n], B: {dtype}[m]):
     for i in range((m + 15) // 16):

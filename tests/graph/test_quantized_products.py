@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.graph import Builder, Call, Module, evaluate
+from tilewright.graph import Builder, Call, Module, PassContext, Step, evaluate, passes
 from tilewright.graph.passes import quantized_products
 from tilewright.kernels.levels import kernel_levels
+from tilewright.target import why_not_here
 
 VNNI = tw.Target.of("llvm -mcpu=cascadelake")
-PLAIN = tw.Target.of("llvm -mcpu=haswell")
+PAIRS = tw.Target.of("llvm -mcpu=haswell")
+PLAIN = tw.Target.of("llvm -mcpu=x86-64-v2")
 
 
 def rng() -> np.random.Generator:
@@ -92,6 +94,96 @@ def test_depthwise_convolutions(image: str, zero: int, attrs: Any, channels: int
         assert call.args[0] is changed.main.params[0], "bytes are read as they are"
         array = stored(image, 2, channels, 9, 11)
         np.testing.assert_array_equal(evaluate(changed, [array]), evaluate(module, [array]))
+    check(module, array)
+
+
+def test_pairs_of_16_bits_multiply_bytes_where_winograd_is_not_faster() -> None:
+    winograd = Step(passes.winograd(PAIRS), 3, "cpu")
+    for kernel, in_bytes in ((1, True), (3, False)):
+        weight = stored("int8", 64, 64, kernel, kernel)
+        pads = [kernel // 2] * 4
+        module = conv_module("uint8", 5, weight, np.float32(0.003), None, pads=pads)
+        for disabled in ((), ("winograd",)):
+            with PassContext(disabled_passes=disabled):
+                changed = quantized_products(PAIRS, winograd)(module)
+            (call,) = [c for c in calls(changed) if c.op.name == "conv"]
+            assert (call.attrs["dtype"] is not None) == (in_bytes or bool(disabled))
+
+
+@pytest.mark.parametrize("image", ["uint8", "int8"])
+@pytest.mark.parametrize("size", [("n", 16, "h", "w"), (1, 16, 9, 11)])
+def test_bytes_on_avx2_go_by_pairs(image: str, size: Any) -> None:
+    """Also at the ends of the range: no sum of two products saturates."""
+    least, most = np.iinfo(image).min, np.iinfo(image).max
+    weight = np.full((24, 16, 1, 1), -128, np.int8)
+    weight[::2] = 127
+    b = Builder("main")
+    x = b.input("x", image, size)
+    real = b.dequantize(x, np.float32(1), np.array(most, image))
+    weights = b.dequantize(weight, np.float32(1), None, axis=0)
+    b.output(b.conv(real, weights))
+    module = b.build()
+    model = tw.compile(module, target="llvm -mcpu=haswell -num-cores=2")
+    assert isinstance(model, tw.Model)
+    (name,) = [k for k in model.kernels if "conv" in k]
+    levels = kernel_levels(model.ir(name), model.target)
+    assert "vpmaddwd" in levels.asm and "vpmulld" not in levels.asm
+    array = np.full((1, 16, 9, 11), least, image)
+    array[0, :, ::2] = most
+    array[0, ::2, 4] = least
+    if not why_not_here(PAIRS.triple, PAIRS.features):
+        np.testing.assert_array_equal(model.run([array])[0], evaluate(module, [array])[0])
+
+
+@pytest.mark.parametrize(("image", "zero"), [("uint8", 255), ("int8", -128)])
+@pytest.mark.parametrize("groups", [2, 4])
+def test_groups_of_channels(image: str, zero: int, groups: int) -> None:
+    weight = stored("int8", 64, 64 // groups, 3, 3)
+    module = conv_module(image, zero, weight, np.float32(0.002), None, pads=[1] * 4, groups=groups)
+    changed = quantized_products(VNNI)(module)
+    (call,) = [c for c in calls(changed) if c.op.name == "conv"]
+    assert call.attrs["dtype"] is not None, "sums of bytes"
+    array = stored(image, 2, 64, 9, 11)
+    np.testing.assert_allclose(evaluate(changed, [array]), evaluate(module, [array]), atol=1)
+    check(module, array)
+    model = tw.compile(
+        module, target="llvm -mcpu=cascadelake -num-cores=2", shapes={"x": (1, 64, 9, 11)}
+    )
+    assert isinstance(model, tw.Model)
+    (name,) = [k for k in model.kernels if "conv" in k]
+    assert "vpdpbusd" in kernel_levels(model.ir(name), model.target).asm
+
+
+def test_groups_that_fill_no_instruction_stay_in_floats() -> None:
+    module = conv_module("uint8", 3, stored("int8", 24, 12, 3, 3), np.float32(0.01), None, groups=2)
+    (call,) = [c for c in calls(quantized_products(VNNI)(module)) if c.op.name == "conv"]
+    assert call.attrs["dtype"] is None
+
+
+@pytest.mark.parametrize(("image", "zero"), [("uint8", 0), ("uint8", 255), ("int8", -128)])
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"strides": [2, 2], "pads": [1] * 4},
+        {"strides": [2, 1], "pads": [0, 1, 1, 0], "output_pads": [1, 0]},
+        {"strides": [3, 2]},
+        {},
+    ],
+)
+def test_transposed_convolutions(image: str, zero: int, attrs: Any) -> None:
+    b = Builder("main")
+    x = b.input("x", image, (2, 16, 5, 7))
+    real = b.dequantize(x, np.float32(0.02), np.array(zero, image))
+    scales = rng().uniform(0.001, 0.01, 24).astype(np.float32)
+    weights = b.dequantize(stored("int8", 16, 24, 4, 3), scales, None, axis=1)
+    bias = rng().standard_normal(24).astype(np.float32)
+    y = b.relu(b.conv_transpose(real, weights, bias, **attrs))
+    b.output(b.quantize(y, np.float32(0.5), np.uint8(3)))
+    module = b.build()
+    changed = quantized_products(VNNI)(module)
+    assert "conv_transpose" not in operators(changed)
+    array = stored(image, 2, 16, 5, 7)
+    np.testing.assert_allclose(evaluate(changed, [array]), evaluate(module, [array]), atol=1)
     check(module, array)
 
 

@@ -30,6 +30,17 @@ def convolutional(outputs: int = 10) -> Module:
     return b.build()
 
 
+def upsampling() -> Module:
+    """A convolution in groups of channels, and a transposed one."""
+    b = Builder()
+    x = b.input("x", "f32", ("n", 32, 8, 8))
+    y = b.relu(b.conv(x, normal(32, 16, 3, 3, seed=1, scale=0.1), pads=[1] * 4, groups=2))
+    weight = normal(32, 16, 4, 4, seed=2, scale=0.1)
+    y = b.conv_transpose(y, weight, normal(16, seed=3), strides=[2, 2], pads=[1] * 4)
+    b.output(b.conv(b.relu(y), normal(8, 16, 1, 1, seed=4)), names=["y"])
+    return b.build()
+
+
 def perceptron(depth: int = 64, spread: float = 1.0) -> Module:
     """Normalisation, two products, and a softmax; channels differ in size by `spread`."""
     b = Builder()

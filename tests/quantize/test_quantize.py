@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.quantize.networks import convolutional, normal, operators, perceptron
+from tests.quantize.networks import convolutional, normal, operators, perceptron, upsampling
 from tilewright.graph import Call, Module, evaluate, passes, verify
 
 ort: Any = pytest.importorskip("onnxruntime")
@@ -46,6 +46,22 @@ def test_a_convolutional_network(method: str, tmp_path: Path) -> None:
     assert relative(session.run(None, {"x": IMAGES})[0], ours) < 0.01
     again = tw.compile(str(tmp_path / "q.onnx"))
     np.testing.assert_allclose(again.run([IMAGES])[0], ours, atol=1e-5)
+
+
+def test_grouped_and_transposed_convolutions(tmp_path: Path) -> None:
+    module, images = upsampling(), normal(12, 32, 8, 8, seed=7)
+    q = tw.quantize(module, images)
+    assert [r.precision for r in q.report.layers] == ["int8"] * 3
+    changed = passes.quantized_products(tw.Target.of("llvm -mcpu=cascadelake"))(q)
+    assert "conv_transpose" not in operators(changed)
+    convs = [b.expr for b in changed.main.body if isinstance(b.expr, Call)]
+    types = [c.args[0].dtype.bits for c in convs if c.op.name == "conv" and c.args[0] is not None]
+    assert types == [8, 8, 8]
+    (ours,), (want,) = tw.compile(q).run([images]), tw.compile(module).run([images])
+    assert relative(ours, want) < 0.05
+    q.save(tmp_path / "q.onnx")
+    session = ort.InferenceSession(tmp_path / "q.onnx")
+    assert relative(session.run(None, {"x": images})[0], ours) < 0.02
 
 
 @pytest.mark.parametrize("cpu", ["cascadelake", "neoverse-n1"])

@@ -34,7 +34,7 @@ Packer = Callable[[Layer, Array, int, int], tuple[Array, Array]]
 
 def block_layers(module: Module) -> list[Layer]:
     """The products whose weights can be kept in blocks."""
-    return [layer for layer in layers_of(module) if layer.call.op.name != "conv"]
+    return [layer for layer in layers_of(module) if not layer.is_of_images]
 
 
 def require_blocks(weights: str, group: int) -> None:

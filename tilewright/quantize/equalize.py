@@ -30,7 +30,7 @@ from tilewright.graph import (
     all_graphs,
     weighted,
 )
-from tilewright.quantize.layers import Layer
+from tilewright.quantize.layers import Layer, is_convolution
 from tilewright.quantize.observe import Statistics
 
 #: How much of the difference between channels goes into weights.
@@ -97,7 +97,7 @@ def _uses(module: Module) -> Counter[Value]:
 
 def _channel_axis(call: Call, value: Value) -> int:
     """The axis of an operand or result of a layer that its channels lie along."""
-    return 1 if call.op.name == "conv" else value.ndim - 1
+    return 1 if is_convolution(call) else value.ndim - 1
 
 
 def _maker(
@@ -138,10 +138,13 @@ def around_one(factors: Array) -> Array:
 
 def _input_sizes(layer: Layer) -> Array:
     """The largest weight that each channel of x is multiplied by."""
-    is_by_channel = layer.call.attrs.get("groups", 1) > 1
-    axis = 1 - layer.axis if layer.array.ndim == 2 else 1 - is_by_channel
-    others = tuple(k for k in range(layer.array.ndim) if k != axis)
-    return np.abs(layer.array).max(axis=others).astype(np.float64)
+    sizes = np.abs(layer.array).astype(np.float64)
+    if layer.call.op.name != "conv":
+        return sizes.max(axis=tuple(k for k in range(sizes.ndim) if k != 1 - layer.axis))
+    # Outputs see the channels of their group.
+    groups = layer.call.attrs["groups"]
+    by_group = sizes.reshape(groups, sizes.shape[0] // groups, sizes.shape[1], -1)
+    return by_group.max(axis=(1, 3)).reshape(-1)
 
 
 # ---- rewriting ----------------------------------------------------------------------------------
@@ -180,7 +183,7 @@ def _divider(call: Call) -> Callable[[Call, Array], Call] | None:
     """How the constants of a call take in factors of the channels of its result."""
     if call.op.name in _NORMS:
         return _norm_divided if _is_last_axis(call) else None
-    if call.op.name in ("conv", "gemm", "dense", "matmul") and _is_weighted(call):
+    if call.op.name in ("conv", "conv_transpose", "gemm", "dense", "matmul") and _is_weighted(call):
         return _product_divided
     return None
 

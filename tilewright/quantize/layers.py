@@ -63,6 +63,11 @@ class Layer:
         return array
 
     @property
+    def is_of_images(self) -> bool:
+        """Whether it is a convolution."""
+        return is_convolution(self.call)
+
+    @property
     def rows(self) -> Array:
         """The weights of a matrix product, a row for each output."""
         return self.array if self.axis == 0 else self.array.T
@@ -83,10 +88,17 @@ class Layer:
     def work(self, x: Sequence[int]) -> int:
         """Multiplications for an x of this shape."""
         per_place = self.array.size
-        if self.call.op.name != "conv":
+        if not self.is_of_images:
             return per_place * int(np.prod(x[:-1]))
+        if self.call.op.name == "conv_transpose":
+            return per_place * int(np.prod(x[2:])) * x[0]
         strides = self.call.attrs["strides"] or (1,)
         return per_place * int(np.prod(x[2:])) * x[0] // int(np.prod(strides))
+
+
+def is_convolution(call: Call) -> bool:
+    """Whether a call convolves images, whose channels lie along the second axis."""
+    return call.op.name in ("conv", "conv_transpose")
 
 
 def prepared(module: Module) -> Module:
@@ -133,7 +145,7 @@ def stored_images(module: Module, layers: Sequence[Layer]) -> dict[Value, Layer]
     layer that it comes from: what is summed up and read a second time, as in squeeze-and-excite
     blocks."""
     made = {b.outputs[0]: b.expr for b in module.main.body if len(b.outputs) == 1}
-    outputs = {layer.output: layer for layer in layers if layer.call.op.name == "conv"}
+    outputs = {layer.output: layer for layer in layers if layer.is_of_images}
     known = {*(layer.x for layer in layers), *module.main.results}
     found: dict[Value, Layer] = {}
     for value in _summed_and_read_again(module):
@@ -208,11 +220,14 @@ def _own_name(hint: str, taken: set[str]) -> str:
 def _is_plain(call: Call, weight: Array) -> bool:
     """Whether machines multiply bytes of it in groups: many channels, all of which meet; or read
     bytes faster than floats: every channel by itself."""
-    if call.op.name != "conv":
+    if not is_convolution(call):
         return weight.ndim == 2 and min(weight.shape) >= _FEW
-    if call.attrs["groups"] == 1:
-        return min(weight.shape[:2]) >= _FEW
-    return weight.shape[1] == 1 and weight.shape[0] == call.attrs["groups"] >= _FEW
+    groups = call.attrs["groups"]
+    if call.op.name == "conv_transpose":
+        is_dense = groups == 1 and all(d == 1 for d in call.attrs["dilations"])
+        return is_dense and min(weight.shape[:2]) >= _FEW
+    is_depthwise = weight.shape[1] == 1 and weight.shape[0] == groups >= _FEW
+    return is_depthwise or passes.fills_byte_products(weight.shape, groups)
 
 
 def _of_product(call: Call) -> int | None:
@@ -227,9 +242,14 @@ def _first(_call: Call) -> int:
     return 0
 
 
+def _second(_call: Call) -> int:
+    return 1
+
+
 #: The axis of outputs in the weights, by operator; None where it cannot be quantized.
 _AXES: Final[dict[str, Any]] = {
     "conv": _first,
+    "conv_transpose": _second,
     "dense": _first,
     "matmul": _of_product,
     "gemm": _of_product,

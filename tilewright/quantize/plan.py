@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -45,7 +46,7 @@ class Plan:
     @property
     def shared(self) -> set[Value]:
         """Images of which all users read the bytes, so that nothing else of them is stored."""
-        read = {layer.x for layer in self.layers if layer.call.op.name == "conv"}
+        read = {layer.x for layer in self.layers if layer.is_of_images}
         return read | set(self.images)
 
     def stored(self, chosen: Collection[Layer]) -> set[Value]:
@@ -88,4 +89,6 @@ def mean_error(layer: Layer, weights: StoredWeights, statistics: Statistics) -> 
     real = weights.array * layer.by_output(weights.scales).astype(np.float64)
     lost = (layer.array - real) * layer.by_input(statistics.means)
     others = tuple(k for k in range(lost.ndim) if k != layer.axis)
-    return lost.sum(axis=others).astype(np.float32)
+    # An output of a transposed convolution sees one of the weights in every so many.
+    phases = prod(layer.call.attrs["strides"]) if layer.call.op.name == "conv_transpose" else 1
+    return (lost.sum(axis=others) / phases).astype(np.float32)

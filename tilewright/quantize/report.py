@@ -98,10 +98,12 @@ _PRODUCTS = frozenset(["conv", "conv_transpose", "gemm", "dense", "matmul", "lst
 
 
 def _why(call: Call) -> str:
-    if call.op.name not in ("conv", "gemm", "dense", "matmul"):
+    if call.op.name not in ("conv", "conv_transpose", "gemm", "dense", "matmul"):
         return f"{call.op.name} is not quantized"
     if weighted(call) is None:
         return "its weights are not constant"
     if call.attrs.get("groups", 1) != 1:
-        return "channels in groups of several are not faster in bytes"
+        return "groups of channels that are no multiple of 16 are not faster in bytes"
+    if any(d != 1 for d in call.attrs.get("dilations", ())) and call.op.name == "conv_transpose":
+        return "transposed convolutions with dilations are not quantized"
     return "too few channels"

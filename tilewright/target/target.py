@@ -188,6 +188,11 @@ class Target:
         return not self.has_float_unit or any(map(self.has, instructions))
 
     @property
+    def has_pair_products(self) -> bool:
+        """Whether products of numbers of 16 bits, summed in pairs, are faster than of floats."""
+        return self.arch == "x86_64" and self.has("avx2")
+
+    @property
     def has_float_unit(self) -> bool:
         """Whether arithmetic on float32 is instructions, not calls of the compiler's library."""
         needs = {"arm": "vfp2sp", "riscv64": "f", "riscv32": "f"}.get(self.arch)

@@ -44,6 +44,8 @@ class ConvTiming(NamedTuple):
     #: The time of a convolution of bytes, conversion of the image included, as a share of that in
     #: float32.
     bytes_share: float = 0.35
+    #: The same where bytes are multiplied as pairs of 16 bits, of images that are bytes already.
+    pairs_share: float = 0.75
 
 
 class Timing(NamedTuple):

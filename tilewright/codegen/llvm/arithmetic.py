@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.codegen.llvm.context import Context
-from tilewright.codegen.llvm.instructions import x86
+from tilewright.codegen.llvm.instructions import x86, x86_bytes
 from tilewright.codegen.llvm.types import LLValue, number, register_type
 from tilewright.ir import Binary, Broadcast, Cast, Const, DType, Expr, Unary
 
@@ -193,6 +193,9 @@ def emit_cast(cx: Context, node: Cast, args: list[LLValue]) -> LLValue:
     kind = register_type(wanted)
     if wanted.is_bool:
         return _to_bool(cx, source, a)
+    rounded = x86_bytes.as_rounded(cx.target, node)
+    if rounded is not None:
+        return x86_bytes.to_bytes(cx, wanted, rounded, a)
     if source.is_float and not wanted.is_float and x86.converts(cx.target, source, wanted):
         return x86.to_integers(cx, source, wanted, a, kind, _bounds(node.a))
     if source.is_float:

@@ -17,7 +17,10 @@ from tilewright.graph.passes.narrow_products import narrow_products
 from tilewright.graph.passes.narrow_values import narrow_values
 from tilewright.graph.passes.outline import NATIVE_PREFIX, foreign_bindings, is_native, outline
 from tilewright.graph.passes.plan_layouts import plan_layouts
-from tilewright.graph.passes.quantized.quantized_products import quantized_products
+from tilewright.graph.passes.quantized.quantized_products import (
+    fills_byte_products,
+    quantized_products,
+)
 from tilewright.graph.passes.quantized.unpack_panels import unpack_panels
 from tilewright.graph.passes.quantized.widen_where_read import widen_where_read
 from tilewright.graph.passes.shape_arithmetic import shape_arithmetic

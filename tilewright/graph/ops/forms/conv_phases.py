@@ -19,6 +19,8 @@ from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Array, Call, Value
 from tilewright.graph.ir.attributes import Ints
@@ -143,9 +145,9 @@ def _into_blocks(phases: Phases, inner: int, block: int) -> Emit:
     def emit(builder: Builder, args: Sequence[Any]) -> Any:
         x, weight, bias = args
         outputs = _filled(int(known_dim(weight.shape[1]) or 0), block)
-        weight = _widened(builder, weight, 1, outputs)
-        bias = None if bias is None else _widened(builder, bias, 0, outputs)
-        products = _all_phases(builder, phases, x, weight, bias, inner, block)
+        factors = _widened(weight.constant, 1, outputs)
+        each = None if bias is None else _widened(bias.constant, 0, outputs)
+        products = _all_phases(builder, phases, x, factors, each, inner, block)
         if phases.number == 1 and not any(phases.cut):
             return products
         return builder.emit("phases_to_image", products, strides=phases.strides, cut=phases.cut)
@@ -156,7 +158,8 @@ def _into_blocks(phases: Phases, inner: int, block: int) -> Emit:
 def _into_plain(phases: Phases, inner: int, block: int) -> Emit:
     def emit(builder: Builder, args: Sequence[Any]) -> Any:
         x, weight, bias = args
-        products = _all_phases(builder, phases, x, weight, bias, inner, block)
+        each = None if bias is None else bias.constant
+        products = _all_phases(builder, phases, x, weight.constant, each, inner, block)
         channels = known_dim(weight.shape[1])
         where = {"strides": phases.strides, "cut": phases.cut, "channels": channels}
         return builder.emit_all("phases_to_image", [products], where)[0]
@@ -165,40 +168,42 @@ def _into_plain(phases: Phases, inner: int, block: int) -> Emit:
 
 
 def _all_phases(
-    builder: Builder, phases: Phases, x: Value, weight: Any, bias: Any, inner: int, block: int
+    builder: Builder,
+    phases: Phases,
+    x: Value,
+    weight: Array,
+    bias: Array | None,
+    inner: int,
+    block: int,
 ) -> Value:
     """N×(phases·O/b)×places×b: the phases of every place, the channels of each together."""
-    rows = _phase_weights(builder, phases, weight)
+    rows = builder.constant(phase_weights(weight, phases), x.dtype)
     packed = builder.emit("pack_conv_weights", rows, in_block=inner, out_block=block)
+    added = None
     if bias is not None:
-        repeated = builder.emit("concat", *[bias] * phases.number, axis=0)
-        bias = builder.emit("pack_channels", repeated, block=block)
-    return builder.emit("conv_blocked", x, packed, bias, pads=phases.pads)
+        repeated = builder.constant(np.tile(bias, phases.number), x.dtype)
+        added = builder.emit("pack_channels", repeated, block=block)
+    return builder.emit("conv_blocked", x, packed, added, pads=phases.pads)
 
 
-def _phase_weights(builder: Builder, phases: Phases, weight: Value) -> Value:
+def phase_weights(weight: Array, phases: Phases) -> Array:
     """C×O×window as (phases·O)×C×kernel: the last weight that a phase sees comes first."""
     rank = phases.rank
     pairs = list(zip(phases.kernel, phases.strides, strict=True))
     for n, (k, s) in enumerate(pairs):
-        weight = _widened(builder, weight, 2 + n, k * s)
-    channels, outputs = weight.shape[:2]
-    shape = [channels, outputs, *chain.from_iterable(pairs)]
-    split = builder.emit("reshape", weight, shape=shape)
+        weight = _widened(weight, 2 + n, k * s)
+    split = weight.reshape(*weight.shape[:2], *chain.from_iterable(pairs))
     kernel_axes, phase_axes = range(2, 2 + 2 * rank, 2), range(3, 3 + 2 * rank, 2)
-    transposed = builder.emit("transpose", split, axes=[*phase_axes, 1, 0, *kernel_axes])
-    shape = [phases.number * int(known_dim(outputs) or 0), channels, *phases.kernel]
-    rows = builder.emit("reshape", transposed, shape=shape)
-    axes, back = list(range(2, 2 + rank)), [-1] * rank
-    ends = [-k - 1 for k in phases.kernel]
-    return builder.emit("slice", rows, starts=back, ends=ends, axes=axes, steps=back)
+    transposed = split.transpose(*phase_axes, 1, 0, *kernel_axes)
+    rows = transposed.reshape(-1, weight.shape[0], *phases.kernel)
+    return np.ascontiguousarray(np.flip(rows, tuple(range(2, 2 + rank))))
 
 
-def _widened(builder: Builder, value: Value, axis: int, extent: int) -> Value:
+def _widened(array: Array, axis: int, extent: int) -> Array:
     """With zeros along an axis up to an extent."""
-    missing = extent - int(known_dim(value.shape[axis]) or 0)
-    after = [missing if n == axis else 0 for n in range(value.ndim)]
-    return builder.emit("pad", value, before=[0] * value.ndim, after=after) if missing else value
+    missing = extent - array.shape[axis]
+    after = [(0, missing if n == axis else 0) for n in range(array.ndim)]
+    return np.pad(array, after) if missing else array
 
 
 # ---- phases side by side ------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from tilewright.graph.layouts.last import ChannelsLast
 from tilewright.graph.ops.neural.conv import conv
 from tilewright.graph.ops.reduce.reduced import accumulator
 from tilewright.graph.sizes.naturals import simplify_size
-from tilewright.ir import Expr
+from tilewright.ir import DType, Expr
 
 
 @conv.layouts
@@ -28,14 +28,14 @@ def conv_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Fo
     if not constant or channels_of(x.type) is None or accumulator(out.dtype) is not out.dtype:
         return
     groups, is_narrow = int(call.attrs["groups"]), x.dtype is not out.dtype
-    # Of integers, only bytes are multiplied so; what is narrow, not in groups of several channels.
+    # Of integers, only bytes are multiplied so.
     if x.dtype.is_integer and (x.dtype.bits > 8 or not is_narrow):
         return
     if groups == 1:
         yield from _ungrouped(blocking, call, out)
     elif known_dim(weight.shape[1]) == 1 and known_dim(weight.shape[0]) == groups:
         yield from _depthwise(blocking, call, out)
-    elif not is_narrow:
+    else:
         yield from _grouped(blocking, call, out, groups)
 
 
@@ -77,13 +77,20 @@ def _grouped(blocking: Blocking, call: Call, out: TensorType, groups: int) -> It
         return
     products = count(out.shape) * count(weight.shape[1:])
     rates = blocking.target.timing.conv
-    for block in blocking.blocks(out):
-        for inner in blocking.blocks(x.type):
-            if inputs % inner or (outputs // groups) % block:
-                continue
+    ins = _group_blocks(blocking, x.tensor, inputs, out.dtype)
+    for block in _group_blocks(blocking, out, outputs // groups, x.dtype):
+        for inner in ins:
             share = rates.blocked * _width(blocking, inner) * _width(blocking, block)
             cost = blocking.products(products, out.dtype, share)
-            yield _packed("conv_blocked", call, inner, block, cost, groups=groups)
+            more = {k: call.attrs[k] for k in ("groups", "dtype", "fill")}
+            yield _packed("conv_blocked", call, inner, block, cost, **more)
+
+
+def _group_blocks(blocking: Blocking, type_: TensorType, size: int, other: DType) -> list[int]:
+    """The blocks that groups of so many channels are whole ones of. Those of bytes, whose sums have
+    another type, may be narrower than the image would have them: instructions need them."""
+    options = blocking.widths if type_.dtype is not other else blocking.blocks(type_)
+    return [width for width in options if size % width == 0][:2]
 
 
 def _depthwise(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:

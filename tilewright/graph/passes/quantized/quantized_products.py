@@ -7,13 +7,17 @@
 
 That is how most tools write quantized models down. Weights are constant bytes with a scale for
 each output and no zero point, or one that they can take in; images and rows have one scale. All
-else stays as it is: so do products on machines that have no instructions for bytes.
+else stays as it is: so do products on machines that have no instructions for bytes. Those that
+multiply pairs of 16 bits (AVX2) gain less: convolutions stay where Winograd's algorithm is faster.
 
 Where each channel is convolved by itself, instructions for bytes find nothing to add up: sums are
 in float32, which holds them exactly, but images are read as bytes, on every machine. Those without
 a float unit have sums of integers there, too.
 
     t = conv(x, float32 of w, groups=channels, dtype=float32, fill=z)
+
+A transposed convolution is one of its phases (`ops.forms.conv_phases`), which are moved to their
+places when they are real numbers, or bytes again.
 
     y = matmul(x, dequantize(w, scales of blocks))   -->   y = matmul_nbits(x, packed w, scales)
 
@@ -23,26 +27,38 @@ machines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from tilewright.graph.ir import Array, Call, Module, Value
-from tilewright.graph.ir.types import dtype_of, known_dim
-from tilewright.graph.ops.quantized.matmul_nbits import packed_bits
+from tilewright.graph.ir.types import known_dim
+from tilewright.graph.ops.forms.conv_phases import Phases, phase_weights, phases_of
 from tilewright.graph.passes.dead_code import dead_code
-from tilewright.graph.rewriting.context import Pass
+from tilewright.graph.passes.quantized.by_blocks import (
+    BY_BLOCKS,
+    dense_by_blocks,
+    gemm_by_blocks,
+    is_plain_gemm,
+    matmul_by_blocks,
+    with_bias,
+)
+from tilewright.graph.rewriting.context import Pass, PassContext, Step
 from tilewright.graph.rules import Rule, RuleRewriter, quantized
 from tilewright.graph.rules.site import Site
 from tilewright.graph.sizes.axes import axis_of
+from tilewright.graph.winograd.cost import least_share
 from tilewright.ir import DType
 from tilewright.target import Target
 
 _FLOAT32, _INT32 = DType.of("float32"), DType.of("int32")
 #: Channels below which bytes do not fill the instructions for them.
 _FEW: Final = 8
+#: Groups of so many channels are whole blocks.
+_WHOLE: Final = 16
 #: Scales below this have no reciprocal in float32.
 _TINY: Final = 1e-37
 #: How many operators back it is looked for a product.
@@ -51,12 +67,12 @@ _BACK: Final = 8
 _EXACT: Final = 2**24
 
 
-def quantized_products(target: Target) -> Pass:
-    """The pass for a machine."""
+def quantized_products(target: Target, winograd: Step | None = None) -> Pass:
+    """The pass for a machine, where `winograd` is the pass that may rewrite convolutions later."""
 
     def quantized_products(module: Module) -> Module:
         """The module with products of bytes in place of those of what they stand for."""
-        table = _rules_for(target)
+        table = _rules_for(target, winograd)
 
         def rules(name: str) -> Iterable[Rule]:
             return table.get(name, ())
@@ -84,12 +100,75 @@ class _Weights(NamedTuple):
 
 
 def _conv(s: Site) -> Value | None:
-    if s.attr("groups") != 1 or s.attr("dtype") is not None:
+    """All channels together, or in groups that fill instructions for bytes."""
+    if s.attr("dtype") is not None:
         return None
     x, w = _bytes(s, s.x), _weights(s, s.arg(1), 0)
-    if x is None or w is None or min(w.array.shape[:2]) < _FEW:
+    if x is None or w is None or not fills_byte_products(w.array.shape, s.attr("groups")):
         return None
     return _convolved(s, x, w, _INT32)
+
+
+def fills_byte_products(weight: Sequence[int], groups: int) -> bool:
+    """Whether a convolution by weights of a shape has enough channels, in each of its groups."""
+    sides = weight[0] // groups, weight[1]
+    return min(sides) >= _FEW if groups == 1 else all(n and n % _WHOLE == 0 for n in sides)
+
+
+def _transposed_conv(s: Site) -> Value | None:
+    """A transposed convolution as one of its phases, which are put side by side."""
+    x, w = _bytes(s, s.x), _weights(s, s.arg(1), 1)
+    bias = s.call.args[2]
+    if x is None or w is None or min(w.array.shape[:2]) < _FEW:
+        return None
+    phases = phases_of(Call(s.call.op, [s.x, s.constant(w.array), None], s.call.attrs))
+    if phases is None:
+        return None
+    factors = phase_weights(w.array, phases)
+    total = s.emit(
+        "conv", x.value, s.constant(factors), pads=phases.pads, dtype=_INT32, fill=x.zero
+    )
+    by_channel = (-1, *[1] * phases.rank)
+    sums = factors.reshape(len(factors), -1).sum(axis=1, dtype=np.int64)
+    scales = np.tile(w.scales, phases.number)
+    real = _scaled(s, total, x, sums.reshape(by_channel), scales.reshape(by_channel))
+    if bias is not None:
+        every = s.emit("concat", *[bias] * phases.number, axis=0)
+        real = s.emit("add", real, s.emit("reshape", every, shape=by_channel))
+    return _side_by_side(s, real, phases)
+
+
+def _side_by_side(s: Site, x: Value, phases: Phases) -> Value:
+    """N×(phases·O)×places as the image N×O×spatial that the phases make up."""
+    rank, places = phases.rank, x.shape[2:]
+    outputs = s.result.shape[1]
+    split = s.emit("reshape", x, shape=[x.shape[0], *phases.strides, outputs, *places])
+    pairs = [(2 + rank + n, 1 + n) for n in range(rank)]
+    axes = [0, 1 + rank, *chain.from_iterable(pairs)]
+    extents = [q * step for q, step in zip(places, phases.strides, strict=True)]
+    joined = s.emit("transpose", split, axes=axes)
+    image = s.emit("reshape", joined, shape=[x.shape[0], outputs, *extents])
+    if not any(phases.cut):
+        return image
+    before = phases.cut[:rank]
+    ends = [n + size for n, size in zip(before, s.result.shape[2:], strict=True)]
+    return s.emit("slice", image, starts=before, ends=ends, axes=list(range(2, 2 + rank)))
+
+
+def _conv_where_it_pays(s: Site, target: Target, winograd: Step | None) -> Value | None:
+    """The same on machines that gain less by bytes than by Winograd's algorithm."""
+    will_run = winograd is not None and PassContext.current().runs(winograd)
+    is_slower = s.attr("groups") > 1 or (will_run and _winograd_is_faster(s, target))
+    return None if is_slower else _conv(s)
+
+
+def _winograd_is_faster(s: Site, target: Target) -> bool:
+    call = s.made_by(s.arg(1), "dequantize")
+    if call is None or call.args[0] is None:
+        return False
+    by_floats = Call(s.call.op, [s.x, call.args[0], s.call.args[2]], s.call.attrs)
+    share = least_share(by_floats, s.result.tensor, target)
+    return share <= target.timing.conv.pairs_share
 
 
 def _depthwise(s: Site, dtype: DType = _FLOAT32) -> Value | None:
@@ -124,22 +203,13 @@ def _matmul(s: Site) -> Value | None:
 
 
 def _gemm(s: Site) -> Value | None:
-    if not _is_plain_gemm(s):
+    if not is_plain_gemm(s):
         return None
-    return _with_bias(s, _product(s, _columns(s, s.attr("transpose_b"))))
+    return with_bias(s, _product(s, _columns(s, s.attr("transpose_b"))))
 
 
 def _dense(s: Site) -> Value | None:
-    return _with_bias(s, _product(s, _columns(s, is_transposed=True)))
-
-
-def _is_plain_gemm(s: Site) -> bool:
-    return not s.attr("transpose_a") and s.attr("alpha") == 1 and s.attr("beta") == 1
-
-
-def _with_bias(s: Site, real: Value | None) -> Value | None:
-    bias = s.call.args[2]
-    return real if real is None or bias is None else s.emit("add", real, bias)
+    return with_bias(s, _product(s, _columns(s, is_transposed=True)))
 
 
 def _columns(s: Site, is_transposed: bool) -> _Weights | None:
@@ -285,77 +355,25 @@ def _weights(s: Site, value: Value, outputs: int) -> _Weights | None:
     return _Weights(centred.astype(np.int8), full)
 
 
-# ---- weights in blocks --------------------------------------------------------------------------
-
-
-def _matmul_by_blocks(s: Site) -> Value | None:
-    if s.attr("transpose_a") or s.attr("dtype") is not None:
-        return None
-    return _by_blocks(s, s.attr("transpose_b"))
-
-
-def _gemm_by_blocks(s: Site) -> Value | None:
-    return _with_bias(s, _by_blocks(s, s.attr("transpose_b"))) if _is_plain_gemm(s) else None
-
-
-def _dense_by_blocks(s: Site) -> Value | None:
-    return _with_bias(s, _by_blocks(s, is_transposed=True))
-
-
-def _by_blocks(s: Site, is_transposed: bool) -> Value | None:
-    """The product by weights that are dequantized in blocks along the sum."""
-    call = s.made_by(s.arg(1), "dequantize")
-    if call is None or not call.attrs["block"] or s.x.dtype is not s.arg(1).dtype:
-        return None
-    stored, scales, zeros = (None if a is None else a.constant for a in call.args)
-    if stored is None or scales is None or (zeros is None) != (call.args[2] is None):
-        return None
-    depth, dtype = 1 if is_transposed else 0, dtype_of(stored.dtype)
-    if stored.ndim != 2 or axis_of(call.attrs["axis"], 2) != depth or s.x.is_constant:
-        return None
-    bits, block = dtype.bits, call.attrs["block"]
-    if bits not in (2, 4, 8) or not dtype.is_integer or block * bits % 8:
-        return None
-    half = 0 if dtype.min_value == 0 else 2 ** (bits - 1)
-    given = np.zeros_like(scales) if zeros is None else zeros
-    rows, factors, others = (a if is_transposed else a.T for a in (stored, scales, given))
-    shifted = (rows.astype(np.int16) + half).astype(np.uint8)
-    packed = packed_bits(_in_blocks(shifted, block), bits)
-    middle = (others.astype(np.float32) + half).astype(scales.dtype)
-    parameters = [s.constant(np.ascontiguousarray(a)) for a in (packed, factors, middle)]
-    attrs = {"depth": rows.shape[1], "bits": bits, "block": block}
-    return s.emit("matmul_nbits", s.x, *parameters, **attrs)
-
-
-def _in_blocks(rows: Array, block: int) -> Array:
-    """Rows N×K as N×blocks×block, filled up with zeros."""
-    count, depth = rows.shape
-    blocks = -(-depth // block)
-    full = np.zeros((count, blocks * block), rows.dtype)
-    full[:, :depth] = rows
-    return full.reshape(count, blocks, block)
-
-
-_BY_BLOCKS: Final[dict[str, tuple[Rule, ...]]] = {
-    "matmul": (_matmul_by_blocks,),
-    "gemm": (_gemm_by_blocks,),
-    "dense": (_dense_by_blocks,),
-}
 _RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "conv": (_conv, _depthwise),
+    "conv_transpose": (_transposed_conv,),
     "quantize": (*quantized.RULES["quantize"], _unclipped, _quantize),
-    "matmul": (_matmul, _matmul_by_blocks),
-    "gemm": (_gemm, _gemm_by_blocks),
-    "dense": (_dense, _dense_by_blocks),
+    "matmul": (_matmul, matmul_by_blocks),
+    "gemm": (_gemm, gemm_by_blocks),
+    "dense": (_dense, dense_by_blocks),
 }
 
 
-def _rules_for(target: Target) -> dict[str, tuple[Rule, ...]]:
+def _rules_for(target: Target, winograd: Step | None) -> dict[str, tuple[Rule, ...]]:
     """The rules that make a machine faster."""
     if not target.has_float_unit:
         return _RULES | {"conv": (_conv, partial(_depthwise, dtype=_INT32))}
     if target.has_byte_products:
         return _RULES
+    if target.has_pair_products:
+        pays = partial(_conv_where_it_pays, target=target, winograd=winograd)
+        return _RULES | {"conv": (pays, _depthwise)}
     reads_bytes = target.kind.device == "cpu"
     quicker = {"conv": (_depthwise,), "quantize": (_unclipped, _quantize)}
-    return _BY_BLOCKS | quicker if reads_bytes else _BY_BLOCKS
+    return BY_BLOCKS | quicker if reads_bytes else BY_BLOCKS

@@ -110,9 +110,17 @@ class DotRowsPlan:
 
 def _match(s: Schedule, name: str, target: Target) -> tuple[RowProduct, Dot] | None:
     """A product of this kind that the target has an instruction for."""
-    product = as_row_product(s.block_of(name), constants_of(s.function))
+    product = as_row_product(s.block_of(name), _known_before(s, name))
     dot = None if product is None else row_dot_for(target, *product.types)
     return None if product is None or dot is None else (product, dot)
+
+
+def _known_before(s: Schedule, name: str) -> frozenset[Buffer]:
+    """Constants, and those that were converted for the block `name`."""
+    constants = constants_of(s.function)
+    made = [s.block_of(producer) for producer in s.producers(name)]
+    converted = [b for b in made if all(read.buffer in constants for read in b.reads)]
+    return constants.union(write.buffer for b in converted for write in b.writes)
 
 
 def _plan(found: tuple[RowProduct, Dot], target: Target, choices: Choices) -> DotRowsPlan:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from math import prod
 from typing import Final, NamedTuple
 
-from tilewright.ir import Block, Iter, const
+from tilewright.ir import Block, Const, Iter, Var, const
 from tilewright.schedule.error import RefusedError
 from tilewright.schedule.primitives.buffers.merge_dimensions import GATHERS
 from tilewright.schedule.rules.analysis import (
@@ -61,6 +61,9 @@ def _scattered_rows(s: Schedule, name: str, target: Target) -> Gathered | None:
 def _gather(s: Schedule, name: str, plan: Gathered, target: Target) -> None:
     c = plan.contraction
     s.annotate(s.reindex(name, c.a.buffer.name), GATHERS, True)
+    if not all(isinstance(i, Var | Const) for i in c.b.indices) and _is_packed(c, target):
+        # Columns of groups of channels: packing computes them.
+        s.reindex(name, c.b.buffer.name)
     merge_rows(s)
     after = as_contraction(s.block_of(name))
     assert after is not None

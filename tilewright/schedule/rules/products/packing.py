@@ -140,7 +140,9 @@ def _copy_rows(
 ) -> Loop | None:
     """Copy rows next to each other, each by vectors along it."""
     between = _between(s, packed.block, across, (along,))
-    s.reorder(across, *between, along)
+    # Tiles of rows, as they are stored: what a chunk holds is seen from the loops.
+    across, row = s.split(across, None, packed.layout.width)
+    s.reorder(across, row, *between, along)
     avoid_conflicts(s, packed.block, target)
     vectorize_innermost(s, packed.block, target)
     return across
@@ -152,8 +154,12 @@ def avoid_conflicts(s: Schedule, copy: str, target: Target) -> None:
         # Memory is scarce there, and as near as a cache.
         return
     buffer = s.block_of(copy).writes[0].buffer
-    # An odd number of lines from row to row.
     line = target.caches.line // buffer.dtype.itemsize
+    row = buffer.shape[-1]
+    if isinstance(row, Const) and row.value < line:
+        # Several rows share a line.
+        return
+    # An odd number of lines from row to row.
     s.storage_align(copy, buffer.name, -2, 2 * line, line)
 
 

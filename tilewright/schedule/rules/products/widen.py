@@ -29,6 +29,9 @@ from tilewright.target import Target
 
 #: An operand is converted beforehand if every element of it is used at least this often.
 _WORTH_CONVERTING = 32
+#: The same where an instruction is there for the converted ones alone: others are multiplied by
+#: slow ones, and operands are copied for it in any case.
+_WORTH_PACKING = 8
 
 
 class Widened(NamedTuple):
@@ -49,8 +52,9 @@ def _narrow_operands(s: Schedule, name: str, target: Target) -> Widened | None:
         return None
     dtype = _wide_type(c, wanted, target)
     chosen: dict[Buffer, int] = {}
+    least = _WORTH_PACKING if dtype is WIDE else _WORTH_CONVERTING
     for side, access in enumerate((c.a, c.b)):
-        is_often = _uses(block, access) >= _WORTH_CONVERTING
+        is_often = _uses(block, access) >= least
         is_worth = is_often and _is_narrow(access.buffer.dtype, dtype)
         # The state of a scan does not exist before its steps.
         if is_worth and s.can("copy_operand", name, c.factor(side), dtype):
@@ -64,7 +68,9 @@ def _narrow_operands(s: Schedule, name: str, target: Target) -> Widened | None:
 def _wide_type(c: Contraction, wanted: Wanted | None, target: Target) -> DType:
     """The type in which operands are multiplied."""
     out = c.out.buffer.dtype
-    pairs = wanted is not None and wanted.is_packed and has_wide_product(target, wanted.types)
+    # Rows that are not packed are copied as a whole, for which small machines have no memory.
+    is_copied = wanted is not None and (wanted.is_packed or not target.is_bare)
+    pairs = wanted is not None and is_copied and has_wide_product(target, wanted.types)
     return WIDE if pairs else out
 
 
