@@ -239,5 +239,5 @@ def test_what_devices_are_lost_over_goes_to_others_and_not_for_ever() -> None:
 def test_what_ends_every_process_has_crashed() -> None:
     told = Told("a")
     for _ in range(3):
-        told.say("a", Measured(failure="lost", reason="its process ended by SIGKILL"))
+        told.say("a", Measured(failure="killed", reason="out of memory"))
     assert [m.failure for m in told.found] == ["crash"]

@@ -45,8 +45,8 @@ class Job:
     tell: Callable[[Measured], None]
     #: Whether nobody wants to know any more.
     is_over: Callable[[], bool] = lambda: False
-    #: What devices that were lost over it have left behind.
-    lost: list[str] = field(default_factory=list[str])
+    #: How it ended on devices that were lost over it.
+    lost: list[Measured] = field(default_factory=list[Measured])
     #: The failures that devices have told of, by device.
     doubts: dict[str, Measured] = field(default_factory=dict[str, Measured])
 
@@ -100,7 +100,7 @@ class Desk:
                 for other in job.doubts:
                     self._strike(other, f"it said: {job.doubts[other].reason}")
                 job.tell(measured)
-            elif measured.failure == "lost":
+            elif measured.is_lost:
                 self._lost(job, measured)
             else:
                 job.doubts[device] = measured
@@ -110,13 +110,14 @@ class Desk:
                     job.tell(measured)
 
     def _lost(self, job: Job, measured: Measured) -> None:
-        job.lost.append(measured.reason)
+        job.lost.append(measured)
         if len(job.lost) < _ATTEMPTS:
             self.put(job, first=True)
             return
-        # What ends the process of every session it is measured in has ended it itself.
-        is_own = all("its process ended" in reason for reason in job.lost)
-        job.tell(Measured(failure="crash", reason=job.lost[-1]) if is_own else measured)
+        # A candidate whose process is killed wherever it is measured is the cause of that: it
+        # takes all memory, for one.
+        is_cause = all(m.failure == "killed" for m in job.lost)
+        job.tell(Measured(failure="crash" if is_cause else "lost", reason=measured.reason))
 
     def _others(self, job: Job) -> bool:
         return bool(self._here.keys() - job.doubts.keys())

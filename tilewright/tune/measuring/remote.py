@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 import warnings
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tilewright.rpc import Device, DeviceLostError, ProtocolError, RefusedError, UnreachableError
-from tilewright.runtime import START, Measured, begin_message, seconds_allowed
+from tilewright.runtime import START, Failure, Measured, begin_message, seconds_allowed
 from tilewright.support.errors import UserError
 from tilewright.tune.measuring.data import trial_task
 from tilewright.tune.measuring.desk import Begun, Desk, Job, Results
@@ -19,8 +18,6 @@ from tilewright.tune.measuring.devices import Devices
 from tilewright.tune.measuring.measurer import Outcome
 from tilewright.tune.tasks import Task
 
-#: Signals by which a kernel that is at fault ends its session.
-_CRASHES: Final = re.compile("SIG(SEGV|BUS|ILL|FPE|ABRT|TRAP)")
 #: Seconds between looks at whether there are more devices.
 _LOOK: Final = 2.0
 _GONE: Final = (UnreachableError, RefusedError, ProtocolError)
@@ -158,7 +155,7 @@ class RemoteMeasurer:
             if bench.default_failed:
                 self._desk.strike(name, measured.reason)
             self._desk.settle(job, name, measured)
-            if measured.failure == "lost":
+            if measured.is_lost:
                 return
         if name in self._desk.left_out:
             self._leave_out(name, self._desk.left_out[name])
@@ -184,7 +181,7 @@ class _Bench:
         self.default_failed = False
 
     def done(self, job: Job) -> Measured:
-        """What the device says of a job; "lost" where it is to blame itself."""
+        """What the device says of a job; "lost" or "killed" where it may be to blame itself."""
         self.default_failed = False
         try:
             found = self._measured(job)
@@ -219,9 +216,7 @@ class _Bench:
 
 def _of_lost(error: DeviceLostError) -> Measured:
     """Whether a session was ended by what it ran, or for a reason of the device's own."""
-    reason = error.reason
-    if "SIGALRM" in reason:
+    if error.kind == "time-out":
         return Measured(failure="time-out", reason="it took too long")
-    if _CRASHES.search(reason):
-        return Measured(failure="crash", reason=reason)
-    return Measured(failure="lost", reason=reason)
+    kind: Failure = error.kind if error.kind in ("crash", "killed") else "lost"
+    return Measured(failure=kind, reason=error.reason)
