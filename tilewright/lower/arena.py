@@ -43,8 +43,9 @@ from tilewright.ir import (
     seq,
     walk_expr,
 )
-from tilewright.lower.arena_layout import ALIGNMENT, Span, layout, live_at_once, size_of, usual
+from tilewright.lower.arena_layout import Span, layout, live_at_once, size_of, usual
 from tilewright.lower.flatten import flat_index
+from tilewright.support.memory import ALIGNMENT
 
 #: What the names of calls begin with that run kernels.
 _KERNEL: Final = "kernel."

@@ -11,8 +11,8 @@ from typing import Final
 
 from tilewright.arith import Ranges, simplify
 from tilewright.ir import Buffer, Const, Expr, Var, const, evaluate, free_vars, maximum
+from tilewright.support.memory import ALIGNMENT
 
-ALIGNMENT: Final = 64
 #: Plans whose time grows with the square of their number are made for up to so many buffers.
 _MANY: Final = 1000
 #: How often a plan is mended that takes more than what is live at once.

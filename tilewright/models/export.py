@@ -27,9 +27,9 @@ from tilewright.models.linking import SHARED, linked
 from tilewright.runtime import ListSpec, NativeSpec, Program, TargetInfo, TensorSpec
 from tilewright.support.errors import UserError
 from tilewright.support.files import replacing, text_path
+from tilewright.support.memory import ALIGNMENT, aligned
 from tilewright.target import Target, system_of
 
-_ALIGNMENT: Final = 64
 #: Code reaches its constants over distances of 31 bits.
 _LARGEST: Final = 3 << 29
 _SOURCE: Final = ".c"
@@ -120,7 +120,7 @@ def _places(constants: Sequence[Any]) -> list[int]:
     """Where each constant begins, and where the last one ends."""
     places = [0]
     for array in constants:
-        places.append(places[-1] + -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT)
+        places.append(places[-1] + aligned(array.nbytes))
     if places[-1] > _LARGEST:
         raise UserError(
             "cannot export the model as a library",
@@ -182,7 +182,7 @@ def params_of(constants: Sequence[Any], places: Sequence[int]) -> Data:
     parts: list[bytes | memoryview] = []
     for array in constants:
         parts.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-        parts.append(bytes(-array.nbytes % _ALIGNMENT))
+        parts.append(bytes(-array.nbytes % ALIGNMENT))
     return Data(PARAMS, parts, places[-1])
 
 

@@ -20,6 +20,7 @@ from tilewright.runtime import Program, TargetInfo, TensorSpec, names_of
 from tilewright.support.elf import ALLOC, NOBITS, WRITE, read_elf
 from tilewright.support.errors import UserError
 from tilewright.support.files import replacing, text_path
+from tilewright.support.memory import ALIGNMENT
 from tilewright.target import Target
 
 #: What a compiler brings for operations that a processor has no instructions for.
@@ -213,7 +214,7 @@ The one function that can be seen from outside is {name}_run.
 
     .text*            {footprint.code:>9,} bytes of code and tables: read only, flash
     .rodata.params    {footprint.constants:>9,} bytes of constants: read only, flash, \
-aligned to 64 bytes
+aligned to {ALIGNMENT} bytes
     .bss*             {footprint.ram:>9,} bytes of RAM, of which the arena takes \
 {footprint.arena:,}; zeroed at start
 

@@ -6,7 +6,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from tilewright.codegen.link.data import ALIGNMENT, Data
+from tilewright.codegen.link.data import Data
+from tilewright.support.memory import ALIGNMENT, aligned
 
 _HEADER: Final = struct.Struct("<8I")
 _SEGMENT: Final = struct.Struct("<II16s4Q4I")
@@ -71,7 +72,7 @@ def data_file(data: Data, like: bytes) -> bytes:
     _, cpu, subtype, *_ = _HEADER.unpack_from(like)
     system = _build_version(like)
     sizes = _SEGMENT.size + _SECTION.size, len(system), _SYMTAB.size
-    start = -(-(_HEADER.size + sum(sizes)) // ALIGNMENT) * ALIGNMENT
+    start = aligned(_HEADER.size + sum(sizes))
     symbols = start + -(-data.size // 8) * 8
     strings = b"\0" + (LEAD + data.name).encode() + b"\0"
     count = 2 + bool(system)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tilewright.codegen.link.data import ALIGNMENT, Data
+from tilewright.codegen.link.data import Data
 from tilewright.support.elf import (
     ALLOC,
     FIRST_SPECIAL,
@@ -32,6 +32,7 @@ from tilewright.support.elf import (
     read_elf,
 )
 from tilewright.support.errors import InternalError, UserError
+from tilewright.support.memory import ALIGNMENT
 
 #: Tables that are rebuilt, and lists of symbols by number, which are dropped.
 _DROPPED: Final = {0, SYMTAB, STRTAB, 0x6FFF4C03}

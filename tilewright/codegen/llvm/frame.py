@@ -8,7 +8,6 @@ from typing import Any
 
 from tilewright.arith import simplify
 from tilewright.codegen.convention import (
-    ALIGNMENT,
     ERROR,
     MAX_MESSAGE_VALUES,
     POOL,
@@ -33,6 +32,7 @@ from tilewright.codegen.llvm.types import (
 )
 from tilewright.ir import Buffer, Const, Expr, For, Stmt
 from tilewright.support.errors import InternalError
+from tilewright.support.memory import ALIGNMENT
 
 
 class Frame:

@@ -12,7 +12,6 @@ from typing import Any
 from tilewright.arith import Ranges
 from tilewright.codegen.captured import buffers_of
 from tilewright.codegen.convention import (
-    ALIGNMENT,
     Workspace,
     adopt_messages,
     arena_name,
@@ -39,6 +38,7 @@ from tilewright.codegen.llvm.types import (
 from tilewright.codegen.sizes import saturated
 from tilewright.ir import Buffer, Const, Expr, Function, Param, Var
 from tilewright.support.denormals import Denormals
+from tilewright.support.memory import ALIGNMENT
 from tilewright.target import Target
 
 

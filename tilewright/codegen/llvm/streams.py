@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.codegen.convention import ALIGNMENT
 from tilewright.codegen.llvm.frame import Frame
 from tilewright.codegen.llvm.types import LLValue, i64, llvm, void
 from tilewright.ir import Buffer, Function
+from tilewright.support.memory import ALIGNMENT
 
 
 def emit_streaming(frame: Frame, function: Function) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from tilewright.runtime.arrays import Array
-from tilewright.runtime.artifact.container import ALIGNMENT, MANIFEST, PARAMS, Container
+from tilewright.runtime.artifact.container import MANIFEST, PARAMS, Container
 from tilewright.runtime.artifact.contents import (
     Build,
     CaseKey,
@@ -32,6 +32,7 @@ from tilewright.support.denormals import DENORMALS, Denormals
 from tilewright.support.dtype import DType
 from tilewright.support.errors import TilewrightError
 from tilewright.support.files import AnyPath
+from tilewright.support.memory import ALIGNMENT
 
 _DIM_DEPTH: Final = 64
 _MESSAGE_VALUES: Final = 4
