@@ -157,7 +157,7 @@ def graph_passes(target: Target) -> list[Step]:
         # Scores that are never in memory; what is left is fused by single calls.
         Step(passes.fuse_attention(target), 2),
         # Weights that are unpacked now are not folded any more.
-        Step(passes.unpack_panels, 2, "cpu"),
+        Step(passes.unpack_panels(target), 2, "cpu"),
         # Of equal calls that were made one before; fusion puts each into what reads it.
         Step(passes.widen_where_read, 1, "cpu"),
         # Needs operators that have loops, and nothing dead that would count as a use.

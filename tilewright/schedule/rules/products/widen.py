@@ -27,9 +27,6 @@ from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: An operand is converted beforehand if every element of it is used at least this often.
-_WORTH_CONVERTING = 32
-
 
 class Widened(NamedTuple):
     """The factors of a product that are converted, and the type that they get."""
@@ -50,7 +47,8 @@ def _narrow_operands(s: Schedule, name: str, target: Target) -> Widened | None:
     dtype = _wide_type(c, wanted, target)
     chosen: dict[Buffer, int] = {}
     for side, access in enumerate((c.a, c.b)):
-        is_often = _uses(block, access) >= _WORTH_CONVERTING
+        least = target.timing.convert_uses
+        is_often = _uses(block, access, least) >= least
         is_worth = is_often and _is_narrow(access.buffer.dtype, dtype)
         # The state of a scan does not exist before its steps.
         if is_worth and s.can("copy_operand", name, c.factor(side), dtype):
@@ -74,10 +72,11 @@ def _is_narrow(dtype: DType, wide: DType) -> bool:
     return dtype.is_float and dtype.bits < 32 and wide.is_float and wide.bits >= 32
 
 
-def _uses(block: Block, access: Access) -> int:
-    """How often the block reads every element of an operand."""
+def _uses(block: Block, access: Access, unknown: int) -> int:
+    """How often the block reads every element of an operand; an extent that is known only at run
+    time counts as `unknown`."""
     own = {v for i in access.indices for v in free_vars(i)}
-    return prod(extent_of(it) or _WORTH_CONVERTING for it in block.iters if it.var not in own)
+    return prod(extent_of(it) or unknown for it in block.iters if it.var not in own)
 
 
 def _convert(s: Schedule, name: str, plan: Widened, _target: Target) -> None:
