@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.arith import Ranges, knowing_nothing, simplify
 from tilewright.ir import Block, Expr, Iter, Var, const, seq
-from tilewright.schedule.facts.decoding import bindings_tell
+from tilewright.schedule.facts.decoding import bindings_determine
 
 B, T, U = Var("b"), Var("t"), Var("u")
 RANGES = (
@@ -39,8 +39,8 @@ N = B * 256 + T
 )
 def test_digits_tell_the_loops(bindings: Any, tells_block: bool, tells_thread: bool) -> None:
     made = block(*bindings)
-    assert bindings_tell(made, B, {T, U}, RANGES) == tells_block
-    assert bindings_tell(made, T, {U}, RANGES) == tells_thread
+    assert bindings_determine(made, B, {T, U}, RANGES) == tells_block
+    assert bindings_determine(made, T, {U}, RANGES) == tells_thread
 
 
 def test_tiles_begin_where_outer_loops_say() -> None:
@@ -48,5 +48,5 @@ def test_tiles_begin_where_outer_loops_say() -> None:
     number, outer = U * 256 + T, Var("o")
     ranges = RANGES.with_extent(outer, const(8))
     made = block(outer * 16 + number // 9, outer * 9 + number % 9, ranges=ranges)
-    assert bindings_tell(made, T, {U}, ranges)
-    assert not bindings_tell(made, T, {U, outer}, ranges), "then tiles overlap"
+    assert bindings_determine(made, T, {U}, ranges)
+    assert not bindings_determine(made, T, {U, outer}, ranges), "then tiles overlap"

@@ -155,7 +155,7 @@ class Ranges:
     def asked_about(self, variables: frozenset[Var]) -> Ranges:
         """The first context that knew what is known here of some variables.
 
-        Answers that are found there hold for all contexts inside it: a loop tells nothing about
+        Answers that are found there hold for all contexts inside it: a loop says nothing about
         what does not depend on its variable.
         """
         ranges = self
@@ -258,7 +258,7 @@ class Ranges:
             self._learn_dividend(atom, low)
 
     def _learn_positive_factors(self, atom: Expr) -> None:
-        """x*y >= 1 with x, y >= 0 tells that both are."""
+        """x*y >= 1 with x, y >= 0 implies x >= 1 and y >= 1."""
         parts = factors(atom)
         if len(parts) > 1 and all(self._is_natural(f) for f in parts):
             for factor in parts:
@@ -266,7 +266,7 @@ class Ranges:
                     self.limits[factor] = self.limit(factor).intersect(Interval(1, None))
 
     def _learn_dividend(self, atom: Expr, low: int) -> None:
-        """x // c >= low tells that x >= c * low, for c > 0."""
+        """x // c >= low implies x >= c * low, for c > 0."""
         by = number(atom.b) if isinstance(atom, Binary) and atom.op == "floordiv" else None
         if isinstance(atom, Binary) and by is not None and by > 0:
             x = self._exact(atom.a)

@@ -73,7 +73,7 @@ def measure_roof(threads: int | None = None) -> Roof:
     # Values between kernels hardly ever lie nearer than in the second level.
     own = target.caches.l2 or target.caches.l1d
     levels = [Level(own * cores, _copy_rate(own // 4) * cores)]
-    # What cores share, only all of them together tell.
+    # What cores share is only seen with all of them at work.
     if target.caches.l3:
         levels.append(Level(target.caches.l3, _shared_rate(target.caches.l3 // 4, cores)))
     far = _shared_rate(max(_LARGE, 2 * target.caches.l3), cores)

@@ -324,7 +324,7 @@ _STATEMENTS: dict[type[Stmt], Callable[[_Verifier, Any], None]] = {
 
 
 def _uncovered(block: Block) -> Iterable[tuple[Stmt, str]]:
-    """Accesses in a block that its regions do not cover, as far as constants tell."""
+    """Accesses in a block that its regions do not cover, as far as constants show."""
     reads, writes = _by_buffer(block.reads), _by_buffer(block.writes)
     # A reduction, here or inside, reads back what it accumulates into; that is not declared.
     reduces = any(isinstance(s, Block) and s.init is not None for s in walk(block))

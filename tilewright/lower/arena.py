@@ -43,7 +43,7 @@ from tilewright.ir import (
     seq,
     walk_expr,
 )
-from tilewright.lower.arena_layout import Span, layout, live_at_once, size_of, usual
+from tilewright.lower.arena_layout import LiveRange, layout, live_at_once, size_of, usual
 from tilewright.lower.flatten import flat_index
 from tilewright.support.memory import ALIGNMENT
 
@@ -82,7 +82,7 @@ def _named(starts: Sequence[Expr]) -> tuple[dict[Expr, Expr], list[tuple[Var, Ex
 
 
 @dataclass(frozen=True)
-class Place:
+class ArenaPlace:
     """A buffer's place in the arena, and the steps of the program between which it is live."""
 
     name: str
@@ -99,7 +99,7 @@ class ArenaPlan:
     size: int
     #: The most that is live at any time: no plan takes less.
     live: int
-    places: tuple[Place, ...]
+    places: tuple[ArenaPlace, ...]
     #: The kernels that are called, in order, each with its step.
     calls: tuple[tuple[int, str], ...]
 
@@ -111,7 +111,7 @@ def arena_plan(function: Function) -> ArenaPlan:
     ranges = Ranges.for_function(function)
     offsets, starts = layout(spans, ranges)
     places = [
-        Place(b.name, usual(offsets[b]), usual(size_of(b, ranges)), span.first, span.last)
+        ArenaPlace(b.name, usual(offsets[b]), usual(size_of(b, ranges)), span.first, span.last)
         for b, span in spans.items()
     ]
     live = live_at_once(spans.values(), [p.size for p in places])
@@ -122,7 +122,7 @@ class _Uses:
     """The times at which buffers are used, each statement being a step of time."""
 
     def __init__(self, function: Function) -> None:
-        self.spans: dict[Buffer, Span] = {}
+        self.spans: dict[Buffer, LiveRange] = {}
         #: Buffers that the function itself reads or writes.
         self.touched: set[Buffer] = set()
         #: Allocated so far, with the number of loops around the allocation.
@@ -165,7 +165,7 @@ class _Uses:
         depth = self._depth[buffer]
         # What was there before a loop is needed in its first trip and in its last.
         first = self._loops[depth] if depth < len(self._loops) else self._time
-        span = self.spans.setdefault(buffer, Span(first, self._time))
+        span = self.spans.setdefault(buffer, LiveRange(first, self._time))
         span.last = self._time
 
     def _end_loop(self, start: int) -> None:

@@ -22,7 +22,7 @@ _USUAL: Final = 64
 
 
 @dataclass(slots=True)
-class Span:
+class LiveRange:
     """When a buffer is live."""
 
     first: int
@@ -32,11 +32,11 @@ class Span:
     def length(self) -> int:
         return self.last - self.first
 
-    def overlaps(self, other: Span) -> bool:
+    def overlaps(self, other: LiveRange) -> bool:
         return self.first <= other.last and other.first <= self.last
 
 
-def layout(spans: dict[Buffer, Span], ranges: Ranges) -> tuple[dict[Buffer, Expr], list[Expr]]:
+def layout(spans: dict[Buffer, LiveRange], ranges: Ranges) -> tuple[dict[Buffer, Expr], list[Expr]]:
     """The offset of every buffer, in bytes; the starts of slots, and the end of the last."""
     sizes = {b: size_of(b, ranges) for b in spans}
     fixed = {b: int(s.value) for b, s in sizes.items() if isinstance(s, Const)}
@@ -58,7 +58,7 @@ def size_of(buffer: Buffer, ranges: Ranges) -> Expr:
     return simplify((size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT, ranges)
 
 
-def _by_time(spans: dict[Buffer, Span]) -> Iterator[tuple[Buffer, list[Buffer]]]:
+def _by_time(spans: dict[Buffer, LiveRange]) -> Iterator[tuple[Buffer, list[Buffer]]]:
     """Each buffer in order of its first use, with those that have died since the one before."""
     ends = sorted(spans, key=lambda b: spans[b].last)
     ended = 0
@@ -73,7 +73,7 @@ def _by_time(spans: dict[Buffer, Span]) -> Iterator[tuple[Buffer, list[Buffer]]]
 _Plan = tuple[dict[Buffer, int], int]
 
 
-def _least(spans: dict[Buffer, Span], sizes: dict[Buffer, int]) -> _Plan:
+def _least(spans: dict[Buffer, LiveRange], sizes: dict[Buffer, int]) -> _Plan:
     """A plan that takes no more than what is live at once, or the least of those tried."""
     best = _best_fit(spans, sizes)
     live = live_at_once(spans.values(), sizes.values())
@@ -101,7 +101,7 @@ def _repaired(
         order = [*top, *(b for b in order if offsets[b] + sizes[b] != end)]
 
 
-def live_at_once(spans: Iterable[Span], sizes: Iterable[int]) -> int:
+def live_at_once(spans: Iterable[LiveRange], sizes: Iterable[int]) -> int:
     """The most that is live at any time; no plan takes less."""
     changes: list[tuple[int, int]] = []
     for span, size in zip(spans, sizes, strict=True):
@@ -124,7 +124,7 @@ def _first_fit(
     return offsets, max((offsets[b] + sizes[b] for b in offsets), default=0)
 
 
-def _best_fit(spans: dict[Buffer, Span], sizes: dict[Buffer, int]) -> _Plan:
+def _best_fit(spans: dict[Buffer, LiveRange], sizes: dict[Buffer, int]) -> _Plan:
     free = _FreeList()
     offsets: dict[Buffer, int] = {}
     for buffer, dead in _by_time(spans):
@@ -183,7 +183,7 @@ class _FreeList:
 
 
 def _slots(
-    spans: dict[Buffer, Span], sizes: dict[Buffer, Expr], ranges: Ranges
+    spans: dict[Buffer, LiveRange], sizes: dict[Buffer, Expr], ranges: Ranges
 ) -> tuple[dict[Buffer, int], list[Expr]]:
     """The slot of every buffer, and the sizes of the slots."""
     slots: dict[Buffer, int] = {}

@@ -2,7 +2,7 @@
 
 Files give dimensions of several inputs one name, and programs rely on it: what is equal needs no
 broadcasting. Some names are wrong, though, or stand for sizes of which some are 1 and broadcast.
-Where such inputs come, the model is compiled once more with those dimensions told apart.
+Where such inputs come, the model is compiled once more with different names for those dimensions.
 
 Programs for free sizes also check what operators ask of them, and some sizes that fail this have a
 meaning of their own: a pooling clips its window to an image that is smaller. Where the model is
@@ -107,9 +107,9 @@ class ApartModels:
             pass
         except UserError as wrong:
             return wrong
-        told = "; ".join(f"{n}: [{', '.join(map(str, s))}]" for n, s in shapes.items())
+        sizes = "; ".join(f"{n}: [{', '.join(map(str, s))}]" for n, s in shapes.items())
         warnings.warn(
-            f"{error.what}: {error.reason}; the model is compiled anew for {told}", stacklevel=6
+            f"{error.what}: {error.reason}; the model is compiled anew for {sizes}", stacklevel=6
         )
         return self._compiled(shapes)
 
@@ -140,7 +140,7 @@ def _refusal(error: UserError, found: UserError) -> UserError:
         return error
     why = f"{found.what}: {found.reason}" if found.reason else found.what
     differ = isinstance(error, DimensionsDifferError)
-    done = "with that dimension told apart" if differ else "with these sizes as numbers"
+    done = "with different names for that dimension" if differ else "with these sizes as numbers"
     reason = f"{error.reason}; {done}, {why}"
     return UserError(error.what, reason=reason, remedy=found.remedy, listing=found.listing)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.codegen import (
     PARAMS,
-    Data,
+    DataSymbol,
     Interface,
     Member,
     Tensor,
@@ -177,13 +177,13 @@ def _members(
     return members(objects, params_of(constants, places), model.exported, model.prefix)
 
 
-def params_of(constants: Sequence[Any], places: Sequence[int]) -> Data:
+def params_of(constants: Sequence[Any], places: Sequence[int]) -> DataSymbol:
     """The constants one after the other, each at its place."""
     parts: list[bytes | memoryview] = []
     for array in constants:
         parts.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         parts.append(bytes(-array.nbytes % ALIGNMENT))
-    return Data(PARAMS, parts, places[-1])
+    return DataSymbol(PARAMS, parts, places[-1])
 
 
 # ---- kinds of files -----------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from tilewright.graph import (
     passes,
 )
 from tilewright.kernels.module import dim_of, unique_names
-from tilewright.models.constants import held
+from tilewright.models.constants import copied_from_files
 from tilewright.models.native import NativeModel, target_info
 from tilewright.runtime import (
     Build,
@@ -74,7 +74,7 @@ class HostedModel(RunnableModel):
 
         _say(_names(module))
         outlined = passes.outline(module)
-        held((), outlined)
+        copied_from_files((), outlined)
         native = {
             name: compile_native(_alone(function))
             for name, function in outlined.functions.items()

@@ -15,7 +15,7 @@ from tilewright.runtime.scratch import Scratch
 from tilewright.support.errors import UserError
 
 
-class Sizes(NamedTuple):
+class CallSizes(NamedTuple):
     """What follows from the shapes of the inputs."""
 
     dims: dict[str, int]
@@ -38,7 +38,7 @@ class ModelCall:
         self,
         program: Program,
         inputs: Sequence[Bound],
-        sizes: Sizes,
+        sizes: CallSizes,
         own: Sequence[Array | None],
         record: Array,
         release: Callable[[int], None] | None,

@@ -134,7 +134,7 @@ class Device(ABC):
         """How long a run takes until its results are there."""
 
 
-class Cpu(Device):
+class CpuDevice(Device):
     """The processor that Python runs on."""
 
     name, dlpack_type = "cpu", 1
@@ -188,4 +188,4 @@ def _libc_free() -> Callable[[int], None]:
     return free
 
 
-CPU: Final = Cpu()
+CPU: Final = CpuDevice()

@@ -74,7 +74,7 @@ class _Object:
     places: dict[int, int] = field(default_factory=dict[int, int])
 
     def key(self, symbol: int) -> Hashable:
-        """What tells a symbol from those of all objects."""
+        """A name for a symbol that is unique among all objects."""
         found = self.symbols[symbol]
         return (self.number, symbol) if found.binding == LOCAL else found.name
 

@@ -1,4 +1,4 @@
-"""What goes wrong, and how it is told.
+"""What goes wrong, and how it is reported.
 
 `UserError` is for what the caller can mend: the model, the schedule, the arguments, the file.
 `InternalError` is our own fault and asks for a report. A message reads: what failed (operation and

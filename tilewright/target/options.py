@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from tilewright.support.config import parse_size
 from tilewright.support.errors import UserError, nearest
-from tilewright.target.kinds import KINDS, Kind
+from tilewright.target.kinds import KINDS, TargetKind
 
 
 class Options(NamedTuple):
     """What a target's text asks for; None or empty where it leaves the choice to us."""
 
-    kind: Kind
+    kind: TargetKind
     #: The architecture of a GPU; the other options are the host's then.
     arch: str | None = None
     mtriple: str | None = None

@@ -23,9 +23,9 @@ from tilewright.target.features import (
 from tilewright.target.gpus import GPUS, NVPTX, NVPTX_TRIPLE, Gpu, find_gpu
 from tilewright.target.host import host_cores, host_cpu, host_triple
 from tilewright.target.host_gpu import host_gpu
-from tilewright.target.kinds import KINDS, Kind
+from tilewright.target.kinds import KINDS, TargetKind
 from tilewright.target.options import Options, parse_options
-from tilewright.target.timing import Timing
+from tilewright.target.timing import CpuTiming
 from tilewright.target.triple import arch_of, default_triple, is_bare, normalize_triple
 from tilewright.target.vectors import vector_bits, vector_registers
 
@@ -50,7 +50,7 @@ class Target:
     caches: Caches
     #: Further LLVM features, with their signs: handed on, not reasoned about.
     handed_on: tuple[str, ...] = ()
-    kind: Kind = KINDS["llvm"]
+    kind: TargetKind = KINDS["llvm"]
     #: The processor that launches a GPU's code.
     host: Target | None = None
 
@@ -129,7 +129,7 @@ class Target:
         return self._description.fma_latency
 
     @property
-    def timing(self) -> Timing:
+    def timing(self) -> CpuTiming:
         """How fast a core, its memory and its threads are: what cost models ask for."""
         return self._description.timing
 
@@ -304,7 +304,7 @@ def _resolve_gpu(options: Options) -> Target:
     )
 
 
-def _features_of(cpu: Cpu, kind: Kind) -> Features:
+def _features_of(cpu: Cpu, kind: TargetKind) -> Features:
     """What code of a kind may use of a processor."""
     return cpu.features if kind.uses_features else generic(cpu.arch).features
 

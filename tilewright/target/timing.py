@@ -46,7 +46,7 @@ class ConvTiming(NamedTuple):
     bytes_share: float = 0.35
 
 
-class Timing(NamedTuple):
+class CpuTiming(NamedTuple):
     """Figures of one core, of its memory, and of handing work to other threads."""
 
     # ---- a core -----------------------------------------------------------------------------
@@ -147,4 +147,4 @@ class Timing(NamedTuple):
 
 
 #: A core that starts one instruction in each cycle and has its memory beside it, without threads.
-MICROCONTROLLER: Final = Timing(load_ports=1, issue_width=1, load_cycles=1.0, loop_cycles=3.0)
+MICROCONTROLLER: Final = CpuTiming(load_ports=1, issue_width=1, load_cycles=1.0, loop_cycles=3.0)

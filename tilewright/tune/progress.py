@@ -13,7 +13,7 @@ from tilewright.tune.records.record import Record
 
 
 class Watcher(Protocol):
-    """Is told what a search does."""
+    """Is notified of what a search does."""
 
     def begin(self, searches: Sequence[Search], deadline: float) -> None: ...
 

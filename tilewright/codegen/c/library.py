@@ -184,7 +184,7 @@ def _run(model: Interface, constants: int) -> str:
 
 
 def _handed_over(model: Interface) -> Iterator[str]:
-    """Outputs of sizes that the run told: their memory, and their shapes one after the other."""
+    """Outputs whose sizes the run determines: their memory, and their shapes, in order."""
     at = 0
     for k, place in model.records.items():
         yield f"outputs[{k}] = (void *)(uintptr_t)record[{place}];"

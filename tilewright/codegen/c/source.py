@@ -71,7 +71,7 @@ static void tw_record(int64_t call, int64_t began, const int64_t *numbers, int c
 
 
 @dataclass(frozen=True)
-class Source:
+class CKernel:
     """A kernel in C, with what its callers must know."""
 
     name: str
@@ -87,7 +87,7 @@ class Source:
 
 
 def file_of(kept: Iterable[bytes], *, first: str = "", last: str = "") -> str:
-    """One source file of several kernels, each as `Source.serialized` gave it."""
+    """One source file of several kernels, each as `CKernel.serialized` gave it."""
     used, declarations = set[Key](), dict[str, None]()
     bodies: list[str] = []
     for data in kept:
@@ -106,7 +106,7 @@ def file_of(kept: Iterable[bytes], *, first: str = "", last: str = "") -> str:
     return "\n".join(t for t in texts if t) + "\n"
 
 
-def generate(function: Function, *, profiled: bool = False) -> Source:
+def generate(function: Function, *, profiled: bool = False) -> CKernel:
     """C for a lowered function: the kernel, and the ways to call it."""
     unit, messages = Unit(), list[str]()
     workspace = Workspace.of(function)
@@ -117,7 +117,7 @@ def generate(function: Function, *, profiled: bool = False) -> Source:
     _emit_workspace(unit, function, workspace)
     if any("tw_list_release" in d for d in unit.declarations):
         _emit_release(unit, function)
-    return Source(
+    return CKernel(
         function.name,
         tuple(sorted(unit.inline_functions)),
         tuple(unit.declarations),

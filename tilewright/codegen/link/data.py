@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Data(NamedTuple):
+class DataSymbol(NamedTuple):
     """Bytes that objects refer to by a name."""
 
     name: str

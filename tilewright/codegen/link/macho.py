@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from tilewright.codegen.link.data import Data
+from tilewright.codegen.link.data import DataSymbol
 from tilewright.support.memory import ALIGNMENT, aligned
 
 _HEADER: Final = struct.Struct("<8I")
@@ -67,7 +67,7 @@ def renamed(code: bytes, rename: Callable[[str], str]) -> bytes:
     return bytes(made + strings)
 
 
-def data_file(data: Data, like: bytes) -> bytes:
+def data_file(data: DataSymbol, like: bytes) -> bytes:
     """A file for the same machine and system as another, which defines the data."""
     _, cpu, subtype, *_ = _HEADER.unpack_from(like)
     system = _build_version(like)

@@ -1,7 +1,7 @@
 """Results that are written by non-temporal stores: past the caches, without reading lines first.
 
 A function names them in its attribute `streams`, by their numbers among its buffers. Non-temporal
-stores must be aligned to their size, and only the caller's arrays tell whether they are: the body
+stores must be aligned to their size, and only the caller's arrays decide whether they are: the body
 is emitted twice, once for arrays that start at a cache line.
 
     if Y % 64 == 0:

@@ -75,7 +75,7 @@ class Structure:
     # ---- computing ------------------------------------------------------------------------------
 
     def array(self, value: Value) -> Array | None:
-        """The value as an array, if constants and given inputs tell it."""
+        """The value as an array, if constants and given inputs determine it."""
         pending = [value]
         while pending:
             current = pending[-1]
@@ -97,7 +97,7 @@ class Structure:
         return value.constant if value.constant is not None else self._arrays.get(value)
 
     def _operands(self, value: Value) -> list[Value]:
-        """What must be computed first; nothing where `value` can be told without, or not at all."""
+        """What must be computed first; nothing where `value` is known already, or never."""
         binding = self._producers.get(value)
         if _from_known(value) is not None or binding is None or not _is_small(binding):
             return []
@@ -148,7 +148,7 @@ class Structure:
 
 
 class _Sources:
-    """The inputs whose values, and those whose shapes, tell something; and whether that is all."""
+    """The inputs whose values, and those whose shapes, matter; and whether that is all."""
 
     def __init__(self) -> None:
         self.values: dict[str, None] = {}

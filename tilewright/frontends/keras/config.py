@@ -129,7 +129,7 @@ def layer_spec(entry: Any) -> LayerSpec:
 
 
 def _is_operation(entry: Config, kind: str, config: Config) -> bool:
-    """Whether an entry is a function of `keras.ops`; `.h5` files do not tell modules, but layers
+    """Whether an entry is a function of `keras.ops`; `.h5` files have no modules, but layers
     say there whether they are trainable."""
     module = entry.raw("module")
     if isinstance(module, str):

@@ -244,11 +244,11 @@ def _flat(outputs: Any) -> list[Any]:
 
 
 def _located(error: TilewrightError, origin: str) -> TilewrightError:
-    """The error with the node it comes from; the innermost one is told."""
+    """The error with the node it comes from; the innermost one is named."""
     if isinstance(error, InternalError) or "\n    at " in error.listing:
         return error
-    told = [t for t in error.listing.split("\n") if t and not t.startswith("    from ")]
-    listing = "\n".join(["", *told, f"    at {origin}"])
+    kept = [t for t in error.listing.split("\n") if t and not t.startswith("    from ")]
+    listing = "\n".join(["", *kept, f"    at {origin}"])
     return UserError(error.what, reason=error.reason, remedy=error.remedy, listing=listing)
 
 
@@ -264,7 +264,7 @@ def calls_of(module: Any) -> Iterator[Any]:
 
 
 def is_served(node: Any) -> bool:
-    """Whether a node can be converted, as far as its operator tells."""
+    """Whether a node can be converted, as far as its operator shows."""
     named = operator_name(node.target)
     return (
         named is None

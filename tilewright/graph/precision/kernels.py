@@ -31,7 +31,7 @@ from tilewright.graph.ops.recurrent.recurrent import SCANS
 from tilewright.graph.precision.products import as_product, written
 from tilewright.graph.precision.stored import (
     FLOAT32,
-    Kernel,
+    KernelCalls,
     carries,
     is_product,
     kernel_of,
@@ -93,10 +93,10 @@ class _Writer:
 
     # ---- kernels --------------------------------------------------------------------------------
 
-    def _kernel(self, binding: Binding, kernel: Kernel) -> Binding:
+    def _kernel(self, binding: Binding, kernel: KernelCalls) -> Binding:
         if not isinstance(binding.expr, Fused):
             group = grouped([binding], binding.outputs)
-            kernel = Kernel(group.expr.graphs[0].body, kernel.facts)
+            kernel = KernelCalls(group.expr.graphs[0].body, kernel.facts)
         else:
             group = binding
         graph = group.expr.graphs[0]

@@ -39,11 +39,11 @@ class Makers:
             self._made[value] = binding
             self._home[value] = self._open[-1]
 
-    def came(self, binding: Binding) -> None:
+    def add_uses(self, binding: Binding) -> None:
         """Count what a new binding uses."""
         self._uses.update(_args(binding))
 
-    def went(self, binding: Binding) -> None:
+    def remove_uses(self, binding: Binding) -> None:
         """Forget what a binding used, and what only served it."""
         pending = [binding]
         while pending:
@@ -53,7 +53,7 @@ class Makers:
                 if not self._uses[value] and made is not None and self.call_of(value):
                     pending.append(made)
 
-    def hand_over(self, old: Value, new: Value) -> None:
+    def replace_uses(self, old: Value, new: Value) -> None:
         """`new` is used wherever `old` was."""
         self._uses[new] += self._uses.pop(old, 0)
 

@@ -39,7 +39,7 @@ _MESSAGE_VALUES: Final = 4
 _VALUE_DEPTH: Final = 8
 
 
-class Candidate(NamedTuple):
+class StoredBuild(NamedTuple):
     """A build in an artifact that nobody has opened yet."""
 
     target: TargetInfo
@@ -68,11 +68,11 @@ class Artifact:
                 "update Tilewright, or save the model with this version",
             )
 
-    def _candidate(self, fields: Fields) -> Candidate:
+    def _candidate(self, fields: Fields) -> StoredBuild:
         target = fields.fields("target")
         features = frozenset(target.texts("features"))
         info = TargetInfo(target.text("text"), target.text("triple"), features)
-        return Candidate(info, lambda: self._build(fields, info))
+        return StoredBuild(info, lambda: self._build(fields, info))
 
     def _build(self, fields: Fields, target: TargetInfo) -> Build:
         reader = _Reader(self._file, fields, target, verify=self._verify)
@@ -174,9 +174,9 @@ class _Reader:
             if isinstance(model, CasesContents):
                 raise fields.wrong("a case of several cases")
             key = _key(case)
-            told = [[name for name, _ in part] for part in key]
-            if told != [[n for n in names if n in by] for by in (by_value, by_shape)]:
-                raise fields.wrong("a case does not tell what decides on it")
+            deciding = [[name for name, _ in part] for part in key]
+            if deciding != [[n for n in names if n in by] for by in (by_value, by_shape)]:
+                raise fields.wrong("a case does not name what decides on it")
             if isinstance(model, CompiledContents) and len(model.program.inputs) != len(names):
                 raise fields.wrong("a case takes other inputs")
             found.append((key, model))
@@ -320,7 +320,7 @@ def _checked_program(program: Program, fields: Fields) -> Program:
     known = {n for s in program.inputs for n in _names_of(s)}
     asked = {n for s in direct for n in _names_of(s)}
     if unknown := sorted((asked | set(program.dims)) - known):
-        raise fields.wrong(f"no input tells the dimension {', '.join(unknown)}")
+        raise fields.wrong(f"no input determines the dimension {', '.join(unknown)}")
     for message in program.messages:
         _check_message(message, fields)
     return program

@@ -76,8 +76,8 @@ class _Store:
         array = np.ascontiguousarray(array).reshape(array.shape)
         place = self._place(array)
         dtype = DType.of(array.dtype).name
-        told = {"dtype": dtype, "shape": list(array.shape), "offset": place}
-        return {**told, "crc": checksum_of(array)}
+        entry = {"dtype": dtype, "shape": list(array.shape), "offset": place}
+        return {**entry, "crc": checksum_of(array)}
 
     def _place(self, array: Array) -> int:
         digest = hashlib.sha256(_bytes_of(array)).digest()

@@ -67,7 +67,7 @@ class Rule(Generic[Found, Plan]):
     plan    how it is to be done: every decision that others could take differently is a choice
     apply   the primitives that do it; where one refuses, the schedule is as it was before
 
-    Where only the first steps tell what there is to decide, `match` takes these on a copy of the
+    Where only the first steps show what there is to decide, `match` takes these on a copy of the
     schedule, and `apply` goes on from there (`Schedule.restore`).
     """
 
@@ -80,7 +80,7 @@ class Rule(Generic[Found, Plan]):
         """Whether the rule is for this block and no primitive refused; the schedule is edited.
 
         Rules say what is fast, primitives what is right: a block that a rule does not fit keeps its
-        loops, and `inspect --schedule` tells so. Any other error is a fault of the rule.
+        loops, and `inspect --schedule` shows that. Any other error is a fault of the rule.
         """
         try:
             plan = self.planned(s, block, target, choices)

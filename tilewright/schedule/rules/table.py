@@ -149,7 +149,7 @@ def _apply_stage(s: Schedule, stage: Stage, target: Target, choices: Choices) ->
     taken = [
         _take_first(s, stage.rules, name, target, choices)
         for name in [b.name for b in s.blocks()]
-        if _is_left(s, name)
+        if _is_unscheduled(s, name)
     ]
     return any(taken)
 
@@ -160,6 +160,6 @@ def _take_first(
     return any(rule.attempt(s, block, target, choices) for rule in rules)
 
 
-def _is_left(s: Schedule, name: str) -> bool:
+def _is_unscheduled(s: Schedule, name: str) -> bool:
     """Whether a block is still there (it may have gone into another), and plain."""
     return any(b.name == name for b in s.blocks()) and not is_scheduled(s, name)

@@ -20,7 +20,7 @@ from tilewright.tune.tasks import Task
 _TIMEOUT: Final = 60.0
 
 
-class Builder:
+class KernelBuilder:
     """Workers that compile kernels for one target, until they are closed."""
 
     def __init__(self, target: Target, timeout: float = _TIMEOUT) -> None:

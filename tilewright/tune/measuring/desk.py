@@ -42,12 +42,12 @@ class Job:
     code: bytes | None
     rounds: int
     early: bool
-    tell: Callable[[Measured], None]
+    report: Callable[[Measured], None]
     #: Whether nobody wants to know any more.
     is_over: Callable[[], bool] = lambda: False
     #: How it ended on devices that were lost over it.
     lost: list[Measured] = field(default_factory=list[Measured])
-    #: The failures that devices have told of, by device.
+    #: The failures that devices have reported, by device.
     doubts: dict[str, Measured] = field(default_factory=dict[str, Measured])
 
 
@@ -90,7 +90,7 @@ class Desk:
                 return job
             if not self._others(job):
                 self._jobs.remove(job)
-                job.tell(job.doubts[device])
+                job.report(job.doubts[device])
         return None
 
     def settle(self, job: Job, device: str, measured: Measured) -> None:
@@ -99,7 +99,7 @@ class Desk:
             if measured.failure is None:
                 for other in job.doubts:
                     self._strike(other, f"it said: {job.doubts[other].reason}")
-                job.tell(measured)
+                job.report(measured)
             elif measured.is_lost:
                 self._lost(job, measured)
             else:
@@ -107,7 +107,7 @@ class Desk:
                 if len(job.doubts) < 2 and self._others(job):
                     self.put(job, first=True)
                 else:
-                    job.tell(measured)
+                    job.report(measured)
 
     def _lost(self, job: Job, measured: Measured) -> None:
         job.lost.append(measured)
@@ -117,7 +117,7 @@ class Desk:
         # A candidate whose process is killed wherever it is measured is the cause of that: it
         # takes all memory, for one.
         is_cause = all(m.failure == "killed" for m in job.lost)
-        job.tell(Measured(failure="crash" if is_cause else "lost", reason=measured.reason))
+        job.report(Measured(failure="crash" if is_cause else "lost", reason=measured.reason))
 
     def _others(self, job: Job) -> bool:
         return bool(self._here.keys() - job.doubts.keys())
@@ -173,8 +173,8 @@ class Results:
         self._count: int | None = None
         self._told = 0
 
-    def teller(self, number: int) -> Callable[[Measured], None]:
-        """What is told of the job of this number."""
+    def reporter(self, number: int) -> Callable[[Measured], None]:
+        """Takes the result of the job of this number."""
         return lambda measured: self._done.put((number, measured))
 
     def expect(self, count: int) -> None:

@@ -47,7 +47,7 @@ class RemoteMeasurer:
     def begin(self, task: Task, reference: bytes) -> Measured:
         begun = self._begun = Begun(trial_task(task), reference)
         results = Results()
-        self._desk.put(Job(begun, None, 0, False, results.teller(0)), first=True)
+        self._desk.put(Job(begun, None, 0, False, results.reporter(0)), first=True)
         results.expect(1)
         ((_, found),) = self._waited(results)
         return found
@@ -83,8 +83,8 @@ class RemoteMeasurer:
             for code in candidates:
                 if results.is_over:
                     return
-                tell, is_over = results.teller(count), lambda: results.is_over
-                job = Job(self._begun, code, rounds, early, tell, is_over)
+                report, is_over = results.reporter(count), lambda: results.is_over
+                job = Job(self._begun, code, rounds, early, report, is_over)
                 self._desk.put(job, first=isinstance(candidates, list))
                 count += 1
             results.expect(count)
@@ -101,10 +101,10 @@ class RemoteMeasurer:
                 raise self._nobody()
 
     def _nobody(self) -> UserError:
-        told = "; ".join(f"{d} is left out: {why}" for d, why in self._desk.left_out.items())
+        reasons = "; ".join(f"{d} is left out: {why}" for d, why in self._desk.left_out.items())
         return UserError(
             f"no device is there to measure on ({self.devices})",
-            reason=told or f"none has answered for {self.patience:g} s",
+            reason=reasons or f"none has answered for {self.patience:g} s",
             remedy="see that its server runs; what was measured is in the records, and the same"
             " command goes on from there",
         )
@@ -126,7 +126,7 @@ class RemoteMeasurer:
         """Measure on one device, and on another one when it is lost."""
         while not self._desk.is_closed:
             try:
-                with self.devices.taken() as device:
+                with self.devices.borrowed() as device:
                     self._use(device)
             except (UserError, OSError):
                 time.sleep(_WAIT)

@@ -252,7 +252,7 @@ class _Words:
 def _hand_over(
     f: Body, model: Interface, record: Value, outputs: Value, others: Sequence[Value]
 ) -> None:
-    """Outputs of sizes that the run told: their memory, and their shapes one after the other."""
+    """Outputs whose sizes the run determines: their memory, and their shapes, in order."""
     at = 0
     for k, place in model.records.items():
         made = f.get(record, Field(8 * place, PTR))

@@ -15,7 +15,7 @@ from tilewright.support.errors import UserError
 
 
 def _rank(n: Layer) -> int:
-    """1D, 2D or 3D, which the name of the class tells."""
+    """1D, 2D or 3D, by the name of the class."""
     return int(n.kind.removesuffix("Transpose")[-2])
 
 

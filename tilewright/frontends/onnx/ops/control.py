@@ -26,7 +26,7 @@ def if_(n: Node) -> list[Value | None]:
         if levelled.find_ranks():
             branches = levelled.of(then), levelled.of(otherwise)
             return several(n.builder.branch(condition, *branches))
-        # Branches of different ranks: which one is taken must be known, if inputs can tell it.
+        # Branches of different ranks: which one is taken must be known, if it follows from inputs.
         n.array(0)
         raise
 

@@ -82,7 +82,7 @@ def sequence_map(n: Node) -> list[Value]:
 
 
 def _result_types(n: Node) -> list[Any]:
-    """The element types of the body's outputs, which the file must tell."""
+    """The element types of the body's outputs, which the file must declare."""
     outputs = n.graph("body").output
     return [element_type(o.type.tensor_type.elem_type, f"output {o.name}") for o in outputs]
 
