@@ -283,15 +283,15 @@ class Ranges:
 
         return None if expr.dtype.is_vector else exact_linear(expr, self)
 
-    def _learn_less(self, small: Expr, large: Expr, gap: int) -> None:
+    def learn_less(self, small: Expr, large: Expr, gap: int) -> None:
         """small + gap <= large"""
         a, b = self._exact(small), self._exact(large)
         if a is not None and b is not None:
             self._learn_not_negative(b.minus(a).shifted(-gap))
 
-    def _learn_equal(self, a: Expr, b: Expr) -> None:
-        self._learn_less(a, b, 0)
-        self._learn_less(b, a, 0)
+    def learn_equal(self, a: Expr, b: Expr) -> None:
+        self.learn_less(a, b, 0)
+        self.learn_less(b, a, 0)
         if isinstance(a, Binary) and a.op == "floormod" and number(b) == 0:
             by = number(a.b)
             if by:
@@ -299,11 +299,11 @@ class Ranges:
 
 
 _LEARN: dict[str, Callable[[Ranges, Binary], None]] = {
-    "lt": lambda r, e: r._learn_less(e.a, e.b, 1),  # pyright: ignore[reportPrivateUsage]
-    "le": lambda r, e: r._learn_less(e.a, e.b, 0),  # pyright: ignore[reportPrivateUsage]
-    "gt": lambda r, e: r._learn_less(e.b, e.a, 1),  # pyright: ignore[reportPrivateUsage]
-    "ge": lambda r, e: r._learn_less(e.b, e.a, 0),  # pyright: ignore[reportPrivateUsage]
-    "eq": lambda r, e: r._learn_equal(e.a, e.b),  # pyright: ignore[reportPrivateUsage]
+    "lt": lambda r, e: r.learn_less(e.a, e.b, 1),
+    "le": lambda r, e: r.learn_less(e.a, e.b, 0),
+    "gt": lambda r, e: r.learn_less(e.b, e.a, 1),
+    "ge": lambda r, e: r.learn_less(e.b, e.a, 0),
+    "eq": lambda r, e: r.learn_equal(e.a, e.b),
 }
 
 

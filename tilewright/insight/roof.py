@@ -1,8 +1,8 @@
 """What this machine can do at most, measured: the roof over every kernel.
 
-Peaks out of data sheets hold for clocks and memory that nobody has; these are reached by code of
-our own, on one thread by its processor time, so that a busy machine does not lower the roof. What
-cores do not share is multiplied by their number.
+Peaks in data sheets assume clocks and memory that real machines do not reach. These are measured
+with code of our own, on one thread by its processor time, so that a busy machine does not lower
+the roof. What cores do not share is multiplied by their number.
 """
 
 from __future__ import annotations

@@ -149,5 +149,7 @@ def _with_loops(ranges: Ranges, loops: tuple[For, ...]) -> Ranges:
 def hull(access: GuardedAccess, ranges: Ranges) -> list[tuple[Expr, Expr]] | None:
     """The least and the greatest index in every dimension, over the loops around the access."""
     inner = _with_loops(ranges, access.loops)
-    found = [symbolic_bounds(i, inner, [loop.var for loop in access.loops]) for i in access.indices]
-    return None if any(f is None for f in found) else found  # type: ignore[return-value]
+    variables = [loop.var for loop in access.loops]
+    found = [symbolic_bounds(index, inner, variables) for index in access.indices]
+    known = [bounds for bounds in found if bounds is not None]
+    return known if len(known) == len(found) else None

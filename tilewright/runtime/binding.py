@@ -299,7 +299,7 @@ def bind_outputs(
 ) -> list[Array | None]:
     """The caller's own arrays for the outputs; None for those the model makes.
 
-    There can be none for outputs that the code hands over, whose numbers are given.
+    There can be none for outputs whose memory the code allocates; their numbers are given.
     """
     names = [s.name for s in specs]
     if not isinstance(outputs, Mapping | list | tuple):

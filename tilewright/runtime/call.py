@@ -73,7 +73,7 @@ class ModelCall:
         return made
 
     def _copied(self, spec: NativeSpec, handed_over: list[int], at: int) -> Any:
-        """An output out of memory that the code handed over."""
+        """An output out of memory that the code returned."""
         address = handed_over[at]
         if isinstance(spec, TensorSpec):
             shape = handed_over[at + 1 : at + 1 + len(spec.shape)]

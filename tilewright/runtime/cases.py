@@ -16,6 +16,7 @@ from tilewright.runtime.executor import BoundModel
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError
+from tilewright.support.narrowing import is_sequence
 
 if TYPE_CHECKING:
     from tilewright.support.profile import Profile
@@ -92,7 +93,7 @@ class CasesModel(RunnableModel):
                 self._unseen(key, inputs)
 
     def _unseen(self, key: CaseKey, inputs: Mapping[str, Any]) -> None:
-        """Keep a program for inputs that there is none for; or learn what it depends on."""
+        """Compile and keep a program for inputs that have none; or learn what it depends on."""
         del inputs
         raise UserError(
             f"there is no program for {_told(key)}",
@@ -167,8 +168,8 @@ def _shown(value: Any) -> str:
 
 
 def _contents(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return tuple(map(_contents, value))  # pyright: ignore[reportUnknownArgumentType]
+    if is_sequence(value):
+        return tuple(map(_contents, value))
     array = np.asarray(value)
     data = tuple(array.ravel().tolist()) if array.dtype == object else array.tobytes()
     return (array.shape, str(array.dtype), data)

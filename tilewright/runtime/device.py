@@ -56,7 +56,7 @@ class Device(ABC):
     def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         """Memory for an array of the device's own, such as packed weights.
 
-        Artifacts hold these: what nobody writes to must be nothing else of this process.
+        Artifacts hold these: bytes that are never written must reveal nothing of this process.
         """
 
     @abstractmethod

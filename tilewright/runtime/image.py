@@ -212,7 +212,7 @@ def _address(item: _Object, number: int, base: int, known: Mapping[str, int]) ->
     if symbol.section == ABSOLUTE:
         return symbol.value
     if symbol.section == UNDEFINED:
-        # A name that nobody defines may be left out where it is weak.
+        # A weak symbol may stay undefined.
         return known.get(symbol.name, 0)
     return base + item.places[symbol.section] + symbol.value
 

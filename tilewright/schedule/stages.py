@@ -79,7 +79,7 @@ def site_before(tree: Tree, block: Block, buffer: Buffer) -> InsertionPoint | Fa
 
 
 def site_after(tree: Tree, block: Block, buffer: Buffer) -> InsertionPoint | Fault:
-    """The outermost place behind `block` before anybody else reads `buffer`."""
+    """The outermost place after `block` and before all other readers of `buffer`."""
     at = outermost_statement(tree, block)
     for reader in outermost(tree, tree.readers(buffer)):
         if reader is block:

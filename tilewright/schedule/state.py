@@ -139,11 +139,11 @@ class ScheduleState:
         return tuple(BlockRef(b.name) for b in self.tree.consumers(self._block(block)))
 
     def loop_of(self, loop: LoopLike) -> For:
-        """The statement behind a loop."""
+        """The statement of a loop."""
         return self._for(self.loop(loop))
 
     def block_of(self, block: BlockLike) -> Block:
-        """The statement behind a block."""
+        """The statement of a block."""
         return self._block(block)
 
     def can(self, primitive: str, *args: Any, **options: Any) -> bool | Refusal:

@@ -77,7 +77,7 @@ def register_intrin(intrin: TensorIntrin) -> TensorIntrin:
 
 
 def register_maker(name: str, make: Callable[[], TensorIntrin]) -> None:
-    """Make a tensor intrinsic known that is costly to make: it will be when somebody names it."""
+    """Register a tensor intrinsic that is made when it is first used, because that is costly."""
     _MAKERS[name] = make
 
 

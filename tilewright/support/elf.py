@@ -19,7 +19,7 @@ RELOCATABLE: Final = 1
 PROGBITS, SYMTAB, STRTAB, RELA_KIND, NOTE, NOBITS, REL, GROUP = 1, 2, 3, 4, 7, 8, 9, 17
 #: What may be done with a section when it is loaded.
 WRITE, ALLOC, EXEC, TLS = 1, 2, 4, 0x400
-#: Numbers of sections that are none.
+#: Section numbers with a special meaning (SHN_UNDEF, SHN_ABS, …).
 UNDEFINED, FIRST_SPECIAL, ABSOLUTE = 0, 0xFF00, 0xFFF1
 #: Who can see a symbol.
 LOCAL, GLOBAL, WEAK = 0, 1, 2

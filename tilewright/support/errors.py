@@ -57,7 +57,7 @@ class InternalError(TilewrightError):
 
 
 def named(kind: str, name: str) -> str:
-    """`pass fuse`; names that begin with what they are stay as they are."""
+    """`pass fuse`; a name that begins with its kind is not given the kind twice."""
     return name if name.startswith(f"{kind} ") else f"{kind} {name}"
 
 

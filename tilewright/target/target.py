@@ -48,7 +48,7 @@ class Target:
     #: How many cores the code may count on.
     cores: int
     caches: Caches
-    #: Further LLVM features, with their signs: handed on, not reasoned about.
+    #: Further LLVM features, with their signs: passed on, not reasoned about.
     handed_on: tuple[str, ...] = ()
     kind: TargetKind = KINDS["llvm"]
     #: The processor that launches a GPU's code.
@@ -195,7 +195,7 @@ class Target:
 
     @property
     def has_nan_extremes(self) -> bool:
-        """Whether one instruction gives the lesser or greater of two floats and hands on NaN."""
+        """Whether one instruction gives the lesser or greater of two floats and passes on NaN."""
         return self.arch in ("aarch64", "wasm32")
 
     @property

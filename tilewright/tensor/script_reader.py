@@ -34,6 +34,7 @@ from tilewright.ir import (
     with_inferred_regions,
 )
 from tilewright.support.errors import UserError
+from tilewright.support.narrowing import is_tuple
 from tilewright.tensor.script_call import written_out
 from tilewright.tensor.script_jumps import LoopFlags, breaks_in, continues_in, jumps
 from tilewright.tensor.script_syntax import as_it_is, assignments, is_zero
@@ -126,7 +127,7 @@ class ScriptReader(ScriptValues):
 
     def _take_apart(self, node: ast.stmt, targets: list[ast.expr], values: Any) -> Stmt:
         """`m, n = A.shape`: names for what is known now."""
-        if not isinstance(values, tuple) or len(values) != len(targets):  # pyright: ignore[reportUnknownArgumentType]
+        if not is_tuple(values) or len(values) != len(targets):
             raise self.error(node, f"cannot take {len(targets)} values apart from this")
         for number, target in enumerate(targets):
             if not isinstance(target, ast.Name):

@@ -88,7 +88,7 @@ def search(
 
 
 def require_measurer(target: Target, measurer: Measurer | None) -> None:
-    """Refuse a search that nobody can measure for."""
+    """Refuse a search whose kernels cannot be measured."""
     if measurer is None and (reason := why_not(target_info(target))):
         raise UserError(
             f"kernels for {target.kind.name} cannot be measured here",

@@ -82,7 +82,7 @@ class Session:
             if search is None or ratio is None or not is_ours or record.space != self.space_name:
                 continue
             if ratio >= 1:
-                # So does what won before it, which nobody has seen in the model.
+                # So do earlier winners that were not measured in the model.
                 self.file.add(replace(record, wins=False, at=time.time()))
                 search.winner, search.ratio = None, 1.0
             else:

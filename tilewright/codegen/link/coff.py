@@ -37,7 +37,7 @@ def defined_names(code: bytes) -> list[str]:
 
 
 def renamed(code: bytes, rename: Callable[[str], str]) -> bytes:
-    """The file with other names for what files share. New names go behind the others."""
+    """The file with other names for what files share. New names go after the others."""
     made, strings = bytearray(code), _strings_at(code)
     (size,) = struct.unpack_from("<I", code, strings)
     added = bytearray()

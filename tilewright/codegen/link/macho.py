@@ -47,7 +47,7 @@ def defined_names(code: bytes) -> list[str]:
 def renamed(code: bytes, rename: Callable[[str], str]) -> bytes:
     """The file with other names for what files share, which libraries then keep to themselves.
 
-    All strings are written once more, behind the rest of the file.
+    All strings are written once more, after the rest of the file.
     """
     made, place = bytearray(code), _command_at(code, _LC_SYMTAB)
     _, _, _, _, start, size = _SYMTAB.unpack_from(code, place)

@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.graph import Array, Binding, Call, TensorType, Value
 from tilewright.ir import Const, Expr, Var, free_vars
 from tilewright.support.errors import TilewrightError, UserError
+from tilewright.support.narrowing import is_tuple
 
 #: Nothing larger than this is computed while the graph is built.
 _LIMIT: Final = 1 << 20
@@ -109,7 +110,8 @@ class Structure:
         if known is not None or binding is None or not _is_small(binding):
             self._arrays[value] = known
             return
-        results = self._evaluated(binding.expr)  # pyright: ignore[reportArgumentType]
+        assert isinstance(binding.expr, Call)
+        results = self._evaluated(binding.expr)
         for output, result in zip(binding.outputs, results or [], strict=False):
             self._arrays.setdefault(output, result)
         self._arrays.setdefault(value, None)
@@ -248,7 +250,7 @@ def _plain(value: Any) -> Any:
         return value.value
     if isinstance(value, Expr):
         return _UNKNOWN
-    if isinstance(value, tuple):
-        items = [_plain(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+    if is_tuple(value):
+        items = [_plain(v) for v in value]
         return _UNKNOWN if any(i is _UNKNOWN for i in items) else tuple(items)
     return value

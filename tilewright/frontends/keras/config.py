@@ -15,12 +15,12 @@ _MOST: Final = 1 << 40
 
 
 def as_list(value: Any) -> list[Any] | None:
-    """A list of JSON as such; None if it is none."""
+    """The value if it is a JSON list, else None."""
     return cast("list[Any]", value) if isinstance(value, list) else None
 
 
 def as_dict(value: Any) -> dict[str, Any] | None:
-    """An object of JSON as such; None if it is none."""
+    """The value if it is a JSON object, else None."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 

@@ -13,7 +13,7 @@ from tilewright.support.errors import UserError
 
 
 def is_channels_last(n: Layer) -> bool:
-    """Whether images have their channels behind."""
+    """Whether images have their channels last."""
     found = n.config.text("data_format", "channels_last")
     if found not in ("channels_last", "channels_first"):
         raise UserError(f"the data_format is {found!r}")

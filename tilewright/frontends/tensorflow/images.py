@@ -60,7 +60,7 @@ def window_of(n: Node, extents: Sequence[Expr], kernel: Sequence[Dim]) -> Window
 
 
 def _explicit(n: Node, rank: int) -> tuple[Dim, ...]:
-    """(front, behind) of every axis, one after another."""
+    """(before, after) of every axis, one after another."""
     given = n.integers("explicit_paddings", [])
     if len(given) != 2 * (rank + 2):
         raise UserError(f"the explicit paddings are {given}")

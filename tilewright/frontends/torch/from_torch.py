@@ -36,7 +36,7 @@ def from_torch(source: Any, inputs: Any = None, shapes: Shapes | None = None) ->
     A module is traced by `torch.export` on `inputs`: a tuple of tensors, or a dict by name.
     `shapes` gives inputs names for dimensions that are not those of the example. Buffers and
     parameters become constants over the memory of the tensors; those that the program changes are
-    inputs and outputs behind the others, of the same names. So is, as an output, an input that it
+    inputs and outputs after the others, of the same names. So is, as an output, an input that it
     changes.
     """
     shapes = shapes or {}

@@ -49,7 +49,8 @@ class Facts(NamedTuple):
     kind: LoopKind
     #: Roughly how many simple operations an element costs.
     cost: int = 0
-    #: Whether it is a copy that transposes: neighbours of the result are none in the operand.
+    #: Whether it is a copy that transposes: neighbours in the result are not neighbours in the
+    #: operand.
     transposes: bool = False
     #: Whether it is a map whose operands broadcast as in NumPy, and that is the same everywhere.
     aligned: bool = False

@@ -88,7 +88,7 @@ class _Finder:
         self._may_find = not names.isdisjoint(("softmax", "attention"))
 
     def group(self, last: int) -> set[int]:
-        """The bindings, by number, that make one kernel with a product; none if it is no such."""
+        """The bindings, by number, that are attention around a product; empty if there is none."""
         if not self._may_find:
             return set()
         call = self._body[last].expr

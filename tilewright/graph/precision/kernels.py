@@ -267,7 +267,7 @@ class _Loops(Builder):
         return total if scale == 1 else self.emit("mul", total, np.float32(1 / scale))
 
     def _attention(self, call: Call) -> Value | None:
-        """Attention of narrow factors, all three of them; its results are averages of such."""
+        """Attention with all three operands narrow: its results are averages of narrow values."""
         factors = [self._factor(a) for a in call.args[:3]]
         found = [f.value for f in factors if f is not None and f.scale == 1]
         if len(found) < 3 or call.attrs["scores"] != "none":

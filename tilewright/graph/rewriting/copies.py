@@ -9,6 +9,7 @@ from tilewright.graph.ir import Binding, Call, Graph, Node, Read, Value
 from tilewright.graph.ir.types import TensorType, Type, dims_of, substitute_type
 from tilewright.graph.sizes.naturals import renewed
 from tilewright.ir import Expr, Var, substitute
+from tilewright.support.narrowing import is_tuple
 
 
 class GraphCopy:
@@ -86,6 +87,6 @@ def _is_bare(dim: Var, type_: Type) -> bool:
 def _substituted(value: Any, dims: Mapping[Var, Expr]) -> Any:
     if isinstance(value, Expr):
         return substitute(value, dims)
-    if isinstance(value, tuple):
-        return tuple(_substituted(v, dims) for v in value)  # pyright: ignore[reportUnknownVariableType]
+    if is_tuple(value):
+        return tuple(_substituted(v, dims) for v in value)
     return value

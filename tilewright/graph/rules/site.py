@@ -9,6 +9,7 @@ from typing import Any, Final
 from tilewright.graph.building.builder import Builder
 from tilewright.graph.fusion.definitions import Facts, FactTable
 from tilewright.graph.ir import Binding, Call, Graph, Value, all_graphs
+from tilewright.graph.ir.types import TensorType
 from tilewright.ir import Expr
 
 #: Bytes of a constant that may be there twice.
@@ -118,7 +119,9 @@ class Site:
 
     def channels(self, call: Call, axis: int) -> Expr:
         """The extent of an axis of a call's result."""
-        return call.op.infer(call.args, call.attrs)[0].shape[axis]  # type: ignore[attr-defined]
+        type_ = call.op.infer(call.args, call.attrs)[0]
+        assert isinstance(type_, TensorType)
+        return type_.shape[axis]
 
     def made_by(self, value: Value | None, *names: str) -> Call | None:
         """The call that made a value, if its operator is one of these; any, if none is named."""

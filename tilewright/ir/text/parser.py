@@ -100,7 +100,7 @@ class StmtReader(TypeReader):
         return self.error(node, f"`{ast.unparse(node).splitlines()[0]}` has no meaning here")
 
     def span(self, _node: ast.AST) -> Span | None:
-        """Where a statement was written; printed IR is nobody's source."""
+        """Where a statement was written; printed IR has no source."""
         return None
 
     # ---- simple statements ----------------------------------------------------------------------

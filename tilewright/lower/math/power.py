@@ -24,7 +24,7 @@ def pow(b: MathBuilder, x: Expr, y: Expr) -> Expr:
     half = y * 0.5
     odd = whole & (call("trunc", half) != half)
     result = _exp2(b, _product(b, _log2(b, size), y))
-    # The base 0 or infinity, whose logarithm is none.
+    # The base 0 or infinity, whose logarithm is not finite.
     grows = (size > 1.0) == (y > 0.0)
     extreme = select(grows, b.infinity, b.number(0.0))
     result = select((size == 0.0) | (size == b.infinity), extreme, result)

@@ -40,7 +40,7 @@ _VALUE_DEPTH: Final = 8
 
 
 class StoredBuild(NamedTuple):
-    """A build in an artifact that nobody has opened yet."""
+    """A build in an artifact that is not opened yet."""
 
     target: TargetInfo
     open: Callable[[], Build]

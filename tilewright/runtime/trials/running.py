@@ -87,7 +87,7 @@ class RunningTask:
         return Measured(tuple(ratios), own_least, least)
 
     def _copy_count(self, seconds: float, own: Sequence[Any]) -> int:
-        """As many as fill the caches twice over, and as can be called while nobody gets tired."""
+        """As many as fill the caches twice, as long as calling them all does not take too long."""
         filling = 2 * self._task.caches // max(1, bytes_of(own))
         return max(1, min(_COPIES, filling, round(_PASS / seconds)))
 
@@ -114,7 +114,7 @@ class RunningTask:
         own = copied(first)
         for array, fresh in zip(self._written(own), self._fresh, strict=True):
             array[...] = fresh
-        # A device copies what it times, whoever else uses it.
+        # A device copies what it times: others may use the original.
         return [own, *(map(copied, others) if self._device.is_here else others)]
 
 

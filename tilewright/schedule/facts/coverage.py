@@ -59,7 +59,7 @@ def _covers(tree: Tree, loop: For, write: RegionAccess, read: RegionAccess, rang
 def _contains(
     write: Range, read: Range, extent: Expr, over: set[Var], ranges: Ranges, stops: Sequence[Expr]
 ) -> bool:
-    """Whether what is written, which ends at each of `stops` at the latest, holds what is read."""
+    """Whether the region that is written, clipped at `stops`, contains the one that is read."""
     written, wanted = _ends(write, over, ranges), _ends(read, over, ranges)
     if written is None:
         return False

@@ -118,7 +118,7 @@ def _runs_other_instances(block: Block, loop: For, ranges: Ranges) -> bool:
 
 
 def _reads_own_elements(block: Block) -> bool:
-    """Whether what a block reads of what it writes is what the same instance writes."""
+    """Whether an instance of a block reads no elements that other instances of it write."""
     written = {region.buffer: region.ranges for region in block.writes}
     own = (r for r in block.reads if r.buffer in written)
     return all(region.ranges == written[region.buffer] for region in own)
@@ -166,7 +166,7 @@ def order_does_not_matter(tree: Tree, chain: Sequence[For], order: Sequence[For]
 
 
 def _ordered_loops_stay(tree: Tree, chain: Sequence[For], order: Sequence[For]) -> Fault | None:
-    """What runs in order keeps its place, but for loops that nothing is handed along."""
+    """What runs in order keeps its place, but for loops that carry no value."""
     for block in tree.blocks_in(chain[0]):
         for it, value in zip(block.iters, block.bindings, strict=True):
             if it.kind != "ordered":
@@ -254,7 +254,7 @@ def _flow_stays_in_iterations(
 ) -> Fault | None:
     """What one block writes for another is read in the same iteration of the loops that move.
 
-    If only loops move past others that nothing is handed along, the order of what is stays.
+    Loops may be moved past others that carry no value: the order of those that do is kept.
     """
     moved = [loop for loop, place in zip(chain, order, strict=True) if loop is not place]
     ranges = ranges_below(tree, chain[0])

@@ -76,7 +76,7 @@ def _dissolved(stmt: Stmt) -> Stmt | None:
 
 
 class _Matcher:
-    """Carries what stands for what."""
+    """Which parts of the program stand for parts of the instruction."""
 
     def __init__(self, description: Function) -> None:
         self.params = set(description.buffers)

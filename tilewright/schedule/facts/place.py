@@ -1,4 +1,4 @@
-"""Program order: what stands before what, and where the ways to two statements part."""
+"""Program order: which statement comes first, and the common ancestors of two statements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CommonAncestor(NamedTuple):
 
 
 def common_ancestor(tree: Tree, a: Stmt, b: Stmt) -> CommonAncestor | None:
-    """Where the ways from the root to `a` and `b` part; None if one stands in the other."""
+    """The lowest common ancestor of `a` and `b`; None if one is inside the other."""
     above_a, above_b = tree.path(a), tree.path(b)
     for number, (x, y) in enumerate(zip(above_a, above_b, strict=False)):
         if x is not y:

@@ -99,7 +99,7 @@ CPU_RULES_BY_ADDRESS: Final[Table] = (
 #: What GPUs get: after the last stage everything is in a launch.
 GPU_RULES: Final[Table] = (
     Stage("function", (REMOVE_EMPTY,)),
-    # Inlines what it does not need by itself; what it leaves over is for the other rules.
+    # Inlines blocks that need no buffer; blocks that are left are for the other rules.
     Stage("function", (SHARED_ATTENTION,)),
     Stage("blocks", (INLINE,)),
     Stage("blocks", (SEPARATE_OPERANDS,)),

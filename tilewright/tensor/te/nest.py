@@ -35,7 +35,7 @@ class FunctionScope:
         self, buffers: Mapping[Tensor, Buffer], block_names: dict[str, int] | None = None
     ) -> None:
         self.buffers = dict(buffers)
-        #: The names in use, and for each the last number that was put behind it.
+        #: The names in use, and for each the last number that was put after it.
         self._block_names = {} if block_names is None else block_names
 
     def with_buffers(self, buffers: Mapping[Tensor, Buffer]) -> FunctionScope:

@@ -27,7 +27,7 @@ class KernelBuilder:
         self._target, self._timeout = target, timeout
         count = config().compile_jobs or len(cpus())
         self._workers: list[Worker | None] = [None] * count
-        #: Held while a worker is at work, which may be for somebody who has lost interest.
+        #: Held while a worker compiles, even if the result is not needed any more.
         self._busy = [threading.Lock() for _ in range(count)]
         self._closed = False
 

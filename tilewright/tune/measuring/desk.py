@@ -43,7 +43,7 @@ class Job:
     rounds: int
     early: bool
     report: Callable[[Measured], None]
-    #: Whether nobody wants to know any more.
+    #: Whether the result is not needed any more.
     is_over: Callable[[], bool] = lambda: False
     #: How it ended on devices that were lost over it.
     lost: list[Measured] = field(default_factory=list[Measured])
@@ -182,7 +182,7 @@ class Results:
         self._count = count
 
     def fail(self, error: BaseException) -> None:
-        """There will be no more, for a reason that whoever waits should see."""
+        """There will be no more results; whoever waits gets this error."""
         self._done.put(error)
 
     @property

@@ -116,7 +116,7 @@ class Space:
         except (UserError, ArithmeticError, LookupError, AssertionError, TypeError, ValueError):
             # A fault of ours in a schedule that nobody uses costs this sample, not the search.
             return None
-        # A rule that does not fit leaves plain loops behind, which nobody needs to measure.
+        # A rule that does not fit leaves plain loops, which are not worth measuring.
         return None if _declined(point) - self._declined else point
 
     def _made(self, sample: Sample) -> Point:

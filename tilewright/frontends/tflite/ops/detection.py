@@ -36,7 +36,7 @@ def non_max_suppression(n: Node) -> list[Value]:
 
 
 def _filled(n: Node, x: Value, size: Dim) -> Value:
-    """`x` with zeros behind it up to a size."""
+    """`x` with zeros after it up to a size."""
     rest = as_expr(size) - x.shape[0]
     return n.builder.pad(x, before=[0] * x.ndim, after=[rest, *[0] * (x.ndim - 1)])
 

@@ -194,7 +194,7 @@ _SEGMENTS: Final = {
 
 @converts("segment_reduce")
 def segment_reduce(n: Node) -> Value:
-    """A reduction of each segment of an axis, one behind the other; some may be empty."""
+    """A reduction of each segment of an axis, one after the other; some may be empty."""
     b, x, axis = n.builder, n.tensor("data"), n.axis("axis", n.rank("data"), 0)
     if n.get("indices") is not None:
         raise UserError("segments given by indices", remedy="give their lengths or offsets")

@@ -23,7 +23,7 @@ from tilewright.schedule.rules.analysis import (
     extent_of,
 )
 from tilewright.schedule.rules.products.available import WIDE, Wanted, has_wide_product, wanted_for
-from tilewright.schedule.rules.rule import Rule, as_found
+from tilewright.schedule.rules.rule import Rule, if_wanted
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -84,4 +84,4 @@ def _convert(s: Schedule, name: str, plan: Widened, _target: Target) -> None:
         s.copy_operand(name, factor, plan.dtype)
 
 
-WIDEN = Rule("widen", _narrow_operands, as_found, _convert)
+WIDEN = Rule("widen", _narrow_operands, if_wanted, _convert)
