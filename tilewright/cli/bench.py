@@ -102,7 +102,7 @@ def _setting(
     inputs = inputs_for(model.inputs, own, console)
     runs: dict[str, Callable[[], Any]] = {"tilewright": lambda: model.run(inputs)}
     runs["tilewright"]()
-    memory = {"tilewright": _grown(before)}
+    memory = {"tilewright": _memory_growth(before)}
     for name in args.vs:
         _add_peer(name, args, threads, inputs, runs, memory, console)
     samples = interleaved(runs, args.seconds)
@@ -150,7 +150,7 @@ def _add_peer(
         console.note(f"without {name}: {first_line(str(error)) or type(error).__name__}")
         return
     runs[name] = lambda: runner(inputs)
-    memory[name] = _grown(before)
+    memory[name] = _memory_growth(before)
 
 
 # ---- measuring ----------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def _resident() -> int | None:
     return int(pages) * resource.getpagesize()
 
 
-def _grown(before: int | None) -> int | None:
+def _memory_growth(before: int | None) -> int | None:
     now = _resident()
     return None if now is None or before is None else max(0, now - before)
 

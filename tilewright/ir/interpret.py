@@ -298,7 +298,7 @@ def _bind_dims(machine: _Machine, buffer: Buffer) -> None:
 
 
 def _check_shape(function: Function, machine: _Machine, buffer: Buffer) -> None:
-    wanted = [_known(function, machine, d) for d in buffer.shape]
+    wanted = [_evaluated_dim(function, machine, d) for d in buffer.shape]
     if list(machine.arrays[buffer].shape) != wanted:
         raise UserError(
             f"{function.name} cannot take this array for {buffer.name}",
@@ -306,7 +306,7 @@ def _check_shape(function: Function, machine: _Machine, buffer: Buffer) -> None:
         )
 
 
-def _known(function: Function, machine: _Machine, dim: Expr) -> int:
+def _evaluated_dim(function: Function, machine: _Machine, dim: Expr) -> int:
     thunk: Thunk = machine.expr(dim)
     try:
         return thunk()

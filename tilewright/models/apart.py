@@ -77,7 +77,7 @@ class ApartModels:
         pattern = tuple((name, tuple(shape)) for name, shape in shapes.items())
         with self._lock:
             if pattern not in self._models:
-                self._models[pattern] = self._made(shapes, extents, error)
+                self._models[pattern] = self._compile_for(shapes, extents, error)
             found = self._models[pattern]
             self._models.move_to_end(pattern)
             if len(self._models) > _KEPT:
@@ -97,7 +97,7 @@ class ApartModels:
                 return False  # a file that cannot be read again
             return self._checks.fail(extents)
 
-    def _made(
+    def _compile_for(
         self, shapes: Shapes, extents: Extents, error: UnsuitedError
     ) -> RunnableModel | UserError:
         # Most often a wrong input: type rules find that out in far less time than compiling takes.

@@ -189,7 +189,7 @@ def bind_inputs(
 ) -> tuple[list[Array], dict[str, int]]:
     """The inputs as arrays without gaps, and the dimensions that follow from them."""
     arrays = [_bound(spec, value) for spec, value in zip(specs, inputs, strict=True)]
-    return arrays, _told(list(zip(specs, arrays, strict=True)))
+    return arrays, _dims_of_inputs(list(zip(specs, arrays, strict=True)))
 
 
 def native_inputs(inputs: Sequence[Any], specs: Sequence[NativeSpec]) -> list[Bound]:
@@ -226,10 +226,10 @@ def dims_of(inputs: Sequence[Bound], specs: Sequence[NativeSpec]) -> dict[str, i
             tensors += [(spec.item(k, a), a) for k, a in items]
         elif isinstance(spec, TensorSpec):
             tensors.append((spec, value))
-    return _told(tensors)
+    return _dims_of_inputs(tensors)
 
 
-def _told(tensors: Sequence[tuple[TensorSpec, Array]]) -> dict[str, int]:
+def _dims_of_inputs(tensors: Sequence[tuple[TensorSpec, Array]]) -> dict[str, int]:
     dims: dict[str, int] = {}
     free = [(s, a) for s, a in tensors if s.static_shape is None]
     for spec, array in free:

@@ -95,9 +95,10 @@ class CasesModel(RunnableModel):
     def _unseen(self, key: CaseKey, inputs: Mapping[str, Any]) -> None:
         """Compile and keep a program for inputs that have none; or learn what it depends on."""
         del inputs
+        there = "; ".join(map(_key_text, self._programs))
         raise UserError(
-            f"there is no program for {_told(key)}",
-            reason=f"the artifact holds programs for {'; '.join(_told(k) for k in self._programs)}",
+            f"there is no program for {_key_text(key)}",
+            reason=f"the artifact holds programs for {there}",
             remedy="compile the model, run it on such inputs, and save it again",
         )
 
@@ -154,14 +155,14 @@ def _names_of(key: CaseKey) -> tuple[list[str], list[str]]:
     return [n for n, _ in key[0]], [n for n, _ in key[1]]
 
 
-def _told(key: CaseKey) -> str:
-    values = [f"{name} = {_shown(value)}" for name, value in key[0]]
+def _key_text(key: CaseKey) -> str:
+    values = [f"{name} = {_value_text(value)}" for name, value in key[0]]
     return ", ".join([*values, *(f"{name} of shape {list(shape)}" for name, shape in key[1])])
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if len(value) != 3 or not isinstance(value[1], str):
-        return f"[{', '.join(map(_shown, value))}]"
+        return f"[{', '.join(map(_value_text, value))}]"
     shape, dtype, data = value
     text = str(np.frombuffer(data, dtype).tolist() if isinstance(data, bytes) else list(data))
     return f"{text[:60]} of shape {list(shape)}"

@@ -85,14 +85,14 @@ def _used(binding: Binding) -> list[Value]:
 
 
 def _node(binding: Binding, kernel: str) -> DrawnNode:
-    label, kind = _LABELS.get(type(binding.expr), _other)(binding.expr)
+    label, kind = _LABELS.get(type(binding.expr), _control_node)(binding.expr)
     type_ = str(binding.outputs[0].type) if binding.outputs else ""
     return DrawnNode(_short(label), kind, type_, _text(binding), binding.origin, kernel)
 
 
 def kind_of(binding: Binding) -> str:
     """The operator that stands for a binding."""
-    return _LABELS.get(type(binding.expr), _other)(binding.expr)[1]
+    return _LABELS.get(type(binding.expr), _control_node)(binding.expr)[1]
 
 
 def _short(label: str) -> str:
@@ -129,7 +129,7 @@ def _heaviest(names: Sequence[str]) -> str:
     return (products or list(names) or ["fused"])[0]
 
 
-def _other(expr: Any) -> tuple[str, str]:
+def _control_node(expr: Any) -> tuple[str, str]:
     name = type(expr).__name__.lower()
     return name, name
 

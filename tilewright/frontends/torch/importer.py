@@ -59,10 +59,10 @@ class Importer:
             tensor.dtype,
         )
         if key not in self._constants:
-            self._constants[key] = self._made(tensor, name)
+            self._constants[key] = self._constant_of(tensor, name)
         return self._constants[key]
 
-    def _made(self, tensor: Any, name: str) -> Any:
+    def _constant_of(self, tensor: Any, name: str) -> Any:
         array = array_of(tensor)
         dtype = element_type(tensor.dtype)
         if array.dtype.kind != "c":

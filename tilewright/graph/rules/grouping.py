@@ -42,10 +42,10 @@ def _next(
         return i + 1, j, AxisGroup((i,), ())
     if j < len(after) and known_dim(after[j]) == 1:
         return i, j + 1, AxisGroup((), (j,))
-    return _grown(before, after, i, j)
+    return _extended(before, after, i, j)
 
 
-def _grown(
+def _extended(
     before: Sequence[Expr], after: Sequence[Expr], i: int, j: int
 ) -> tuple[int, int, AxisGroup | None]:
     """Take in more axes of either side until both hold equally many elements."""

@@ -104,13 +104,13 @@ def _rank(s: Site, value: Value) -> int:
 
 
 def _sunk(s: Site, value: Value, source: Value) -> Value | None:
-    args = [source if a is value else _beside(s, a, value, source) for a in s.args]
+    args = [source if a is value else _reshaped_operand(s, a, value, source) for a in s.args]
     if None in args:
         return None
     return s.emit("reshape", s.again(s.call, args), shape=s.result.shape)
 
 
-def _beside(s: Site, other: Value, value: Value, source: Value) -> Value | None:
+def _reshaped_operand(s: Site, other: Value, value: Value, source: Value) -> Value | None:
     """Another operand of a map, for `source` in the place of its reshape `value`."""
     if other.tensor.size == 1 and other.ndim <= 1:
         return other
