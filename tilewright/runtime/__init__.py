@@ -65,7 +65,7 @@ from tilewright.runtime.trials.bundle import BundleWriter, writing_bundle
 from tilewright.runtime.trials.bundled import BundledOutcome, measure_bundle
 from tilewright.runtime.trials.measured import LONG, MARGIN, SHORT, Failure, Measured
 from tilewright.runtime.trials.process import START, TrialProcess, seconds_allowed
-from tilewright.runtime.trials.serve import Trials, begin_message
+from tilewright.runtime.trials.serve import TrialServer, begin_message
 from tilewright.runtime.trials.task import TrialTask
 
 __all__ = [
@@ -116,8 +116,8 @@ __all__ = [
     "TargetInfo",
     "TensorSpec",
     "TrialProcess",
+    "TrialServer",
     "TrialTask",
-    "Trials",
     "UnreadableError",
     "UnsuitedError",
     "ValueSpec",

@@ -24,7 +24,7 @@ from tilewright.target.gpus import GPUS, NVPTX, NVPTX_TRIPLE, Gpu, find_gpu
 from tilewright.target.host import host_cores, host_cpu, host_triple
 from tilewright.target.host_gpu import host_gpu
 from tilewright.target.kinds import KINDS, TargetKind
-from tilewright.target.options import Options, parse_options
+from tilewright.target.options import TargetOptions, parse_options
 from tilewright.target.timing import CpuTiming
 from tilewright.target.triple import arch_of, default_triple, is_bare, normalize_triple
 from tilewright.target.vectors import vector_bits, vector_registers
@@ -59,7 +59,7 @@ class Target:
         """The target that a text describes; plain `llvm` is this machine with all it can do.
 
         `c` is this machine by way of C, which asks nothing of a processor beyond its architecture.
-        Options: `-mcpu=NAME` (or `native`), `-mattr=+a,-b`, `-mtriple=T`, `-num-cores=N`, and
+        TargetOptions: `-mcpu=NAME` (or `native`), `-mattr=+a,-b`, `-mtriple=T`, `-num-cores=N`, and
         the cache sizes `-l1d=48K -l2=2M -l3=32M -line=64`. A triple without a processor means the
         least machine of that kind.
 
@@ -266,7 +266,7 @@ class Target:
         return [*(f"+{f}" for f in added), *(f"-{f}" for f in removed), *self.handed_on]
 
 
-def _resolve(options: Options) -> Target:
+def _resolve(options: TargetOptions) -> Target:
     triple = normalize_triple(options.mtriple) if options.mtriple else None
     cpu = _choose_cpu(options.mcpu, triple)
     triple = triple or cpu.triple or default_triple(cpu.arch, host_triple())
@@ -290,7 +290,7 @@ def _resolve(options: Options) -> Target:
     return target
 
 
-def _resolve_gpu(options: Options) -> Target:
+def _resolve_gpu(options: TargetOptions) -> Target:
     gpu = find_gpu(options.arch or (host_gpu() if options.kind.name == "cuda" else _EXECUTED))
     described = cpus(NVPTX)[gpu.name]
     return Target(
@@ -325,7 +325,7 @@ def _choose_cpu(name: str | None, triple: str | None) -> Cpu:
     return find_cpu(name or "", archs)
 
 
-def _choose_caches(known: Caches, options: Options) -> Caches:
+def _choose_caches(known: Caches, options: TargetOptions) -> Caches:
     given = {name: getattr(options, name) for name in Caches._fields}
     return known._replace(**{name: size for name, size in given.items() if size is not None})
 

@@ -48,7 +48,7 @@ class Unit:
             self.declarations.append(text)
 
 
-class Frame:
+class CFrame:
     """A function under construction; `is_main` where the kernel itself is, not a loop's body."""
 
     def __init__(

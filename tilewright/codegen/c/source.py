@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.codegen.c.frame import Frame, Unit
+from tilewright.codegen.c.frame import CFrame, Unit
 from tilewright.codegen.c.inline_functions import Key, inline_sources
 from tilewright.codegen.c.stmt import emit_stmt
 from tilewright.codegen.c.types import c_type, function_name, memory_type
@@ -130,7 +130,7 @@ def generate(function: Function, *, profiled: bool = False) -> CKernel:
 def _emit_kernel(
     unit: Unit, function: Function, workspace: Workspace, messages: list[str], profiled: bool
 ) -> None:
-    frame = Frame(unit, function_name(function.name), workspace, messages, is_main=True)
+    frame = CFrame(unit, function_name(function.name), workspace, messages, is_main=True)
     frame.first_messages = adopt_messages(function, messages)
     frame.profiled = profiled
     frame.known = frozenset(numbers_of(function))
@@ -161,7 +161,7 @@ def _kind(param: Param) -> str:
 
 
 def _emit_entry(unit: Unit, function: Function) -> None:
-    frame = Frame(unit, "", Workspace(), [], is_main=False)
+    frame = CFrame(unit, "", Workspace(), [], is_main=False)
     own, params = function_name(function.name), parameters(function)
     args = [_from_word(frame, param, k) for k, param in enumerate(params)]
     call = f"{own}({', '.join([*args, f'words + {len(params)}'])})"
@@ -169,7 +169,7 @@ def _emit_entry(unit: Unit, function: Function) -> None:
 
 
 def _emit_workspace(unit: Unit, function: Function, workspace: Workspace) -> None:
-    frame = Frame(unit, "", Workspace(), [], is_main=False)
+    frame = CFrame(unit, "", Workspace(), [], is_main=False)
     for k, param in enumerate(parameters(function)):
         if not isinstance(param, Buffer) and param in saturated(workspace.size).variables:
             text = _from_word(frame, param, k)
@@ -187,7 +187,7 @@ def _add(unit: Unit, head: str, label: str, body: Sequence[str]) -> None:
     unit.functions.append("\n".join(text) + "\n")
 
 
-def _from_word(frame: Frame, param: Param, number: int) -> str:
+def _from_word(frame: CFrame, param: Param, number: int) -> str:
     word = f"words[{number}]"
     if isinstance(param, Buffer):
         return f"(void *)(uintptr_t){word}"

@@ -25,7 +25,7 @@ from tilewright.support.elf import (
     SYMTAB,
     UNDEFINED,
     DamagedError,
-    Layout,
+    ElfLayout,
     Section,
     Symbol,
     layout_of,
@@ -48,7 +48,7 @@ class _Object:
     flags: int
     sections: list[Section]
     symbols: list[Symbol]
-    layout: Layout
+    layout: ElfLayout
     numbers: dict[int, int] = field(default_factory=dict[int, int])
 
 

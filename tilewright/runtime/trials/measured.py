@@ -21,7 +21,7 @@ MARGIN: Final = 0.02
 
 @dataclass(frozen=True)
 class Measured:
-    """A candidate beside the default schedule, called in turns."""
+    """A candidate beside the default schedule, in interleaved calls."""
 
     #: The candidate's least seconds over the default's, round by round.
     ratios: tuple[float, ...] = ()

@@ -32,7 +32,7 @@ _SAMPLE: Final = 5e-4
 _SAMPLES: Final = 3
 #: A candidate that is slower than this by its first round is measured no further.
 _HOPELESS: Final = 1.25
-#: Copies of the arguments at most, which are called in turns so that caches do not hold them all.
+#: Copies of the arguments at most, which are used alternately so that caches do not hold them all.
 _COPIES: Final = 8
 #: Seconds that a call with each of these should take, all together.
 _PASS: Final = 2e-2
@@ -122,11 +122,11 @@ class RunningTask:
 
 
 def _stopwatch(device: Device, calls: Calls, count: int) -> Stopwatch:
-    """What gives the seconds of a call, on average over so many, that take turns."""
-    turns = list(islice(cycle(calls), count))
+    """Measures the seconds of a call, on average over `count` calls that cycle through `calls`."""
+    order = list(islice(cycle(calls), count))
 
     def run() -> None:
-        for call in turns:
+        for call in order:
             call()
 
     if device.is_here:

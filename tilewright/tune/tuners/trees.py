@@ -47,7 +47,7 @@ class TreeTuner:
 
 
 def _beginnings(space: Space, rng: Random) -> Iterator[Sample]:
-    """Samples near the default, and any others, in turns: the default may be a bad beginning."""
+    """Samples near the default, and any others, alternately: the default may be a bad beginning."""
     for sample in near_default(space):
         yield sample
         yield random_sample(space, rng)
