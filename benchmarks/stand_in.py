@@ -37,7 +37,7 @@ from tilewright.ir import (
 )
 from tilewright.tune.spaces.space import Point, Sample, Space
 from tilewright.tune.tuners.table import tuner_of
-from tilewright.tune.tuners.tuner import FAILED, Example, Known
+from tilewright.tune.tuners.tuner import FAILED, Example, TaskHistory
 
 #: Registers, lanes, cores, bytes of caches with cycles for a line from beyond each, and what else
 #: costs cycles: an iteration of a loop, a parallel region.
@@ -154,7 +154,7 @@ def _misses(row: Sequence[float], loops: Sequence[For]) -> float:
 
 def searched(space: Space, name: str, trials: int, seed: int) -> list[float]:
     """The least cost, in that of the default, after each trial of a search."""
-    tuner, rng, known = tuner_of(name), Random(seed), Known()
+    tuner, rng, known = tuner_of(name), Random(seed), TaskHistory()
     cost = cache(lambda point: cost_of(point.function))
     base, best, curve = cost(space.default), 1.0, list[float]()
     texts, looked_at = {space.default.text}, set[Sample]()

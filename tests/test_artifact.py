@@ -451,7 +451,7 @@ def _model(manifest: dict[str, Any]) -> dict[str, Any]:
         (lambda m: _model(m).update(direct=[0, 5]), "not of every output"),
         (lambda m: _model(m).update(direct=[0], records=[[1, 99]]), "is not in the record"),
         (lambda m: _model(m).update(records=[1]), "1 is no pair"),
-        (lambda m: _model(m).update(dims=["m"]), "no input tells the dimension m"),
+        (lambda m: _model(m).update(dims=["m"]), "no input determines the dimension m"),
         (lambda m: _model(m).update(messages=["{9}"]), "is no message"),
         (lambda m: _model(m)["inputs"][0].update(shape=[["pow", 1, 2]]), "is no dimension"),
         (lambda m: _model(m)["inputs"][0].update(shape=[[[], 1, 2]]), "is no dimension"),

@@ -80,7 +80,7 @@ def test_mistakes_are_refused_as_before(model: Any) -> None:
             model.run(given(3, 5, 4))
         text = str(caught.value)
         assert "input w must be float32[B]: got the shape [4] with B = 3, W = 5" in text
-        assert "with that dimension told apart, " in text
+        assert "with different names for that dimension, " in text
         assert "(Mul)" in text
     with pytest.raises(tw.UserError, match=r"w must be float32\[B\]: got 2 dimensions"):
         model.run({**given(3, 5, 3), "w": np.zeros((3, 1), np.float32)})

@@ -157,7 +157,7 @@ def graph_passes(target: Target) -> list[Step]:
         # Scores that are never in memory; what is left is fused by single calls.
         Step(passes.fuse_attention(target), 2),
         # Weights that are unpacked now are not folded any more.
-        Step(passes.unpack_panels, 2, "cpu"),
+        Step(passes.unpack_panels(target), 2, "cpu"),
         # Of equal calls that were made one before; fusion puts each into what reads it.
         Step(passes.widen_where_read, 1, "cpu"),
         # Needs operators that have loops, and nothing dead that would count as a use.
@@ -198,7 +198,7 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
     from tilewright.kernels.compiled import (
         Options,
         compile_kernels,
-        tell_notes,
+        warn_of_notes,
         with_schedulers,
     )
     from tilewright.kernels.prepare import prepare_calls
@@ -212,7 +212,7 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
     options = Options(checked, context.denormals, merges=context.merges_kernels)
     tuned = with_schedulers(options, functions, context.schedulers.get(str(target), {}))
     made = compile_kernels(functions, target, tuned)
-    tell_notes(made)
+    warn_of_notes(made)
     kernels = {kernel.name: kernel for kernel in made}
     # What passes and LLVM have done with makes room for packed weights.
     let_files_go(v.constant for v in constants_of(fused) if v.constant is not None)
@@ -256,11 +256,11 @@ def _compile_source(
 
         return SpecialisedModel(front_end.input_names(source), error, build, compiled)
     made = compiled(graph)
-    _tell_apart(made, source, shapes, compiled, reported)
+    _allow_disagreeing_sizes(made, source, shapes, compiled, reported)
     return made
 
 
-def _tell_apart(
+def _allow_disagreeing_sizes(
     made: RunnableModel,
     source: Source,
     shapes: Mapping[str, Sequence[Any]],

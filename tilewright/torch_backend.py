@@ -117,7 +117,7 @@ class _CompiledGraph:
         def run(args: list[Any]) -> Any:
             made = self._run
             if made is None or not self._is_current(args):
-                made = self._made(args)
+                made = self._compile_for(args)
             return made(args)
 
         run._boxed_call = True  # type: ignore[attr-defined]
@@ -129,7 +129,7 @@ class _CompiledGraph:
                 return False
         return True
 
-    def _made(self, args: list[Any]) -> Callable[[list[Any]], Any]:
+    def _compile_for(self, args: list[Any]) -> Callable[[list[Any]], Any]:
         if self._known:
             self._changes += 1
             if self._changes >= _MOST_CHANGES:

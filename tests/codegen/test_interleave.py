@@ -19,6 +19,8 @@ from tilewright.ir import (
     parse_function,
 )
 
+#: Registers for four and for two vectors side by side.
+WIDE, NARROW = (tw.Target.of(f"llvm -mcpu={cpu}") for cpu in ("skylake-avx512", "haswell"))
 X, Y, Z = (Buffer(n, "float32", (64,)) for n in "XYZ")
 
 
@@ -37,12 +39,12 @@ def store(k: int, source: Buffer = X, target: Buffer = Y, at: int | None = None)
 
 
 def sizes(*stores: Store) -> list[int]:
-    return [len(g) if isinstance(g, list) else 0 for g in interleaved(stores, 4)]
+    return [len(g) if isinstance(g, list) else 0 for g in interleaved(stores, WIDE)]
 
 
 def test_so_many_at_a_time() -> None:
     assert sizes(*(store(k) for k in range(10))) == [4, 4, 2]
-    assert len(interleaved([store(k) for k in range(10)], 2)) == 5
+    assert len(interleaved([store(k) for k in range(10)], NARROW)) == 5
 
 
 def test_short_chains_stay_apart() -> None:
@@ -56,7 +58,7 @@ def test_what_reads_a_result_waits_for_it() -> None:
 
 def test_other_statements_come_between() -> None:
     loop = For(Var("i"), const(2), "serial", store(3))
-    assert [type(g) for g in interleaved([store(0), store(1), loop, store(2)], 4)] == [
+    assert [type(g) for g in interleaved([store(0), store(1), loop, store(2)], WIDE)] == [
         list,
         For,
         list,

@@ -283,7 +283,7 @@ def test_dimensions_that_only_items_tell() -> None:
     assert check(b, rows(3, 3))[0].shape == (3, 4)
     with pytest.raises(UserError, match=r"items\[1\] must be float32\[n, 2\].*got the shape"):
         compiled(b).run([rows(3, 2)])
-    with pytest.raises(UserError, match="no input tells the dimension n"):
+    with pytest.raises(UserError, match="no input determines the dimension n"):
         compiled(b).run([[]])
 
 

@@ -73,8 +73,9 @@ def test_native_faults_end_one_session(
     connect = tw.rpc.connect
     with connect(server.address, key) as other, connect(server.address, key) as device:
         beside, there = other.load(model), device.load(model)
-        with pytest.raises(tw.rpc.DeviceLostError, match=reason):
+        with pytest.raises(tw.rpc.DeviceLostError, match=reason) as lost:
             _misbehave(there, model, body)
+        assert lost.value.kind == "crash"
         assert (beside(data()) == model(data())).all()
         # The same objects go on, in a session of their own.
         assert (there(data()) == model(data())).all()
@@ -85,8 +86,9 @@ def test_calls_that_do_not_end_are_ended(key: Path, model: tw.Model, tmp_path: P
     with started("server", key, tmp_path / "f", "--call-seconds", "4") as host:
         with tw.rpc.connect(host.address, key) as device:
             there = device.load(model)
-            with pytest.raises(tw.rpc.DeviceLostError, match="longer than the 4 s"):
+            with pytest.raises(tw.rpc.DeviceLostError, match="longer than the 4 s") as lost:
                 _misbehave(there, model, _LOOP)
+            assert lost.value.kind == "time-out"
             assert (there(data()) == model(data())).all()
         until(lambda: not artifacts_below(host.folder))
 
@@ -96,8 +98,9 @@ def test_a_session_that_is_killed_is_reported(server: Host, key: Path, model: tw
         there = device.load(model)
         for pid in server.sessions():
             stop(pid)
-        with pytest.raises(tw.rpc.DeviceLostError, match="SIGKILL: somebody killed it"):
+        with pytest.raises(tw.rpc.DeviceLostError, match="SIGKILL: somebody killed it") as lost:
             there(data())
+        assert lost.value.kind == "killed"
         assert (there(data()) == model(data())).all()
 
 

@@ -90,7 +90,7 @@ def f(A: f32[5], B: f32[5]):
             B[vi] = T[0]
 """
     s = Schedule(parse_function(text))
-    with pytest.raises(ScheduleError, match="does not tell its iterators"):
+    with pytest.raises(ScheduleError, match="does not determine its iterators"):
         s.compute_inline("T")
 
 

@@ -32,7 +32,7 @@ def test_strips_of_an_image_are_padded_by_themselves_where_the_last_one_is_short
 
 @pytest.mark.parametrize(("tiles", "fit", "cores"), [(256, 10, 2), (128, 16, 2), (25, 26, 1)])
 def test_chunks_of_rows_are_even_over_the_cores(tiles: int, fit: int, cores: int) -> None:
-    size = evenly_cut(tiles, fit, cores)
+    size = evenly_cut(tiles, fit, tw.Target.of(f"llvm -num-cores={cores}"))
     chunks = -(-tiles // size)
     assert size <= fit and -(-chunks // cores) * size * cores == tiles
 

@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.arith import Ranges, knowing_nothing, simplify
 from tilewright.ir import Block, Expr, Iter, Var, const, seq
-from tilewright.schedule.facts.decoding import bindings_tell
+from tilewright.schedule.facts.decoding import bindings_determine
 
 B, T, U = Var("b"), Var("t"), Var("u")
 RANGES = (
@@ -39,8 +39,8 @@ N = B * 256 + T
 )
 def test_digits_tell_the_loops(bindings: Any, tells_block: bool, tells_thread: bool) -> None:
     made = block(*bindings)
-    assert bindings_tell(made, B, {T, U}, RANGES) == tells_block
-    assert bindings_tell(made, T, {U}, RANGES) == tells_thread
+    assert bindings_determine(made, B, {T, U}, RANGES) == tells_block
+    assert bindings_determine(made, T, {U}, RANGES) == tells_thread
 
 
 def test_tiles_begin_where_outer_loops_say() -> None:
@@ -48,8 +48,8 @@ def test_tiles_begin_where_outer_loops_say() -> None:
     number, outer = U * 256 + T, Var("o")
     ranges = RANGES.with_extent(outer, const(8))
     made = block(outer * 16 + number // 9, outer * 9 + number % 9, ranges=ranges)
-    assert bindings_tell(made, T, {U}, ranges)
-    assert not bindings_tell(made, T, {U, outer}, ranges), "then tiles overlap"
+    assert bindings_determine(made, T, {U}, ranges)
+    assert not bindings_determine(made, T, {U, outer}, ranges), "then tiles overlap"
 
 
 def test_digits_of_bases_that_are_known_only_when_the_program_runs() -> None:
@@ -62,7 +62,7 @@ def test_digits_of_bases_that_are_known_only_when_the_program_runs() -> None:
     extents = (const(8), n, const(64))
     iters = tuple(Iter(Var(f"v{k}"), extent, "spatial") for k, extent in enumerate(extents))
     made = Block("C", iters, tuple(values), seq())
-    assert bindings_tell(made, B, {T, U}, ranges)
-    assert bindings_tell(made, T, {U}, ranges)
+    assert bindings_determine(made, B, {T, U}, ranges)
+    assert bindings_determine(made, T, {U}, ranges)
     fewer = Block("C", iters[:2], tuple(values[:2]), seq())
-    assert not bindings_tell(fewer, T, {U}, ranges), "the lowest digit is missing"
+    assert not bindings_determine(fewer, T, {U}, ranges), "the lowest digit is missing"

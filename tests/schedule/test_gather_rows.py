@@ -55,6 +55,14 @@ def test_windows_are_gathered_and_their_rows_are_one_dimension() -> None:
     np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-5, atol=1e-5)
 
 
+def test_a_search_may_leave_it_out() -> None:
+    function = windows(32, row=4)
+    s, choices = Schedule(function), Choices({"gather_rows(Y).applied": 1})
+    assert not GATHER_ROWS.attempt(s, "Y", TARGET, choices)
+    assert s.function is function and not s.declined
+    assert choices.offered == {"gather_rows(Y).applied": (True, False)}
+
+
 def test_not_where_a_copy_costs_more_than_it_saves() -> None:
     narrow, short = windows(8, row=4), windows(32, row=1)
     assert gather_rows(narrow, TARGET) is narrow

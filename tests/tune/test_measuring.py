@@ -17,7 +17,7 @@ from tilewright.kernels.compiled import CompiledKernel, compile_function
 from tilewright.kernels.pipeline import DEFAULTS
 from tilewright.runtime import Measured, why_wrong
 from tilewright.tensor import f32
-from tilewright.tune.measuring.building import Builder
+from tilewright.tune.measuring.building import KernelBuilder
 from tilewright.tune.measuring.local import LocalMeasurer
 from tilewright.tune.tasks import Task
 
@@ -126,7 +126,7 @@ def test_a_default_that_does_not_run_is_said_so() -> None:
 
 
 def test_builders_give_kernels_or_reasons() -> None:
-    builder = Builder(HOST)
+    builder = KernelBuilder(HOST)
     task = Task(scale(), HOST)
     good, bad, other = builder.built(task, [None, "luck {}", "rules {}"])
     builder.close()
@@ -136,7 +136,7 @@ def test_builders_give_kernels_or_reasons() -> None:
 
 def test_a_builder_that_takes_too_long_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_COMPILE_JOBS", "1")
-    builder = Builder(HOST)
+    builder = KernelBuilder(HOST)
     assert builder.built(Task(scale(), HOST), [None])[0].kernel
     builder._timeout = 0.0
     late, _ = builder.built(Task(scale(), HOST), [None, None])

@@ -16,8 +16,8 @@ from tests.tune.test_measuring import HOST, crashing, forever, packed, scale
 from tilewright.graph import Builder, Module
 from tilewright.runtime import Measured, TrialTask
 from tilewright.tune import read_records
-from tilewright.tune.measuring.desk import Begun, Desk, Job
 from tilewright.tune.measuring.devices import OneDevice, PoolOfDevices
+from tilewright.tune.measuring.job_queue import Job, JobQueue, StartedTask
 from tilewright.tune.measuring.remote import RemoteMeasurer
 from tilewright.tune.tasks import Task
 
@@ -173,20 +173,20 @@ LOST = Measured(failure="lost", reason="it gives no sign of life")
 
 
 class Told:
-    """A desk with devices, and one job on it."""
+    """A queue with devices, and one job on it."""
 
     def __init__(self, *devices: str) -> None:
-        self.desk, self.found = Desk(), list[Measured]()
+        self.queue, self.found = JobQueue(), list[Measured]()
         for device in devices:
-            self.desk.arrive(device)
+            self.queue.arrive(device)
         task: Any = object.__new__(TrialTask)
-        self.job = Job(Begun(task, b""), b"", 1, False, self.found.append)
-        self.desk.put(self.job)
+        self.job = Job(StartedTask(task, b""), b"", 1, False, self.found.append)
+        self.queue.put(self.job)
 
     def say(self, device: str, measured: Measured) -> None:
-        job = self.desk.take(device)
+        job = self.queue.take(device)
         assert job is not None and job is self.job
-        self.desk.settle(job, device, measured)
+        self.queue.settle(job, device, measured)
 
 
 def test_one_device_is_believed() -> None:
@@ -199,7 +199,7 @@ def test_one_device_is_believed() -> None:
 def test_of_several_two_must_say_that_something_fails() -> None:
     told = Told("a", "b")
     told.say("a", WRONG)
-    assert not told.found and told.desk.take("a") is None
+    assert not told.found and told.queue.take("a") is None
     told.say("b", WRONG)
     assert told.found == [WRONG]
 
@@ -207,20 +207,20 @@ def test_of_several_two_must_say_that_something_fails() -> None:
 def test_a_device_that_is_proved_wrong_is_left_out() -> None:
     told = Told("a", "b")
     for count in range(3):
-        assert not told.desk.left_out
+        assert not told.queue.left_out
         told.say("a", WRONG)
         told.say("b", FINE)
         assert told.found == [FINE] * (count + 1)
-        told.job.doubts.clear()
-        told.desk.put(told.job)
-    assert told.desk.left_out == {"a": "it said: it differs"}
+        told.job.failures.clear()
+        told.queue.put(told.job)
+    assert told.queue.left_out == {"a": "it said: it differs"}
 
 
 def test_where_the_others_have_gone_the_one_is_believed() -> None:
     told = Told("a", "b")
     told.say("a", WRONG)
-    told.desk.depart("b")
-    assert told.desk.take("a") is None and told.found == [WRONG]
+    told.queue.depart("b")
+    assert told.queue.take("a") is None and told.found == [WRONG]
 
 
 def test_what_devices_are_lost_over_goes_to_others_and_not_for_ever() -> None:
@@ -239,5 +239,5 @@ def test_what_devices_are_lost_over_goes_to_others_and_not_for_ever() -> None:
 def test_what_ends_every_process_has_crashed() -> None:
     told = Told("a")
     for _ in range(3):
-        told.say("a", Measured(failure="lost", reason="its process ended by SIGKILL"))
+        told.say("a", Measured(failure="killed", reason="out of memory"))
     assert [m.failure for m in told.found] == ["crash"]

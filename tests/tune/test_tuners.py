@@ -18,7 +18,7 @@ from tilewright.tune.spaces.space import Point, Sample, Space
 from tilewright.tune.transfer import matching
 from tilewright.tune.tuners import table
 from tilewright.tune.tuners.grid import GridTuner
-from tilewright.tune.tuners.tuner import FAILED, Example, Known, near_default, random_sample
+from tilewright.tune.tuners.tuner import FAILED, Example, TaskHistory, near_default, random_sample
 
 SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 
@@ -64,7 +64,7 @@ PROGRAMS: dict[str, tuple[Any, dict[str, int]]] = {
 def search(tuner: str, program: str, trials: int, seed: int) -> float:
     """The least cost that a tuner finds in so many trials, in batches of eight."""
     made_by, best = PROGRAMS[program]
-    space, known, rng = Space(matmul(), made_by), Known(), Random(seed)
+    space, known, rng = Space(matmul(), made_by), TaskHistory(), Random(seed)
     examples: list[Example] = []
     known.examples = examples
     made = table.TUNERS[tuner]()
@@ -109,14 +109,14 @@ def test_what_is_known_of_other_tasks_comes_first() -> None:
     samples = [random_sample(space, rng) for _ in range(24)]
     others = [p for p in map(space.point, samples) if p is not None]
     examples = [Example("other", p.features, cost(p, best)) for p in others]
-    found = islice(table.TUNERS["gbt"]().samples(space, Known({}, examples), rng), 24)
+    found = islice(table.TUNERS["gbt"]().samples(space, TaskHistory({}, examples), rng), 24)
     costs = [cost(p, best) for p in map(space.point, found) if p is not None]
     assert mean(costs[:8]) < mean(costs)
 
 
 def test_grid_takes_every_sample_once_and_the_nearest_first() -> None:
     space = Space(matmul(), tiled)
-    found = list(GridTuner().samples(space, Known(), Random(0)))
+    found = list(GridTuner().samples(space, TaskHistory(), Random(0)))
     assert len(found) == len(set(found)) == space.size == 10**3 * 3 * 2
     assert found[0] == Sample()
     sums = [sum(s.positions.values()) for s in found]
@@ -129,7 +129,8 @@ def test_the_same_seed_gives_the_same_samples(tuner: str) -> None:
         pytest.importorskip("lightgbm")
     made = table.TUNERS[tuner]()
     first, again = (
-        list(islice(made.samples(Space(matmul(), tiled), Known(), Random(7)), 20)) for _ in "ab"
+        list(islice(made.samples(Space(matmul(), tiled), TaskHistory(), Random(7)), 20))
+        for _ in "ab"
     )
     assert first == again
 
@@ -139,13 +140,13 @@ def test_spaces_with_nothing_to_choose(tuner: str) -> None:
     if tuner == "gbt":
         pytest.importorskip("lightgbm")
     space = Space(matmul(), lambda s, choices: None)
-    found = islice(table.TUNERS[tuner]().samples(space, Known(), Random(0)), 5)
+    found = islice(table.TUNERS[tuner]().samples(space, TaskHistory(), Random(0)), 5)
     assert set(found) <= {Sample()}
 
 
 def test_failures_are_no_parents() -> None:
     good, bad = Sample.of({"rows": 1}), Sample.of({"rows": 2})
-    known = Known({bad: FAILED, good: 1.2})
+    known = TaskHistory({bad: FAILED, good: 1.2})
     assert known.ranked() == [(good, 1.2)]
 
 

@@ -197,6 +197,6 @@ _NODES: dict[type[Expr], Callable[[Any, Ranges], Interval]] = {
 
 
 def is_positive(expr: Expr, ranges: Ranges) -> bool:
-    """Do its bounds tell that it is above zero?"""
+    """Do its bounds show that it is above zero?"""
     value = number(expr)
     return value > 0 if value is not None else _is_positive(bounds(expr, ranges))

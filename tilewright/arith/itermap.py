@@ -46,7 +46,7 @@ def detect_bindings(
     """Take `bindings` apart into pieces of the loops, outermost first in `loop_extents`.
 
     They are bijective when all loops together meet every combination of values exactly once; with
-    a `domain`, when these are exactly the values below its extents. `ranges` tells of other
+    a `domain`, when these are exactly the values below its extents. `ranges` knows about other
     variables; without it, the symbols in extents are taken to be dimensions.
     """
     known = dimensions(loop_extents.values()) if ranges is None else ranges

@@ -43,7 +43,7 @@ def is_nonnegative(total: Linear, ranges: Ranges, effort: int = THOROUGH) -> boo
 
 
 def _by_bounds(total: Linear, ranges: Ranges) -> bool | None:
-    """Whether constant bounds tell that a sum is never negative, or that it always is."""
+    """Whether constant bounds show that a sum is never negative, or that it always is."""
     low, high = linear_bounds(total, ranges)
     if low is not None and low >= 0:
         return True
@@ -129,7 +129,7 @@ class _Search:
 
 
 def slope_sign(slope: Linear, ranges: Ranges) -> int:
-    """1 where it is never negative, -1 where never positive, 0 where its bounds do not tell."""
+    """1 where it is never negative, -1 where never positive, 0 where its bounds decide neither."""
     limits = linear_bounds(slope, ranges)
     if limits.low is not None and limits.low >= 0:
         return 1

@@ -155,7 +155,7 @@ class Ranges:
     def asked_about(self, variables: frozenset[Var]) -> Ranges:
         """The first context that knew what is known here of some variables.
 
-        Answers that are found there hold for all contexts inside it: a loop tells nothing about
+        Answers that are found there hold for all contexts inside it: a loop says nothing about
         what does not depend on its variable.
         """
         ranges = self
@@ -258,7 +258,7 @@ class Ranges:
             self._learn_dividend(atom, low)
 
     def _learn_positive_factors(self, atom: Expr) -> None:
-        """x*y >= 1 with x, y >= 0 tells that both are."""
+        """x*y >= 1 with x, y >= 0 implies x >= 1 and y >= 1."""
         parts = factors(atom)
         if len(parts) > 1 and all(self._is_natural(f) for f in parts):
             for factor in parts:
@@ -266,7 +266,7 @@ class Ranges:
                     self.limits[factor] = self.limit(factor).intersect(Interval(1, None))
 
     def _learn_dividend(self, atom: Expr, low: int) -> None:
-        """x // c >= low tells that x >= c * low, for c > 0."""
+        """x // c >= low implies x >= c * low, for c > 0."""
         by = number(atom.b) if isinstance(atom, Binary) and atom.op == "floordiv" else None
         if isinstance(atom, Binary) and by is not None and by > 0:
             x = self._exact(atom.a)
@@ -283,15 +283,15 @@ class Ranges:
 
         return None if expr.dtype.is_vector else exact_linear(expr, self)
 
-    def _learn_less(self, small: Expr, large: Expr, gap: int) -> None:
+    def learn_less(self, small: Expr, large: Expr, gap: int) -> None:
         """small + gap <= large"""
         a, b = self._exact(small), self._exact(large)
         if a is not None and b is not None:
             self._learn_not_negative(b.minus(a).shifted(-gap))
 
-    def _learn_equal(self, a: Expr, b: Expr) -> None:
-        self._learn_less(a, b, 0)
-        self._learn_less(b, a, 0)
+    def learn_equal(self, a: Expr, b: Expr) -> None:
+        self.learn_less(a, b, 0)
+        self.learn_less(b, a, 0)
         if isinstance(a, Binary) and a.op == "floormod" and number(b) == 0:
             by = number(a.b)
             if by:
@@ -299,11 +299,11 @@ class Ranges:
 
 
 _LEARN: dict[str, Callable[[Ranges, Binary], None]] = {
-    "lt": lambda r, e: r._learn_less(e.a, e.b, 1),  # pyright: ignore[reportPrivateUsage]
-    "le": lambda r, e: r._learn_less(e.a, e.b, 0),  # pyright: ignore[reportPrivateUsage]
-    "gt": lambda r, e: r._learn_less(e.b, e.a, 1),  # pyright: ignore[reportPrivateUsage]
-    "ge": lambda r, e: r._learn_less(e.b, e.a, 0),  # pyright: ignore[reportPrivateUsage]
-    "eq": lambda r, e: r._learn_equal(e.a, e.b),  # pyright: ignore[reportPrivateUsage]
+    "lt": lambda r, e: r.learn_less(e.a, e.b, 1),
+    "le": lambda r, e: r.learn_less(e.a, e.b, 0),
+    "gt": lambda r, e: r.learn_less(e.b, e.a, 1),
+    "ge": lambda r, e: r.learn_less(e.b, e.a, 0),
+    "eq": lambda r, e: r.learn_equal(e.a, e.b),
 }
 
 

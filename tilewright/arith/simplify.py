@@ -93,7 +93,7 @@ def _step(node: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> Expr:
         return _written(collect(node, lambda leaf: linear(memo[leaf])), memo, ranges)
     operands = node.operands
     mapped = tuple([memo[o] for o in operands])
-    if isinstance(node, Call) and _takes_places(node):
+    if isinstance(node, Call) and _takes_addresses(node):
         mapped = tuple(map(_as_place, operands, mapped))
     for before, after in zip(operands, mapped, strict=True):
         if before is not after:
@@ -114,8 +114,8 @@ def _is_written_out(node: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> bool:
     return same and tidy(total, ranges) is total
 
 
-def _takes_places(node: Call) -> bool:
-    """Does it mean the element that it is given, not its value?"""
+def _takes_addresses(node: Call) -> bool:
+    """Whether its operands stand for places in memory, not for the values there."""
     return node.name in ("address_of", "prefetch") or "." in node.name
 
 

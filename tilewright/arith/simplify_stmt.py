@@ -1,4 +1,4 @@
-"""Simplification of statements, with what loops, choices, blocks and lets tell of variables.
+"""Simplification of statements, with what loops, choices, blocks and lets say about variables.
 
 for i in range(1): S          -->  S with i = 0
 for i in range(0): S          -->  (nothing)
@@ -170,7 +170,7 @@ def _let(s: Let, ranges: Ranges) -> Stmt:
 
 
 def _knowing(ranges: Ranges, var: Var, value: Expr) -> Ranges:
-    """What a let tells: the value itself, or its bounds where it depends on memory."""
+    """What a let says: the value of its variable, or bounds where that depends on memory."""
     if not var.dtype.is_integer or var.dtype.is_vector:
         return ranges
     if not loads_in(value):

@@ -42,8 +42,8 @@ def inputs_for(
     sizes = usual_sizes(missing) | dims_of(specs, given) | dict(args.dim)
     guessed = sizes.keys() - dims_of(specs, given).keys() - dict(args.dim).keys()
     if guessed:
-        told = ", ".join(f"{name} = {sizes[name]}" for name in sorted(guessed))
-        console.remark(f"made up: {told}; --dim NAME=N sets another size")
+        listed = ", ".join(f"{name} = {sizes[name]}" for name in sorted(guessed))
+        console.remark(f"made up: {listed}; --dim NAME=N sets another size")
     return {**given, **made_up(missing, sizes, args.fill or "random", args.seed)}
 
 

@@ -52,7 +52,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True)
-class Measured:
+class EngineTimes:
     """One way to run the model in one setting; times in seconds."""
 
     engine: str
@@ -70,7 +70,7 @@ class Measured:
 
 
 def _run(args: argparse.Namespace, console: Console) -> Exit:
-    rows: list[Measured] = []
+    rows: list[EngineTimes] = []
     for batch in args.batch:
         for threads in args.threads:
             rows += _setting(args, console, batch, threads)
@@ -80,7 +80,7 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     return Exit.DONE
 
 
-def _cells(r: Measured) -> tuple[str, ...]:
+def _cells(r: EngineTimes) -> tuple[str, ...]:
     from tilewright.support.timing import format_seconds
 
     times = [format_seconds(t) for t in (r.p50, r.p90, r.p99, r.least)]
@@ -91,7 +91,7 @@ def _cells(r: Measured) -> tuple[str, ...]:
 
 def _setting(
     args: argparse.Namespace, console: Console, batch: int | None, threads: int | None
-) -> list[Measured]:
+) -> list[EngineTimes]:
     """All engines in one setting, run in turn so that noise falls on all alike."""
     own = copy.copy(args)
     own.threads = threads
@@ -102,7 +102,7 @@ def _setting(
     inputs = inputs_for(model.inputs, own, console)
     runs: dict[str, Callable[[], Any]] = {"tilewright": lambda: model.run(inputs)}
     runs["tilewright"]()
-    memory = {"tilewright": _grown(before)}
+    memory = {"tilewright": _memory_growth(before)}
     for name in args.vs:
         _add_peer(name, args, threads, inputs, runs, memory, console)
     samples = interleaved(runs, args.seconds)
@@ -150,7 +150,7 @@ def _add_peer(
         console.note(f"without {name}: {first_line(str(error)) or type(error).__name__}")
         return
     runs[name] = lambda: runner(inputs)
-    memory[name] = _grown(before)
+    memory[name] = _memory_growth(before)
 
 
 # ---- measuring ----------------------------------------------------------------------------------
@@ -193,10 +193,10 @@ def _measured(
     taken: Latencies,
     size: int,
     memory: int | None,
-) -> Measured:
+) -> EngineTimes:
     p50, p90, p99 = (taken.percentile(p) for p in (50, 90, 99))
     least, count = min(taken.samples), len(taken.samples)
-    return Measured(engine, threads, batch, count, p50, p90, p99, least, size / p50, memory)
+    return EngineTimes(engine, threads, batch, count, p50, p90, p99, least, size / p50, memory)
 
 
 def _rows(inputs: dict[str, Any]) -> int:
@@ -205,7 +205,7 @@ def _rows(inputs: dict[str, Any]) -> int:
 
 
 def _resident() -> int | None:
-    """Bytes of this process that are in memory, where the system tells."""
+    """Bytes of this process that are in memory, where the system reports them."""
     try:
         pages = Path("/proc/self/statm").read_text().split()[1]
     except OSError:
@@ -215,7 +215,7 @@ def _resident() -> int | None:
     return int(pages) * resource.getpagesize()
 
 
-def _grown(before: int | None) -> int | None:
+def _memory_growth(before: int | None) -> int | None:
     now = _resident()
     return None if now is None or before is None else max(0, now - before)
 

@@ -38,7 +38,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         " another model's file",
     )
     parser.add_argument(
-        "--layers", action="store_true", help="tell the error of each layer that both have"
+        "--layers", action="store_true", help="show the error of each layer that both have"
     )
     parser.add_argument(
         "--tolerance",
@@ -75,14 +75,14 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     with console.working(f"running {args.against}"):
         theirs = named_tensors(names, _peer_outputs(args, inputs))
     if ours.keys() != theirs.keys():
-        told = f"{', '.join(theirs)} rather than {', '.join(ours)}"
-        raise UserError(f"{args.against} gives other outputs", reason=f"it gives {told}")
+        names = f"{', '.join(theirs)} rather than {', '.join(ours)}"
+        raise UserError(f"{args.against} gives other outputs", reason=f"it gives {names}")
     found = [_difference(n, "", ours[n], theirs[n], args.tolerance) for n in ours]
     wrong = [d for d in found if d.error > args.tolerance]
     console.result(against=args.against, tolerance=args.tolerance, precision=model.precision)
     console.result(outputs=[d._asdict() for d in found], denormals=model.denormals)
     if model.denormals == "flush":
-        _tell_denormals(args, console)
+        _report_denormals(args, console)
     for d in found:
         console.text(f"{'DIFFERS' if d in wrong else 'agrees '}  {d}")
     if args.layers or wrong:
@@ -90,7 +90,7 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     return Exit.DIFFERENT if wrong else Exit.DONE
 
 
-def _tell_denormals(args: argparse.Namespace, console: Console) -> None:
+def _report_denormals(args: argparse.Namespace, console: Console) -> None:
     """Name the constants that the model takes for zeros, in part or as a whole."""
     from tilewright.frontends import UnspecialisedError
     from tilewright.insight.denormals import denormal_constants
@@ -145,12 +145,12 @@ def _compare_layers(
             ours = compiled_layers(_graph(args), inputs, target)
         theirs = _peer_layers(args, inputs, [layer.name for layer in ours])
     if args.layers:
-        _tell_layers(ours, theirs, args.tolerance, console)
+        _report_layers(ours, theirs, args.tolerance, console)
     if is_wrong:
         _blame(ours, theirs, args.tolerance, console)
 
 
-def _tell_layers(
+def _report_layers(
     ours: Sequence[Layer], theirs: Mapping[str, Any], tolerance: float, console: Console
 ) -> None:
     found = list(differences(ours, theirs, tolerance))

@@ -72,7 +72,7 @@ class Console:
         self._say(self._styled(text, "dim", sys.stderr))
 
     def remark(self, text: str) -> None:
-        """What only somebody who watches wants to know."""
+        """What is of interest only while it happens."""
         if sys.stderr.isatty() and not self.as_json:
             self.note(text)
 
@@ -91,7 +91,7 @@ class Console:
         return code
 
     def _say(self, text: str) -> None:
-        """A line on stderr; that nobody reads there any more changes nothing else."""
+        """A line on stderr; a closed stderr is no error."""
         try:
             print(text, file=sys.stderr, flush=True)
         except OSError:

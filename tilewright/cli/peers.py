@@ -13,7 +13,7 @@ Runner = Callable[[Mapping[str, Any]], list[Any]]
 
 
 class MissingPeerError(UserError):
-    """A peer that is not installed, or that cannot take the model; told in one line."""
+    """A peer that is not installed, or that cannot take the model; one line says why."""
 
     def __str__(self) -> str:
         reason = f": {first_line(self.reason)}" if self.reason else ""

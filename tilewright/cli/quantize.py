@@ -98,7 +98,7 @@ def _quantized(args: argparse.Namespace, console: Console) -> Any:
 
     stages: list[str] = []
 
-    def tell(stage: str) -> None:
+    def show(stage: str) -> None:
         if stage not in stages:
             stages.append(stage)
             console.remark(stage)
@@ -116,7 +116,7 @@ def _quantized(args: argparse.Namespace, console: Console) -> Any:
             group=args.group,
             shapes=dict(args.shapes),
             params=params_of(args),
-            progress=tell,
+            progress=show,
         )
 
 

@@ -118,10 +118,10 @@ def _require_one_way(args: argparse.Namespace) -> None:
 def _measure(args: argparse.Namespace, records: Path, console: Console) -> Exit:
     from tilewright.tune import measure
 
-    def told(outcome: BundledOutcome) -> None:
+    def show(outcome: BundledOutcome) -> None:
         console.note(_line(outcome))
 
-    outcomes = measure(args.measure, records, budget=args.budget, told=told)
+    outcomes = measure(args.measure, records, budget=args.budget, on_result=show)
     gains = [o for o in outcomes if o.ratio < 1]
     trials = sum(o.trials for o in outcomes)
     tasks = [asdict(o) for o in outcomes]
@@ -134,8 +134,8 @@ def _measure(args: argparse.Namespace, records: Path, console: Console) -> Exit:
 def _line(outcome: BundledOutcome) -> str:
     failed = ", ".join(f"{n} {why}" for why, n in outcome.failures.items())
     trials = f"{outcome.trials} trials{f' ({failed})' if failed else ''}"
-    told = f"it cannot be measured: {outcome.error}" if outcome.error else trials
-    return f"{outcome.name[:48]:48} ×{1 / outcome.ratio:.2f}  {told}"
+    text = f"it cannot be measured: {outcome.error}" if outcome.error else trials
+    return f"{outcome.name[:48]:48} ×{1 / outcome.ratio:.2f}  {text}"
 
 
 def _bundle(args: argparse.Namespace, console: Console) -> Exit:

@@ -4,14 +4,14 @@ from tilewright.codegen.backend import Backend, Code
 from tilewright.codegen.backends import backend_of
 from tilewright.codegen.convention import EVENT_WORDS, arena_name, numbers_of
 from tilewright.codegen.interface import PARAMS, Interface, Tensor
-from tilewright.codegen.link import Data, Member, archive, members, merge
+from tilewright.codegen.link import DataSymbol, Member, archive, members, merge
 
 __all__ = [
     "EVENT_WORDS",
     "PARAMS",
     "Backend",
     "Code",
-    "Data",
+    "DataSymbol",
     "Interface",
     "Member",
     "Tensor",

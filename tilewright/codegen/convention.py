@@ -24,14 +24,13 @@ from typing import Final
 from tilewright.arith import Ranges, simplify
 from tilewright.ir import Buffer, Expr, Function, Param, Var, const, free_vars
 from tilewright.support.errors import UserError
+from tilewright.support.memory import ALIGNMENT
 
 #: The words of an `env`.
 POOL, WORKSPACE, ERROR = range(3)
 MAX_MESSAGE_VALUES: Final = 4
 #: The most bytes of buffers on the stack of the thread that uses them.
 STACK_LIMIT: Final = 1 << 20
-#: Alignment of our own memory in bytes: a cache line.
-ALIGNMENT: Final = 64
 
 #: A profiled program writes an event for each call: its number, when it began and ended, and the
 #: numbers that the kernel was called with, as far as there is room.

@@ -38,8 +38,8 @@ class Interface:
     dims: tuple[str, ...]
     #: The numbers of the outputs whose memory the caller provides.
     direct: tuple[int, ...]
-    #: The other outputs, whose sizes the run tells, with the word of the results' record that each
-    #: begins at.
+    #: The other outputs, whose sizes the run determines, with the word of the results' record that
+    #: each begins at.
     records: Mapping[int, int]
     messages: tuple[str, ...]
     #: What each call of a kernel computes, for messages.
@@ -56,7 +56,7 @@ class Interface:
 
     @property
     def takes_dlpack(self) -> bool:
-        """Tensors must exist before the run: outputs of sizes that it tells cannot."""
+        """Tensors must exist before the run: outputs whose sizes it determines cannot."""
         return self.offers_dlpack and not self.records
 
     @property

@@ -1,4 +1,4 @@
-"""Which front end reads what a user gives: its type or its content tells."""
+"""Which front end reads what a user gives: by its type or its content."""
 
 from __future__ import annotations
 

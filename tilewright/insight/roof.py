@@ -1,8 +1,8 @@
 """What this machine can do at most, measured: the roof over every kernel.
 
-Peaks out of data sheets hold for clocks and memory that nobody has; these are reached by code of
-our own, on one thread by its processor time, so that a busy machine does not lower the roof. What
-cores do not share is multiplied by their number.
+Peaks in data sheets assume clocks and memory that real machines do not reach. These are measured
+with code of our own, on one thread by its processor time, so that a busy machine does not lower
+the roof. What cores do not share is multiplied by their number.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def measure_roof(threads: int | None = None) -> Roof:
     # Values between kernels hardly ever lie nearer than in the second level.
     own = target.caches.l2 or target.caches.l1d
     levels = [Level(own * cores, _copy_rate(own // 4) * cores)]
-    # What cores share, only all of them together tell.
+    # What cores share is only seen with all of them at work.
     if target.caches.l3:
         levels.append(Level(target.caches.l3, _shared_rate(target.caches.l3 // 4, cores)))
     far = _shared_rate(max(_LARGE, 2 * target.caches.l3), cores)

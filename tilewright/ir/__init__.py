@@ -73,7 +73,7 @@ from tilewright.ir.stmt import (
     While,
     seq,
 )
-from tilewright.ir.text.heads import Opening
+from tilewright.ir.text.heads import SuiteHead
 from tilewright.ir.text.names import Namer, find_dtype, plain_name
 from tilewright.ir.text.parse_expr import ExprReader
 from tilewright.ir.text.parser import StmtReader, parse_function

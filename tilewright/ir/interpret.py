@@ -43,7 +43,8 @@ MAX_ITERATIONS: Final = 10_000_000
 def interpret(function: Function, *args: Any, **named: Any) -> None:
     """Run `function` on NumPy arrays (written in place) and scalars, by position or by name.
 
-    Symbolic dimensions take their values from the arrays; what no shape tells is given by name.
+    Symbolic dimensions take their values from the arrays; those that no shape determines are given
+    by name.
     """
     verify(function)
     machine = _Machine(function)
@@ -122,9 +123,9 @@ class _Machine(ExprCompiler):
             for lane, at in lanes_at(buffer, array, [i() for i in indices], happening):
                 array[at] = values[lane]
 
-        return self._told(s, run_vector if lanes > 1 else run_scalar)
+        return self._with_listing(s, run_vector if lanes > 1 else run_scalar)
 
-    def _told(self, stmt: Stmt, run: Run) -> Run:
+    def _with_listing(self, stmt: Stmt, run: Run) -> Run:
         """Errors show the statement."""
 
         def guarded() -> None:
@@ -152,7 +153,7 @@ class _Machine(ExprCompiler):
     def if_(self, s: If) -> Run:
         condition, then = self.expr(s.condition), self.stmt(s.then)
         otherwise = _nothing if s.otherwise is None else self.stmt(s.otherwise)
-        return self._told(s, lambda: then() if condition() else otherwise())
+        return self._with_listing(s, lambda: then() if condition() else otherwise())
 
     def while_(self, s: While) -> Run:
         condition, body = self.expr(s.condition), self.stmt(s.body)
@@ -165,7 +166,7 @@ class _Machine(ExprCompiler):
                 if iterations > MAX_ITERATIONS:
                     raise self._error(s, f"the loop runs for over {MAX_ITERATIONS} iterations")
 
-        return self._told(s, run)
+        return self._with_listing(s, run)
 
     def let(self, s: Let) -> Run:
         env, var, value, body = self.env, s.var, self.expr(s.value), self.stmt(s.body)
@@ -174,7 +175,7 @@ class _Machine(ExprCompiler):
             env[var] = value()
             body()
 
-        return self._told(s, run)
+        return self._with_listing(s, run)
 
     def assert_(self, s: Assert) -> Run:
         condition, values = self.expr(s.condition), [self.expr(v) for v in s.values]
@@ -195,7 +196,7 @@ class _Machine(ExprCompiler):
         def run() -> None:
             call()
 
-        return self._told(s, run)
+        return self._with_listing(s, run)
 
     def seq(self, s: Seq) -> Run:
         runs = [self.stmt(child) for child in s.statements]
@@ -297,7 +298,7 @@ def _bind_dims(machine: _Machine, buffer: Buffer) -> None:
 
 
 def _check_shape(function: Function, machine: _Machine, buffer: Buffer) -> None:
-    wanted = [_known(function, machine, d) for d in buffer.shape]
+    wanted = [_evaluated_dim(function, machine, d) for d in buffer.shape]
     if list(machine.arrays[buffer].shape) != wanted:
         raise UserError(
             f"{function.name} cannot take this array for {buffer.name}",
@@ -305,7 +306,7 @@ def _check_shape(function: Function, machine: _Machine, buffer: Buffer) -> None:
         )
 
 
-def _known(function: Function, machine: _Machine, dim: Expr) -> int:
+def _evaluated_dim(function: Function, machine: _Machine, dim: Expr) -> int:
     thunk: Thunk = machine.expr(dim)
     try:
         return thunk()

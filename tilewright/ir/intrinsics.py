@@ -122,11 +122,11 @@ def _truth(types: tuple[DType, ...]) -> DType:
     return bool_.with_lanes(types[0].lanes)
 
 
-def _in_turn(a: Any, b: Any) -> Any:
+def _interleaved(a: Any, b: Any) -> Any:
     return np.stack([a, b], axis=-1).reshape(*a.shape[:-1], -1)
 
 
-def _one_after_the_other(a: Any, b: Any) -> Any:
+def _concatenated(a: Any, b: Any) -> Any:
     return np.concatenate([a, b], axis=-1)
 
 
@@ -136,7 +136,7 @@ def _zipped(half: int) -> Callable[..., Any]:
     def value(a: Any, b: Any) -> Any:
         lanes = a.shape[-1]
         own = slice(half * lanes // 2, (half + 1) * lanes // 2)
-        return _in_turn(a[..., own], b[..., own])
+        return _interleaved(a[..., own], b[..., own])
 
     return value
 
@@ -230,7 +230,7 @@ declare(
     "any",
     lambda types: types[0].with_lanes(2 * types[0].lanes),
     doc="two vectors as one, interleaved",
-    value=_in_turn,
+    value=_interleaved,
 )
 declare(
     "join",
@@ -238,7 +238,7 @@ declare(
     "any",
     lambda types: types[0].with_lanes(2 * types[0].lanes),
     doc="two vectors as one, one after the other",
-    value=_one_after_the_other,
+    value=_concatenated,
 )
 for _half, _name in enumerate(("low", "high")):
     declare(

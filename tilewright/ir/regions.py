@@ -144,11 +144,11 @@ def _merged(a: _Boxes, b: _Boxes) -> _Boxes:
 def _add(boxes: _Boxes, buffer: Buffer, box: _Box) -> None:
     known = boxes.get(buffer)
     if known is not None:
-        box = tuple(_around(p, q) for p, q in zip(known, box, strict=True))
+        box = tuple(_hull_of(p, q) for p, q in zip(known, box, strict=True))
     boxes[buffer] = box
 
 
-def _around(a: Extremes | None, b: Extremes | None) -> Extremes | None:
+def _hull_of(a: Extremes | None, b: Extremes | None) -> Extremes | None:
     return None if a is None or b is None else hull(a, b)
 
 
@@ -170,9 +170,9 @@ class _Accesses:
         }
 
     def visit(self, stmt: Stmt) -> None:
-        self._enter.get(type(stmt), self._other)(stmt)
+        self._enter.get(type(stmt), self._visit_other)(stmt)
 
-    def _other(self, stmt: Stmt) -> None:
+    def _visit_other(self, stmt: Stmt) -> None:
         for expr in child_exprs(stmt):
             self._read_in(expr)
         for child in child_stmts(stmt):
@@ -185,7 +185,7 @@ class _Accesses:
             self._lets[loop.var] = _unknown(loop.var)
         else:
             self._inner[loop.var] = Extremes(Const(0, loop.var.dtype), last.high)
-        self._other(loop)
+        self._visit_other(loop)
 
     def _let(self, let: Let) -> None:
         self._read_in(let.value)
@@ -193,11 +193,11 @@ class _Accesses:
         self.visit(let.body)
 
     def _store(self, store: Store) -> None:
-        self._other(store)
+        self._visit_other(store)
         _add(self.writes, store.buffer, self._box(store.indices))
 
     def _alloc(self, alloc: Alloc) -> None:
-        self._other(alloc)
+        self._visit_other(alloc)
         for buffer in alloc.buffers:
             self.reads.pop(buffer, None)
             self.writes.pop(buffer, None)

@@ -1,4 +1,4 @@
-"""What a reduction over nothing leaves behind: the values that it starts with.
+"""The results of a reduction over nothing: the values that it starts with.
 
     for i in range(4): for k in range(n): block C(i, k): init: C[i] = 0; C[i] = C[i] + A[i, k]
 

@@ -144,7 +144,7 @@ class _Verifier:
 
     def expr(self, stmt: Stmt, expr: Expr) -> None:
         for var in free_vars(expr):
-            self._known(stmt, var, expr)
+            self._require_defined(stmt, var, expr)
         for node in walk_expr(expr):
             if isinstance(node, Load):
                 self.access(stmt, node.buffer)
@@ -153,7 +153,7 @@ class _Verifier:
                 for text in node_faults(node):
                     self.fault(stmt, text)
 
-    def _known(self, stmt: Stmt, var: Var, expr: Expr) -> None:
+    def _require_defined(self, stmt: Stmt, var: Var, expr: Expr) -> None:
         if var not in self.vars:
             self.fault(stmt, f"{var.name} in `{expr}` is not defined here")
         elif var in self.outside:
@@ -324,7 +324,7 @@ _STATEMENTS: dict[type[Stmt], Callable[[_Verifier, Any], None]] = {
 
 
 def _uncovered(block: Block) -> Iterable[tuple[Stmt, str]]:
-    """Accesses in a block that its regions do not cover, as far as constants tell."""
+    """Accesses in a block that its regions do not cover, as far as constants show."""
     reads, writes = _by_buffer(block.reads), _by_buffer(block.writes)
     # A reduction, here or inside, reads back what it accumulates into; that is not declared.
     reduces = any(isinstance(s, Block) and s.init is not None for s in walk(block))

@@ -69,14 +69,14 @@ def with_schedulers(
     return [options if key is None else replace(options, scheduler=key) for key in keys]
 
 
-def tell_notes(kernels: Sequence[CompiledKernel]) -> None:
+def warn_of_notes(kernels: Sequence[CompiledKernel]) -> None:
     """Say, once for all kernels, what their users should know of them."""
-    told = [k for k in kernels if k.note]
-    if told:
-        others = f" (and {len(told) - 1} others)" if len(told) > 1 else ""
+    noted = [k for k in kernels if k.note]
+    if noted:
+        others = f" (and {len(noted) - 1} others)" if len(noted) > 1 else ""
         warnings.warn(
-            f"the record for {told[0].name}{others} does not apply any more, so that the default"
-            f" schedule is used: {told[0].note}",
+            f"the record for {noted[0].name}{others} does not apply any more, so that the default"
+            f" schedule is used: {noted[0].note}",
             stacklevel=2,
         )
 

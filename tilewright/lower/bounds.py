@@ -255,7 +255,7 @@ class _Safe:
 
 
 def _as_given(index: Expr, extent: Expr) -> Expr:
-    """An index before negative ones were counted from the end, as whoever gave it knows it."""
+    """An index as the user gave it: before negative ones are counted from the end."""
     if isinstance(index, Select) and simplify(index.a - index.b) is simplify(extent):
         return index.b
     return index

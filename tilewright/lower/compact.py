@@ -54,7 +54,7 @@ from tilewright.ir import (
     seq,
     substitute,
 )
-from tilewright.lower.coverage import Access, covers, hull
+from tilewright.lower.coverage import GuardedAccess, covers, hull
 
 
 def compact_buffers(function: Function) -> Function:
@@ -97,7 +97,7 @@ def _uses(stmt: Stmt, buffer: Buffer) -> bool:
 
 def _accesses(
     stmt: Stmt, buffer: Buffer, loops: tuple[For, ...], conditions: tuple[Expr, ...]
-) -> Iterator[Access]:
+) -> Iterator[GuardedAccess]:
     """Uses of `buffer` in program order; what a statement reads comes before what it writes."""
     if isinstance(stmt, Block):
         yield from _region_accesses(stmt, buffer, loops, conditions)
@@ -125,7 +125,7 @@ def _access(
     loops: tuple[For, ...],
     conditions: tuple[Expr, ...],
     stmt: Stmt,
-) -> Access:
+) -> GuardedAccess:
     """An access whose lanes count as if a loop ran over them."""
     plain = list[Expr]()
     for index in indices:
@@ -134,12 +134,12 @@ def _access(
             loops = (*loops, For(lane, const(index.dtype.lanes), "serial", stmt))
             index = simplify(index.base + lane * index.stride)
         plain.append(index)
-    return Access(tuple(plain), is_store, loops, conditions)
+    return GuardedAccess(tuple(plain), is_store, loops, conditions)
 
 
 def _region_accesses(
     block: Block, buffer: Buffer, loops: tuple[For, ...], conditions: tuple[Expr, ...]
-) -> Iterator[Access]:
+) -> Iterator[GuardedAccess]:
     """What an opaque block touches: its regions, as if by loops over them."""
     values = {it.var: b for it, b in zip(block.iters, block.bindings, strict=True)}
     conditions = (*conditions, *conjuncts(block.predicate))
@@ -154,7 +154,7 @@ def _region_accesses(
             ]
             starts = [substitute(r.start, values) for r in region.ranges]
             indices = tuple(simplify(a + x) for a, x in zip(starts, over, strict=True))
-            yield Access(indices, is_store, (*loops, *inner), conditions)
+            yield GuardedAccess(indices, is_store, (*loops, *inner), conditions)
 
 
 # ---- may the buffer move into a loop? -----------------------------------------------------------
@@ -177,7 +177,7 @@ def _is_private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
 
 def _writes_first(loop: For, buffer: Buffer, inner: Ranges) -> bool:
     """Whether every iteration writes what it reads, before it reads it."""
-    written: list[Access] = []
+    written: list[GuardedAccess] = []
     for access in _accesses(loop.body, buffer, (), ()):
         if access.is_store:
             written.append(access)

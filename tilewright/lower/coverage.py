@@ -28,7 +28,7 @@ from tilewright.ir import (
 
 
 @dataclass(frozen=True, eq=False)
-class Access:
+class GuardedAccess:
     """One load or store, with the loops and conditions around it, outermost first."""
 
     indices: tuple[Expr, ...]
@@ -37,7 +37,7 @@ class Access:
     conditions: tuple[Expr, ...]
 
 
-def covers(store: Access, read: Access, buffer: Buffer, ranges: Ranges) -> bool:
+def covers(store: GuardedAccess, read: GuardedAccess, buffer: Buffer, ranges: Ranges) -> bool:
     """Whether `store` has written all elements of the buffer that `read` can ask for."""
     if store.loops and read.loops and store.loops[0] is read.loops[0]:
         # Both in one loop: compare them inside it (an iteration reads what it has just written).
@@ -63,7 +63,7 @@ def _reaches(high: Expr, low: Expr, ranges: Ranges) -> bool:
 
 
 def _written(
-    store: Access, read: Access, buffer: Buffer, ranges: Ranges
+    store: GuardedAccess, read: GuardedAccess, buffer: Buffer, ranges: Ranges
 ) -> list[tuple[Expr, Expr]] | None:
     """In every dimension the first and the last index of a box that a store has written all of
     where a read is reached; None if unsure."""
@@ -77,7 +77,7 @@ def _written(
 
 
 def _counted(
-    store: Access, conditions: list[Expr], ranges: Ranges
+    store: GuardedAccess, conditions: list[Expr], ranges: Ranges
 ) -> list[tuple[Expr, Expr]] | None:
     """The box in which a store meets each element once, as where one loop runs over all of it:
 
@@ -95,7 +95,7 @@ def _counted(
     return [(simplify(s, ranges), simplify(s + count - 1, ranges)) for s, count in ends]
 
 
-def _open_conditions(store: Access, read: Access) -> list[Expr]:
+def _open_conditions(store: GuardedAccess, read: GuardedAccess) -> list[Expr]:
     """Conditions on the store that the read is not under as well; memory may have changed since."""
     shared = {c for condition in read.conditions for c in conjuncts(condition) if not loads_in(c)}
     return [c for cond in store.conditions for c in conjuncts(cond) if c not in shared]
@@ -106,7 +106,7 @@ def _clipped(high: Expr, extent: Expr, ranges: Ranges) -> Expr:
     return simplify(extent - 1, ranges) if prove(extent - 1 <= high, ranges) else high
 
 
-def _ranges_inside(store: Access, buffer: Buffer, ranges: Ranges) -> Ranges:
+def _ranges_inside(store: GuardedAccess, buffer: Buffer, ranges: Ranges) -> Ranges:
     """What is known where the element written is inside the buffer."""
     ranges = _with_loops(ranges, store.loops)
     for index, extent in zip(store.indices, buffer.shape, strict=True):
@@ -114,7 +114,7 @@ def _ranges_inside(store: Access, buffer: Buffer, ranges: Ranges) -> Ranges:
     return ranges
 
 
-def _is_dense(store: Access) -> bool:
+def _is_dense(store: GuardedAccess) -> bool:
     """Whether the loops around the store reach every element between the first and the last."""
     used: set[Var] = set()
     for index in store.indices:
@@ -146,8 +146,10 @@ def _with_loops(ranges: Ranges, loops: tuple[For, ...]) -> Ranges:
     return ranges
 
 
-def hull(access: Access, ranges: Ranges) -> list[tuple[Expr, Expr]] | None:
+def hull(access: GuardedAccess, ranges: Ranges) -> list[tuple[Expr, Expr]] | None:
     """The least and the greatest index in every dimension, over the loops around the access."""
     inner = _with_loops(ranges, access.loops)
-    found = [symbolic_bounds(i, inner, [loop.var for loop in access.loops]) for i in access.indices]
-    return None if any(f is None for f in found) else found  # type: ignore[return-value]
+    variables = [loop.var for loop in access.loops]
+    found = [symbolic_bounds(index, inner, variables) for index in access.indices]
+    known = [bounds for bounds in found if bounds is not None]
+    return known if len(known) == len(found) else None

@@ -48,7 +48,7 @@ from tilewright.ir import (
     walk,
 )
 from tilewright.lower.tile_rows import (
-    Rows,
+    TileRows,
     from_row,
     parted,
     repeats_rows,
@@ -145,7 +145,7 @@ class _Hoister:
         outer = {g: w for g, w in guards.items() if self.inner not in free_vars(w)}
         return [outer, guards] if outer and outer.keys() < guards.keys() <= masks else [guards]
 
-    def _by_rows(self, tile: Stmt, rows: Rows, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
+    def _by_rows(self, tile: Stmt, rows: TileRows, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
         """The tile in versions for the numbers of rows that it can have."""
         own = self._own_buffers(tile, rows)
         if own is not None and len(rows.counts()) > len(rows.parts):
@@ -154,7 +154,9 @@ class _Hoister:
             return self._whole_or_edge(tile, rows, ranges, scope)
         return self._by_counts(tile, rows, rows.counts(), ranges, scope)
 
-    def _whole_or_edge(self, tile: Stmt, rows: Rows, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
+    def _whole_or_edge(
+        self, tile: Stmt, rows: TileRows, ranges: Ranges, scope: frozenset[Var]
+    ) -> Stmt:
         """All rows, or else a tile in which only loops that sum rows up have versions.
 
         What comes before and after sums is done once, and is much code where it is an activation:
@@ -169,7 +171,7 @@ class _Hoister:
         some = simplify(rows.room >= 1, ranges)
         return If(enough, full, edge if prove(some, ranges) else If(some, edge, None))
 
-    def _at_edge(self, tile: Stmt, rows: Rows, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
+    def _at_edge(self, tile: Stmt, rows: TileRows, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
         if isinstance(tile, Seq | Alloc):
             return map_children(tile, lambda s: self._at_edge(s, rows, ranges, scope))
         if repeats_rows(tile, rows, ranges):
@@ -180,7 +182,7 @@ class _Hoister:
     def _by_counts(
         self,
         tile: Stmt,
-        rows: Rows,
+        rows: TileRows,
         counts: Sequence[int],
         ranges: Ranges,
         scope: frozenset[Var],
@@ -197,7 +199,7 @@ class _Hoister:
         assert made is not None
         return made
 
-    def _own_buffers(self, tile: Stmt, rows: Rows) -> set[Buffer] | None:
+    def _own_buffers(self, tile: Stmt, rows: TileRows) -> set[Buffer] | None:
         """The buffers in registers that a tile alone uses; None where its rows cannot be computed
         by parts: others use some as well, or something else is done than rows of it."""
         inside = uses_of_buffers(tile)
@@ -208,7 +210,7 @@ class _Hoister:
         return own if only_start and all(inside[b] == self.uses.get(b) for b in own) else None
 
     def _by_parts(
-        self, tile: Stmt, rows: Rows, own: set[Buffer], ranges: Ranges, scope: frozenset[Var]
+        self, tile: Stmt, rows: TileRows, own: set[Buffer], ranges: Ranges, scope: frozenset[Var]
     ) -> Stmt:
         """All rows, or else 4, 2 and 1 of them one after the other, as many as there are."""
         enough = simplify(rows.room >= rows.most, ranges)

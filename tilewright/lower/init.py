@@ -102,12 +102,13 @@ def _nest(block: Block, loops: Sequence[For], carriers: Sequence[For]) -> Stmt:
     kept = [loop for loop in loops if loop not in carriers and _is_used(loop.var, block)]
     # A loop that moves neither the element nor the reduction starts it in its first iteration.
     renamed: dict[Var, Expr] = {loop.var: const(0) for loop in loops}
-    renamed |= {loop.var: Var(loop.var.name, loop.var.dtype) for loop in kept}
+    variables = {loop.var: Var(loop.var.name, loop.var.dtype) for loop in kept}
+    renamed |= variables
     hidden = frozenset(loop.var for loop in carriers)
     nest = _instance(block, block.bindings, renamed, hidden)
     for loop in reversed(kept):
         nest = For(
-            renamed[loop.var],  # type: ignore[arg-type]
+            variables[loop.var],
             substitute(loop.extent, renamed),
             loop.kind,
             nest,

@@ -37,8 +37,6 @@ from tilewright.ir import (
 from tilewright.target import Target
 
 _NOTE: Final = "prefetch"
-#: Streams that stay on a line for so many iterations are left to the hardware's prefetcher.
-_SLOW = 16
 
 
 def place_prefetches(function: Function, target: Target) -> Function:
@@ -48,7 +46,7 @@ def place_prefetches(function: Function, target: Target) -> Function:
         if not isinstance(stmt, For) or _NOTE not in stmt.annotations:
             return None
         notes = {key: note for key, note in stmt.annotations.items() if key != _NOTE}
-        asked = _requests(stmt, int(stmt.annotations[_NOTE]), target.caches.line)
+        asked = _requests(stmt, int(stmt.annotations[_NOTE]), target)
         return replace(stmt, body=seq(*asked, stmt.body), annotations=notes)
 
     return map_function(function, rule)
@@ -74,11 +72,12 @@ class _Piece(NamedTuple):
     size: int
 
 
-def _requests(loop: For, ahead: int, line: int) -> list[Stmt]:
+def _requests(loop: For, ahead: int, target: Target) -> list[Stmt]:
     """A prefetch for each line that is first read so many iterations later."""
+    line, slow = target.caches.line, target.timing.prefetched_iterations
     pieces: dict[_Stream, list[_Piece]] = {}
     for stream, piece in _streams(loop.var, loop.body):
-        if stream.bytes * _SLOW > line:
+        if stream.bytes * slow > line:
             pieces.setdefault(stream, []).append(piece)
     return [
         Evaluate(call("prefetch", address_of(Load(stream.buffer, (row.start.shifted(by).expr(),)))))

@@ -31,7 +31,7 @@ from tilewright.ir import (
 
 @dataclass(frozen=True)
 class Prepared:
-    """A function in two: what is left of it, and what runs once."""
+    """A function split in two: what runs at every call, and what runs once."""
 
     function: Function
     prepare: Function

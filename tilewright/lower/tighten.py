@@ -74,7 +74,7 @@ def _without(guarded: Stmt, known: dict[Expr, None]) -> Stmt:
 
 
 def _apply(loop: For, guarded: If, ranges: Ranges) -> Stmt:
-    """`loop` around a guard: what does not concern it goes outside, what bounds it ends it."""
+    """`loop` around a guard: conditions without its variable move outside, bounds shorten it."""
     outside, inside, extent = list[Expr](), list[Expr](), loop.extent
     for condition in conjuncts(guarded.condition):
         limit = limit_of(condition, loop.var) if is_shortened(loop) else None

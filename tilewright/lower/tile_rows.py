@@ -54,7 +54,7 @@ _MOST = 36
 _FEW = 8
 
 
-class Rows(NamedTuple):
+class TileRows(NamedTuple):
     """The rows of a tile: how many there may be, and how many lie inside."""
 
     most: int
@@ -86,7 +86,7 @@ class _Row(NamedTuple):
     is_repeated: bool
 
 
-def rows_of_tile(body: Stmt, guards: Collection[Expr]) -> Rows | None:
+def rows_of_tile(body: Stmt, guards: Collection[Expr]) -> TileRows | None:
     """The rows that the loops in `body` sum up and `guards` ask about; None if there are none."""
     found = [row for row in _rows(body, (), repeated=False) if row.guard in guards]
     repeated = next((row for row in found if row.is_repeated), None)
@@ -94,7 +94,7 @@ def rows_of_tile(body: Stmt, guards: Collection[Expr]) -> Rows | None:
         return None
     alike = [r for r in found if r.room is repeated.room and r.loop.extent is repeated.loop.extent]
     assert isinstance(repeated.loop.extent, Const)
-    rows = Rows(
+    rows = TileRows(
         int(repeated.loop.extent.value),
         repeated.room,
         frozenset(row.loop.var for row in alike),
@@ -103,7 +103,7 @@ def rows_of_tile(body: Stmt, guards: Collection[Expr]) -> Rows | None:
     return rows if sum(rows.counts()) <= _MOST else None
 
 
-def repeats_rows(stmt: Stmt, rows: Rows, ranges: Ranges) -> bool:
+def repeats_rows(stmt: Stmt, rows: TileRows, ranges: Ranges) -> bool:
     """Whether a loop in `stmt` sums up these rows, or tests them many times."""
     loops = [s for s in walk(stmt) if isinstance(s, For) and s.kind == "serial"]
     return any(
@@ -165,7 +165,7 @@ def _asks(stmt: Stmt, guards: Collection[Expr]) -> bool:
     return any(c in guards for branch in branches for c in conjuncts(branch.condition))
 
 
-def with_rows(stmt: Stmt, rows: Rows, count: int) -> Stmt:
+def with_rows(stmt: Stmt, rows: TileRows, count: int) -> Stmt:
     """The tile with just the first `count` rows, which are all inside."""
     if isinstance(stmt, For) and stmt.var in rows.loops:
         stmt = replace(stmt, extent=Const(count, stmt.extent.dtype))
@@ -177,7 +177,7 @@ def with_rows(stmt: Stmt, rows: Rows, count: int) -> Stmt:
     return map_children(stmt, lambda s: with_rows(s, rows, count))
 
 
-def from_row(stmt: Stmt, rows: Rows, start: Var, own: Collection[Buffer]) -> Stmt:
+def from_row(stmt: Stmt, rows: TileRows, start: Var, own: Collection[Buffer]) -> Stmt:
     """The tile with its rows from `start` on; the buffers that are its `own` begin with it."""
     at_front = {start: const(0)}
     values = {var: var + start for var in rows.loops}

@@ -40,6 +40,7 @@ from tilewright.ir import (
     walk,
 )
 from tilewright.support.errors import UserError
+from tilewright.support.memory import ALIGNMENT
 
 _TILES: Final = 8
 #: The type of calls that give nothing.
@@ -172,7 +173,9 @@ def _has_tiles(stmt: Stmt) -> bool:
 
 
 def _set_up(body: Stmt) -> Stmt:
-    shape = Buffer("tile_shapes", "uint64", (len(_CONFIGURATION),), scope="local", alignment=64)
+    shape = Buffer(
+        "tile_shapes", "uint64", (len(_CONFIGURATION),), scope="local", alignment=ALIGNMENT
+    )
     words = [Store(shape, (const(k),), const(w, "uint64")) for k, w in enumerate(_CONFIGURATION)]
     begin = Evaluate(call("llvm.x86.ldtilecfg", address_of(shape[0])))
     return Alloc((shape,), seq(*words, begin, body, Evaluate(call("llvm.x86.tilerelease"))))

@@ -2,7 +2,7 @@
 
 Files give dimensions of several inputs one name, and programs rely on it: what is equal needs no
 broadcasting. Some names are wrong, though, or stand for sizes of which some are 1 and broadcast.
-Where such inputs come, the model is compiled once more with those dimensions told apart.
+Where such inputs come, the model is compiled once more with different names for those dimensions.
 
 Programs for free sizes also check what operators ask of them, and some sizes that fail this have a
 meaning of their own: a pooling clips its window to an image that is smaller. Where the model is
@@ -77,7 +77,7 @@ class ApartModels:
         pattern = tuple((name, tuple(shape)) for name, shape in shapes.items())
         with self._lock:
             if pattern not in self._models:
-                self._models[pattern] = self._made(shapes, extents, error)
+                self._models[pattern] = self._compile_for(shapes, extents, error)
             found = self._models[pattern]
             self._models.move_to_end(pattern)
             if len(self._models) > _KEPT:
@@ -97,7 +97,7 @@ class ApartModels:
                 return False  # a file that cannot be read again
             return self._checks.fail(extents)
 
-    def _made(
+    def _compile_for(
         self, shapes: Shapes, extents: Extents, error: UnsuitedError
     ) -> RunnableModel | UserError:
         # Most often a wrong input: type rules find that out in far less time than compiling takes.
@@ -107,9 +107,9 @@ class ApartModels:
             pass
         except UserError as wrong:
             return wrong
-        told = "; ".join(f"{n}: [{', '.join(map(str, s))}]" for n, s in shapes.items())
+        sizes = "; ".join(f"{n}: [{', '.join(map(str, s))}]" for n, s in shapes.items())
         warnings.warn(
-            f"{error.what}: {error.reason}; the model is compiled anew for {told}", stacklevel=6
+            f"{error.what}: {error.reason}; the model is compiled anew for {sizes}", stacklevel=6
         )
         return self._compiled(shapes)
 
@@ -140,7 +140,7 @@ def _refusal(error: UserError, found: UserError) -> UserError:
         return error
     why = f"{found.what}: {found.reason}" if found.reason else found.what
     differ = isinstance(error, DimensionsDifferError)
-    done = "with that dimension told apart" if differ else "with these sizes as numbers"
+    done = "with different names for that dimension" if differ else "with these sizes as numbers"
     reason = f"{error.reason}; {done}, {why}"
     return UserError(error.what, reason=reason, remedy=found.remedy, listing=found.listing)
 

@@ -14,7 +14,6 @@ from tilewright.models.native import LoadedModel, why_not
 from tilewright.runtime import (
     Artifact,
     Build,
-    Candidate,
     CasesContents,
     CompiledContents,
     HostedContents,
@@ -22,6 +21,7 @@ from tilewright.runtime import (
     Keys,
     LoadedCases,
     RunnableModel,
+    StoredBuild,
     save_models,
 )
 from tilewright.support.errors import UserError
@@ -113,23 +113,23 @@ def _described(artifact: Artifact) -> ArtifactInfo:
 # ---- choosing -----------------------------------------------------------------------------------
 
 
-def _chosen(artifact: Artifact, target: str | None) -> Candidate:
+def _chosen(artifact: Artifact, target: str | None) -> StoredBuild:
     if target is not None:
         return _named(artifact, target)
     reasons = {c.target.text: why_not(c.target) for c in artifact.builds}
     able = [c for c in artifact.builds if not reasons[c.target.text]]
     if not able:
-        told = "; ".join(f"{text}: {reason}" for text, reason in reasons.items())
+        reasons_text = "; ".join(f"{text}: {reason}" for text, reason in reasons.items())
         raise UserError(
             f"cannot load {artifact.path} on this machine",
-            reason=told or "there is nothing in it",
+            reason=reasons_text or "there is nothing in it",
             remedy="compile the model for this machine, or for a lesser one of its kind",
         )
     # One that asks for more can do more.
     return max(able, key=lambda c: len(c.target.features))
 
 
-def _named(artifact: Artifact, target: str) -> Candidate:
+def _named(artifact: Artifact, target: str) -> StoredBuild:
     for candidate in artifact.builds:
         if str(target) in (candidate.target.text, candidate.target.triple, candidate.target.arch):
             return candidate

@@ -22,7 +22,7 @@ def constant_bytes(module: Module) -> int:
     return sum(a.nbytes for a in arrays.values() if a is not None)
 
 
-def held(arrays: Sequence[Array], module: Module | None) -> list[Array]:
+def copied_from_files(arrays: Sequence[Array], module: Module | None) -> list[Array]:
     """The arrays without the files that they lie in, and so for those of a module that is kept.
 
     A model must not change, or end, with the file that it was read from.
@@ -30,13 +30,13 @@ def held(arrays: Sequence[Array], module: Module | None) -> list[Array]:
     # Arrays stay alive here, so that no two have the same identity.
     made: dict[int, tuple[Array, Array]] = {}
 
-    def hold(array: Array) -> Array:
+    def copied(array: Array) -> Array:
         if id(array) not in made:
             made[id(array)] = (array, in_memory(array))
         return made[id(array)][1]
 
     for value in () if module is None else constants_of(module):
         assert value.constant is not None
-        value.constant = hold(value.constant)
+        value.constant = copied(value.constant)
         made[id(value.constant)] = (value.constant, value.constant)
-    return [hold(a) for a in arrays]
+    return [copied(a) for a in arrays]

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.codegen import (
     PARAMS,
-    Data,
+    DataSymbol,
     Interface,
     Member,
     Tensor,
@@ -27,9 +27,9 @@ from tilewright.models.linking import SHARED, linked
 from tilewright.runtime import ListSpec, NativeSpec, Program, TargetInfo, TensorSpec
 from tilewright.support.errors import UserError
 from tilewright.support.files import replacing, text_path
+from tilewright.support.memory import ALIGNMENT, aligned
 from tilewright.target import Target, system_of
 
-_ALIGNMENT: Final = 64
 #: Code reaches its constants over distances of 31 bits.
 _LARGEST: Final = 3 << 29
 _SOURCE: Final = ".c"
@@ -120,7 +120,7 @@ def _places(constants: Sequence[Any]) -> list[int]:
     """Where each constant begins, and where the last one ends."""
     places = [0]
     for array in constants:
-        places.append(places[-1] + -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT)
+        places.append(places[-1] + aligned(array.nbytes))
     if places[-1] > _LARGEST:
         raise UserError(
             "cannot export the model as a library",
@@ -177,13 +177,13 @@ def _members(
     return members(objects, params_of(constants, places), model.exported, model.prefix)
 
 
-def params_of(constants: Sequence[Any], places: Sequence[int]) -> Data:
+def params_of(constants: Sequence[Any], places: Sequence[int]) -> DataSymbol:
     """The constants one after the other, each at its place."""
     parts: list[bytes | memoryview] = []
     for array in constants:
         parts.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-        parts.append(bytes(-array.nbytes % _ALIGNMENT))
-    return Data(PARAMS, parts, places[-1])
+        parts.append(bytes(-array.nbytes % ALIGNMENT))
+    return DataSymbol(PARAMS, parts, places[-1])
 
 
 # ---- kinds of files -----------------------------------------------------------------------------

@@ -48,9 +48,9 @@ def header(model: Interface, inputs: Sequence[TensorSpec], outputs: Sequence[Ten
 
 def _denormals(model: Interface) -> str:
     flushes = model.denormals == "flush"
-    told = "taken for zeros" if flushes else "computed with"
+    treated = "taken for zeros" if flushes else "computed with"
     return (
-        f"/* Numbers below the least normal one are {told}, in all threads that run the model.\n"
+        f"/* Numbers below the least normal one are {treated}, in all threads that run the model.\n"
         "   After a run, the caller's floating-point state is as it was before. */\n"
         f"#define {model.prefix.upper()}_FLUSHES_DENORMALS {int(flushes)}\n"
     )
@@ -83,17 +83,17 @@ def safe_text(text: str) -> str:
 def _functions(model: Interface) -> str:
     name = model.prefix
     takes = ["const void *const *inputs", "void **outputs"]
-    told = ["Runs the model on tensors without gaps. 0: all is well; else see NAME_error."]
+    lines = ["Runs the model on tensors without gaps. 0: all is well; else see NAME_error."]
     if model.dims:
         takes.append("const int64_t *dims")
-        told.append(f"dims: the sizes {', '.join(model.dims)}, in this order.")
+        lines.append(f"dims: the sizes {', '.join(model.dims)}, in this order.")
     if model.records:
         names = ", ".join(model.outputs[k].name for k in model.records)
         takes.append("int64_t *shapes")
-        told.append(f"The run makes {names}, of sizes that the data tell: it puts memory into")
-        told.append("outputs for the caller to free(), and all their dimensions into shapes.")
+        lines.append(f"The run makes {names}, whose sizes depend on the data: it puts memory into")
+        lines.append("outputs for the caller to free(), and all their dimensions into shapes.")
     text = [
-        _comment(told, name),
+        _comment(lines, name),
         f"int32_t {name}_run({', '.join(takes)});\n",
     ]
     if model.takes_dlpack:

@@ -29,7 +29,7 @@ from tilewright.graph import (
     passes,
 )
 from tilewright.kernels.module import dim_of, unique_names
-from tilewright.models.constants import held
+from tilewright.models.constants import copied_from_files
 from tilewright.models.native import NativeModel, target_info
 from tilewright.runtime import (
     Build,
@@ -74,9 +74,9 @@ class HostedModel(RunnableModel):
 
         _say(_names(module))
         outlined = passes.outline(module)
-        held((), outlined)
+        copied_from_files((), outlined)
         native = {
-            name: compile_native(_alone(function))
+            name: compile_native(_as_module(function))
             for name, function in outlined.functions.items()
             if name.startswith(passes.NATIVE_PREFIX)
         }
@@ -173,7 +173,7 @@ def _linked(module: Module, models: Mapping[str, NativeModel]) -> Module:
     return Module([f for f in changed if isinstance(f, Function)], module.data_types.values())
 
 
-def _alone(function: Function) -> Module:
+def _as_module(function: Function) -> Module:
     names = [f"p{k}" for k in range(len(function.params))]
     for value, name in zip(function.params, names, strict=True):
         value.name = name

@@ -1,4 +1,4 @@
-"""Inputs for models that nobody has given any: sizes that are usual, and random elements."""
+"""Inputs for models where none are given: usual sizes, and random elements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-#: What a symbolic dimension is where nobody says: the first of an input, and any other.
+#: Default sizes of symbolic dimensions: of the first of an input, and of any other.
 _BATCH: Final = 1
 _LENGTH: Final = 16
 
@@ -40,7 +40,7 @@ def made_up(
 
 
 def usual_sizes(specs: Sequence[Spec]) -> dict[str, int]:
-    """Sizes for symbolic dimensions of which nobody says anything."""
+    """Sizes for symbolic dimensions that are not given."""
     sizes: dict[str, int] = {}
     for spec in specs:
         shape: Any = getattr(spec, "shape", ())

@@ -20,6 +20,7 @@ from tilewright.runtime import Program, TargetInfo, TensorSpec, names_of
 from tilewright.support.elf import ALLOC, NOBITS, WRITE, read_elf
 from tilewright.support.errors import UserError
 from tilewright.support.files import replacing, text_path
+from tilewright.support.memory import ALIGNMENT
 from tilewright.target import Target
 
 #: What a compiler brings for operations that a processor has no instructions for.
@@ -103,10 +104,10 @@ def _require_static(program: Program, target: Target, tensors: Sequence[TensorSp
         )
     free = next((t for t in tensors if not all(isinstance(d, int) for d in t.shape)), None)
     if free is not None or program.records or program.dims:
-        told = f"{free} has a size" if free is not None else "there are sizes"
+        what = f"{free} has a size" if free is not None else "there are sizes"
         raise UserError(
             "cannot export the model for a machine without an operating system",
-            reason=f"{told} that is known only when it runs, and memory is planned beforehand",
+            reason=f"{what} that is known only when it runs, and memory is planned beforehand",
             remedy=_REMEDY,
         )
 
@@ -137,7 +138,7 @@ def _footprint(code: bytes, program: Program) -> Footprint:
     return Footprint(read, params, arena, max(0, written - arena), needs)
 
 
-# ---- what is told ------------------------------------------------------------------------------
+# ---- notes for users -----------------------------------------------------------------------------
 
 
 def _header(
@@ -189,12 +190,12 @@ def _bytes(spec: TensorSpec) -> int:
 def _run(model: Interface, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str:
     takes = [f"const {c_type(s.dtype)} *input_{k}" for k, s in enumerate(inputs)]
     takes += [f"{c_type(s.dtype)} *output_{k}" for k, s in enumerate(outputs)]
-    told = ["Runs the model on tensors without gaps; not from two places at once."]
-    told.append("Arrays are aligned as C aligns their elements. It returns 0, or the number of:")
-    told += [f"    {k}  {safe_text(m)}" for k, m in enumerate(model.messages, start=1)]
+    lines = ["Runs the model on tensors without gaps; not from two places at once."]
+    lines.append("Arrays are aligned as C aligns their elements. It returns 0, or the number of:")
+    lines += [f"    {k}  {safe_text(m)}" for k, m in enumerate(model.messages, start=1)]
     if not model.messages:
-        told[-1] = "Arrays are aligned as C aligns their elements. It returns 0."
-    body = "\n   ".join(told)
+        lines[-1] = "Arrays are aligned as C aligns their elements. It returns 0."
+    body = "\n   ".join(lines)
     return f"/* {body} */\nint32_t {model.prefix}_run({', '.join(takes)});"
 
 
@@ -213,7 +214,7 @@ The one function that can be seen from outside is {name}_run.
 
     .text*            {footprint.code:>9,} bytes of code and tables: read only, flash
     .rodata.params    {footprint.constants:>9,} bytes of constants: read only, flash, \
-aligned to 64 bytes
+aligned to {ALIGNMENT} bytes
     .bss*             {footprint.ram:>9,} bytes of RAM, of which the arena takes \
 {footprint.arena:,}; zeroed at start
 

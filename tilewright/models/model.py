@@ -27,7 +27,7 @@ from tilewright.ir import Call, Evaluate, Expr, Function, Var, function_text, wa
 from tilewright.kernels.compiled import CompiledKernel
 from tilewright.kernels.module import dim_of, unique_names
 from tilewright.kernels.pipeline import host_code
-from tilewright.models.constants import constant_bytes, held
+from tilewright.models.constants import constant_bytes, copied_from_files
 from tilewright.models.native import (
     GRAPH_TEXT,
     HOST_TEXT,
@@ -72,7 +72,7 @@ class Model(NativeModel):
         self._host, self._functions = host.function, functions
         # Its constants are there once more, packed: those of large models are let go.
         self._graph = graph if constant_bytes(graph) <= _KEPT_CONSTANTS else None
-        constants = held(host.constants, self._graph)
+        constants = copied_from_files(host.constants, self._graph)
         self._graph_text = module_text(graph) if self._graph is None else ""
         pool = backend_of(target).threadpool(target)
         sealed = _Sealing(constants, pool, target_info(target))

@@ -177,9 +177,9 @@ class NativeModel(CompiledModel):
 
     def __repr__(self) -> str:
         megabytes = sum(c.nbytes for c in self._constants) / 1e6
-        told = f"{len(self._program.calls)} kernel calls, {megabytes:.3g} MB of constants"
+        summary = f"{len(self._program.calls)} kernel calls, {megabytes:.3g} MB of constants"
         precision = "" if self.precision == "float32" else f", {self.precision}"
-        return f"{super().__repr__()[:-1]}, {told}{precision}, for {self._target.text}>"
+        return f"{super().__repr__()[:-1]}, {summary}{precision}, for {self._target.text}>"
 
 
 class LoadedModel(NativeModel):

@@ -32,7 +32,7 @@ class SpecialisedModel(CasesModel):
 
     def _unseen(self, key: CaseKey, inputs: Mapping[str, Any]) -> None:
         try:
-            self._keep(key, self._made(inputs))
+            self._keep(key, self._compile_for(inputs))
         except UnspecialisedError as error:
             self._require_progress(error)
 
@@ -43,7 +43,7 @@ class SpecialisedModel(CasesModel):
         self.by_value.update(error.values)
         self.by_shape.update(error.shapes)
 
-    def _made(self, inputs: Mapping[str, Any]) -> RunnableModel:
+    def _compile_for(self, inputs: Mapping[str, Any]) -> RunnableModel:
         values = {n: inputs[n] for n in self._in_order(self.by_value)}
         shapes = {n: shape_of(inputs[n]) for n in self._in_order(self.by_shape)}
         return self._compile(self._build(values, shapes))

@@ -53,10 +53,10 @@ def run_graph(kind: str, name: str, module: Module, conditions: Conditions) -> N
 
 def shown_constants(constants: Mapping[str, Array]) -> dict[str, Any]:
     """The constants that are part of the structure, as the file writes them."""
-    return {name: _shown(array) for name, array in constants.items() if is_kept(array)}
+    return {name: _constant_text(array) for name, array in constants.items() if is_kept(array)}
 
 
-def _shown(array: Array) -> Any:
+def _constant_text(array: Array) -> Any:
     known = {0: "zeros", 1: "ones"}.get(-1 if (u := uniform(array)) is None else u)
     return known or array.tolist()
 

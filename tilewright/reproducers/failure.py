@@ -69,7 +69,7 @@ def _is_own(file: str) -> bool:
 
 
 def _short(file: str) -> str:
-    """A path without what it tells about the machine."""
+    """A path without what it reveals about the machine."""
     path = Path(file)
     if path.is_relative_to(_PACKAGE.parent):
         return path.relative_to(_PACKAGE.parent).as_posix()

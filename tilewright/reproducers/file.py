@@ -189,12 +189,12 @@ def read_reproducer(path: str | os.PathLike[str]) -> Reproducer:
     if data.get("format") != _FORMAT:
         raise _refused(path, f"its format is {data.get('format')}, not {_FORMAT}")
     try:
-        return _made(data)
+        return _reproducer_of(data)
     except (KeyError, TypeError) as error:
         raise _refused(path, f"it is not complete ({type(error).__name__}: {error})") from None
 
 
-def _made(data: dict[str, Any]) -> Reproducer:
+def _reproducer_of(data: dict[str, Any]) -> Reproducer:
     conditions = dict(data["conditions"], options=data.get("options", {}))
     conditions["disabled_passes"] = tuple(conditions["disabled_passes"])
     texts = {k: str(data[k]) for k in ("kind", "name", "subject", "filling", "note")}

@@ -30,7 +30,7 @@ def reduced_module(module: Module, fails: Callable[[Module], bool], seconds: flo
     end = time.monotonic() + seconds
     best = Reduced(module, module.main.body)
     # A function that is called may be at fault, and inner graphs of what is left.
-    pending: list[Graph] = [module.main, *_others(module)]
+    pending: list[Graph] = [module.main, *_other_functions(module)]
     while pending and time.monotonic() < end:
         found = _reduced_graph(module, pending.pop(0), fails, end)
         if found is not None:
@@ -55,7 +55,7 @@ def _reduced_graph(
     return Reduced(module_part(module, body, graph.results), body)
 
 
-def _others(module: Module) -> list[Function]:
+def _other_functions(module: Module) -> list[Function]:
     return [f for f in module.functions.values() if f is not module.main]
 
 

@@ -33,15 +33,15 @@ class _Saving(AbstractContextManager[None]):
         del at
         if not isinstance(error, Exception) or isinstance(error, UserError):
             return
-        told = as_tilewright_error(error, "compiling the model failed")
-        if isinstance(told, InternalError) and told.reproducer is None:
-            if told is not error:
-                told.__cause__ = error
-            told.reproducer = self._saved(told)
+        reported = as_tilewright_error(error, "compiling the model failed")
+        if isinstance(reported, InternalError) and reported.reproducer is None:
+            if reported is not error:
+                reported.__cause__ = error
+            reported.reproducer = self._saved(reported)
             # They may hold all of the model.
-            told.subjects.clear()
-        if told is not error:
-            raise told from error
+            reported.subjects.clear()
+        if reported is not error:
+            raise reported from error
 
     def _saved(self, error: InternalError) -> str:
         """The path of the file; empty where none could be written, for whatever reason."""
@@ -57,5 +57,5 @@ class _Saving(AbstractContextManager[None]):
                 error.places = {"node": ", ".join(made.nodes), **error.places}
             return str(made.write(config().faults_dir or Path(tempfile.gettempdir())))
         except Exception:
-            # The fault itself must be told, whatever becomes of its file.
+            # The fault itself must be reported, whatever becomes of its file.
             return ""

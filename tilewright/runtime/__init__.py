@@ -11,7 +11,6 @@ from tilewright.runtime.arrays import (
 from tilewright.runtime.artifact import (
     Artifact,
     Build,
-    Candidate,
     CaseKey,
     CasesContents,
     CompiledContents,
@@ -19,6 +18,7 @@ from tilewright.runtime.artifact import (
     HostedContents,
     Key,
     Keys,
+    StoredBuild,
     checksum_of,
     make_key_pair,
     save_models,
@@ -66,7 +66,7 @@ from tilewright.runtime.trials.bundle import BundleWriter, writing_bundle
 from tilewright.runtime.trials.bundled import BundledOutcome, measure_bundle
 from tilewright.runtime.trials.measured import LONG, MARGIN, SHORT, Failure, Measured
 from tilewright.runtime.trials.process import START, TrialProcess, seconds_allowed
-from tilewright.runtime.trials.serve import Trials, begin_message
+from tilewright.runtime.trials.serve import TrialServer, begin_message
 from tilewright.runtime.trials.task import TrialTask
 
 __all__ = [
@@ -83,7 +83,6 @@ __all__ = [
     "Build",
     "BundleWriter",
     "BundledOutcome",
-    "Candidate",
     "CaseKey",
     "CasesContents",
     "CasesModel",
@@ -115,12 +114,13 @@ __all__ = [
     "Signature",
     "Spec",
     "StoppedError",
+    "StoredBuild",
     "TargetInfo",
     "TensorSpec",
     "Touched",
     "TrialProcess",
+    "TrialServer",
     "TrialTask",
-    "Trials",
     "UnreadableError",
     "UnsuitedError",
     "ValueSpec",

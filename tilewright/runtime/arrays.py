@@ -12,9 +12,10 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from tilewright.support.memory import ALIGNMENT
+
 T = TypeVar("T")
 Array = np.ndarray[Any, Any]
-ALIGNMENT = 64
 #: Arrays that are not aligned are copied up to so many bytes; large models keep theirs.
 _COPY_LIMIT = 512 << 20
 #: Bytes that are copied at a time.

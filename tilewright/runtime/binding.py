@@ -168,7 +168,7 @@ def _by_name(inputs: Mapping[str, Any], specs: Sequence[Spec]) -> Sequence[Any]:
         try:
             return [inputs[s.name] for s in specs]
         except KeyError:
-            pass  # what is missing or too much is told below
+            pass  # what is missing or too much is reported below
     names = [s.name for s in specs]
     for name in inputs:
         if name not in names:
@@ -187,13 +187,13 @@ def _wanted(specs: Sequence[Spec]) -> str:
 def bind_inputs(
     inputs: Sequence[Any], specs: Sequence[TensorSpec]
 ) -> tuple[list[Array], dict[str, int]]:
-    """The inputs as arrays without gaps, and the dimensions that they tell."""
+    """The inputs as arrays without gaps, and the dimensions that follow from them."""
     arrays = [_bound(spec, value) for spec, value in zip(specs, inputs, strict=True)]
-    return arrays, _told(list(zip(specs, arrays, strict=True)))
+    return arrays, _dims_of_inputs(list(zip(specs, arrays, strict=True)))
 
 
 def native_inputs(inputs: Sequence[Any], specs: Sequence[NativeSpec]) -> list[Bound]:
-    """The inputs as compiled code takes them; what dimensions they tell is not looked at."""
+    """The inputs as compiled code takes them; dimensions are not read off them."""
     return [
         _bound(spec, value) if isinstance(spec, TensorSpec) else _passed(spec, value)
         for spec, value in zip(specs, inputs, strict=True)
@@ -217,7 +217,7 @@ def _item(spec: ListSpec, number: int, value: Any) -> Array:
 
 
 def dims_of(inputs: Sequence[Bound], specs: Sequence[NativeSpec]) -> dict[str, int]:
-    """The dimensions that the shapes of the inputs tell, which must agree on them."""
+    """The dimensions that follow from the shapes of the inputs, which must agree on them."""
     tensors: list[tuple[TensorSpec, Array]] = []
     for spec, value in zip(specs, inputs, strict=True):
         if isinstance(value, PassedList):
@@ -226,10 +226,10 @@ def dims_of(inputs: Sequence[Bound], specs: Sequence[NativeSpec]) -> dict[str, i
             tensors += [(spec.item(k, a), a) for k, a in items]
         elif isinstance(spec, TensorSpec):
             tensors.append((spec, value))
-    return _told(tensors)
+    return _dims_of_inputs(tensors)
 
 
-def _told(tensors: Sequence[tuple[TensorSpec, Array]]) -> dict[str, int]:
+def _dims_of_inputs(tensors: Sequence[tuple[TensorSpec, Array]]) -> dict[str, int]:
     dims: dict[str, int] = {}
     free = [(s, a) for s, a in tensors if s.static_shape is None]
     for spec, array in free:
@@ -299,7 +299,7 @@ def bind_outputs(
 ) -> list[Array | None]:
     """The caller's own arrays for the outputs; None for those the model makes.
 
-    There can be none for outputs that the code hands over, whose numbers are given.
+    There can be none for outputs whose memory the code allocates; their numbers are given.
     """
     names = [s.name for s in specs]
     if not isinstance(outputs, Mapping | list | tuple):

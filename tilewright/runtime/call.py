@@ -15,7 +15,7 @@ from tilewright.runtime.scratch import Scratch
 from tilewright.support.errors import UserError
 
 
-class Sizes(NamedTuple):
+class CallSizes(NamedTuple):
     """What follows from the shapes of the inputs."""
 
     dims: dict[str, int]
@@ -38,7 +38,7 @@ class ModelCall:
         self,
         program: Program,
         inputs: Sequence[Bound],
-        sizes: Sizes,
+        sizes: CallSizes,
         own: Sequence[Array | None],
         record: Array,
         release: Callable[[int], None] | None,
@@ -73,7 +73,7 @@ class ModelCall:
         return made
 
     def _copied(self, spec: NativeSpec, handed_over: list[int], at: int) -> Any:
-        """An output out of memory that the code handed over."""
+        """An output out of memory that the code returned."""
         address = handed_over[at]
         if isinstance(spec, TensorSpec):
             shape = handed_over[at + 1 : at + 1 + len(spec.shape)]

@@ -16,6 +16,7 @@ from tilewright.runtime.executor import BoundModel
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError
+from tilewright.support.narrowing import is_sequence
 
 if TYPE_CHECKING:
     from tilewright.support.profile import Profile
@@ -92,11 +93,12 @@ class CasesModel(RunnableModel):
                 self._unseen(key, inputs)
 
     def _unseen(self, key: CaseKey, inputs: Mapping[str, Any]) -> None:
-        """Keep a program for inputs that there is none for; or learn what it depends on."""
+        """Compile and keep a program for inputs that have none; or learn what it depends on."""
         del inputs
+        there = "; ".join(map(_key_text, self._programs))
         raise UserError(
-            f"there is no program for {_told(key)}",
-            reason=f"the artifact holds programs for {'; '.join(_told(k) for k in self._programs)}",
+            f"there is no program for {_key_text(key)}",
+            reason=f"the artifact holds programs for {there}",
             remedy="compile the model, run it on such inputs, and save it again",
         )
 
@@ -153,22 +155,22 @@ def _names_of(key: CaseKey) -> tuple[list[str], list[str]]:
     return [n for n, _ in key[0]], [n for n, _ in key[1]]
 
 
-def _told(key: CaseKey) -> str:
-    values = [f"{name} = {_shown(value)}" for name, value in key[0]]
+def _key_text(key: CaseKey) -> str:
+    values = [f"{name} = {_value_text(value)}" for name, value in key[0]]
     return ", ".join([*values, *(f"{name} of shape {list(shape)}" for name, shape in key[1])])
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if len(value) != 3 or not isinstance(value[1], str):
-        return f"[{', '.join(map(_shown, value))}]"
+        return f"[{', '.join(map(_value_text, value))}]"
     shape, dtype, data = value
     text = str(np.frombuffer(data, dtype).tolist() if isinstance(data, bytes) else list(data))
     return f"{text[:60]} of shape {list(shape)}"
 
 
 def _contents(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return tuple(map(_contents, value))  # pyright: ignore[reportUnknownArgumentType]
+    if is_sequence(value):
+        return tuple(map(_contents, value))
     array = np.asarray(value)
     data = tuple(array.ravel().tolist()) if array.dtype == object else array.tobytes()
     return (array.shape, str(array.dtype), data)

@@ -56,7 +56,7 @@ class Device(ABC):
     def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         """Memory for an array of the device's own, such as packed weights.
 
-        Artifacts hold these: what nobody writes to must be nothing else of this process.
+        Artifacts hold these: bytes that are never written must reveal nothing of this process.
         """
 
     @abstractmethod
@@ -134,7 +134,7 @@ class Device(ABC):
         """How long a run takes until its results are there."""
 
 
-class Cpu(Device):
+class CpuDevice(Device):
     """The processor that Python runs on."""
 
     name, dlpack_type = "cpu", 1
@@ -188,4 +188,4 @@ def _libc_free() -> Callable[[int], None]:
     return free
 
 
-CPU: Final = Cpu()
+CPU: Final = CpuDevice()

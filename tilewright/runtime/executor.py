@@ -22,7 +22,7 @@ from tilewright.runtime.binding import (
     native_inputs,
     require_apart,
 )
-from tilewright.runtime.call import ModelCall, Sizes
+from tilewright.runtime.call import CallSizes, ModelCall
 from tilewright.runtime.device import CPU, Device, Workers
 from tilewright.runtime.dlpack import as_array
 from tilewright.runtime.lists import PassedList
@@ -78,7 +78,7 @@ class CompiledModel(RunnableModel):
         #: What the code takes: the words below as bytes.
         self._packed = struct.Struct(f"{count}Q").pack
         self._size = None if program.dims else self._workspace_for([])
-        self._sizes: dict[_Shapes, Sizes] = {}
+        self._sizes: dict[_Shapes, CallSizes] = {}
         self._spare: list[Scratch] = []
         handed_over = [program.outputs[k] for k in program.records]
         gives_lists = any(isinstance(s, ListSpec) for s in handed_over)
@@ -208,7 +208,7 @@ class CompiledModel(RunnableModel):
         return call
 
     def _own_outputs(
-        self, out: Inputs, inputs: Sequence[Bound], sizes: Sizes
+        self, out: Inputs, inputs: Sequence[Bound], sizes: CallSizes
     ) -> list[Array | None]:
         """The caller's arrays for outputs."""
         self._require_here("write to arrays of the caller's")
@@ -217,13 +217,13 @@ class CompiledModel(RunnableModel):
         require_apart(inputs, program.inputs, own, program.outputs)
         return own
 
-    def _learn(self, shapes: _Shapes, bound: Sequence[Bound]) -> Sizes:
+    def _learn(self, shapes: _Shapes, bound: Sequence[Bound]) -> CallSizes:
         """What follows from shapes that are new."""
         program = self._program
         dims = dims_of(bound, program.inputs)
         numbers = [_size_of(d, dims) for d in program.dims]
         outputs = [s.sizes(dims) if isinstance(s, TensorSpec) else () for s in program.outputs]
-        found = Sizes(dims, numbers, self._workspace_for(numbers), outputs)
+        found = CallSizes(dims, numbers, self._workspace_for(numbers), outputs)
         if len(self._sizes) >= _KEPT:
             self._sizes.clear()
         self._sizes[shapes] = found
@@ -273,7 +273,8 @@ def _is_empty(out: Inputs) -> bool:
 
 def _size_of(dim: str, dims: dict[str, int]) -> int:
     if dim not in dims:
-        raise UserError(f"no input tells the dimension {dim}", reason="the sequences are empty")
+        reason = "the sequences are empty"
+        raise UserError(f"no input determines the dimension {dim}", reason=reason)
     return dims[dim]
 
 

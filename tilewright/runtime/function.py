@@ -81,12 +81,12 @@ class NativeFunction:
         placed = self._placed(bound)
         words, scratch = self._ready(placed, dims, pool)
 
-        def run() -> None:
+        # What the code works on lives as long as the call.
+        def run(_alive: object = (bound, placed, scratch, pool, self)) -> None:
             code = entry(words)
             if code:
                 raise self._error(code, scratch)
 
-        run.keep = (bound, placed, scratch, pool, self)  # type: ignore[attr-defined]
         return run
 
     def _ready(

@@ -74,7 +74,7 @@ class _Object:
     places: dict[int, int] = field(default_factory=dict[int, int])
 
     def key(self, symbol: int) -> Hashable:
-        """What tells a symbol from those of all objects."""
+        """A name for a symbol that is unique among all objects."""
         found = self.symbols[symbol]
         return (self.number, symbol) if found.binding == LOCAL else found.name
 
@@ -212,7 +212,7 @@ def _address(item: _Object, number: int, base: int, known: Mapping[str, int]) ->
     if symbol.section == ABSOLUTE:
         return symbol.value
     if symbol.section == UNDEFINED:
-        # A name that nobody defines may be left out where it is weak.
+        # A weak symbol may stay undefined.
         return known.get(symbol.name, 0)
     return base + item.places[symbol.section] + symbol.value
 

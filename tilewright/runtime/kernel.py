@@ -53,7 +53,7 @@ class PackedKernel:
     #: The code in the form in which the target's back end keeps it.
     code: bytes
     preparation: Preparation | None = None
-    #: What whoever compiles should be told of it; empty where there is nothing.
+    #: A warning for whoever compiles it; empty where there is nothing.
     note: str = ""
 
     def packed(self) -> bytes:

@@ -1,6 +1,6 @@
 """The names in a relocatable object file (little-endian ELF, or 64-bit Mach-O).
 
-The JIT links these files; this reader tells beforehand what a file defines and what it needs, so
+The JIT links these files; this reader says beforehand what a file defines and what it needs, so
 that a missing function is an error with a name in it.
 """
 

@@ -17,7 +17,7 @@ from tilewright.support.errors import InternalError
 Write = Callable[[bytearray, int, int, int], None]
 
 
-class Relocation(NamedTuple):
+class RelocationKind(NamedTuple):
     """`aims_at` says what the address is of: the symbol, a jump to it, or its written address."""
 
     aims_at: str
@@ -27,7 +27,7 @@ class Relocation(NamedTuple):
 class Machine(NamedTuple):
     """How code for a kind of processor is tied together."""
 
-    relocations: dict[int, Relocation]
+    relocations: dict[int, RelocationKind]
     #: Goes to the address that is written after it.
     jump: bytes
 
@@ -83,33 +83,33 @@ def _require(fits: bool) -> None:
 
 _AARCH64 = Machine(
     {
-        257: Relocation("symbol", _word(64, False)),
-        260: Relocation("symbol", _word(64, True)),
-        261: Relocation("symbol", _word(32, True)),
-        275: Relocation("symbol", _page_distance),
-        277: Relocation("symbol", _low_bits(0)),
-        278: Relocation("symbol", _low_bits(0)),
-        284: Relocation("symbol", _low_bits(1)),
-        285: Relocation("symbol", _low_bits(2)),
-        286: Relocation("symbol", _low_bits(3)),
-        299: Relocation("symbol", _low_bits(4)),
-        282: Relocation("jump", _branch),
-        283: Relocation("jump", _branch),
-        311: Relocation("written", _page_distance),
-        312: Relocation("written", _low_bits(3)),
+        257: RelocationKind("symbol", _word(64, False)),
+        260: RelocationKind("symbol", _word(64, True)),
+        261: RelocationKind("symbol", _word(32, True)),
+        275: RelocationKind("symbol", _page_distance),
+        277: RelocationKind("symbol", _low_bits(0)),
+        278: RelocationKind("symbol", _low_bits(0)),
+        284: RelocationKind("symbol", _low_bits(1)),
+        285: RelocationKind("symbol", _low_bits(2)),
+        286: RelocationKind("symbol", _low_bits(3)),
+        299: RelocationKind("symbol", _low_bits(4)),
+        282: RelocationKind("jump", _branch),
+        283: RelocationKind("jump", _branch),
+        311: RelocationKind("written", _page_distance),
+        312: RelocationKind("written", _low_bits(3)),
     },
     # ldr x16, #8; br x16
     jump=bytes.fromhex("50000058 00021fd6"),
 )
 _X86_64 = Machine(
     {
-        1: Relocation("symbol", _word(64, False)),
-        24: Relocation("symbol", _word(64, True)),
-        2: Relocation("symbol", _word(32, True)),
-        4: Relocation("jump", _word(32, True)),
-        9: Relocation("written", _word(32, True)),
-        41: Relocation("written", _word(32, True)),
-        42: Relocation("written", _word(32, True)),
+        1: RelocationKind("symbol", _word(64, False)),
+        24: RelocationKind("symbol", _word(64, True)),
+        2: RelocationKind("symbol", _word(32, True)),
+        4: RelocationKind("jump", _word(32, True)),
+        9: RelocationKind("written", _word(32, True)),
+        41: RelocationKind("written", _word(32, True)),
+        42: RelocationKind("written", _word(32, True)),
     },
     # jmp [rip + 2]; nop; nop
     jump=bytes.fromhex("ff2502000000 9090"),

@@ -88,14 +88,14 @@ class RunnableModel:
 
     def _failed(self, error: Exception, name: str, inputs: Inputs) -> TilewrightError:
         """What is raised where the call `name` of the model fails unexpectedly."""
-        told = as_tilewright_error(error, f"{_DOING[name]} the model failed")
-        if isinstance(told, InternalError):
-            # The fault may have left anything behind: what tells of it must not fail in turn.
+        reported = as_tilewright_error(error, f"{_DOING[name]} the model failed")
+        if isinstance(reported, InternalError):
+            # The fault may have left anything behind: describing it must not fail as well.
             with suppress(Exception):
-                told.places["model"] = repr(self)
+                reported.places["model"] = repr(self)
             with suppress(Exception):
-                told.places["call"] = f"{name}({_inputs_text(inputs)})"
-        return told
+                reported.places["call"] = f"{name}({_inputs_text(inputs)})"
+        return reported
 
     def __call__(self, *inputs: Any) -> Any:
         """The output for these inputs in order; a tuple where there are several."""

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from tilewright.support.errors import UserError
+from tilewright.support.memory import ALIGNMENT, aligned
 
-_ALIGNMENT: Final = 64
 #: An error record: the number of a message, four integers for it, and the number of the call.
 ERROR_WORDS: Final = 6
 
@@ -25,13 +25,13 @@ class Scratch:
 
     def reserve(self, size: int) -> None:
         """Have so many bytes of workspace."""
-        if size <= 0 or self._memory.size >= size + _ALIGNMENT:
+        if size <= 0 or self._memory.size >= size + ALIGNMENT:
             return
         try:
-            self._memory = np.empty(size + _ALIGNMENT, np.uint8)
+            self._memory = np.empty(size + ALIGNMENT, np.uint8)
         except (MemoryError, ValueError):
             raise UserError(f"out of memory: {size} bytes of workspace are needed") from None
-        self.workspace = -(-self._memory.ctypes.data // _ALIGNMENT) * _ALIGNMENT
+        self.workspace = aligned(self._memory.ctypes.data)
 
 
 def take_scratch(spare: list[Scratch], size: int, make: Callable[[], Scratch] = Scratch) -> Scratch:

@@ -100,7 +100,7 @@ class Signature:
         return bound, [values[d] for d in self.dims]
 
     def _check_dims(self, bound: list[Any], values: dict[str, int]) -> None:
-        """What could not be told from one argument alone."""
+        """What cannot be decided from one argument alone."""
         for param, value in zip(self.params, bound, strict=True):
             if isinstance(param, ScalarParam):
                 values.setdefault(param.name, value)
@@ -110,7 +110,7 @@ class Signature:
                 _check_strides(self, param, array, values)
         for dim in self.dims:
             if dim not in values:
-                raise UserError(f"{self.name} cannot tell the dimension {dim} from its arguments")
+                raise UserError(f"no argument of {self.name} determines the dimension {dim}")
 
 
 def _bind_one(signature: Signature, param: Param, arg: Any, values: dict[str, int]) -> Any:

@@ -37,7 +37,7 @@ _NAME_LIMIT: Final = 24
 
 
 class Edit(NamedTuple):
-    """What a primitive gives: the edited function, what the user gets, what sampling decided."""
+    """The result of a primitive: the edited function, handles for the user, sampled decisions."""
 
     function: Function
     results: tuple[Result, ...] = ()

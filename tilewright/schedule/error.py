@@ -37,7 +37,7 @@ class ScheduleError(UserError):
         self.function, self.at = function, at
 
     def __str__(self) -> str:
-        # Printed only when somebody looks: the tuner throws most refusals away unread.
+        # Printed only on demand: the tuner discards most refusals unread.
         if self.at is not None and self.function is not None and not self.listing:
             self.listing = listing(self.function, {self.at: self.reason})
         return super().__str__()

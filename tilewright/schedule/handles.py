@@ -55,7 +55,7 @@ class Sampled(int):
         return self
 
 
-#: What a primitive leaves behind for the user: loop variables, names of blocks, sampled numbers.
+#: What a primitive returns to the user: loop variables, names of blocks, sampled numbers.
 Result = Loop | BlockRef | int
 LoopLike = Loop | Var | str
 BlockLike = BlockRef | str

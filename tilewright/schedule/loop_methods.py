@@ -24,7 +24,7 @@ class LoopMethods(ScheduleState):
         return self._apply("fuse", *map(self.loop, loops))[0]
 
     def merge(self, first: LoopLike, second: LoopLike) -> Loop:
-        """Make one loop of two that stand one behind the other and run equally far."""
+        """Make one loop of two that stand one after the other and run equally far."""
         return self._apply("merge", self.loop(first), self.loop(second))[0]
 
     def reorder(self, *loops: LoopLike) -> None:

@@ -119,7 +119,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Given:
-    """Leaves a function as it is: somebody has scheduled it."""
+    """Leaves a function as it is: the user has scheduled it."""
 
     @property
     def key(self) -> str:

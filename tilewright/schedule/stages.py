@@ -28,7 +28,7 @@ from tilewright.ir import (
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import fresh_name
 from tilewright.schedule.error import Fault
-from tilewright.schedule.facts.access import Access, accesses_of
+from tilewright.schedule.facts.access import RegionAccess, accesses_of
 from tilewright.schedule.facts.block_facts import (
     loops_cover_the_domain,
 )
@@ -45,15 +45,15 @@ from tilewright.schedule.facts.flow import (
 )
 from tilewright.schedule.facts.place import (
     comes_before,
+    common_ancestor,
     loops_between,
-    meeting,
     outermost,
     outermost_statement,
     variables,
 )
 
 
-class Site(NamedTuple):
+class InsertionPoint(NamedTuple):
     """A place in the program: next to the statement `at`, in the body of the loop `inside`."""
 
     at: Stmt
@@ -63,11 +63,11 @@ class Site(NamedTuple):
 # ---- where --------------------------------------------------------------------------------------
 
 
-def site_before(tree: Tree, block: Block, buffer: Buffer) -> Site | Fault:
+def site_before(tree: Tree, block: Block, buffer: Buffer) -> InsertionPoint | Fault:
     """The outermost place before `block` where all that it reads of `buffer` has been written."""
     at = outermost_statement(tree, block)
     for writer in outermost(tree, tree.writers(buffer)):
-        met = meeting(tree, writer, block)
+        met = common_ancestor(tree, writer, block)
         if met is None or not comes_before(tree, writer, block):
             return Fault(
                 f"block {writer.name} writes {buffer.name} after block {block.name} has read it",
@@ -75,16 +75,16 @@ def site_before(tree: Tree, block: Block, buffer: Buffer) -> Site | Fault:
                 writer,
             )
         at = met.second if tree.is_above(at, met.second) else at
-    return Site(at, _loop_around(tree, at))
+    return InsertionPoint(at, _loop_around(tree, at))
 
 
-def site_after(tree: Tree, block: Block, buffer: Buffer) -> Site | Fault:
-    """The outermost place behind `block` before anybody else reads `buffer`."""
+def site_after(tree: Tree, block: Block, buffer: Buffer) -> InsertionPoint | Fault:
+    """The outermost place after `block` and before all other readers of `buffer`."""
     at = outermost_statement(tree, block)
     for reader in outermost(tree, tree.readers(buffer)):
         if reader is block:
             continue
-        met = meeting(tree, block, reader)
+        met = common_ancestor(tree, block, reader)
         if met is None or not comes_before(tree, block, reader):
             return Fault(
                 f"block {reader.name} reads {buffer.name} before block {block.name} writes it",
@@ -92,17 +92,17 @@ def site_after(tree: Tree, block: Block, buffer: Buffer) -> Site | Fault:
                 reader,
             )
         at = met.first if tree.is_above(at, met.first) else at
-    site = Site(at, _loop_around(tree, at))
+    site = InsertionPoint(at, _loop_around(tree, at))
     return _unfinished(tree, block, site) or site
 
 
-def _unfinished(tree: Tree, block: Block, site: Site) -> Fault | None:
+def _unfinished(tree: Tree, block: Block, site: InsertionPoint) -> Fault | None:
     """Why not all that was written is final, or more than that would be copied."""
     inside = site.inside
     if inside is not None and is_unfinished_along(block, [*tree.loops_above(inside), inside]):
         reason = f"block {block.name} is read before its reduction along the loops has ended"
         return Fault(reason, "", block)
-    instances = Access(block, block.writes[0].buffer, _instances(block), True)
+    instances = RegionAccess(block, block.writes[0].buffer, _instances(block), True)
     if box_is_full(tree, instances, inside):
         return None
     if inside is None:
@@ -125,7 +125,7 @@ def _instances(block: Block) -> tuple[Range, ...]:
 
 
 def copy_by_element(
-    tree: Tree, site: Site, block: Block, source: Buffer, target: Buffer, name: str
+    tree: Tree, site: InsertionPoint, block: Block, source: Buffer, target: Buffer, name: str
 ) -> Stmt:
     """target[…] = source[…] for what `block` reads of `source` while the loops at the site run."""
     box = box_around(tree, [a for a in accesses_of(block) if a.buffer is source], site.inside)
@@ -140,7 +140,7 @@ def copy_by_element(
 
 def copy_by_instance(
     tree: Tree,
-    site: Site,
+    site: InsertionPoint,
     block: Block,
     used: Sequence[Iter],
     store: Callable[[Mapping[Var, Expr]], Store],
@@ -173,7 +173,7 @@ def _by_iterator(iters: Sequence[Iter], box: Box) -> dict[Var, Range]:
 
 def _under_loops(
     tree: Tree,
-    site: Site,
+    site: InsertionPoint,
     name: str,
     iters: Sequence[Iter],
     body: Stmt,

@@ -139,11 +139,11 @@ class ScheduleState:
         return tuple(BlockRef(b.name) for b in self.tree.consumers(self._block(block)))
 
     def loop_of(self, loop: LoopLike) -> For:
-        """The statement behind a loop."""
+        """The statement of a loop."""
         return self._for(self.loop(loop))
 
     def block_of(self, block: BlockLike) -> Block:
-        """The statement behind a block."""
+        """The statement of a block."""
         return self._block(block)
 
     def can(self, primitive: str, *args: Any, **options: Any) -> bool | Refusal:
@@ -244,7 +244,7 @@ class ScheduleState:
         extra = {key: self._encoded(value) for key, value in options.items()}
         number = len(self.trace)
         self._move(with_outer_regions(edit.function, self.tree), name, number)
-        given: tuple[Any, ...] = tuple(self._given(r) for r in results)
+        given: tuple[Any, ...] = tuple(self._traced(r) for r in results)
         self.trace.steps.append(TraceStep(name, sent, extra, given, self._encoded(edit.decision)))
 
     def _move(self, function: Function, name: str, number: int) -> None:
@@ -287,7 +287,7 @@ class ScheduleState:
         self.trace.steps.append(TraceStep(FETCH, place, results=(found,)))
         return found
 
-    def _given(self, result: Result) -> Any:
+    def _traced(self, result: Result) -> Any:
         """A result as the trace keeps it; a new loop gets its number."""
         if isinstance(result, Loop) and result.var not in self._loop_ids:
             return self._new_loop_id(result.var)
@@ -313,7 +313,7 @@ class ScheduleState:
         args = [_decoded(a, known, number) for a in step.args]
         options = {key: _decoded(v, known, number) for key, v in step.options.items()}
         try:
-            results = self._again(step, args, options)
+            results = self._replay_step(step, args, options)
         except (TypeError, ValueError, AttributeError) as error:
             # A trace comes from a file: arguments of other types or in other numbers are its fault.
             raise UserError(
@@ -328,7 +328,9 @@ class ScheduleState:
             )
         known.update(zip(step.results, results, strict=True))
 
-    def _again(self, step: TraceStep, args: list[Any], options: dict[str, Any]) -> tuple[Any, ...]:
+    def _replay_step(
+        self, step: TraceStep, args: list[Any], options: dict[str, Any]
+    ) -> tuple[Any, ...]:
         if step.name == FETCH:
             return (self._at(*args),)
         if step.decision is not None:

@@ -77,7 +77,7 @@ def register_intrin(intrin: TensorIntrin) -> TensorIntrin:
 
 
 def register_maker(name: str, make: Callable[[], TensorIntrin]) -> None:
-    """Make a tensor intrinsic known that is costly to make: it will be when somebody names it."""
+    """Register a tensor intrinsic that is made when it is first used, because that is costly."""
     _MAKERS[name] = make
 
 
@@ -91,14 +91,14 @@ def find_intrin(name: str) -> TensorIntrin:
     _load_tables()
     found = _KNOWN.get(name)
     if found is None:
-        found = _made(name)
+        found = _make(name)
     if found is None:
         known = {**_KNOWN, **_MAKERS}
         raise UserError(f"there is no tensor intrinsic {name!r}", remedy=nearest(name, known))
     return found
 
 
-def _made(name: str) -> TensorIntrin | None:
+def _make(name: str) -> TensorIntrin | None:
     word, _, rest = name.partition(".")
     found = _MAKERS[name]() if name in _MAKERS else None
     if found is None and word in _FAMILIES:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 #: Objects that may be made between two collections.
 _RARELY = 50_000
 _lock = threading.Lock()
-#: Thresholds to go back to, of whoever was first to change them.
+#: The thresholds before the first change, to be restored.
 _before: list[tuple[int, int, int]] = []
 _users = [0]
 

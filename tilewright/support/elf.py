@@ -19,14 +19,14 @@ RELOCATABLE: Final = 1
 PROGBITS, SYMTAB, STRTAB, RELA_KIND, NOTE, NOBITS, REL, GROUP = 1, 2, 3, 4, 7, 8, 9, 17
 #: What may be done with a section when it is loaded.
 WRITE, ALLOC, EXEC, TLS = 1, 2, 4, 0x400
-#: Numbers of sections that are none.
+#: Section numbers with a special meaning (SHN_UNDEF, SHN_ABS, …).
 UNDEFINED, FIRST_SPECIAL, ABSOLUTE = 0, 0xFF00, 0xFFF1
 #: Who can see a symbol.
 LOCAL, GLOBAL, WEAK = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Layout:
+class ElfLayout:
     """How files with addresses of 64 or of 32 bits lay their tables out."""
 
     magic: bytes
@@ -49,7 +49,7 @@ class Layout:
         return self.symbol.pack(*(fields[k] for k in range(len(fields))))
 
 
-ELF64: Final = Layout(
+ELF64: Final = ElfLayout(
     MAGIC,
     struct.Struct("<16sHHIQQQIHHHHHH"),
     struct.Struct("<IIQQQQIIQQ"),
@@ -59,7 +59,7 @@ ELF64: Final = Layout(
     32,
     (0, 1, 2, 3, 4, 5),
 )
-ELF32: Final = Layout(
+ELF32: Final = ElfLayout(
     b"\x7fELF\x01\x01",
     struct.Struct("<16sHHIIIIIHHHHHH"),
     struct.Struct("<IIIIIIIIII"),
@@ -123,7 +123,7 @@ class Elf:
     flags: int
     sections: list[Section]
     symbols: list[Symbol]
-    layout: Layout = ELF64
+    layout: ElfLayout = ELF64
 
     def relocations(self) -> Iterator[Relocation]:
         """All relocations with addends, of all sections."""
@@ -135,7 +135,7 @@ class Elf:
                     yield Relocation(section.info, offset, info & below, info >> shift, addend)
 
 
-def layout_of(code: bytes) -> Layout | None:
+def layout_of(code: bytes) -> ElfLayout | None:
     """How a file is laid out; None for what is no little-endian ELF file."""
     return next((known for known in (ELF64, ELF32) if code.startswith(known.magic)), None)
 
@@ -172,7 +172,7 @@ def _section(code: bytes, names: int, raw: tuple[int, ...]) -> Section:
 
 
 def _symbols(
-    code: bytes, sections: Sequence[Section], raw: Sequence[tuple[int, ...]], layout: Layout
+    code: bytes, sections: Sequence[Section], raw: Sequence[tuple[int, ...]], layout: ElfLayout
 ) -> list[Symbol]:
     for section in sections:
         if section.kind == SYMTAB:

@@ -1,4 +1,4 @@
-"""What goes wrong, and how it is told.
+"""What goes wrong, and how it is reported.
 
 `UserError` is for what the caller can mend: the model, the schedule, the arguments, the file.
 `InternalError` is our own fault and asks for a report. A message reads: what failed (operation and
@@ -57,7 +57,7 @@ class InternalError(TilewrightError):
 
 
 def named(kind: str, name: str) -> str:
-    """`pass fuse`; names that begin with what they are stay as they are."""
+    """`pass fuse`; a name that begins with its kind is not given the kind twice."""
     return name if name.startswith(f"{kind} ") else f"{kind} {name}"
 
 

@@ -57,13 +57,13 @@ class _Border(AbstractContextManager[None]):
         del at
         if not isinstance(error, Exception) or isinstance(error, UserError | MemoryError):
             return
-        told = as_tilewright_error(error, f"{named(self._kind, self._name)} failed")
-        if isinstance(told, InternalError):
-            told.places.setdefault(self._kind, self._name)
+        reported = as_tilewright_error(error, f"{named(self._kind, self._name)} failed")
+        if isinstance(reported, InternalError):
+            reported.places.setdefault(self._kind, self._name)
             if self._subject is not None:
-                told.subjects.append(self._subject)
-        if told is not error:
-            raise told from error
+                reported.subjects.append(self._subject)
+        if reported is not error:
+            raise reported from error
 
 
 @contextmanager

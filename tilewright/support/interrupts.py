@@ -1,4 +1,4 @@
-"""Whether somebody has pressed Ctrl-C.
+"""Whether Ctrl-C was pressed.
 
 `KeyboardInterrupt` may come up anywhere, also inside of what other libraries do with locks and
 processes, and be replaced there by an error that is a consequence of it. Whoever wants to end well
@@ -25,7 +25,7 @@ from types import FrameType
 def watching_interrupts() -> Generator[Callable[[], bool]]:
     """What tells whether there was an interrupt in the block; it is raised as ever."""
     before, seen = signal.getsignal(signal.SIGINT), list[bool]()
-    # Only the main thread gets signals, and somebody else may have other plans with them.
+    # Only the main thread gets signals, and the program may have handlers of its own.
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield lambda: False
         return

@@ -1,7 +1,7 @@
 """Files of lines that are only ever added, each by one write.
 
-A process that is killed loses at most the line that it was writing. What it leaves of one is ended
-by whoever opens the file next.
+A process that is killed loses at most the line that it was writing. A partial line is ended when
+the file is opened next.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from tilewright.support.errors import UserError
 from tilewright.support.files import AnyPath, text_path
 
-#: Longer lines are none of ours.
+#: Longer lines were not written by us.
 _LONGEST: Final = 16 << 20
 
 

@@ -2,7 +2,7 @@
 
 Such a process imports nothing of the user's program (which `multiprocessing` would run anew),
 shares no memory with it, and is out of reach of Ctrl-C at the terminal: its parent ends it, and
-where the parent was killed, the end of its input does. Messages and answers are bytes behind their
+where the parent was killed, the end of its input does. Messages and answers are bytes, after their
 length.
 
     process = Answering.started("tilewright.kernels.workers", "serve")
@@ -131,7 +131,7 @@ class Messages:
         _write(self._sink, data)
 
     def _receive(self) -> None:
-        """Pass on what comes in. Its end ends the process, whatever that does: nobody waits."""
+        """Pass on messages. The end of the input ends the process at once, whatever it is doing."""
         while (message := _read(sys.stdin.buffer)) is not None:
             self._waiting.put(message)
         os._exit(0)

@@ -1,6 +1,6 @@
 """Arrays in the place of a user's weights, for reproducers of faults.
 
-What tells nothing about the user's data stays as it is: a few whole numbers (shapes, axes), and
+What reveals nothing about the user's data stays as it is: a few whole numbers (shapes, axes), and
 arrays that hold nothing but zeros or nothing but ones.
 """
 

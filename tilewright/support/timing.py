@@ -15,7 +15,7 @@ class Timing:
     """Seconds per call, one sample for each repetition."""
 
     samples: tuple[float, ...]
-    #: Calls behind each sample.
+    #: Calls in each sample.
     calls: int
 
     @property

@@ -2,19 +2,19 @@
 
 from tilewright.target.cpu import Caches
 from tilewright.target.here import why_not_here
-from tilewright.target.kinds import KINDS, Kind, verify_for
+from tilewright.target.kinds import KINDS, TargetKind, verify_for
 from tilewright.target.target import Target
-from tilewright.target.timing import ConvTiming, Timing
+from tilewright.target.timing import ConvTiming, CpuTiming
 from tilewright.target.triple import System, system_of
 
 __all__ = [
     "KINDS",
     "Caches",
     "ConvTiming",
-    "Kind",
+    "CpuTiming",
     "System",
     "Target",
-    "Timing",
+    "TargetKind",
     "system_of",
     "verify_for",
     "why_not_here",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tilewright.support.errors import UserError, nearest
 from tilewright.target.features import ARCHITECTURES, Features, enable
-from tilewright.target.timing import Timing
+from tilewright.target.timing import CpuTiming
 
 
 class Caches(NamedTuple):
@@ -20,7 +20,7 @@ class Caches(NamedTuple):
 
 
 class Cpu(NamedTuple):
-    """A processor as LLVM names it, with the figures that LLVM does not tell."""
+    """A processor as LLVM names it, with the figures that LLVM does not have."""
 
     name: str
     arch: str
@@ -32,7 +32,7 @@ class Cpu(NamedTuple):
     fma_latency: int = 4
     #: The name to give to LLVM, where it is another one.
     llvm_name: str = ""
-    timing: Timing = Timing()
+    timing: CpuTiming = CpuTiming()
     #: The triple to assume, where it is not that of the architecture.
     triple: str = ""
 
@@ -44,7 +44,7 @@ class Cpu(NamedTuple):
         *,
         fma_ports: int = 0,
         fma_latency: int = 0,
-        timing: Timing | None = None,
+        timing: CpuTiming | None = None,
         triple: str = "",
     ) -> Cpu:
         """A processor that differs from this one in what is given."""

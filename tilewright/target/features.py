@@ -1,7 +1,7 @@
 """Processor features by LLVM's names: which ones there are, and which ones imply which.
 
 Only features that code for tensors (or LLVM on its own account) may use are reasoned about. Some
-others are known by name, so that a list copied from elsewhere is understood; they are handed on.
+others are known by name, so that a list copied from elsewhere is understood; they are passed on.
 """
 
 from __future__ import annotations

@@ -40,6 +40,11 @@ class Gpu(NamedTuple):
     most_threads: int = 1024
     #: Registers of 32 bits that a multiprocessor holds.
     registers: int = 65536
+    #: Nanoseconds that one more kernel takes, however little it does.
+    launch_time: float = 2000.0
+    #: The shares of its tensor operations that convolutions reach: with channels last, and without.
+    conv_share: float = 0.3
+    plain_conv_share: float = 0.02
 
     @property
     def capability(self) -> tuple[int, int]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Kind:
+class TargetKind:
     """One kind of target."""
 
     name: str
@@ -47,8 +47,8 @@ GRID: Final = tuple(f"{level}.{axis}" for level in ("blockIdx", "threadIdx") for
 KINDS: Final = {
     kind.name: kind
     for kind in (
-        Kind("llvm", "cpu", "llvm", scopes=("global", "local", "tile")),
-        Kind(
+        TargetKind("llvm", "cpu", "llvm", scopes=("global", "local", "tile")),
+        TargetKind(
             "c",
             "cpu",
             "c",
@@ -57,7 +57,7 @@ KINDS: Final = {
             sets_float_state=False,
         ),
         *(
-            Kind(
+            TargetKind(
                 name,
                 "gpu",
                 name,
@@ -92,7 +92,7 @@ def verify_for(function: Function, target: Target) -> None:
                 _require_scope(function, buffer, kind)
 
 
-def _require_scope(function: Function, buffer: Buffer, kind: Kind) -> None:
+def _require_scope(function: Function, buffer: Buffer, kind: TargetKind) -> None:
     if buffer.scope not in kind.scopes:
         raise UserError(
             f"cannot build {function.name} for target {kind.name!r}: buffer {buffer.name} is in"

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from tilewright.support.config import parse_size
 from tilewright.support.errors import UserError, nearest
-from tilewright.target.kinds import KINDS, Kind
+from tilewright.target.kinds import KINDS, TargetKind
 
 
-class Options(NamedTuple):
+class TargetOptions(NamedTuple):
     """What a target's text asks for; None or empty where it leaves the choice to us."""
 
-    kind: Kind
+    kind: TargetKind
     #: The architecture of a GPU; the other options are the host's then.
     arch: str | None = None
     mtriple: str | None = None
@@ -28,7 +28,7 @@ class Options(NamedTuple):
     line: int | None = None
 
 
-def parse_options(text: str) -> Options:
+def parse_options(text: str) -> TargetOptions:
     """Read the text of a target; features and processors are not looked up yet."""
     kind, *words = text.split() or [""]
     if kind not in KINDS:
@@ -48,7 +48,7 @@ def parse_options(text: str) -> Options:
             remedy="name the processor by -mcpu",
         )
     fields = {name[1:].replace("-", "_"): value for name, value in given.items()}
-    return Options(KINDS[kind])._replace(**fields)
+    return TargetOptions(KINDS[kind])._replace(**fields)
 
 
 def _split(word: str, text: str) -> tuple[str, str]:

@@ -23,9 +23,9 @@ from tilewright.target.features import (
 from tilewright.target.gpus import GPUS, NVPTX, NVPTX_TRIPLE, Gpu, find_gpu
 from tilewright.target.host import host_cores, host_cpu, host_triple
 from tilewright.target.host_gpu import host_gpu
-from tilewright.target.kinds import KINDS, Kind
-from tilewright.target.options import Options, parse_options
-from tilewright.target.timing import Timing
+from tilewright.target.kinds import KINDS, TargetKind
+from tilewright.target.options import TargetOptions, parse_options
+from tilewright.target.timing import CpuTiming
 from tilewright.target.triple import arch_of, default_triple, is_bare, normalize_triple
 from tilewright.target.vectors import vector_bits, vector_registers
 
@@ -48,9 +48,9 @@ class Target:
     #: How many cores the code may count on.
     cores: int
     caches: Caches
-    #: Further LLVM features, with their signs: handed on, not reasoned about.
+    #: Further LLVM features, with their signs: passed on, not reasoned about.
     handed_on: tuple[str, ...] = ()
-    kind: Kind = KINDS["llvm"]
+    kind: TargetKind = KINDS["llvm"]
     #: The processor that launches a GPU's code.
     host: Target | None = None
 
@@ -59,7 +59,7 @@ class Target:
         """The target that a text describes; plain `llvm` is this machine with all it can do.
 
         `c` is this machine by way of C, which asks nothing of a processor beyond its architecture.
-        Options: `-mcpu=NAME` (or `native`), `-mattr=+a,-b`, `-mtriple=T`, `-num-cores=N`, and
+        TargetOptions: `-mcpu=NAME` (or `native`), `-mattr=+a,-b`, `-mtriple=T`, `-num-cores=N`, and
         the cache sizes `-l1d=48K -l2=2M -l3=32M -line=64`. A triple without a processor means the
         least machine of that kind.
 
@@ -129,7 +129,7 @@ class Target:
         return self._description.fma_latency
 
     @property
-    def timing(self) -> Timing:
+    def timing(self) -> CpuTiming:
         """How fast a core, its memory and its threads are: what cost models ask for."""
         return self._description.timing
 
@@ -200,7 +200,7 @@ class Target:
 
     @property
     def has_nan_extremes(self) -> bool:
-        """Whether one instruction gives the lesser or greater of two floats and hands on NaN."""
+        """Whether one instruction gives the lesser or greater of two floats and passes on NaN."""
         return self.arch in ("aarch64", "wasm32")
 
     @property
@@ -271,7 +271,7 @@ class Target:
         return [*(f"+{f}" for f in added), *(f"-{f}" for f in removed), *self.handed_on]
 
 
-def _resolve(options: Options) -> Target:
+def _resolve(options: TargetOptions) -> Target:
     triple = normalize_triple(options.mtriple) if options.mtriple else None
     cpu = _choose_cpu(options.mcpu, triple)
     triple = triple or cpu.triple or default_triple(cpu.arch, host_triple())
@@ -295,7 +295,7 @@ def _resolve(options: Options) -> Target:
     return target
 
 
-def _resolve_gpu(options: Options) -> Target:
+def _resolve_gpu(options: TargetOptions) -> Target:
     gpu = find_gpu(options.arch or (host_gpu() if options.kind.name == "cuda" else _EXECUTED))
     described = cpus(NVPTX)[gpu.name]
     return Target(
@@ -309,7 +309,7 @@ def _resolve_gpu(options: Options) -> Target:
     )
 
 
-def _features_of(cpu: Cpu, kind: Kind) -> Features:
+def _features_of(cpu: Cpu, kind: TargetKind) -> Features:
     """What code of a kind may use of a processor."""
     return cpu.features if kind.uses_features else generic(cpu.arch).features
 
@@ -330,7 +330,7 @@ def _choose_cpu(name: str | None, triple: str | None) -> Cpu:
     return find_cpu(name or "", archs)
 
 
-def _choose_caches(known: Caches, options: Options) -> Caches:
+def _choose_caches(known: Caches, options: TargetOptions) -> Caches:
     given = {name: getattr(options, name) for name in Caches._fields}
     return known._replace(**{name: size for name, size in given.items() if size is not None})
 

@@ -48,7 +48,7 @@ class ConvTiming(NamedTuple):
     pairs_share: float = 0.75
 
 
-class Timing(NamedTuple):
+class CpuTiming(NamedTuple):
     """Figures of one core, of its memory, and of handing work to other threads."""
 
     # ---- a core -----------------------------------------------------------------------------
@@ -60,6 +60,16 @@ class Timing(NamedTuple):
     load_cycles: float = 0.15
     #: Cycles of counting and branching in one iteration of a loop.
     loop_cycles: float = 1.0
+    #: Instructions that count and branch in one iteration of a loop.
+    loop_instructions: int = 3
+    #: The throughput of a tile of a product whose rows fill no whole vectors, as a share of one
+    #: whose rows do.
+    partial_vector_rate: float = 0.8
+    #: Simple operations that take as long as one element of a transpose.
+    transpose_operations: int = 4
+    #: Dependent operations on vectors from which on instructions of neighbouring stores are
+    #: interleaved, so that they hide each other's latency.
+    interleaved_chain: int = 10
     #: Vectors of independent partial results that hide the latency of a reduction.
     partial_vectors: int = 4
     #: Instances of a block that take longer than the integer divisions which recover several loop
@@ -79,6 +89,11 @@ class Timing(NamedTuple):
     lines_in_flight: int = 24
     #: Bytes that a software prefetch runs ahead of a sequential read.
     prefetch_distance: int = 1024
+    #: Streams that stay on a cache line for so many iterations are left to the hardware prefetcher.
+    prefetched_iterations: int = 16
+    #: A sum down columns reads so many rows at a time; from memory, so many cache lines of one row.
+    rows_at_a_time: int = 4
+    lines_at_a_time: int = 4
     #: Bytes of a row that are read at a stretch before hardware prefetching pays off.
     sequential_run: int = 1024
     #: Ways of L1: addresses that are a multiple of its size divided by this apart share a set.
@@ -94,6 +109,21 @@ class Timing(NamedTuple):
     pack_cycles: float = 1.0
     gather_cycles: float = 0.4
     copy_cycles: float = 1.0
+    #: What every further chunk of rows of a product costs, as a share of all work: its columns are
+    #: read again, but prefetched.
+    chunk_cost: float = 0.001
+    #: An operand of a product is packed, or converted to a wider type, beforehand if every element
+    #: is used at least so often.
+    pack_uses: int = 32
+    convert_uses: int = 32
+    #: The values of attention are copied where at least so many blocks of rows read them.
+    copy_uses: int = 4
+    #: Packed weights of few bits are unpacked once, in memory, for products of at least so many
+    #: rows.
+    unpack_rows: int = 32
+    #: A tile of one vector by many rows takes the place of a wide one if its loads are at most this
+    #: share of the wide one's.
+    narrow_tile_loads: float = 0.7
     #: How much longer a copy takes that changes the layout of an image.
     relayout_factor: float = 2.0
     #: The share of a product's time that gathered rows save, where windows do not stay in L1.
@@ -119,4 +149,4 @@ class Timing(NamedTuple):
 
 
 #: A core that starts one instruction in each cycle and has its memory beside it, without threads.
-MICROCONTROLLER: Final = Timing(load_ports=1, issue_width=1, load_cycles=1.0, loop_cycles=3.0)
+MICROCONTROLLER: Final = CpuTiming(load_ports=1, issue_width=1, load_cycles=1.0, loop_cycles=3.0)

@@ -42,7 +42,7 @@ class ElementType:
         return BufferType(self.element, dims)
 
     def __call__(self, _value: object) -> Any:
-        raise _outside(repr(self))
+        raise _outside_error(repr(self))
 
     def __repr__(self) -> str:
         return self.element.short
@@ -55,13 +55,13 @@ class Word:
         self.name = name
 
     def __call__(self, *_args: object, **_named: object) -> Any:
-        raise _outside(self.name)
+        raise _outside_error(self.name)
 
     def __repr__(self) -> str:
         return self.name
 
 
-def _outside(name: str) -> UserError:
+def _outside_error(name: str) -> UserError:
     return UserError(
         f"{name}(…) was called outside a script function",
         remedy="decorate the function with @script",

@@ -21,16 +21,16 @@ from tilewright.support.errors import InternalError
 
 
 @dataclass(slots=True)
-class Loop:
+class LoopFlags:
     """The flags of one loop: `running` until it breaks, `going` until this iteration is over."""
 
     running: Buffer | None
     going: Buffer | None
 
     @staticmethod
-    def of(breaks: bool, continues: bool) -> Loop:
+    def of(breaks: bool, continues: bool) -> LoopFlags:
         running = _flag("running") if breaks else None
-        return Loop(running, _flag("going") if continues else None)
+        return LoopFlags(running, _flag("going") if continues else None)
 
     @property
     def goes_on(self) -> Expr:

@@ -21,12 +21,12 @@ from tilewright.ir import (
     If,
     Let,
     Load,
-    Opening,
     Param,
     Source,
     Span,
     Stmt,
     Store,
+    SuiteHead,
     Var,
     While,
     loads_in,
@@ -34,8 +34,9 @@ from tilewright.ir import (
     with_inferred_regions,
 )
 from tilewright.support.errors import UserError
+from tilewright.support.narrowing import is_tuple
 from tilewright.tensor.script_call import written_out
-from tilewright.tensor.script_jumps import Loop, breaks_in, continues_in, jumps
+from tilewright.tensor.script_jumps import LoopFlags, breaks_in, continues_in, jumps
 from tilewright.tensor.script_syntax import as_it_is, assignments, is_zero
 from tilewright.tensor.script_values import ScriptValues
 
@@ -48,7 +49,7 @@ class ScriptReader(ScriptValues):
         self._times_assigned: Counter[str] = Counter()
         #: The scalar variables that the suites around declare, innermost last.
         self._scalars: list[list[Buffer]] = []
-        self._loops: list[Loop] = []
+        self._loops: list[LoopFlags] = []
         self._gone: set[str] = set()
         self._block_names: set[str] = set()
         self._own_name = ""
@@ -94,7 +95,7 @@ class ScriptReader(ScriptValues):
                 return super().statements([*first, _Rest(rest)])
         return super().statements(nodes)
 
-    def statement(self, node: ast.stmt) -> Stmt | Opening | None:
+    def statement(self, node: ast.stmt) -> Stmt | SuiteHead | None:
         if isinstance(node, _Rest):
             return If(self._loops[-1].goes_on, self.statements(node.nodes))
         read = _STATEMENTS.get(type(node))
@@ -102,7 +103,7 @@ class ScriptReader(ScriptValues):
 
     # ---- assignments ----------------------------------------------------------------------------
 
-    def assign(self, node: ast.Assign) -> Stmt | Opening:
+    def assign(self, node: ast.Assign) -> Stmt | SuiteHead:
         target = node.targets[0]
         if len(node.targets) == 1 and isinstance(target, ast.Tuple):
             return self._assign_several(node, target.elts, node.value)
@@ -126,7 +127,7 @@ class ScriptReader(ScriptValues):
 
     def _take_apart(self, node: ast.stmt, targets: list[ast.expr], values: Any) -> Stmt:
         """`m, n = A.shape`: names for what is known now."""
-        if not isinstance(values, tuple) or len(values) != len(targets):  # pyright: ignore[reportUnknownArgumentType]
+        if not is_tuple(values) or len(values) != len(targets):
             raise self.error(node, f"cannot take {len(targets)} values apart from this")
         for number, target in enumerate(targets):
             if not isinstance(target, ast.Name):
@@ -151,7 +152,7 @@ class ScriptReader(ScriptValues):
 
     def bind(
         self, node: ast.stmt, target: ast.Name, value: ast.expr, dtype: DType | None
-    ) -> Stmt | Opening:
+    ) -> Stmt | SuiteHead:
         """`x = …`: a new name, or a store to a scalar variable."""
         word = self.word(value) if isinstance(value, ast.Call) else None
         if word in ("let", "alloc"):
@@ -175,7 +176,7 @@ class ScriptReader(ScriptValues):
 
     def let(
         self, node: ast.stmt, target: ast.Name, value: ast.expr, dtype: DType | None
-    ) -> Opening:
+    ) -> SuiteHead:
         if dtype is not None and self.expr(value, dtype).dtype is not dtype:
             raise self._misfit(value, self.expr(value), target.id, dtype)
         return super().let(node, target, value, dtype)
@@ -296,7 +297,7 @@ class ScriptReader(ScriptValues):
 
     # ---- loops ----------------------------------------------------------------------------------
 
-    def while_loop(self, node: ast.While) -> Stmt | Opening:
+    def while_loop(self, node: ast.While) -> Stmt | SuiteHead:
         if node.orelse:
             raise self.error(node.orelse[0], "a loop has no else here")
         loop = self._loop(node, "serial")
@@ -306,7 +307,7 @@ class ScriptReader(ScriptValues):
             condition = running if condition is TRUE else self.combine("and", running, condition)
         return loop.around(While(condition, self._loop_body(loop, node.body), self.span(node)))
 
-    def for_loop(self, node: ast.For) -> Stmt | Opening:
+    def for_loop(self, node: ast.For) -> Stmt | SuiteHead:
         target, call = self.loop_parts(node)
         starts, call = self._range(call)
         head = self.loop_head(call)
@@ -322,13 +323,13 @@ class ScriptReader(ScriptValues):
         stmt = For(var, head.extent, head.kind, body, head.axis, head.annotations, self.span(node))
         return wrap_start(wrap_extent(loop.around(stmt)))
 
-    def _loop(self, node: ast.For | ast.While, kind: str) -> Loop:
+    def _loop(self, node: ast.For | ast.While, kind: str) -> LoopFlags:
         breaks = breaks_in(node)
         if breaks and kind != "serial":
             raise self.error(breaks[0], f"a {kind} loop cannot be left early", remedy="use range")
-        return Loop.of(bool(breaks), bool(continues_in(node)))
+        return LoopFlags.of(bool(breaks), bool(continues_in(node)))
 
-    def _loop_body(self, loop: Loop, nodes: list[ast.stmt]) -> Stmt:
+    def _loop_body(self, loop: LoopFlags, nodes: list[ast.stmt]) -> Stmt:
         self._loops.append(loop)
         body = self.suite(nodes)
         self._loops.pop()

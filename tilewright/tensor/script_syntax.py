@@ -1,4 +1,4 @@
-"""What can be told of a script function without reading it."""
+"""What can be known about a script function without reading its body."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ from tilewright.ir import (
     loads_in,
 )
 from tilewright.support.errors import UserError
+from tilewright.support.narrowing import is_tuple
 from tilewright.tensor.language import BufferType, ElementType
 
 Number = bool | int | float
@@ -166,8 +167,8 @@ class ScriptValues(StmtReader):
 
     def subscript(self, node: ast.Subscript) -> Any:
         base = self.value(node.value)
-        if isinstance(base, tuple):
-            return self._item(node, base)  # pyright: ignore[reportUnknownArgumentType]
+        if is_tuple(base):
+            return self._item(node, base)
         if isinstance(base, Buffer):
             return self.located(node, base.__getitem__, self._indices(base, node))
         return super().subscript(node)

@@ -14,7 +14,7 @@ from typing import Final
 from tilewright.tune.records.record import Record
 from tilewright.tune.spaces.space import Sample, Space
 from tilewright.tune.tasks import Task
-from tilewright.tune.tuners.tuner import Known
+from tilewright.tune.tuners.tuner import TaskHistory
 
 #: The part of its time that a task may save at least, since floors are estimates.
 _LEAST_HEADROOM: Final = 0.05
@@ -30,7 +30,7 @@ class Search:
 
     task: Task
     space_of: Callable[[Task], Space]
-    known: Known = field(default_factory=Known)
+    known: TaskHistory = field(default_factory=TaskHistory)
     #: Samples that were taken, or found to be illegal.
     looked_at: set[Sample] = field(default_factory=set[Sample])
     #: The loops of all candidates that were taken, and of the default.
@@ -42,7 +42,7 @@ class Search:
     ratio: float = 1.0
     trials: int = 0
     failures: dict[str, int] = field(default_factory=dict[str, int])
-    #: Seconds of all calls in a run by the default schedule; measured where nobody has told.
+    #: Seconds of all calls in a run by the default schedule; measured where it is not given.
     before: float = 0.0
     #: Batches since the last gain.
     stale: int = 0

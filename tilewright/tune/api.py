@@ -81,7 +81,7 @@ def tune(
     if devices is None:
         tasks = tasks_of(compiled, given, threads)
     else:
-        with devices.taken() as device:
+        with devices.borrowed() as device:
             there = device.load(compiled, threads=threads)
             tasks = tasks_of(compiled, given, threads, runs_on=there)
     in_place = None
@@ -133,16 +133,17 @@ def measure(
     records: AnyPath = "tuning.jsonl",
     *,
     budget: str | float | None = None,
-    told: Callable[[BundledOutcome], None] = lambda outcome: None,
+    on_result: Callable[[BundledOutcome], None] = lambda outcome: None,
 ) -> list[BundledOutcome]:
     """Measure the candidates of a bundle on this machine, which needs no compiler.
 
     Every measurement is added to the file `records`; what is there already is not measured again.
-    `told` hears of each kernel when it is done.
+    `on_result` is called for each kernel when it is done.
     """
     from tilewright.runtime import measure_bundle
 
-    return measure_bundle(bundle, records, seconds_of(budget) if budget else float("inf"), told)
+    seconds = seconds_of(budget) if budget else float("inf")
+    return measure_bundle(bundle, records, seconds, on_result)
 
 
 def _compiled(

@@ -20,7 +20,7 @@ from tilewright.runtime import BundleWriter, Measured, writing_bundle
 from tilewright.schedule import Recorded
 from tilewright.support.errors import UserError
 from tilewright.support.files import AnyPath, text_path
-from tilewright.tune.measuring.building import Builder
+from tilewright.tune.measuring.building import KernelBuilder
 from tilewright.tune.measuring.data import trial_task
 from tilewright.tune.recording import record_of
 from tilewright.tune.spaces.space import Point, Space
@@ -70,7 +70,7 @@ def write_bundle(
     if not tasks:
         raise UserError("there is nothing to tune", reason="no kernel has sizes that are known")
     start, target = time.monotonic(), tasks[0].target
-    builder, rng = Builder(target), Random(seed)
+    builder, rng = KernelBuilder(target), Random(seed)
     done = candidates = failed = 0
     try:
         pool = trial_task(tasks[0]).pool
@@ -105,7 +105,7 @@ class _Made:
     """Makes the part of a bundle that one task is."""
 
     task: Task
-    builder: Builder
+    builder: KernelBuilder
     space_name: str
     wanted: int
 

@@ -18,7 +18,7 @@ from tilewright.tune.tasks import kernel_seconds, key_of_kernel
 #: Schedulers of kernels, by target and task.
 Schedulers = Mapping[str, Mapping[str, str]]
 
-#: The two models run in turns: so many rounds, and runs of each in a round.
+#: The two models run alternately: so many rounds, and runs of each in a round.
 _ROUNDS: Final = 9
 _RUNS: Final = 5
 

@@ -13,7 +13,7 @@ from tilewright.tune.records.record import Record
 
 
 class Watcher(Protocol):
-    """Is told what a search does."""
+    """Is notified of what a search does."""
 
     def begin(self, searches: Sequence[Search], deadline: float) -> None: ...
 
@@ -110,7 +110,7 @@ class Live(Quiet):
 
 
 def watcher_for(progress: bool | None) -> Watcher:
-    """What suits the terminal; None: something where somebody watches."""
+    """What suits the terminal; None: progress if stderr is a terminal."""
     watched = sys.stderr.isatty()
     if progress is False or (progress is None and not watched):
         return Quiet()

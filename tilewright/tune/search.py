@@ -13,7 +13,7 @@ from tilewright.support.interrupts import watching_interrupts
 from tilewright.target import Target
 from tilewright.tune.allocation import Floor, Search
 from tilewright.tune.in_place import InPlace
-from tilewright.tune.measuring.building import Builder
+from tilewright.tune.measuring.building import KernelBuilder
 from tilewright.tune.measuring.local import LocalMeasurer
 from tilewright.tune.measuring.measurer import Measurer
 from tilewright.tune.progress import watcher_for
@@ -21,7 +21,7 @@ from tilewright.tune.recording import sources_version
 from tilewright.tune.records.best import best_records
 from tilewright.tune.records.file import RecordFile, read_records
 from tilewright.tune.records.record import Record
-from tilewright.tune.session import Session, take_in
+from tilewright.tune.session import Session, learn_from
 from tilewright.tune.settings import Settings
 from tilewright.tune.spaces.space import Space
 from tilewright.tune.summary import Summary, summary_of
@@ -54,7 +54,7 @@ def search(
     session = Session(
         searches,
         tuner,
-        Builder(target),
+        KernelBuilder(target),
         settings.measurer or LocalMeasurer(),
         file,
         watcher,
@@ -88,7 +88,7 @@ def search(
 
 
 def require_measurer(target: Target, measurer: Measurer | None) -> None:
-    """Refuse a search that nobody can measure for."""
+    """Refuse a search whose kernels cannot be measured."""
     if measurer is None and (reason := why_not(target_info(target))):
         raise UserError(
             f"kernels for {target.kind.name} cannot be measured here",
@@ -113,7 +113,7 @@ def resume(searches: Sequence[Search], records: Iterable[Record], space_name: st
             if record.features and record.ratio is not None:
                 examples.append(Example(record.task, record.features, record.ratio))
             continue
-        take_in(search, record, examples)
+        learn_from(search, record, examples)
         winner = best.get(record.target, {}).get(record.task)
         if winner is not None and winner.ratio is not None:
             search.winner, search.ratio = winner, winner.ratio

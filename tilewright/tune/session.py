@@ -20,7 +20,7 @@ from tilewright.runtime import LONG, SHORT, Measured
 from tilewright.schedule import Recorded
 from tilewright.tune.allocation import PATIENCE, Floor, Search, most_promising
 from tilewright.tune.in_place import InPlace
-from tilewright.tune.measuring.building import Builder
+from tilewright.tune.measuring.building import KernelBuilder
 from tilewright.tune.measuring.measurer import Measurer
 from tilewright.tune.progress import Watcher
 from tilewright.tune.recording import record_of
@@ -46,7 +46,7 @@ class Session:
 
     searches: Sequence[Search]
     tuner: Tuner
-    builder: Builder
+    builder: KernelBuilder
     measurer: Measurer
     file: RecordFile
     watcher: Watcher
@@ -82,7 +82,7 @@ class Session:
             if search is None or ratio is None or not is_ours or record.space != self.space_name:
                 continue
             if ratio >= 1:
-                # So does what won before it, which nobody has seen in the model.
+                # So do earlier winners that were not measured in the model.
                 self.file.add(replace(record, wins=False, at=time.time()))
                 search.winner, search.ratio = None, 1.0
             else:
@@ -208,7 +208,7 @@ class Session:
         search.trials += 1
         if measured.failure:
             search.failures[measured.failure] = search.failures.get(measured.failure, 0) + 1
-        take_in(search, record, self.examples)
+        learn_from(search, record, self.examples)
         self.watcher.trial(search, record)
 
     def _judge(self, search: Search, point: Point, kernel: bytes) -> None:
@@ -227,8 +227,8 @@ class Session:
         self.watcher.verdict(search, record)
 
 
-def take_in(search: Search, record: Record, examples: list[Example]) -> None:
-    """Let what a record says be known of its task."""
+def learn_from(search: Search, record: Record, examples: list[Example]) -> None:
+    """Add what a record says to what is known of its task."""
     ratio = FAILED if record.ratio is None else record.ratio
     search.known.ratios[Sample.of(record.sample)] = ratio
     examples.append(Example(record.task, record.features, ratio))

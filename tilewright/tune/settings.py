@@ -28,7 +28,7 @@ class Settings:
     #: Files of records of other models or machines, whose best schedules are tried first.
     transfer: Sequence[AnyPath] = ()
     seed: int = 0
-    #: Whether to show what happens; None: where somebody watches.
+    #: Whether to show progress; None: if stderr is a terminal.
     progress: bool | None = None
     #: What measures; None: this machine.
     measurer: Measurer | None = None

@@ -122,7 +122,7 @@ def template(edit: Callable[[Schedule, Knobs], Any]) -> Template:
 
 
 def automatic(target: Target | str = "llvm") -> Template:
-    """The template that nobody has to write: sketches of any function, for a processor.
+    """The default template: sketches of any function, for a processor.
 
     found = tw.tune.automatic()
     found.tune(f, budget="2m", records="f.jsonl")

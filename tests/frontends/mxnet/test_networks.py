@@ -55,7 +55,7 @@ def test_native_and_built_when_it_runs(tmp_path: Path) -> None:
 
 def test_shapes_that_are_missing() -> None:
     text, data = classifier()[0].files(14)
-    with pytest.raises(UnspecialisedError, match=r"does not tell the shapes of data"):
+    with pytest.raises(UnspecialisedError, match=r"does not declare the shapes of data"):
         read_model(text, params=data)
     net = Net()
     net.node("relu", net.var("x", __shape__="(2, 3)", __dtype__=2))

@@ -14,6 +14,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tests.frontends.torch.nets import check  # noqa: E402
+from tilewright.ir import Var, const  # noqa: E402
+from tilewright.support.errors import UserError  # noqa: E402
 
 F = torch.nn.functional
 ATTENTION = F.scaled_dot_product_attention
@@ -179,3 +181,11 @@ NATIVE: dict[str, Callable[[], None]] = {
 @pytest.mark.parametrize("family", NATIVE)
 def test_native(family: str) -> None:
     NATIVE[family]()
+
+
+def test_sizes_that_decide_on_the_graph_must_be_known() -> None:
+    from tilewright.frontends.torch.node import known_size
+
+    assert known_size(const(3) + 4) == 7
+    with pytest.raises(UserError, match="the size n must be known"):
+        known_size(Var("n"))

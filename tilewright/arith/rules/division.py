@@ -111,7 +111,7 @@ def _split_remainder(total: Linear, c: int, ranges: Ranges) -> Expr | None:
 
 
 def _reduced(total: Linear, c: int) -> Linear:
-    """The constant modulo c, and x % (c*m) taken as x; coefficients stay, as they tell of loops."""
+    """The constant modulo c, and x % (c*m) taken as x; coefficients, strides of loops, stay."""
     result = Linear({}, total.constant % c, total.dtype)
     for atom, k in total.terms.items():
         inner = _dividend_of_multiple(atom, c) if is_index(total.dtype) else None

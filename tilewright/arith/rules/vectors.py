@@ -184,7 +184,7 @@ def _cast_ramp(e: Cast, ranges: Ranges) -> Expr | None:
 
 
 def _masked_load(e: Load, _r: Ranges) -> Expr | None:
-    """A mask that is true in every lane is none."""
+    """A mask that is true in every lane can be dropped."""
     mask = e.mask.a if isinstance(e.mask, Broadcast) else e.mask
     return Load(e.buffer, e.indices) if isinstance(mask, Const) and mask.value else None
 

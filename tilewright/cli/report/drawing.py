@@ -15,7 +15,7 @@ _LONGEST = 34
 
 
 @dataclass(frozen=True)
-class Node:
+class DrawnNode:
     """What the page knows about a node."""
 
     label: str
@@ -30,7 +30,7 @@ class Node:
 
 def drawn(main: Function, kernels: Mapping[Binding, str], *, fused: bool) -> dict[str, Any]:
     """The graph with its groups as nodes (`fused`), or with the operators inside them."""
-    nodes = [Node(p.name, "input", str(p.type), str(p)) for p in main.params]
+    nodes = [DrawnNode(p.name, "input", str(p.type), str(p)) for p in main.params]
     made: dict[Value, int] = {p: k for k, p in enumerate(main.params)}
     edges: dict[tuple[int, int], str] = {}
     for outer in main.body:
@@ -47,11 +47,11 @@ def drawn(main: Function, kernels: Mapping[Binding, str], *, fused: bool) -> dic
     for result, name in zip(main.results, main.outputs, strict=True):
         if result in made:
             edges.setdefault((made[result], len(nodes)), str(result.type))
-        nodes.append(Node(name, "output", str(result.type), f"{name}: {result.type}"))
+        nodes.append(DrawnNode(name, "output", str(result.type), f"{name}: {result.type}"))
     return _placed(nodes, edges)
 
 
-def _placed(nodes: Sequence[Node], edges: Mapping[tuple[int, int], str]) -> dict[str, Any]:
+def _placed(nodes: Sequence[DrawnNode], edges: Mapping[tuple[int, int], str]) -> dict[str, Any]:
     widths = [_AROUND + max(_LETTER * len(n.label), _SMALL * min(len(n.type), 40)) for n in nodes]
     place = layout(widths, list(edges))
     boxes = zip(nodes, widths, place.x, place.y, strict=True)
@@ -84,15 +84,15 @@ def _used(binding: Binding) -> list[Value]:
 # ---- one node -----------------------------------------------------------------------------------
 
 
-def _node(binding: Binding, kernel: str) -> Node:
-    label, kind = _LABELS.get(type(binding.expr), _other)(binding.expr)
+def _node(binding: Binding, kernel: str) -> DrawnNode:
+    label, kind = _LABELS.get(type(binding.expr), _control_node)(binding.expr)
     type_ = str(binding.outputs[0].type) if binding.outputs else ""
-    return Node(_short(label), kind, type_, _text(binding), binding.origin, kernel)
+    return DrawnNode(_short(label), kind, type_, _text(binding), binding.origin, kernel)
 
 
 def kind_of(binding: Binding) -> str:
     """The operator that stands for a binding."""
-    return _LABELS.get(type(binding.expr), _other)(binding.expr)[1]
+    return _LABELS.get(type(binding.expr), _control_node)(binding.expr)[1]
 
 
 def _short(label: str) -> str:
@@ -129,7 +129,7 @@ def _heaviest(names: Sequence[str]) -> str:
     return (products or list(names) or ["fused"])[0]
 
 
-def _other(expr: Any) -> tuple[str, str]:
+def _control_node(expr: Any) -> tuple[str, str]:
     name = type(expr).__name__.lower()
     return name, name
 

@@ -56,7 +56,7 @@ def layout(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Placed:
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The longest path to each node; what nobody feeds stands right above what it feeds."""
+    """The longest path to each node; nodes without inputs stand right above their readers."""
     layers, followers = [0] * count, [count] * count
     fed = [False] * count
     for a, b in sorted(edges, key=lambda e: e[1]):

@@ -9,7 +9,7 @@ from tilewright.arith import simplify_function
 from tilewright.codegen.backend import Backend, Code
 from tilewright.codegen.c.compiler import NO_COMPILER, compile_source, find_compiler
 from tilewright.codegen.c.library import library_source
-from tilewright.codegen.c.source import Source, file_of, generate
+from tilewright.codegen.c.source import CKernel, file_of, generate
 from tilewright.codegen.interface import Interface
 from tilewright.ir import Function
 from tilewright.lower import NamedPass, flat_loop_passes, scalarize
@@ -21,7 +21,7 @@ from tilewright.target import Target
 class CCode(Code):
     """A kernel or host program in C."""
 
-    def __init__(self, source: Source, target: Target) -> None:
+    def __init__(self, source: CKernel, target: Target) -> None:
         self.name, self.messages, self.workspace = source.name, source.messages, source.workspace
         self._target, self._kept = target, source.serialized()
 

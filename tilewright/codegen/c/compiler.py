@@ -64,6 +64,6 @@ def compile_source(text: str, *, assembly: bool = False) -> bytes:
         full = [*command, *_OPTIONS, action, "-o", str(made), str(source)]
         run = subprocess.run(full, capture_output=True, text=True, check=False)
         if run.returncode:
-            told = run.stderr.strip()[-2000:]
-            raise InternalError(f"{command[0]} cannot compile generated C", reason=told)
+            message = run.stderr.strip()[-2000:]
+            raise InternalError(f"{command[0]} cannot compile generated C", reason=message)
         return made.read_bytes()

@@ -28,13 +28,13 @@ from tilewright.ir import (
 from tilewright.support.errors import InternalError, UserError
 
 if TYPE_CHECKING:
-    from tilewright.codegen.c.frame import Frame
+    from tilewright.codegen.c.frame import CFrame
 
 #: Parentheses inside each other, from which on a part gets a name: compilers have limits.
 _DEEP: Final = 12
 
 
-def emit(frame: Frame, root: Expr, *, as_index: bool = False) -> str:
+def emit(frame: CFrame, root: Expr, *, as_index: bool = False) -> str:
     """C for `root`; what has to come before it is written to `frame`.
 
     `as_index` says that sums and products of int64 do not overflow.
@@ -108,7 +108,7 @@ def wrapped(dtype: DType, a: str, op: str, b: str) -> str:
     return f"({c_type(dtype)})(({u}){a} {op} ({u}){b})"
 
 
-def _emit_unary(_frame: Frame, node: Unary, args: Sequence[str], as_index: bool) -> str:
+def _emit_unary(_frame: CFrame, node: Unary, args: Sequence[str], as_index: bool) -> str:
     (a,) = args
     if node.op == "not":
         return f"(!{a})"
@@ -125,7 +125,7 @@ _LOGIC: Final = {"and": "&&", "or": "||"}
 _BITS: Final = {"bitand": "&", "bitor": "|", "bitxor": "^"}
 
 
-def _emit_binary(frame: Frame, node: Binary, args: Sequence[str], as_index: bool) -> str:
+def _emit_binary(frame: CFrame, node: Binary, args: Sequence[str], as_index: bool) -> str:
     (a, b), op, dtype = args, node.op, node.dtype
     if op in _ARITHMETIC:
         if dtype.is_float:
@@ -147,7 +147,7 @@ def _emit_binary(frame: Frame, node: Binary, args: Sequence[str], as_index: bool
     return frame.inline((op, dtype.short), a, b)
 
 
-def _emit_cast(frame: Frame, node: Cast, args: Sequence[str], as_index: bool) -> str:
+def _emit_cast(frame: CFrame, node: Cast, args: Sequence[str], as_index: bool) -> str:
     del as_index
     (a,), source, wanted = args, node.a.dtype, node.dtype
     if source is wanted:
@@ -159,14 +159,14 @@ def _emit_cast(frame: Frame, node: Cast, args: Sequence[str], as_index: bool) ->
     return f"({c_type(wanted)}){a}"
 
 
-def _emit_select(_frame: Frame, node: Select, args: Sequence[str], as_index: bool) -> str:
+def _emit_select(_frame: CFrame, node: Select, args: Sequence[str], as_index: bool) -> str:
     del as_index
     condition, a, b = args
     # C would widen both sides to one type, and give that.
     return f"({c_type(node.dtype)})({condition} ? {a} : {b})"
 
 
-def _emit_load(frame: Frame, node: Load, args: Sequence[str], as_index: bool) -> str:
+def _emit_load(frame: CFrame, node: Load, args: Sequence[str], as_index: bool) -> str:
     del as_index
     element = f"{frame.buffer(node.buffer)}[{args[0]}]"
     if node.dtype.is_bool:
@@ -188,7 +188,7 @@ _OTHER_LIBM: Final = {"round": "nearbyint", "abs": "fabs"}
 _TESTS: Final = {"isinf": "isinf", "isfinite": "isfinite", "signbit": "signbit"}
 
 
-def _emit_call(frame: Frame, node: Call, args: Sequence[str], as_index: bool) -> str:
+def _emit_call(frame: CFrame, node: Call, args: Sequence[str], as_index: bool) -> str:
     del as_index
     from tilewright.codegen.c.host import EXPRESSIONS
 
@@ -219,7 +219,7 @@ def _emit_call(frame: Frame, node: Call, args: Sequence[str], as_index: bool) ->
     raise InternalError(f"no C for the intrinsic {name}")
 
 
-def _reinterpreted(frame: Frame, node: Call, a: str) -> str:
+def _reinterpreted(frame: CFrame, node: Call, a: str) -> str:
     source = node.args[0].dtype
     if source is node.dtype:
         return a
@@ -228,7 +228,7 @@ def _reinterpreted(frame: Frame, node: Call, a: str) -> str:
     return frame.inline(("bits", source.short, node.dtype.short), a)
 
 
-def _external(frame: Frame, node: Call, args: Sequence[str]) -> str:
+def _external(frame: CFrame, node: Call, args: Sequence[str]) -> str:
     """A C function, which is declared by what it is called with."""
     from tilewright.codegen.c.frame import declared_type
 
@@ -242,7 +242,7 @@ def _external(frame: Frame, node: Call, args: Sequence[str]) -> str:
     return f"{name}({', '.join(given)})"
 
 
-_EMITTERS: dict[type[Expr], Callable[[Frame, Any, Sequence[str], bool], str]] = {
+_EMITTERS: dict[type[Expr], Callable[[CFrame, Any, Sequence[str], bool], str]] = {
     Var: lambda frame, node, _args, _as_index: frame.variable(node),
     Const: lambda _frame, node, _args, _as_index: c_constant(node),
     Unary: _emit_unary,

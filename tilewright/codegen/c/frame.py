@@ -14,7 +14,6 @@ from tilewright.codegen.c.expr import emit
 from tilewright.codegen.c.inline_functions import Key, inline_name
 from tilewright.codegen.c.types import Names, c_type, memory_type
 from tilewright.codegen.convention import (
-    ALIGNMENT,
     ERROR,
     MAX_MESSAGE_VALUES,
     STACK_LIMIT,
@@ -25,6 +24,7 @@ from tilewright.codegen.convention import (
 )
 from tilewright.ir import Buffer, Call, Const, DType, Expr, Var
 from tilewright.support.errors import InternalError
+from tilewright.support.memory import ALIGNMENT
 
 OUT_OF_MEMORY = "out of memory: {} bytes are needed"
 
@@ -48,7 +48,7 @@ class Unit:
             self.declarations.append(text)
 
 
-class Frame:
+class CFrame:
     """A function under construction; `is_main` where the kernel itself is, not a loop's body."""
 
     def __init__(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilewright.codegen.c.frame import OUT_OF_MEMORY, Frame
+from tilewright.codegen.c.frame import OUT_OF_MEMORY, CFrame
 from tilewright.codegen.c.lists import EMPTY_BYTES, LISTS
 from tilewright.codegen.c.types import c_type, function_name
 from tilewright.codegen.convention import ERROR, EVENT_NUMBERS, MAX_MESSAGE_VALUES, POOL
@@ -17,7 +17,7 @@ from tilewright.ir import Call, Const, Expr, Load
 _ADDRESS = "uint64"
 
 
-def emit_kernel_call(frame: Frame, node: Call) -> None:
+def emit_kernel_call(frame: CFrame, node: Call) -> None:
     """Call the kernel that `node` names; leave the function where it fails."""
     name = node.name.removeprefix("kernel.")
     *operands, workspace = node.args
@@ -39,14 +39,14 @@ def emit_kernel_call(frame: Frame, node: Call) -> None:
         _leave_if_kernel_failed(frame, frame.first_messages.get(name))
 
 
-def _operand(frame: Frame, expr: Expr) -> str:
+def _operand(frame: CFrame, expr: Expr) -> str:
     """A number, or an address as a pointer."""
     if expr.dtype.name != _ADDRESS:
         return frame.named(expr.dtype, frame.value(expr), "arg")
     return f"(void *)(uintptr_t){frame.value(expr)}"
 
 
-def _record(frame: Frame, operands: Sequence[Expr], args: Sequence[str]) -> None:
+def _record(frame: CFrame, operands: Sequence[Expr], args: Sequence[str]) -> None:
     """Note when the call began and ended, and its numbers; others than whole ones as zero."""
     numbers = [
         f"(int64_t){text}" if e.dtype.is_integer else "0"
@@ -57,7 +57,7 @@ def _record(frame: Frame, operands: Sequence[Expr], args: Sequence[str]) -> None
     frame.line(f"tw_record({frame.calls}, began, numbers, {len(numbers)});")
 
 
-def _leave_if_kernel_failed(frame: Frame, first: int | None) -> None:
+def _leave_if_kernel_failed(frame: CFrame, first: int | None) -> None:
     """A kernel's messages begin at number `first` of this function's."""
     if first is None:
         frame.line("(void)failed;")
@@ -72,14 +72,14 @@ def _leave_if_kernel_failed(frame: Frame, first: int | None) -> None:
 # ---- memory -------------------------------------------------------------------------------------
 
 
-def _copy_memory(frame: Frame, node: Call) -> None:
+def _copy_memory(frame: CFrame, node: Call) -> None:
     to, source = (_operand(frame, a) for a in node.args[:2])
     size = frame.named(node.args[2].dtype, frame.value(node.args[2]), "bytes")
     # There may be nothing to copy, and then no address either.
     frame.line(f"if ({size} > 0) memcpy({to}, {source}, (size_t){size});")
 
 
-def _take(frame: Frame, node: Call) -> None:
+def _take(frame: CFrame, node: Call) -> None:
     slot = frame.heap_block(_number(node))
     frame.line(f"free({slot});")
     frame.line(f"{slot} = NULL;")
@@ -88,31 +88,31 @@ def _take(frame: Frame, node: Call) -> None:
     _require_memory(frame, f"{slot} == NULL", size)
 
 
-def _grow(frame: Frame, node: Call) -> None:
+def _grow(frame: CFrame, node: Call) -> None:
     slot, size = frame.heap_block(_number(node)), _size(frame, node.args[1])
     frame.line(f"void *const grown = realloc({slot}, (size_t){size});")
     _require_memory(frame, "grown == NULL", size)
     frame.line(f"{slot} = grown;")
 
 
-def _size(frame: Frame, expr: Expr) -> str:
+def _size(frame: CFrame, expr: Expr) -> str:
     """A number of bytes as libc's `size_t`; at least 1, since malloc(0) may return null."""
     size = frame.named(expr.dtype, frame.value(saturated(expr)), "bytes")
     return frame.named(expr.dtype, f"{size} < 1 ? 1 : {size}", "bytes")
 
 
-def _require_memory(frame: Frame, missing: str, size: str) -> None:
+def _require_memory(frame: CFrame, missing: str, size: str) -> None:
     with frame.block(f"if ({missing})"):
         frame.fail(OUT_OF_MEMORY, [size])
 
 
-def _release(frame: Frame, node: Call) -> None:
+def _release(frame: CFrame, node: Call) -> None:
     slot = frame.heap_block(_number(node))
     frame.line(f"free({slot});")
     frame.line(f"{slot} = NULL;")
 
 
-def _swap(frame: Frame, node: Call) -> None:
+def _swap(frame: CFrame, node: Call) -> None:
     a, b = (frame.heap_block(_number(node, k)) for k in range(2))
     frame.line(f"void *const first = {a};")
     frame.line(f"{a} = {b};")
@@ -128,19 +128,19 @@ def _number(node: Call, operand: int = 0) -> int:
 # ---- lists --------------------------------------------------------------------------------------
 
 
-def _list(frame: Frame, node: Call, operand: int = 0) -> str:
+def _list(frame: CFrame, node: Call, operand: int = 0) -> str:
     frame.unit.declare(LISTS)
     return frame.list_slot(_number(node, operand))
 
 
-def _list_empty(frame: Frame, node: Call) -> None:
+def _list_empty(frame: CFrame, node: Call) -> None:
     slot = _list(frame, node)
     frame.line("uint64_t *const made = tw_list_empty();")
     _require_memory(frame, "made == NULL", str(EMPTY_BYTES))
     _replace_list(frame, slot, "made")
 
 
-def _list_insert(frame: Frame, node: Call) -> None:
+def _list_insert(frame: CFrame, node: Call) -> None:
     slot, position = _list(frame, node), frame.value(node.args[1])
     size = frame.named(node.args[2].dtype, frame.value(saturated(node.args[2])), "bytes")
     dims = [frame.value(d) for d in node.args[3:]]
@@ -151,42 +151,42 @@ def _list_insert(frame: Frame, node: Call) -> None:
         frame.line(f"item[{3 + axis}] = (uint64_t){dim};")
 
 
-def _list_erase(frame: Frame, node: Call) -> None:
+def _list_erase(frame: CFrame, node: Call) -> None:
     slot = _list(frame, node)
     erased = f"tw_list_erase(&{slot}, {frame.value(node.args[1])})"
     # Without memory to copy the list; it is small, and how small does not matter then.
     _require_memory(frame, f"!{erased}", str(EMPTY_BYTES))
 
 
-def _list_share(frame: Frame, node: Call) -> None:
+def _list_share(frame: CFrame, node: Call) -> None:
     slot, source = _list(frame, node), _list(frame, node, 1)
     _replace_list(frame, slot, f"tw_list_refer({source})")
 
 
-def _list_adopt(frame: Frame, node: Call) -> None:
+def _list_adopt(frame: CFrame, node: Call) -> None:
     given = f"(uint64_t *)(uintptr_t){frame.value(node.args[1])}"
     _replace_list(frame, _list(frame, node), f"tw_list_refer({given})")
 
 
-def _list_swap(frame: Frame, node: Call) -> None:
+def _list_swap(frame: CFrame, node: Call) -> None:
     a, b = _list(frame, node), _list(frame, node, 1)
     frame.line(f"uint64_t *const first = {a};")
     frame.line(f"{a} = {b};")
     frame.line(f"{b} = first;")
 
 
-def _list_release(frame: Frame, node: Call) -> None:
+def _list_release(frame: CFrame, node: Call) -> None:
     _replace_list(frame, _list(frame, node), "NULL")
 
 
-def _replace_list(frame: Frame, slot: str, list_: str) -> None:
+def _replace_list(frame: CFrame, slot: str, list_: str) -> None:
     """Put a list into a slot, which takes over the reference."""
     frame.line(f"uint64_t *const next = {list_};")
     frame.line(f"tw_list_release({slot});")
     frame.line(f"{slot} = next;")
 
 
-HOST: dict[str, Callable[[Frame, Call], None]] = {
+HOST: dict[str, Callable[[CFrame, Call], None]] = {
     "copy_memory": _copy_memory,
     "heap_take": _take,
     "heap_grow": _grow,
@@ -205,40 +205,40 @@ HOST: dict[str, Callable[[Frame, Call], None]] = {
 # ---- what expressions ask -----------------------------------------------------------------------
 
 
-def _address_of(frame: Frame, node: Call, args: Sequence[str]) -> str:
+def _address_of(frame: CFrame, node: Call, args: Sequence[str]) -> str:
     load = node.args[0]
     assert isinstance(load, Load)
     place = f"(char *){frame.buffer(load.buffer)} + {load.buffer.dtype.itemsize} * ({args[0]})"
     return f"(uint64_t)(uintptr_t)({place})"
 
 
-def _heap_block(frame: Frame, node: Call, args: Sequence[str]) -> str:
+def _heap_block(frame: CFrame, node: Call, args: Sequence[str]) -> str:
     del args
     return f"(uint64_t)(uintptr_t){frame.heap_block(_number(node))}"
 
 
-def _heap_hand_over(frame: Frame, node: Call, args: Sequence[str]) -> str:
+def _heap_hand_over(frame: CFrame, node: Call, args: Sequence[str]) -> str:
     slot = frame.heap_block(_number(node))
     return _handed_over(frame, slot, _heap_block(frame, node, args))
 
 
-def _list_hand_over(frame: Frame, node: Call, args: Sequence[str]) -> str:
+def _list_hand_over(frame: CFrame, node: Call, args: Sequence[str]) -> str:
     del args
     slot = _list(frame, node)
     return _handed_over(frame, slot, f"(uint64_t)(uintptr_t){slot}")
 
 
-def _handed_over(frame: Frame, slot: str, address: str) -> str:
+def _handed_over(frame: CFrame, slot: str, address: str) -> str:
     name = frame.names.new("handed")
     frame.line(f"const uint64_t {name} = {address};")
     frame.line(f"{slot} = NULL;")
     return name
 
 
-def _of_item(word: int | None) -> Callable[[Frame, Call, Sequence[str]], str]:
+def _of_item(word: int | None) -> Callable[[CFrame, Call, Sequence[str]], str]:
     """A word of an item of a list; a dimension where no number is given."""
 
-    def expression(frame: Frame, node: Call, args: Sequence[str]) -> str:
+    def expression(frame: CFrame, node: Call, args: Sequence[str]) -> str:
         item = f"((uint64_t *)(uintptr_t){_list(frame, node)}[3 + {args[1]}])"
         kind = c_type(node.dtype)
         return f"({kind}){item}[{word if word is not None else f'3 + {args[2]}'}]"
@@ -246,7 +246,7 @@ def _of_item(word: int | None) -> Callable[[Frame, Call, Sequence[str]], str]:
     return expression
 
 
-EXPRESSIONS: dict[str, Callable[[Frame, Call, Sequence[str]], str]] = {
+EXPRESSIONS: dict[str, Callable[[CFrame, Call, Sequence[str]], str]] = {
     "address_of": _address_of,
     "heap_block": _heap_block,
     "heap_hand_over": _heap_hand_over,

@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.codegen.c.types import function_name
 from tilewright.codegen.interface import Interface
+from tilewright.support.memory import ALIGNMENT
 
 #: Bytes of constants in a line.
 _LINE: Final = 32
@@ -83,13 +84,13 @@ int32_t {prefix}_run({takes}) {{
   uint64_t constants[{constants} + 1];
 {fill}
   const int64_t size = {program}_workspace(words);
-  char *const block = malloc((size_t)size + 64);
+  char *const block = malloc((size_t)size + {alignment});
   if (block == NULL) {{
     snprintf(tw_error, sizeof tw_error, "{prefix} stopped: out of memory, %lld bytes are needed",
              (long long)size);
     return -1;
   }}
-  words[{last}] = ((uint64_t)(uintptr_t)block + 63) & ~(uint64_t)63;
+  words[{last}] = ((uint64_t)(uintptr_t)block + {alignment} - 1) & ~(uint64_t)({alignment} - 1);
   words[{last} + 1] = (uint64_t)(uintptr_t)error;
   const int32_t code = {program}_entry(words);
   free(block);
@@ -168,6 +169,7 @@ def _run(model: Interface, constants: int) -> str:
     fill += [f"words[{k}] = {word};" for k, word in enumerate(words)]
     give = list(_handed_over(model)) or ["(void)outputs;"]
     return _RUN.format(
+        alignment=ALIGNMENT,
         prefix=model.prefix,
         takes=", ".join(takes),
         program=function_name(model.program),
@@ -182,7 +184,7 @@ def _run(model: Interface, constants: int) -> str:
 
 
 def _handed_over(model: Interface) -> Iterator[str]:
-    """Outputs of sizes that the run told: their memory, and their shapes one after the other."""
+    """Outputs whose sizes the run determines: their memory, and their shapes, in order."""
     at = 0
     for k, place in model.records.items():
         yield f"outputs[{k}] = (void *)(uintptr_t)record[{place}];"

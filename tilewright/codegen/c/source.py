@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.codegen.c.frame import Frame, Unit
+from tilewright.codegen.c.frame import CFrame, Unit
 from tilewright.codegen.c.inline_functions import Key, inline_sources
 from tilewright.codegen.c.stmt import emit_stmt
 from tilewright.codegen.c.types import c_type, function_name, memory_type
@@ -71,7 +71,7 @@ static void tw_record(int64_t call, int64_t began, const int64_t *numbers, int c
 
 
 @dataclass(frozen=True)
-class Source:
+class CKernel:
     """A kernel in C, with what its callers must know."""
 
     name: str
@@ -87,7 +87,7 @@ class Source:
 
 
 def file_of(kept: Iterable[bytes], *, first: str = "", last: str = "") -> str:
-    """One source file of several kernels, each as `Source.serialized` gave it."""
+    """One source file of several kernels, each as `CKernel.serialized` gave it."""
     used, declarations = set[Key](), dict[str, None]()
     bodies: list[str] = []
     for data in kept:
@@ -106,7 +106,7 @@ def file_of(kept: Iterable[bytes], *, first: str = "", last: str = "") -> str:
     return "\n".join(t for t in texts if t) + "\n"
 
 
-def generate(function: Function, *, profiled: bool = False) -> Source:
+def generate(function: Function, *, profiled: bool = False) -> CKernel:
     """C for a lowered function: the kernel, and the ways to call it."""
     unit, messages = Unit(), list[str]()
     workspace = Workspace.of(function)
@@ -117,7 +117,7 @@ def generate(function: Function, *, profiled: bool = False) -> Source:
     _emit_workspace(unit, function, workspace)
     if any("tw_list_release" in d for d in unit.declarations):
         _emit_release(unit, function)
-    return Source(
+    return CKernel(
         function.name,
         tuple(sorted(unit.inline_functions)),
         tuple(unit.declarations),
@@ -130,7 +130,7 @@ def generate(function: Function, *, profiled: bool = False) -> Source:
 def _emit_kernel(
     unit: Unit, function: Function, workspace: Workspace, messages: list[str], profiled: bool
 ) -> None:
-    frame = Frame(unit, function_name(function.name), workspace, messages, is_main=True)
+    frame = CFrame(unit, function_name(function.name), workspace, messages, is_main=True)
     frame.first_messages = adopt_messages(function, messages)
     frame.profiled = profiled
     frame.known = frozenset(numbers_of(function))
@@ -161,7 +161,7 @@ def _kind(param: Param) -> str:
 
 
 def _emit_entry(unit: Unit, function: Function) -> None:
-    frame = Frame(unit, "", Workspace(), [], is_main=False)
+    frame = CFrame(unit, "", Workspace(), [], is_main=False)
     own, params = function_name(function.name), parameters(function)
     args = [_from_word(frame, param, k) for k, param in enumerate(params)]
     call = f"{own}({', '.join([*args, f'words + {len(params)}'])})"
@@ -169,7 +169,7 @@ def _emit_entry(unit: Unit, function: Function) -> None:
 
 
 def _emit_workspace(unit: Unit, function: Function, workspace: Workspace) -> None:
-    frame = Frame(unit, "", Workspace(), [], is_main=False)
+    frame = CFrame(unit, "", Workspace(), [], is_main=False)
     for k, param in enumerate(parameters(function)):
         if not isinstance(param, Buffer) and param in saturated(workspace.size).variables:
             text = _from_word(frame, param, k)
@@ -187,7 +187,7 @@ def _add(unit: Unit, head: str, label: str, body: Sequence[str]) -> None:
     unit.functions.append("\n".join(text) + "\n")
 
 
-def _from_word(frame: Frame, param: Param, number: int) -> str:
+def _from_word(frame: CFrame, param: Param, number: int) -> str:
     word = f"words[{number}]"
     if isinstance(param, Buffer):
         return f"(void *)(uintptr_t){word}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.codegen.c.frame import Frame
+from tilewright.codegen.c.frame import CFrame
 from tilewright.codegen.c.host import HOST, emit_kernel_call
 from tilewright.codegen.c.types import c_type, memory_type
 from tilewright.codegen.captured import used_by
@@ -30,7 +30,7 @@ from tilewright.ir import (
 from tilewright.support.errors import InternalError
 
 
-def emit_stmt(frame: Frame, stmt: Stmt) -> None:
+def emit_stmt(frame: CFrame, stmt: Stmt) -> None:
     """Write `stmt` to the function."""
     emitter = _EMITTERS.get(type(stmt))
     if emitter is None:
@@ -38,7 +38,7 @@ def emit_stmt(frame: Frame, stmt: Stmt) -> None:
     emitter(frame, stmt)
 
 
-def _emit_for(frame: Frame, stmt: For) -> None:
+def _emit_for(frame: CFrame, stmt: For) -> None:
     if stmt.kind == "parallel" and frame.is_main:
         _emit_parallel(frame, stmt)
         return
@@ -50,18 +50,18 @@ def _emit_for(frame: Frame, stmt: For) -> None:
     _emit_loop(frame, stmt, "0", extent)
 
 
-def _emit_loop(frame: Frame, stmt: For, start: str, end: str) -> None:
+def _emit_loop(frame: CFrame, stmt: For, start: str, end: str) -> None:
     name, kind = frame.names.new(stmt.var.name), c_type(stmt.var.dtype)
     frame.bind(stmt.var, name)
     with frame.block(f"for ({kind} {name} = {start}; {name} < {end}; ++{name})"):
         emit_stmt(frame, stmt.body)
 
 
-def _emit_parallel(frame: Frame, loop: For) -> None:
+def _emit_parallel(frame: CFrame, loop: For) -> None:
     """Outline the loop's body; the thread pool runs it on ranges of iterations."""
     variables, buffers = _captured(frame, loop.body)
     name = f"{frame.name}_parallel_{len(frame.unit.functions)}"
-    inner = Frame(frame.unit, frame.name, frame.workspace, frame.messages, is_main=False)
+    inner = CFrame(frame.unit, frame.name, frame.workspace, frame.messages, is_main=False)
     inner.known = frozenset(variables)
     fields, values, first = ["const uint64_t *env;"], ["env"], list[str]()
     first.append(f"  const struct {name} *const own = given;")
@@ -98,20 +98,20 @@ def _emit_parallel(frame: Frame, loop: For) -> None:
 _POOL_RUN = "TW_POOL void tw_pool_run(void *, void (*)(void *, int64_t, int64_t), void *, int64_t);"
 
 
-def _captured(frame: Frame, body: Stmt) -> tuple[list[Var], list[Buffer]]:
+def _captured(frame: CFrame, body: Stmt) -> tuple[list[Var], list[Buffer]]:
     """Variables and buffers that `body` uses and that have a value at this point."""
     variables, buffers = used_by(body)
     return [v for v in variables if frame.knows(v)], [b for b in buffers if frame.knows(b)]
 
 
-def _emit_store(frame: Frame, stmt: Store) -> None:
+def _emit_store(frame: CFrame, stmt: Store) -> None:
     value = frame.value(stmt.value)
     index = frame.value(stmt.indices[0], as_index=True)
     text = f"{frame.buffer(stmt.buffer)}[{index}] = {value};"
     frame.line(text if stmt.mask is None else f"if ({frame.value(stmt.mask)}) {text}")
 
 
-def _emit_if(frame: Frame, stmt: If) -> None:
+def _emit_if(frame: CFrame, stmt: If) -> None:
     if isinstance(stmt.condition, Const):
         chosen = stmt.then if stmt.condition.value else stmt.otherwise
         if chosen is not None:
@@ -124,32 +124,32 @@ def _emit_if(frame: Frame, stmt: If) -> None:
             emit_stmt(frame, stmt.otherwise)
 
 
-def _emit_while(frame: Frame, stmt: While) -> None:
+def _emit_while(frame: CFrame, stmt: While) -> None:
     with frame.block("for (;;)"):
         frame.line(f"if (!{frame.value(stmt.condition)}) break;")
         emit_stmt(frame, stmt.body)
 
 
-def _emit_let(frame: Frame, stmt: Let) -> None:
+def _emit_let(frame: CFrame, stmt: Let) -> None:
     frame.bind(stmt.var, frame.named(stmt.var.dtype, frame.value(stmt.value), stmt.var.name))
     emit_stmt(frame, stmt.body)
 
 
-def _emit_alloc(frame: Frame, stmt: Alloc) -> None:
+def _emit_alloc(frame: CFrame, stmt: Alloc) -> None:
     with frame.block(""):
         for buffer in stmt.buffers:
             frame.allocate(buffer)
         emit_stmt(frame, stmt.body)
 
 
-def _emit_assert(frame: Frame, stmt: Assert) -> None:
+def _emit_assert(frame: CFrame, stmt: Assert) -> None:
     if isinstance(stmt.condition, Const) and stmt.condition.value:
         return
     with frame.block(f"if (!{frame.value(stmt.condition)})"):
         frame.fail(stmt.message, [frame.value(cast(v, "int64")) for v in stmt.values])
 
 
-def _emit_evaluate(frame: Frame, stmt: Evaluate) -> None:
+def _emit_evaluate(frame: CFrame, stmt: Evaluate) -> None:
     call = stmt.call
     if isinstance(call, Call) and call.name.startswith("kernel."):
         emit_kernel_call(frame, call)
@@ -160,12 +160,12 @@ def _emit_evaluate(frame: Frame, stmt: Evaluate) -> None:
         frame.line(f"(void){frame.value(call)};")
 
 
-def _emit_seq(frame: Frame, stmt: Seq) -> None:
+def _emit_seq(frame: CFrame, stmt: Seq) -> None:
     for part in stmt.statements:
         emit_stmt(frame, part)
 
 
-_EMITTERS: dict[type[Stmt], Callable[[Frame, Any], None]] = {
+_EMITTERS: dict[type[Stmt], Callable[[CFrame, Any], None]] = {
     For: _emit_for,
     Store: _emit_store,
     If: _emit_if,

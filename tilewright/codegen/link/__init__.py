@@ -2,6 +2,6 @@
 
 # pyright: reportUnusedImport=false
 from tilewright.codegen.link.archive import archive
-from tilewright.codegen.link.data import Data
+from tilewright.codegen.link.data import DataSymbol
 from tilewright.codegen.link.members import Member, members
 from tilewright.codegen.link.merge import merge

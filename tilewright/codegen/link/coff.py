@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from tilewright.codegen.link.data import Data
+from tilewright.codegen.link.data import DataSymbol
 
 _HEADER: Final = struct.Struct("<HHIIIHH")
 _SECTION: Final = struct.Struct("<8s6I2HI")
@@ -37,7 +37,7 @@ def defined_names(code: bytes) -> list[str]:
 
 
 def renamed(code: bytes, rename: Callable[[str], str]) -> bytes:
-    """The file with other names for what files share. New names go behind the others."""
+    """The file with other names for what files share. New names go after the others."""
     made, strings = bytearray(code), _strings_at(code)
     (size,) = struct.unpack_from("<I", code, strings)
     added = bytearray()
@@ -51,7 +51,7 @@ def renamed(code: bytes, rename: Callable[[str], str]) -> bytes:
     return bytes(made)
 
 
-def data_file(data: Data, like: bytes) -> bytes:
+def data_file(data: DataSymbol, like: bytes) -> bytes:
     """A file for the same machine as another, which defines the data."""
     (machine, *_) = _HEADER.unpack_from(like)
     start = _HEADER.size + _SECTION.size

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
-
-#: Where data begins in memory: at a multiple of this.
-ALIGNMENT: Final = 64
+from typing import NamedTuple
 
 
-class Data(NamedTuple):
+class DataSymbol(NamedTuple):
     """Bytes that objects refer to by a name."""
 
     name: str

@@ -6,7 +6,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from tilewright.codegen.link.data import ALIGNMENT, Data
+from tilewright.codegen.link.data import DataSymbol
+from tilewright.support.memory import ALIGNMENT, aligned
 
 _HEADER: Final = struct.Struct("<8I")
 _SEGMENT: Final = struct.Struct("<II16s4Q4I")
@@ -46,7 +47,7 @@ def defined_names(code: bytes) -> list[str]:
 def renamed(code: bytes, rename: Callable[[str], str]) -> bytes:
     """The file with other names for what files share, which libraries then keep to themselves.
 
-    All strings are written once more, behind the rest of the file.
+    All strings are written once more, after the rest of the file.
     """
     made, place = bytearray(code), _command_at(code, _LC_SYMTAB)
     _, _, _, _, start, size = _SYMTAB.unpack_from(code, place)
@@ -66,12 +67,12 @@ def renamed(code: bytes, rename: Callable[[str], str]) -> bytes:
     return bytes(made + strings)
 
 
-def data_file(data: Data, like: bytes) -> bytes:
+def data_file(data: DataSymbol, like: bytes) -> bytes:
     """A file for the same machine and system as another, which defines the data."""
     _, cpu, subtype, *_ = _HEADER.unpack_from(like)
     system = _build_version(like)
     sizes = _SEGMENT.size + _SECTION.size, len(system), _SYMTAB.size
-    start = -(-(_HEADER.size + sum(sizes)) // ALIGNMENT) * ALIGNMENT
+    start = aligned(_HEADER.size + sum(sizes))
     symbols = start + -(-data.size // 8) * 8
     strings = b"\0" + (LEAD + data.name).encode() + b"\0"
     count = 2 + bool(system)

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from tilewright.codegen.link import coff, macho
-from tilewright.codegen.link.data import Data
+from tilewright.codegen.link.data import DataSymbol
 from tilewright.codegen.link.merge import merge
 
 
@@ -24,7 +24,7 @@ class Member(NamedTuple):
 
 
 def members(
-    objects: Sequence[bytes], data: Data, exported: Collection[str], prefix: str
+    objects: Sequence[bytes], data: DataSymbol, exported: Collection[str], prefix: str
 ) -> list[Member]:
     """The files of a library that offers `exported`."""
     format_ = _format_of(objects[0])

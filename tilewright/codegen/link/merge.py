@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tilewright.codegen.link.data import ALIGNMENT, Data
+from tilewright.codegen.link.data import DataSymbol
 from tilewright.support.elf import (
     ALLOC,
     FIRST_SPECIAL,
@@ -25,13 +25,14 @@ from tilewright.support.elf import (
     SYMTAB,
     UNDEFINED,
     DamagedError,
-    Layout,
+    ElfLayout,
     Section,
     Symbol,
     layout_of,
     read_elf,
 )
 from tilewright.support.errors import InternalError, UserError
+from tilewright.support.memory import ALIGNMENT
 
 #: Tables that are rebuilt, and lists of symbols by number, which are dropped.
 _DROPPED: Final = {0, SYMTAB, STRTAB, 0x6FFF4C03}
@@ -47,11 +48,11 @@ class _Object:
     flags: int
     sections: list[Section]
     symbols: list[Symbol]
-    layout: Layout
+    layout: ElfLayout
     numbers: dict[int, int] = field(default_factory=dict[int, int])
 
 
-def merge(objects: Sequence[bytes], data: Data, exported: Collection[str]) -> bytes:
+def merge(objects: Sequence[bytes], data: DataSymbol, exported: Collection[str]) -> bytes:
     """One relocatable file of all objects, with `data` in a section of its own."""
     return _Merger([_parsed(o) for o in objects], data, frozenset(exported)).merged()
 
@@ -79,7 +80,7 @@ def _parsed(code: bytes) -> _Object:
 
 
 class _Merger:
-    def __init__(self, objects: list[_Object], data: Data, exported: frozenset[str]) -> None:
+    def __init__(self, objects: list[_Object], data: DataSymbol, exported: frozenset[str]) -> None:
         self._objects, self._data, self._exported = objects, data, exported
         self._layout = objects[0].layout
         self._sections: list[Section] = [Section("", 0, 0, b"", 0, 0, 0, 0, 0)]

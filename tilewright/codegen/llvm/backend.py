@@ -10,7 +10,7 @@ from tilewright.arith import simplify_function
 from tilewright.codegen.backend import Backend, Code
 from tilewright.codegen.convention import is_host_program
 from tilewright.codegen.interface import Interface
-from tilewright.codegen.llvm.kernel import Kernel, generate
+from tilewright.codegen.llvm.kernel import LLVMKernel, generate
 from tilewright.codegen.llvm.library import firmware_object, library_object
 from tilewright.codegen.llvm.machine import (
     emit_assembly,
@@ -46,7 +46,7 @@ _LONG: Final = 200_000
 class LlvmCode(Code):
     """A module of LLVM IR."""
 
-    def __init__(self, kernel: Kernel, target: Target, *, is_host: bool) -> None:
+    def __init__(self, kernel: LLVMKernel, target: Target, *, is_host: bool) -> None:
         self.name, self.messages, self.workspace = kernel.name, kernel.messages, kernel.workspace
         #: The IR as it was generated, before LLVM cleans it up.
         self.generated = kernel.llvm

@@ -43,7 +43,7 @@ def state_for(arch: str, denormals: Denormals) -> LLValue:
     return llvm.Constant(i64, word)
 
 
-def tell_llvm(module: Any, denormals: Denormals) -> None:
+def declare_float_state(module: Any, denormals: Denormals) -> None:
     """Tell LLVM in which state the functions of `module` run.
 
     It would otherwise fold by IEEE 754: `x == 0` and the like into tests of x's bits.

@@ -8,7 +8,6 @@ from typing import Any
 
 from tilewright.arith import simplify
 from tilewright.codegen.convention import (
-    ALIGNMENT,
     ERROR,
     MAX_MESSAGE_VALUES,
     POOL,
@@ -20,7 +19,7 @@ from tilewright.codegen.convention import (
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.lists import list_function
-from tilewright.codegen.llvm.profile import Recorder
+from tilewright.codegen.llvm.profile import EventEmitter
 from tilewright.codegen.llvm.types import (
     LLType,
     LLValue,
@@ -33,6 +32,7 @@ from tilewright.codegen.llvm.types import (
 )
 from tilewright.ir import Buffer, Const, Expr, For, Stmt
 from tilewright.support.errors import InternalError
+from tilewright.support.memory import ALIGNMENT
 
 
 class Frame:
@@ -64,7 +64,7 @@ class Frame:
         #: Calls of kernels so far.
         self.calls = 0
         #: Records when kernels begin and end, in profiled programs.
-        self.recorder: Recorder | None = None
+        self.recorder: EventEmitter | None = None
         #: Where the messages of each kernel that can fail begin in the table.
         self.first_messages: dict[str, int] = {}
         #: Whether heap blocks lie in the memory of a device.

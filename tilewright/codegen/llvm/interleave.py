@@ -10,42 +10,37 @@ leaves them in that order.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from tilewright.ir import Expr, Load, Stmt, Store, walk_expr
-
-#: The shortest chain of dependent operations for which it pays.
-_LONG: Final = 10
+from tilewright.target import Target
 
 
-def interleaved(statements: Iterable[Stmt], most: int) -> list[Stmt | list[Store]]:
-    """The statements in order, stores in lists: up to `most` whose instructions are interleaved."""
+def interleaved(statements: Iterable[Stmt], target: Target) -> list[Stmt | list[Store]]:
+    """The statements in order; stores whose instructions are interleaved are in one list."""
+    most, least = target.chains, target.timing.interleaved_chain
     groups: list[Stmt | list[Store]] = []
     for statement in statements:
         last = groups[-1] if groups else None
         if not isinstance(statement, Store):
             groups.append(statement)
-        elif isinstance(last, list) and len(last) < most and _joins(statement, last):
+        elif isinstance(last, list) and len(last) < most and _joins(statement, last, least):
             last.append(statement)
         else:
             groups.append([statement])
     return groups
 
 
-def _joins(store: Store, group: list[Store]) -> bool:
-    """Whether a store reads nothing that those of the group write, and all are long chains."""
+def _joins(store: Store, group: list[Store], least: int) -> bool:
+    """Whether a store reads nothing that those of the group write, and all are chains of at least
+    so many operations."""
     last = group[-1]
     if store.buffer is not last.buffer or _reads_own(store):
         return False
-    return _is_long(store.value) and _is_long(last.value)
+    return all(v.dtype.is_vector and _chain(v) >= least for v in (store.value, last.value))
 
 
 def _reads_own(store: Store) -> bool:
     return any(isinstance(e, Load) and e.buffer is store.buffer for e in walk_expr(store.value))
-
-
-def _is_long(value: Expr) -> bool:
-    return value.dtype.is_vector and _chain(value) >= _LONG
 
 
 def _chain(root: Expr) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 from tilewright.arith import Ranges
 from tilewright.codegen.captured import buffers_of
 from tilewright.codegen.convention import (
-    ALIGNMENT,
     Workspace,
     adopt_messages,
     arena_name,
@@ -22,9 +21,9 @@ from tilewright.codegen.convention import (
 )
 from tilewright.codegen.llvm.context import AliasScopes, Context
 from tilewright.codegen.llvm.expr import emit
-from tilewright.codegen.llvm.float_state import get_state, set_state, state_for, tell_llvm
+from tilewright.codegen.llvm.float_state import declare_float_state, get_state, set_state, state_for
 from tilewright.codegen.llvm.frame import Frame
-from tilewright.codegen.llvm.profile import Recorder
+from tilewright.codegen.llvm.profile import EventEmitter
 from tilewright.codegen.llvm.stmt import emit_stmt
 from tilewright.codegen.llvm.streams import emit_streaming
 from tilewright.codegen.llvm.types import (
@@ -39,11 +38,12 @@ from tilewright.codegen.llvm.types import (
 from tilewright.codegen.sizes import saturated
 from tilewright.ir import Buffer, Const, Expr, Function, Param, Var
 from tilewright.support.denormals import Denormals
+from tilewright.support.memory import ALIGNMENT
 from tilewright.target import Target
 
 
 @dataclass(frozen=True)
-class Kernel:
+class LLVMKernel:
     """An LLVM module in text form, with what its callers must know."""
 
     name: str
@@ -59,7 +59,7 @@ def generate(
     *,
     profiled: bool = False,
     denormals: Denormals = "flush",
-) -> Kernel:
+) -> LLVMKernel:
     """LLVM IR for a lowered function; a profiled one records its calls (`codegen.llvm.profile`)."""
     module = llvm.Module(function.name)
     module.triple = target.triple
@@ -71,8 +71,8 @@ def generate(
         _emit_entry(module, function, target, denormals)
         _emit_workspace(module, function, target, workspace)
     if target.flushes_denormals:
-        tell_llvm(module, denormals)
-    return Kernel(function.name, str(module), tuple(messages), workspace.size)
+        declare_float_state(module, denormals)
+    return LLVMKernel(function.name, str(module), tuple(messages), workspace.size)
 
 
 def _parameter_type(param: Param) -> LLType:
@@ -98,7 +98,7 @@ def _emit_kernel(
         cx.ranges = Ranges.for_function(function)
     workspace = Workspace.of(function)
     frame = Frame(cx, kernel.args[-1], workspace, messages, emit_stmt, is_host=True)
-    frame.recorder = Recorder(cx, function.name) if profiled else None
+    frame.recorder = EventEmitter(cx, function.name) if profiled else None
     frame.on_device = bool(function.attrs.get("device"))
     frame.images = dict(function.attrs.get("images", {}))
     frame.first_messages = adopt_messages(function, messages)

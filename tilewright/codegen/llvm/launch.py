@@ -9,8 +9,8 @@ bytes each buffer among them has, so that the runtime can tell which launches to
 It returns 0 once the launch is queued; what goes wrong in the kernel is reported later, when the
 device is waited for.
 
-Wide accesses of a GPU must be aligned to their size, and only the caller's arrays tell whether they
-are: a kernel whose code depends on that is compiled twice.
+Wide accesses of a GPU must be aligned to their size, which depends on the caller's arrays:
+a kernel whose code depends on that is compiled twice.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tilewright.codegen.convention import ALIGNMENT
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.functions import I1, I64, PTR, VOID, Body, Field, Library, Value, ir
 from tilewright.ir import Call, Const
+from tilewright.support.memory import ALIGNMENT
 
 _WORD: Final = 8
 _REFERENCES: Final = Field(0, I64)

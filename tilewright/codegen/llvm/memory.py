@@ -7,10 +7,10 @@ from math import gcd
 from typing import Any, TypeGuard
 
 from tilewright.arith import divisor
-from tilewright.codegen.convention import ALIGNMENT
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.types import LLValue, i32, llvm, memory_type, register_type
 from tilewright.ir import Broadcast, Buffer, Const, DType, Expr, Load, Ramp, const
+from tilewright.support.memory import ALIGNMENT
 
 
 def emit_load(cx: Context, node: Load, args: list[LLValue]) -> LLValue:

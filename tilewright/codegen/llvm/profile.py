@@ -18,7 +18,7 @@ from tilewright.codegen.llvm.types import LLValue, i8, i32, i64, llvm, pointer
 _EVENTS, _CAPACITY, _COUNT = range(3)
 
 
-class Recorder:
+class EventEmitter:
     """Emits the recording of events into the function under construction."""
 
     def __init__(self, cx: Context, name: str) -> None:

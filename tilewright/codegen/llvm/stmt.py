@@ -265,7 +265,7 @@ def _emit_evaluate(frame: Frame, stmt: Evaluate) -> None:
 
 
 def _emit_seq(frame: Frame, stmt: Seq) -> None:
-    for part in interleaved(stmt.statements, frame.cx.target.chains):
+    for part in interleaved(stmt.statements, frame.cx.target):
         if isinstance(part, list):
             _emit_stores(frame, part)
         else:

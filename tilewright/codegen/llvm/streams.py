@@ -1,7 +1,7 @@
 """Results that are written by non-temporal stores: past the caches, without reading lines first.
 
 A function names them in its attribute `streams`, by their numbers among its buffers. Non-temporal
-stores must be aligned to their size, and only the caller's arrays tell whether they are: the body
+stores must be aligned to their size, and only the caller's arrays decide whether they are: the body
 is emitted twice, once for arrays that start at a cache line.
 
     if Y % 64 == 0:
@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.codegen.convention import ALIGNMENT
 from tilewright.codegen.llvm.frame import Frame
 from tilewright.codegen.llvm.types import LLValue, i64, llvm, void
 from tilewright.ir import Buffer, Function
+from tilewright.support.memory import ALIGNMENT
 
 
 def emit_streaming(frame: Frame, function: Function) -> None:

@@ -66,7 +66,7 @@ class Layer:
         return found.reshape(shape)
 
     def axis(self, value: int, rank: int, *, end: bool = False) -> int:
-        """An axis counted from the front; with `end`, the one behind the last counts too."""
+        """An axis counted from the front; with `end`, the one after the last counts too."""
         if not -rank <= value < rank + end:
             raise UserError(f"axis {value} of a blob with {rank} dimensions")
         return value + rank if value < 0 else value

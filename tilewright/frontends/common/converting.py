@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from tilewright.frontends.common.located import locating
-from tilewright.graph import Builder, Value
+from tilewright.graph import Builder
 from tilewright.support.faults import during
+from tilewright.support.narrowing import is_sequence
 
 
 @contextmanager
@@ -19,8 +20,6 @@ def converting(builder: Builder, kind: str, origin: str, remedy: str) -> Generat
         yield
 
 
-def as_list(results: Any) -> list[Value | None]:
-    """What a converter returns: one value, or several."""
-    if isinstance(results, list | tuple):
-        return list(results)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return [results]
+def as_list(results: Any) -> list[Any]:
+    """What a converter or a builder gives, one value or several, as a list."""
+    return list(results) if is_sequence(results) else [results]

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.support.errors import UserError
+from tilewright.support.narrowing import is_bytes, is_path
 
 #: A description of a network that is longer cannot be meant.
 _LONGEST_TEXT: Final = 1 << 26
@@ -33,13 +34,13 @@ def mapped_file(file: Path) -> np.ndarray[Any, Any]:
 
 def content_of(given: Any, what: str) -> np.ndarray[Any, Any]:
     """The bytes of what a user gives: a path, or the bytes themselves."""
-    if isinstance(given, bytes | bytearray | memoryview):
-        return np.frombuffer(given, np.uint8)  # pyright: ignore[reportUnknownArgumentType]
-    if not isinstance(given, str | os.PathLike):
+    if is_bytes(given):
+        return np.frombuffer(given, np.uint8)
+    if not is_path(given):
         raise UserError(
             f"cannot read {what} from {type(given).__name__}", remedy="pass a path or bytes"
         )
-    path = Path(os.fspath(given))  # pyright: ignore[reportUnknownArgumentType]
+    path = Path(os.fspath(given))
     try:
         return mapped_file(path)
     except (OSError, ValueError) as error:

@@ -8,7 +8,7 @@ from tilewright.graph import Builder, Dim, Value
 from tilewright.support.errors import UserError
 
 
-class Window(NamedTuple):
+class WindowAttributes(NamedTuple):
     """The window of a convolution or a pooling, one entry per spatial axis; pads are begins, then
     ends."""
 

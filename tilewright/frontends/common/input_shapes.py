@@ -53,7 +53,7 @@ def input_dims(name: str, shape: Shape, builder: Builder) -> list[Expr | int]:
 def input_shape(
     name: str, declared: Sequence[GivenDim] | None, given: Shape | None, builder: Builder
 ) -> list[Expr | int]:
-    """The dimensions of an input; what is declared or what is given must tell how many."""
+    """The dimensions of an input; their number must be declared or given."""
     return input_dims(name, merged_shape(name, declared, given), builder)
 
 

@@ -28,9 +28,9 @@ def locating(origin: str, remedy: str = "") -> Generator[None]:
 
 
 def _located(error: TilewrightError, origin: str) -> TilewrightError:
-    """The error with the node it comes from; the innermost one is told."""
+    """The error with the node it comes from; the innermost one is named."""
     if isinstance(error, InternalError | UnspecialisedError) or "\n    at " in error.listing:
         return error
-    told = [t for t in error.listing.split("\n") if t and not t.startswith("    from ")]
-    listing = "\n".join(["", *told, f"    at {origin}"])
+    kept = [t for t in error.listing.split("\n") if t and not t.startswith("    from ")]
+    listing = "\n".join(["", *kept, f"    at {origin}"])
     return UserError(error.what, reason=error.reason, remedy=error.remedy, listing=listing)

@@ -1,4 +1,4 @@
-"""Operators that no converter serves, told all at once."""
+"""Operators that have no converter, reported all at once."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _MAX_SIZES: Final = 1 << 14
 
 
 class Recorder(Builder):
-    """A builder that tells where values come from."""
+    """A builder that records where values come from."""
 
     def __init__(self, structure: Structure) -> None:
         super().__init__("main")

@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.graph import Array, Binding, Call, TensorType, Value
 from tilewright.ir import Const, Expr, Var, free_vars
 from tilewright.support.errors import TilewrightError, UserError
+from tilewright.support.narrowing import is_tuple
 
 #: Nothing larger than this is computed while the graph is built.
 _LIMIT: Final = 1 << 20
@@ -75,7 +76,7 @@ class Structure:
     # ---- computing ------------------------------------------------------------------------------
 
     def array(self, value: Value) -> Array | None:
-        """The value as an array, if constants and given inputs tell it."""
+        """The value as an array, if constants and given inputs determine it."""
         pending = [value]
         while pending:
             current = pending[-1]
@@ -97,7 +98,7 @@ class Structure:
         return value.constant if value.constant is not None else self._arrays.get(value)
 
     def _operands(self, value: Value) -> list[Value]:
-        """What must be computed first; nothing where `value` can be told without, or not at all."""
+        """What must be computed first; nothing where `value` is known already, or never."""
         binding = self._producers.get(value)
         if _from_known(value) is not None or binding is None or not _is_small(binding):
             return []
@@ -109,7 +110,8 @@ class Structure:
         if known is not None or binding is None or not _is_small(binding):
             self._arrays[value] = known
             return
-        results = self._evaluated(binding.expr)  # pyright: ignore[reportArgumentType]
+        assert isinstance(binding.expr, Call)
+        results = self._evaluated(binding.expr)
         for output, result in zip(binding.outputs, results or [], strict=False):
             self._arrays.setdefault(output, result)
         self._arrays.setdefault(value, None)
@@ -148,7 +150,7 @@ class Structure:
 
 
 class _Sources:
-    """The inputs whose values, and those whose shapes, tell something; and whether that is all."""
+    """The inputs whose values, and those whose shapes, matter; and whether that is all."""
 
     def __init__(self) -> None:
         self.values: dict[str, None] = {}
@@ -248,7 +250,7 @@ def _plain(value: Any) -> Any:
         return value.value
     if isinstance(value, Expr):
         return _UNKNOWN
-    if isinstance(value, tuple):
-        items = [_plain(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+    if is_tuple(value):
+        items = [_plain(v) for v in value]
         return _UNKNOWN if any(i is _UNKNOWN for i in items) else tuple(items)
     return value

@@ -15,12 +15,12 @@ _MOST: Final = 1 << 40
 
 
 def as_list(value: Any) -> list[Any] | None:
-    """A list of JSON as such; None if it is none."""
+    """The value if it is a JSON list, else None."""
     return cast("list[Any]", value) if isinstance(value, list) else None
 
 
 def as_dict(value: Any) -> dict[str, Any] | None:
-    """An object of JSON as such; None if it is none."""
+    """The value if it is a JSON object, else None."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
@@ -129,7 +129,7 @@ def layer_spec(entry: Any) -> LayerSpec:
 
 
 def _is_operation(entry: Config, kind: str, config: Config) -> bool:
-    """Whether an entry is a function of `keras.ops`; `.h5` files do not tell modules, but layers
+    """Whether an entry is a function of `keras.ops`; `.h5` files have no modules, but layers
     say there whether they are trainable."""
     module = entry.raw("module")
     if isinstance(module, str):

@@ -82,7 +82,7 @@ def _require_model(spec: LayerSpec, name: str) -> None:
 
 
 def _inputs(spec: LayerSpec) -> list[tuple[str, LayerSpec]]:
-    """The names of the inputs and the layers that tell their types."""
+    """The names of the inputs and the layers that declare their types."""
     layers = [layer_spec(e) for e in spec.config.raw("layers", [])]
     if not layers:
         raise UserError(f"{spec.text} has no layers")
@@ -131,7 +131,7 @@ def _input(
     given = shapes.get(name)
     if declared is None and given is None:
         raise UnspecialisedError(
-            f"the model does not tell the shape of input {name}",
+            f"the model does not declare the shape of input {name}",
             reason="it must be known before the program can be built",
             shapes=[name],
         )

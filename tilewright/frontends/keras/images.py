@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.frontends.common import images
-from tilewright.frontends.common.images import Window
+from tilewright.frontends.common.images import WindowAttributes
 from tilewright.frontends.common.padding import same_padding, split_padding
 from tilewright.frontends.keras.layer import Layer
 from tilewright.graph import Dim, Value
@@ -13,7 +13,7 @@ from tilewright.support.errors import UserError
 
 
 def is_channels_last(n: Layer) -> bool:
-    """Whether images have their channels behind."""
+    """Whether images have their channels last."""
     found = n.config.text("data_format", "channels_last")
     if found not in ("channels_last", "channels_first"):
         raise UserError(f"the data_format is {found!r}")
@@ -38,7 +38,7 @@ def as_before(n: Layer, x: Value) -> Value:
 
 def window_of(
     n: Layer, image: Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> Window:
+) -> WindowAttributes:
     """The window of a layer over an image with its channels first."""
     if len(kernel) != image.ndim - 2:
         raise UserError(f"a window of {len(kernel)} dimensions on {image}")
@@ -55,4 +55,4 @@ def window_of(
         pads = split_padding([same_padding(*axis) for axis in axes])
     else:
         raise UserError(f"the padding is {padding!r}")
-    return Window(tuple(kernel), tuple(strides), tuple(dilations), pads)
+    return WindowAttributes(tuple(kernel), tuple(strides), tuple(dilations), pads)

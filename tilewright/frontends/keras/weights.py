@@ -199,7 +199,7 @@ class TreeWeights(Weights):
         return layers.child(layers.keys_by_name().get(name, key))
 
     def keys_by_name(self) -> dict[str, str]:
-        """The members by the names of their layers, where files tell them."""
+        """The members by the names of their layers, where files have them."""
         if self._names is None:
             self._names = {}
             for key in self._file.keys(self._group):
@@ -210,7 +210,7 @@ class TreeWeights(Weights):
         return self._names
 
     def stored_name(self) -> str:
-        """The name of the layer, where the file tells it."""
+        """The name of the layer, where the file has it."""
         try:
             return str(self._group.attrs.get("name", ""))
         except (OSError, RuntimeError, ValueError, KeyError, TypeError):

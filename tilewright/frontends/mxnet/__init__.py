@@ -9,7 +9,7 @@
     front_end.py    the row of this folder in the table of front ends
     ops/            the converters, one family of operators a file
 
-MXNet is not needed. Symbols do not tell the shapes of inputs: give them by `shapes`, or the model
+MXNet is not needed. Symbols do not say which shapes inputs have: give `shapes`, or the model
 is built when it first runs.
 """
 

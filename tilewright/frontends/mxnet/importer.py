@@ -42,7 +42,7 @@ def from_mxnet(
 ) -> Module:
     """The graph of an MXNet network: a symbol in JSON and its parameters, each a path or bytes.
 
-    Inputs are the variables without parameters, except labels. Symbols seldom tell their shapes:
+    Inputs are the variables without parameters, except labels. Symbols seldom have their shapes:
     `shapes` must, or `UnspecialisedError` names those that are missing. Outputs are called as MXNet
     calls them: the name of the node and `_output`.
     """
@@ -124,7 +124,7 @@ class Importer:
         unknown = [name for name, shape in given.items() if shape is None]
         if unknown:
             raise UnspecialisedError(
-                f"{_WHAT} does not tell the shapes of {', '.join(unknown)}", shapes=unknown
+                f"{_WHAT} does not declare the shapes of {', '.join(unknown)}", shapes=unknown
             )
         values = {n.name: self._input(n, given[n.name] or []) for n in inputs}
         taken = set(values.values())

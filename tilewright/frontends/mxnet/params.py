@@ -1,6 +1,6 @@
 """Files of parameters: a list of arrays, and their names.
 
-Numbers are little-endian. Arrays have one of four forms, told by the number at their beginning; all
+Numbers are little-endian. Arrays have one of four forms, by the number at their beginning; all
 are shape, device, element type, elements.
 """
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tilewright.support.errors import UserError
+from tilewright.support.narrowing import is_list, is_object
 
 #: Where attributes stand: those of the operator and of the user were apart once.
 _ATTRIBUTES: Final = ("param", "attr", "attrs")
@@ -58,46 +59,42 @@ def parse_symbol(text: str, name: str) -> Symbol:
 def _symbol(data: Any, name: str, depth: int) -> Symbol:
     if depth > _MOST_LEVELS:
         raise UserError(f"{name} has graphs nested more than {_MOST_LEVELS} deep")
-    if not isinstance(data, dict):
+    if not is_object(data):
         raise UserError(f"{name} is no symbol of MXNet")
-    given: dict[str, Any] = data  # pyright: ignore[reportUnknownVariableType]
-    listed = given.get("nodes")
-    if not isinstance(listed, list) or not listed:
+    listed = data.get("nodes")
+    if not is_list(listed) or not listed:
         raise UserError(f"{name} is no symbol of MXNet", reason="it has no nodes")
-    entries: list[Any] = listed  # pyright: ignore[reportUnknownVariableType]
-    nodes = [_node(entry, k, name, depth) for k, entry in enumerate(entries)]
-    heads = _pairs(given.get("heads"), len(nodes), f"the heads of {name}")
+    nodes = [_node(entry, k, name, depth) for k, entry in enumerate(listed)]
+    heads = _pairs(data.get("heads"), len(nodes), f"the heads of {name}")
     if not heads:
         raise UserError(f"{name} has no outputs", reason="its heads are missing")
     return Symbol(nodes, heads, [k for k, n in enumerate(nodes) if n.op == VARIABLE])
 
 
 def _node(entry: Any, index: int, name: str, depth: int) -> SymbolNode:
-    if not isinstance(entry, dict):
+    if not is_object(entry):
         raise UserError(f"node {index} of {name} is no node")
-    given: dict[str, Any] = entry  # pyright: ignore[reportUnknownVariableType]
-    op, label = given.get("op"), given.get("name", "")
+    op, label = entry.get("op"), entry.get("name", "")
     if not isinstance(op, str) or not isinstance(label, str):
         raise UserError(f"node {index} of {name} has no operator or no name")
     attrs: dict[str, str] = {}
     for key in _ATTRIBUTES:
-        part: Any = given.get(key) or {}
-        if not isinstance(part, dict):
+        part: Any = entry.get(key) or {}
+        if not is_object(part):
             raise UserError(f"node {label} has attributes that are none")
-        attrs |= {str(k): str(v) for k, v in part.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    inputs = _pairs(given.get("inputs", []), index, f"the inputs of node {label}")
-    inner: list[Any] = given.get("subgraphs") or []
+        attrs |= {str(k): str(v) for k, v in part.items()}
+    inputs = _pairs(entry.get("inputs", []), index, f"the inputs of node {label}")
+    inner: list[Any] = entry.get("subgraphs") or []
     return SymbolNode(op, label, inputs, attrs, [_symbol(s, name, depth + 1) for s in inner])
 
 
 def _pairs(given: Any, limit: int, what: str) -> list[tuple[int, int]]:
     """Pairs of a node, which must come before `limit`, and one of its outputs."""
-    if not isinstance(given, list):
+    if not is_list(given):
         raise UserError(f"{what} are missing")
     found: list[tuple[int, int]] = []
-    entries: list[Any] = given  # pyright: ignore[reportUnknownVariableType]
-    for entry in entries:
-        pair: list[Any] = entry if isinstance(entry, list) else [entry, 0]  # pyright: ignore[reportUnknownVariableType]
+    for entry in given:
+        pair = entry if is_list(entry) else [entry, 0]
         if len(pair) < 2 or not all(type(k) is int for k in pair[:2]):
             raise UserError(f"{what} are {str(pair)[:40]}")
         node, output = pair[:2]

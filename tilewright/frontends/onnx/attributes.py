@@ -92,7 +92,7 @@ def _resolved(proto: Any, outer: Attributes | None) -> Any:
 def _field(proto: Any) -> str:
     if proto.type in _FIELDS:
         return _FIELDS[proto.type]
-    # Models of before 2017 do not tell the kind.
+    # Models of before 2017 do not have the kind.
     return next((f for f in _FIELDS.values() if _is_set(proto, f)), "")
 
 

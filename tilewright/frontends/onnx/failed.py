@@ -126,14 +126,14 @@ def _graph(inputs: list[Any], constants: list[Any], outputs: list[str]) -> Any:
 
 
 def _disguise(graph: Any, filling: Filling) -> None:
-    """Replace what may be data in the attributes of all nodes, and drop what is only told."""
+    """Replace what may be data in the attributes of all nodes, and drop their documentation."""
     pending = [graph]
     while pending:
         current = pending.pop()
         for node in current.node:
-            for told in ("doc_string", "metadata_props"):
-                if told in node.DESCRIPTOR.fields_by_name:
-                    node.ClearField(told)
+            for field in ("doc_string", "metadata_props"):
+                if field in node.DESCRIPTOR.fields_by_name:
+                    node.ClearField(field)
             for attribute in node.attribute:
                 _disguise_attribute(attribute, filling)
                 pending += [*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs]

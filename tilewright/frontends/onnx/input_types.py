@@ -40,7 +40,7 @@ def _tensor(name: str, proto: Any, builder: Builder, given: Shape | None) -> Ten
     declared = _declared(name, proto)
     if declared is None and given is None:
         raise UnspecialisedError(
-            f"the model does not tell the rank of input {name}",
+            f"the model does not declare the rank of input {name}",
             reason="it must be known before the program can be built",
             shapes=[name],
         )
@@ -48,7 +48,7 @@ def _tensor(name: str, proto: Any, builder: Builder, given: Shape | None) -> Ten
 
 
 def _declared(name: str, proto: Any) -> list[GivenDim] | None:
-    """The shape in the file; None where the rank is not told."""
+    """The shape in the file; None where the rank is not declared."""
     if not proto.HasField("shape"):
         return None
     return [_declared_dim(name, d) for d in proto.shape.dim]

@@ -13,6 +13,7 @@ from tilewright.frontends.common.files import mapped_file
 from tilewright.frontends.onnx.package import onnx_package
 from tilewright.frontends.onnx.wire import without_weights
 from tilewright.support.errors import UserError
+from tilewright.support.narrowing import is_bytes, is_path
 
 #: Models of fewer bytes are parsed as they are.
 _LARGE: Final = 1 << 22
@@ -34,7 +35,7 @@ class LoadedModel:
     proto: Any
     name: str
     folder: Path | None = None
-    #: Whether nobody else holds the proto, so that weights may be taken out of it.
+    #: Whether the proto is ours alone, so that weights may be taken out of it.
     owned: bool = False
     #: The file itself, where large weights were left in it.
     file: np.ndarray[Any, Any] | None = None
@@ -58,9 +59,9 @@ def load_model(source: Any, *, mapped: bool = False) -> LoadedModel:
 
 def _load_light(source: Any, onnx: Any) -> LoadedModel | None:
     """A model whose weights stay in its file; None where it is small, or something is unusual."""
-    if not isinstance(source, str | os.PathLike):
+    if not is_path(source):
         return None
-    path = Path(os.fspath(source))  # pyright: ignore[reportUnknownArgumentType]
+    path = Path(os.fspath(source))
     try:
         file = mapped_file(path)
     except (OSError, ValueError):
@@ -72,11 +73,11 @@ def _load_light(source: Any, onnx: Any) -> LoadedModel | None:
 
 
 def _load(source: Any, onnx: Any) -> LoadedModel:
-    if isinstance(source, str | os.PathLike):
-        path = Path(os.fspath(source))  # pyright: ignore[reportUnknownArgumentType]
+    if is_path(source):
+        path = Path(os.fspath(source))
         return LoadedModel(_parse(_read(path), str(path), onnx), str(path), path.parent, True)
-    if isinstance(source, bytes | bytearray | memoryview):
-        data = bytes(source)  # pyright: ignore[reportUnknownArgumentType]
+    if is_bytes(source):
+        data = bytes(source)
         return LoadedModel(_parse(data, "the model", onnx), "the model", None, True)
     if isinstance(source, onnx.ModelProto):
         return LoadedModel(source, "the model")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.frontends.common.images import Window
+from tilewright.frontends.common.images import WindowAttributes
 from tilewright.frontends.common.padding import dim_number, same_padding, split_padding
 from tilewright.frontends.onnx.node import Node
 from tilewright.graph import Dim, Value
@@ -12,7 +12,7 @@ from tilewright.ir import Expr
 from tilewright.support.errors import UserError
 
 
-def read_window(n: Node, x: Value, kernel: Sequence[Dim]) -> Window:
+def read_window(n: Node, x: Value, kernel: Sequence[Dim]) -> WindowAttributes:
     """The window of a convolution or a pooling over `x`."""
     rank = x.ndim - 2
     if rank < 1 or len(kernel) != rank:
@@ -21,11 +21,11 @@ def read_window(n: Node, x: Value, kernel: Sequence[Dim]) -> Window:
     dilations = _per_axis(n, "dilations", rank)
     if any(v < 1 for v in (*strides, *dilations)):
         raise UserError(f"strides of {list(strides)} and dilations of {list(dilations)}")
-    window = Window(tuple(kernel), strides, dilations, ())
+    window = WindowAttributes(tuple(kernel), strides, dilations, ())
     return window._replace(pads=_pads(n, x.shape[2:], window))
 
 
-def clipped_window(window: Window, extents: Sequence[Expr]) -> Window:
+def clipped_window(window: WindowAttributes, extents: Sequence[Expr]) -> WindowAttributes:
     """The window of a pooling that ONNX Runtime clips to an image smaller than it.
 
     ONNX's formula leaves no place for such a window. ONNX Runtime divides towards zero and so finds
@@ -64,7 +64,7 @@ def _per_axis(n: Node, name: str, rank: int) -> tuple[int, ...]:
     return tuple(given)
 
 
-def _pads(n: Node, extents: Sequence[Expr], window: Window) -> tuple[Dim, ...]:
+def _pads(n: Node, extents: Sequence[Expr], window: WindowAttributes) -> tuple[Dim, ...]:
     mode = n.text("auto_pad", "NOTSET") or "NOTSET"
     rank = len(extents)
     if mode in ("SAME_UPPER", "SAME_LOWER"):

@@ -92,7 +92,7 @@ def _input(
     declared: list[GivenDim] | None = None if spec.shape is None else list(spec.shape)
     if declared is None and given is None:
         raise UnspecialisedError(
-            f"the model does not tell the rank of input {spec.name}",
+            f"the model does not declare the rank of input {spec.name}",
             reason="it must be known before the program can be built",
             shapes=[spec.name],
         )

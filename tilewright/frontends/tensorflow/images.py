@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.frontends.common import images
-from tilewright.frontends.common.images import Window
+from tilewright.frontends.common.images import WindowAttributes
 from tilewright.frontends.common.padding import same_padding, split_padding
 from tilewright.frontends.tensorflow.node import Node
 from tilewright.graph import Dim, Value
@@ -39,7 +39,7 @@ def spatial(n: Node, given: Sequence[int], rank: int) -> tuple[int, ...]:
     return found
 
 
-def window_of(n: Node, extents: Sequence[Expr], kernel: Sequence[Dim]) -> Window:
+def window_of(n: Node, extents: Sequence[Expr], kernel: Sequence[Dim]) -> WindowAttributes:
     """The window of a node over an image of these extents."""
     rank = len(kernel)
     if len(extents) != rank:
@@ -56,11 +56,11 @@ def window_of(n: Node, extents: Sequence[Expr], kernel: Sequence[Dim]) -> Window
         pads = (0,) * (2 * rank)
     else:
         raise UserError(f"the padding is {padding!r}")
-    return Window(tuple(kernel), strides, dilations, pads)
+    return WindowAttributes(tuple(kernel), strides, dilations, pads)
 
 
 def _explicit(n: Node, rank: int) -> tuple[Dim, ...]:
-    """(front, behind) of every axis, one after another."""
+    """(before, after) of every axis, one after another."""
     given = n.integers("explicit_paddings", [])
     if len(given) != 2 * (rank + 2):
         raise UserError(f"the explicit paddings are {given}")

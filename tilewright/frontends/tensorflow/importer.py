@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from tilewright.frontends.common.converting import as_list
 from tilewright.frontends.common.located import locating
 from tilewright.frontends.common.operands import Recorder
 from tilewright.frontends.common.structure import Structure
@@ -151,8 +152,7 @@ class Importer:
             return self.body(self.model.functions[node.op], given, node.attr)
         if convert is None:
             raise UserError(f"there is no converter for {node.op}")
-        found: Any = convert(view)
-        return list(found) if isinstance(found, list | tuple) else [found]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return as_list(convert(view))
 
     # ---- functions ------------------------------------------------------------------------------
 

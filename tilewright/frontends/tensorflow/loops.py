@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.frontends.common.converting import as_list
 from tilewright.frontends.common.operands import Operands
 from tilewright.frontends.tensorflow.bodies import Body, Reference
 from tilewright.frontends.tensorflow.importer import Importer, Scope
@@ -53,7 +54,7 @@ def run_loop(
 
     going = scalar(n, condition(start))
     found = b.loop(None, [_packed(n, start[k]) for k in changing], trip, condition=going)
-    return unpacked(found if isinstance(found, tuple) else [found])  # pyright: ignore[reportUnknownArgumentType]
+    return unpacked(as_list(found))
 
 
 def _packed(n: Operands, value: Any) -> Value:

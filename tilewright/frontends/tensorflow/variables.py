@@ -46,7 +46,7 @@ class _Place:
         self.model, self.body, self.caller = model, body, caller
 
     def source(self, reference: Reference | None) -> tuple[_Place, Message | None, int]:
-        """The node that makes a result, behind copies and through a function's parameters."""
+        """The node that makes a result, seen through copies and a function's parameters."""
         place = self
         for _ in range(64):
             if reference is None:

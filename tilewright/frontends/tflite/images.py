@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilewright.frontends.common.images import Window, channels_first, channels_last
+from tilewright.frontends.common.images import WindowAttributes, channels_first, channels_last
 from tilewright.frontends.common.padding import same_padding, split_padding
 from tilewright.frontends.tflite.node import Node
 from tilewright.graph import Dim, Value
@@ -14,7 +14,9 @@ from tilewright.support.errors import UserError
 _SAME = 0
 
 
-def read_window(n: Node, extents: Sequence[Expr], kernel: Sequence[Dim], dilated: bool) -> Window:
+def read_window(
+    n: Node, extents: Sequence[Expr], kernel: Sequence[Dim], dilated: bool
+) -> WindowAttributes:
     """The window that the options of a node describe, over images of these extents."""
     axes = "dhw"[-len(extents) :]
     strides = tuple(n.option(f"stride_{a}") for a in axes)
@@ -22,10 +24,10 @@ def read_window(n: Node, extents: Sequence[Expr], kernel: Sequence[Dim], dilated
     if any(v < 1 for v in (*strides, *dilations)):
         raise UserError(f"the strides are {strides}, the dilations {dilations}")
     if n.option("padding") != _SAME:
-        return Window(tuple(kernel), strides, dilations, (0,) * (2 * len(axes)))
+        return WindowAttributes(tuple(kernel), strides, dilations, (0,) * (2 * len(axes)))
     sizes = zip(extents, kernel, strides, dilations, strict=True)
     pads = split_padding([same_padding(*size) for size in sizes])
-    return Window(tuple(kernel), strides, dilations, pads)
+    return WindowAttributes(tuple(kernel), strides, dilations, pads)
 
 
 def on_images(n: Node, x: Value, compute: Callable[[Value], Value]) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tilewright.frontends.common.converting import as_list
 from tilewright.frontends.common.located import locating
 from tilewright.frontends.common.operands import Recorder
 from tilewright.frontends.common.structure import Structure
@@ -122,7 +123,7 @@ class Importer:
         if converter is None:
             raise UserError(f"there is no converter for {operator.name}")
         inputs = [None if n < 0 else self._operand(n, scope) for n in operator.inputs]
-        results = _as_list(converter(Node(self, operator, inputs, scope)))
+        results = as_list(converter(Node(self, operator, inputs, scope)))
         for number, value in zip(operator.outputs, results, strict=False):
             self._define(number, value, scope)
 
@@ -169,12 +170,6 @@ def node_text(graph: SubGraph, operator: Operator, number: int) -> str:
     """What messages call an operator of a subgraph."""
     named = [graph.tensors[n].name for n in operator.outputs[:1]]
     return f"{operator.name} {number}" + (f" ({named[0]})" if named else "")
-
-
-def _as_list(results: Any) -> list[Value | None]:
-    if isinstance(results, list | tuple):
-        return list(results)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return [results]
 
 
 def _empty(tensor: Tensor) -> Any:

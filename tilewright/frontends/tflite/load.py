@@ -16,6 +16,7 @@ from tilewright.frontends.tflite.flatbuffer import DamagedError, File, Table
 from tilewright.frontends.tflite.tensors import Quantization, read_constant, read_quantization
 from tilewright.graph import Array
 from tilewright.support.errors import UserError
+from tilewright.support.narrowing import is_bytes, is_path
 
 #: The file identifier, at byte 4.
 MARK: Final = b"TFL3"
@@ -96,14 +97,14 @@ def load_model(source: Any) -> LoadedModel:
 
 
 def _bytes_of(source: Any) -> tuple[str, np.ndarray[Any, Any]]:
-    if isinstance(source, bytes | bytearray | memoryview):
-        return "the model", np.frombuffer(source, np.uint8)  # pyright: ignore[reportUnknownArgumentType]
-    if not isinstance(source, str | os.PathLike):
+    if is_bytes(source):
+        return "the model", np.frombuffer(source, np.uint8)
+    if not is_path(source):
         raise UserError(
             f"cannot read a TFLite model from {type(source).__name__}",
             remedy="pass a path or bytes",
         )
-    path = Path(os.fspath(source))  # pyright: ignore[reportUnknownArgumentType]
+    path = Path(os.fspath(source))
     try:
         return str(path), mapped_file(path)
     except (OSError, ValueError) as error:
@@ -169,7 +170,7 @@ class _Reader:
         fields = schema.BUFFER
         offset = table.number(fields["offset"], "Q")
         if offset > 1:
-            # What does not fit into a flatbuffer lies behind it.
+            # What does not fit into a flatbuffer lies after it.
             return self._file.bytes(offset, table.number(fields["size"], "Q"))
         data = table.array(fields["data"], np.dtype(np.uint8))
         return data if len(data) else None

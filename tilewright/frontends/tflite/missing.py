@@ -1,4 +1,4 @@
-"""All operators of a model that no converter serves, told at once."""
+"""All operators of a model that have no converter, reported all at once."""
 
 from __future__ import annotations
 

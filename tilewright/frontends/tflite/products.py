@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from tilewright.frontends.common.images import Window, channels_first
+from tilewright.frontends.common.images import WindowAttributes, channels_first
 from tilewright.frontends.tflite.fixed_point import (
     INT32,
     dequantized,
@@ -82,7 +82,9 @@ def centred_weights(array: Array, how: Quantization, axis: int = 0) -> Array:
 # ---- convolutions -------------------------------------------------------------------------------
 
 
-def quantized_conv(n: Node, image: Value, weights: Factors, window: Window, groups: int) -> Value:
+def quantized_conv(
+    n: Node, image: Value, weights: Factors, window: WindowAttributes, groups: int
+) -> Value:
     """The convolution of a quantized image, channels first, quantized again."""
     how = weights.quantization
     array = np.ascontiguousarray(centred_weights(weights.array(), how))
@@ -109,7 +111,9 @@ def _sum_type(n: Node, index: int = 0) -> DType:
     return _INT64 if n.tensor(index).type == "int16" and not is_narrow else INT32
 
 
-def _padded(n: Node, image: Value, zero: int, window: Window) -> tuple[Value, tuple[Dim, ...]]:
+def _padded(
+    n: Node, image: Value, zero: int, window: WindowAttributes
+) -> tuple[Value, tuple[Dim, ...]]:
     """The image with its zero point around it, where that is another number than 0."""
     rank = len(window.strides)
     if not zero or all(isinstance(p, int) and p == 0 for p in window.pads):
@@ -157,7 +161,7 @@ def requantized(
 
 
 def quantized_conv_transpose(
-    n: Node, image: Value, weights: Factors, window: Window, extra: list[Dim]
+    n: Node, image: Value, weights: Factors, window: WindowAttributes, extra: list[Dim]
 ) -> Value:
     """The transposed convolution of a quantized image; sums in floats of 64 bits are exact."""
     how, b = weights.quantization, n.builder
@@ -267,7 +271,7 @@ def hybrid_dense(n: Node, x: Value, asymmetric: bool) -> Value:
     return b.mul(total, b.mul(rows.scale, n.constant(scales)))
 
 
-def hybrid_conv(n: Node, weights: Factors, window: Window, groups: int) -> Value:
+def hybrid_conv(n: Node, weights: Factors, window: WindowAttributes, groups: int) -> Value:
     """The convolution of an image of floats, channels last, by weights of bytes, channels first and
     without the bias; each image is brought to bytes by its own range."""
     b, how, x = n.builder, weights.quantization, n[0]

@@ -25,7 +25,7 @@ class State(NamedTuple):
 
 
 def find_states(model: LoadedModel, number: int, taken: set[str]) -> list[State]:
-    """The variables of a subgraph: tensors that say so, and those behind handles."""
+    """The variables of a subgraph: tensors that say so, and those that handles refer to."""
     graph = model.subgraphs[number]
     found = {t.name: (t, None) for o in graph.operators for t in _variables(graph, o)}
     found |= {n: (t, _assigned(model, graph, n)) for n, t in _behind_handles(graph).items()}

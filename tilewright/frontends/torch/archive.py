@@ -196,7 +196,7 @@ def _mapped(source: Source) -> memoryview | None:
 
 
 def _start(memory: memoryview, info: zipfile.ZipInfo) -> int:
-    """Where the bytes of a record begin: behind its header, the name and the extra field."""
+    """Where the bytes of a record begin: after its header, the name and the extra field."""
     header = memory[info.header_offset : info.header_offset + 30]
     name, extra = (int.from_bytes(header[k : k + 2], "little") for k in (26, 28))
     return info.header_offset + 30 + name + extra

@@ -32,7 +32,7 @@ def from_graph(module: Any, constants: Mapping[int, Any]) -> ConvertedGraph:
         nodes = [n for n in module.graph.nodes if n.op == "placeholder"]
         values = [_operand(importer, k, n, constants) for k, n in enumerate(nodes)]
         for k, value in enumerate(values):
-            # A size that the shape of a tensor tells need not be given.
+            # A size that follows from the shape of a tensor need not be given.
             if isinstance(value, Size):
                 values[k] = size_input(importer, nodes[k])
         # Results must not be the memory of what goes in: torch makes views of inputs itself.

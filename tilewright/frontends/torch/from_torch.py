@@ -36,7 +36,7 @@ def from_torch(source: Any, inputs: Any = None, shapes: Shapes | None = None) ->
     A module is traced by `torch.export` on `inputs`: a tuple of tensors, or a dict by name.
     `shapes` gives inputs names for dimensions that are not those of the example. Buffers and
     parameters become constants over the memory of the tensors; those that the program changes are
-    inputs and outputs behind the others, of the same names. So is, as an output, an input that it
+    inputs and outputs after the others, of the same names. So is, as an output, an input that it
     changes.
     """
     shapes = shapes or {}
@@ -104,7 +104,7 @@ def _operands(importer: Importer, program: Any) -> dict[Any, Any]:
             values[node] = State(str(spec.target))
         else:
             values[node] = importer.constant(constants[spec.target], node.name)
-    # Sizes that are inputs themselves come after tensors, whose shapes may tell them.
+    # Sizes that are inputs themselves come after tensors, from whose shapes they may follow.
     for node, value in values.items():
         if isinstance(value, Size):
             values[node] = size_input(importer, node)
@@ -157,7 +157,7 @@ def tensor_input(importer: Importer, name: str, meta: Any) -> Value:
 
 
 def size_input(importer: Importer, node: Any) -> Any:
-    """A size that is an input itself; the shape of some tensor may tell it already."""
+    """A size that is an input itself; it may follow from the shape of some tensor."""
     meta = node.meta["val"]
     if not importer.symbols.knows(meta):
         value = importer.builder.input(node.name, "int64", ())
@@ -166,7 +166,7 @@ def size_input(importer: Importer, node: Any) -> Any:
 
 
 def _require_ranges(importer: Importer, program: Any, values: dict[Any, Any]) -> None:
-    """Ask, when the model runs, for what torch was told about sizes."""
+    """Ask, when the model runs, for what torch knows about sizes."""
     for symbol, range_ in program.range_constraints.items():
         holder = next((n for n, v in values.items() if _tells(symbol, n, v)), None)
         if holder is None:

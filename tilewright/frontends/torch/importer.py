@@ -59,10 +59,10 @@ class Importer:
             tensor.dtype,
         )
         if key not in self._constants:
-            self._constants[key] = self._made(tensor, name)
+            self._constants[key] = self._constant_of(tensor, name)
         return self._constants[key]
 
-    def _made(self, tensor: Any, name: str) -> Any:
+    def _constant_of(self, tensor: Any, name: str) -> Any:
         array = array_of(tensor)
         dtype = element_type(tensor.dtype)
         if array.dtype.kind != "c":
@@ -244,11 +244,11 @@ def _flat(outputs: Any) -> list[Any]:
 
 
 def _located(error: TilewrightError, origin: str) -> TilewrightError:
-    """The error with the node it comes from; the innermost one is told."""
+    """The error with the node it comes from; the innermost one is named."""
     if isinstance(error, InternalError) or "\n    at " in error.listing:
         return error
-    told = [t for t in error.listing.split("\n") if t and not t.startswith("    from ")]
-    listing = "\n".join(["", *told, f"    at {origin}"])
+    kept = [t for t in error.listing.split("\n") if t and not t.startswith("    from ")]
+    listing = "\n".join(["", *kept, f"    at {origin}"])
     return UserError(error.what, reason=error.reason, remedy=error.remedy, listing=listing)
 
 
@@ -264,7 +264,7 @@ def calls_of(module: Any) -> Iterator[Any]:
 
 
 def is_served(node: Any) -> bool:
-    """Whether a node can be converted, as far as its operator tells."""
+    """Whether a node can be converted, as far as its operator shows."""
     named = operator_name(node.target)
     return (
         named is None

@@ -228,3 +228,11 @@ class Node:
     def body(self, graph: Any) -> Callable[..., list[Any]]:
         """A graph that is an argument, as a function that converts it for some operands."""
         return lambda *args: self._importer.graph(graph, args)
+
+
+def known_size(dim: Dim) -> int:
+    """A size that decides how many operators there are, and so must be a number."""
+    size = simplified(dim)
+    if not isinstance(size, int):
+        raise UserError(f"the size {dim} must be known", remedy="give shapes as numbers")
+    return size

@@ -87,7 +87,7 @@ class Symbols:
             return as_expr(int(expr))
         if expr.is_Symbol:
             if expr not in self._dims:
-                raise UserError(f"the size {expr} is used before anything tells it")
+                raise UserError(f"the size {expr} is used before anything determines it")
             return self._dims[expr]
         name = type(expr).__name__
         if name == "CeilToInt" and type(expr.args[0]).__name__ == "IntTrueDiv":

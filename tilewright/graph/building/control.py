@@ -39,7 +39,7 @@ from tilewright.graph.ir.types import (
     dims_of,
     fresh_dim,
 )
-from tilewright.graph.ir.unify import instantiate, join, leaving, widened
+from tilewright.graph.ir.unify import instantiate, join, leaving, leaving_tensor, widened
 from tilewright.ir import Expr, Var
 from tilewright.support.errors import UserError, nearest
 
@@ -137,7 +137,7 @@ class ControlFlow:
         carried = [leaving(p.type, visible) for p in body.params[1:]]
         trips = self._trips(count, going, body)
         scanned = [
-            TensorType(v.dtype, [trips, *leaving(v.tensor, visible).shape])  # type: ignore[attr-defined]
+            TensorType(v.dtype, [trips, *leaving_tensor(v.tensor, visible).shape])
             for v in body.results[1 + len(state) :]
         ]
         node = Loop(count, going, state, body)

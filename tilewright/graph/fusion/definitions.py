@@ -35,7 +35,7 @@ from tilewright.ir import Call as CallExpr
 from tilewright.tensor import te
 
 
-class Kind(IntEnum):
+class LoopKind(IntEnum):
     MAP = 0
     INJECTIVE = 1
     REDUCTION = 2
@@ -46,10 +46,11 @@ class Kind(IntEnum):
 class Facts(NamedTuple):
     """What is known of the loops of a call."""
 
-    kind: Kind
+    kind: LoopKind
     #: Roughly how many simple operations an element costs.
     cost: int = 0
-    #: Whether it is a copy that transposes: neighbours of the result are none in the operand.
+    #: Whether it is a copy that transposes: neighbours in the result are not neighbours in the
+    #: operand.
     transposes: bool = False
     #: Whether it is a map whose operands broadcast as in NumPy, and that is the same everywhere.
     aligned: bool = False
@@ -57,7 +58,7 @@ class Facts(NamedTuple):
     moves: bool = False
 
 
-OPAQUE = Facts(Kind.OPAQUE)
+OPAQUE = Facts(LoopKind.OPAQUE)
 
 
 class FactTable:
@@ -125,10 +126,10 @@ def facts_of(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> Facts:
     computes = [op for op in ops if isinstance(op, te.Compute)]
     if len(computes) != len(ops):
         return OPAQUE
-    kind = max((_kind(op) for op in computes), default=Kind.MAP)
+    kind = max((_kind(op) for op in computes), default=LoopKind.MAP)
     cost = sum(cost_of(v) for op in computes for v in op.values)
-    transposes = kind is Kind.INJECTIVE and any(_transposes(op) for op in computes)
-    aligned = kind is Kind.MAP and bool(given) and all(_is_aligned(op) for op in computes)
+    transposes = kind is LoopKind.INJECTIVE and any(_transposes(op) for op in computes)
+    aligned = kind is LoopKind.MAP and bool(given) and all(_is_aligned(op) for op in computes)
     return Facts(kind, cost, transposes, aligned, all(map(_moves, computes)))
 
 
@@ -146,12 +147,12 @@ def _instances(op: te.Compute) -> int:
     return prod(int(e.value) if isinstance(e, Const) else 1 for e in extents)
 
 
-def _kind(op: te.Compute) -> Kind:
+def _kind(op: te.Compute) -> LoopKind:
     if op.reduction is not None:
-        return Kind.CONTRACTION if is_contraction(op) else Kind.REDUCTION
+        return LoopKind.CONTRACTION if is_contraction(op) else LoopKind.REDUCTION
     if all(_reads_own(load, op) for load in _loads(op)):
-        return Kind.MAP
-    return Kind.REDUCTION if sums_by_place(op) else Kind.INJECTIVE
+        return LoopKind.MAP
+    return LoopKind.REDUCTION if sums_by_place(op) else LoopKind.INJECTIVE
 
 
 def is_contraction(op: te.Definition) -> bool:

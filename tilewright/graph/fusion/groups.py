@@ -181,7 +181,7 @@ def _loops(group: _Group) -> Function:
     given = [tensors[v] for v in group.inputs if not _is_inlined_number(v)]
     for binding in group.calls:
         _define(binding, tensors)
-    outputs = _inlined([_own(tensors[v], given) for v in group.outputs], given)
+    outputs = _inlined([_copied_if_operand(tensors[v], given) for v in group.outputs], given)
     function = te.function([*given, *_loose(outputs, given)], outputs, name="kernel")
     over = _written_over(outputs, given)
     return function.with_attrs(in_place=over) if over else function
@@ -213,7 +213,7 @@ def _define(binding: Binding, tensors: dict[Value, te.Tensor]) -> None:
         tensors[value] = tensor
 
 
-def _own(tensor: te.Tensor, given: Sequence[te.Tensor]) -> te.Tensor:
+def _copied_if_operand(tensor: te.Tensor, given: Sequence[te.Tensor]) -> te.Tensor:
     """A result may be an operand as it stands: then it is copied."""
     if not any(tensor is g for g in given):
         return tensor

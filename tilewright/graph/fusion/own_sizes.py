@@ -101,7 +101,7 @@ class _Renewal:
         attrs = {name: self._attribute(value) for name, value in call.attrs.items()}
         types = call.op.infer(args, attrs)
         for value, type_ in zip(binding.outputs, types, strict=True):
-            if not _means(type_, value.type, self._meaning):
+            if not _types_agree(type_, value.type, self._meaning):
                 return False
             self.made[value] = Value(value.name, type_)
         outputs = [self.made[v] for v in binding.outputs]
@@ -130,7 +130,7 @@ class _Renewal:
         return a not in free_vars(b) and prove_equal(x, y, naturals(x, y))
 
 
-def _means(type_: Type, wanted: Type, meaning: Mapping[Var, Expr]) -> bool:
+def _types_agree(type_: Type, wanted: Type, meaning: Mapping[Var, Expr]) -> bool:
     if not isinstance(type_, TensorType) or not isinstance(wanted, TensorType):
         return False
     plain = substitute_type(type_, meaning)

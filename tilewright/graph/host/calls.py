@@ -49,7 +49,7 @@ def call_kernel(m: Memory, kernel: KernelCall, info: KernelInfo, ending: Collect
     """Call a kernel on the places of its values, of which some are used for the last time."""
     old = _overwritten(m, kernel, ending)
     if old is not None:
-        m.take_over(kernel.outputs[0], old)
+        m.reuse_memory(kernel.outputs[0], old)
     else:
         for value in kernel.outputs:
             m.allocate(value)
@@ -69,7 +69,7 @@ def _overwritten(m: Memory, kernel: KernelCall, ending: Collection[Value]) -> Va
     for number in numbers:
         value = kernel.inputs[number]
         sharers = [v for v in kernel.inputs if m.roots.get(v, v) is value]
-        if value in ending and len(sharers) == 1 and m.may_take_over(kernel.outputs[0], value):
+        if value in ending and len(sharers) == 1 and m.may_reuse_memory(kernel.outputs[0], value):
             return value
     return None
 

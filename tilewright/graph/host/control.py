@@ -48,7 +48,7 @@ def _room(m: Memory, value: Value, fresh: dict[int, Var]) -> Place:
     """Where both sides put a result."""
     if value in m.sinks:
         return m.sinks[value]
-    return m.held(value) if fresh or m.is_late(value) else BufferPlace(m.buffer(value))
+    return m.temporary_slot(value) if fresh or m.is_late(value) else BufferPlace(m.buffer(value))
 
 
 def _fresh_dims(m: Memory, value: Value) -> dict[int, Var]:
@@ -128,7 +128,7 @@ class _LoopLowering:
 
     def _slots(self, k: int, dims: dict[int, Load]) -> _State:
         output = self.binding.outputs[k]
-        return _State(self.m.held(output), self.m.slot_for(output), dims)
+        return _State(self.m.temporary_slot(output), self.m.slot_for(output), dims)
 
     def _step(self, states: Sequence[_State | None], rows: Sequence[_Rows]) -> None:
         """What a trip does in the end: it makes the next state the current one."""
@@ -192,7 +192,7 @@ class _Rows:
         late = bool(self.cells) or any(is_read(m.expr(d)) for d in output.shape[1:])
         self.table: Place
         if late or limit is None:
-            self.table = m.held(output)
+            self.table = m.temporary_slot(output)
         else:
             shape = [_at_least_0(limit), *output.shape[1:]]
             self.table = BufferPlace(m.buffer(Value(output.name, output.tensor.with_shape(shape))))

@@ -20,7 +20,7 @@ from tilewright.ir import Assert, Expr, For, Load, Var, call, cast, const, selec
 
 def adopt(m: Memory, value: Value, address: Expr) -> None:
     """Let a value be the list that the caller of the program passes."""
-    place = m.held(value)
+    place = m.temporary_slot(value)
     m.run("list_adopt", const(place.number), address)
     m.put(value, place)
 

@@ -47,7 +47,7 @@ _MANY: Final = 1 << 40
 
 
 @dataclass
-class Scope:
+class HostScope:
     """One graph while it is lowered."""
 
     statements: list[Stmt] = field(default_factory=list[Stmt])
@@ -65,7 +65,7 @@ class Memory:
 
     def __init__(self, dims: Iterable[Var]) -> None:
         self._start = frozenset(dims)
-        self._scopes: list[Scope] = []
+        self._scopes: list[HostScope] = []
         self._places: dict[Value, Place] = {}
         #: The value whose memory a view shows.
         self.roots: dict[Value, Value] = {}
@@ -81,7 +81,7 @@ class Memory:
     # ---- statements -----------------------------------------------------------------------------
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> HostScope:
         return self._scopes[-1]
 
     def emit(self, *statements: Stmt) -> None:
@@ -92,18 +92,18 @@ class Memory:
         self.emit(Evaluate(call(name, *args)))
 
     @contextmanager
-    def nested(self) -> Generator[Scope]:
+    def nested(self) -> Generator[HostScope]:
         """A scope inside the current one."""
-        self._scopes.append(Scope())
+        self._scopes.append(HostScope())
         yield self.scope
         self._scopes.pop()
 
-    def finished(self, scope: Scope) -> Stmt:
+    def finished(self, scope: HostScope) -> Stmt:
         """All of a scope as one statement."""
         body = seq(*scope.statements)
         return Alloc(tuple(scope.buffers), body) if scope.buffers else body
 
-    def program(self, scope: Scope) -> tuple[Stmt, Buffer, list[Array]]:
+    def program(self, scope: HostScope) -> tuple[Stmt, Buffer, list[Array]]:
         """All of the outermost scope; the table of constants, and these in order."""
         arrays = [array for _, array in self._arrays.values()]
         table = Buffer("constants", "uint64", (len(arrays),))
@@ -202,21 +202,21 @@ class Memory:
         place = self.sinks.get(value)
         if place is None:
             late = self.is_late(value)
-            place = self.held(value) if late else BufferPlace(self.buffer(value))
+            place = self.temporary_slot(value) if late else BufferPlace(self.buffer(value))
             self.scope.owned.add(value)
         if isinstance(place, BlockPlace) and place.slot is not None:
             self.run("heap_take", const(place.number), self.bytes_of(value))
         self._places[value] = place
         return place
 
-    def take_over(self, value: Value, old: Value) -> None:
-        """Let a value be computed over another that nothing needs any more."""
+    def reuse_memory(self, value: Value, old: Value) -> None:
+        """Compute a value in place of another that nothing needs any more."""
         self._places[value] = self.place(old)
         self.scope.owned.discard(old)
         self.scope.owned.add(value)
 
-    def may_take_over(self, value: Value, old: Value) -> bool:
-        """Whether `old` has memory of its own in this graph, and `value` is to be nowhere else."""
+    def may_reuse_memory(self, value: Value, old: Value) -> bool:
+        """Whether `old` has memory of its own in this graph, and `value` may be anywhere."""
         owned = old in self.scope.owned and isinstance(self.place(old), BufferPlace)
         return owned and value not in self.sinks
 
@@ -241,8 +241,8 @@ class Memory:
         self._list_count += 1
         return ListPlace(self._list_count - 1)
 
-    def held(self, value: Value) -> BlockPlace | ListPlace:
-        """The same; it goes back after the last use of the value in this graph."""
+    def temporary_slot(self, value: Value) -> BlockPlace | ListPlace:
+        """The same; it is released after the last use of the value in this graph."""
         place = self.slot_for(value)
         assert place.slot is not None
         self.scope.slots[value] = place.slot

@@ -42,9 +42,9 @@ class HostProgram:
     constants: list[Array]
     #: The symbolic dimensions that it takes, in order.
     dims: list[Var]
-    #: The outputs that are parameters, by number; the others are handed over in the record.
+    #: The outputs that are parameters, by number; the others are returned in the record.
     direct: list[int]
-    #: For each output that is handed over: where its address and then its dimensions stand.
+    #: For each output that is returned: where its address and then its dimensions stand.
     records: dict[int, int]
     #: Where in the model each call of a kernel comes from, in the order of the calls.
     origins: list[str]
@@ -118,7 +118,7 @@ class _Lowering:
         m, records, at = self._memory, dict[int, int](), 0
         results = {k: self._graph.results[k] for k in outputs}
         places = {k: m.slot_for(value) for k, value in results.items()}
-        # What is handed over is not freed if the program fails: that comes last.
+        # What is returned is not freed if the program fails: that comes last.
         for k, value in results.items():
             m.deliver(value, places[k])
         for k, value in results.items():

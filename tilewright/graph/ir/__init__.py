@@ -16,7 +16,8 @@ Expressions (`Node`)
                                             body: (iteration i64[], *carried) ->
                                                   (go on? bool[], *carried, *scanned)
                                             outputs: (*carried, *each scanned, stacked in front)
-                                            stops at trip_count (None: never), or once told to
+                                            stops at trip_count (None: never), or
+                                            when `go on?` is false
     Closure(graph)                          a function as a value
     CallFunction(callee, args)              callee: the name of a function of the module, or a value
     Construct(data_type, constructor, args)

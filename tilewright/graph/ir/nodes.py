@@ -63,7 +63,7 @@ class Read(Node):
         return (self.value,)
 
     def with_args(self, args: Sequence[Value | None]) -> Node:
-        return Read(_given(args[0]), self.dims)
+        return Read(_required(args[0]), self.dims)
 
 
 class MakeTuple(Node):
@@ -77,7 +77,7 @@ class MakeTuple(Node):
         return self.items
 
     def with_args(self, args: Sequence[Value | None]) -> Node:
-        return MakeTuple(map(_given, args))
+        return MakeTuple(map(_required, args))
 
 
 class Project(Node):
@@ -91,7 +91,7 @@ class Project(Node):
         return (self.value,)
 
     def with_args(self, args: Sequence[Value | None]) -> Node:
-        return Project(_given(args[0]), self.index)
+        return Project(_required(args[0]), self.index)
 
 
 class If(Node):
@@ -105,7 +105,7 @@ class If(Node):
         return (self.condition,)
 
     def with_args(self, args: Sequence[Value | None]) -> Node:
-        return If(_given(args[0]), self.then, self.otherwise)
+        return If(_required(args[0]), self.then, self.otherwise)
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
@@ -133,7 +133,7 @@ class Loop(Node):
         return (self.trip_count, self.condition, *self.initial)
 
     def with_args(self, args: Sequence[Value | None]) -> Node:
-        return Loop(args[0], args[1], map(_given, args[2:]), self.body)
+        return Loop(args[0], args[1], map(_required, args[2:]), self.body)
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
@@ -173,7 +173,7 @@ class CallFunction(Node):
         return self._args if isinstance(self.callee, str) else (self.callee, *self._args)
 
     def with_args(self, args: Sequence[Value | None]) -> Node:
-        values = [_given(a) for a in args]
+        values = [_required(a) for a in args]
         if isinstance(self.callee, str):
             return CallFunction(self.callee, values)
         return CallFunction(values[0], values[1:])
@@ -190,7 +190,7 @@ class Construct(Node):
         return self._args
 
     def with_args(self, args: Sequence[Value | None]) -> Node:
-        return Construct(self.data_type, self.constructor, map(_given, args))
+        return Construct(self.data_type, self.constructor, map(_required, args))
 
 
 class Match(Node):
@@ -204,7 +204,7 @@ class Match(Node):
         return (self.value,)
 
     def with_args(self, args: Sequence[Value | None]) -> Node:
-        return Match(_given(args[0]), self.arms)
+        return Match(_required(args[0]), self.arms)
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
@@ -228,6 +228,6 @@ class Fused(Node):
         return Fused(*graphs)
 
 
-def _given(value: Value | None) -> Value:
+def _required(value: Value | None) -> Value:
     assert value is not None
     return value

@@ -32,6 +32,7 @@ from tilewright.graph.ir.types import TensorType, Type
 from tilewright.graph.sizes.agreement import Check, left_open
 from tilewright.ir import Expr, free_vars
 from tilewright.support.errors import InternalError, UserError, nearest
+from tilewright.support.narrowing import is_sequence, is_tuple
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 Arity = Literal["one", "optional", "many"]
@@ -314,9 +315,7 @@ def find_op(name: str) -> OpDef:
 
 
 def _tuple(results: Any) -> tuple[Any, ...]:
-    if isinstance(results, list):
-        return tuple(results)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return results if isinstance(results, tuple) else (results,)  # pyright: ignore[reportUnknownVariableType]
+    return tuple(results) if is_sequence(results) else (results,)
 
 
 def _is_symbolic(value: Value | None) -> bool:
@@ -332,8 +331,8 @@ def _is_symbolic(value: Value | None) -> bool:
 
 def _depends(attribute: Any) -> bool:
     """Whether an attribute follows from symbolic dimensions."""
-    if isinstance(attribute, tuple):
-        return any(map(_depends, attribute))  # pyright: ignore[reportUnknownArgumentType]
+    if is_tuple(attribute):
+        return any(map(_depends, attribute))
     return isinstance(attribute, Expr)
 
 

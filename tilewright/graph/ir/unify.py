@@ -101,12 +101,20 @@ def leaving(type_: Type, visible: Collection[Var]) -> Type:
     return _leaving(type_, visible, fresh_dim)
 
 
+def leaving_tensor(type_: TensorType, visible: Collection[Var]) -> TensorType:
+    """The same, of a tensor."""
+    return TensorType(type_.dtype, _leaving_dims(type_, visible, fresh_dim))
+
+
 def _leaving(type_: Type, visible: Collection[Var], fresh: MakeDim) -> Type:
     if isinstance(type_, TensorType):
-        dims = [d if _is_visible(d, visible) else fresh() for d in type_.shape]
-        return TensorType(type_.dtype, dims)
+        return TensorType(type_.dtype, _leaving_dims(type_, visible, fresh))
     inner = _any if isinstance(type_, SequenceType | OptionalType) else fresh
     return type_.with_parts(tuple(_leaving(p, visible, inner) for p in type_.parts))
+
+
+def _leaving_dims(type_: TensorType, visible: Collection[Var], fresh: MakeDim) -> list[Expr]:
+    return [d if _is_visible(d, visible) else fresh() for d in type_.shape]
 
 
 def _is_visible(dim: Expr, visible: Collection[Var]) -> bool:

@@ -18,10 +18,6 @@ from tilewright.ir import DType
 LAST: Final = 1
 #: Bytes that are best loaded at once: channels are filled up to so many where they are fewer.
 _VECTOR: Final = 16
-#: Nanoseconds that one more kernel takes, however little it does.
-LAUNCH: Final = 2000.0
-#: The shares of a GPU's operations that convolutions reach: with channels last, and plain ones.
-_SHARE: Final = {True: 0.3, False: 0.02}
 
 
 @dataclass(frozen=True)
@@ -55,8 +51,10 @@ class ChannelsLast(Blocking):
 
     def convolution(self, products: float, *, last: bool) -> float:
         """The time of a convolution of so many products."""
-        assert self.target.gpu is not None
-        return 2e9 * products / (self.target.gpu.tensor_flops * _SHARE[last])
+        gpu = self.target.gpu
+        assert gpu is not None
+        share = gpu.conv_share if last else gpu.plain_conv_share
+        return 2e9 * products / (gpu.tensor_flops * share)
 
     def copy(self, elements: float, dtype: DType) -> float:
         assert self.target.gpu is not None
@@ -66,4 +64,5 @@ class ChannelsLast(Blocking):
     def change(self, type_: TensorType, old: int, new: int) -> float:
         if old == new or (is_view(type_, old) and is_view(type_, new)):
             return 0.0
-        return LAUNCH + self.copy(count(type_.shape), type_.dtype)
+        assert self.target.gpu is not None
+        return self.target.gpu.launch_time + self.copy(count(type_.shape), type_.dtype)

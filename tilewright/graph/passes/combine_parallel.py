@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tilewright.graph.building.builder import Builder
-from tilewright.graph.fusion.definitions import FactTable, Kind, call_key
+from tilewright.graph.fusion.definitions import FactTable, LoopKind, call_key
 from tilewright.graph.ir import Array, Binding, Call, Graph, Module, Value, all_graphs
 from tilewright.graph.ir.types import Dim, known_dim
 from tilewright.graph.rewriting.context import PassContext
@@ -144,7 +144,7 @@ class _Combiner(Rewriter):
             return False
         if user.is_view:
             return depth < _VIEWS and self._is_read_in_place(user.outputs[0], depth + 1)
-        return self._facts(call, [v.type for v in user.outputs]).kind <= Kind.INJECTIVE
+        return self._facts(call, [v.type for v in user.outputs]).kind <= LoopKind.INJECTIVE
 
     def _followers(self, heads: Sequence[Value]) -> list[Binding] | None:
         """The maps that read each of the values, if they are the same but for constants."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar, cast
 
-from tilewright.graph.fusion.definitions import Facts, FactTable, Kind
+from tilewright.graph.fusion.definitions import Facts, FactTable, LoopKind
 from tilewright.graph.fusion.sharing import Joins, is_shared
 from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Read, Value
 from tilewright.graph.ir.types import dims_of
@@ -59,7 +59,7 @@ def _with_inner(binding: Binding, facts: FactTable, limit: int) -> Binding:
 class _Group:
     """Calls that run together, at the place of the binding number `position`."""
 
-    def __init__(self, kind: Kind, position: int) -> None:
+    def __init__(self, kind: LoopKind, position: int) -> None:
         self.kind, self.position = kind, position
         self.members: list[int] = []
         self.cost = 0
@@ -120,7 +120,7 @@ class _Fuser:
 
     def _choose(self, index: int, binding: Binding, facts: Facts) -> _Group | None:
         """The group to join, if there is one: rather a contraction, and rather a late one."""
-        if facts.kind >= Kind.CONTRACTION or self._is_left_to_reduction(binding):
+        if facts.kind >= LoopKind.CONTRACTION or self._is_left_to_reduction(binding):
             return None
         found: list[_Group] = []
         for value in _operands(binding):
@@ -135,10 +135,10 @@ class _Fuser:
         if not is_widening(binding) or not self._is_private(binding.outputs[0]):
             return False
         (reader,) = self._uses[binding.outputs[0]]
-        return reader is not None and self._facts[reader].kind is Kind.REDUCTION
+        return reader is not None and self._facts[reader].kind is LoopKind.REDUCTION
 
     def _may_join(self, group: _Group, value: Value, binding: Binding, facts: Facts) -> bool:
-        if group.kind is Kind.OPAQUE or group.transposes or facts.transposes:
+        if group.kind is LoopKind.OPAQUE or group.transposes or facts.transposes:
             return False
         if len(group.members) >= self._limit or group.cost + facts.cost > MAX_COST:
             return False
@@ -164,19 +164,21 @@ class _Fuser:
         return all(k is not None and self._is_map_of(k, value) for k in self._uses[value])
 
     def _is_map_of(self, index: int, value: Value) -> bool:
-        if self._facts[index].kind is not Kind.MAP or self._is_left_to_reduction(self._body[index]):
+        if self._facts[index].kind is not LoopKind.MAP or self._is_left_to_reduction(
+            self._body[index]
+        ):
             return False
         return all(v.shape == value.shape for v in self._body[index].outputs)
 
     def injective_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
         """A rearrangement takes in maps and rearrangements that nothing else reads."""
         alone = self._is_private(value) and len(binding.expr.args) == 1
-        return alone and group.kind <= Kind.INJECTIVE
+        return alone and group.kind <= LoopKind.INJECTIVE
 
     def reduction_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
         """A reduction takes in cheap maps that nothing else reads."""
         del binding
-        cheap = group.kind is Kind.MAP and group.cost <= _CHEAP_BEFORE
+        cheap = group.kind is LoopKind.MAP and group.cost <= _CHEAP_BEFORE
         return cheap and self._is_private(value)
 
     def _is_private(self, value: Value) -> bool:
@@ -186,14 +188,14 @@ class _Fuser:
 
     def _absorb(self, index: int, binding: Binding, group: _Group) -> None:
         """Take in maps that make other operands of a map, where nothing else reads them."""
-        if self._facts[index].kind is not Kind.MAP or group.members == [index]:
+        if self._facts[index].kind is not LoopKind.MAP or group.members == [index]:
             return
         for value in _operands(binding):
             other = self._owner.get(value)
-            if other is None or other is group or other.kind is not Kind.MAP or other.is_read:
+            if other is None or other is group or other.kind is not LoopKind.MAP or other.is_read:
                 continue
             if self._fits_into(other, value, group) and value.shape == binding.outputs[0].shape:
-                self._add(group, other.members, Facts(Kind.MAP, other.cost))
+                self._add(group, other.members, Facts(LoopKind.MAP, other.cost))
                 other.members = []
 
     def _fits_into(self, other: _Group, value: Value, group: _Group) -> bool:
@@ -237,16 +239,16 @@ def is_widening(binding: Binding) -> bool:
 
 
 _FITS = {
-    Kind.MAP: _Fuser.map_fits,
-    Kind.INJECTIVE: _Fuser.injective_fits,
-    Kind.REDUCTION: _Fuser.reduction_fits,
+    LoopKind.MAP: _Fuser.map_fits,
+    LoopKind.INJECTIVE: _Fuser.injective_fits,
+    LoopKind.REDUCTION: _Fuser.reduction_fits,
 }
 
 
 def _facts_of(binding: Binding, facts: FactTable, joins: Joins) -> Facts:
     # What costs nothing by itself needs no kernel to be part of.
     if not isinstance(binding.expr, Call) or is_shared(binding) or joins.is_free(binding):
-        return Facts(Kind.OPAQUE)
+        return Facts(LoopKind.OPAQUE)
     return facts(binding.expr, [v.type for v in binding.outputs])
 
 

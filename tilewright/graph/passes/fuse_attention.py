@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeVar, cast
 
-from tilewright.graph.fusion.definitions import Facts, FactTable, Kind
+from tilewright.graph.fusion.definitions import Facts, FactTable, LoopKind
 from tilewright.graph.fusion.sharing import is_shared
 from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Value
 from tilewright.graph.ir.types import Dim, known_dim
@@ -88,7 +88,7 @@ class _Finder:
         self._may_find = not names.isdisjoint(("softmax", "attention"))
 
     def group(self, last: int) -> set[int]:
-        """The bindings, by number, that make one kernel with a product; none if it is no such."""
+        """The bindings, by number, that are attention around a product; empty if there is none."""
         if not self._may_find:
             return set()
         call = self._body[last].expr
@@ -105,22 +105,22 @@ class _Finder:
         moved, (result, *_) = self._with_moves({index}), self._body[index].outputs
         keys = call.args[1]
         assert keys is not None
-        is_held = self._is_held(result.shape[-2], keys.shape[-2], result.shape[-1])
-        return moved if len(moved) > 1 and _is_wide(result) and is_held else set()
+        fits = self._fits_gpu(result.shape[-2], keys.shape[-2], result.shape[-1])
+        return moved if len(moved) > 1 and _is_wide(result) and fits else set()
 
     def _weighted(self, index: int) -> Value | None:
         """What a product sums over the last axis of: scores that fill at least some lanes."""
         call = self._body[index].expr
-        if self._facts(index).kind is not Kind.CONTRACTION or not isinstance(call, Call):
+        if self._facts(index).kind is not LoopKind.CONTRACTION or not isinstance(call, Call):
             return None
         value = call.args[0]
         if value is None or value.ndim < 2 or not _sums_last(call):
             return None
         columns = self._body[index].outputs[0].shape[-1]
-        is_held = self._is_held(value.shape[-2], value.shape[-1], columns)
-        return value if _is_wide(value) and is_held else None
+        fits = self._fits_gpu(value.shape[-2], value.shape[-1], columns)
+        return value if _is_wide(value) and fits else None
 
-    def _is_held(self, rows: Dim, keys: Dim, columns: Dim) -> bool:
+    def _fits_gpu(self, rows: Dim, keys: Dim, columns: Dim) -> bool:
         """Whether a GPU has instructions for such products, and can hold all scores of some rows in
         shared memory."""
         gpu = self._target.gpu
@@ -133,20 +133,20 @@ class _Finder:
 
     def _chain(self, shares: Value) -> set[int]:
         """From the first product to `shares`, if there is one softmax on the way."""
-        found, pending = dict[int, Kind](), [shares]
+        found, pending = dict[int, LoopKind](), [shares]
         while pending:
             index = self._maker.get(pending.pop())
             if index is None or index in found or not self._belongs(index, shares):
                 continue
             found[index] = self._facts(index).kind
-            if found[index] is not Kind.CONTRACTION:
+            if found[index] is not LoopKind.CONTRACTION:
                 pending += _operands(self._body[index])
-        products = [k for k, kind in found.items() if kind is Kind.CONTRACTION]
+        products = [k for k, kind in found.items() if kind is LoopKind.CONTRACTION]
         chain = set(products)
         for k in sorted(found):
             if any(self._maker.get(v) in chain for v in _operands(self._body[k])):
                 chain.add(k)
-        softmaxes = [k for k in chain if found[k] is Kind.REDUCTION]
+        softmaxes = [k for k in chain if found[k] is LoopKind.REDUCTION]
         made = self._maker.get(shares) in chain
         return chain if made and len(products) == len(softmaxes) == 1 else set()
 
@@ -154,10 +154,10 @@ class _Finder:
         """Whether a call makes something as large as the scores, by rows at most."""
         (binding, kind) = self._body[index], self._facts(index).kind
         same = all(v.shape == shares.shape and v.dtype is shares.dtype for v in binding.outputs)
-        if kind is Kind.REDUCTION:
+        if kind is LoopKind.REDUCTION:
             return same and _is_softmax(binding)
-        is_map = kind is Kind.MAP and all(v.shape == shares.shape for v in binding.outputs)
-        return is_map or (kind is Kind.CONTRACTION and same)
+        is_map = kind is LoopKind.MAP and all(v.shape == shares.shape for v in binding.outputs)
+        return is_map or (kind is LoopKind.CONTRACTION and same)
 
     def _stays_inside(self, index: int, group: set[int]) -> bool:
         return all(self._uses[v] <= group for v in self._body[index].outputs)
@@ -166,7 +166,7 @@ class _Finder:
 
     def _with_moves(self, group: set[int]) -> set[int]:
         """The group with what only moves elements for it."""
-        products = [k for k in group if self._facts(k).kind is Kind.CONTRACTION]
+        products = [k for k in group if self._facts(k).kind is LoopKind.CONTRACTION]
         pending = [v for k in products for v in _operands(self._body[k])]
         taken = set(group)
         while pending:
@@ -180,7 +180,7 @@ class _Finder:
 
     def _moves(self, index: int) -> bool:
         facts, binding = self._facts(index), self._body[index]
-        is_move = facts.kind <= Kind.INJECTIVE and facts.cost == 0
+        is_move = facts.kind <= LoopKind.INJECTIVE and facts.cost == 0
         return is_move and len(binding.expr.args) == len(binding.outputs) == 1
 
     def _without_views(self, group: set[int]) -> set[int]:
@@ -198,7 +198,7 @@ class _Finder:
     def _facts(self, index: int) -> Facts:
         binding = self._body[index]
         if not isinstance(binding.expr, Call):
-            return Facts(Kind.OPAQUE)
+            return Facts(LoopKind.OPAQUE)
         return self._table(binding.expr, [v.type for v in binding.outputs])
 
 

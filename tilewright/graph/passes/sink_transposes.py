@@ -1,4 +1,4 @@
-"""Moves transposes of images to channels last behind what uses them: see `graph.rules.sinks`."""
+"""Moves transposes of images to channels last past what uses them: see `graph.rules.sinks`."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ from tilewright.graph.rewriting.context import Pass, PassContext
 from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.graph.winograd.cost import (
     Axes,
-    Form,
-    Sizes,
+    ConvSizes,
+    WinogradForm,
     direct_cost,
     paying_forms,
     planes_of,
@@ -65,7 +65,7 @@ def winograd(target: Target) -> Pass:
 
 
 class _Winograd(Rewriter):
-    def __init__(self, forms: Mapping[Value, Form]) -> None:
+    def __init__(self, forms: Mapping[Value, WinogradForm]) -> None:
         super().__init__()
         self._forms = forms
 
@@ -82,8 +82,8 @@ class _Change(NamedTuple):
     """From one form of a convolution to a faster one: the cycles that saves, the bytes it takes."""
 
     conv: Value
-    before: Form | None
-    form: Form
+    before: WinogradForm | None
+    form: WinogradForm
     cycles: float
     bytes: int
 
@@ -92,13 +92,13 @@ class _Change(NamedTuple):
         return self.cycles / max(self.bytes, 1)
 
 
-def _chosen_forms(module: Module, target: Target) -> dict[Value, Form]:
+def _chosen_forms(module: Module, target: Target) -> dict[Value, WinogradForm]:
     """The forms of convolutions, by their results, within the limit on the growth of weights."""
     bindings = [b for f in module.functions.values() for g in all_graphs(f) for b in g.body]
     steps = [s for b in bindings for s in _steps(b, target)]
     room = max(_LEAST_GROWTH, int(_GROWTH * _constant_bytes(bindings)))
     left = int(PassContext.current().option("winograd_bytes", room))
-    forms: dict[Value, Form] = {}
+    forms: dict[Value, WinogradForm] = {}
     for step in sorted(steps, key=lambda s: s.worth, reverse=True):
         if forms.get(step.conv) == step.before and step.bytes <= left:
             forms[step.conv] = step.form
@@ -134,7 +134,12 @@ def _is_moderate(weight: Value | None) -> bool:
 
 
 def _step(
-    conv: Value, before: Form | None, form: Form, cycles: float, matrices: int, sizes: Sizes
+    conv: Value,
+    before: WinogradForm | None,
+    form: WinogradForm,
+    cycles: float,
+    matrices: int,
+    sizes: ConvSizes,
 ) -> _Change:
     more = (form.matrices - matrices) * sizes.inputs * sizes.outputs * 4
     return _Change(conv, before, form, cycles, more)
@@ -149,7 +154,7 @@ def _constant_bytes(bindings: Iterable[Binding]) -> int:
 # ---- writing ------------------------------------------------------------------------------------
 
 
-def _written(binding: Binding, call: Call, form: Form) -> Sequence[Binding]:
+def _written(binding: Binding, call: Call, form: WinogradForm) -> Sequence[Binding]:
     """The bindings that compute what `call` does; the last one gives the same value."""
     old, builder = binding.outputs[0], Builder()
     builder.origin = binding.origin
@@ -162,7 +167,7 @@ def _written(binding: Binding, call: Call, form: Form) -> Sequence[Binding]:
     return [*rest, Binding((old,), last.expr, last.origin)]
 
 
-def _at_once(builder: Builder, call: Call, old: Value, form: Form) -> Value:
+def _at_once(builder: Builder, call: Call, old: Value, form: WinogradForm) -> Value:
     """With weights that are transformed where they are used."""
     del old
     x, weight, bias = call.args
@@ -174,7 +179,7 @@ def _at_once(builder: Builder, call: Call, old: Value, form: Form) -> Value:
     return builder.emit("winograd_conv", x, kept, bias, pads=pads, tile=form.axes[0].tile)
 
 
-def _by_strips(builder: Builder, call: Call, old: Value, form: Form) -> Value:
+def _by_strips(builder: Builder, call: Call, old: Value, form: WinogradForm) -> Value:
     """With transformed weights, in one kernel."""
     x, weight, bias = call.args
     assert x is not None and weight is not None
@@ -187,7 +192,7 @@ def _by_strips(builder: Builder, call: Call, old: Value, form: Form) -> Value:
     return builder.emit("winograd_strips", x, factors, bias, pads=call.attrs["pads"] or (0,) * 4)
 
 
-def _by_products(builder: Builder, call: Call, old: Value, form: Form) -> Value:
+def _by_products(builder: Builder, call: Call, old: Value, form: WinogradForm) -> Value:
     """With transformed weights: a sum of terms. What has no transforms is added last."""
     first, *others = sorted(form.terms, key=lambda a: (planes_of(a) == 1, planes_of(a)))
     total = _term(builder, call, old, first, call.args[2])

@@ -23,7 +23,7 @@ from tilewright.graph.ir import Call, Value
 from tilewright.graph.ir.types import TensorType, known_dim
 from tilewright.graph.precision.products import (
     PRODUCTS,
-    Product,
+    MatrixProduct,
     as_product,
     is_dense_convolution,
     written,
@@ -86,7 +86,7 @@ def _rounded(value: Value, w: Writing) -> Value:
     return w.once("bf16", value, make)[0]
 
 
-def _pays(product: Product) -> bool:
+def _pays(product: MatrixProduct) -> bool:
     """Whether there is an instruction for it: weights are packed beforehand, or there are many
     rows and columns."""
     if product.columns is not None:

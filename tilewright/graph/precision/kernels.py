@@ -31,7 +31,7 @@ from tilewright.graph.ops.recurrent.recurrent import SCANS
 from tilewright.graph.precision.products import as_product, written
 from tilewright.graph.precision.stored import (
     FLOAT32,
-    Kernel,
+    KernelCalls,
     carries,
     is_product,
     kernel_of,
@@ -93,10 +93,10 @@ class _Writer:
 
     # ---- kernels --------------------------------------------------------------------------------
 
-    def _kernel(self, binding: Binding, kernel: Kernel) -> Binding:
+    def _kernel(self, binding: Binding, kernel: KernelCalls) -> Binding:
         if not isinstance(binding.expr, Fused):
             group = grouped([binding], binding.outputs)
-            kernel = Kernel(group.expr.graphs[0].body, kernel.facts)
+            kernel = KernelCalls(group.expr.graphs[0].body, kernel.facts)
         else:
             group = binding
         graph = group.expr.graphs[0]
@@ -267,7 +267,7 @@ class _Loops(Builder):
         return total if scale == 1 else self.emit("mul", total, np.float32(1 / scale))
 
     def _attention(self, call: Call) -> Value | None:
-        """Attention of narrow factors, all three of them; its results are averages of such."""
+        """Attention with all three operands narrow: its results are averages of narrow values."""
         factors = [self._factor(a) for a in call.args[:3]]
         found = [f.value for f in factors if f is not None and f.scale == 1]
         if len(found) < 3 or call.attrs["scores"] != "none":

@@ -18,7 +18,7 @@ _FLOAT32: Final = DType.of("float32")
 _LEAST: Final = 16
 
 
-class Product(NamedTuple):
+class MatrixProduct(NamedTuple):
     """A call as rows of `x` by columns of `weight`, times `factor`, plus `addend`."""
 
     x: Value
@@ -44,7 +44,7 @@ class Product(NamedTuple):
         return b.emit("mul", self.addend, np.float32(self.addend_factor))
 
 
-def written(product: Product, b: Builder) -> Value:
+def written(product: MatrixProduct, b: Builder) -> Value:
     """The product, summed in float32, of factors that are of another type by now."""
     x, weight = product.x, product.weight
     result = b.emit("matmul", x, weight, transpose_b=product.transposed, dtype=_FLOAT32)
@@ -55,7 +55,7 @@ def written(product: Product, b: Builder) -> Value:
     return result
 
 
-def as_product(call: Call) -> Product | None:
+def as_product(call: Call) -> MatrixProduct | None:
     """The call as a product of rows that are computed, if it is one in float32."""
     found = PRODUCTS[call.op.name](call) if call.op.name in PRODUCTS else None
     if found is None or found.x.is_constant or found.x.ndim < 2 or found.weight.ndim < 2:
@@ -63,24 +63,24 @@ def as_product(call: Call) -> Product | None:
     return found if found.x.dtype is _FLOAT32 else None
 
 
-def _of_matmul(call: Call) -> Product | None:
+def _of_matmul(call: Call) -> MatrixProduct | None:
     if call.attrs["transpose_a"]:
         return None
     x, weight = _operands(call)
-    return Product(x, weight, call.attrs["transpose_b"])
+    return MatrixProduct(x, weight, call.attrs["transpose_b"])
 
 
-def _of_dense(call: Call) -> Product | None:
+def _of_dense(call: Call) -> MatrixProduct | None:
     x, weight = _operands(call)
-    return Product(x, weight, True, addend=call.args[2])
+    return MatrixProduct(x, weight, True, addend=call.args[2])
 
 
-def _of_gemm(call: Call) -> Product | None:
+def _of_gemm(call: Call) -> MatrixProduct | None:
     if call.attrs["transpose_a"]:
         return None
     x, weight = _operands(call)
     alpha, beta, transposed = (call.attrs[n] for n in ("alpha", "beta", "transpose_b"))
-    return Product(x, weight, transposed, alpha, call.args[2], beta)
+    return MatrixProduct(x, weight, transposed, alpha, call.args[2], beta)
 
 
 def is_dense_convolution(call: Call) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import Final, NamedTuple
 
-from tilewright.graph.fusion.definitions import Facts, FactTable, Kind
+from tilewright.graph.fusion.definitions import Facts, FactTable, LoopKind
 from tilewright.graph.fusion.sharing import Joins, is_shared
 from tilewright.graph.ir import Binding, Call, Fused, Graph, Value
 from tilewright.graph.ir.types import TensorType, known_dim
@@ -39,7 +39,7 @@ def stored_type() -> DType | None:
     return _TYPES.get(PassContext.current().precision)
 
 
-class Kernel(NamedTuple):
+class KernelCalls(NamedTuple):
     """The calls that become one kernel, with what their loops do."""
 
     calls: Sequence[Binding]
@@ -66,10 +66,10 @@ class Kernel(NamedTuple):
 
     @property
     def reduces(self) -> bool:
-        return any(f.kind is Kind.REDUCTION for f in self.facts)
+        return any(f.kind is LoopKind.REDUCTION for f in self.facts)
 
 
-def kernel_of(binding: Binding, facts: FactTable) -> Kernel | None:
+def kernel_of(binding: Binding, facts: FactTable) -> KernelCalls | None:
     """The kernel that a binding calls, if its loops are known to be those of definitions."""
     expr = binding.expr
     calls = expr.graph.body if isinstance(expr, Fused) else [binding]
@@ -78,12 +78,12 @@ def kernel_of(binding: Binding, facts: FactTable) -> Kernel | None:
         if not isinstance(inner.expr, Call):
             return None
         found.append(facts(inner.expr, [v.type for v in inner.outputs]))
-    return None if any(f.kind is Kind.OPAQUE for f in found) else Kernel(calls, found)
+    return None if any(f.kind is LoopKind.OPAQUE for f in found) else KernelCalls(calls, found)
 
 
 def is_product(call: object, facts: Facts) -> bool:
     """Whether a call adds up enough products to be worth narrow factors."""
-    if not isinstance(call, Call) or facts.kind is not Kind.CONTRACTION:
+    if not isinstance(call, Call) or facts.kind is not LoopKind.CONTRACTION:
         return False
     is_pair = call.op.name != "einsum" or len(call.args) == 2
     return is_pair and _depth(call) >= _LEAST_DEPTH
@@ -116,9 +116,9 @@ class _Values:
 
     def __init__(self, graph: Graph, facts: FactTable) -> None:
         self._same: dict[Value, Value] = {}
-        self._kernels: list[tuple[Binding, Kernel]] = []
+        self._kernels: list[tuple[Binding, KernelCalls]] = []
         self._narrow: set[Value] = set()
-        self._readers: dict[Value, list[tuple[Binding, Kernel]]] = {}
+        self._readers: dict[Value, list[tuple[Binding, KernelCalls]]] = {}
         joins = Joins(graph)
         fixed = [*graph.params, *graph.results]
         for binding in graph.body:
@@ -149,7 +149,7 @@ class _Values:
                     self._mark(v for v in binding.outputs if not self._is_only_reduced(v))
         return {v for v in self._candidates if self._first(v) in self._narrow}
 
-    def _is_narrow(self, binding: Binding, kernel: Kernel) -> bool:
+    def _is_narrow(self, binding: Binding, kernel: KernelCalls) -> bool:
         """Whether a kernel makes narrow values: by products, or of narrow values."""
         if any(True for _ in kernel.factors):
             return True
@@ -180,7 +180,7 @@ class _Values:
         return value
 
 
-def _makes_less(binding: Binding, kernel: Kernel, size: float) -> bool:
+def _makes_less(binding: Binding, kernel: KernelCalls, size: float) -> bool:
     """Whether a kernel reduces so many elements to much fewer."""
     results = max(count(v.shape) for v in binding.outputs)
     return kernel.reduces and results <= _SMALL_PART * size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tilewright.graph.fusion.definitions import FactTable, Kind
+from tilewright.graph.fusion.definitions import FactTable, LoopKind
 from tilewright.graph.ir import Binding, Call, Module, Value, all_graphs
 from tilewright.graph.ir.types import TensorType
 from tilewright.graph.ops.recurrent.recurrent import SCANS
@@ -48,4 +48,4 @@ def _factor(binding: Binding, facts: FactTable) -> Value | None:
     if call.op.name in SCANS:
         return call.args[1]
     kind = facts(call, [v.type for v in binding.outputs]).kind
-    return call.args[0] if kind is Kind.CONTRACTION else None
+    return call.args[0] if kind is LoopKind.CONTRACTION else None

@@ -9,6 +9,7 @@ from tilewright.graph.ir import Binding, Call, Graph, Node, Read, Value
 from tilewright.graph.ir.types import TensorType, Type, dims_of, substitute_type
 from tilewright.graph.sizes.naturals import renewed
 from tilewright.ir import Expr, Var, substitute
+from tilewright.support.narrowing import is_tuple
 
 
 class GraphCopy:
@@ -46,7 +47,7 @@ class GraphCopy:
         if isinstance(expr, Read):
             value = args[0]
             assert value is not None
-            return Read(value, [self._own(d) for d in expr.dims])
+            return Read(value, [self._fresh_if_local(d) for d in expr.dims])
         if isinstance(expr, Call):
             attrs = {k: _substituted(v, self._dims) for k, v in expr.attrs.items()}
             return Call(expr.op, args, attrs)
@@ -66,12 +67,12 @@ class GraphCopy:
     def _defined(self, value: Value) -> Value:
         for dim in dims_of(value.type):
             if _is_bare(dim, value.type):
-                self._own(dim)
+                self._fresh_if_local(dim)
         made = Value(value.name, substitute_type(value.type, self._dims))
         self._values[value] = made
         return made
 
-    def _own(self, dim: Var) -> Var:
+    def _fresh_if_local(self, dim: Var) -> Var:
         """A dimension that is defined inside gets a new one for each copy."""
         if dim in self._visible:
             return dim
@@ -86,6 +87,6 @@ def _is_bare(dim: Var, type_: Type) -> bool:
 def _substituted(value: Any, dims: Mapping[Var, Expr]) -> Any:
     if isinstance(value, Expr):
         return substitute(value, dims)
-    if isinstance(value, tuple):
-        return tuple(_substituted(v, dims) for v in value)  # pyright: ignore[reportUnknownVariableType]
+    if is_tuple(value):
+        return tuple(_substituted(v, dims) for v in value)
     return value

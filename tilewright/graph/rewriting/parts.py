@@ -31,7 +31,7 @@ _LONG: Final = 9
 def module_part(module: Module, body: Sequence[Binding], wanted: Collection[Value] = ()) -> Module:
     """These bindings as `main`; its results are those `wanted`, and what nothing else uses."""
     used = dict.fromkeys(v for b in body for v in _used(b))
-    made = {v for b in body for v in _made(b)}
+    made = {v for b in body for v in _defined_values(b)}
     params = [v for v in used if v not in made and not v.is_constant]
     results = [v for b in body for v in b.outputs if v not in used or v in wanted]
     main = Function("main", [Value(p.name, p.type) for p in params], body, results)
@@ -49,7 +49,7 @@ def _used(binding: Binding) -> Iterable[Value]:
         yield from graph.results
 
 
-def _made(binding: Binding) -> Iterable[Value]:
+def _defined_values(binding: Binding) -> Iterable[Value]:
     yield from binding.outputs
     for graph in (g for inner in binding.expr.graphs for g in all_graphs(inner)):
         yield from graph.params
@@ -86,16 +86,16 @@ class _Disguise(Rewriter):
     def __init__(self, filling: Filling) -> None:
         super().__init__()
         self._filling: Filling = filling
-        self._made: dict[Value, Value] = {}
+        self._defined_values: dict[Value, Value] = {}
 
     def current(self, value: Value) -> Value:
         if value.constant is None:
             return value
-        if value not in self._made:
+        if value not in self._defined_values:
             array = stand_in(value.constant, value.name, self._filling)
             is_same = array is value.constant
-            self._made[value] = value if is_same else Value(value.name, value.type, array)
-        return self._made[value]
+            self._defined_values[value] = value if is_same else Value(value.name, value.type, array)
+        return self._defined_values[value]
 
     def visit(self, binding: Binding) -> Sequence[Binding]:
         expr = binding.expr

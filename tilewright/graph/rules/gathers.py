@@ -23,7 +23,7 @@ def _of_map(s: Site) -> Value | None:
     # Of a table of one row nothing would be taken, and no index be looked at.
     if inner is None or known_dim(s.x.shape[axis]) == 1 or not _is_of_constants(s, s.x, _DEEP):
         return None
-    args = [None if a is None else _taken(s, a, axis, rank) for a in inner.args]
+    args = [None if a is None else _gathered_rows(s, a, axis, rank) for a in inner.args]
     return s.again(inner, args)
 
 
@@ -37,7 +37,7 @@ def _is_of_constants(s: Site, value: Value, depth: int) -> bool:
     return all(a is None or _is_of_constants(s, a, depth - 1) for a in call.args)
 
 
-def _taken(s: Site, operand: Value, axis: int, rank: int) -> Value:
+def _gathered_rows(s: Site, operand: Value, axis: int, rank: int) -> Value:
     """The rows of an operand of the map; one that is the same for all rows is only reshaped."""
     missing = s.x.ndim - operand.ndim
     full = [*[1] * missing, *operand.shape]

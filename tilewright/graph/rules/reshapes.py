@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from tilewright.graph.fusion.definitions import Kind
+from tilewright.graph.fusion.definitions import LoopKind
 from tilewright.graph.ir import Value
 from tilewright.graph.ir.types import known_dim
 from tilewright.graph.rules.grouping import pieces_of
@@ -100,17 +100,17 @@ def _rank(s: Site, value: Value) -> int:
     if call is None or not s.makers.is_local(value) or call.op.name in _NO_KERNELS:
         return 0
     facts = s.facts(call, value)
-    return 0 if facts.kind is Kind.OPAQUE or facts.transposes else 1 + facts.kind
+    return 0 if facts.kind is LoopKind.OPAQUE or facts.transposes else 1 + facts.kind
 
 
 def _sunk(s: Site, value: Value, source: Value) -> Value | None:
-    args = [source if a is value else _beside(s, a, value, source) for a in s.args]
+    args = [source if a is value else _reshaped_operand(s, a, value, source) for a in s.args]
     if None in args:
         return None
     return s.emit("reshape", s.again(s.call, args), shape=s.result.shape)
 
 
-def _beside(s: Site, other: Value, value: Value, source: Value) -> Value | None:
+def _reshaped_operand(s: Site, other: Value, value: Value, source: Value) -> Value | None:
     """Another operand of a map, for `source` in the place of its reshape `value`."""
     if other.tensor.size == 1 and other.ndim <= 1:
         return other

@@ -73,8 +73,8 @@ class RuleRewriter(Rewriter):
     ) -> Sequence[Binding]:
         old = binding.outputs[0]
         for new in made:
-            self._makers.came(new)
-        self._makers.went(binding)
+            self._makers.add_uses(new)
+        self._makers.remove_uses(binding)
         if made and result in made[-1].outputs:
             result.name = old.name
             result.known = result.known if old.known is None else old.known
@@ -82,7 +82,7 @@ class RuleRewriter(Rewriter):
         done = [b for new in made for b in self.visit(self.renewed(new))]
         self._depth -= 1
         current = self.current(result)
-        self._makers.hand_over(old, current)
+        self._makers.replace_uses(old, current)
         self.replace(old, current)
         return done
 

@@ -1,4 +1,4 @@
-"""Transposes of images to channels last, moved behind what uses them until they cancel.
+"""Transposes of images to channels last, moved past what uses them until they cancel.
 
     y = f(transpose(x, [0, 2, 3, 1]))        -->     y = transpose(f(x), [0, 2, 3, 1])
 
@@ -56,12 +56,12 @@ def _last(rank: int) -> Order:
 
 
 def _first(rank: int) -> Order:
-    """The order of axes that puts channels behind batches."""
+    """The order of axes that puts channels after batches."""
     return (0, rank - 1, *range(1, rank - 1))
 
 
 def _is_image(s: Site, value: Value | None) -> bool:
-    """Whether an operator on images is behind a value, through others that keep its rank."""
+    """Whether an operator on images follows a value, perhaps through others that keep its rank."""
     for _ in range(_DEEP):
         call = s.made_by(value)
         if call is None or value is None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from tilewright.graph.building.builder import Builder
 from tilewright.graph.fusion.definitions import Facts, FactTable
 from tilewright.graph.ir import Binding, Call, Graph, Value, all_graphs
+from tilewright.graph.ir.types import TensorType
 from tilewright.ir import Expr
 
 #: Bytes of a constant that may be there twice.
@@ -39,11 +40,11 @@ class Makers:
             self._made[value] = binding
             self._home[value] = self._open[-1]
 
-    def came(self, binding: Binding) -> None:
+    def add_uses(self, binding: Binding) -> None:
         """Count what a new binding uses."""
         self._uses.update(_args(binding))
 
-    def went(self, binding: Binding) -> None:
+    def remove_uses(self, binding: Binding) -> None:
         """Forget what a binding used, and what only served it."""
         pending = [binding]
         while pending:
@@ -53,7 +54,7 @@ class Makers:
                 if not self._uses[value] and made is not None and self.call_of(value):
                     pending.append(made)
 
-    def hand_over(self, old: Value, new: Value) -> None:
+    def replace_uses(self, old: Value, new: Value) -> None:
         """`new` is used wherever `old` was."""
         self._uses[new] += self._uses.pop(old, 0)
 
@@ -118,7 +119,9 @@ class Site:
 
     def channels(self, call: Call, axis: int) -> Expr:
         """The extent of an axis of a call's result."""
-        return call.op.infer(call.args, call.attrs)[0].shape[axis]  # type: ignore[attr-defined]
+        type_ = call.op.infer(call.args, call.attrs)[0]
+        assert isinstance(type_, TensorType)
+        return type_.shape[axis]
 
     def made_by(self, value: Value | None, *names: str) -> Call | None:
         """The call that made a value, if its operator is one of these; any, if none is named."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tilewright.graph.ir import Call, Value
 from tilewright.graph.ir.types import known_dim
-from tilewright.graph.rules.grouping import Piece, pieces_of
+from tilewright.graph.rules.grouping import AxisGroup, pieces_of
 from tilewright.graph.rules.site import Site
 from tilewright.graph.sizes.axes import axes_of
 
@@ -100,7 +100,7 @@ def _of_merged(s: Site) -> Value | None:
     return s.emit("reshape", transposed, shape=s.result.shape)
 
 
-def _split_order(pieces: Sequence[Piece], order: Order) -> list[int]:
+def _split_order(pieces: Sequence[AxisGroup], order: Order) -> list[int]:
     """The order of the axes that were put together, for an order of the results."""
     own = {p.after[0]: p.before for p in pieces if p.after}
     dropped = [k for p in pieces if not p.after for k in p.before]

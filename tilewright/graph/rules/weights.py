@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tilewright.graph.ir import Array, Call, Value
-from tilewright.graph.ir.types import known_dim
+from tilewright.graph.ir.types import Dim, known_dim
 from tilewright.graph.rules.site import Site
 
 #: The factors of one axis of channels, in a shape that broadcasts against the weights.
@@ -82,7 +82,7 @@ def weighted(call: Call | None) -> Weighted | None:
     return row if plain and (bias is None or bias.ndim <= 1) else None
 
 
-def per_channel(constant: Value, rank: int, axis: int, channels: object) -> Array | None:
+def per_channel(constant: Value, rank: int, axis: int, channels: Dim) -> Array | None:
     """The elements of a constant along one axis of what it is broadcast to; one, if all are equal.
 
     None where it differs along other axes too.
@@ -94,7 +94,7 @@ def per_channel(constant: Value, rank: int, axis: int, channels: object) -> Arra
         return array.reshape(())
     full = array.reshape([1] * (rank - array.ndim) + list(array.shape))
     size = full.shape[axis % rank]
-    return full.reshape(-1) if full.size == size == known_dim(channels) else None  # type: ignore[arg-type]
+    return full.reshape(-1) if full.size == size == known_dim(channels) else None
 
 
 def with_outputs_scaled(s: Site, call: Call, row: Weighted, factor: Array) -> Value | None:

@@ -1,7 +1,7 @@
 """Reads modules from the text form that `graph.text.printer` writes and describes.
 
 The text is Python's syntax but for the word `const`, so Python's own parser reads it; nothing is
-executed. Types of bindings may be left out where the operators tell them.
+executed. Types of bindings may be left out where the operators determine them.
 """
 
 from __future__ import annotations

@@ -52,6 +52,7 @@ from tilewright.graph.ir.attributes import attribute_parts, same_attribute
 from tilewright.graph.ir.types import STRING, TensorType, dtype_of
 from tilewright.graph.text.type_text import dim_text, type_text, types_text
 from tilewright.ir import DType, Expr, Namer, Var
+from tilewright.support.narrowing import is_sequence
 
 #: Constants of at most this many elements are written out.
 INLINE_LIMIT: Final = 8
@@ -303,8 +304,8 @@ def _number(value: Any) -> str:
 
 
 def _attribute(value: Any, names: Namer | None) -> str:
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(_attribute(v, names) for v in attribute_parts(tuple(value)))}]"  # pyright: ignore[reportUnknownArgumentType]
+    if is_sequence(value):
+        return f"[{', '.join(_attribute(v, names) for v in attribute_parts(tuple(value)))}]"
     if isinstance(value, Expr):
         return dim_text(value, names)
     if isinstance(value, DType):

@@ -26,7 +26,7 @@ _WORTH: Final = 0.85
 Axes: TypeAlias = tuple[Along, Along]
 
 
-class Sizes(NamedTuple):
+class ConvSizes(NamedTuple):
     """The sizes of a convolution."""
 
     batch: int
@@ -51,7 +51,7 @@ class Sizes(NamedTuple):
         return self.batch * -(-self.height // down.tile) * -(-self.width // across.tile)
 
 
-class Form(NamedTuple):
+class WinogradForm(NamedTuple):
     """How a convolution is computed, as a sum of terms of two axes each: with weights that are
     transformed beforehand (`stored`) or where they are used; the image as a whole, or by strips."""
 
@@ -82,7 +82,7 @@ def groups_of(axes: Axes) -> int:
     return prod(a.groups for a in axes)
 
 
-def sizes_of(call: Call, out: TensorType) -> Sizes | None:
+def sizes_of(call: Call, out: TensorType) -> ConvSizes | None:
     """The sizes of a convolution of images, with blocked channels or plain; None where Winograd's
     algorithm does not apply."""
     x, weight, _ = call.args
@@ -91,7 +91,7 @@ def sizes_of(call: Call, out: TensorType) -> Sizes | None:
         return None
     shape, own, factors = ([_likely(d) for d in t.shape] for t in (out, x, weight))
     inner, block = (own[4], shape[4]) if _is_blocked(call) else (1, 1)
-    return Sizes(
+    return ConvSizes(
         # A batch whose size is known only at run time may have one image.
         batch=known_dim(x.shape[0]) or 1,
         inputs=own[1] * inner,
@@ -124,7 +124,7 @@ def _likely(dim: Expr) -> int:
     return max(1, int(evaluate(dim, dict.fromkeys(free_vars(dim), _USUAL))))
 
 
-def paying_forms(sizes: Sizes, target: Target) -> dict[Form, float]:
+def paying_forms(sizes: ConvSizes, target: Target) -> dict[WinogradForm, float]:
     """The forms that pay, with the cycles that each takes."""
     costs = {form: _cost(sizes, form, target) for form in _forms(sizes, target)}
     most = _WORTH * direct_cost(sizes, target)
@@ -143,7 +143,7 @@ def least_share(call: Call, out: TensorType, target: Target) -> float:
 # ---- forms --------------------------------------------------------------------------------------
 
 
-def _forms(sizes: Sizes, target: Target) -> Iterator[Form]:
+def _forms(sizes: ConvSizes, target: Target) -> Iterator[WinogradForm]:
     """The forms that a convolution can have."""
     options = [list(_ways(k, s)) for k, s in zip(sizes.kernel, sizes.strides, strict=True)]
     for down, across in product(*options):
@@ -151,9 +151,11 @@ def _forms(sizes: Sizes, target: Target) -> Iterator[Form]:
         if not all(map(_is_exact, terms)) or all(planes_of(axes) == 1 for axes in terms):
             continue
         is_square = len(terms) == 1 and _is_square(terms[0])
-        yield Form(terms, stored=True, strips=is_square and _is_large(sizes, terms[0], target))
+        yield WinogradForm(
+            terms, stored=True, strips=is_square and _is_large(sizes, terms[0], target)
+        )
         if is_square and sizes.are_known and _sums_are_near(sizes, terms[0], target):
-            yield Form(terms, stored=False)
+            yield WinogradForm(terms, stored=False)
 
 
 def _ways(kernel: int, step: int) -> Iterator[tuple[Along, ...]]:
@@ -183,13 +185,13 @@ def _is_square(axes: Axes) -> bool:
     return axes[0] == axes[1] and axes[0][:3] == (TAPS, 1, TAPS) and axes[0].tile in TRANSFORMS
 
 
-def _sums_are_near(sizes: Sizes, axes: Axes, target: Target) -> bool:
+def _sums_are_near(sizes: ConvSizes, axes: Axes, target: Target) -> bool:
     """Whether the sums that every block of channels is added to stay in L2."""
     size = planes_of(axes) * sizes.tiles(axes) * sizes.blocks[1] * 4
     return size <= target.caches.l2 // 2
 
 
-def _is_large(sizes: Sizes, axes: Axes, target: Target) -> bool:
+def _is_large(sizes: ConvSizes, axes: Axes, target: Target) -> bool:
     """Whether an image is better computed by strips: transformed windows and products do not fit
     the caches, but the weights do; or everything would come from memory."""
     caches, planes = target.caches, planes_of(axes)
@@ -203,13 +205,13 @@ def _is_large(sizes: Sizes, axes: Axes, target: Target) -> bool:
 # ---- costs --------------------------------------------------------------------------------------
 
 
-def direct_cost(sizes: Sizes, target: Target) -> float:
+def direct_cost(sizes: ConvSizes, target: Target) -> float:
     """Cycles of direct convolution."""
     pixels = sizes.batch * sizes.height * sizes.width
     return _cycles(pixels, sizes, sizes.window, sizes.window, target.timing.conv.blocked, target)
 
 
-def _cost(sizes: Sizes, form: Form, target: Target) -> float:
+def _cost(sizes: ConvSizes, form: WinogradForm, target: Target) -> float:
     """Cycles for products and transforms."""
     timing = target.timing.conv
     terms = sum(_term_cost(sizes, axes, form, target) for axes in form.terms)
@@ -221,7 +223,7 @@ def _cost(sizes: Sizes, form: Form, target: Target) -> float:
     return terms + planes_of(form.axes) * (factors + sums) / lanes
 
 
-def _term_cost(sizes: Sizes, axes: Axes, form: Form, target: Target) -> float:
+def _term_cost(sizes: ConvSizes, axes: Axes, form: WinogradForm, target: Target) -> float:
     timing, tiles = target.timing.conv, sizes.tiles(axes)
     planes, groups = planes_of(axes), groups_of(axes)
     moved = planes * tiles * (sizes.inputs * groups + sizes.outputs) / target.lanes("float32")
@@ -233,7 +235,7 @@ def _term_cost(sizes: Sizes, axes: Axes, form: Form, target: Target) -> float:
 
 
 def _cycles(
-    rows: int, sizes: Sizes, planes: int, matrices: int, share: float, target: Target
+    rows: int, sizes: ConvSizes, planes: int, matrices: int, share: float, target: Target
 ) -> float:
     """Cycles to multiply so many rows by the weights of each plane, which are read meanwhile."""
     size = sizes.inputs * sizes.outputs

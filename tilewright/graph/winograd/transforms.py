@@ -168,7 +168,7 @@ def tiled_window(spatial: Sequence[Any], pads: Ints, axes: Sequence[Along]) -> W
     for extent, first, count, axis in zip(spatial, pads, places, axes, strict=False):
         whole = simplify_size(axis.reach(tiles_along(count, axis.tile)) - extent - first)
         number = known_dim(whole)
-        # What lies behind the last step is not read.
+        # What lies after the last step is not read.
         after.append(whole if number is None else max(0, number))
     return Window.of(kernel, strides, (*pads[:2], *after), ())
 

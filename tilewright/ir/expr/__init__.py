@@ -18,7 +18,7 @@ Meaning
     their sums and products not to overflow. `floordiv`/`floormod` round to minus infinity,
     `truncdiv`/`truncmod` to zero; dividing an integer by zero gives 0, its remainder 0.
     Floats follow IEEE 754: NaN, infinities and signed zeros are kept; a multiplication and an
-    addition may be contracted to a fused one. `min` and `max` hand on NaN, and of two zeros may
+    addition may be contracted to a fused one. `min` and `max` pass on NaN, and of two zeros may
     give either. Comparisons with NaN are false, `ne` is true.
     Each operation on float16 and bfloat16 is computed in float32 and its result rounded to the
     type; the types under those (float8 and kin, integers under a byte) are only stored and

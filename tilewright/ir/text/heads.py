@@ -12,7 +12,7 @@ from tilewright.ir.stmt import TRUE, LoopKind, Region, Stmt
 
 
 @dataclass(slots=True)
-class Opening:
+class SuiteHead:
     """A statement whose body is the rest of the suite."""
 
     wrap: Callable[[Stmt], Stmt]

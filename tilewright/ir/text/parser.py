@@ -32,7 +32,7 @@ from tilewright.ir.stmt import (
     While,
     seq,
 )
-from tilewright.ir.text.heads import LOOPS, BlockHead, LoopHead, Opening
+from tilewright.ir.text.heads import LOOPS, BlockHead, LoopHead, SuiteHead
 from tilewright.ir.text.parse_types import TypeReader
 from tilewright.ir.text.source import Source
 from tilewright.ir.text.syntax import dotted, parts_of
@@ -79,18 +79,18 @@ class StmtReader(TypeReader):
 
     def statements(self, nodes: Sequence[ast.stmt]) -> Stmt:
         """Statements in a row; what opens (let, alloc) holds all that follow."""
-        rows: list[tuple[list[Stmt], Opening | None]] = []
+        rows: list[tuple[list[Stmt], SuiteHead | None]] = []
         current: list[Stmt] = []
         for node in nodes:
             read = self.statement(node)
-            if isinstance(read, Opening):
+            if isinstance(read, SuiteHead):
                 rows.append((current, read))
                 current = []
             elif read is not None:
                 current.append(read)
         return _closed(rows, seq(*current))
 
-    def statement(self, node: ast.stmt) -> Stmt | Opening | None:
+    def statement(self, node: ast.stmt) -> Stmt | SuiteHead | None:
         read = _STATEMENTS.get(type(node))
         if read is None:
             raise self.refused(node)
@@ -100,12 +100,12 @@ class StmtReader(TypeReader):
         return self.error(node, f"`{ast.unparse(node).splitlines()[0]}` has no meaning here")
 
     def span(self, _node: ast.AST) -> Span | None:
-        """Where a statement was written; printed IR is nobody's source."""
+        """Where a statement was written; printed IR has no source."""
         return None
 
     # ---- simple statements ----------------------------------------------------------------------
 
-    def assign(self, node: ast.Assign) -> Stmt | Opening:
+    def assign(self, node: ast.Assign) -> Stmt | SuiteHead:
         if len(node.targets) != 1:
             raise self.error(node, "one target at a time")
         target = node.targets[0]
@@ -115,7 +115,7 @@ class StmtReader(TypeReader):
             return self.bind(node, target, node.value, None)
         raise self.refused(node)
 
-    def typed_assign(self, node: ast.AnnAssign) -> Stmt | Opening:
+    def typed_assign(self, node: ast.AnnAssign) -> Stmt | SuiteHead:
         if node.value is None or not isinstance(node.target, ast.Name):
             raise self.refused(node)
         return self.bind(
@@ -124,7 +124,7 @@ class StmtReader(TypeReader):
 
     def bind(
         self, node: ast.stmt, target: ast.Name, value: ast.expr, dtype: DType | None
-    ) -> Stmt | Opening:
+    ) -> Stmt | SuiteHead:
         """`x = let(…)` or `x = alloc(…)`."""
         word = self.callee(value) if isinstance(value, ast.Call) else None
         if word == "let":
@@ -137,13 +137,13 @@ class StmtReader(TypeReader):
 
     def let(
         self, node: ast.stmt, target: ast.Name, value: ast.expr, dtype: DType | None
-    ) -> Opening:
+    ) -> SuiteHead:
         read = self.expr(value, dtype)
         var = Var(target.id, dtype or read.dtype)
         self.define(target, target.id, var)
-        return Opening(lambda body: Let(var, read, body, self.span(node)))
+        return SuiteHead(lambda body: Let(var, read, body, self.span(node)))
 
-    def alloc(self, target: ast.Name, node: ast.Call) -> Opening:
+    def alloc(self, target: ast.Name, node: ast.Call) -> SuiteHead:
         if len(node.args) != 1 or any(k.arg != "scope" for k in node.keywords):
             raise self.error(
                 node, "alloc takes a type and a scope", remedy='alloc(f32[16], scope="local")'
@@ -151,7 +151,7 @@ class StmtReader(TypeReader):
         scope = self.text(node.keywords[0].value) if node.keywords else "global"
         buffer = self.buffer(target.id, node.args[0], scope)
         self.define(target, target.id, buffer)
-        return Opening(lambda body: Alloc((buffer,), body), (buffer,))
+        return SuiteHead(lambda body: Alloc((buffer,), body), (buffer,))
 
     def store(
         self, node: ast.stmt, target: ast.expr, value: ast.expr, mask: ast.expr | None = None
@@ -193,12 +193,12 @@ class StmtReader(TypeReader):
         otherwise = self.suite(node.orelse) if node.orelse else None
         return If(condition, then, otherwise, self.span(node))
 
-    def while_loop(self, node: ast.While) -> Stmt | Opening:
+    def while_loop(self, node: ast.While) -> Stmt | SuiteHead:
         if node.orelse:
             raise self.error(node.orelse[0], "a loop has no else here")
         return While(self.expr(node.test), self.suite(node.body), self.span(node))
 
-    def for_loop(self, node: ast.For) -> Stmt | Opening:
+    def for_loop(self, node: ast.For) -> Stmt | SuiteHead:
         target, call = self.loop_parts(node)
         head = self.loop_head(call)
         var = Var(target.id, head.extent.dtype)
@@ -323,7 +323,7 @@ class StmtReader(TypeReader):
         return Range(start, _extent(start, self.expr(node.upper)))
 
 
-def _closed(rows: list[tuple[list[Stmt], Opening | None]], body: Stmt) -> Stmt:
+def _closed(rows: list[tuple[list[Stmt], SuiteHead | None]], body: Stmt) -> Stmt:
     """Fold the openings over what follows them; allocations in a row become one."""
     for before, opening in reversed(rows):
         assert opening is not None

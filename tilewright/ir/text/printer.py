@@ -93,11 +93,11 @@ class _Printer:
         params = ", ".join(f"{self.names(p)}: {self._param_type(p)}" for p in function.params)
         name = function.name if _is_name(function.name) else "function"
         self._line(0, f"def {name}({params}):")
-        self._later(self._suite, 1, function.body)
+        self._later(self.suite, 1, function.body)
         return self._run()
 
     def fragment(self, stmt: Stmt) -> str:
-        self._later(self._suite, 0, stmt)
+        self._later(self.suite, 0, stmt)
         return self._run()
 
     def excerpt(self, context: int) -> str:
@@ -177,7 +177,7 @@ class _Printer:
 
     # ---- statements -----------------------------------------------------------------------------
 
-    def _suite(self, depth: int, body: Stmt) -> None:
+    def suite(self, depth: int, body: Stmt) -> None:
         statements = _flat(body)
         if not statements:
             self._head(depth, body, "pass")
@@ -202,7 +202,7 @@ class _Printer:
             args.append(f"note={literal_text(dict(s.annotations))}")
         self._head(depth, s, f"for {self.names.bind(s.var)} in {word}({', '.join(args)}):")
         self._later(self._release, depth, (s.var,))
-        self._later(self._suite, depth + 1, s.body)
+        self._later(self.suite, depth + 1, s.body)
 
     def block(self, depth: int, s: Block) -> None:
         # A block under suspicion may have too few bindings.
@@ -219,9 +219,9 @@ class _Printer:
         if s.annotations:
             self._line(depth + 1, f"note({_keywords(s.annotations)})")
         self._later(self._release, depth, tuple(i.var for i in s.iters))
-        self._later(self._suite, depth + 1, s.body)
+        self._later(self.suite, depth + 1, s.body)
         if s.init is not None:
-            self._later(self._suite, depth + 2, s.init)
+            self._later(self.suite, depth + 2, s.init)
             self._later(self._line, depth + 1, "with init():")
 
     def _region(self, region: Region) -> str:
@@ -250,30 +250,30 @@ class _Printer:
             kind = self._buffer_type(buffer, False)
             text = f"{self.names.bind(buffer)} = alloc({kind}{scope})"
             self._head(depth, s, text) if number == 0 else self._line(depth, text)
-        self._later(self._suite, depth, s.body)
+        self._later(self.suite, depth, s.body)
 
     def if_(self, depth: int, s: If, word: str = "if") -> None:
         self._head(depth, s, f"{word} {self._expr(s.condition)}:")
         if isinstance(s.otherwise, If):
             self._later(self._elif, depth, s.otherwise)
         elif s.otherwise is not None:
-            self._later(self._suite, depth + 1, s.otherwise)
+            self._later(self.suite, depth + 1, s.otherwise)
             self._later(self._line, depth, "else:")
-        self._later(self._suite, depth + 1, s.then)
+        self._later(self.suite, depth + 1, s.then)
 
     def _elif(self, depth: int, s: If) -> None:
         self.if_(depth, s, "elif")
 
     def while_(self, depth: int, s: While) -> None:
         self._head(depth, s, f"while {self._expr(s.condition)}:")
-        self._later(self._suite, depth + 1, s.body)
+        self._later(self.suite, depth + 1, s.body)
 
     def let(self, depth: int, s: Let) -> None:
         value = self._expr(s.value)
         kind = "" if s.var.dtype is s.value.dtype else f": {s.var.dtype.short}"
         self._head(depth, s, f"{self.names.bind(s.var)}{kind} = let({value})")
         self._later(self._release, depth, (s.var,))
-        self._later(self._suite, depth, s.body)
+        self._later(self.suite, depth, s.body)
 
     def assert_(self, depth: int, s: Assert) -> None:
         message = literal_text(s.message)
@@ -295,7 +295,7 @@ _PRINT: dict[type[Stmt], Callable[[_Printer, int, Any], None]] = {
     Let: _Printer.let,
     Assert: _Printer.assert_,
     Evaluate: _Printer.evaluate,
-    Seq: _Printer._suite,  # pyright: ignore[reportPrivateUsage]
+    Seq: _Printer.suite,
 }
 
 

@@ -12,8 +12,8 @@ from typing import Final
 from tilewright.arith import Ranges, simplify
 from tilewright.ir import Buffer, Const, Expr, Var, const, evaluate, free_vars, maximum
 from tilewright.lower.arena.branches import Branches
+from tilewright.support.memory import ALIGNMENT
 
-ALIGNMENT: Final = 64
 #: Plans whose time grows with the square of their number are made for up to so many buffers.
 _MANY: Final = 1000
 #: How often a plan is mended that takes more than what is live at once.
@@ -26,7 +26,7 @@ _MOST_FOR_BRANCHES: Final = 64 << 20
 
 
 @dataclass(slots=True)
-class Span:
+class LiveRange:
     """When a buffer is live."""
 
     first: int
@@ -36,12 +36,12 @@ class Span:
     def length(self) -> int:
         return self.last - self.first
 
-    def overlaps(self, other: Span) -> bool:
+    def overlaps(self, other: LiveRange) -> bool:
         return self.first <= other.last and other.first <= self.last
 
 
 def layout(
-    spans: dict[Buffer, Span], ranges: Ranges, branches: Branches | None = None
+    spans: dict[Buffer, LiveRange], ranges: Ranges, branches: Branches | None = None
 ) -> tuple[dict[Buffer, Expr], list[Expr]]:
     """The offset of every buffer, in bytes; the starts of slots, and the end of the last."""
     sizes = {b: size_of(b, ranges) for b in spans}
@@ -64,7 +64,7 @@ def size_of(buffer: Buffer, ranges: Ranges) -> Expr:
     return simplify((size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT, ranges)
 
 
-def _by_time(spans: dict[Buffer, Span]) -> Iterator[tuple[Buffer, list[Buffer]]]:
+def _by_time(spans: dict[Buffer, LiveRange]) -> Iterator[tuple[Buffer, list[Buffer]]]:
     """Each buffer in order of its first use, with those that have died since the one before."""
     ends = sorted(spans, key=lambda b: spans[b].last)
     ended = 0
@@ -80,7 +80,7 @@ _Plan = tuple[dict[Buffer, int], int]
 
 
 def _placed(
-    spans: dict[Buffer, Span], sizes: dict[Buffer, int], branches: Branches | None
+    spans: dict[Buffer, LiveRange], sizes: dict[Buffer, int], branches: Branches | None
 ) -> _Plan:
     """The least plan; with room for branches side by side, where that is not much more."""
     least = _least(spans, sizes)
@@ -92,14 +92,14 @@ def _placed(
     return wide if wide[1] - least[1] <= _MOST_FOR_BRANCHES else least
 
 
-def _orders(spans: dict[Buffer, Span], sizes: dict[Buffer, int]) -> tuple[list[Buffer], ...]:
+def _orders(spans: dict[Buffer, LiveRange], sizes: dict[Buffer, int]) -> tuple[list[Buffer], ...]:
     """The orders in which first fit is tried."""
     by_size = sorted(spans, key=lambda b: (-sizes[b], -spans[b].length))
     by_length = sorted(spans, key=lambda b: (-spans[b].length, -sizes[b]))
     return by_size, by_length
 
 
-def _least(spans: dict[Buffer, Span], sizes: dict[Buffer, int]) -> _Plan:
+def _least(spans: dict[Buffer, LiveRange], sizes: dict[Buffer, int]) -> _Plan:
     """A plan that takes no more than what is live at once, or the least of those tried."""
     best = _best_fit(spans, sizes)
     live = live_at_once(spans.values(), sizes.values())
@@ -125,7 +125,7 @@ def _repaired(
         order = [*top, *(b for b in order if offsets[b] + sizes[b] != end)]
 
 
-def live_at_once(spans: Iterable[Span], sizes: Iterable[int]) -> int:
+def live_at_once(spans: Iterable[LiveRange], sizes: Iterable[int]) -> int:
     """The most that is live at any time; no plan takes less."""
     changes: list[tuple[int, int]] = []
     for span, size in zip(spans, sizes, strict=True):
@@ -148,7 +148,7 @@ def _first_fit(
     return offsets, max((offsets[b] + sizes[b] for b in offsets), default=0)
 
 
-def _best_fit(spans: dict[Buffer, Span], sizes: dict[Buffer, int]) -> _Plan:
+def _best_fit(spans: dict[Buffer, LiveRange], sizes: dict[Buffer, int]) -> _Plan:
     free = _FreeList()
     offsets: dict[Buffer, int] = {}
     for buffer, dead in _by_time(spans):
@@ -207,7 +207,7 @@ class _FreeList:
 
 
 def _slots(
-    spans: dict[Buffer, Span], sizes: dict[Buffer, Expr], ranges: Ranges
+    spans: dict[Buffer, LiveRange], sizes: dict[Buffer, Expr], ranges: Ranges
 ) -> tuple[dict[Buffer, int], list[Expr]]:
     """The slot of every buffer, and the sizes of the slots."""
     slots: dict[Buffer, int] = {}

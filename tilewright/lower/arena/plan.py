@@ -47,8 +47,9 @@ from tilewright.ir import (
     walk_expr,
 )
 from tilewright.lower.arena.branches import Branches
-from tilewright.lower.arena.layout import ALIGNMENT, Span, layout, live_at_once, size_of, usual
+from tilewright.lower.arena.layout import LiveRange, layout, live_at_once, size_of, usual
 from tilewright.lower.flatten import flat_index
+from tilewright.support.memory import ALIGNMENT
 
 #: What the names of calls begin with that run kernels.
 _KERNEL: Final = "kernel."
@@ -86,7 +87,7 @@ def _named(starts: Sequence[Expr]) -> tuple[dict[Expr, Expr], list[tuple[Var, Ex
 
 
 @dataclass(frozen=True)
-class Place:
+class ArenaPlace:
     """A buffer's place in the arena, and the steps of the program between which it is live."""
 
     name: str
@@ -103,7 +104,7 @@ class ArenaPlan:
     size: int
     #: The most that is live at any time: no plan takes less.
     live: int
-    places: tuple[Place, ...]
+    places: tuple[ArenaPlace, ...]
     #: The kernels that are called, in order, each with its step.
     calls: tuple[tuple[int, str], ...]
 
@@ -114,7 +115,7 @@ def arena_plan(function: Function, *, side_by_side: bool = False) -> ArenaPlan:
     spans, ranges = uses.planned, Ranges.for_function(function)
     offsets, starts = layout(spans, ranges, uses.branches if side_by_side else None)
     places = [
-        Place(b.name, usual(offsets[b]), usual(size_of(b, ranges)), span.first, span.last)
+        ArenaPlace(b.name, usual(offsets[b]), usual(size_of(b, ranges)), span.first, span.last)
         for b, span in spans.items()
     ]
     live = live_at_once(spans.values(), [p.size for p in places])
@@ -125,7 +126,7 @@ class _Uses:
     """The times at which buffers are used, each statement being a step of time."""
 
     def __init__(self, function: Function) -> None:
-        self.spans: dict[Buffer, Span] = {}
+        self.spans: dict[Buffer, LiveRange] = {}
         #: All times at which each is used.
         self._users: dict[Buffer, list[int]] = {}
         self._has_loops = False
@@ -140,7 +141,7 @@ class _Uses:
         self._walk(function.body)
 
     @property
-    def planned(self) -> dict[Buffer, Span]:
+    def planned(self) -> dict[Buffer, LiveRange]:
         """The buffers that only kernels touch."""
         return {b: span for b, span in self.spans.items() if b not in self.touched}
 
@@ -182,7 +183,7 @@ class _Uses:
         depth = self._depth[buffer]
         # What was there before a loop is needed in its first trip and in its last.
         first = self._loops[depth] if depth < len(self._loops) else self._time
-        span = self.spans.setdefault(buffer, Span(first, self._time))
+        span = self.spans.setdefault(buffer, LiveRange(first, self._time))
         span.last = self._time
         self._users.setdefault(buffer, []).append(self._time)
 

@@ -52,7 +52,7 @@ class Launches(NamedTuple):
     """The two parts of a function."""
 
     host: Function
-    #: What is launched, by name; `threads_of` tells the size of its blocks.
+    #: What is launched, by name; `threads_of` gives the size of its blocks.
     kernels: tuple[Function, ...]
 
 

@@ -105,7 +105,7 @@ def _at_blocks(stmt: Stmt) -> Stmt:
 
 
 def _in_a_row(statements: Sequence[Stmt], buffers: list[Buffer]) -> Stmt:
-    """Statements with the first copies of loops as early as they can be: behind the loop before
+    """Statements with the first copies of loops as early as they can be: after the loop before
     that waits for copies of its own. Copies right before a loop join its first ones."""
     done: list[Stmt] = []
     free = 0

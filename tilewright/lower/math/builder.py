@@ -23,7 +23,7 @@ class Pair(NamedTuple):
     low: Expr
 
 
-class Builder:
+class MathBuilder:
     """Constants, fused operations and bit fields of `dtype`.
 
     With `fused` the target has fused multiply-add: the low part of a product costs one operation.

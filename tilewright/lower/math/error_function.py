@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.ir import Expr, maximum, minimum, select
-from tilewright.lower.math.builder import Builder
+from tilewright.lower.math.builder import MathBuilder
 from tilewright.lower.math.coefficients import ERF, ERF_RATIONAL, LOG_ERFC
 from tilewright.lower.math.exponential import exp_of_moderate
 
@@ -11,14 +11,14 @@ from tilewright.lower.math.exponential import exp_of_moderate
 _BOUND, _DOUBLE_BOUND = 4.0, 6.0
 
 
-def erf(b: Builder, x: Expr) -> Expr:
+def erf(b: MathBuilder, x: Expr) -> Expr:
     if b.is_double or not b.fused:
         return _erf_by_parts(b, x)
     x = minimum(maximum(x, -_BOUND), _BOUND)
     return b.line_and_ratio(ERF_RATIONAL, 0.25, x)
 
 
-def _erf_by_parts(b: Builder, x: Expr) -> Expr:
+def _erf_by_parts(b: MathBuilder, x: Expr) -> Expr:
     """A polynomial up to 1; 1 - exp(P(|x| - 1)) from there."""
     size = b.abs(x)
     square = size * size

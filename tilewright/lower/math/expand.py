@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from tilewright.ir import Call, Expr, Function, cast, map_expr, map_exprs
-from tilewright.lower.math.builder import Builder
+from tilewright.lower.math.builder import MathBuilder
 from tilewright.lower.math.error_function import erf
 from tilewright.lower.math.exponential import exp, exp2, expm1, sigmoid
 from tilewright.lower.math.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
@@ -77,6 +77,6 @@ def _expanded(
     expansion: Callable[..., Expr], args: tuple[Expr, ...], arithmetic: Arithmetic
 ) -> Expr:
     flush = arithmetic.denormals == "flush"
-    builder = Builder(args[0].dtype, fused=arithmetic.fused, flush=flush)
+    builder = MathBuilder(args[0].dtype, fused=arithmetic.fused, flush=flush)
     result = expansion(builder, *args)
     return result if arithmetic.flushes else builder.flushed(result)

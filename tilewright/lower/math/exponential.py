@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tilewright.ir import Binary, Broadcast, Const, Expr, maximum, minimum, select
-from tilewright.lower.math.builder import Builder
+from tilewright.lower.math.builder import MathBuilder
 from tilewright.lower.math.coefficients import (
     EXP,
     EXP2,
@@ -30,7 +30,7 @@ class ReducedExponent(NamedTuple):
     shifted: Expr
 
 
-def exp(b: Builder, x: Expr) -> Expr:
+def exp(b: MathBuilder, x: Expr) -> Expr:
     if b.flush and _is_at_most(x, b.pick(70.0, 670.0)):
         return _flushed_exp_of_low(b, x)
     clamped = maximum(x, b.pick(-104.0, -746.0))
@@ -41,14 +41,14 @@ def exp(b: Builder, x: Expr) -> Expr:
     return _times_exp(b, EXP, rest, first) * second
 
 
-def _exp_of_low(b: Builder, x: Expr) -> Expr:
+def _exp_of_low(b: MathBuilder, x: Expr) -> Expr:
     """exp that cannot overflow: of a power that is moved up, and at last down to subnormals."""
     up = b.mantissa + 2
     rest, shifted = reduced(b, x, b.bias + up)
     return _times_exp(b, EXP, rest, b.power_of_two(shifted)) * 2.0**-up
 
 
-def _flushed_exp_of_low(b: Builder, x: Expr) -> Expr:
+def _flushed_exp_of_low(b: MathBuilder, x: Expr) -> Expr:
     """exp that cannot overflow, and is zero from e**(-bias ln 2) down: there 2**n has no bits.
 
     The power comes last: its product with a small `rest` would be denormal, and lost.
@@ -57,13 +57,13 @@ def _flushed_exp_of_low(b: Builder, x: Expr) -> Expr:
     return b.fma(b.polynomial(b.of_type(EXP), rest), rest, 1.0) * b.power_of_two(shifted)
 
 
-def exp_of_moderate(b: Builder, x: Expr) -> Expr:
+def exp_of_moderate(b: MathBuilder, x: Expr) -> Expr:
     """exp where the result is known to be a normal number."""
     rest, shifted = reduced(b, x, b.bias)
     return _times_exp(b, EXP, rest, b.power_of_two(shifted))
 
 
-def half_exp(b: Builder, x: Expr) -> Expr:
+def half_exp(b: MathBuilder, x: Expr) -> Expr:
     """exp(x) / 2 for x >= 0, finite a little longer than exp itself."""
     rest, shifted = reduced(b, minimum(x, b.pick(90.0, 711.0)), b.bias - 2)
     # The power may be infinite.
@@ -71,11 +71,11 @@ def half_exp(b: Builder, x: Expr) -> Expr:
     return moderate * b.power_of_two(shifted) * 2.0
 
 
-def exp2(b: Builder, x: Expr) -> Expr:
+def exp2(b: MathBuilder, x: Expr) -> Expr:
     return exp2_of_sum(b, x, None)
 
 
-def exp2_of_sum(b: Builder, x: Expr, low: Expr | None) -> Expr:
+def exp2_of_sum(b: MathBuilder, x: Expr, low: Expr | None) -> Expr:
     """2 ** (x + low), where |low| is at most a quarter."""
     clamped = minimum(maximum(x, b.pick(-151.0, -1076.0)), b.pick(129.0, 1025.0))
     magic = b.magic(2 * b.bias)
@@ -85,14 +85,14 @@ def exp2_of_sum(b: Builder, x: Expr, low: Expr | None) -> Expr:
     return _times_exp(b, EXP2, rest if low is None else rest + low, first) * second
 
 
-def expm1(b: Builder, x: Expr) -> Expr:
+def expm1(b: MathBuilder, x: Expr) -> Expr:
     low, high = b.pick(-20.0, -40.0), b.pick(89.0, 710.0)
     result = half_expm1(b, minimum(maximum(x, low), high)) * 2.0
     # Keeps the sign of zero and the last bit of subnormals.
     return select(b.abs(x) < b.epsilon, b.flushed(x), result)
 
 
-def half_expm1(b: Builder, x: Expr) -> Expr:
+def half_expm1(b: MathBuilder, x: Expr) -> Expr:
     """expm1(x) / 2 for an argument within its clamps: 2**n (e**r - 1) + (2**n - 1), halved."""
     rest, shifted = reduced(b, x, b.bias - 1)
     small = b.fma(b.polynomial(b.of_type(EXPM1), rest), rest * rest, rest)
@@ -100,7 +100,7 @@ def half_expm1(b: Builder, x: Expr) -> Expr:
     return b.fma(small, scale, scale - 0.5)
 
 
-def sigmoid(b: Builder, x: Expr) -> Expr:
+def sigmoid(b: MathBuilder, x: Expr) -> Expr:
     """1 / (1 + e**-x), with the one division that it takes anyway.
 
     Where x = n ln 2 + r, e**-r is the ratio of A - r and A + r, so that
@@ -117,7 +117,7 @@ def sigmoid(b: Builder, x: Expr) -> Expr:
     return above / b.fma(below, b.power_of_two(shifted), above)
 
 
-def reduced(b: Builder, x: Expr, offset: int, sign: int = 1) -> ReducedExponent:
+def reduced(b: MathBuilder, x: Expr, offset: int, sign: int = 1) -> ReducedExponent:
     """`sign` is that of n in `shifted`."""
     high, low = b.of_type(LN2)
     magic = b.magic(offset)
@@ -127,7 +127,7 @@ def reduced(b: Builder, x: Expr, offset: int, sign: int = 1) -> ReducedExponent:
     return ReducedExponent(b.fma(n, -sign * low, b.fma(n, -sign * high, x)), shifted)
 
 
-def _times_exp(b: Builder, table: ByType, rest: Expr, power: Expr) -> Expr:
+def _times_exp(b: MathBuilder, table: ByType, rest: Expr, power: Expr) -> Expr:
     """power (1 + r P(r)): the product with r is exact and waits for no sum, and there is no 1."""
     return b.fma(b.polynomial(b.of_type(table), rest), rest * power, power)
 

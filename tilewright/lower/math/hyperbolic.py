@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.ir import Expr, call, maximum, minimum, select
-from tilewright.lower.math.builder import Builder
+from tilewright.lower.math.builder import MathBuilder
 from tilewright.lower.math.coefficients import LN2, SINH, TANH
 from tilewright.lower.math.exponential import half_exp, half_expm1
 from tilewright.lower.math.logarithm import log1p_of_ordinary
@@ -12,7 +12,7 @@ from tilewright.lower.math.logarithm import log1p_of_ordinary
 TANH_BOUND = 9.02
 
 
-def sinh(b: Builder, x: Expr) -> Expr:
+def sinh(b: MathBuilder, x: Expr) -> Expr:
     """A polynomial up to 1, above it from e**|x| / 2 and its reciprocal."""
     size = b.abs(x)
     half = half_exp(b, size)
@@ -22,12 +22,12 @@ def sinh(b: Builder, x: Expr) -> Expr:
     return b.with_sign(select(size < 1.0, small, large), x)
 
 
-def cosh(b: Builder, x: Expr) -> Expr:
+def cosh(b: MathBuilder, x: Expr) -> Expr:
     half = half_exp(b, b.abs(x))
     return half + 0.25 / half
 
 
-def tanh(b: Builder, x: Expr) -> Expr:
+def tanh(b: MathBuilder, x: Expr) -> Expr:
     """A ratio of polynomials, or h / (h + 1) with h = expm1(2 |x|) / 2."""
     if b.fused and not b.is_double:
         return b.line_and_ratio(TANH, 0.125, minimum(maximum(x, -TANH_BOUND), TANH_BOUND))
@@ -35,7 +35,7 @@ def tanh(b: Builder, x: Expr) -> Expr:
     return b.with_sign(half / (half + 1.0), x)
 
 
-def asinh(b: Builder, x: Expr) -> Expr:
+def asinh(b: MathBuilder, x: Expr) -> Expr:
     """log1p(|x| + x² / (1 + sqrt(1 + x²)))."""
     size = b.abs(x)
     square = size * size
@@ -44,14 +44,14 @@ def asinh(b: Builder, x: Expr) -> Expr:
     return select(size < b.epsilon, b.flushed(x), b.with_sign(result, x))
 
 
-def acosh(b: Builder, x: Expr) -> Expr:
+def acosh(b: MathBuilder, x: Expr) -> Expr:
     """log1p(t + sqrt(2 t + t²)) with t = x - 1."""
     t = x - 1.0
     argument = t + call("sqrt", t * (t + 2.0))
     return select(x >= 1.0, _log1p_or_log_of_double(b, x, argument), b.nan)
 
 
-def atanh(b: Builder, x: Expr) -> Expr:
+def atanh(b: MathBuilder, x: Expr) -> Expr:
     """log1p(2 |x| / (1 - |x|)) / 2."""
     size = b.abs(x)
     argument = (size + size) / (1.0 - size)
@@ -60,7 +60,7 @@ def atanh(b: Builder, x: Expr) -> Expr:
     return select(size < b.epsilon, b.flushed(x), result)
 
 
-def _log1p_or_log_of_double(b: Builder, x: Expr, argument: Expr) -> Expr:
+def _log1p_or_log_of_double(b: MathBuilder, x: Expr, argument: Expr) -> Expr:
     """log1p(argument), or log(2 x) where squares in `argument` may have overflowed."""
     large = x > b.pick(2.0**30, 2.0**60)
     high, low = b.of_type(LN2)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tilewright.ir import Expr, call, maximum, minimum, select
-from tilewright.lower.math.builder import Builder
+from tilewright.lower.math.builder import MathBuilder
 from tilewright.lower.math.coefficients import ASIN, ATAN, HALF_PI
 
 TAN_EIGHTH = 0.41421356237309503
 
 
-def asin(b: Builder, x: Expr) -> Expr:
+def asin(b: MathBuilder, x: Expr) -> Expr:
     """Above 1/2: asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2))."""
     size = b.abs(x)
     near = size <= 0.5
@@ -19,7 +19,7 @@ def asin(b: Builder, x: Expr) -> Expr:
     return b.with_sign(select(near, root + arc, far), x)
 
 
-def acos(b: Builder, x: Expr) -> Expr:
+def acos(b: MathBuilder, x: Expr) -> Expr:
     size = b.abs(x)
     near = size <= 0.5
     root, arc = _arc(b, size, near)
@@ -30,14 +30,14 @@ def acos(b: Builder, x: Expr) -> Expr:
     return select(near, middle, select(x < 0.0, left, doubled))
 
 
-def _arc(b: Builder, size: Expr, near: Expr) -> tuple[Expr, Expr]:
+def _arc(b: MathBuilder, size: Expr, near: Expr) -> tuple[Expr, Expr]:
     """s and asin(s) - s, for s = |x| or, far from 0, sqrt((1 - |x|) / 2)."""
     z = select(near, size * size, (1.0 - size) * 0.5)
     root = select(near, size, call("sqrt", z))
     return root, root * (z * b.polynomial(b.of_type(ASIN), z))
 
 
-def atan(b: Builder, x: Expr) -> Expr:
+def atan(b: MathBuilder, x: Expr) -> Expr:
     size = b.abs(x)
     angle = _first_octant(b, minimum(size, 1.0), maximum(size, 1.0))
     high, low = b.of_type(HALF_PI)
@@ -45,7 +45,7 @@ def atan(b: Builder, x: Expr) -> Expr:
     return b.with_sign(angle, x)
 
 
-def atan2(b: Builder, y: Expr, x: Expr) -> Expr:
+def atan2(b: MathBuilder, y: Expr, x: Expr) -> Expr:
     """The angle of (x, y), from the octant where 0 <= y <= x."""
     across, along = b.abs(y), b.abs(x)
     less, more = minimum(across, along), maximum(across, along)
@@ -63,7 +63,7 @@ def atan2(b: Builder, y: Expr, x: Expr) -> Expr:
     return b.with_sign(angle, y)
 
 
-def _first_octant(b: Builder, less: Expr, more: Expr) -> Expr:
+def _first_octant(b: MathBuilder, less: Expr, more: Expr) -> Expr:
     """atan(less / more) for 0 <= less <= more; above pi/8 about pi/4, at no second division."""
     upper = less > more * TAN_EIGHTH
     t = select(upper, less - more, less) / select(upper, less + more, more)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tilewright.ir import Expr, select
-from tilewright.lower.math.builder import Builder
+from tilewright.lower.math.builder import MathBuilder
 from tilewright.lower.math.coefficients import LN2, LOG, LOG2_E, LOG10_2, LOG10_E, LOG_ODD
 
 SQRT_HALF = 0.7071067811865476
@@ -24,19 +24,19 @@ class Decomposed(NamedTuple):
     field: Expr
 
 
-def log(b: Builder, x: Expr) -> Expr:
+def log(b: MathBuilder, x: Expr) -> Expr:
     exponent, fraction, _ = decompose(b, x)
     return _with_specials(b, x, _log_of_parts(b, exponent, fraction))
 
 
-def log2(b: Builder, x: Expr) -> Expr:
+def log2(b: MathBuilder, x: Expr) -> Expr:
     exponent, fraction, _ = decompose(b, x)
     high, low = b.of_type(LOG2_E)
     small = fraction + _tail(b, fraction)
     return _with_specials(b, x, b.fma(small, high, b.fma(small, low, exponent)))
 
 
-def log10(b: Builder, x: Expr) -> Expr:
+def log10(b: MathBuilder, x: Expr) -> Expr:
     exponent, fraction, _ = decompose(b, x)
     (high, low), (two_high, two_low) = b.of_type(LOG10_E), b.of_type(LOG10_2)
     small = fraction + _tail(b, fraction)
@@ -44,7 +44,7 @@ def log10(b: Builder, x: Expr) -> Expr:
     return _with_specials(b, x, b.fma(exponent, two_high, b.fma(small, high, remainder)))
 
 
-def log1p(b: Builder, x: Expr) -> Expr:
+def log1p(b: MathBuilder, x: Expr) -> Expr:
     special = log1p_of_ordinary(b, x)
     special = select(x < b.infinity, special, x)
     special = select(x > -1.0, special, select(x == -1.0, -b.infinity, b.nan))
@@ -52,7 +52,7 @@ def log1p(b: Builder, x: Expr) -> Expr:
     return select(b.abs(x) < b.epsilon, b.flushed(x), special)
 
 
-def log1p_of_ordinary(b: Builder, x: Expr) -> Expr:
+def log1p_of_ordinary(b: MathBuilder, x: Expr) -> Expr:
     """log1p for -1 < x < infinity.
 
     1 + x is only asked for its exponent; the fraction comes from x itself, rounded once:
@@ -65,7 +65,7 @@ def log1p_of_ordinary(b: Builder, x: Expr) -> Expr:
     return _log_of_parts(b, exponent, fraction)
 
 
-def decompose(b: Builder, x: Expr) -> Decomposed:
+def decompose(b: MathBuilder, x: Expr) -> Decomposed:
     """Of a positive finite number; subnormals are lifted first."""
     lift = b.mantissa + 2
     small = x < b.min_normal
@@ -75,7 +75,7 @@ def decompose(b: Builder, x: Expr) -> Decomposed:
     return Decomposed(exponent - bias, fraction, field)
 
 
-def _decompose_normal(b: Builder, x: Expr, bias: int) -> Decomposed:
+def _decompose_normal(b: MathBuilder, x: Expr, bias: int) -> Decomposed:
     half = b.float_bits(SQRT_HALF)
     moved = b.bits(x) + b.whole(b.float_bits(1.0) - half)
     # Above 2**mantissa the low bits count units: a conversion without converting.
@@ -87,13 +87,13 @@ def _decompose_normal(b: Builder, x: Expr, bias: int) -> Decomposed:
     return Decomposed(counted - (counter + bias), significand - 1.0, field)
 
 
-def _log_of_parts(b: Builder, exponent: Expr, fraction: Expr) -> Expr:
+def _log_of_parts(b: MathBuilder, exponent: Expr, fraction: Expr) -> Expr:
     high, low = b.of_type(LN2)
     small = fraction + b.fma(exponent, low, _tail(b, fraction))
     return b.fma(exponent, high, small)
 
 
-def _tail(b: Builder, f: Expr) -> Expr:
+def _tail(b: MathBuilder, f: Expr) -> Expr:
     """log(1 + f) - f."""
     if not b.is_double:
         return b.polynomial(b.of_type(LOG), f) * (f * f)
@@ -104,6 +104,6 @@ def _tail(b: Builder, f: Expr) -> Expr:
     return b.fma(s, b.fma(z, b.polynomial(b.of_type(LOG_ODD), z), half_square), -half_square)
 
 
-def _with_specials(b: Builder, x: Expr, ordinary: Expr) -> Expr:
+def _with_specials(b: MathBuilder, x: Expr, ordinary: Expr) -> Expr:
     bounded = select(x < b.infinity, ordinary, x)
     return select(x > 0.0, bounded, select(x == 0.0, -b.infinity, b.nan))

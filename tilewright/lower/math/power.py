@@ -7,24 +7,24 @@ one, so the logarithm and the product are carried as unevaluated sums of two num
 from __future__ import annotations
 
 from tilewright.ir import Expr, call, maximum, minimum, select
-from tilewright.lower.math.builder import Builder, Pair
+from tilewright.lower.math.builder import MathBuilder, Pair
 from tilewright.lower.math.coefficients import LOG2_C0, LOG2_C1, LOG2_ODD
 from tilewright.lower.math.exponential import exp2_of_sum
 from tilewright.lower.math.logarithm import decompose
 
 
-def rsqrt(b: Builder, x: Expr) -> Expr:
+def rsqrt(b: MathBuilder, x: Expr) -> Expr:
     return b.number(1.0) / call("sqrt", x)
 
 
-def pow(b: Builder, x: Expr, y: Expr) -> Expr:
+def pow(b: MathBuilder, x: Expr, y: Expr) -> Expr:
     """With the special cases of C99."""
     size = b.abs(x)
     whole = call("trunc", y) == y
     half = y * 0.5
     odd = whole & (call("trunc", half) != half)
     result = _exp2(b, _product(b, _log2(b, size), y))
-    # The base 0 or infinity, whose logarithm is none.
+    # The base 0 or infinity, whose logarithm is not finite.
     grows = (size > 1.0) == (y > 0.0)
     extreme = select(grows, b.infinity, b.number(0.0))
     result = select((size == 0.0) | (size == b.infinity), extreme, result)
@@ -34,7 +34,7 @@ def pow(b: Builder, x: Expr, y: Expr) -> Expr:
     return select((y == 0.0) | (x == 1.0), b.number(1.0), result)
 
 
-def _product(b: Builder, a: Pair, y: Expr) -> Pair:
+def _product(b: MathBuilder, a: Pair, y: Expr) -> Pair:
     """a * y, where y is cut to what decides between 0, 1 and infinity."""
     limit = b.pick(2.0**40, 2.0**80)
     y = minimum(maximum(y, -limit), limit)
@@ -42,13 +42,13 @@ def _product(b: Builder, a: Pair, y: Expr) -> Pair:
     return Pair(product.high, b.fma(a.low, y, product.low))
 
 
-def _exp2(b: Builder, exponent: Pair) -> Expr:
+def _exp2(b: MathBuilder, exponent: Pair) -> Expr:
     # Without effect where it matters: beside a clamped high part the low one means nothing.
     low = minimum(maximum(exponent.low, -0.25), 0.25)
     return exp2_of_sum(b, exponent.high, low)
 
 
-def _log2(b: Builder, x: Expr) -> Pair:
+def _log2(b: MathBuilder, x: Expr) -> Pair:
     """log2 of a positive finite number to about one and a half times the precision of the type.
 
     log2(1 + f) = s (C0 + z (C1 + z P(z))) with s = f / (2 + f), z = s²; all but P are pairs.
@@ -65,7 +65,7 @@ def _log2(b: Builder, x: Expr) -> Pair:
     return b.ordered_sum(total.high, total.low + small.low)
 
 
-def _quotient(b: Builder, a: Expr, divisor: Pair) -> Pair:
+def _quotient(b: MathBuilder, a: Expr, divisor: Pair) -> Pair:
     inverse = b.number(1.0) / divisor.high
     high = a * inverse
     back = b.two_product(high, divisor.high)
@@ -73,6 +73,6 @@ def _quotient(b: Builder, a: Expr, divisor: Pair) -> Pair:
     return Pair(high, remainder * inverse)
 
 
-def _times(b: Builder, a: Pair, c: Pair) -> Pair:
+def _times(b: MathBuilder, a: Pair, c: Pair) -> Pair:
     product = b.two_product(a.high, c.high)
     return Pair(product.high, product.low + b.fma(a.high, c.low, a.low * c.high))

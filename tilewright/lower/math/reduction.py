@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tilewright.ir import Expr, call, cast, reinterpret, select
-from tilewright.lower.math.builder import Builder, Pair
+from tilewright.lower.math.builder import MathBuilder, Pair
 from tilewright.lower.math.coefficients import HALF_PI, TWO_OVER_PI
 
 _TABLE_BITS = 1280
@@ -28,7 +28,7 @@ class ReducedAngle(NamedTuple):
     quadrant: Expr
 
 
-def reduce_angle(b: Builder, x: Expr) -> ReducedAngle:
+def reduce_angle(b: MathBuilder, x: Expr) -> ReducedAngle:
     size = b.abs(x)
     high, low = _fraction_of_turn(b, size)
     quarter = b.width - 2
@@ -40,7 +40,7 @@ def reduce_angle(b: Builder, x: Expr) -> ReducedAngle:
     return ReducedAngle(parts, select(small, b.whole(0), quadrant))
 
 
-def _fraction_of_turn(b: Builder, size: Expr) -> tuple[Expr, Expr]:
+def _fraction_of_turn(b: MathBuilder, size: Expr) -> tuple[Expr, Expr]:
     """|x| / (2 pi) modulo 1, as the upper and the lower word of a fraction."""
     bits = b.bits(size)
     below_one = bits < b.whole(b.float_bits(1.0))
@@ -56,7 +56,7 @@ def _fraction_of_turn(b: Builder, size: Expr) -> tuple[Expr, Expr]:
     return significand * first + call("mulhi", significand, second) + carry, low
 
 
-def _window(b: Builder, position: Expr) -> tuple[Expr, Expr, Expr]:
+def _window(b: MathBuilder, position: Expr) -> tuple[Expr, Expr, Expr]:
     """Three words of 2/pi from bit `position` on."""
     words = _shifted_by_words(b, position)
     within = position & b.whole(b.width - 1)
@@ -65,7 +65,7 @@ def _window(b: Builder, position: Expr) -> tuple[Expr, Expr, Expr]:
     return first, second, third
 
 
-def _shifted_by_words(b: Builder, position: Expr) -> list[Expr]:
+def _shifted_by_words(b: MathBuilder, position: Expr) -> list[Expr]:
     """The words from position // width on: one select per word and bit of that quotient."""
     steps = (b.bias // b.width).bit_length()
     words = [b.whole(w) for w in _table(b, _WINDOW - 1 + (1 << steps))]
@@ -80,7 +80,7 @@ def _shifted_by_words(b: Builder, position: Expr) -> list[Expr]:
     return words
 
 
-def _table(b: Builder, count: int) -> list[int]:
+def _table(b: MathBuilder, count: int) -> list[int]:
     """2/pi in words; as many zeros lead as let the window for 1 <= |x| < 2 begin at bit 0."""
     zeros = b.mantissa + 3
     bits = count * b.width
@@ -89,7 +89,7 @@ def _table(b: Builder, count: int) -> list[int]:
     return [(number >> (bits - b.width * (k + 1))) & mask for k in range(count)]
 
 
-def _angle(b: Builder, high: Expr, low: Expr) -> Pair:
+def _angle(b: MathBuilder, high: Expr, low: Expr) -> Pair:
     """The signed fraction of a quarter turn in radians.
 
     The upper word is cut where its upper part still converts exactly; what cancellation leaves of

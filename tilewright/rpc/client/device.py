@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.rpc.client.link import Link
 from tilewright.rpc.wire.channel import Channel, Progress
 from tilewright.rpc.wire.errors import DeviceLostError, ProtocolError, error_from
+from tilewright.rpc.wire.fates import Fate
 from tilewright.rpc.wire.frames import Kind
 from tilewright.rpc.wire.values import Array, Packed, received
 from tilewright.runtime import KernelCode, Measured, RunnableModel
@@ -207,14 +208,15 @@ class Device:
     def _lost(self, doing: str, error: Exception) -> DeviceLostError:
         self._drop()
         session = self._facts.get("session")
-        fate = self._link.fate(str(session)) if session else ""
-        text = str(error)
-        reason = fate or ("it gives no sign of life" if isinstance(error, TimeoutError) else text)
-        return DeviceLostError(
+        fate = self._link.fate(str(session)) if session else Fate()
+        silent = "it gives no sign of life" if isinstance(error, TimeoutError) else str(error)
+        lost = DeviceLostError(
             f"the session on {self.name} ended in the call {doing!r}",
-            reason=reason,
+            reason=fate.reason or silent,
             remedy="the next call begins a new session, and sends its model again",
         )
+        lost.kind = fate.kind
+        return lost
 
     def _drop(self) -> None:
         if self._channel is not None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tilewright.rpc.wire.channel import Channel
 from tilewright.rpc.wire.errors import UnreachableError
+from tilewright.rpc.wire.fates import Fate
 from tilewright.rpc.wire.handshake import NO_TICKET, Intent, Opening, Role, authenticate
 from tilewright.rpc.wire.limits import OPENING_SECONDS
 from tilewright.rpc.wire.tls import open_channel
@@ -45,11 +46,11 @@ class Link:
             sock.close()
             raise
 
-    def fate(self, session: str) -> str:
-        """How a session has ended; empty if that cannot be learned."""
+    def fate(self, session: str) -> Fate:
+        """How a session has ended; "unknown" if that cannot be learned."""
         with contextlib.suppress(UserError, ValueError), self._connected() as sock:
-            return self._authenticated(sock, Intent.FATE, bytes.fromhex(session))[1]
-        return ""
+            return Fate.of_text(self._authenticated(sock, Intent.FATE, bytes.fromhex(session))[1])
+        return Fate()
 
     def _authenticated(
         self, sock: socket.socket, intent: Intent, ticket: bytes

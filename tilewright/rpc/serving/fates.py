@@ -1,4 +1,4 @@
-"""How sessions end, in words."""
+"""How sessions end, by the exit codes of their processes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import signal
 from enum import IntEnum
 from typing import Final
 
+from tilewright.rpc.wire.fates import Fate, FateKind
 from tilewright.rpc.wire.limits import Limits
 
 
@@ -31,26 +32,33 @@ _SIGNALS: Final = {
 }
 
 
-def fate_of(code: int, limits: Limits) -> str:
+#: Signals that a process sends to itself by what it computes.
+_FAULTS: Final = frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP"})
+
+
+def fate_of(code: int, limits: Limits) -> Fate:
     """Why a session has ended, by the exit code of its process."""
     if code < 0:
         return _signalled(-code, limits)
-    told = {
-        Ending.CLOSED: "it was closed",
-        Ending.IDLE: f"it had nothing to do for {limits.idle_seconds:g} s",
-        Ending.DAMAGED: "it was sent damaged messages",
-        Ending.REJECTED: "the client could not prove that it has the key",
+    fates = {
+        Ending.CLOSED: Fate("closed", "it was closed"),
+        Ending.FAILED: Fate("failed", "it failed"),
+        Ending.IDLE: Fate("idle", f"it had nothing to do for {limits.idle_seconds:g} s"),
+        Ending.DAMAGED: Fate("damaged", "it was sent damaged messages"),
+        Ending.REJECTED: Fate("rejected", "the client could not prove that it has the key"),
     }
-    return told.get(Ending(code), "it failed") if code in set(Ending) else f"it exited with {code}"
+    known = code in set(Ending)
+    return fates[Ending(code)] if known else Fate("failed", f"it exited with {code}")
 
 
-def _signalled(number: int, limits: Limits) -> str:
+def _signalled(number: int, limits: Limits) -> Fate:
     try:
         name = signal.Signals(number).name
     except ValueError:
         name = f"signal {number}"
     if name == "SIGALRM":
         most = f"the {limits.call_seconds:g} s that are allowed, or than its client allows"
-        return f"a call took longer than {most} (SIGALRM)"
+        return Fate("time-out", f"a call took longer than {most} (SIGALRM)")
+    kind: FateKind = "crash" if name in _FAULTS else "killed"
     reason = _SIGNALS.get(name)
-    return f"its process ended by {name}: {reason}" if reason else f"its process ended by {name}"
+    return Fate(kind, f"its process ended by {name}" + (f": {reason}" if reason else ""))

@@ -91,7 +91,7 @@ class Server:
         opening = challenge(sock, Role.SERVER, self._key)
         if opening.intent is Intent.FATE:
             fate = self._sessions.fate(opening.ticket.hex())
-            send_verdict(sock, self._key, opening, Verdict.GRANTED, fate)
+            send_verdict(sock, self._key, opening, Verdict.GRANTED, fate.text)
             return
         if reason := self._refusal(opening):
             send_verdict(sock, self._key, opening, Verdict.REFUSED, reason)

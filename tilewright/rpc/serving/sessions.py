@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from tilewright.rpc.serving.fates import fate_of
 from tilewright.rpc.serving.folders import Folders
+from tilewright.rpc.wire.fates import Fate
 from tilewright.rpc.wire.handshake import Opening
 from tilewright.rpc.wire.limits import OPENING_SECONDS, START_SECONDS, Limits
 
@@ -59,7 +60,7 @@ class Sessions:
         self._running: dict[str, _Process] = {}
         #: Sessions that have been promised to clients and are not running yet.
         self._coming = 0
-        self._fates: OrderedDict[str, str] = OrderedDict()
+        self._fates: OrderedDict[str, Fate] = OrderedDict()
         self._closing = False
         self._spare: _Process | None = None
         self._refill()
@@ -183,13 +184,13 @@ class Sessions:
         made.process.wait()
         shutil.rmtree(made.folder, ignore_errors=True)
 
-    def fate(self, name: str) -> str:
-        """How a session ended; empty while it is not known to have ended."""
+    def fate(self, name: str) -> Fate:
+        """How a session ended; "unknown" while it is not known to have ended."""
         end = time.monotonic() + _FATE_SECONDS
         with self._changed:
             while name in self._running and time.monotonic() < end:
                 self._changed.wait(max(0.0, end - time.monotonic()))
-            return self._fates.get(name, "")
+            return self._fates.get(name, Fate())
 
     def close(self) -> None:
         """End all sessions."""

@@ -8,14 +8,14 @@ from tilewright.models.native import why_not
 from tilewright.rpc.wire.errors import ProtocolError
 from tilewright.rpc.wire.requests import Request
 from tilewright.rpc.wire.values import Packed
-from tilewright.runtime import Trials
+from tilewright.runtime import TrialServer
 
 
 class RemoteTrials:
     """The task that a session is at; the bytes of each message are its array."""
 
     def __init__(self) -> None:
-        self._trials = Trials(why_not)
+        self._trials = TrialServer(why_not)
 
     def answer(self, request: Request, out: Packed) -> dict[str, Any]:
         del out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tilewright.rpc.wire.fates import FateKind
 from tilewright.runtime import DimensionsDifferError, StoppedError
 from tilewright.support.errors import InternalError, TilewrightError, UserError
 
@@ -25,6 +26,9 @@ class DeviceLostError(UserError):
 
     What was loaded there is gone. The same call on the same device starts a new session.
     """
+
+    #: How the session ended, for programs.
+    kind: FateKind = "unknown"
 
 
 #: The errors that arrive as what they were.

@@ -9,7 +9,7 @@ from tilewright.runtime.artifact.contents import (
     Contents,
     HostedContents,
 )
-from tilewright.runtime.artifact.read import Artifact, Candidate
+from tilewright.runtime.artifact.read import Artifact, StoredBuild
 from tilewright.runtime.artifact.save import save_models
 from tilewright.runtime.artifact.seal import checksum_of, seal_of
 from tilewright.runtime.artifact.sign import Key, Keys, make_key_pair

@@ -20,8 +20,8 @@ from typing import IO, BinaryIO, Final, cast
 from tilewright.runtime.artifact.sign import SIGNATURE, Signer, Trust, digest_of
 from tilewright.support.errors import UserError
 from tilewright.support.files import AnyPath, replacing, text_path
+from tilewright.support.memory import ALIGNMENT
 
-ALIGNMENT: Final = 64
 PARAMS: Final = "params.bin"
 MANIFEST: Final = "manifest.json"
 

@@ -8,8 +8,8 @@ from tilewright.runtime.binding import NativeSpec, TensorSpec
 
 
 def spec_fields(spec: NativeSpec) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": spec.name, "dtype": spec.dtype.name}
+    fields: dict[str, Any] = {"name": spec.name, "dtype": spec.dtype.name}
     if isinstance(spec, TensorSpec):
-        return {**told, "shape": list(spec.shape)}
+        return {**fields, "shape": list(spec.shape)}
     items = {} if spec.items is None else {"items": list(spec.items)}
-    return {**told, "kind": spec.kind, **items}
+    return {**fields, "kind": spec.kind, **items}

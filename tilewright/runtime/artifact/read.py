@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from tilewright.runtime.arrays import Array
-from tilewright.runtime.artifact.container import ALIGNMENT, MANIFEST, PARAMS, Container
+from tilewright.runtime.artifact.container import MANIFEST, PARAMS, Container
 from tilewright.runtime.artifact.contents import (
     Build,
     CaseKey,
@@ -32,14 +32,15 @@ from tilewright.support.denormals import DENORMALS, Denormals
 from tilewright.support.dtype import DType
 from tilewright.support.errors import TilewrightError
 from tilewright.support.files import AnyPath
+from tilewright.support.memory import ALIGNMENT
 
 _DIM_DEPTH: Final = 64
 _MESSAGE_VALUES: Final = 4
 _VALUE_DEPTH: Final = 8
 
 
-class Candidate(NamedTuple):
-    """A build in an artifact that nobody has opened yet."""
+class StoredBuild(NamedTuple):
+    """A build in an artifact that is not opened yet."""
 
     target: TargetInfo
     open: Callable[[], Build]
@@ -67,11 +68,11 @@ class Artifact:
                 "update Tilewright, or save the model with this version",
             )
 
-    def _candidate(self, fields: Fields) -> Candidate:
+    def _candidate(self, fields: Fields) -> StoredBuild:
         target = fields.fields("target")
         features = frozenset(target.texts("features"))
         info = TargetInfo(target.text("text"), target.text("triple"), features)
-        return Candidate(info, lambda: self._build(fields, info))
+        return StoredBuild(info, lambda: self._build(fields, info))
 
     def _build(self, fields: Fields, target: TargetInfo) -> Build:
         reader = _Reader(self._file, fields, target, verify=self._verify)
@@ -173,9 +174,9 @@ class _Reader:
             if isinstance(model, CasesContents):
                 raise fields.wrong("a case of several cases")
             key = _key(case)
-            told = [[name for name, _ in part] for part in key]
-            if told != [[n for n in names if n in by] for by in (by_value, by_shape)]:
-                raise fields.wrong("a case does not tell what decides on it")
+            deciding = [[name for name, _ in part] for part in key]
+            if deciding != [[n for n in names if n in by] for by in (by_value, by_shape)]:
+                raise fields.wrong("a case does not name what decides on it")
             if isinstance(model, CompiledContents) and len(model.program.inputs) != len(names):
                 raise fields.wrong("a case takes other inputs")
             found.append((key, model))
@@ -319,7 +320,7 @@ def _checked_program(program: Program, fields: Fields) -> Program:
     known = {n for s in program.inputs for n in _names_of(s)}
     asked = {n for s in direct for n in _names_of(s)}
     if unknown := sorted((asked | set(program.dims)) - known):
-        raise fields.wrong(f"no input tells the dimension {', '.join(unknown)}")
+        raise fields.wrong(f"no input determines the dimension {', '.join(unknown)}")
     for message in program.messages:
         _check_message(message, fields)
     return program

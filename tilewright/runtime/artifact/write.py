@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.runtime.arrays import Array
-from tilewright.runtime.artifact.container import ALIGNMENT, MANIFEST, PARAMS, ContainerWriter
+from tilewright.runtime.artifact.container import MANIFEST, PARAMS, ContainerWriter
 from tilewright.runtime.artifact.contents import (
     Build,
     CaseKey,
@@ -23,6 +23,7 @@ from tilewright.runtime.artifact.seal import checksum_of
 from tilewright.runtime.artifact.sign import Signer
 from tilewright.support.dtype import DType
 from tilewright.support.files import AnyPath
+from tilewright.support.memory import ALIGNMENT, aligned
 
 FORMAT: Final = "tilewright"
 VERSION: Final = 1
@@ -75,15 +76,15 @@ class _Store:
         array = np.ascontiguousarray(array).reshape(array.shape)
         place = self._place(array)
         dtype = DType.of(array.dtype).name
-        told = {"dtype": dtype, "shape": list(array.shape), "offset": place}
-        return {**told, "crc": checksum_of(array)}
+        entry = {"dtype": dtype, "shape": list(array.shape), "offset": place}
+        return {**entry, "crc": checksum_of(array)}
 
     def _place(self, array: Array) -> int:
         digest = hashlib.sha256(_bytes_of(array)).digest()
         if digest not in self._places:
             self._places[digest] = self.size
             self._arrays.append(array)
-            self.size += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+            self.size += aligned(array.nbytes)
         return self._places[digest]
 
     def params(self) -> Iterable[bytes | memoryview]:

@@ -1,4 +1,4 @@
-"""Trials: kernels of one task, called in turns with its default, where there is no compiler.
+"""Trials: kernels of one task, interleaved with its default, where there is no compiler.
 
 task        a task as data: what its kernels take, with which sizes, and for what machine
 alone       a kernel of a model, called by itself

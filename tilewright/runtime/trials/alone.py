@@ -45,19 +45,19 @@ class KernelAlone:
         if once is None:
             return self._signature.params
         kept = [p for k, p in enumerate(self._signature.params) if k not in once.dropped]
-        return (*kept, *_made(once))
+        return (*kept, *_packed_params(once))
 
     def _prepared(self, once: Preparation, arguments: Sequence[Any]) -> list[Any]:
         """What the kernel makes of constants, once."""
         outputs = [CPU.zeros(shape, DType.of(dtype).numpy) for dtype, shape in once.made]
         taken = [self._signature.params[k] for k in once.taken]
-        signature = Signature(once.name, (*taken, *_made(once)), ())
+        signature = Signature(once.name, (*taken, *_packed_params(once)), ())
         prepare = NativeFunction(once.object_code, signature, once.messages, self._threads)
         prepare(*(arguments[k] for k in once.taken), *outputs)
         return outputs
 
 
-def _made(once: Preparation) -> list[ArrayParam]:
+def _packed_params(once: Preparation) -> list[ArrayParam]:
     return [ArrayParam("packed", DType.of(d), shape) for d, shape in once.made]
 
 

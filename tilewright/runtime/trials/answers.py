@@ -26,7 +26,7 @@ def _difference(expected: Array, got: Array) -> str:
         return f"differs in {wrong} of {expected.size} elements" if wrong else ""
     a, b = expected.astype(np.float64), got.astype(np.float64)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
-    # Sums in another order differ by parts of what they are made of, not of what they come to.
+    # Sums in another order differ relative to their terms, not relative to their result.
     finite = a[np.isfinite(a)]
     scale = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
     with np.errstate(invalid="ignore"):

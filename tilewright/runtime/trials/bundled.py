@@ -25,7 +25,7 @@ from tilewright.support.lines import LineFile, lines_of
 _LEADERS: Final = 3
 
 
-class Candidate(NamedTuple):
+class BundledCandidate(NamedTuple):
     """A candidate, and what is known of it."""
 
     kernel: str
@@ -54,28 +54,28 @@ def measure_bundle(
     path: AnyPath,
     records: AnyPath,
     seconds: float = float("inf"),
-    told: Callable[[BundledOutcome], None] = lambda outcome: None,
+    on_result: Callable[[BundledOutcome], None] = lambda outcome: None,
 ) -> list[BundledOutcome]:
-    """Measure what is not in `records` yet, for so many seconds; `told` hears of each task."""
+    """Measure what is not in `records` yet, for so many seconds; `on_result` gets each outcome."""
     process, end = TrialProcess(), time.monotonic() + seconds
     found = list[BundledOutcome]()
     with Bundle(path) as bundle:
         if reason := why_no_device(bundle.target.text):
             raise UserError(f"{bundle.path} cannot be measured here", reason=reason)
-        known, file = Known.read(records), LineFile(records)
+        known, file = KnownCandidates.read(records), LineFile(records)
         try:
             for task in bundle.tasks():
                 if time.monotonic() >= end:
                     break
                 found.append(_Measuring(bundle, task, process, file, known, end).outcome())
-                told(found[-1])
+                on_result(found[-1])
         finally:
             process.close()
             file.close()
     return found
 
 
-class Known:
+class KnownCandidates:
     """Which candidates records know: the ratios of trials, and what verdicts said."""
 
     def __init__(self) -> None:
@@ -83,8 +83,8 @@ class Known:
         self.verdicts: dict[str, float | None] = {}
 
     @staticmethod
-    def read(path: AnyPath) -> Known:
-        known, file = Known(), text_path(path)
+    def read(path: AnyPath) -> KnownCandidates:
+        known, file = KnownCandidates(), text_path(path)
         for line in lines_of(file) if Path(file).exists() else ():
             try:
                 record = json.loads(line)
@@ -116,7 +116,7 @@ class _Measuring:
         task: BundledTask,
         process: TrialProcess,
         file: LineFile,
-        known: Known,
+        known: KnownCandidates,
         end: float,
     ) -> None:
         self._bundle, self._task, self._process = bundle, task, process
@@ -156,13 +156,13 @@ class _Measuring:
             failures = self._outcome.failures
             failures[measured.failure] = failures.get(measured.failure, 0) + 1
 
-    def _leaders(self) -> list[Candidate]:
+    def _leaders(self) -> list[BundledCandidate]:
         ratios = self._known.trials
-        listed = [Candidate(k, r, ratios.get(key_of(r))) for k, r in self._task.candidates]
+        listed = [BundledCandidate(k, r, ratios.get(key_of(r))) for k, r in self._task.candidates]
         good = [c for c in listed if c.ratio is not None]
         return sorted(good, key=lambda c: c.ratio or 0.0)[:_LEADERS]
 
-    def _verdict(self, leader: Candidate) -> float | None:
+    def _verdict(self, leader: BundledCandidate) -> float | None:
         """The ratio of a leader that is faster than the best so far by more than noise."""
         trial = Measured((leader.ratio or 0.0,))
         if not trial.is_promising(self._outcome.ratio):

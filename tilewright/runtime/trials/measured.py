@@ -7,9 +7,10 @@ from statistics import median
 from typing import Any, Final, Literal, get_args
 
 #: Why there is no time: it was not compiled, ended its process, did not end, computed something
-#: else than the default schedule, wanted too much memory, stopped with an error of its own, or
-#: whoever was to measure it has gone.
-Failure = Literal["build", "crash", "time-out", "wrong answer", "memory", "error", "lost"]
+#: else than the default schedule, wanted too much memory, or stopped with an error of its own.
+#: "lost": the device that was to measure it is gone; "killed": its process there was ended from
+#: outside. Neither says anything about the candidate, so that another device measures it.
+Failure = Literal["build", "crash", "time-out", "wrong answer", "memory", "error", "lost", "killed"]
 
 #: Rounds of a trial, and of a verdict.
 SHORT: Final = 5
@@ -20,7 +21,7 @@ MARGIN: Final = 0.02
 
 @dataclass(frozen=True)
 class Measured:
-    """A candidate beside the default schedule, called in turns."""
+    """A candidate beside the default schedule, in interleaved calls."""
 
     #: The candidate's least seconds over the default's, round by round.
     ratios: tuple[float, ...] = ()
@@ -29,6 +30,11 @@ class Measured:
     reference: float = 0.0
     failure: Failure | None = None
     reason: str = ""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was not measured for a reason that may be the device's own."""
+        return self.failure in ("lost", "killed")
 
     @property
     def ratio(self) -> float:

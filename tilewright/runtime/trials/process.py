@@ -42,7 +42,7 @@ class TrialProcess:
         if self._process is None and (failed := self._begin()).failure:
             return failed
         head = {"rounds": rounds, "early": early, "memory": self.memory}
-        return self._asked(head, code, seconds_allowed(self.timeout, rounds, self._seconds))
+        return self._request(head, code, seconds_allowed(self.timeout, rounds, self._seconds))
 
     def close(self) -> None:
         """End the process."""
@@ -57,11 +57,11 @@ class TrialProcess:
             self._process = Answering.started("tilewright.runtime.trials.serve", "serve")
         if self._process is None:
             return Measured(failure="error", reason="no process can be started")
-        found = self._asked(*begin_message(*self._task), START)
+        found = self._request(*begin_message(*self._task), START)
         self._seconds = found.seconds
         return found
 
-    def _asked(self, head: dict[str, Any], code: bytes, timeout: float) -> Measured:
+    def _request(self, head: dict[str, Any], code: bytes, timeout: float) -> Measured:
         assert self._process is not None
         answer = self._process.ask(json.dumps(head).encode() + b"\n" + code, timeout)
         if answer is None:

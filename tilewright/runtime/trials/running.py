@@ -32,7 +32,7 @@ _SAMPLE: Final = 5e-4
 _SAMPLES: Final = 3
 #: A candidate that is slower than this by its first round is measured no further.
 _HOPELESS: Final = 1.25
-#: Copies of the arguments at most, which are called in turns so that caches do not hold them all.
+#: Copies of the arguments at most, which are used alternately so that caches do not hold them all.
 _COPIES: Final = 8
 #: Seconds that a call with each of these should take, all together.
 _PASS: Final = 2e-2
@@ -87,7 +87,7 @@ class RunningTask:
         return Measured(tuple(ratios), own_least, least)
 
     def _copy_count(self, seconds: float, own: Sequence[Any]) -> int:
-        """As many as fill the caches twice over, and as can be called while nobody gets tired."""
+        """As many as fill the caches twice, as long as calling them all does not take too long."""
         filling = 2 * self._task.caches // max(1, bytes_of(own))
         return max(1, min(_COPIES, filling, round(_PASS / seconds)))
 
@@ -114,7 +114,7 @@ class RunningTask:
         own = copied(first)
         for array, fresh in zip(self._written(own), self._fresh, strict=True):
             array[...] = fresh
-        # A device copies what it times, whoever else uses it.
+        # A device copies what it times: others may use the original.
         return [own, *(map(copied, others) if self._device.is_here else others)]
 
 
@@ -122,11 +122,11 @@ class RunningTask:
 
 
 def _stopwatch(device: Device, calls: Calls, count: int) -> Stopwatch:
-    """What gives the seconds of a call, on average over so many, that take turns."""
-    turns = list(islice(cycle(calls), count))
+    """Measures the seconds of a call, on average over `count` calls that cycle through `calls`."""
+    order = list(islice(cycle(calls), count))
 
     def run() -> None:
-        for call in turns:
+        for call in order:
             call()
 
     if device.is_here:

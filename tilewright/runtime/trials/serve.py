@@ -1,7 +1,7 @@
 """The process in which candidates run: it may crash, hang or be killed for it.
 
 A message is a line of JSON and then bytes: first a task with the kernel of its default, then
-candidates. Sessions of remote devices answer the same messages (`Trials`).
+candidates. Sessions of remote devices answer the same messages (`TrialServer`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tilewright.support.processes import Messages
 
 def serve() -> None:
     """Measure what comes in until nothing more does."""
-    messages, trials = Messages(), Trials()
+    messages, trials = Messages(), TrialServer()
     for message in messages:
         head, _, code = message.partition(b"\n")
         messages.answer(json.dumps(trials.answered(json.loads(head), code)).encode())
@@ -33,7 +33,7 @@ def begin_message(task: TrialTask, default: bytes) -> tuple[dict[str, Any], byte
     return {"task": len(packed)}, packed + default
 
 
-class Trials:
+class TrialServer:
     """The task at work, and the answers to messages; `why_not` says why code cannot run here."""
 
     _task: RunningTask | None

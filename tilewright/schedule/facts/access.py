@@ -42,7 +42,7 @@ from tilewright.ir import (
 from tilewright.schedule.cursor import Tree
 
 
-class Access(NamedTuple):
+class RegionAccess(NamedTuple):
     """A box of a buffer that a block touches, in terms of the loops around the block."""
 
     block: Block
@@ -65,12 +65,12 @@ class Digit(NamedTuple):
     high: Expr | None
 
 
-def accesses_in(tree: Tree, stmt: Stmt) -> list[Access]:
+def accesses_in(tree: Tree, stmt: Stmt) -> list[RegionAccess]:
     """What the blocks at or below `stmt` touch, in program order; reads of a block come first."""
     return [access for block in tree.blocks_in(stmt) for access in accesses_of(block)]
 
 
-def accesses_of(block: Block) -> list[Access]:
+def accesses_of(block: Block) -> list[RegionAccess]:
     """What a block touches, in terms of the loops around it."""
     known = block if block.writes else with_inferred_regions(block)
     values = {it.var: value for it, value in zip(block.iters, block.bindings, strict=True)}
@@ -78,8 +78,8 @@ def accesses_of(block: Block) -> list[Access]:
     def outside(ranges: Sequence[Range]) -> tuple[Range, ...]:
         return tuple(Range(substitute(s, values), substitute(e, values)) for s, e in ranges)
 
-    reads = [Access(block, r.buffer, outside(r.ranges), False) for r in known.reads]
-    return reads + [Access(block, r.buffer, outside(r.ranges), True) for r in known.writes]
+    reads = [RegionAccess(block, r.buffer, outside(r.ranges), False) for r in known.reads]
+    return reads + [RegionAccess(block, r.buffer, outside(r.ranges), True) for r in known.writes]
 
 
 def inner_vars(loop: For) -> set[Var]:
@@ -137,8 +137,8 @@ def writes_differ_along(block: Block, var: Var) -> bool:
 
 def writes_are_distinct(block: Block) -> bool:
     """Different instances write different elements, but for those of one reduction."""
-    telling = [it.var for it in block.iters if it.kind == "spatial" and not is_const(it.extent, 1)]
-    return all(writes_differ_along(block, var) for var in telling)
+    varying = [it.var for it in block.iters if it.kind == "spatial" and not is_const(it.extent, 1)]
+    return all(writes_differ_along(block, var) for var in varying)
 
 
 def _digits(

@@ -195,7 +195,7 @@ def block_is_the_only_writer(tree: Tree, block: Block, buffer: Buffer) -> Fault 
 
 
 def readers_come_after(tree: Tree, block: Block, buffer: Buffer) -> Fault | None:
-    """Whoever reads the buffer stands behind `block`."""
+    """All that reads the buffer comes after `block`."""
     for reader in tree.readers(buffer):
         nested = tree.is_above(reader, block) or tree.is_above(block, reader)
         if not nested and not comes_before(tree, block, reader):

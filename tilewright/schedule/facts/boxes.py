@@ -31,7 +31,7 @@ from tilewright.ir import (
 )
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import needed, nest
-from tilewright.schedule.facts.access import Access
+from tilewright.schedule.facts.access import RegionAccess
 from tilewright.schedule.facts.inverse import Solution, solved
 from tilewright.schedule.facts.place import loops_between, variables
 
@@ -42,7 +42,7 @@ Box = tuple[Range | None, ...]
 # ---- from accesses to boxes ---------------------------------------------------------------------
 
 
-def box_around(tree: Tree, accesses: Sequence[Access], inside: Stmt | None) -> Box:
+def box_around(tree: Tree, accesses: Sequence[RegionAccess], inside: Stmt | None) -> Box:
     """The smallest box found around accesses of one buffer while the loops below `inside` run."""
     found = [box_of(tree, access, inside) for access in accesses]
     ranges = ranges_inside(tree, inside)
@@ -60,7 +60,7 @@ def ranges_inside(tree: Tree, stmt: Stmt | None) -> Ranges:
     return ranges.with_extent(stmt.var, stmt.extent) if isinstance(stmt, For) else ranges
 
 
-def box_of(tree: Tree, access: Access, inside: Stmt | None) -> Box:
+def box_of(tree: Tree, access: RegionAccess, inside: Stmt | None) -> Box:
     """The box of one access while the loops below `inside` run."""
     over = variables(loops_between(tree, inside, access.block))
     ranges = tree.ranges_at(access.block)
@@ -115,7 +115,7 @@ def contains(outer: Range | None, inner: Range | None, extent: Expr, ranges: Ran
     return low and high
 
 
-def box_is_full(tree: Tree, write: Access, inside: Stmt | None) -> bool:
+def box_is_full(tree: Tree, write: RegionAccess, inside: Stmt | None) -> bool:
     """Whether a write reaches every element of its box while the loops below `inside` run."""
     loops = loops_between(tree, inside, write.block)
     over, ranges = variables(loops), tree.ranges_at(write.block)
@@ -163,7 +163,7 @@ class Rebuilt(NamedTuple):
 def instances_touching(
     tree: Tree,
     region: Region,
-    accesses: Sequence[Access],
+    accesses: Sequence[RegionAccess],
     iters: Sequence[Iter],
     inside: Stmt | None,
 ) -> dict[Var, Range]:
@@ -181,8 +181,8 @@ def instances_touching(
     solution = solved([r.start for r in region.ranges], [it for it in iters if it.var in used])
     if solution is None:
         return found
-    told = _given_by_points(tree, solution, accesses, open_ones, inside)
-    return {**told, **found}
+    by_points = _given_by_points(tree, solution, accesses, open_ones, inside)
+    return {**by_points, **found}
 
 
 def _given_by_box(region: Region, box: Box, iters: Sequence[Iter]) -> dict[Var, Range]:
@@ -203,7 +203,7 @@ def _given_by_box(region: Region, box: Box, iters: Sequence[Iter]) -> dict[Var, 
 def _given_by_points(
     tree: Tree,
     solution: Solution,
-    accesses: Sequence[Access],
+    accesses: Sequence[RegionAccess],
     iters: Sequence[Iter],
     inside: Stmt | None,
 ) -> dict[Var, Range]:

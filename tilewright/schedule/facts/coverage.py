@@ -21,7 +21,7 @@ from tilewright.ir import (
     with_inferred_regions,
 )
 from tilewright.schedule.cursor import Tree
-from tilewright.schedule.facts.access import Access, inner_vars
+from tilewright.schedule.facts.access import RegionAccess, inner_vars
 
 
 def is_private(tree: Tree, loop: For, buffer: Buffer) -> bool:
@@ -32,7 +32,9 @@ def is_private(tree: Tree, loop: For, buffer: Buffer) -> bool:
     return all(tree.is_above(loop, block) for block in touching)
 
 
-def each_read_is_covered(tree: Tree, loop: For, accesses: Sequence[Access], ranges: Ranges) -> bool:
+def each_read_is_covered(
+    tree: Tree, loop: For, accesses: Sequence[RegionAccess], ranges: Ranges
+) -> bool:
     """Within one iteration of `loop`, what is read was written before by another block."""
     for number, read in enumerate(accesses):
         if read.is_write:
@@ -43,7 +45,7 @@ def each_read_is_covered(tree: Tree, loop: For, accesses: Sequence[Access], rang
     return True
 
 
-def _covers(tree: Tree, loop: For, write: Access, read: Access, ranges: Ranges) -> bool:
+def _covers(tree: Tree, loop: For, write: RegionAccess, read: RegionAccess, ranges: Ranges) -> bool:
     if not _is_reached(tree, loop, write.block):
         return False
     over = inner_vars(loop)
@@ -57,7 +59,7 @@ def _covers(tree: Tree, loop: For, write: Access, read: Access, ranges: Ranges) 
 def _contains(
     write: Range, read: Range, extent: Expr, over: set[Var], ranges: Ranges, stops: Sequence[Expr]
 ) -> bool:
-    """Whether what is written, which ends at each of `stops` at the latest, holds what is read."""
+    """Whether the region that is written, clipped at `stops`, contains the one that is read."""
     written, wanted = _ends(write, over, ranges), _ends(read, over, ranges)
     if written is None:
         return False
@@ -85,7 +87,7 @@ def _is_reached(tree: Tree, loop: For, block: Block) -> bool:
     return True
 
 
-def _stops(write: Access, over: set[Var], ranges: Ranges) -> list[list[Expr]] | None:
+def _stops(write: RegionAccess, over: set[Var], ranges: Ranges) -> list[list[Expr]] | None:
     """Where the predicate ends what a block writes, dimension by dimension; None if it may skip
     more than ends. The edges of its domain do not count where that is the whole buffer."""
     block = write.block
@@ -103,7 +105,7 @@ def _stops(write: Access, over: set[Var], ranges: Ranges) -> list[list[Expr]] | 
     return stops
 
 
-def _stop(condition: Expr, write: Access, over: set[Var]) -> tuple[int, Expr] | None:
+def _stop(condition: Expr, write: RegionAccess, over: set[Var]) -> tuple[int, Expr] | None:
     """The dimension that a condition `part < end` cuts short, and where it ends.
 
     The index is `part` and what stays the same in the iteration; no other index depends on it.

@@ -1,4 +1,4 @@
-"""Loops that were fused and split again: whether a block's variables still tell their iterations.
+"""Loops that were fused and split again: whether a block's variables determine their iterations.
 
 A fused loop that is split feeds the variables of a block the digits of one number:
 
@@ -32,7 +32,7 @@ _Pairs = Sequence[tuple[Iter, Expr]]
 _Digit = tuple[Expr, Expr]
 
 
-def bindings_tell(block: Block, var: Var, free: set[Var], ranges: Ranges) -> bool:
+def bindings_determine(block: Block, var: Var, free: set[Var], ranges: Ranges) -> bool:
     """Whether instances of a block in different iterations of the loop of `var` differ in a spatial
     variable, whatever the loops of `free` do."""
     pairs = list(zip(block.iters, block.bindings, strict=True))

@@ -24,8 +24,8 @@ from tilewright.ir import (
 from tilewright.schedule.cursor import Tree, with_loops_in
 from tilewright.schedule.error import Fault
 from tilewright.schedule.facts.access import (
-    Access,
     Digit,
+    RegionAccess,
     accesses_in,
     are_complete,
     determined_digits,
@@ -34,7 +34,7 @@ from tilewright.schedule.facts.access import (
 )
 from tilewright.schedule.facts.block_facts import block_is_repeatable
 from tilewright.schedule.facts.coverage import each_read_is_covered, is_private
-from tilewright.schedule.facts.decoding import bindings_tell
+from tilewright.schedule.facts.decoding import bindings_determine
 from tilewright.schedule.facts.legality import names
 
 _BARE = (Store, Evaluate, Assert, While)
@@ -113,12 +113,12 @@ def _runs_other_instances(block: Block, loop: For, ranges: Ranges) -> bool:
         block_is_repeatable(block) is None
         and _reads_own_elements(block)
         and writes_are_distinct(block)
-        and bindings_tell(block, loop.var, inner_vars(loop), ranges)
+        and bindings_determine(block, loop.var, inner_vars(loop), ranges)
     )
 
 
 def _reads_own_elements(block: Block) -> bool:
-    """Whether what a block reads of what it writes is what the same instance writes."""
+    """Whether an instance of a block reads no elements that other instances of it write."""
     written = {region.buffer: region.ranges for region in block.writes}
     own = (r for r in block.reads if r.buffer in written)
     return all(region.ranges == written[region.buffer] for region in own)
@@ -166,7 +166,7 @@ def order_does_not_matter(tree: Tree, chain: Sequence[For], order: Sequence[For]
 
 
 def _ordered_loops_stay(tree: Tree, chain: Sequence[For], order: Sequence[For]) -> Fault | None:
-    """What runs in order keeps its place, but for loops that nothing is handed along."""
+    """What runs in order keeps its place, but for loops that carry no value."""
     for block in tree.blocks_in(chain[0]):
         for it, value in zip(block.iters, block.bindings, strict=True):
             if it.kind != "ordered":
@@ -254,7 +254,7 @@ def _flow_stays_in_iterations(
 ) -> Fault | None:
     """What one block writes for another is read in the same iteration of the loops that move.
 
-    If only loops move past others that nothing is handed along, the order of what is stays.
+    Loops may be moved past others that carry no value: the order of those that do is kept.
     """
     moved = [loop for loop, place in zip(chain, order, strict=True) if loop is not place]
     ranges = ranges_below(tree, chain[0])
@@ -286,19 +286,19 @@ def ranges_below(tree: Tree, loop: For) -> Ranges:
 
 
 def _conflicting(
-    accesses: Sequence[Access], var: Var, free: set[Var], ranges: Ranges
-) -> Sequence[Access]:
+    accesses: Sequence[RegionAccess], var: Var, free: set[Var], ranges: Ranges
+) -> Sequence[RegionAccess]:
     """The accesses without reads of what none of them writes, such as a previous step."""
     writes = [a for a in accesses if a.is_write]
     running = free | {var}
 
-    def is_disjoint(read: Access) -> bool:
+    def is_disjoint(read: RegionAccess) -> bool:
         return all(_are_disjoint(read, write, running, ranges) for write in writes)
 
     return [a for a in accesses if a.is_write or not is_disjoint(a)]
 
 
-def _are_disjoint(a: Access, b: Access, running: set[Var], ranges: Ranges) -> bool:
+def _are_disjoint(a: RegionAccess, b: RegionAccess, running: set[Var], ranges: Ranges) -> bool:
     """Whether two boxes are disjoint in a dimension, whatever the running variables are in each."""
     for mine, other in zip(a.ranges, b.ranges, strict=True):
         ends = mine.start + mine.extent, other.start + other.extent
@@ -309,13 +309,17 @@ def _are_disjoint(a: Access, b: Access, running: set[Var], ranges: Ranges) -> bo
     return False
 
 
-def _all_determine(accesses: Sequence[Access], var: Var, free: set[Var], ranges: Ranges) -> bool:
+def _all_determine(
+    accesses: Sequence[RegionAccess], var: Var, free: set[Var], ranges: Ranges
+) -> bool:
     """All accesses determine `var` by the same rule, so iterations touch different elements."""
     first, *rest = (_digits_of_access(a, var, free, ranges) for a in accesses)
     return are_complete(first.intersection(*rest))
 
 
-def _digits_of_access(access: Access, var: Var, free: set[Var], ranges: Ranges) -> frozenset[Digit]:
+def _digits_of_access(
+    access: RegionAccess, var: Var, free: set[Var], ranges: Ranges
+) -> frozenset[Digit]:
     """The digits of `var` that an access determines, with and without the block's predicate."""
     digits, predicate = determined_digits(access.ranges, var, free, ranges), access.block.predicate
     if predicate is TRUE:

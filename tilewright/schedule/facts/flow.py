@@ -73,7 +73,7 @@ def reduces_along(block: Block, loops: Iterable[For]) -> bool:
 
 
 def is_unfinished_along(block: Block, loops: Iterable[For]) -> bool:
-    """Whether what an iteration of the loops leaves behind may still change in a later one.
+    """Whether values that an iteration of the loops writes may change in a later one.
 
     A step of a scan that writes elements of its own is finished when it ends.
     """

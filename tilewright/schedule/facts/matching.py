@@ -37,7 +37,7 @@ from tilewright.ir import (
 _COMMUTATIVE = frozenset("add mul min max and or eq ne bitand bitor bitxor".split())
 
 
-class Place(NamedTuple):
+class SubBuffer(NamedTuple):
     """The part of a buffer that stands for a parameter: its first element, and its dimensions."""
 
     buffer: Buffer
@@ -49,7 +49,7 @@ class MismatchError(Exception):
     """Where description and tile differ; never leaves this module's callers."""
 
 
-def match_tile(description: Function, tile: Stmt) -> dict[Buffer, Place] | str:
+def match_tile(description: Function, tile: Stmt) -> dict[Buffer, SubBuffer] | str:
     """Which part of which buffer each parameter stands for, or why the tile does not match."""
     matcher = _Matcher(description)
     try:
@@ -76,12 +76,12 @@ def _dissolved(stmt: Stmt) -> Stmt | None:
 
 
 class _Matcher:
-    """Carries what stands for what."""
+    """Which parts of the program stand for parts of the instruction."""
 
     def __init__(self, description: Function) -> None:
         self.params = set(description.buffers)
         self.vars: dict[Var, Var] = {}
-        self.places: dict[Buffer, Place] = {}
+        self.places: dict[Buffer, SubBuffer] = {}
         self.ranges = knowing_nothing()
 
     def stmt(self, wanted: Stmt, found: Stmt) -> None:
@@ -169,7 +169,7 @@ class _Matcher:
         at = [simplify(index, self.ranges) for index in at]
         axes = self.axes(len(indices), at)
         base = self.base(axes, indices, found, at)
-        known = self.places.setdefault(wanted, Place(found, base, axes))
+        known = self.places.setdefault(wanted, SubBuffer(found, base, axes))
         same = known.buffer is found and known.axes == axes
         if not same or not all(map(prove_equal, known.base, base)):
             raise MismatchError(

@@ -1,4 +1,4 @@
-"""Program order: what stands before what, and where the ways to two statements part."""
+"""Program order: which statement comes first, and the common ancestors of two statements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.ir import Alloc, Block, For, Seq, Stmt, Var, child_stmts
 from tilewright.schedule.cursor import Tree
 
 
-class Meeting(NamedTuple):
+class CommonAncestor(NamedTuple):
     """The innermost statement around two others, and its children towards either of them."""
 
     around: Stmt
@@ -17,18 +17,18 @@ class Meeting(NamedTuple):
     second: Stmt
 
 
-def meeting(tree: Tree, a: Stmt, b: Stmt) -> Meeting | None:
-    """Where the ways from the root to `a` and `b` part; None if one stands in the other."""
+def common_ancestor(tree: Tree, a: Stmt, b: Stmt) -> CommonAncestor | None:
+    """The lowest common ancestor of `a` and `b`; None if one is inside the other."""
     above_a, above_b = tree.path(a), tree.path(b)
     for number, (x, y) in enumerate(zip(above_a, above_b, strict=False)):
         if x is not y:
-            return Meeting(above_a[number - 1], x, y)
+            return CommonAncestor(above_a[number - 1], x, y)
     return None
 
 
 def comes_before(tree: Tree, a: Stmt, b: Stmt) -> bool:
     """Whether `a` stands wholly before `b` in the text of the program."""
-    met = meeting(tree, a, b)
+    met = common_ancestor(tree, a, b)
     if met is None:
         return False
     children = child_stmts(met.around)

@@ -94,7 +94,7 @@ class TileProduct:
         return TensorIntrin(
             f"amx.{self.name}",
             _described((a, b, c), update, (i, ROWS), (j, ROWS), (k, self.width)),
-            _done((a, b, c), call(f"llvm.x86.{self.name}", *numbers)),
+            _implementation((a, b, c), call(f"llvm.x86.{self.name}", *numbers)),
             (self.needs,),
         )
 
@@ -114,7 +114,7 @@ def _described(params: Sequence[Buffer], update: Stmt, *domain: tuple[Var, int])
     return Function("description", tuple(params), nest)
 
 
-def _done(params: Sequence[Buffer], effect: Expr) -> Function:
+def _implementation(params: Sequence[Buffer], effect: Expr) -> Function:
     return Function("implementation", tuple(params), Evaluate(effect))
 
 
@@ -143,7 +143,7 @@ def _zero(dtype: DType) -> TensorIntrin:
     return TensorIntrin(
         f"amx.zero.{dtype.short}",
         _described((c,), start, (i, ROWS), (j, ROWS)),
-        _done((c,), call("llvm.x86.tilezero", call("tile_of", c[0]))),
+        _implementation((c,), call("llvm.x86.tilezero", call("tile_of", c[0]))),
         ("amx-tile",),
     )
 
@@ -157,7 +157,7 @@ def _load(dtype: DType) -> TensorIntrin:
     return TensorIntrin(
         f"amx.load.{dtype.short}",
         _described((source, tile), Store(tile, (x,), source[x]), (x, elements)),
-        _done((source, tile), call("llvm.x86.tileloadd64", *place)),
+        _implementation((source, tile), call("llvm.x86.tileloadd64", *place)),
         ("amx-tile",),
     )
 
@@ -172,7 +172,7 @@ def _store(dtype: DType) -> TensorIntrin:
     return TensorIntrin(
         f"amx.store.{dtype.short}",
         _described((tile, result), copy, (i, ROWS), (j, ROWS)),
-        _done((tile, result), call("llvm.x86.tilestored64", *place)),
+        _implementation((tile, result), call("llvm.x86.tilestored64", *place)),
         ("amx-tile",),
     )
 

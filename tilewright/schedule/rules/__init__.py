@@ -1,4 +1,4 @@
-"""Default schedules: what a function gets that nobody has scheduled.
+"""Default schedules, for functions without a schedule of their own.
 
 `table` says which rules there are and in which order they are tried; `rule` what a rule is. Rules
 say what is fast, primitives what is right: where one of them refuses, the block keeps its loops.

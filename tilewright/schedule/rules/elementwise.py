@@ -27,7 +27,7 @@ _UNROLLED_OPERATIONS = 25
 _UNROLLED_VECTORS = 4
 #: A row is cut at most at so many seams.
 _MOST_SEAMS = 4
-#: How far behind the bound the result of a comparison changes.
+#: How far beyond the bound the result of a comparison changes.
 _AFTER = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
 #: What an extent that is known only at run time counts as inside of a parallel loop.
 _UNKNOWN = 32
@@ -155,7 +155,7 @@ def _seam(condition: Expr, var: Var) -> int | None:
     step = distance.terms.get(var)
     if set(distance.terms) != {var} or step not in (1, -1):
         return None
-    # step * (var - zero) is compared with 0; `<` and `>=` change at 0, the others behind it.
+    # step * (var - zero) is compared with 0; `<` and `>=` change at 0, the others one step later.
     zero = -distance.constant * step
     return zero + (_AFTER[condition.op] if step == 1 else 1 - _AFTER[condition.op])
 

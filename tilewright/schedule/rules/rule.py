@@ -26,7 +26,7 @@ class Choices:
     `taken` says by position which candidate a decision takes instead; `offered` is what there was
     to choose from, so that a search can take others, and `made` the positions that were taken. What
     is there to choose depends on decisions before it: with `wraps`, positions count from the
-    beginning again behind the last, so that a search need not know how many there are.
+    beginning again after the last, so that a search need not know how many there are.
     """
 
     def __init__(self, taken: Mapping[str, int] | None = None, *, wraps: bool = False) -> None:
@@ -43,7 +43,7 @@ class Choices:
         return inner
 
     def choose(self, name: str, candidates: Sequence[Option]) -> Option:
-        """The candidate that is taken; the first, unless somebody wants another."""
+        """The candidate that is taken: the first, unless `taken` names another."""
         key = self._scope + name
         self.offered[key] = tuple(candidates)
         number = self.taken.get(key, 0)
@@ -64,23 +64,24 @@ class Rule(Generic[Found, Plan]):
     """A way to schedule a block, or a whole function: the name of the block is empty then.
 
     match   what the rule is for, found in the schedule as it stands; None where that is not there
-    plan    how it is to be done: every decision that others could take differently is a choice
+    plan    how it is to be done: every decision that others could take differently is a choice;
+            None where one of them is to leave the rule out
     apply   the primitives that do it; where one refuses, the schedule is as it was before
 
-    Where only the first steps tell what there is to decide, `match` takes these on a copy of the
+    Where only the first steps show what there is to decide, `match` takes these on a copy of the
     schedule, and `apply` goes on from there (`Schedule.restore`).
     """
 
     name: str
     match: Callable[[Schedule, str, Target], Found | None]
-    plan: Callable[[Found, Target, Choices], Plan]
+    plan: Callable[[Found, Target, Choices], Plan | None]
     apply: Callable[[Schedule, str, Plan, Target], None]
 
     def attempt(self, s: Schedule, block: str, target: Target, choices: Choices) -> bool:
         """Whether the rule is for this block and no primitive refused; the schedule is edited.
 
         Rules say what is fast, primitives what is right: a block that a rule does not fit keeps its
-        loops, and `inspect --schedule` tells so. Any other error is a fault of the rule.
+        loops, and `inspect --schedule` shows that. Any other error is a fault of the rule.
         """
         try:
             plan = self.planned(s, block, target, choices)
@@ -128,6 +129,11 @@ def _at_fault(rule: str, block: str, error: UserError) -> InternalError:
 
 def _declined(rule: str, block: str, error: RefusedError) -> Declined:
     return Declined(rule, block, str(error).split("\n", 1)[0])
+
+
+def if_wanted(found: Found, _target: Target, choices: Choices) -> Found | None:
+    """The plan of a rule that may be left out: whether it is applied is all there is to decide."""
+    return found if choices.choose("applied", (True, False)) else None
 
 
 def as_found(found: Found, _target: Target, _choices: Choices) -> Found:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tilewright.ir import Block, Buffer, Const, Function, Load, Store, all_exprs, const, walk
 from tilewright.schedule.rules.analysis import is_injective, operations, stores_of
 from tilewright.schedule.rules.elementwise import instances, is_uniform
-from tilewright.schedule.rules.rule import Rule, as_found
+from tilewright.schedule.rules.rule import Rule, if_wanted
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -33,7 +33,7 @@ def _stream(s: Schedule, _block: str, numbers: list[int], _target: Target) -> No
     s.stream(numbers)
 
 
-STREAM = Rule("stream", _results_to_stream, as_found, _stream)
+STREAM = Rule("stream", _results_to_stream, if_wanted, _stream)
 
 
 def streams(function: Function) -> bool:

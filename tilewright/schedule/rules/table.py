@@ -100,7 +100,7 @@ CPU_RULES_BY_ADDRESS: Final[Table] = (
 #: What GPUs get: after the last stage everything is in a launch.
 GPU_RULES: Final[Table] = (
     Stage("function", (REMOVE_EMPTY,)),
-    # Inlines what it does not need by itself; what it leaves over is for the other rules.
+    # Inlines blocks that need no buffer; blocks that are left are for the other rules.
     Stage("function", (SHARED_ATTENTION,)),
     Stage("blocks", (INLINE,)),
     Stage("blocks", (SEPARATE_OPERANDS,)),
@@ -152,7 +152,7 @@ def _apply_stage(s: Schedule, stage: Stage, target: Target, choices: Choices) ->
     taken = [
         _take_first(s, stage.rules, name, target, choices)
         for name in [b.name for b in s.blocks()]
-        if _is_left(s, name)
+        if _is_unscheduled(s, name)
     ]
     return any(taken)
 
@@ -163,6 +163,6 @@ def _take_first(
     return any(rule.attempt(s, block, target, choices) for rule in rules)
 
 
-def _is_left(s: Schedule, name: str) -> bool:
+def _is_unscheduled(s: Schedule, name: str) -> bool:
     """Whether a block is still there (it may have gone into another), and plain."""
     return any(b.name == name for b in s.blocks()) and not is_scheduled(s, name)

@@ -29,9 +29,6 @@ from tilewright.schedule.rules.transpose_plan import (
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: What an element costs, in simple operations.
-_WORK = 4
-
 
 def _schedule(s: Schedule, name: str, plan: TransposePlan, target: Target) -> None:
     """Copy by tiles."""
@@ -69,7 +66,7 @@ def _schedule_part(
         # A few neighbours that do not fill a block: element by element, along the result.
         name = _block_in(s, across)
         vectorize_innermost(s, name, target)
-        parallelize_outer(s, name, target, instances(block) * _WORK, [across, *others])
+        parallelize_outer(s, name, target, _work(block, target), [across, *others])
         return
     # Each is cut while it is the outer one, so that whole tiles stay a perfect nest.
     s.reorder(*others, along, across)
@@ -102,7 +99,7 @@ def _parallelize(
     s: Schedule, block: Block, others: list[Loop], part: TransposedPart, target: Target
 ) -> None:
     """All loops as one where the tiles are all there is; else the outer ones, or those of tiles."""
-    work = instances(block) * _WORK
+    work = _work(block, target)
     extents = [s.loop_of(loop).extent for loop in others]
     # An extent that is known only at run time may well be one.
     count = max(1, prod(int(e.value) for e in extents if isinstance(e, Const)))
@@ -186,6 +183,11 @@ def _inside(s: Schedule, loop: Loop) -> Loop:
 
 def _block_in(s: Schedule, loop: Loop) -> str:
     return next(b.name for b in s.blocks() if loop in s.loops(b))
+
+
+def _work(block: Block, target: Target) -> int:
+    """What the whole copy costs, in simple operations."""
+    return instances(block) * target.timing.transpose_operations
 
 
 def _extent(s: Schedule, loop: Loop) -> int:

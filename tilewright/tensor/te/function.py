@@ -11,7 +11,7 @@ from tilewright.ir import Alloc, Buffer, Function, Stmt, Var, free_vars, seq, sy
 from tilewright.support.errors import UserError
 from tilewright.tensor.te.compute import Compute
 from tilewright.tensor.te.extern import Extern
-from tilewright.tensor.te.nest import Scope, compute_nest
+from tilewright.tensor.te.nest import FunctionScope, compute_nest
 from tilewright.tensor.te.scan import Scan
 from tilewright.tensor.te.scan_nest import scan_nest
 from tilewright.tensor.te.tensor import Definition, Placeholder, Tensor
@@ -38,7 +38,7 @@ def function(
     ops = _in_order(name, wanted, tensors)
     _check_variables(name, ops, [*given, *wanted])
     inner = _inner_tensors(ops, set(wanted))
-    scope = Scope(_buffers([*tensors, *wanted, *inner]))
+    scope = FunctionScope(_buffers([*tensors, *wanted, *inner]))
     body = seq(*(_NESTS[type(op)](op, scope) for op in ops))
     if inner:
         body = Alloc(tuple(scope.buffers[t] for t in inner), body)
@@ -68,12 +68,12 @@ def _inner_tensors(ops: Iterable[Definition], wanted: set[Tensor]) -> list[Tenso
     return found
 
 
-def _extern_block(op: Extern, scope: Scope) -> Stmt:
+def _extern_block(op: Extern, scope: FunctionScope) -> Stmt:
     ins, outs = ([scope.buffers[t] for t in tensors] for tensors in (op.inputs, op.outputs))
     return op.block(scope.block_name(op.name), ins, outs)
 
 
-_NESTS: dict[type[Definition], Callable[[Any, Scope], Stmt]] = {
+_NESTS: dict[type[Definition], Callable[[Any, FunctionScope], Stmt]] = {
     Compute: compute_nest,
     Scan: scan_nest,
     Extern: _extern_block,

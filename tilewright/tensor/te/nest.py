@@ -28,19 +28,19 @@ from tilewright.tensor.te.tensor import Tensor
 Rewrite = Callable[[Expr], Expr]
 
 
-class Scope:
+class FunctionScope:
     """A function under construction: a buffer for each tensor, and the names of its blocks."""
 
     def __init__(
         self, buffers: Mapping[Tensor, Buffer], block_names: dict[str, int] | None = None
     ) -> None:
         self.buffers = dict(buffers)
-        #: The names in use, and for each the last number that was put behind it.
+        #: The names in use, and for each the last number that was put after it.
         self._block_names = {} if block_names is None else block_names
 
-    def with_buffers(self, buffers: Mapping[Tensor, Buffer]) -> Scope:
+    def with_buffers(self, buffers: Mapping[Tensor, Buffer]) -> FunctionScope:
         """The same function, where some more tensors stand for these buffers."""
-        return Scope({**self.buffers, **buffers}, self._block_names)
+        return FunctionScope({**self.buffers, **buffers}, self._block_names)
 
     def block_name(self, wanted: str) -> str:
         """`wanted`, or the first of wanted_1, wanted_2, … that is free."""
@@ -66,7 +66,7 @@ class Scope:
         return lambda expr: map_expr(expr, on_node, memo)
 
 
-class Axis(NamedTuple):
+class IndexAxis(NamedTuple):
     """An index of a definition: `var` stands for `offset` plus an iterator of the block."""
 
     var: Var
@@ -75,29 +75,31 @@ class Axis(NamedTuple):
     offset: Expr | None = None
 
 
-def compute_axes(op: Compute) -> list[Axis]:
+def compute_axes(op: Compute) -> list[IndexAxis]:
     """Spatial axes, then those that are reduced."""
-    axes = [Axis(v, e, "spatial") for v, e in zip(op.axes, op.shape, strict=True)]
+    axes = [IndexAxis(v, e, "spatial") for v, e in zip(op.axes, op.shape, strict=True)]
     if op.reduction is not None and op.reduction.is_empty:
         return axes
-    return axes + [Axis(a.var, a.extent, "reduce") for a in op.reduced_axes]
+    return axes + [IndexAxis(a.var, a.extent, "reduce") for a in op.reduced_axes]
 
 
-def compute_nest(op: Compute, scope: Scope) -> Stmt:
+def compute_nest(op: Compute, scope: FunctionScope) -> Stmt:
     """The loops of a compute."""
     axes = compute_axes(op)
     loops = [Var(a.var.name) for a in axes]
     return nest(loops, axes, compute_block(op, axes, loops, scope), op.span)
 
 
-def nest(loops: Sequence[Var], axes: Sequence[Axis], body: Stmt, span: Span | None) -> Stmt:
+def nest(loops: Sequence[Var], axes: Sequence[IndexAxis], body: Stmt, span: Span | None) -> Stmt:
     """A serial loop for each axis around `body`."""
     for var, axis in zip(reversed(loops), reversed(axes), strict=True):
         body = For(var, axis.extent, "serial", body, span=span)
     return body
 
 
-def compute_block(op: Compute, axes: Sequence[Axis], loops: Sequence[Var], scope: Scope) -> Block:
+def compute_block(
+    op: Compute, axes: Sequence[IndexAxis], loops: Sequence[Var], scope: FunctionScope
+) -> Block:
     """The block of a compute, its iterators bound to `loops`."""
     iters = [Iter(Var(f"v{a.var.name}"), a.extent, a.kind) for a in axes]
     values = {a.var: _value(a, i.var) for a, i in zip(axes, iters, strict=True)}
@@ -114,11 +116,13 @@ def compute_block(op: Compute, axes: Sequence[Axis], loops: Sequence[Var], scope
     )
 
 
-def _value(axis: Axis, iterator: Var) -> Expr:
+def _value(axis: IndexAxis, iterator: Var) -> Expr:
     return iterator if axis.offset is None else iterator + axis.offset
 
 
-def _plain_body(op: Compute, values: Sequence[Expr], rewrite: Rewrite, scope: Scope) -> Stmt:
+def _plain_body(
+    op: Compute, values: Sequence[Expr], rewrite: Rewrite, scope: FunctionScope
+) -> Stmt:
     """Every value stored into its output."""
     indices = tuple(rewrite(a) for a in op.axes)
     return seq(
@@ -129,7 +133,7 @@ def _plain_body(op: Compute, values: Sequence[Expr], rewrite: Rewrite, scope: Sc
     )
 
 
-def _bodies(op: Compute, rewrite: Rewrite, scope: Scope) -> tuple[Stmt | None, Stmt]:
+def _bodies(op: Compute, rewrite: Rewrite, scope: FunctionScope) -> tuple[Stmt | None, Stmt]:
     """What starts a reduction, if it is one, and what one instance does."""
     reduction = op.reduction
     if reduction is None:
@@ -144,7 +148,9 @@ def _bodies(op: Compute, rewrite: Rewrite, scope: Scope) -> tuple[Stmt | None, S
     return start, _simultaneous(op, combined, rewrite, scope)
 
 
-def _simultaneous(op: Compute, combined: Sequence[Expr], rewrite: Rewrite, scope: Scope) -> Stmt:
+def _simultaneous(
+    op: Compute, combined: Sequence[Expr], rewrite: Rewrite, scope: FunctionScope
+) -> Stmt:
     """All new values first, then the stores: each is computed from all the old ones."""
     names = [Var(f"{out.name}_next", out.dtype) for out in op.outputs]
     body = _plain_body(op, names, rewrite, scope)

@@ -1,4 +1,4 @@
-"""Operators for what can stand where a scalar expression is wanted, but is none itself."""
+"""Operators for objects that can be used as scalar expressions without being one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions: the axes they run over, and what combines values with what."""
+"""Reductions: the axes they run over, and how values are combined."""
 
 from __future__ import annotations
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tilewright.ir import Const, For, Iter, Load, Stmt, Store, Var, make_block, seq
 from tilewright.tensor.te.compute import Compute
-from tilewright.tensor.te.nest import Axis, Scope, compute_axes, compute_block, nest
+from tilewright.tensor.te.nest import FunctionScope, IndexAxis, compute_axes, compute_block, nest
 from tilewright.tensor.te.scan import Scan
 from tilewright.tensor.te.tensor import Tensor
 
 
-def scan_nest(op: Scan, scope: Scope) -> Stmt:
+def scan_nest(op: Scan, scope: FunctionScope) -> Stmt:
     """All of a scan: its outputs stand for the states and the updates inside."""
     results = [scope.buffers[t] for t in op.outputs]
     starts = [_start(op, i, t, scope) for i, t in zip(op.init, op.outputs, strict=True)]
@@ -24,9 +24,9 @@ def scan_nest(op: Scan, scope: Scope) -> Stmt:
     return seq(*starts, For(time, op.count, "serial", seq(*steps), span=op.span))
 
 
-def _start(op: Scan, init: Tensor, result: Tensor, scope: Scope) -> Stmt:
+def _start(op: Scan, init: Tensor, result: Tensor, scope: FunctionScope) -> Stmt:
     """Copies the init into the first steps of the result."""
-    axes = [Axis(Var(f"i{n}"), e, "spatial") for n, e in enumerate(init.shape)]
+    axes = [IndexAxis(Var(f"i{n}"), e, "spatial") for n, e in enumerate(init.shape)]
     iters = [Iter(Var(f"v{a.var.name}"), a.extent, a.kind) for a in axes]
     loops = [Var(a.var.name) for a in axes]
     indices = tuple(i.var for i in iters)
@@ -36,11 +36,11 @@ def _start(op: Scan, init: Tensor, result: Tensor, scope: Scope) -> Stmt:
     return nest(loops, axes, make_block(name, iters, loops, body, span=op.span), op.span)
 
 
-def _step(op: Scan, step: Compute, time: Var, scope: Scope) -> Stmt:
+def _step(op: Scan, step: Compute, time: Var, scope: FunctionScope) -> Stmt:
     """One compute at one step: its first axis is the time, which runs in order."""
     own, *axes = compute_axes(step)
     starts_at_zero = isinstance(op.first, Const) and op.first.value == 0
-    ordered = Axis(own.var, op.count, "ordered", None if starts_at_zero else op.first)
+    ordered = IndexAxis(own.var, op.count, "ordered", None if starts_at_zero else op.first)
     loops = [Var(a.var.name) for a in axes]
     block = compute_block(step, [ordered, *axes], [time, *loops], scope)
     return nest(loops, axes, block, step.span)

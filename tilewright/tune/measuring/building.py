@@ -20,14 +20,14 @@ from tilewright.tune.tasks import Task
 _TIMEOUT: Final = 60.0
 
 
-class Builder:
+class KernelBuilder:
     """Workers that compile kernels for one target, until they are closed."""
 
     def __init__(self, target: Target, timeout: float = _TIMEOUT) -> None:
         self._target, self._timeout = target, timeout
         count = config().compile_jobs or len(cpus())
         self._workers: list[Worker | None] = [None] * count
-        #: Held while a worker is at work, which may be for somebody who has lost interest.
+        #: Held while a worker compiles, even if the result is not needed any more.
         self._busy = [threading.Lock() for _ in range(count)]
         self._closed = False
 

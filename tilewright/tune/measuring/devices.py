@@ -26,7 +26,7 @@ class Devices(Protocol):
         """How many sessions there are now."""
         ...
 
-    def taken(self) -> AbstractContextManager[Device]:
+    def borrowed(self) -> AbstractContextManager[Device]:
         """One of them, that answers, for as long as the block takes."""
         ...
 
@@ -42,7 +42,7 @@ class OneDevice:
         return 1
 
     @contextmanager
-    def taken(self) -> Generator[Device]:
+    def borrowed(self) -> Generator[Device]:
         self._device.ping()
         try:
             yield self._device
@@ -75,7 +75,7 @@ class PoolOfDevices:
         return self._size
 
     @contextmanager
-    def taken(self) -> Generator[Device]:
+    def borrowed(self) -> Generator[Device]:
         with self._pool.request(_REQUEST) as device:
             yield device
 

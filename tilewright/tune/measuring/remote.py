@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 import warnings
@@ -11,16 +10,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tilewright.rpc import Device, DeviceLostError, ProtocolError, RefusedError, UnreachableError
-from tilewright.runtime import START, Measured, begin_message, seconds_allowed
+from tilewright.runtime import START, Failure, Measured, begin_message, seconds_allowed
 from tilewright.support.errors import UserError
 from tilewright.tune.measuring.data import trial_task
-from tilewright.tune.measuring.desk import Begun, Desk, Job, Results
 from tilewright.tune.measuring.devices import Devices
+from tilewright.tune.measuring.job_queue import Job, JobQueue, Results, StartedTask
 from tilewright.tune.measuring.measurer import Outcome
 from tilewright.tune.tasks import Task
 
-#: Signals by which a kernel that is at fault ends its session.
-_CRASHES: Final = re.compile("SIG(SEGV|BUS|ILL|FPE|ABRT|TRAP)")
 #: Seconds between looks at whether there are more devices.
 _LOOK: Final = 2.0
 _GONE: Final = (UnreachableError, RefusedError, ProtocolError)
@@ -37,8 +34,8 @@ class RemoteMeasurer:
     memory: int = 1 << 30
     #: Seconds without any device after which the search is given up.
     patience: float = 60.0
-    _desk: Desk = field(default_factory=Desk, repr=False)
-    _begun: Begun | None = field(default=None, repr=False)
+    _queue: JobQueue = field(default_factory=JobQueue, repr=False)
+    _begun: StartedTask | None = field(default=None, repr=False)
     _threads: list[threading.Thread] = field(default_factory=list[threading.Thread], repr=False)
     _used: set[Device] = field(default_factory=set[Device], repr=False)
     _looked: float = 0.0
@@ -48,9 +45,9 @@ class RemoteMeasurer:
         return max(1, len(self._threads))
 
     def begin(self, task: Task, reference: bytes) -> Measured:
-        begun = self._begun = Begun(trial_task(task), reference)
+        begun = self._begun = StartedTask(trial_task(task), reference)
         results = Results()
-        self._desk.put(Job(begun, None, 0, False, results.teller(0)), first=True)
+        self._queue.put(Job(begun, None, 0, False, results.reporter(0)), first=True)
         results.expect(1)
         ((_, found),) = self._waited(results)
         return found
@@ -70,7 +67,7 @@ class RemoteMeasurer:
             results.is_over = True
 
     def close(self) -> None:
-        self._desk.close()
+        self._queue.close()
         for device in list(self._used):
             device.cut()
         for thread in self._threads:
@@ -86,9 +83,9 @@ class RemoteMeasurer:
             for code in candidates:
                 if results.is_over:
                     return
-                tell, is_over = results.teller(count), lambda: results.is_over
-                job = Job(self._begun, code, rounds, early, tell, is_over)
-                self._desk.put(job, first=isinstance(candidates, list))
+                report, is_over = results.reporter(count), lambda: results.is_over
+                job = Job(self._begun, code, rounds, early, report, is_over)
+                self._queue.put(job, first=isinstance(candidates, list))
                 count += 1
             results.expect(count)
         except Exception as error:
@@ -96,40 +93,40 @@ class RemoteMeasurer:
 
     def _waited(self, results: Results) -> Iterator[Outcome]:
         while not results.are_all:
-            self._enlist()
+            self._start_threads()
             found = results.next(_WAIT)
             if found is not None:
                 yield found
-            elif self._desk.idle_seconds > self.patience:
-                raise self._nobody()
+            elif self._queue.idle_seconds > self.patience:
+                raise self._no_devices()
 
-    def _nobody(self) -> UserError:
-        told = "; ".join(f"{d} is left out: {why}" for d, why in self._desk.left_out.items())
+    def _no_devices(self) -> UserError:
+        reasons = "; ".join(f"{d} is left out: {why}" for d, why in self._queue.left_out.items())
         return UserError(
             f"no device is there to measure on ({self.devices})",
-            reason=told or f"none has answered for {self.patience:g} s",
+            reason=reasons or f"none has answered for {self.patience:g} s",
             remedy="see that its server runs; what was measured is in the records, and the same"
             " command goes on from there",
         )
 
     # ---- devices --------------------------------------------------------------------------------
 
-    def _enlist(self) -> None:
+    def _start_threads(self) -> None:
         """Have a thread for each session that there is."""
         if time.monotonic() - self._looked < _LOOK and self._threads:
             return
         self._looked = time.monotonic()
         self._threads = [t for t in self._threads if t.is_alive()]
         for _ in range(max(1, self.devices.size()) - len(self._threads)):
-            thread = threading.Thread(target=self._labour, daemon=True)
+            thread = threading.Thread(target=self._run_jobs, daemon=True)
             self._threads.append(thread)
             thread.start()
 
-    def _labour(self) -> None:
+    def _run_jobs(self) -> None:
         """Measure on one device, and on another one when it is lost."""
-        while not self._desk.is_closed:
+        while not self._queue.is_closed:
             try:
-                with self.devices.taken() as device:
+                with self.devices.borrowed() as device:
                     self._use(device)
             except (UserError, OSError):
                 time.sleep(_WAIT)
@@ -138,53 +135,53 @@ class RemoteMeasurer:
         name = device.address
         if device.target != self.devices.target:
             self._leave_out(name, f"its target is {device.target}")
-        if name in self._desk.left_out:
+        if name in self._queue.left_out:
             time.sleep(_LOOK)
             return
         self._used.add(device)
-        self._desk.arrive(name)
+        self._queue.arrive(name)
         try:
-            self._work(_Bench(device, self.timeout, self.memory), name)
+            self._work(_DeviceSession(device, self.timeout, self.memory), name)
         finally:
-            self._desk.depart(name)
+            self._queue.depart(name)
             self._used.discard(device)
 
-    def _work(self, bench: _Bench, name: str) -> None:
-        while not self._desk.is_closed and name not in self._desk.left_out:
-            job = self._desk.take(name)
+    def _work(self, session: _DeviceSession, name: str) -> None:
+        while not self._queue.is_closed and name not in self._queue.left_out:
+            job = self._queue.take(name)
             if job is None:
                 continue
-            measured = bench.done(job)
-            if bench.default_failed:
-                self._desk.strike(name, measured.reason)
-            self._desk.settle(job, name, measured)
-            if measured.failure == "lost":
+            measured = session.measure(job)
+            if session.default_failed:
+                self._queue.strike(name, measured.reason)
+            self._queue.settle(job, name, measured)
+            if measured.is_lost:
                 return
-        if name in self._desk.left_out:
-            self._leave_out(name, self._desk.left_out[name])
+        if name in self._queue.left_out:
+            self._leave_out(name, self._queue.left_out[name])
 
     def _leave_out(self, name: str, reason: str) -> None:
-        if name not in self._desk.left_out or reason == self._desk.left_out[name]:
+        if name not in self._queue.left_out or reason == self._queue.left_out[name]:
             warnings.warn(f"{name} measures no more: {reason}", stacklevel=2)
-        self._desk.leave_out(name, reason)
+        self._queue.leave_out(name, reason)
 
 
 #: Seconds to wait at a time.
 _WAIT: Final = 0.5
 
 
-class _Bench:
+class _DeviceSession:
     """One device at work: the task that it is at, and how long its default takes there."""
 
     def __init__(self, device: Device, timeout: float, memory: int) -> None:
         self._device, self._timeout, self._memory = device, timeout, memory
-        self._at: tuple[Begun, int] | None = None
+        self._at: tuple[StartedTask, int] | None = None
         self._seconds = 0.0
         #: Whether the last candidate was not measured because the default did not run.
         self.default_failed = False
 
-    def done(self, job: Job) -> Measured:
-        """What the device says of a job; "lost" where it is to blame itself."""
+    def measure(self, job: Job) -> Measured:
+        """What the device says of a job; "lost" or "killed" where it may be to blame itself."""
         self.default_failed = False
         try:
             found = self._measured(job)
@@ -219,9 +216,7 @@ class _Bench:
 
 def _of_lost(error: DeviceLostError) -> Measured:
     """Whether a session was ended by what it ran, or for a reason of the device's own."""
-    reason = error.reason
-    if "SIGALRM" in reason:
+    if error.kind == "time-out":
         return Measured(failure="time-out", reason="it took too long")
-    if _CRASHES.search(reason):
-        return Measured(failure="crash", reason=reason)
-    return Measured(failure="lost", reason=reason)
+    kind: Failure = error.kind if error.kind in ("crash", "killed") else "lost"
+    return Measured(failure=kind, reason=error.reason)

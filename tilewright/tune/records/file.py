@@ -26,7 +26,7 @@ def write_records(records: Iterable[Record], path: AnyPath) -> None:
 
 
 def read_records(paths: AnyPath | Iterable[AnyPath]) -> list[Record]:
-    """The records of one file or of many, in order; lines that are none are told of once."""
+    """The records of one file or of many, in order; other lines are reported once."""
     found, damaged = list[Record](), list[str]()
     for path in _paths(paths):
         for number, line in enumerate(lines_of(text_path(path)), 1):

@@ -35,7 +35,7 @@ class Record:
     sample: Mapping[str, int]
     #: The candidates at these positions, in words, by which others find theirs.
     values: Mapping[str, str]
-    #: The candidate's time in that of the default schedule, measured in turns; None on failure.
+    #: The candidate's time in that of the default schedule, measured interleaved; None on failure.
     ratio: float | None = None
     #: Least seconds of a call, of the candidate and of the default.
     seconds: float = 0.0

@@ -136,7 +136,7 @@ class _Sketch:
     def _tiled(self, block: BlockRef) -> set[str]:
         """A tile of the result in registers, while all of a sum goes by."""
         s, space, column = self._s, self._knobs(block), self._columns(block)
-        after = self._what_follows(block)
+        after = self._epilogue_of(block)
         iters, loops = s.block_of(block).iters, list(s.loops(block))
         if column is None or len(loops) != len(iters):
             return {block.name, after.name}
@@ -189,7 +189,7 @@ class _Sketch:
         outer, inner = self._s.split(sums[-1], None, depth)
         return [*sums[:-1], outer], [inner]
 
-    def _what_follows(self, block: BlockRef) -> BlockRef:
+    def _epilogue_of(self, block: BlockRef) -> BlockRef:
         """The block that takes a tile on: the one that reads it, or a copy out of registers."""
         s = self._s
         readers = s.consumers(block)

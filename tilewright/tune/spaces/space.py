@@ -85,7 +85,7 @@ class Space:
     def _default(self) -> Point:
         """The program's own choices, whose refusals are taken for granted."""
         try:
-            point = self._made(Sample())
+            point = self._point_of(Sample())
         except UserError as error:
             raise UserError(
                 f"the space of {self.function.name} is empty",
@@ -112,14 +112,14 @@ class Space:
 
     def _legal(self, sample: Sample) -> Point | None:
         try:
-            point = self._made(sample)
+            point = self._point_of(sample)
         except (UserError, ArithmeticError, LookupError, AssertionError, TypeError, ValueError):
             # A fault of ours in a schedule that nobody uses costs this sample, not the search.
             return None
-        # A rule that does not fit leaves plain loops behind, which nobody needs to measure.
+        # A rule that does not fit leaves plain loops, which are not worth measuring.
         return None if _declined(point) - self._declined else point
 
-    def _made(self, sample: Sample) -> Point:
+    def _point_of(self, sample: Sample) -> Point:
         s, choices = Schedule(self.function), Choices(sample.positions, wraps=True)
         try:
             self._program(s, choices)

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from tilewright.tune.spaces.space import Sample, Space
-from tilewright.tune.tuners.tuner import Known, mutated, near_default, random_sample
+from tilewright.tune.tuners.tuner import TaskHistory, mutated, near_default, random_sample
 
 #: The temperature at first, in parts of the default's time, and what is left of it after each
 #: measurement.
@@ -21,7 +21,7 @@ _FIRST: Final = 8
 class AnnealingTuner:
     """Mutates a measured sample, chosen by how much slower than the fastest it is."""
 
-    def samples(self, space: Space, known: Known, rng: Random) -> Iterator[Sample]:
+    def samples(self, space: Space, known: TaskHistory, rng: Random) -> Iterator[Sample]:
         ranked = known.ranked()
         if len(known.ratios) < _FIRST:
             yield from islice(near_default(space), _FIRST)

@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from tilewright.tune.spaces.space import Sample, Space
-from tilewright.tune.tuners.tuner import Known, crossed, mutated, near_default, random_sample
+from tilewright.tune.tuners.tuner import TaskHistory, crossed, mutated, near_default, random_sample
 
 #: Measured samples among which parents are chosen.
 _PARENTS: Final = 12
@@ -19,7 +19,7 @@ _FIRST: Final = 8
 class GeneticTuner:
     """Crosses two of the fastest samples and mutates the child; one of ten is any sample."""
 
-    def samples(self, space: Space, known: Known, rng: Random) -> Iterator[Sample]:
+    def samples(self, space: Space, known: TaskHistory, rng: Random) -> Iterator[Sample]:
         if len(known.ratios) < _FIRST:
             yield from islice(near_default(space), _FIRST)
         parents = [sample for sample, _ in known.ranked()[:_PARENTS]]

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from tilewright.tune.spaces.space import Sample, Space
-from tilewright.tune.tuners.tuner import Known
+from tilewright.tune.tuners.tuner import TaskHistory
 
 
 class GridTuner:
     """Takes every sample once: the sum of positions grows, since rules rank their candidates."""
 
-    def samples(self, space: Space, known: Known, rng: Random) -> Iterator[Sample]:
+    def samples(self, space: Space, known: TaskHistory, rng: Random) -> Iterator[Sample]:
         del known, rng
         names = list(space.knobs)
         sizes = [len(space.knobs[n]) for n in names]

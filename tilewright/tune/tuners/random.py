@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from random import Random
 
 from tilewright.tune.spaces.space import Sample, Space
-from tilewright.tune.tuners.tuner import Known, random_sample
+from tilewright.tune.tuners.tuner import TaskHistory, random_sample
 
 
 class RandomTuner:
     """Takes any sample, all alike."""
 
-    def samples(self, space: Space, known: Known, rng: Random) -> Iterator[Sample]:
+    def samples(self, space: Space, known: TaskHistory, rng: Random) -> Iterator[Sample]:
         del known
         while True:
             yield random_sample(space, rng)

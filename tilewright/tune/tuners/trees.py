@@ -15,7 +15,7 @@ from typing import Final
 from tilewright.tune.spaces.space import Point, Sample, Space
 from tilewright.tune.tuners.genetic import child_of
 from tilewright.tune.tuners.learning import lightgbm, scores_of_choices, scores_of_loops
-from tilewright.tune.tuners.tuner import Known, mutated, near_default, random_sample
+from tilewright.tune.tuners.tuner import TaskHistory, mutated, near_default, random_sample
 
 #: Measurements before which there is nothing to learn from.
 _FIRST: Final = 16
@@ -33,7 +33,7 @@ class TreeTuner:
     def __init__(self) -> None:
         lightgbm()
 
-    def samples(self, space: Space, known: Known, rng: Random) -> Iterator[Sample]:
+    def samples(self, space: Space, known: TaskHistory, rng: Random) -> Iterator[Sample]:
         parents = [sample for sample, _ in known.ranked()[:_PARENTS]]
         if len(known.ratios) >= _FIRST and space.knobs:
             yield from _by_choices(space, known, parents, rng)
@@ -47,13 +47,15 @@ class TreeTuner:
 
 
 def _beginnings(space: Space, rng: Random) -> Iterator[Sample]:
-    """Samples near the default, and any others, in turns: the default may be a bad beginning."""
+    """Samples near the default, and any others, alternately: the default may be a bad beginning."""
     for sample in near_default(space):
         yield sample
         yield random_sample(space, rng)
 
 
-def _by_choices(space: Space, known: Known, parents: list[Sample], rng: Random) -> Iterator[Sample]:
+def _by_choices(
+    space: Space, known: TaskHistory, parents: list[Sample], rng: Random
+) -> Iterator[Sample]:
     """Samples that nobody has measured, those first that promise most."""
     pool = _pool(space, known, parents, rng)
     if not pool:
@@ -72,7 +74,7 @@ def _mostly_in_order(order: list[Sample], rng: Random) -> Iterator[Sample]:
         yield order.pop(at)
 
 
-def _pool(space: Space, known: Known, parents: list[Sample], rng: Random) -> list[Sample]:
+def _pool(space: Space, known: TaskHistory, parents: list[Sample], rng: Random) -> list[Sample]:
     """Samples to judge: all of a small space; of a larger one children, neighbours of the best,
     and any."""
     if space.size <= _JUDGED:
@@ -93,7 +95,7 @@ def _pool(space: Space, known: Known, parents: list[Sample], rng: Random) -> lis
     return list(found)
 
 
-def _points(samples: Iterator[Sample], space: Space, known: Known) -> list[Point]:
+def _points(samples: Iterator[Sample], space: Space, known: TaskHistory) -> list[Point]:
     """The schedules of the first legal ones that were not measured yet."""
     found: dict[Sample, Point] = {}
     for sample in islice(samples, 2 * _LOOKED_AT):
@@ -105,7 +107,7 @@ def _points(samples: Iterator[Sample], space: Space, known: Known) -> list[Point
     return list(found.values())
 
 
-def _by_loops(points: list[Point], known: Known, rng: Random) -> list[Point]:
+def _by_loops(points: list[Point], known: TaskHistory, rng: Random) -> list[Point]:
     """Schedules by what is known of loops of all tasks, those first that promise most."""
     if not points:
         return []

@@ -1,7 +1,7 @@
 """What a tuner is: it says which samples to measure next, given what is known so far.
 
-Tuners keep nothing between calls: all that they know is in `Known`, which records fill again, so
-that a search that was interrupted goes on where it was.
+Tuners keep nothing between calls: all that they know is in `TaskHistory`, which is filled from
+records, so that a search that was interrupted goes on where it was.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Example:
 
 
 @dataclass
-class Known:
+class TaskHistory:
     """What is known of a task."""
 
     #: Times in that of the default schedule; `FAILED` where there is none.
@@ -44,7 +44,7 @@ class Known:
 class Tuner(Protocol):
     """Searches a space."""
 
-    def samples(self, space: Space, known: Known, rng: Random) -> Iterator[Sample]:
+    def samples(self, space: Space, known: TaskHistory, rng: Random) -> Iterator[Sample]:
         """Samples in the order in which they should be measured, without an end if need be; those
         that are known already, illegal, or like others are left out by whoever asks."""
         ...

@@ -38,7 +38,7 @@ def _emit_run(library: Library, model: Interface, pointer_bytes: int) -> None:
     f = library.define(f"{model.prefix}_run", I32, tensors, exported=True)
     for k, word in enumerate((PTR(None), arena, record)):
         f.put(word, env, Field(8 * k, PTR))
-    # Nothing is handed over in the record of results, which has no words then.
+    # Nothing is returned in the record of results, which has no words then.
     f.ret(f.b.call(program, [*f.args, constants, record, env]))
 
 

@@ -96,7 +96,7 @@ def _table(library: Library, name: str, elements: Sequence[str], stride: int) ->
 class _Format(NamedTuple):
     """A message as C's printf wants it, and which value each of its placeholders is for.
 
-    Values are handed over in that order: not every C library knows numbered placeholders.
+    Values are passed in that order: not every C library knows numbered placeholders.
     """
 
     text: str
@@ -187,7 +187,7 @@ def _element(f: Body, table: str, index: Value) -> Value:
 
 
 def run_parameters(model: Interface) -> list[Any]:
-    """Inputs, outputs, then dimensions and shapes where there are such."""
+    """Inputs, outputs, then dimensions and shapes, if there are any."""
     return [PTR] * (2 + bool(model.dims) + bool(model.records))
 
 
@@ -252,7 +252,7 @@ class _Words:
 def _hand_over(
     f: Body, model: Interface, record: Value, outputs: Value, others: Sequence[Value]
 ) -> None:
-    """Outputs of sizes that the run told: their memory, and their shapes one after the other."""
+    """Outputs whose sizes the run determines: their memory, and their shapes, in order."""
     at = 0
     for k, place in model.records.items():
         made = f.get(record, Field(8 * place, PTR))

@@ -19,14 +19,14 @@ from tilewright.codegen.llvm.functions import (
 )
 from tilewright.codegen.llvm.libc import SET_BYTES, System
 from tilewright.codegen.llvm.windows import count_processors
+from tilewright.support.memory import ALIGNMENT
 
 ERROR_BYTES: Final = 512
-_ALIGNMENT: Final = 64
 #: What macOS calls the number of processors.
 _PROCESSORS_ONLINE: Final = 58
 #: Bytes of a word; and what memory of 32-bit addresses can have at most.
 _WORD: Final = 8
-_MOST: Final = (1 << 31) - 1 - _ALIGNMENT
+_MOST: Final = (1 << 31) - 1 - ALIGNMENT
 #: Before the workspace itself: how large it is.
 _SIZE = Field(0, I64)
 
@@ -167,8 +167,8 @@ def _take_workspace(library: Library) -> None:
             f.ret(spare)
         f.call("free", spare)
     place = f.scratch(8)
-    total = f.b.add(size, I64(_ALIGNMENT))
-    failed = f.call("posix_memalign", place, I64(_ALIGNMENT), total)
+    total = f.b.add(size, I64(ALIGNMENT))
+    failed = f.call("posix_memalign", place, I64(ALIGNMENT), total)
     with f.when(f.b.icmp_signed("!=", failed, I32(0))):
         f.ret(PTR(None))
     block = f.get(place, Field(0, PTR))
@@ -184,4 +184,4 @@ def _return_workspace(library: Library) -> None:
 
 def workspace_of(f: Body, block: Value) -> Value:
     """Where in a block the workspace begins."""
-    return f.at(block, Field(_ALIGNMENT))
+    return f.at(block, Field(ALIGNMENT))

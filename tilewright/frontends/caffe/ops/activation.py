@@ -123,6 +123,6 @@ def passed(n: Layer) -> list[Value]:
 
 @converts("Silence")
 def silence(n: Layer) -> list[Value]:
-    """Reads what nobody needs, so that it is no output."""
+    """Consumes a value, so that it is not an output."""
     del n
     return []

@@ -50,7 +50,7 @@ def flatten(n: Layer) -> Value:
 
 @converts("Reshape")
 def reshape(n: Layer) -> Value:
-    """0 keeps an extent, -1 takes what is left; axes before and behind stay as they are."""
+    """0 keeps an extent, -1 takes what is left; axes before and after stay as they are."""
     param, x = n.param("reshape_param"), n[0]
     first = n.axis(param.integer("axis", 0), x.ndim, end=True)
     count = param.integer("num_axes", -1)
@@ -127,7 +127,7 @@ def reduction(n: Layer) -> Value:
 @converts("ArgMax")
 def arg_max(n: Layer) -> Value:
     """The places of the greatest elements as floats, along an axis or in all of an image; with
-    `out_max_val` their values: in their place along an axis, behind them otherwise."""
+    `out_max_val` their values: in their place along an axis, after them otherwise."""
     param, b, x = n.param("argmax_param"), n.builder, n[0]
     count, wants_values = param.integer("top_k", 1), param.flag("out_max_val")
     if "axis" in param:

@@ -1,4 +1,4 @@
-"""Layers that read several others, and those that only hand on what they get."""
+"""Layers that read several others, and those that only pass on what they get."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.support.errors import UserError
 
 @converts("route")
 def route(n: Layer) -> Value:
-    """Channels of several layers behind each other; with groups, one part of each."""
+    """Channels of several layers one after the other; with groups, one part of each."""
     parts = n.layers("layers")
     if not parts:
         raise UserError("a route names no layers", remedy="add the option layers")
@@ -43,7 +43,7 @@ def shortcut(n: Layer) -> Value:
 
 
 def _fitted(n: Layer, x: Value, like: Value) -> Value:
-    """An image with as many channels as another: some are left out, or zeros are put behind."""
+    """An image with as many channels as another: some are left out, or zeros are added."""
     have, want = dim_number(x.shape[1]), dim_number(like.shape[1])
     if not isinstance(have, int) or not isinstance(want, int) or have == want:
         return x

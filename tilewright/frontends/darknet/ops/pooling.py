@@ -10,7 +10,7 @@ from tilewright.support.errors import UserError
 
 @converts("maxpool")
 def maxpool(n: Layer) -> Value:
-    """Padding goes to both sides, its odd part behind; by itself it is one less than the window."""
+    """Padding on both sides, more at the end if it is odd; by default one less than the window."""
     n.refuse("maxpool_depth")
     n.refuse("antialiasing")
     stride = n.positive("stride", 1)

@@ -26,7 +26,7 @@ def _least(n: Layer, x: Value) -> Value:
 
 
 def _causal(n: Layer, scores: Value) -> Value:
-    """True where a query sees a key: not behind itself."""
+    """True where a query sees a key: not later than itself."""
     b = n.builder
     rows, columns = scores.shape[-2:]
     ones = b.full(n.constant(1, "int32"), shape=[rows, columns])
@@ -166,7 +166,7 @@ def _attend_heads(n: Layer, given: tuple[Any, Any, Any], heads: list[Value], siz
 
 
 def _mask(n: Layer, given: tuple[Any, Any, Any], scores: Value) -> Value | None:
-    """What is given, what the inputs' masks say, and what is behind a query, together."""
+    """What is given, what the inputs' masks say, and what comes later than a query, together."""
     b = n.builder
     found: list[Value] = []
     attention = n.argument(6, "attention_mask")

@@ -15,7 +15,7 @@ from tilewright.support.errors import UserError
 
 
 def _rank(n: Layer) -> int:
-    """1D, 2D or 3D, which the name of the class tells."""
+    """1D, 2D or 3D, by the name of the class."""
     return int(n.kind.removesuffix("Transpose")[-2])
 
 
@@ -130,7 +130,7 @@ def conv_transpose(n: Layer) -> Value:
 def _cut(
     reach: int, stride: int, output_padding: int | None, is_same: bool
 ) -> tuple[int, int, int]:
-    """What is cut off in front and behind a transposed convolution, and what is put behind.
+    """What is cut off before and after a transposed convolution, and what is added after.
 
     All windows reach (extent - 1) * stride + reach elements. `valid` keeps them, and at least
     extent * stride; `same` gives extent * stride of them; an output padding is counted from the

@@ -50,7 +50,7 @@ def batch_normalization(n: Layer) -> Value:
     b = n.builder
     if axis == 1:
         return b.batch_norm(x, *parameters, epsilon=epsilon)
-    # Channels come second; behind it they go back.
+    # Channels are second here, and move back afterwards.
     others = [k for k in range(x.ndim) if k != axis]
     order = [others[0], axis, *others[1:]] if axis else [1, 0, *others[1:]]
     if axis == 0:

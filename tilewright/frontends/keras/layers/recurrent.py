@@ -112,7 +112,7 @@ def rnn_of_cells(n: Layer) -> Any:
 
 
 def _initial(n: Layer) -> list[Value] | None:
-    """Initial states, as an argument or behind the input."""
+    """Initial states, as an argument or after the input."""
     given = n.argument(1, "initial_state")
     found = list(tensors(given)) if given is not None else list(n.inputs[1:])
     return [v for v in found if v is not None] or None

@@ -45,7 +45,7 @@ def repeat_vector(n: Layer) -> Value:
 
 
 def _pairs(n: Layer, name: str, rank: int) -> list[tuple[int, int]]:
-    """(front, behind) for each spatial axis: one number, one for each axis, or two."""
+    """(before, after) for each spatial axis: one number, one for each axis, or two."""
     given = n.config.raw(name)
     items = [given] * rank if isinstance(given, int) else as_list(given) or []
     if rank == 1 and len(items) == 2:

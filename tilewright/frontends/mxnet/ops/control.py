@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.frontends.common.converting import as_list
 from tilewright.frontends.mxnet.node import Node
 from tilewright.frontends.mxnet.table import converts
 from tilewright.graph import Value
@@ -27,10 +28,6 @@ def _placed(n: Node, graph: int, *groups: tuple[Sequence[int], Sequence[Value]])
     return made
 
 
-def _several(results: Any) -> list[Value]:
-    return list(results) if isinstance(results, tuple) else [results]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-
-
 def _flag(n: Node, value: Value) -> Value:
     """A number as a condition."""
     b = n.builder
@@ -40,7 +37,7 @@ def _flag(n: Node, value: Value) -> Value:
 
 @converts("_foreach")
 def foreach(n: Node) -> list[Value]:
-    """The body for each slice of the data: outputs are stacked, states handed on."""
+    """The body for each slice of the data: outputs are stacked, states passed on."""
     b: Any = n.builder
     data_at, state_at = n.integers("in_data_locs"), n.integers("in_state_locs")
     rest_at, outputs = n.integers("remain_locs", []), n.integer("num_out_data")
@@ -56,13 +53,13 @@ def foreach(n: Node) -> list[Value]:
         return None, results[outputs:], results[:outputs]
 
     length = b.reshape(b.shape_of(data[0], start=0, end=1), shape=[])
-    results = _several(b.loop(length, states, step))
+    results = as_list(b.loop(length, states, step))
     return [*results[len(states) :], *results[: len(states)]]
 
 
 @converts("_while_loop")
 def while_loop(n: Node) -> list[Value]:
-    """Outputs have as many rows as there may be iterations; those behind the last are zero."""
+    """Outputs have as many rows as there may be iterations; those after the last are zero."""
     b: Any = n.builder
     limit, outputs = n.integer("max_iterations"), n.integer("num_out_data")
     condition_at, body_at = n.integers("cond_input_locs", []), n.integers("func_input_locs")
@@ -87,7 +84,7 @@ def while_loop(n: Node) -> list[Value]:
 
     initial = [_item(operands, k) for k in changed]
     count = b.constant(limit, "int64")
-    results = _several(b.loop(count, initial, step, condition=goes_on(initial)))
+    results = as_list(b.loop(count, initial, step, condition=goes_on(initial)))
     stacked = [
         b.pad(v, before=[0] * v.ndim, after=[limit - v.shape[0], *[0] * (v.ndim - 1)])
         for v in results[len(initial) :]
@@ -105,7 +102,7 @@ def cond(n: Node) -> list[Value]:
         return n.body(k)([_item(operands, p) for p in places[k]])
 
     condition = _flag(n, run(0)[0])
-    return _several(n.builder.branch(condition, lambda: run(1), lambda: run(2)))
+    return as_list(n.builder.branch(condition, lambda: run(1), lambda: run(2)))
 
 
 def _item(items: Sequence[Any], index: int) -> Any:

@@ -51,7 +51,7 @@ def pooling(n: Node) -> Value:
 
 
 def _behind(n: Node, x: Value, axis: int, window: SymmetricWindow) -> int:
-    """Padding behind an axis, so that there is a window for each step inside the image."""
+    """Padding after an axis, so that there is a window for each step inside the image."""
     extent, pad, stride = n.extent(x, axis + 2), window.pads[axis], window.strides[axis]
     places = -(-(extent + 2 * pad) // stride)
     return max((places - 1) * stride + window.kernel[axis] - extent - pad, 0)

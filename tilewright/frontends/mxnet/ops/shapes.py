@@ -40,7 +40,7 @@ def reshape(n: Node) -> Value:
 
 def reshaped(shape: list[Any], target: list[int]) -> list[Any]:
     """A shape by MXNet's codes: 0 keeps an extent, -1 is what is left, -2 keeps all that follow,
-    -3 joins two, -4 splits one into the two numbers behind it."""
+    -3 joins two, -4 splits one into the two numbers after it."""
     made: list[Any] = []
     source, at = 0, 0
 

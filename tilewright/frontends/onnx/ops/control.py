@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.frontends.common.converting import as_list
 from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.ops.indexing import scalar
 from tilewright.frontends.onnx.table import converts
@@ -20,13 +21,13 @@ def if_(n: Node) -> list[Value | None]:
         return then() if known.all() else otherwise()
     condition, levelled = scalar(n, n[0]), _Levelled(n)
     try:
-        return several(n.builder.branch(condition, levelled.of(then), levelled.of(otherwise)))
+        return as_list(n.builder.branch(condition, levelled.of(then), levelled.of(otherwise)))
     except UserError:
         # Single numbers, with and without dimensions, are brought to the same rank.
         if levelled.find_ranks():
             branches = levelled.of(then), levelled.of(otherwise)
-            return several(n.builder.branch(condition, *branches))
-        # Branches of different ranks: which one is taken must be known, if inputs can tell it.
+            return as_list(n.builder.branch(condition, *branches))
+        # Branches of different ranks: which one is taken must be known, if it follows from inputs.
         n.array(0)
         raise
 
@@ -116,7 +117,7 @@ def _loop(n: Node, initial: Sequence[Value], empty: set[int], replaced: set[int]
         n.builder.optional_none(dtype=initial[k].dtype) if k in empty else initial[k]
         for k in changing
     ]
-    results = several(n.builder.loop(bounds[0], state, trip, condition=bounds[1]))
+    results = as_list(n.builder.loop(bounds[0], state, trip, condition=bounds[1]))
     last = dict(enumerate(initial)) | dict(zip(changing, results, strict=False))
     after = [n.builder.optional_get(v) if k in filled else v for k, v in last.items()]
     return [*after, *results[len(changing) :]]
@@ -150,7 +151,7 @@ def _as_before(n: Node, before: Value, after: Value | None) -> Value | None:
 
 
 def _unchanged(body: Any, count: int) -> set[int]:
-    """Which of so many values a body hands on to its next run as it got them.
+    """Which of so many values a body passes on to its next run as it got them.
 
     Those are no state: inside, they are what they are outside, and may be known.
     """
@@ -172,11 +173,6 @@ def _is_filled(before: Value, after: Value | None) -> bool:
     """Whether what may be nothing at first is something after a trip."""
     may_be_none = isinstance(before.type, OptionalType)
     return may_be_none and after is not None and not isinstance(after.type, OptionalType)
-
-
-def several(results: Any) -> list[Any]:
-    """The results of a construct that gives one value alone, several as a tuple."""
-    return list(results) if isinstance(results, tuple) else [results]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
 def present(value: Value | None) -> Value:
@@ -232,7 +228,7 @@ def scan_over(
         results = body(*state, *slices)
         return None, results[: len(initial)], results[len(initial) :]
 
-    return several(n.builder.loop(length, initial, trip))
+    return as_list(n.builder.loop(length, initial, trip))
 
 
 def _extent(n: Node, x: Value, axis: int) -> Value:
@@ -265,4 +261,4 @@ def scan_of_batches(n: Node) -> list[Value]:
         results = scan_over(n, parts[:states], parts[states:], [0] * count, backwards)
         return [], results
 
-    return several(n.builder.loop(_extent(n, operands[0], 0), [], element))
+    return as_list(n.builder.loop(_extent(n, operands[0], 0), [], element))

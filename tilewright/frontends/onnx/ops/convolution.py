@@ -43,7 +43,7 @@ def conv_transpose(n: Node) -> Value:
     pads, cut = window.pads, _wanted(n, x, window.strides)
     if cut is not None:
         missing = [w - r for r, w in zip(reached, cut, strict=True)]
-        # What the windows do not reach is empty, and lies behind.
+        # What the windows do not reach is empty, and comes last.
         extra = [e + at_least(m, 0) for e, m in zip(extra, missing, strict=True)]
         totals = [at_least(-m, 0) for m in missing]
         mode = n.text("auto_pad", "NOTSET")

@@ -65,7 +65,7 @@ def _run(n: Node, states: int, **attrs: Any) -> list[Value]:
     if not batch_first:
         return list(results)
     y, *last = results
-    # Time and directions behind the batch.
+    # Time and directions after the batch.
     return [n.builder.transpose(y, axes=[2, 0, 1, 3]), *(_present(n, v) for v in last)]
 
 

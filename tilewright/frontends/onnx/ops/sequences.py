@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.frontends.common.converting import as_list
 from tilewright.frontends.onnx.element_types import element_type
 from tilewright.frontends.onnx.node import Node
-from tilewright.frontends.onnx.ops.control import several
 from tilewright.frontends.onnx.ops.indexing import scalar
 from tilewright.frontends.onnx.table import converts
 from tilewright.graph import SequenceType, Value
@@ -78,11 +78,11 @@ def sequence_map(n: Node) -> list[Value]:
         return [n.builder.sequence_insert(seq, value) for seq, value in grown]
 
     empty = [n.builder.sequence_empty(dtype=d) for d in _result_types(n)]
-    return several(n.builder.loop(n.builder.sequence_length(items[0]), empty, element))
+    return as_list(n.builder.loop(n.builder.sequence_length(items[0]), empty, element))
 
 
 def _result_types(n: Node) -> list[Any]:
-    """The element types of the body's outputs, which the file must tell."""
+    """The element types of the body's outputs, which the file must declare."""
     outputs = n.graph("body").output
     return [element_type(o.type.tensor_type.elem_type, f"output {o.name}") for o in outputs]
 

@@ -102,7 +102,7 @@ def space_to_depth(n: Node) -> Value:
     result = b.space_to_depth(x, block=block)
     if n.text("mode", "DCR") != "CRD":
         return result
-    # Channels before pixels of the block, not behind them.
+    # Channels before pixels of the block, not after them.
     parts = [x.shape[0], block * block, x.shape[1], *result.shape[2:]]
     transposed = b.transpose(b.reshape(result, shape=parts), axes=[0, 2, 1, 3, 4])
     return b.reshape(transposed, shape=result.shape)

@@ -13,7 +13,7 @@ _DOMAIN: Final = "ai.onnx.preview.training"
 
 
 def _groups(n: Node, count: int) -> list[list[Value]]:
-    """The operands behind rate and step, per tensor: it, its gradient, its state."""
+    """The operands after rate and step, per tensor: it, its gradient, its state."""
     rest = n.all_from(2)
     if not rest or len(rest) % count:
         raise UserError(f"{len(rest)} tensors do not make groups of {count}")

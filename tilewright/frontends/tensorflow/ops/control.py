@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.frontends.common.converting import as_list
 from tilewright.frontends.tensorflow.lists import TensorList
 from tilewright.frontends.tensorflow.loops import (
     exit_of,
@@ -63,7 +64,7 @@ def _chosen(n: Node, asked: Value, then: Any, otherwise: Any) -> list[Any]:
         return [r.tensor(n) if isinstance(r, TensorList) else r for r in results]
 
     found = n.builder.branch(scalar(n, truth(n, asked)), lambda: run(then), lambda: run(otherwise))
-    values: list[Any] = list(found) if isinstance(found, tuple) else [found]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    values = as_list(found)
     return [
         TensorList(like.dtype, value.shape[0], like.shape, value)
         if isinstance(like, TensorList)
@@ -87,7 +88,7 @@ def case(n: Node) -> list[Any]:
         found = n.builder.branch(
             scalar(n, asked), lambda: n.call(branches[k], n.given[1:]), lambda: from_branch(k + 1)
         )
-        return list(found) if isinstance(found, tuple) else [found]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return as_list(found)
 
     return from_branch(0)
 

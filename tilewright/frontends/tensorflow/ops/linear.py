@@ -35,7 +35,7 @@ def fused_matmul(n: Node) -> Value:
 
 
 def fused(n: Node, result: Value, bias: Value) -> Value:
-    """What a product or a convolution with an epilogue does behind it."""
+    """The epilogue of a product or a convolution."""
     attributes: dict[str, dict[str, Any]] = {
         "leaky_relu": {"alpha": n.real("leakyrelu_alpha", 0.2)},
         "gelu_tanh": {},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.frontends.common.images import Window, channels_first, channels_last
+from tilewright.frontends.common.images import WindowAttributes, channels_first, channels_last
 from tilewright.frontends.common.padding import simplified
 from tilewright.frontends.tflite.images import activated, read_window
 from tilewright.frontends.tflite.node import Node
@@ -38,7 +38,7 @@ def depthwise_conv_2d(n: Node) -> Value:
     return _convolved(n, Factors(n, (3, 0, 1, 2), 3), window, _quotient(x.shape[3], 1))
 
 
-def _convolved(n: Node, weights: Factors, window: Window, groups: int) -> Value:
+def _convolved(n: Node, weights: Factors, window: WindowAttributes, groups: int) -> Value:
     if is_hybrid(n) and n.find_array(1) is not None:
         y = channels_last(n.builder, hybrid_conv(n, weights, window, groups))
         return activated(n, n.builder.add(y, n[2]) if n.has(2) else y)
@@ -115,7 +115,7 @@ def conv_3d_transpose(n: Node) -> Value:
 
 def _cut(
     n: Node, extents: Sequence[Dim], kernel: Sequence[Dim], wanted: Sequence[Dim]
-) -> tuple[Window, list[Dim]]:
+) -> tuple[WindowAttributes, list[Dim]]:
     """What is cut off so that a result has the extents that are wanted, and what it lacks.
 
     In front it is the padding that a convolution over the result would have.

@@ -36,7 +36,7 @@ def non_max_suppression(n: Node) -> list[Value]:
 
 
 def _filled(n: Node, x: Value, size: Dim) -> Value:
-    """`x` with zeros behind it up to a size."""
+    """`x` with zeros after it up to a size."""
     rest = as_expr(size) - x.shape[0]
     return n.builder.pad(x, before=[0] * x.ndim, after=[rest, *[0] * (x.ndim - 1)])
 
@@ -89,11 +89,11 @@ def _suppressed(n: Node, how: dict[str, Any], boxes: Value, scores: Value, most:
 
 
 def _fast(n: Node, how: dict[str, Any], boxes: Value, scores: Value) -> list[Value]:
-    """Boxes compete by the best of their classes; each kept one tells so many classes."""
+    """Boxes compete by the best of their classes; each kept one has so many classes."""
     b = n.builder
     most, each = how["max_detections"], how["max_classes_per_detection"]
-    told = min(each, how["num_classes"])
-    best, classes = b.top_k(b.squeeze(scores, axes=[0]), k=told, axis=1)
+    count = min(each, how["num_classes"])
+    best, classes = b.top_k(b.squeeze(scores, axes=[0]), k=count, axis=1)
     highest = b.reshape(b.index(best, (slice(None), slice(0, 1))), shape=[1, -1])
     kept = b.index(_suppressed(n, how, boxes, highest, most), (slice(None), 2))
 
@@ -105,7 +105,7 @@ def _fast(n: Node, how: dict[str, Any], boxes: Value, scores: Value) -> list[Val
         chosen = b.reshape(
             b.tile(b.unsqueeze(chosen, axes=[1]), repeats=[1, each, 1]), shape=[-1, 4]
         )
-    wide = {"before": [0, 0], "after": [0, each - told]}
+    wide = {"before": [0, 0], "after": [0, each - count]}
     columns = [
         b.reshape(b.pad(gathered(v), **wide), shape=[1, most * each])
         for v in (b.cast(classes, dtype="float32"), best)

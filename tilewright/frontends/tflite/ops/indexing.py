@@ -21,7 +21,7 @@ def gather(n: Node) -> Value:
         return b.gather(x, indices, axis=axis)
     if batch > axis:
         raise UserError(f"{batch} dimensions of batches come after axis {axis}")
-    # Each batch has a part of its own of the indices: the axis is brought behind the batches.
+    # Each batch has a part of its own of the indices: the axis is brought after the batches.
     order = [*range(batch), axis, *(k for k in range(batch, x.ndim) if k != axis)]
     moved = b.transpose(x, axes=order) if axis != batch else x
     flat = b.unsqueeze(b.cast(indices, dtype="int64"), axes=[indices.ndim])

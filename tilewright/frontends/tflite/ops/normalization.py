@@ -64,7 +64,7 @@ def l2_normalization(n: Node) -> Value:
 
 @converts("LOCAL_RESPONSE_NORMALIZATION")
 def lrn(n: Node) -> Value:
-    """x · (bias + alpha · squares)**-beta, over `radius` channels before and one fewer behind."""
+    """x · (bias + alpha · squares)**-beta, over `radius` channels before and one fewer after."""
     b, x = n.builder, n[0]
     radius, last = n.option("radius"), n[0].ndim - 1
     if not 1 <= radius <= _MOST_RADIUS:

@@ -130,7 +130,7 @@ def encoder_layer(n: Node) -> Value:
 
 
 def _parts(n: Node, joined: Value) -> list[Value]:
-    """The weights of queries, keys and values, which lie one behind the other."""
+    """The weights of queries, keys and values, which lie one after the other."""
     size = joined.shape[0] // 3
     return list(n.builder.emit_all("split", [joined], {"sizes": [size] * 3, "axis": 0}))
 

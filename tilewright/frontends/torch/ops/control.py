@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any, Final
 
+from tilewright.frontends.common.converting import as_list
 from tilewright.frontends.torch.node import Node
-from tilewright.frontends.torch.package import is_list
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
@@ -20,11 +20,6 @@ CHECKS: Final = frozenset(
     _functional_sym_constrain_range _functional_sym_constrain_range_for_size
     _linalg_check_errors""".split()
 )
-
-
-def several(results: Any) -> list[Any]:
-    """The results of a construct that gives one value alone, several as a tuple."""
-    return list(results) if is_list(results) else [results]
 
 
 def _flag(n: Node, given: Any) -> Value:
@@ -67,7 +62,7 @@ def cond(n: Node) -> list[Any]:
     condition, then, otherwise, operands = n.arguments[:4]
     if isinstance(condition, bool):
         return n.body(then if condition else otherwise)(*operands)
-    return several(
+    return as_list(
         n.builder.branch(
             _flag(n, condition),
             lambda: n.body(then)(*operands),
@@ -87,7 +82,7 @@ def while_loop(n: Node) -> list[Any]:
         more = _flag(n, n.body(condition)(*following, *extra)[0])
         return more, following, []
 
-    return several(n.builder.loop(None, state, trip, condition=going))
+    return as_list(n.builder.loop(None, state, trip, condition=going))
 
 
 @converts("scan", domain=HIGHER_ORDER)
@@ -103,7 +98,7 @@ def scan(n: Node) -> list[Any]:
         results = n.body(combine)(*values, *slices, *extra)
         return None, results[: len(state)], results[len(state) :]
 
-    return several(b.loop(length, state, trip))
+    return as_list(b.loop(length, state, trip))
 
 
 @converts("map_impl", "map", domain=HIGHER_ORDER)
@@ -116,7 +111,7 @@ def map_(n: Node) -> list[Any]:
         slices = [b.gather(x, i, axis=0) for x in inputs]
         return [], n.body(function)(*slices, *extra)
 
-    return several(b.loop(length, [], trip))
+    return as_list(b.loop(length, [], trip))
 
 
 @converts("wrap_with_set_grad_enabled", domain=HIGHER_ORDER)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.frontends.torch.node import Node
+from tilewright.frontends.torch.node import Node, known_size
 from tilewright.frontends.torch.ops.linalg import Rows, fitted, transposed, unit_matrix, wide
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Value
@@ -22,7 +22,7 @@ _SWEEPS: Final = 12
 def symmetric_eigen(n: Node, x: Value) -> tuple[Value, Value]:
     """Eigenvalues, least first, and eigenvectors as columns."""
     b, at = n.builder, Rows(n, x)
-    size = int(x.tensor.shape[-1].value)  # type: ignore[attr-defined]
+    size = known_size(x.tensor.shape[-1])
     pairs = [(p, q) for p in range(size) for q in range(p + 1, size)] * _SWEEPS
     zero, one = n.constant(0.0, "float64"), n.constant(1.0, "float64")
     two = n.constant(2.0, "float64")
@@ -82,7 +82,7 @@ def eigh(n: Node) -> list[Value]:
 def thin_svd(n: Node, x: Value) -> tuple[Value, Value, Value]:
     """U, the singular values and V, by the eigenvectors of the smaller one of xᵀx and xxᵀ."""
     b = n.builder
-    rows, columns = (int(d.value) for d in x.shape[-2:])  # type: ignore[attr-defined]
+    rows, columns = map(known_size, x.shape[-2:])
     tall = x if rows >= columns else transposed(n, x)
     values, right = symmetric_eigen(n, b.matmul(transposed(n, tall), tall))
     axis = values.ndim - 1
@@ -117,7 +117,7 @@ def pinv(n: Node) -> Value:
         return fitted(n, b.matmul(right, transposed(n, left)))[0]
     absolute, relative = n.get("atol"), n.get("rtol")
     if relative is None:
-        size = max(int(d.value) for d in x.shape[-2:])  # type: ignore[attr-defined]
+        size = max(map(known_size, x.shape[-2:]))
         eps = float(np.finfo(n.dtype.numpy).eps) * size
         relative = 0.0 if absolute is not None else eps
     most = b.max(values, axes=[axis], keepdims=True)

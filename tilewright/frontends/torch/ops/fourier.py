@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tilewright.frontends.torch.node import Complex, Node
+from tilewright.frontends.torch.node import Complex, Node, known_size
 from tilewright.frontends.torch.ops.complex import part
 from tilewright.frontends.torch.table import converts
 from tilewright.graph import Value, product
@@ -32,7 +32,7 @@ def scaled(n: Node, x: Value, lengths: list[int], inverse: bool) -> Value:
 
 
 def _lengths(x: Value, axes: list[int]) -> list[int]:
-    return [int(product([x.shape[a]]).value) for a in axes]  # type: ignore[attr-defined]
+    return [known_size(product([x.shape[a]])) for a in axes]
 
 
 @converts("_fft_r2c")

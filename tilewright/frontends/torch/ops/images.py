@@ -279,7 +279,7 @@ def _scales(n: Node, rank: int) -> list[float] | None:
 
 
 def _scaled(x: Value, scales: Sequence[float], sizes: Sequence[Dim]) -> bool:
-    """Whether the scales lead to the sizes that torch says; only then may they be told instead."""
+    """Whether the scales lead to the sizes that torch says; only then may they be given instead."""
     for extent, scale, size in zip(x.shape[2:], scales, sizes, strict=True):
         if isinstance(extent, Const) and int(int(extent.value) * scale) != size:
             return False

@@ -165,17 +165,13 @@ def slice_scatter(n: Node) -> Value:
     start, end = (n.get(k) for k in ("start", "end"))
     start = 0 if start is None else n.dim_of(start)
     count = source.shape[axis]
-    if step == 1 and _is_number(start):
-        first = _from_front(int(start), extent)  # type: ignore[arg-type]
+    if step == 1 and isinstance(start, int):
+        first = _from_front(start, extent)
         if first is not None:
             del end
             return _spliced(n, x, source, axis, first, first + count)
     places = b.ramp(n.number(start, "int64"), n.constant(step, "int64"), size=count)
     return _put_rows(n, x, places, source, axis)
-
-
-def _is_number(dim: Any) -> bool:
-    return isinstance(dim, int)
 
 
 def _from_front(start: int, extent: Expr) -> Dim | None:
@@ -187,7 +183,7 @@ def _from_front(start: int, extent: Expr) -> Dim | None:
 
 
 def _spliced(n: Node, x: Value, source: Value, axis: int, first: Dim, last: Dim) -> Value:
-    """What is before, the new part, what is behind."""
+    """What is before, the new part, what is after."""
     b = n.builder
     head = b.slice(x, starts=[0], ends=[first], axes=[axis]) if first != 0 else None
     tail = b.slice(x, starts=[last], ends=[(1 << 63) - 1], axes=[axis])

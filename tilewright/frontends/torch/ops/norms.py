@@ -80,7 +80,7 @@ def pdist(n: Node) -> Value:
 def multilabel_margin_loss(n: Node) -> list[Value]:
     """How far labels are above other classes; the labels of a row end with the first -1.
 
-    torch's own decomposition lets what is behind that count as labels.
+    torch's own decomposition lets what is after that count as labels.
     """
     b, x, labels = n.builder, n.tensor("self"), n.tensor("target", "int64")
     is_row = x.ndim < 2

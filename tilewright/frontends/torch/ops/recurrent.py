@@ -93,7 +93,7 @@ def _layers(n: Node, directions: int) -> list[list[_Weights]]:
     """The weights of all layers, by direction."""
     params = n.tensors("params")
     count, has_biases = int(n["num_layers"]), bool(n["has_biases"])
-    # What is behind two weights, and behind two biases, is a projection.
+    # What follows two weights, and two biases, is a projection.
     is_projected = len(params) // (count * directions) == (5 if has_biases else 3)
     left = iter(params)
 

@@ -132,7 +132,7 @@ def put_flat(n: Node) -> Value:
 
 @converts("_embedding_bag", "_embedding_bag_forward_only")
 def embedding_bag(n: Node) -> list[Value]:
-    """Rows of a table summed, averaged or compared bag by bag; offsets tell where bags begin."""
+    """Rows of a table summed, averaged or compared bag by bag; offsets say where bags begin."""
     b, weight, mode = n.builder, n.tensor("weight"), int(n.get("mode", 0))
     indices, offsets = (n.tensor(k, "int64") for k in ("indices", "offsets"))
     one, dtype = n.constant(1, "int64"), weight.dtype
@@ -194,10 +194,10 @@ _SEGMENTS: Final = {
 
 @converts("segment_reduce")
 def segment_reduce(n: Node) -> Value:
-    """A reduction of each segment of an axis, one behind the other; some may be empty."""
+    """A reduction of each segment of an axis, one after the other; some may be empty."""
     b, x, axis = n.builder, n.tensor("data"), n.axis("axis", n.rank("data"), 0)
     if n.get("indices") is not None:
-        raise UserError("segments that indices tell", remedy="give their lengths or offsets")
+        raise UserError("segments given by indices", remedy="give their lengths or offsets")
     lead, rest = x.shape[:axis], x.shape[axis + 1 :]
     starts, lengths = _segments(n, axis)
     count = lengths.shape[-1]

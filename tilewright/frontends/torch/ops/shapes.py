@@ -63,7 +63,7 @@ def expand(n: Node) -> Value:
 
 @converts("resize")
 def resize(n: Node) -> Value:
-    """The first elements in another shape; what would be behind the last one has no value."""
+    """The first elements in another shape; what would be after the last one has no value."""
     x, b, shape = n.tensor("self"), n.builder, n.shape
     wanted, held = (TensorType(x.dtype, s).size for s in (shape, x.shape))
     if wanted is None or held is None or wanted > held:

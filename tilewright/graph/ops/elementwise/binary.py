@@ -25,7 +25,7 @@ from tilewright.tensor import te
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
+class BinaryRow:
     """One operator: NumPy's function, the formula for an element, what it applies to."""
 
     reference: Callable[[Any, Any], Any]
@@ -54,22 +54,22 @@ def _floor_divide(a: Array, b: Array) -> Array:
     return a // b if np.issubdtype(a.dtype, np.integer) else np.floor(a / b)
 
 
-BINARY: dict[str, Binary] = {
-    "add": Binary(np.add, operator.add),
-    "sub": Binary(np.subtract, operator.sub),
-    "mul": Binary(np.multiply, operator.mul),
-    "div": Binary(_divide, _divided),
-    "floor_div": Binary(_floor_divide, _floor_divided),
-    "maximum": Binary(np.maximum, te.maximum),
-    "minimum": Binary(np.minimum, te.minimum),
-    "atan2": Binary(np.arctan2, te.atan2, "float"),
-    "bitwise_and": Binary(np.bitwise_and, lambda a, b: a & b, "integer"),
-    "bitwise_or": Binary(np.bitwise_or, lambda a, b: a | b, "integer"),
-    "bitwise_xor": Binary(np.bitwise_xor, lambda a, b: a ^ b, "integer"),
+BINARY: dict[str, BinaryRow] = {
+    "add": BinaryRow(np.add, operator.add),
+    "sub": BinaryRow(np.subtract, operator.sub),
+    "mul": BinaryRow(np.multiply, operator.mul),
+    "div": BinaryRow(_divide, _divided),
+    "floor_div": BinaryRow(_floor_divide, _floor_divided),
+    "maximum": BinaryRow(np.maximum, te.maximum),
+    "minimum": BinaryRow(np.minimum, te.minimum),
+    "atan2": BinaryRow(np.arctan2, te.atan2, "float"),
+    "bitwise_and": BinaryRow(np.bitwise_and, lambda a, b: a & b, "integer"),
+    "bitwise_or": BinaryRow(np.bitwise_or, lambda a, b: a | b, "integer"),
+    "bitwise_xor": BinaryRow(np.bitwise_xor, lambda a, b: a ^ b, "integer"),
 }
 
 
-def declare_binary(name: str, row: Binary, result: str | None = None) -> OpDef:
+def declare_binary(name: str, row: BinaryRow, result: str | None = None) -> OpDef:
     """An operator on two tensors of one element type, whose result has it too, or is `result`."""
 
     def infer(a: Value, b: Value) -> Type:

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.ir.op import op
 from tilewright.graph.ir.types import STRING, TensorType, Type, dtype_of
-from tilewright.graph.ops.elementwise.binary import Binary, declare_binary
+from tilewright.graph.ops.elementwise.binary import BinaryRow, declare_binary
 from tilewright.graph.ops.elementwise.elementwise import mapped
 from tilewright.ir import DType, Expr, cast, const, reinterpret, select
 from tilewright.support.errors import UserError
@@ -31,9 +31,9 @@ def _shifted(shift: Callable[[Expr, Expr], Expr], keeps_sign: bool) -> Callable[
     return formula
 
 
-SHIFTS: dict[str, Binary] = {
-    "left_shift": Binary(np.left_shift, _shifted(lambda x, n: x << n, False), "integer"),
-    "right_shift": Binary(np.right_shift, _shifted(lambda x, n: x >> n, True), "integer"),
+SHIFTS: dict[str, BinaryRow] = {
+    "left_shift": BinaryRow(np.left_shift, _shifted(lambda x, n: x << n, False), "integer"),
+    "right_shift": BinaryRow(np.right_shift, _shifted(lambda x, n: x >> n, True), "integer"),
 }
 for _name, _row in SHIFTS.items():
     declare_binary(_name, _row)

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.graph.ir import Array, Value
 from tilewright.graph.ir.op import op
 from tilewright.graph.ir.types import TensorType, Type
-from tilewright.graph.ops.elementwise.binary import Binary, declare_binary
+from tilewright.graph.ops.elementwise.binary import BinaryRow, declare_binary
 from tilewright.graph.ops.elementwise.elementwise import mapped, require_kind
 from tilewright.ir import Expr, binary
 from tilewright.tensor import te
@@ -22,16 +22,16 @@ def _comparison(name: str) -> Callable[[Expr, Expr], Expr]:
     return compare
 
 
-LOGIC: dict[str, Binary] = {
-    "equal": Binary(np.equal, _comparison("eq"), "any"),
-    "not_equal": Binary(np.not_equal, _comparison("ne"), "any"),
-    "less": Binary(np.less, _comparison("lt")),
-    "less_equal": Binary(np.less_equal, _comparison("le")),
-    "greater": Binary(np.greater, _comparison("gt")),
-    "greater_equal": Binary(np.greater_equal, _comparison("ge")),
-    "logical_and": Binary(np.logical_and, lambda a, b: a & b, "bool"),
-    "logical_or": Binary(np.logical_or, lambda a, b: a | b, "bool"),
-    "logical_xor": Binary(np.logical_xor, _comparison("ne"), "bool"),
+LOGIC: dict[str, BinaryRow] = {
+    "equal": BinaryRow(np.equal, _comparison("eq"), "any"),
+    "not_equal": BinaryRow(np.not_equal, _comparison("ne"), "any"),
+    "less": BinaryRow(np.less, _comparison("lt")),
+    "less_equal": BinaryRow(np.less_equal, _comparison("le")),
+    "greater": BinaryRow(np.greater, _comparison("gt")),
+    "greater_equal": BinaryRow(np.greater_equal, _comparison("ge")),
+    "logical_and": BinaryRow(np.logical_and, lambda a, b: a & b, "bool"),
+    "logical_or": BinaryRow(np.logical_or, lambda a, b: a | b, "bool"),
+    "logical_xor": BinaryRow(np.logical_xor, _comparison("ne"), "bool"),
 }
 for _name, _row in LOGIC.items():
     declare_binary(_name, _row, result="bool")

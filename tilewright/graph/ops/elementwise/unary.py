@@ -21,7 +21,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 @dataclass(frozen=True, slots=True)
-class Unary:
+class UnaryRow:
     """One operator: NumPy's function, the formula for an element, what it applies to."""
 
     reference: Callable[[Any], Any]
@@ -48,46 +48,48 @@ def _sign(e: Expr) -> Expr:
     return te.select(e > 0, te.const(1, e.dtype), zero_or_nan)
 
 
-UNARY: dict[str, Unary] = {
-    "identity": Unary(np.copy, _itself, "any"),
-    "abs": Unary(np.abs, lambda e: te.abs(e) if e.dtype.is_signed else e, "number"),
-    "neg": Unary(np.negative, lambda e: -e, "number"),
-    "sign": Unary(np.sign, _sign, "number"),
-    "relu": Unary(lambda x: np.maximum(x, x.dtype.type(0)), lambda e: te.maximum(e, 0), "number"),
-    "reciprocal": Unary(lambda x: x.dtype.type(1) / x, lambda e: 1.0 / e),
-    "sqrt": Unary(np.sqrt, te.sqrt),
-    "rsqrt": Unary(lambda x: x.dtype.type(1) / np.sqrt(x), te.rsqrt),
-    "exp": Unary(np.exp, te.exp),
-    "exp2": Unary(np.exp2, te.exp2),
-    "expm1": Unary(np.expm1, te.expm1),
-    "log": Unary(np.log, te.log),
-    "log2": Unary(np.log2, te.log2),
-    "log10": Unary(np.log10, te.log10),
-    "log1p": Unary(np.log1p, te.log1p),
-    "sin": Unary(np.sin, te.sin),
-    "cos": Unary(np.cos, te.cos),
-    "tan": Unary(np.tan, te.tan),
-    "asin": Unary(np.arcsin, te.asin),
-    "acos": Unary(np.arccos, te.acos),
-    "atan": Unary(np.arctan, te.atan),
-    "sinh": Unary(np.sinh, te.sinh),
-    "cosh": Unary(np.cosh, te.cosh),
-    "tanh": Unary(np.tanh, te.tanh),
-    "asinh": Unary(np.arcsinh, te.asinh),
-    "acosh": Unary(np.arccosh, te.acosh),
-    "atanh": Unary(np.arctanh, te.atanh),
-    "erf": Unary(_erf_of, te.erf),
-    "sigmoid": Unary(_sigmoid, te.sigmoid),
-    "floor": Unary(np.floor, te.floor),
-    "ceil": Unary(np.ceil, te.ceil),
-    "round": Unary(np.rint, te.round),
-    "trunc": Unary(np.trunc, te.trunc),
-    "logical_not": Unary(np.logical_not, te.logical_not, "bool"),
-    "bitwise_not": Unary(np.invert, lambda e: ~e, "integer"),
+UNARY: dict[str, UnaryRow] = {
+    "identity": UnaryRow(np.copy, _itself, "any"),
+    "abs": UnaryRow(np.abs, lambda e: te.abs(e) if e.dtype.is_signed else e, "number"),
+    "neg": UnaryRow(np.negative, lambda e: -e, "number"),
+    "sign": UnaryRow(np.sign, _sign, "number"),
+    "relu": UnaryRow(
+        lambda x: np.maximum(x, x.dtype.type(0)), lambda e: te.maximum(e, 0), "number"
+    ),
+    "reciprocal": UnaryRow(lambda x: x.dtype.type(1) / x, lambda e: 1.0 / e),
+    "sqrt": UnaryRow(np.sqrt, te.sqrt),
+    "rsqrt": UnaryRow(lambda x: x.dtype.type(1) / np.sqrt(x), te.rsqrt),
+    "exp": UnaryRow(np.exp, te.exp),
+    "exp2": UnaryRow(np.exp2, te.exp2),
+    "expm1": UnaryRow(np.expm1, te.expm1),
+    "log": UnaryRow(np.log, te.log),
+    "log2": UnaryRow(np.log2, te.log2),
+    "log10": UnaryRow(np.log10, te.log10),
+    "log1p": UnaryRow(np.log1p, te.log1p),
+    "sin": UnaryRow(np.sin, te.sin),
+    "cos": UnaryRow(np.cos, te.cos),
+    "tan": UnaryRow(np.tan, te.tan),
+    "asin": UnaryRow(np.arcsin, te.asin),
+    "acos": UnaryRow(np.arccos, te.acos),
+    "atan": UnaryRow(np.arctan, te.atan),
+    "sinh": UnaryRow(np.sinh, te.sinh),
+    "cosh": UnaryRow(np.cosh, te.cosh),
+    "tanh": UnaryRow(np.tanh, te.tanh),
+    "asinh": UnaryRow(np.arcsinh, te.asinh),
+    "acosh": UnaryRow(np.arccosh, te.acosh),
+    "atanh": UnaryRow(np.arctanh, te.atanh),
+    "erf": UnaryRow(_erf_of, te.erf),
+    "sigmoid": UnaryRow(_sigmoid, te.sigmoid),
+    "floor": UnaryRow(np.floor, te.floor),
+    "ceil": UnaryRow(np.ceil, te.ceil),
+    "round": UnaryRow(np.rint, te.round),
+    "trunc": UnaryRow(np.trunc, te.trunc),
+    "logical_not": UnaryRow(np.logical_not, te.logical_not, "bool"),
+    "bitwise_not": UnaryRow(np.invert, lambda e: ~e, "integer"),
 }
 
 
-def _declare(name: str, row: Unary) -> OpDef:
+def _declare(name: str, row: UnaryRow) -> OpDef:
     def infer(x: Value) -> Type:
         require_kind(row.kind, x)
         return x.type

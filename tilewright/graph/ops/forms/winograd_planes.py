@@ -56,7 +56,7 @@ def winograd_tiles(
     phases: Ints = (0, 0),
 ) -> Type:
     """The windows of an image with blocked channels, transformed; `kernel`, `strides` and `pads` as
-    for `conv`. Of the taps, those that lie whole strides behind `phases` are taken, in groups of
+    for `conv`. Of the taps, those that lie whole strides after `phases` are taken, in groups of
     `taps`, for tiles of `tiles` results."""
     require_kind("float", x)
     axes = both_axes(kernel, strides, taps, tiles, phases)

@@ -88,7 +88,7 @@ def _check(
 # ---- the plan -----------------------------------------------------------------------------------
 
 
-class Axis(NamedTuple):
+class ResizedAxis(NamedTuple):
     """One axis that is resized: its extents before and after, and its scale as a quotient."""
 
     axis: int
@@ -100,7 +100,7 @@ class Axis(NamedTuple):
 
 def _plan(
     shape: Sequence[Expr], sizes: Dims | None, scales: Floats | None, axes: Ints | None, policy: str
-) -> list[Axis]:
+) -> list[ResizedAxis]:
     chosen = axes_of(axes, len(shape))
     given = scales if sizes is None else sizes
     if given is None or (sizes is not None and scales is not None) or len(given) != len(chosen):
@@ -111,20 +111,20 @@ def _plan(
     targets = [as_expr(s) for s in sizes or ()]
     if policy != "stretch":
         return _with_one_scale(chosen, extents, targets, policy)
-    return [Axis(a, n, m, m, n) for a, n, m in zip(chosen, extents, targets, strict=True)]
+    return [ResizedAxis(a, n, m, m, n) for a, n, m in zip(chosen, extents, targets, strict=True)]
 
 
-def _scaled(axis: int, extent: Expr, scale: float) -> Axis:
+def _scaled(axis: int, extent: Expr, scale: float) -> ResizedAxis:
     if scale <= 0:
         raise UserError(f"a tensor cannot be larger by {scale}")
     exact = Fraction(scale)
     target = tidy(extent * exact.numerator // exact.denominator, extent)
-    return Axis(axis, extent, target, const(exact.numerator), const(exact.denominator))
+    return ResizedAxis(axis, extent, target, const(exact.numerator), const(exact.denominator))
 
 
 def _with_one_scale(
     axes: Sequence[int], extents: list[Expr], targets: list[Expr], policy: str
-) -> list[Axis]:
+) -> list[ResizedAxis]:
     """The least (or greatest) scale for all, over a common denominator."""
     choose = POLICIES[policy]
     assert choose is not None
@@ -135,7 +135,7 @@ def _with_one_scale(
         top = choose(top, other)
     return [
         # Half up: floor(top / below * n + 1/2).
-        Axis(a, n, tidy((top * n * 2 + below) // (below * 2)), tidy(top), below)
+        ResizedAxis(a, n, tidy((top * n * 2 + below) // (below * 2)), tidy(top), below)
         for a, n in zip(axes, extents, strict=True)
     ]
 
@@ -183,11 +183,11 @@ def resize_decompose(
     return result if mode == "nearest" else _converted(b, result, x)
 
 
-def _in_order(plan: list[Axis]) -> list[tuple[int, Axis]]:
+def _in_order(plan: list[ResizedAxis]) -> list[tuple[int, ResizedAxis]]:
     """Axes that grow come last, inner ones before outer ones: to go along an inner axis costs the
     most, and so is done while the tensor is small."""
 
-    def cost(numbered: tuple[int, Axis]) -> tuple[bool, int]:
+    def cost(numbered: tuple[int, ResizedAxis]) -> tuple[bool, int]:
         axis = numbered[1]
         source, target = known_dim(axis.source), known_dim(axis.target)
         grows = source is None or target is None or target >= source
@@ -196,14 +196,14 @@ def _in_order(plan: list[Axis]) -> list[tuple[int, Axis]]:
     return sorted(enumerate(plan), key=cost)
 
 
-def _nearest(b: Any, x: Value, at: Value, axis: Axis, **how: Any) -> Value:
+def _nearest(b: Any, x: Value, at: Value, axis: ResizedAxis, **how: Any) -> Value:
     times = _whole_times(axis, how["coordinates"], how["nearest"])
     if times:
         return b.repeat_elements(x, repeats=times, axis=axis.axis)
     return b.nearest_gather(x, at, axis=axis.axis, rounding=how["nearest"])
 
 
-def _whole_times(axis: Axis, coordinates: str, nearest: str) -> int:
+def _whole_times(axis: ResizedAxis, coordinates: str, nearest: str) -> int:
     """How often each element is there in a row, where that is the same for all; else 0."""
     top, bottom = known_dim(axis.numerator), known_dim(axis.denominator)
     if top is None or bottom is None or not bottom or top % bottom:
@@ -213,7 +213,7 @@ def _whole_times(axis: Axis, coordinates: str, nearest: str) -> int:
     return top // bottom if rounds or floors else 0
 
 
-def _weighted(b: Any, x: Value, at: Value, axis: Axis, **how: Any) -> Value:
+def _weighted(b: Any, x: Value, at: Value, axis: ResizedAxis, **how: Any) -> Value:
     places, weights = b.resample_weights(
         at,
         source=axis.source,

@@ -15,7 +15,7 @@ from tilewright.graph.ops.neural.windows import Window, spatial_rank
 from tilewright.graph.ops.reduce.reduced import accumulator
 from tilewright.graph.sizes.agreement import require_equal, require_multiple
 from tilewright.graph.sizes.naturals import simplify_size
-from tilewright.ir import DType, Expr
+from tilewright.ir import DType, Expr, const
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
@@ -233,7 +233,7 @@ def convolved_reference(
 ) -> Array:
     """The convolution by NumPy: one product for each element of the kernel."""
     window = window.numbers()
-    places = [int(known_dim(p) or 0) for p in window.places(list(x.shape[2:]))]  # type: ignore[arg-type]
+    places = [int(known_dim(p) or 0) for p in window.places([const(n) for n in x.shape[2:]])]
     image = window.with_padding(x, fill, places)
     count, per_group = x.shape[1] // groups, weight.shape[0] // groups
     total = np.zeros((x.shape[0], weight.shape[0], *places), x.dtype)

@@ -39,7 +39,7 @@ def conv_transpose(
     groups: int = 1,
     output_pads: Dims = (),
 ) -> Type:
-    """N×C×spatial by weights C×(O/groups)×kernel; `pads` are cut off, `output_pads` put behind."""
+    """N×C×spatial by weights C×(O/groups)×kernel; `pads` are cut off, `output_pads` put after."""
     require_kind("float", x, weight)
     require_same_dtype(x, weight, *([] if bias is None else [bias]))
     spatial_rank(x.ndim, x.name)

@@ -17,7 +17,7 @@ from tilewright.tensor import te
 
 
 @dataclass(frozen=True)
-class Activation:
+class CellActivation:
     """A function of (x, alpha, beta), by NumPy and as a formula, and the parameters by default."""
 
     reference: Callable[[Array, float, float], Any]
@@ -26,37 +26,37 @@ class Activation:
     beta: float = 0.0
 
 
-ACTIVATIONS: dict[str, Activation] = {
-    "sigmoid": Activation(lambda x, a, b: 1 / (1 + np.exp(-x)), lambda e, a, b: te.sigmoid(e)),
-    "tanh": Activation(lambda x, a, b: np.tanh(x), lambda e, a, b: te.tanh(e)),
-    "relu": Activation(lambda x, a, b: np.maximum(x, 0), lambda e, a, b: te.maximum(e, 0)),
-    "affine": Activation(lambda x, a, b: a * x + b, lambda e, a, b: e * a + b),
-    "leaky_relu": Activation(
+ACTIVATIONS: dict[str, CellActivation] = {
+    "sigmoid": CellActivation(lambda x, a, b: 1 / (1 + np.exp(-x)), lambda e, a, b: te.sigmoid(e)),
+    "tanh": CellActivation(lambda x, a, b: np.tanh(x), lambda e, a, b: te.tanh(e)),
+    "relu": CellActivation(lambda x, a, b: np.maximum(x, 0), lambda e, a, b: te.maximum(e, 0)),
+    "affine": CellActivation(lambda x, a, b: a * x + b, lambda e, a, b: e * a + b),
+    "leaky_relu": CellActivation(
         lambda x, a, b: np.where(x >= 0, x, a * x),
         lambda e, a, b: te.select(e >= 0, e, e * a),
         0.01,
     ),
-    "thresholded_relu": Activation(
+    "thresholded_relu": CellActivation(
         lambda x, a, b: np.where(x >= a, x, 0),
         lambda e, a, b: te.select(e >= a, e, te.const(0, e.dtype)),
     ),
-    "scaled_tanh": Activation(
+    "scaled_tanh": CellActivation(
         lambda x, a, b: a * np.tanh(b * x), lambda e, a, b: te.tanh(e * b) * a, 1.0, 1.0
     ),
-    "hard_sigmoid": Activation(
+    "hard_sigmoid": CellActivation(
         lambda x, a, b: np.clip(a * x + b, 0, 1),
         lambda e, a, b: te.clip(e * a + b, 0, 1),
         0.2,
         0.5,
     ),
-    "elu": Activation(
+    "elu": CellActivation(
         lambda x, a, b: np.where(x >= 0, x, a * np.expm1(x)),
         lambda e, a, b: te.select(e >= 0, e, te.expm1(e) * a),
     ),
-    "softsign": Activation(
+    "softsign": CellActivation(
         lambda x, a, b: x / (1 + np.abs(x)), lambda e, a, b: e / (te.abs(e) + 1.0)
     ),
-    "softplus": Activation(
+    "softplus": CellActivation(
         lambda x, a, b: np.logaddexp(0, x),
         lambda e, a, b: te.maximum(e, 0) + te.log1p(te.exp(-te.abs(e))),
     ),

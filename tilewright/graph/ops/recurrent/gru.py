@@ -163,7 +163,7 @@ def gru_scan_compute(
         return cells.gate(0, d, value)
 
     def reset(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        """What goes into the new state, behind the reset gate."""
+        """What goes into the new state, gated by the reset gate."""
         if not linear_before_reset:
             return gate(1, t, d, b, j) * h[t - 1, d, b, j]
         value = moved[t, d, b, 2, j]

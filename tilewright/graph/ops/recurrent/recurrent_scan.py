@@ -50,7 +50,7 @@ class Clock:
         return new if self.lengths is None else te.select(step < self.length(b), new, old)
 
     def output(self, states: te.Tensor, dtype: Any, name: str) -> te.Tensor:
-        """T×D×B×H: the states in the order of time; zero behind the end of a sequence."""
+        """T×D×B×H: the states in the order of time; zero after the end of a sequence."""
 
         def element(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
             value = te.cast(states[self.time_of(d, b, t) + 1, d, b, j], dtype)

@@ -31,7 +31,7 @@ from tilewright.tensor import te
 
 
 @dataclass(frozen=True)
-class Reduction:
+class ReduceFormula:
     """NumPy's function of (x, axes); how elements are prepared, combined and finished."""
 
     reference: Callable[[Array, Ints], Any]
@@ -72,21 +72,23 @@ def _magnitude(e: Expr) -> Expr:
     return te.abs(e) if e.dtype.is_signed else e
 
 
-REDUCTIONS: dict[str, Reduction] = {
-    "sum": Reduction(_summed(), te.sum),
-    "prod": Reduction(lambda x, axes: np.prod(x, axis=axes, keepdims=True, dtype=x.dtype), te.prod),
-    "max": Reduction(_extreme("max"), te.max),
-    "min": Reduction(_extreme("min"), te.min),
-    "l1": Reduction(_summed(np.abs), te.sum, _magnitude),
-    "l2": Reduction(
+REDUCTIONS: dict[str, ReduceFormula] = {
+    "sum": ReduceFormula(_summed(), te.sum),
+    "prod": ReduceFormula(
+        lambda x, axes: np.prod(x, axis=axes, keepdims=True, dtype=x.dtype), te.prod
+    ),
+    "max": ReduceFormula(_extreme("max"), te.max),
+    "min": ReduceFormula(_extreme("min"), te.min),
+    "l1": ReduceFormula(_summed(np.abs), te.sum, _magnitude),
+    "l2": ReduceFormula(
         lambda x, axes: np.sqrt(_summed(_square)(x, axes)), te.sum, _square, te.sqrt, real=True
     ),
-    "sum_square": Reduction(_summed(_square), te.sum, _square),
-    "log_sum": Reduction(
+    "sum_square": ReduceFormula(_summed(_square), te.sum, _square),
+    "log_sum": ReduceFormula(
         lambda x, axes: np.log(_summed()(x, axes)), te.sum, None, te.log, real=True
     ),
-    "any": Reduction(lambda x, axes: np.any(x, axis=axes, keepdims=True), te.any, kind="bool"),
-    "all": Reduction(lambda x, axes: np.all(x, axis=axes, keepdims=True), te.all, kind="bool"),
+    "any": ReduceFormula(lambda x, axes: np.any(x, axis=axes, keepdims=True), te.any, kind="bool"),
+    "all": ReduceFormula(lambda x, axes: np.all(x, axis=axes, keepdims=True), te.all, kind="bool"),
 }
 #: What the greatest and the least of truth values are.
 _OF_BOOL: dict[str, Callable[..., Any]] = {"max": te.any, "min": te.all}
@@ -112,7 +114,7 @@ def _by_numpy(
     return result if keepdims else np.asarray(result.squeeze(over))
 
 
-def _reduced(row: Reduction, x: te.Tensor, axes: Ints, keepdims: bool, name: str) -> te.Tensor:
+def _reduced(row: ReduceFormula, x: te.Tensor, axes: Ints, keepdims: bool, name: str) -> te.Tensor:
     work = _working_type(x.dtype, row.real)
 
     def element(e: Expr) -> Expr:
@@ -150,7 +152,7 @@ def _layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
             yield Form((block,), block if keepdims else PLAIN, 0.0, emit)
 
 
-def _declare(name: str, row: Reduction) -> OpDef:
+def _declare(name: str, row: ReduceFormula) -> OpDef:
     def infer(x: Value, *, axes: Ints | None = None, keepdims: bool = False) -> Type:
         require_kind("computable" if name in _OF_BOOL else row.kind, x)
         return _type(x, axes, keepdims)

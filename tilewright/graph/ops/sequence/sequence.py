@@ -37,7 +37,7 @@ def one_element(items: Value) -> Type:
     """The type of one element: what differs between them is a fresh dimension."""
     element = element_of(items)
     if isinstance(element, UnknownType):
-        reason = "they differ" if element.differs else "it is empty, or its type does not tell them"
+        reason = "they differ" if element.differs else "it is empty, or its type leaves them open"
         raise UserError(f"the ranks of the items of {items.name} are not known", reason=reason)
     if not isinstance(element, TensorType):
         return element

@@ -30,7 +30,7 @@ from tilewright.support.errors import UserError, nearest
 from tilewright.tensor import te
 
 
-class Reduction(NamedTuple):
+class ScatterReduction(NamedTuple):
     """What becomes of an element and an update for it: by NumPy's function, as a formula."""
 
     reference: Any
@@ -41,12 +41,12 @@ def _replaced(_old: Expr, new: Expr) -> Expr:
     return new
 
 
-REDUCTIONS: dict[str, Reduction] = {
-    "none": Reduction(None, _replaced),
-    "add": Reduction(np.add, operator.add),
-    "mul": Reduction(np.multiply, operator.mul),
-    "min": Reduction(np.minimum, minimum),
-    "max": Reduction(np.maximum, maximum),
+REDUCTIONS: dict[str, ScatterReduction] = {
+    "none": ScatterReduction(None, _replaced),
+    "add": ScatterReduction(np.add, operator.add),
+    "mul": ScatterReduction(np.multiply, operator.mul),
+    "min": ScatterReduction(np.minimum, minimum),
+    "max": ScatterReduction(np.maximum, maximum),
 }
 
 # ---- scatter_elements ---------------------------------------------------------------------------

@@ -37,7 +37,7 @@ _LONGEST_STEP = 2**48
 # ---- slice --------------------------------------------------------------------------------------
 
 
-class Span(NamedTuple):
+class SliceRange(NamedTuple):
     """What is taken along one axis: `size` elements from `start` on, `step` apart."""
 
     start: Expr
@@ -156,7 +156,7 @@ def slice_symbolic(
     )
 
 
-def _within(span: Span | None, index: Expr) -> Any:
+def _within(span: SliceRange | None, index: Expr) -> Any:
     if span is None:
         return index
     scaled = index if span.step == 1 else index * span.step
@@ -165,7 +165,7 @@ def _within(span: Span | None, index: Expr) -> Any:
 
 def spans_of(
     x: Value | te.Tensor, starts: Dims, ends: Dims, axes: Ints | None, steps: Ints | None
-) -> dict[int, Span]:
+) -> dict[int, SliceRange]:
     """What a slice takes along each of its axes."""
     steps = (1,) * len(starts) if steps is None else steps
     given = axes_of(axes, len(starts) if axes is None else x.ndim)
@@ -180,14 +180,14 @@ def spans_of(
     return {a: span_of(x.shape[a], s, e, step) for a, s, e, step in bounds}
 
 
-def span_of(extent: Expr, start: Dim, end: Dim, step: int = 1) -> Span:
+def span_of(extent: Expr, start: Dim, end: Dim, step: int = 1) -> SliceRange:
     """What `start:end:step` takes of `extent` elements."""
     start, end = _held(start), _held(end)
     step = min(max(step, -_LONGEST_STEP), _LONGEST_STEP)
     begin, length = (_forwards if step > 0 else _backwards)(extent, start, end)
     size = abs(step)
     count = length if size == 1 else (length + (size - 1)) // size
-    return Span(begin, tidy(maximum(count, 0), extent), step)
+    return SliceRange(begin, tidy(maximum(count, 0), extent), step)
 
 
 def _held(bound: Dim) -> Dim:

@@ -78,7 +78,7 @@ def quantized_products(target: Target, winograd: Step | None = None) -> Pass:
             return table.get(name, ())
 
         changed = module.map(lambda f: RuleRewriter(f, rules).graph(f))
-        # What nobody reads any more would keep what it reads from being folded.
+        # Unused bindings would keep their operands from being folded.
         return module if changed is module else dead_code(changed)
 
     return quantized_products

@@ -9,26 +9,34 @@ It runs when no constants are folded any more: unpacked weights exist only while
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
 from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Binding, Call, Module, Value
 from tilewright.graph.ir.types import known_dim, product
+from tilewright.graph.rewriting.context import Pass
 from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.ir import Expr
-
-#: Rows from which on a product takes longer than writing and reading the weights it is made with.
-_MANY: Final = 32
+from tilewright.target import Target
 
 
-def unpack_panels(module: Module) -> Module:
-    """The module with weights unpacked where many rows are multiplied by them."""
-    return module.map(lambda f: _Unpacking().graph(f))
+def unpack_panels(target: Target) -> Pass:
+    """The pass for a machine."""
+    rows = target.timing.unpack_rows
+
+    def unpack_panels(module: Module) -> Module:
+        """The module with weights unpacked where many rows are multiplied by them."""
+        return module.map(lambda f: _Unpacking(rows).graph(f))
+
+    return unpack_panels
 
 
 class _Unpacking(Rewriter):
+    def __init__(self, least_rows: int) -> None:
+        super().__init__()
+        self._least_rows = least_rows
+
     def visit(self, binding: Binding) -> Sequence[Binding]:
         call = binding.expr
         if not isinstance(call, Call) or call.op.name != "matmul_panels":
@@ -37,7 +45,7 @@ class _Unpacking(Rewriter):
         assert x is not None
         rows = product(x.shape[:-1])
         count = known_dim(rows)
-        if count is not None and count < _MANY:
+        if count is not None and count < self._least_rows:
             return (binding,)
         b = Builder()
         b.origin = binding.origin
@@ -48,7 +56,7 @@ class _Unpacking(Rewriter):
             number = b.emit("dims", elements=[rows], shape=[], dtype="int64")
             b.output(
                 b.branch(
-                    b.emit("greater_equal", number, np.int64(_MANY)),
+                    b.emit("greater_equal", number, np.int64(self._least_rows)),
                     lambda: _by_unpacked(b, call, shape),
                     lambda: b.emit(call.op, *call.args, **call.attrs),
                 )

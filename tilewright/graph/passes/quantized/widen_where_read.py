@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import TypeVar, cast
 
-from tilewright.graph.fusion.definitions import FactTable, Kind
+from tilewright.graph.fusion.definitions import FactTable, LoopKind
 from tilewright.graph.ir import Binding, Call, Graph, Module, Value
 from tilewright.graph.passes.fuse import is_widening
 from tilewright.graph.rewriting.rewrite import users_of
@@ -57,12 +57,12 @@ def _is_read_in_several_ways(
     if len(users) == 1 or None in users:
         return False
     kinds = [_kind(body[k], facts) for k in users if k is not None]
-    return Kind.REDUCTION in kinds and Kind.OPAQUE not in kinds
+    return LoopKind.REDUCTION in kinds and LoopKind.OPAQUE not in kinds
 
 
-def _kind(binding: Binding, facts: FactTable) -> Kind:
+def _kind(binding: Binding, facts: FactTable) -> LoopKind:
     if not isinstance(binding.expr, Call):
-        return Kind.OPAQUE
+        return LoopKind.OPAQUE
     return facts(binding.expr, [v.type for v in binding.outputs]).kind
 
 

@@ -81,7 +81,7 @@ def _formulas(block: Block) -> Formulas | Fault:
         if solution is None:
             return Fault(
                 f"the element of {written.buffer.name} that block {block.name} writes does not "
-                "tell its iterators",
+                "determine its iterators",
                 f"only writes like {written.buffer.name}[vi, vj] can be inlined",
                 block,
             )

@@ -27,7 +27,7 @@ from tilewright.ir import (
 from tilewright.schedule.cursor import Tree, buffers_touched
 from tilewright.schedule.edit import Edit
 from tilewright.schedule.error import Fault, require
-from tilewright.schedule.facts.access import Access, accesses_in, writes_are_distinct
+from tilewright.schedule.facts.access import RegionAccess, accesses_in, writes_are_distinct
 from tilewright.schedule.facts.block_facts import (
     block_always_reads,
     block_is_no_part_of_another,
@@ -347,7 +347,7 @@ def _written_box(tree: Tree, loop: For, buffer: Buffer) -> Box:
     return box_around(tree, _writes(tree, loop, buffer), loop)
 
 
-def _writes(tree: Tree, loop: For, buffer: Buffer) -> list[Access]:
+def _writes(tree: Tree, loop: For, buffer: Buffer) -> list[RegionAccess]:
     return [a for a in accesses_in(tree, loop) if a.is_write and a.buffer is buffer]
 
 

@@ -227,7 +227,7 @@ def _element_read(block: Block, taken: list[Written], buffer: Buffer) -> _Read |
     solution = solved(found, block.iters)
     if solution is None:
         return Fault(
-            f"the element of {buffer.name} that block {block.name} reads does not tell its "
+            f"the element of {buffer.name} that block {block.name} reads does not determine its "
             "iterators",
             f"only reads like {buffer.name}[vi, vj], by all iterators, can be turned round",
             block,

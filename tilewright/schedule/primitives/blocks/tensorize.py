@@ -30,7 +30,7 @@ from tilewright.ir import (
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import Edit
 from tilewright.schedule.error import Fault, require
-from tilewright.schedule.facts.matching import Place, match_tile
+from tilewright.schedule.facts.matching import SubBuffer, match_tile
 from tilewright.schedule.handles import BlockRef
 from tilewright.schedule.primitives.blocks.blockize import blockize
 from tilewright.schedule.tensor_intrin import find_intrin
@@ -71,7 +71,7 @@ def _as_block(tree: Tree, target: For | Block) -> tuple[Tree, Block]:
     return tree, tree.blocks[made.name]
 
 
-def _places(tree: Tree, target: For | Block, block: Block, intrin: str) -> dict[Buffer, Place]:
+def _places(tree: Tree, target: For | Block, block: Block, intrin: str) -> dict[Buffer, SubBuffer]:
     wanted = find_intrin(intrin)
     found = match_tile(wanted.description, block.body)
     if not isinstance(found, str):
@@ -85,7 +85,7 @@ def _places(tree: Tree, target: For | Block, block: Block, intrin: str) -> dict[
     raise AssertionError("a fault is always raised")
 
 
-def _placed(implementation: Function, places: Mapping[Buffer, Place]) -> Stmt:
+def _placed(implementation: Function, places: Mapping[Buffer, SubBuffer]) -> Stmt:
     """The implementation on the buffers of the tile."""
     strides = _strides(places)
 
@@ -108,7 +108,7 @@ def _placed(implementation: Function, places: Mapping[Buffer, Place]) -> Stmt:
     return _with_own_regions(body)
 
 
-def _region(param: Buffer, place: Place) -> Region:
+def _region(param: Buffer, place: SubBuffer) -> Region:
     """The part of a buffer that stands for a parameter."""
     extents = dict(zip(place.axes, param.shape, strict=True))
     one = const(1)
@@ -124,14 +124,14 @@ def _with_own_regions(body: Stmt) -> Stmt:
     return map_stmt(body, lambda s: with_inferred_regions(s) if isinstance(s, Block) else None)
 
 
-def _moved(place: Place, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def _moved(place: SubBuffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
     moved = list(place.base)
     for axis, index in zip(place.axes, indices, strict=True):
         moved[axis] = simplify(moved[axis] + index)
     return tuple(moved)
 
 
-def _strides(places: Mapping[Buffer, Place]) -> dict[Var, Expr]:
+def _strides(places: Mapping[Buffer, SubBuffer]) -> dict[Var, Expr]:
     """The variables in the strides of parameters, bound to the strides of what stands for them."""
     found: dict[Var, Expr] = {}
     for param, place in places.items():
@@ -142,7 +142,7 @@ def _strides(places: Mapping[Buffer, Place]) -> dict[Var, Expr]:
     return found
 
 
-def _strided(places: Mapping[Buffer, Place]) -> list[Buffer]:
+def _strided(places: Mapping[Buffer, SubBuffer]) -> list[Buffer]:
     """The buffers whose strides the implementation takes."""
     return [place.buffer for param, place in places.items() if param.strides is not None]
 

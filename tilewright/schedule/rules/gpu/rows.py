@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from tilewright.ir import WARP, free_vars
 from tilewright.schedule.error import RefusedError
 from tilewright.schedule.facts.access import inner_vars
-from tilewright.schedule.facts.decoding import bindings_tell
+from tilewright.schedule.facts.decoding import bindings_determine
 from tilewright.schedule.facts.dependence import ranges_below
 from tilewright.schedule.facts.products import is_reduction
 from tilewright.schedule.handles import Loop
@@ -221,7 +221,7 @@ def _require_rows_of_their_own(s: Schedule, names: Sequence[str], grid: Loop) ->
         return
     ranges, inside = ranges_below(s.tree, loop), inner_vars(loop)
     for name in names:
-        if not bindings_tell(s.block_of(name), grid.var, inside, ranges):
+        if not bindings_determine(s.block_of(name), grid.var, inside, ranges):
             raise RefusedError(f"several blocks of threads would compute {name}")
 
 

@@ -22,8 +22,6 @@ from tilewright.schedule.rules.rule import MOST, Choices
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Values are copied where at least so many blocks of rows read them.
-_WORTH_COPYING = 4
 #: Threads take whole heads where there are at least so many for each core.
 _HEADS = 2
 
@@ -214,7 +212,7 @@ def plan_attention(found: Attention, target: Target, choices: Choices) -> Attent
     block = scores.columns
     tiles = rank_tiles(target, dtype, Size(block, columns), "rows", whole=block)
     results = choices.choose("results", tiles[:MOST])
-    few = rows is not None and rows < _WORTH_COPYING * block
+    few = rows is not None and rows < target.timing.copy_uses * block
     copies = not (few and found.has_vectors_of_values)
     can_stay = found.has_vectors_of_values
     copies = choices.choose("copy_values", (copies, not copies) if can_stay else (True,))

@@ -53,7 +53,7 @@ def has_wide_product(target: Target, types: Types) -> bool:
 
 
 def wanted_for(block: Block, constants: frozenset[Buffer]) -> Wanted | None:
-    """The types of a block's product; None where it is none that instructions can compute."""
+    """The types of a block's product; None if no instruction could compute it."""
     packed = as_product(block)
     if packed is not None:
         return Wanted(packed.types, True)

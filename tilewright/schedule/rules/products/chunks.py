@@ -24,9 +24,6 @@ from tilewright.schedule.rules.transpose_plan import TransposeTile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: What every further pass over the columns costs, as a fraction of all work: little, since columns
-#: are prefetched.
-_CHUNK_COST = 0.001
 #: Rows of at most so many vectors are kept as one run.
 _FEW_VECTORS = 4
 #: Threads take chunks of rows where every core has at least so many tiles, else parts of columns.
@@ -38,13 +35,15 @@ def tiles_that_fit(size: int, target: Target) -> int:
     return max(1, target.caches.l2 * 5 // 8 // max(1, size))
 
 
-def evenly_cut(tiles: int, fit: int, cores: int) -> int:
-    """How many tiles make a chunk, not more than `fit`, so that cores have about the same work."""
+def evenly_cut(tiles: int, fit: int, target: Target, cores: int = 0) -> int:
+    """How many tiles make a chunk, not more than `fit`, so that cores have about the same work:
+    those of the target, or so many."""
+    cores = cores or target.cores
 
     def cost(size: int) -> float:
         chunks = -(-tiles // size)
         busiest = min(tiles, -(-chunks // cores) * size)
-        return busiest * (1 + _CHUNK_COST * chunks)
+        return busiest * (1 + target.timing.chunk_cost * chunks)
 
     return min(range(1, min(fit, -(-tiles // cores)) + 1), key=cost)
 
@@ -64,7 +63,7 @@ class GatheredRows(NamedTuple):
         """How many tiles make a chunk."""
         tiles, fit = -(-self.rows // tile), tiles_that_fit(self.size * tile, self.target)
         if self.are_shared(tile):
-            return evenly_cut(tiles, fit, self.target.cores)
+            return evenly_cut(tiles, fit, self.target)
         return -(-tiles // -(-tiles // fit))
 
     def computed(self, tile: int) -> int:

@@ -31,8 +31,6 @@ from tilewright.schedule.rules.rule import MOST, Choices
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: An operand is packed only if every element of it is used at least so often.
-_WORTH_PACKING = 32
 #: Vectors of a tile where the number of columns is known only at run time: few, so that little is
 #: computed past the last column.
 _ANY_VECTORS = 2
@@ -252,7 +250,7 @@ class _Planner:
         """As many as fit L2 beside the columns, in chunks of about the same size."""
         depth = count_of(self.c.reduced) * self.c.a.buffer.dtype.itemsize
         fit = tiles_that_fit(depth * tile.rows, self.target)
-        return evenly_cut(self._row_tiles(tile), fit, cores)
+        return evenly_cut(self._row_tiles(tile), fit, self.target, cores)
 
     def _row_tiles(self, tile: Tile) -> int:
         assert self.found.row is not None
@@ -292,7 +290,8 @@ def _packs(
     step = access.step(var)
     stride = None if step is None else abs(step) * access.buffer.dtype.itemsize
     far = stride is None or stride >= target.timing.conflict_stride
-    return (far or ragged) and count_of(users) >= _WORTH_PACKING and _can_pack(access)
+    often = count_of(users) >= target.timing.pack_uses
+    return (far or ragged) and often and _can_pack(access)
 
 
 def _gathered_rows(found: TiledProduct, target: Target) -> GatheredRows | None:

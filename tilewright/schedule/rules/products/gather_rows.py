@@ -31,7 +31,7 @@ from tilewright.schedule.rules.analysis import (
 from tilewright.schedule.rules.merge_rows import merge_rows
 from tilewright.schedule.rules.products.available import has_packed_product
 from tilewright.schedule.rules.products.product import is_plain
-from tilewright.schedule.rules.rule import Rule, as_found
+from tilewright.schedule.rules.rule import Rule, if_wanted
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -72,7 +72,7 @@ def _gather(s: Schedule, name: str, plan: Gathered, target: Target) -> None:
         raise RefusedError(f"the rows of {name} do not become one dimension")
 
 
-GATHER_ROWS = Rule("gather_rows", _scattered_rows, as_found, _gather)
+GATHER_ROWS = Rule("gather_rows", _scattered_rows, if_wanted, _gather)
 
 
 def _neighbours(rows: Sequence[Iter], block: Block) -> list[Iter]:

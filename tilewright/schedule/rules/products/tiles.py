@@ -27,10 +27,6 @@ _WELL_USED = 0.95
 ANY_ROWS = 7
 #: Tiles are at most so many rows high and vectors wide.
 _MOST_ROWS, _MOST_VECTORS = 16, 8
-#: Instructions that count and branch in one iteration of the reduction loop.
-_LOOP_INSTRUCTIONS = 3
-#: The throughput of a tile whose rows do not fill the vectors that they are loaded by.
-_PARTIAL_VECTOR_RATE = 0.8
 
 
 class Size(NamedTuple):
@@ -129,7 +125,8 @@ def steps_ahead(target: Target, tile: Tile, dtype: DType, depth: int) -> int:
     sides = [side * dtype.itemsize for side in (tile.rows, tile.columns)]
     lines = sum(-(-side // target.caches.line) for side in sides)
     loads = tile.vectors + tile.rows
-    spare = timing.issue_width * cycles - tile.rows * tile.vectors - loads - _LOOP_INSTRUCTIONS
+    busy = tile.rows * tile.vectors + loads + timing.loop_instructions
+    spare = timing.issue_width * cycles - busy
     is_far = 2 * depth * sum(sides) > target.caches.l1d
     return -(-timing.fetch_latency // cycles) if is_far and lines <= spare else 0
 
@@ -169,7 +166,7 @@ def _score(tile: Tile, target: Target, dtype: DType, size: Size, far: float = 0.
     cycles += overhead + near * timing.l2_cycles_per_byte
     uneven = tile.factors == "rows" and tile.rows % tile.lanes
     useful = _used(size.rows, tile.rows) * _used(size.columns, tile.columns)
-    return work / cycles * useful * (_PARTIAL_VECTOR_RATE if uneven else 1.0)
+    return work / cycles * useful * (timing.partial_vector_rate if uneven else 1.0)
 
 
 def _traffic(tile: Tile, caches: Caches, itemsize: int, size: Size) -> tuple[float, int]:

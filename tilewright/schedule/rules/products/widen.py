@@ -23,14 +23,13 @@ from tilewright.schedule.rules.analysis import (
     extent_of,
 )
 from tilewright.schedule.rules.products.available import WIDE, Wanted, has_wide_product, wanted_for
-from tilewright.schedule.rules.rule import Rule, as_found
+from tilewright.schedule.rules.rule import Rule, if_wanted
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: An operand is converted beforehand if every element of it is used at least this often.
-_WORTH_CONVERTING = 32
-#: The same where an instruction is there for the converted ones alone: others are multiplied by
-#: slow ones, and operands are copied for it in any case.
+#: How often every element of an operand is used at least that is converted beforehand where an
+#: instruction is there for the converted ones alone: others are multiplied by slow ones, and
+#: operands are copied for it in any case.
 _WORTH_PACKING = 8
 
 
@@ -52,9 +51,9 @@ def _narrow_operands(s: Schedule, name: str, target: Target) -> Widened | None:
         return None
     dtype = _wide_type(c, wanted, target)
     chosen: dict[Buffer, int] = {}
-    least = _WORTH_PACKING if dtype is WIDE else _WORTH_CONVERTING
+    least = _WORTH_PACKING if dtype is WIDE else target.timing.convert_uses
     for side, access in enumerate((c.a, c.b)):
-        is_often = _uses(block, access) >= least
+        is_often = _uses(block, access, least) >= least
         is_worth = is_often and _is_narrow(access.buffer.dtype, dtype)
         # The state of a scan does not exist before its steps.
         if is_worth and s.can("copy_operand", name, c.factor(side), dtype):
@@ -80,10 +79,11 @@ def _is_narrow(dtype: DType, wide: DType) -> bool:
     return dtype.is_float and dtype.bits < 32 and wide.is_float and wide.bits >= 32
 
 
-def _uses(block: Block, access: Access) -> int:
-    """How often the block reads every element of an operand."""
+def _uses(block: Block, access: Access, unknown: int) -> int:
+    """How often the block reads every element of an operand; an extent that is known only at run
+    time counts as `unknown`."""
     own = {v for i in access.indices for v in free_vars(i)}
-    return prod(extent_of(it) or _WORTH_CONVERTING for it in block.iters if it.var not in own)
+    return prod(extent_of(it) or unknown for it in block.iters if it.var not in own)
 
 
 def _convert(s: Schedule, name: str, plan: Widened, _target: Target) -> None:
@@ -91,4 +91,4 @@ def _convert(s: Schedule, name: str, plan: Widened, _target: Target) -> None:
         s.copy_operand(name, factor, plan.dtype)
 
 
-WIDEN = Rule("widen", _narrow_operands, as_found, _convert)
+WIDEN = Rule("widen", _narrow_operands, if_wanted, _convert)

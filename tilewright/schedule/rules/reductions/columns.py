@@ -42,8 +42,6 @@ _TILE, _VECTORS = 12, 4
 #: Accumulators of a tile one vector wide, for windows that overlap, with 32 registers: as many
 #: operands have room beside them.
 _LONG_TILE = 14
-#: A long tile one vector wide is taken where its loads are at most this share of a wide tile's.
-_FEWER_LOADS = 0.7
 #: Axes of a window over an image.
 _WINDOW_AXES = 2
 
@@ -179,7 +177,7 @@ def _slides(block: Block, row: Iter, column: Iter, vectors: int, target: Target)
         _count_tiles(row, rows) * sum(_loaded(a, row, reduced, rows) for a in own)
         for rows in (long, wide)
     )
-    return vectors == 1 or of_long <= _FEWER_LOADS * of_wide
+    return vectors == 1 or of_long <= target.timing.narrow_tile_loads * of_wide
 
 
 def _reads(access: Access, reduced: dict[Var, int]) -> bool:

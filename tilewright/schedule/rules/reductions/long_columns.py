@@ -36,10 +36,6 @@ from tilewright.target import Target
 
 #: Reductions of more elements than this are long.
 _LONG = 64
-#: Rows that are added at a time.
-_ROWS_AT_A_TIME = 4
-#: Cache lines of a row that are read at a time where rows are read one by one.
-_LINES_IN_ORDER = 4
 #: What an extent that is known only at run time counts as.
 _UNKNOWN = 1024
 
@@ -121,7 +117,7 @@ def _plan(found: LongColumns, target: Target, choices: Choices) -> LongColumnsPl
     line = max(1, target.caches.line // found.itemsize // lanes)
     can = _can_go_by_parts(found, line * lanes, target)
     if choices.choose("by_parts", (True, False) if can else (False,)):
-        lines = choices.choose("lines", _even_lines(extent or 0, line * lanes))
+        lines = choices.choose("lines", _even_lines(extent or 0, line * lanes, target))
         return LongColumnsPlan(found, lanes, True, extent, extent or 0, line * lines, 1)
     whole = extent
     if extent is not None and _length(found.rows) == 1 and extent // (line * lanes):
@@ -132,8 +128,9 @@ def _plan(found: LongColumns, target: Target, choices: Choices) -> LongColumnsPl
     in_memory = results == 1 and found.is_in_memory(target)
     in_order = in_memory and whole is not None and width >= whole
     line = min(line, width // lanes)
-    lines = choices.choose("lines", _even_lines(width, line * lanes) if in_order else (1,))
-    own = 1 if in_order else max(2, _ROWS_AT_A_TIME // results)
+    even = _even_lines(width, line * lanes, target) if in_order else (1,)
+    lines = choices.choose("lines", even)
+    own = 1 if in_order else max(2, target.timing.rows_at_a_time // results)
     rows = choices.choose("rows", (own, *(n for n in (1, 2, 4, 8) if n != own)))
     return LongColumnsPlan(found, lanes, False, whole, width, line * lines, rows)
 
@@ -156,9 +153,10 @@ def _results(rows: Sequence[Iter], target: Target) -> int:
     return _length(rows) if rows and _length(rows) <= target.timing.memory_bound_rows else 1
 
 
-def _even_lines(width: int, line: int) -> list[int]:
+def _even_lines(width: int, line: int, target: Target) -> list[int]:
     """How many lines of a row can be read at a time so that none are left, the most first."""
-    return [n for n in range(_LINES_IN_ORDER, 0, -1) if width % (n * line) == 0] or [1]
+    most = target.timing.lines_at_a_time
+    return [n for n in range(most, 0, -1) if width % (n * line) == 0] or [1]
 
 
 def _strip_widths(extent: int | None, rows: int, target: Target, lanes: int) -> list[int]:

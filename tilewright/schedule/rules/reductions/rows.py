@@ -70,7 +70,7 @@ class RowReductions(NamedTuple):
 
 
 def _match(s: Schedule, _block: str, target: Target) -> RowReductions | None:
-    """A function with no tiled products whose blocks share rows: only trying tells."""
+    """A function with no tiled products whose blocks share rows: only an attempt shows."""
     if any(is_scheduled(s, b.name) or find_tiled(s, b.name) is not None for b in s.blocks()):
         return None
     reductions = [b.name for b in s.blocks() if is_reduction(s.block_of(b))]

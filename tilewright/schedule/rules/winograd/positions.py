@@ -231,12 +231,12 @@ def _cut(
 
 def _positions(block: Block) -> set[Var]:
     """The variables of short loops that a select compares with a number."""
-    few = {it.var for it in block.iters if _is_few(it)}
+    few = {it.var for it in block.iters if _is_short(it)}
     chosen = [e.condition for e in all_exprs(block.body) if isinstance(e, Select)]
     return few.intersection(map(_compared, chosen))
 
 
-def _is_few(it: Iter) -> bool:
+def _is_short(it: Iter) -> bool:
     return 1 < (extent_of(it) or 0) <= _FEW
 
 

@@ -121,7 +121,7 @@ def _match(s: Schedule, _block: str, target: Target) -> ImageProduct | None:
 def _plan(found: ImageProduct, target: Target, choices: Choices) -> StripsPlan:
     """Strips that fit L2, of about the same length for every core."""
     row_bytes = found.tile_bytes * found.tiles_across
-    own = evenly_cut(found.tiles_down, max(1, target.caches.l2 // row_bytes), target.cores)
+    own = evenly_cut(found.tiles_down, max(1, target.caches.l2 // row_bytes), target)
     others = (n for n in (own // 2, own * 2, own // 4, own * 4) if 0 < n <= found.tiles_down)
     rows = choices.choose("rows", (own, *others))
     shape = found.shape._replace(rows=rows * found.tiles_across)

@@ -71,7 +71,7 @@ def _padding_mask(n: Node, mask: Value | None, query: Value, key: Value) -> Valu
 
 
 def _below(n: Node, lengths: Value, query: Value, key: Value) -> Value:
-    """Which keys lie before the end of each sequence, and behind its start where that is given."""
+    """Which keys lie before the end of each sequence, and after its start where that is given."""
     b = n.builder
     places = b.ramp(n.scalar(0, lengths), n.scalar(1, lengths), size=key.shape[2])
     batch = query.shape[0]
@@ -150,7 +150,7 @@ def _biased(n: Node, parts: list[Value], bias: Value) -> list[Value]:
 def group_query_attention(n: Node) -> list[Value | None]:
     """(query, key?, value?, past key?, past value?, last places, total length, cos?, sin?, …).
 
-    New keys are written behind the old ones, where each sequence of the batch ends.
+    New keys are written after the old ones, where each sequence of the batch ends.
     """
     b, heads, shared = n.builder, n.integer("num_heads"), n.integer("kv_num_heads")
     if n.flag("smooth_softmax") or n.get(11) is not None:

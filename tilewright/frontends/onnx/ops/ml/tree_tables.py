@@ -23,7 +23,7 @@ _MEMBER: Final = 6
 
 
 class Trees(NamedTuple):
-    """The operands of `tree_ensemble`, behind the rows."""
+    """The operands of `tree_ensemble`, after the rows."""
 
     feature: Array
     threshold: Array

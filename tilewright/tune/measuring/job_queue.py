@@ -1,8 +1,8 @@
-"""What is to be measured, given out to several devices, and what they say of it put together.
+"""A queue of candidates to be measured by several devices, and their results.
 
-A device that disappears costs nothing but time: what it was at goes to another. So does what a
-device calls a failure, where there are others: only what two of them say is believed, and one that
-is proved wrong several times is left out.
+A candidate whose device disappears is given to another one. So is one that fails, if there are more
+devices: a failure counts when two devices report it, and a device whose reports are disproved
+several times gets no more work.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tilewright.runtime import Measured, TrialTask
 
 #: How many devices may be lost over one candidate.
 _ATTEMPTS: Final = 3
-#: How often a device may say what another one disproves.
+#: How often a device may report a failure that another one disproves.
 _STRIKES: Final = 3
 #: Seconds for which a device that finds nothing to do waits before it looks whether all is over.
 _WAIT: Final = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Begun:
-    """A task that devices are at."""
+class StartedTask:
+    """A task whose candidates are being measured."""
 
     task: TrialTask
     #: The packed kernel of its default.
@@ -38,20 +38,20 @@ class Begun:
 class Job:
     """A candidate to be measured; without code, only whether the default runs."""
 
-    begun: Begun
+    begun: StartedTask
     code: bytes | None
     rounds: int
     early: bool
-    tell: Callable[[Measured], None]
-    #: Whether nobody wants to know any more.
+    report: Callable[[Measured], None]
+    #: Whether the result is not needed any more.
     is_over: Callable[[], bool] = lambda: False
-    #: What devices that were lost over it have left behind.
-    lost: list[str] = field(default_factory=list[str])
-    #: The failures that devices have told of, by device.
-    doubts: dict[str, Measured] = field(default_factory=dict[str, Measured])
+    #: How it ended on devices that were lost over it.
+    lost: list[Measured] = field(default_factory=list[Measured])
+    #: The failures that devices have reported, by device.
+    failures: dict[str, Measured] = field(default_factory=dict[str, Measured])
 
 
-class Desk:
+class JobQueue:
     """Jobs that wait, devices that are there, and those that are left out."""
 
     def __init__(self) -> None:
@@ -85,41 +85,42 @@ class Desk:
     def _job_for(self, device: str) -> Job | None:
         self._jobs = [job for job in self._jobs if not job.is_over()]
         for job in list(self._jobs):
-            if device not in job.doubts:
+            if device not in job.failures:
                 self._jobs.remove(job)
                 return job
             if not self._others(job):
                 self._jobs.remove(job)
-                job.tell(job.doubts[device])
+                job.report(job.failures[device])
         return None
 
     def settle(self, job: Job, device: str, measured: Measured) -> None:
         """Take what a device says of a job."""
         with self._changed:
             if measured.failure is None:
-                for other in job.doubts:
-                    self._strike(other, f"it said: {job.doubts[other].reason}")
-                job.tell(measured)
-            elif measured.failure == "lost":
+                for other in job.failures:
+                    self._strike(other, f"it said: {job.failures[other].reason}")
+                job.report(measured)
+            elif measured.is_lost:
                 self._lost(job, measured)
             else:
-                job.doubts[device] = measured
-                if len(job.doubts) < 2 and self._others(job):
+                job.failures[device] = measured
+                if len(job.failures) < 2 and self._others(job):
                     self.put(job, first=True)
                 else:
-                    job.tell(measured)
+                    job.report(measured)
 
     def _lost(self, job: Job, measured: Measured) -> None:
-        job.lost.append(measured.reason)
+        job.lost.append(measured)
         if len(job.lost) < _ATTEMPTS:
             self.put(job, first=True)
             return
-        # What ends the process of every session it is measured in has ended it itself.
-        is_own = all("its process ended" in reason for reason in job.lost)
-        job.tell(Measured(failure="crash", reason=job.lost[-1]) if is_own else measured)
+        # A candidate whose process is killed wherever it is measured is the cause of that: it
+        # takes all memory, for one.
+        is_cause = all(m.failure == "killed" for m in job.lost)
+        job.report(Measured(failure="crash" if is_cause else "lost", reason=measured.reason))
 
     def _others(self, job: Job) -> bool:
-        return bool(self._here.keys() - job.doubts.keys())
+        return bool(self._here.keys() - job.failures.keys())
 
     # ---- devices --------------------------------------------------------------------------------
 
@@ -172,8 +173,8 @@ class Results:
         self._count: int | None = None
         self._told = 0
 
-    def teller(self, number: int) -> Callable[[Measured], None]:
-        """What is told of the job of this number."""
+    def reporter(self, number: int) -> Callable[[Measured], None]:
+        """Takes the result of the job of this number."""
         return lambda measured: self._done.put((number, measured))
 
     def expect(self, count: int) -> None:
@@ -181,7 +182,7 @@ class Results:
         self._count = count
 
     def fail(self, error: BaseException) -> None:
-        """There will be no more, for a reason that whoever waits should see."""
+        """There will be no more results; whoever waits gets this error."""
         self._done.put(error)
 
     @property
