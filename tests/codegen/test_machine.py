@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.codegen.llvm import backend
 from tilewright.codegen.llvm.backend import LlvmCode
 from tilewright.codegen.llvm.machine import (
     emit_assembly,
@@ -99,6 +101,18 @@ def test_unknown_triples_are_refused() -> None:
 def test_bad_ir_is_our_fault() -> None:
     with pytest.raises(InternalError, match=r"generated LLVM IR(.|\n)*please report it"):
         parse("define i32 @f() { ret i64 0 }")
+
+
+def test_long_programs_are_optimized_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = parse(LOOP.format(triple=X86))
+    optimize(module, target_machine(X86, "", ""), briefly=True)
+    assert "alloca" not in str(module) and "mul i64" in str(module)
+    monkeypatch.setattr(backend, "_LONG", 0)
+    b = Builder()
+    x = b.input("x", "f32", ("n", 3))
+    b.output(b.softmax(b.concat(x, x, axis=0), axis=0))
+    (result,) = tw.compile(b.build()).run([np.zeros((2, 3), np.float32)])
+    np.testing.assert_allclose(result, np.full((4, 3), 0.25))
 
 
 def test_a_host_program_is_optimized_once(monkeypatch: pytest.MonkeyPatch) -> None:
