@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
+import tilewright as tw
+from tilewright.codegen.llvm import backend
+from tilewright.codegen.llvm.backend import LlvmCode
 from tilewright.codegen.llvm.machine import (
     emit_assembly,
     emit_object,
@@ -11,6 +17,7 @@ from tilewright.codegen.llvm.machine import (
     parse,
     target_machine,
 )
+from tilewright.graph import Builder
 from tilewright.support.errors import InternalError, UserError
 
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
@@ -94,3 +101,30 @@ def test_unknown_triples_are_refused() -> None:
 def test_bad_ir_is_our_fault() -> None:
     with pytest.raises(InternalError, match=r"generated LLVM IR(.|\n)*please report it"):
         parse("define i32 @f() { ret i64 0 }")
+
+
+def test_long_programs_are_optimized_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = parse(LOOP.format(triple=X86))
+    optimize(module, target_machine(X86, "", ""), briefly=True)
+    assert "alloca" not in str(module) and "mul i64" in str(module)
+    monkeypatch.setattr(backend, "_LONG", 0)
+    b = Builder()
+    x = b.input("x", "f32", ("n", 3))
+    b.output(b.softmax(b.concat(x, x, axis=0), axis=0))
+    (result,) = tw.compile(b.build()).run([np.zeros((2, 3), np.float32)])
+    np.testing.assert_allclose(result, np.full((4, 3), 0.25))
+
+
+def test_a_host_program_is_optimized_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs: list[Any] = []
+    own: Any = LlvmCode._optimized
+
+    def optimized(self: Any, text: str) -> Any:
+        programs.extend([self] if self._is_host else [])
+        return own(self, text)
+
+    monkeypatch.setattr(LlvmCode, "_optimized", optimized)
+    b = Builder()
+    b.output(b.relu(b.input("x", "f32", ("n",))))
+    tw.compile(b.build())
+    assert len(programs) == 1

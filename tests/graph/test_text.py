@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import tilewright as tw
 from tests.graph.random_graphs import inputs, modules
 from tilewright.graph import (
     ANY,
@@ -95,6 +96,19 @@ def test_dimensions_that_are_read_come_back() -> None:
     assert "size0, size1, = read(s)" in module_text(parsed)
     data = {"s": np.array([3, 4]), "x": np.arange(12, dtype="f4")}
     assert evaluate(parsed, data)[0].shape == (3, 4)
+
+
+def test_dimensions_that_cannot_be_negative_stay_so() -> None:
+    b = Builder("main")
+    s = b.input("s", "i64", (1,))
+    (n,) = b.read(s, "count", natural=True)
+    b.output(b.ramp(b.constant(0, "i64"), b.constant(1, "i64"), size=n))
+    text = module_text(round_trip(b.build()))
+    assert "count, = read(s, natural=True)" in text
+    model = tw.compile(parse_module(text))
+    assert model.run([np.array([3])])[0].tolist() == [0, 1, 2]
+    with pytest.raises(UserError, match="count would be -1"):
+        model.run([np.array([-1])])
 
 
 def test_bindings_need_no_types() -> None:

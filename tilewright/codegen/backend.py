@@ -71,9 +71,9 @@ class Backend(ABC):
     def linked(self, kernels: Sequence[bytes], target: Target) -> tuple[bytes, ...]:
         """Object files with all these kernels, each as `Code.serialized` gave it."""
 
-    def source(self, parts: Sequence[bytes]) -> str:
-        """One source file of all these; empty where code is object files."""
-        del parts
+    def source(self, host: Code, kernels: Sequence[bytes]) -> str:
+        """One source file of a program and its kernels; empty where code is object files."""
+        del host, kernels
         return ""
 
     def why_not_compiled(self, target: Target) -> str:

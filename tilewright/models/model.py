@@ -79,7 +79,7 @@ class Model(NativeModel):
         denormals = _denormals(target)
         made = host_code(lowered, target, denormals)
         parts = [k.code for k in kernels.values()]
-        self._source = backend_of(target).source([made.serialized(), *parts])
+        self._source = backend_of(target).source(made, parts)
         program = _program(graph, host, lowered, made, parts, target, sealed)
         super().__init__(program, constants, sealed.target, pool, threads)
 

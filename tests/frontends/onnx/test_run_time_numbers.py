@@ -194,3 +194,26 @@ def test_sizes_that_are_rounded_on_their_way() -> None:
     for extents in ((7, 5), (8, 16), (1, 3)):
         x = np.random.default_rng(0).standard_normal((1, 4, *extents)).astype(np.float32)
         np.testing.assert_allclose(compiled(x), peer.run(None, {"x": x})[0], rtol=1e-5)
+
+
+def test_two_ways_to_one_size_that_is_read_meet() -> None:
+    """A signal of a length that is read, and one that went down and up again by a rounded scale."""
+
+    def resized(x: str, y: str, scale: float) -> list[Any]:
+        scales = node("Constant", [], [f"{y}_scale"], value_floats=[1.0, 1.0, scale])
+        return [scales, node("Resize", [x, "", f"{y}_scale"], [y], mode="linear")]
+
+    nodes = [
+        node("Constant", [], ["zero"], value_int=0),
+        node("Constant", [], ["one"], value_int=1),
+        node("Constant", [], ["row"], value_ints=[1, 1, -1]),
+        node("ReduceMax", ["x"], ["most"], keepdims=0),
+        node("Range", ["zero", "most", "one"], ["range"]),
+        node("Cast", ["range"], ["floats"], to=onnx.TensorProto.FLOAT),
+        node("Reshape", ["floats", "row"], ["signal"]),
+        *resized("signal", "long", 30.0),
+        *resized("long", "short", 1 / 15),
+        *resized("short", "again", 15.0),
+        node("Mul", ["again", "long"], ["y"]),
+    ]
+    check(nodes, [{"x": ints(3, 5, 2)}, {"x": ints(1, 7, 1)}], ["y"])

@@ -101,8 +101,8 @@ class CBackend(Backend):
         _require_native(target)
         return (compile_source(file_of(kernels)),) if kernels else ()
 
-    def source(self, parts: Sequence[bytes]) -> str:
-        return file_of(parts)
+    def source(self, host: Code, kernels: Sequence[bytes]) -> str:
+        return file_of([host.serialized(), *kernels])
 
     def why_not_compiled(self, target: Target) -> str:
         return _why_not_compiled(target)

@@ -78,15 +78,18 @@ class LlvmCode(Code):
         if self._target.pointer_bits == 32:
             # Without being told, LLVM optimizes for addresses of 64 bits.
             module.data_layout = str(self._machine.target_data)
-        optimize(module, self._machine)
+        optimize(module, self._machine, briefly=self._is_long_program)
         return module
 
     @cached_property
     def _machine(self) -> Any:
-        # LLVM's instruction selection takes more than linear time on long stretches of calls, in
-        # which it finds nothing to gain either.
-        level = 0 if self._is_host and len(self.generated) >= _LONG else 3
-        return machine_for(self._target, level)
+        return machine_for(self._target, 0 if self._is_long_program else 3)
+
+    @property
+    def _is_long_program(self) -> bool:
+        """Whether LLVM takes more than linear time on it: long stretches of calls, in which its
+        optimizations and its instruction selection find nothing to gain either."""
+        return self._is_host and len(self.generated) >= _LONG
 
 
 class LlvmBackend(Backend):

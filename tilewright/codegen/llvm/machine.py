@@ -110,9 +110,13 @@ def parse(text: str) -> ModuleRef:
     return module
 
 
-def optimize(module: ModuleRef, machine: TargetMachine) -> None:
-    """Cleans `module` up in place: no vectorizing, no unrolling, only `alwaysinline` inlining."""
-    inliner, simplify = _passes(machine)
+def optimize(module: ModuleRef, machine: TargetMachine, *, briefly: bool = False) -> None:
+    """Cleans `module` up in place: no vectorizing, no unrolling, only `alwaysinline` inlining.
+
+    `briefly` only brings variables into registers and joins blocks.
+    """
+    inliner, thorough, brief = _passes(machine)
+    simplify = brief if briefly else thorough
     # One for each module: a builder registers its callbacks anew with every run.
     builder = _pass_builder(machine)
     inliner.run(module, builder)
@@ -122,15 +126,18 @@ def optimize(module: ModuleRef, machine: TargetMachine) -> None:
 
 
 @cache
-def _passes(machine: TargetMachine) -> tuple[Any, Any]:
-    """What runs on modules, and what runs on functions.
+def _passes(machine: TargetMachine) -> tuple[Any, Any, Any]:
+    """What runs on modules, and what runs on functions: all of it, or the least.
 
     Made once for each machine: llvmlite never frees a pass manager, nor what its passes hold.
     """
     inliner = _llvm().create_new_module_pass_manager()
     inliner.add_always_inliner_pass()
     inliner.add_global_dead_code_eliminate_pass()
-    return inliner, _pass_builder(machine).getFunctionPassManager()
+    brief = _llvm().create_new_function_pass_manager()
+    brief.add_sroa_pass()
+    brief.add_simplify_cfg_pass()
+    return inliner, _pass_builder(machine).getFunctionPassManager(), brief
 
 
 def _pass_builder(machine: TargetMachine) -> Any:

@@ -102,10 +102,11 @@ class Builder(ControlFlow):
         for value, known in zip(outputs, op.propagate(operands, attrs), strict=False):
             value.known = known
 
-    def read(self, value: Value, hint: str = "d") -> list[Expr]:
+    def read(self, value: Value, hint: str = "d", *, natural: bool = False) -> list[Expr]:
         """The elements of a small integer tensor as dimensions that what follows can use.
 
         Elements that are known stay as they are; otherwise they are read when the program runs.
+        Those that are `natural` cannot be negative, whatever the inputs are, such as counts.
         """
         if value.known is not None:
             return list(value.known.ravel())
@@ -117,7 +118,7 @@ class Builder(ControlFlow):
         names = [hint] if size == 1 else [f"{hint}{k}" for k in range(size)]
         dims = [Var(n) for n in names]
         if dims:
-            self.bind_read(value, dims)
+            self.bind_read(value, dims, natural=natural)
         return list[Expr](dims)
 
     def name_dims(self, exprs: Sequence[Expr], hint: str = "d") -> tuple[Value, list[Var]]:
@@ -129,9 +130,10 @@ class Builder(ControlFlow):
         self._blocks[-1].define(named)
         return value, named
 
-    def bind_read(self, value: Value, dims: Sequence[Var]) -> None:
+    def bind_read(self, value: Value, dims: Sequence[Var], *, natural: bool = False) -> None:
         """Bind these dimensions to the elements of `value`."""
-        mark_signed(dims)
+        if not natural:
+            mark_signed(dims)
         self.bind(Read(value, dims), (), ())
         self._blocks[-1].define(dims)
         self._blocks[-1].read.append(value)

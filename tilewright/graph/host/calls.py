@@ -107,6 +107,9 @@ def read_dims(m: Memory, node: Read) -> None:
     """Keep what is read from a tensor, for what follows to use as dimensions."""
     for dim, element in zip(node.dims, m.numbers(node.value), strict=True):
         m.dims[dim] = m.cell(element)
+        if not is_signed(dim):
+            # Sizes that follow from it are not checked again.
+            m.emit(Assert(m.expr(dim) >= 0, f"{dim.name} would be {{}}", (m.expr(dim),)))
 
 
 def check_dims(m: Memory, binding: Binding) -> None:

@@ -213,7 +213,8 @@ class _ModuleReader(TypeReader):
         dims = [Var(n.id) for n in names]
         for name, dim in zip(names, dims, strict=True):
             self.define(name, name.id, dim)
-        self.builder.bind_read(value, dims)
+        natural = any(k.arg == "natural" and self.plain(k.value) is True for k in node.keywords)
+        self.builder.bind_read(value, dims, natural=natural)
 
     def _bind(
         self, node: ast.AST, names: Sequence[ast.Name], expr: ast.expr, types: dict[str, Type]

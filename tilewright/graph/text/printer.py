@@ -50,6 +50,7 @@ from tilewright.graph.ir import (
 )
 from tilewright.graph.ir.attributes import attribute_parts, same_attribute
 from tilewright.graph.ir.types import STRING, TensorType, dtype_of
+from tilewright.graph.sizes.naturals import is_signed
 from tilewright.graph.text.type_text import dim_text, type_text, types_text
 from tilewright.ir import DType, Expr, Namer, Var
 from tilewright.support.narrowing import is_sequence
@@ -228,9 +229,14 @@ class _Printer:
         return f"match({', '.join([self.value(node.value), *arms])})"
 
 
+def _natural(dims: Sequence[Var]) -> str:
+    """Says of dimensions that are read that they cannot be negative."""
+    return "" if any(map(is_signed, dims)) else ", natural=True"
+
+
 _EXPRS: dict[type[Node], Callable[[_Printer, Any, Callable[[Graph], str]], str]] = {
     Call: _Printer.call,
-    Read: lambda p, n, _: f"read({p.value(n.value)})",
+    Read: lambda p, n, _: f"read({p.value(n.value)}{_natural(n.dims)})",
     MakeTuple: _Printer.make_tuple,
     Project: lambda p, n, _: f"{p.value(n.value)}[{n.index}]",
     If: lambda p, n, g: f"branch({p.value(n.condition)}, {g(n.then)}, {g(n.otherwise)})",

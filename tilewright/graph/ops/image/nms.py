@@ -116,7 +116,7 @@ def nms_decompose(
         _single(b, score_threshold, -np.inf, "float32"),
         most=product([batches, classes, _most(max_output, count)]),
     )
-    (number,) = b.read(found, "count")
+    (number,) = b.read(found, "count", natural=True)
     return b.slice(rows, starts=[0], ends=[number], axes=[0])
 
 

@@ -13,6 +13,7 @@ from tilewright.graph.ir.op import op
 from tilewright.graph.ir.types import TensorType, Type
 from tilewright.graph.layouts.images import Blocking, Form, window_layouts
 from tilewright.graph.ops.elementwise.elementwise import require_kind
+from tilewright.graph.ops.neural.pooled_window import PooledWindow
 from tilewright.graph.ops.neural.pooling import pooled_places, pooled_shape
 from tilewright.graph.ops.neural.windows import Window
 from tilewright.ir import DType, Expr, as_expr
@@ -56,14 +57,13 @@ def max_pool_reference(
     window = Window.of(kernel, strides, pads, dilations).numbers()
     places = pooled_places(window, x.shape, ceil_mode)
     least = -np.inf if DType.of(x.dtype).is_float else DType.of(x.dtype).min_value
-    image = window.with_padding(x, least, places)
-    at = window.with_padding(_positions(x.shape, column_major), -1, places)
+    seen = PooledWindow.over(window, x.shape[2:])
     best = np.full((*x.shape[:2], *places), least, x.dtype)
     where = np.full(best.shape, -1, np.int64)
-    under = zip(window.patches(image, places), window.patches(at, places), strict=True)
-    for (_, values), (_, indices) in under:
+    at = seen.patches(_positions(x.shape, column_major), places, -1)
+    for (values, inside), (indices, _) in zip(seen.patches(x, places, least), at, strict=True):
         wins = (values > best) | (np.isnan(values) & ~np.isnan(best))
-        takes = (wins | (where < 0)) & (indices >= 0)
+        takes = (wins | (where < 0)) & inside
         best, where = np.where(takes, values, best), np.where(takes, indices, where)
     return (best, where) if return_indices else best
 
@@ -92,14 +92,15 @@ def max_pool_compute(
     out: Any,
 ) -> Any:
     window = Window.of(kernel, strides, pads, dilations)
-    rk = window.axes()
+    seen = PooledWindow.over(window, x.shape[2:])
+    rk = seen.axes()
     names = ["n", "c", *window.names]
-    stays = window.stays_inside(ceil_mode)
+    stays = window.stays_inside(ceil_mode) and not seen.is_clipped
     if return_indices:
-        return _with_indices(x, window, rk, out[0].shape, column_major, stays)
+        return _with_indices(x, seen, rk, out[0].shape, column_major, stays)
 
     def element(*i: Expr) -> Any:
-        value, inside = window.inside(x, i, rk)
+        value, inside = seen.inside(x, i, rk)
         return te.max(value, axis=rk, where=None if stays else inside)
 
     return te.compute(out.shape, element, name="max_pool", axis_names=names)
@@ -113,17 +114,17 @@ def max_pool_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterato
 
 def _with_indices(
     x: te.Tensor,
-    window: Window,
+    seen: PooledWindow,
     rk: Sequence[te.ReduceAxis],
     shape: Sequence[Expr],
     column_major: bool,
     stays: bool,
 ) -> tuple[te.Tensor, te.Tensor]:
     """The greatest elements, and where they are: in the window first, as a small number."""
-    names = ["n", "c", *window.names]
+    names = ["n", "c", *seen.window.names]
 
     def place(*i: Expr) -> Any:
-        value, inside = window.inside(x, i, rk)
+        value, inside = seen.inside(x, i, rk)
         at = te.cast(_flat([k.var for k in rk], [k.extent for k in rk], False), "int32")
         where = None if stays else inside
         return te.argmax(value, axis=rk, index=at, where=where, with_value=True)
@@ -131,10 +132,8 @@ def _with_indices(
     at, best = te.compute(shape, place, name="max_pool", axis_names=names)
 
     def element(*i: Expr) -> Expr:
-        k = _unflat(te.cast(at[i], "int64"), [as_expr(n) for n in window.kernel])
-        spatial = zip(window.at(i[2:], k), window.before, strict=True)
-        index = [*i[:2], *(place - before for place, before in spatial)]
-        return _flat(index, x.shape, column_major)
+        k = _unflat(te.cast(at[i], "int64"), [as_expr(n) for n in seen.taps])
+        return _flat([*i[:2], *seen.at(i[2:], k)], x.shape, column_major)
 
     return best, te.compute(shape, element, name="max_pool_indices", axis_names=names)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from tilewright.graph.ir.op import op
 from tilewright.graph.ir.types import TensorType, Type, known_dim
 from tilewright.graph.layouts.images import window_layouts
 from tilewright.graph.ops.elementwise.elementwise import mapped, require_kind
+from tilewright.graph.ops.neural.pooled_window import PooledWindow
 from tilewright.graph.ops.neural.windows import Window, spatial_rank
 from tilewright.graph.ops.reduce.reduced import accumulator
 from tilewright.ir import DType, Expr, as_expr, maximum, minimum
@@ -69,18 +72,30 @@ def avg_pool_reference(
 ) -> Array:
     window = Window.of(kernel, strides, pads, dilations).numbers()
     places = pooled_places(window, x.shape, ceil_mode)
-    counted = np.ones(x.shape[2:])
-    if count_include_pad:
-        whole = np.pad(counted, window.cut, constant_values=1.0)
-        bare = Window(window.kernel, window.strides, window.dilations, *(((0,) * window.rank,) * 2))
-        counts = sum(p for _, p in bare.patches(bare.with_padding(whole, 0, places), places))
-    else:
-        around = window.with_padding(counted, 0, places)
-        counts = sum(p for _, p in window.patches(around, places))
-    image = window.with_padding(x.astype(np.float64), 0, places)
-    total = sum(p for _, p in window.patches(image, places))
+    total = _totals(x.astype(np.float64), window, places)
+    factors = [
+        _counts(window, n, x.shape[n + 2], count_include_pad, e) for n, e in enumerate(places)
+    ]
+    counts = reduce(np.multiply, np.ix_(*factors))
     with np.errstate(all="ignore"):
         return np.asarray(total / counts).astype(x.dtype)
+
+
+def _counts(window: Window, n: int, extent: int, include_pad: bool, places: int) -> Array:
+    """How many elements of windows count along one axis, by place."""
+    before, after = window.cut[n] if include_pad else (0, 0)
+    start = np.arange(places) * window.strides[n] - window.cut[n][0]
+    past = [-(-(end - start) // window.dilations[n]) for end in (-before, extent + after)]
+    first, end = (np.clip(taps, 0, known_dim(window.kernel[n])) for taps in past)
+    return (end - first).astype(np.float64)
+
+
+def _totals(x: Array, window: Window, places: Sequence[int]) -> Array:
+    """The sum over every window, by NumPy."""
+    total = np.zeros((*x.shape[:2], *places), x.dtype)
+    for part, _ in PooledWindow.over(window, x.shape[2:]).patches(x, places, 0):
+        total += part
+    return total
 
 
 @avg_pool.compute
@@ -97,16 +112,17 @@ def avg_pool_compute(
 ) -> te.Tensor:
     window, work = Window.of(kernel, strides, pads, dilations), accumulator(x.dtype)
     total = _summed(x, window, out.shape, work, ceil_mode, "avg_pool_sum")
+    clips = PooledWindow.over(window, x.shape[2:]).is_clipped
 
     def element(*i: Expr) -> Expr:
         counts = [
             _count(window, n, i[n + 2], x.shape[n + 2], ceil_mode, count_include_pad)
             for n in range(window.rank)
         ]
-        count = as_expr(counts[0])
-        for factor in counts[1:]:
-            count = count * factor
-        return te.cast(total[i] / te.cast(count, work), x.dtype)
+        # A product of counts far larger than the image would not fit 64 bits.
+        sizes = [te.cast(c, work) for c in counts] if clips else counts
+        count = te.cast(reduce(mul, sizes[1:], as_expr(sizes[0])), work)
+        return te.cast(total[i] / count, x.dtype)
 
     names = ["n", "c", *window.names]
     return te.compute(out.shape, element, name="avg_pool", axis_names=names)
@@ -140,14 +156,15 @@ def _summed(
     power: int | None = None,
 ) -> te.Tensor:
     """The sum over every window of the elements, or of powers of their magnitudes."""
-    rk = window.axes()
-    sticks_out = ceil and any(s != 1 for s in window.strides)
+    seen = PooledWindow.over(window, x.shape[2:])
+    rk = seen.axes()
+    sticks_out = seen.is_clipped or (ceil and any(s != 1 for s in window.strides))
     image = x if sticks_out else window.padded(x)
 
     def element(*i: Expr) -> Any:
         value, inside = image[(*i[:2], *window.at(i[2:], rk))], None
         if sticks_out:
-            value, inside = window.inside(x, i, rk)
+            value, inside = seen.inside(x, i, rk)
         value = te.cast(value, work)
         value = value if power is None else _power(te.abs(value), power)
         return te.sum(value, axis=rk, where=inside)
@@ -188,8 +205,7 @@ def lp_pool_reference(
 ) -> Array:
     window = Window.of(kernel, strides, pads, dilations).numbers()
     places = pooled_places(window, x.shape, ceil_mode)
-    image = window.with_padding(np.abs(x.astype(np.float64)) ** p, 0, places)
-    total: Any = sum(part for _, part in window.patches(image, places))
+    total = _totals(np.abs(x.astype(np.float64)) ** p, window, places)
     return np.asarray(total ** (1 / p)).astype(x.dtype)
 
 

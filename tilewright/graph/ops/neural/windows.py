@@ -142,16 +142,6 @@ class Window:
 
         return te.compute(shape, element, name="image_pad")
 
-    def inside(self, x: te.Tensor, i: Sequence[Any], k: Sequence[Any]) -> tuple[Any, Expr | None]:
-        """The element of an N×C×spatial image under a window, and the condition that it exists."""
-        index = list(i[:2])
-        conditions: list[Expr] = []
-        for n, at in enumerate(self.at(i[2:], k)):
-            place = at if known_dim(self.before[n]) == 0 else at - self.before[n]
-            index.append(place)
-            conditions += [place >= 0, place < x.shape[n + 2]]
-        return x[tuple(index)], te.all_of(*conditions) if conditions else None
-
     # ---- for references --------------------------------------------------------------------------
 
     @property

@@ -71,7 +71,7 @@ def non_zero_decompose(b: Any, x: Value) -> Value:
 def _chosen(b: Any, flags: Value) -> Value:
     """The places where a row of flags is set, as many as there are."""
     places, count = b.true_places(flags)
-    (number,) = b.read(count, "count")
+    (number,) = b.read(count, "count", natural=True)
     return b.slice(places, starts=[0], ends=[number], axes=[0])
 
 

@@ -130,7 +130,7 @@ def range_reference(start: Array, limit: Array, delta: Array) -> Array:
 def range_decompose(b: Any, start: Value, limit: Value, delta: Value) -> Value:
     count = _known_count(start, limit, delta)
     if count is None:
-        (count,) = b.read(_count(b, start, limit, delta), "count")
+        (count,) = b.read(_count(b, start, limit, delta), "count", natural=True)
     return b.ramp(start, delta, size=count)
 
 

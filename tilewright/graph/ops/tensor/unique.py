@@ -73,7 +73,7 @@ def unique_decompose(
         x, axis = b.reshape(x, shape=[product(x.shape)]), 0
     keys = b.sort_key(_as_rows(b, x, axis_of(axis, x.ndim)))
     first, inverse, counts, count = b.group_rows(keys, b.lexicographic(keys))
-    (number,) = b.read(count, "count")
+    (number,) = b.read(count, "count", natural=True)
     first, counts = (b.slice(v, starts=[0], ends=[number], axes=[0]) for v in (first, counts))
     if not ordered:
         by_first = _order(b, first)
