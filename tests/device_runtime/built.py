@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ class Runtime:
 
     program: Path
     runner: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def call(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
         command = [*self.runner, str(self.program), *map(str, words)]

@@ -14,18 +14,20 @@ static uint32_t word_at(const uint8_t *at) {
 
 static void put_word(uint8_t *at, uint32_t word) { memcpy(at, &word, sizeof word); }
 
-static void put_long(uint8_t *at, uint64_t value) { memcpy(at, &value, sizeof value); }
-
 /* Whether a distance fits into so many bits with a sign. */
 static bool fits(int64_t distance, int bits) {
   int64_t limit = (int64_t)1 << (bits - 1);
   return distance >= -limit && distance < limit;
 }
 
+#if !defined(__arm__)
+static void put_long(uint8_t *at, uint64_t value) { memcpy(at, &value, sizeof value); }
+
 static bool put_distance(uint8_t *at, int64_t distance) {
   put_word(at, (uint32_t)distance);
   return fits(distance, 32);
 }
+#endif
 
 #if defined(__x86_64__)
 const uint16_t tw_machine = EM_X86_64;
