@@ -25,6 +25,8 @@ typedef struct {
   pthread_mutex_t lock;
   uint32_t number;
   double working_since;
+  /* The session ends: whether the peer goes now no longer matters. */
+  bool is_over;
 } session;
 
 typedef struct {
@@ -161,7 +163,9 @@ static void *beat(void *argument) {
   session *it = argument;
   for (;;) {
     struct pollfd watched = {.fd = it->socket, .events = POLLRDHUP};
-    if (poll(&watched, 1, 500) > 0 && watched.revents) _exit(CLOSED);
+    bool has_gone = poll(&watched, 1, 500) > 0 && watched.revents;
+    if (__atomic_load_n(&it->is_over, __ATOMIC_ACQUIRE)) return NULL;
+    if (has_gone) _exit(CLOSED);
     pthread_mutex_lock(&it->lock);
     if (it->working_since > 0 && tw_now() - it->working_since >= 2) {
       if (!send_head(it, ALIVE, it->number, "{}", 0)) _exit(CLOSED);
@@ -169,7 +173,6 @@ static void *beat(void *argument) {
     }
     pthread_mutex_unlock(&it->lock);
   }
-  return NULL;
 }
 
 static void begin_work(session *it, uint32_t number, const tw_json *header) {
@@ -256,6 +259,7 @@ static int serve_requests(session *it) {
     if (header) code = answer(it, &asked, header, &error);
     tw_call_clear(&it->calls);
     tw_give_back(&arena);
+    if (code >= 0) __atomic_store_n(&it->is_over, true, __ATOMIC_RELEASE);
     if (code == ENDED_DAMAGED) {
       pthread_mutex_lock(&it->lock);
       send_failure(it, 0, "ProtocolError", "a message is damaged", error.text);
