@@ -20,6 +20,7 @@ from tests.manifest_edits import edited, edits
 from tests.network_cases import CASES, Case
 from tests.test_compile import random, weights
 from tilewright.cli.app import main
+from tilewright.codegen.llvm.libc import C_FUNCTIONS
 from tilewright.device_runtime import SOURCE, build_runtime
 from tilewright.graph import Builder
 
@@ -241,3 +242,9 @@ def test_the_command_takes_no_model(capsys: pytest.CaptureFixture[str], tmp_path
 def test_systems_without_a_runtime(tmp_path: Path) -> None:
     with pytest.raises(tw.UserError, match="there is no runtime for"):
         build_runtime(tmp_path / "r", "llvm -mtriple=x86_64-pc-windows-gnu")
+
+
+def test_all_that_code_asks_of_a_system_is_there() -> None:
+    text = (SOURCE / "system.c").read_text(encoding="utf-8")
+    missing = [name for name in C_FUNCTIONS if f"FUNCTION({name})" not in text]
+    assert not missing
