@@ -44,6 +44,8 @@ ALLOWED: dict[str, set[str]] = {
     "models": _STAGES | {"frontends", "kernels"},
     # What serves a device needs no compiler.
     "rpc": {"support", "target", "runtime", "models"},
+    # The runtime in C, and what compiles it.
+    "device_runtime": {"support", "target", "codegen", "runtime"},
     "reproducers": {"*"},
     "insight": {"*"},
     "quantize": {"*"},

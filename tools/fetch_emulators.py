@@ -4,8 +4,8 @@
 
 QEMU's emulators, of programs and of whole boards, come out of Debian's packages, which are only
 unpacked; a C compiler for all architectures comes out of a wheel (`ziglang`), which builds a static
-libc for each of them now, so that tests need not. What is there already is left alone. Tests that
-find nothing are skipped.
+libc for each of them now, so that tests need not. mbedTLS comes as source. What is there already is
+left alone. Tests that find nothing are skipped.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ LIBRARIES = (
     "libfdt1 libcapstone4 libpmem1 librdmacm1 libibverbs1 libslirp0 libvdeplug2 liburing2"
     " libfuse3-3 libaio1 libndctl6 libdaxctl1 libnl-3-200 libnl-route-3-200"
 )
+
+
+#: The first release whose mbedTLS speaks TLS 1.3 on both sides.
+MBEDTLS_RELEASE = "trixie"
 
 
 def main(folder: Path) -> int:
@@ -81,6 +85,34 @@ def _unpack(folder: Path, package: str) -> bool:
     return any(unpacked)
 
 
+def _encryption(folder: Path) -> bool:
+    """The sources of mbedTLS, which the runtime without Python serves by."""
+    if (folder / "mbedtls").is_dir():
+        return True
+    if not shutil.which("apt-get"):
+        return False
+    site = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True
+    ).stdout.split()
+    debian = next((s for s in site if s.rstrip("/").endswith("/debian")), "")
+    apt = (folder / "apt-sources").resolve()
+    (apt / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+    keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    # Older releases of Debian have a version without TLS 1.3 for servers.
+    line = f"deb-src [signed-by={keys}] {debian} {MBEDTLS_RELEASE} main\n"
+    (apt / "sources.list").write_text(line)
+    own = {"Etc::sourcelist": "sources.list", "Etc::sourceparts": "none", "State::Lists": "lists"}
+    options = [f"-oDir::{name}={apt / place}" for name, place in own.items()]
+    _done(["apt-get", *options, "update"], folder)
+    fetched = _done(["apt-get", *options, "source", "--download-only", "mbedtls"], apt)
+    for tar in apt.glob("mbedtls_*.orig.tar.*"):
+        _done(["tar", "xf", str(tar)], apt)
+    for sources in apt.glob("mbedtls-*"):
+        sources.rename(folder / "mbedtls")
+    shutil.rmtree(apt, ignore_errors=True)
+    return fetched and (folder / "mbedtls").is_dir()
+
+
 def _compiler(folder: Path) -> bool:
     install = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "ziglang>=0.13"]
     if not (folder / "ziglang").is_dir() and not _done(
@@ -116,6 +148,7 @@ _PARTS = {
     "an emulator": _emulators,
     "an emulator of boards": _boards,
     "a C compiler for other architectures": _compiler,
+    "a library for encryption": _encryption,
 }
 
 

@@ -1,4 +1,7 @@
-"""`tilewright export`: a model as a library for C, which needs neither Python nor a runtime."""
+"""`tilewright export`: a model as a library for C, which needs neither Python nor a runtime.
+
+It also writes the runtime that loads artifacts on devices without Python.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +14,59 @@ from tilewright.cli.command import Command, Exit
 from tilewright.cli.compile import require_writable
 from tilewright.cli.loading import is_artifact, open_model
 from tilewright.cli.options import add_compile_options, add_model
+from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:
     from tilewright.cli.console import Console
 
-_HEADER, _SOURCE, _MICRO = "c-header", "c", "micro"
+_HEADER, _SOURCE, _MICRO, _RUNTIME = "c-header", "c", "micro", "runtime"
+_PROGRAM = Path("tilewright-run")
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
+    add_model(parser, optional=True)
     parser.add_argument(
         "--format",
-        choices=["so", "dylib", "dll", "a", "lib", "o", _SOURCE, _HEADER, _MICRO],
+        choices=["so", "dylib", "dll", "a", "lib", "o", _SOURCE, _HEADER, _MICRO, _RUNTIME],
         default="so",
         help="what to write; a header comes with each; so, dylib and dll are shared libraries of"
         " Linux, macOS and Windows, and need a linker (pip install ziglang will do); c is source"
-        " for any compiler; micro is a folder for a machine without an operating system; default"
-        " so",
+        " for any compiler; micro is a folder for a machine without an operating system;"
+        " runtime is the program that runs artifacts where there is no Python, or a library of it"
+        " (-o libtilewright.a), and takes no model; default so",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: MODEL's name")
     parser.add_argument("--name", help="what the functions' names begin with; default the file's")
+    parser.add_argument(
+        "--mbedtls",
+        type=Path,
+        metavar="FOLDER",
+        help="sources of mbedTLS 3.6: the runtime then serves its machine as well",
+    )
     add_compile_options(parser)
 
 
 def _run(args: argparse.Namespace, console: Console) -> Exit:
+    if args.format == _RUNTIME:
+        return _run_runtime(args, console)
+    if args.model is None:
+        raise UserError("there is nothing to export", remedy="name a model")
     return _run_micro(args, console) if args.format == _MICRO else _run_library(args, console)
+
+
+def _run_runtime(args: argparse.Namespace, console: Console) -> Exit:
+    from tilewright.device_runtime import build_runtime
+
+    if args.model is not None:
+        raise UserError(
+            f"the runtime is not for {args.model} alone",
+            remedy="leave the model out, and save it by `tilewright compile`",
+        )
+    output: Path = args.output or _PROGRAM
+    require_writable(output)
+    with console.working("building"):
+        written = build_runtime(output, args.target or "llvm", mbedtls=args.mbedtls)
+    return _tell(written, console)
 
 
 def _run_micro(args: argparse.Namespace, console: Console) -> Exit:
@@ -69,7 +100,10 @@ def _run_library(args: argparse.Namespace, console: Console) -> Exit:
     model = open_model(args, console)
     with console.working("exporting"):
         _write(model, output, header, args)
-    written = list(dict.fromkeys([output, header]))
+    return _tell(list(dict.fromkeys([output, header])), console)
+
+
+def _tell(written: list[Path], console: Console) -> Exit:
     console.result(files={str(p): p.stat().st_size for p in written})
     for path in written:
         console.text(f"{path}: {path.stat().st_size / 1e3:.1f} KB")
@@ -95,6 +129,7 @@ COMMAND = Command(
         "export resnet50.onnx --format o --target 'llvm -mcpu=znver4'",
         "export resnet50.onnx --format dll --target 'llvm -mtriple=x86_64-pc-windows-gnu'",
         "export resnet50.onnx --format c",
+        "export --format runtime --target 'llvm -mtriple=aarch64-linux-musl' -o tilewright-run",
         "export keywords.tflite --format micro --target 'llvm -mcpu=cortex-m4' -o keywords",
     ),
 )

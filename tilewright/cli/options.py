@@ -14,10 +14,13 @@ ARTIFACT = ".twm"
 Shapes = dict[str, list[int | str]]
 
 
-def add_model(parser: argparse.ArgumentParser, *, artifact: bool = True) -> None:
+def add_model(
+    parser: argparse.ArgumentParser, *, artifact: bool = True, optional: bool = False
+) -> None:
     kinds = "a model of any front end (a file, or a SavedModel's folder)"
     what = f"{kinds} or an artifact ({ARTIFACT})" if artifact else kinds
-    parser.add_argument("model", metavar="MODEL", type=Path, help=what)
+    nargs = "?" if optional else None
+    parser.add_argument("model", metavar="MODEL", type=Path, nargs=nargs, help=what)
     if artifact:
         parser.add_argument(
             "--trusted",

@@ -1,0 +1,95 @@
+/* What serves this machine to remote clients; docs/rpc_protocol.md has the protocol. */
+#ifndef TILEWRIGHT_SERVE_H
+#define TILEWRIGHT_SERVE_H
+
+#include "../internal.h"
+
+enum { KEY_BYTES = 32, NONCE_BYTES = 32, TICKET_BYTES = 32, PROOF_BYTES = 32, DIGEST_BYTES = 32 };
+enum { OPENING_SECONDS = 10, PATIENCE_SECONDS = 15, HEADER_LIMIT = 1 << 20 };
+/* How the process of a session ends, as its exit code. */
+enum { CLOSED = 0, ENDED_IDLE = 3, ENDED_DAMAGED = 4, ENDED_REJECTED = 5 };
+
+typedef struct tw_limits {
+  int64_t sessions, message_bytes, folder_bytes, memory_bytes;
+  double call_seconds, idle_seconds;
+} tw_limits;
+
+/* All that sessions are told. */
+typedef struct tw_settings {
+  const char *host, *name, *target;
+  int32_t port;
+  uint8_t key[KEY_BYTES];
+  tw_limits limits;
+  /* The certificate and its private key, in binary form. */
+  uint8_t certificate[1024], private_key[256];
+  size_t certificate_size, private_key_size;
+} tw_settings;
+
+/* What both sides know after the first two messages. */
+typedef struct tw_opening {
+  uint8_t intent;
+  uint8_t server_nonce[NONCE_BYTES], client_nonce[NONCE_BYTES], ticket[TICKET_BYTES];
+} tw_opening;
+
+/* An HMAC by the key over the opening and, where there is one, a last part. */
+bool tw_proof(const tw_settings *settings, const tw_opening *opening, const char *purpose,
+              const void *last, size_t size, uint8_t proof[PROOF_BYTES]);
+bool tw_is_proof(const uint8_t *given, const uint8_t *expected);
+bool tw_random(void *to, size_t size);
+bool tw_make_certificate(tw_settings *settings);
+
+/* Ask whoever has connected for a proof. */
+enum { INTENT_OPEN = 1, INTENT_FATE = 2 };
+bool tw_challenge(const tw_settings *settings, int socket, tw_opening *opening);
+/* Tell the client what it gets, so that it can tell who says so. */
+bool tw_send_verdict(const tw_settings *settings, int socket, const tw_opening *opening,
+                     bool is_granted, const char *text);
+
+/* ---- encrypted connections -------------------------------------------------------------------- */
+
+typedef struct tw_channel tw_channel;
+/* NULL where the handshake fails. */
+tw_channel *tw_channel_open(const tw_settings *settings, int socket);
+void tw_channel_digest(const tw_settings *settings, uint8_t digest[DIGEST_BYTES]);
+/* All bytes, each part of which must come in so many seconds; 0: all are there, 1: the peer has
+   gone, 2: nothing came in time. */
+int tw_channel_read(tw_channel *channel, void *to, size_t size, double patience);
+bool tw_channel_write(tw_channel *channel, const void *data, size_t size);
+
+/* ---- sessions --------------------------------------------------------------------------------- */
+
+/* Serve one client on a connection whose opening was granted; the exit code of its process. */
+int tw_session(const tw_settings *settings, int socket, const tw_opening *opening,
+               const char *session);
+/* Serve until a signal ends it. */
+bool tw_serve(tw_settings *settings, tw_error *error);
+int tw_serve_command(int count, char **words, const char *usage);
+
+/* ---- calls ------------------------------------------------------------------------------------ */
+
+enum { MOST_MODELS = 64, MOST_ARRAYS = 4096 };
+
+/* What a session holds, and the answer to the request that it is at. */
+typedef struct tw_calls {
+  const tw_limits *limits;
+  tw_model *models[MOST_MODELS];
+  int64_t sizes[MOST_MODELS];
+  /* The arrays of a request. */
+  tw_array *arrays;
+  size_t array_count;
+  /* The answer: fields without braces, and arrays. */
+  tw_text fields;
+  tw_array *results;
+  size_t result_count;
+} tw_calls;
+
+/* Whether a request makes sense; if not, the connection ends. What it asks for may have failed:
+   then `error` says why. */
+typedef enum { ANSWERED, REFUSED, WRONG } tw_outcome;
+tw_outcome tw_call_answer(tw_calls *calls, const tw_json *header, tw_error *error);
+/* A model out of a file that was received. */
+tw_outcome tw_call_load(tw_calls *calls, const tw_json *header, int file, int64_t size,
+                        tw_error *error);
+void tw_call_clear(tw_calls *calls);
+
+#endif
