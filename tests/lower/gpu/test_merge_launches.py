@@ -1,8 +1,8 @@
-"""Small launches that follow each other become one, with barriers of the grid where they meet."""
+"""Loops over small launches become one launch, with barriers of the grid where they meet."""
 
 from __future__ import annotations
 
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import numpy as np
 import pytest
@@ -49,18 +49,21 @@ def test_launches_that_touch_the_same_memory_wait_for_all_blocks() -> None:
         B4:
             T:
                 C[b * 8 + t] = A[b * 8 + t]
-        B:
-            T:
-                D[b * 8 + t] = C[31 - b * 8 - t]
+        for k in range(3):
+            B:
+                T:
+                    D[b * 8 + t] = C[31 - b * 8 - t]
         """,
         """
         for block_ in thread(4, "blockIdx.x"):
             for t in thread(8, "threadIdx.x"):
                 C[block_ * 8 + t] = A[block_ * 8 + t]
             grid_barrier()
-            if block_ < 2:
-                for t in thread(8, "threadIdx.x"):
-                    D[block_ * 8 + t] = C[31 - block_ * 8 - t]
+            for k in range(3):
+                if block_ < 2:
+                    for t in thread(8, "threadIdx.x"):
+                        D[block_ * 8 + t] = C[31 - block_ * 8 - t]
+                grid_barrier()
         """,
     )
 
@@ -71,18 +74,32 @@ def test_launches_that_do_not_meet_need_no_barrier() -> None:
         B:
             T:
                 C[b * 8 + t] = A[b * 8 + t]
-        B:
-            T:
-                D[b * 8 + t] = A[b * 8 + t]
+        for k in range(3):
+            B:
+                T:
+                    D[b * 8 + t + k] = A[b * 8 + t]
         """,
         """
         for block_ in thread(2, "blockIdx.x"):
             for t in thread(8, "threadIdx.x"):
                 C[block_ * 8 + t] = A[block_ * 8 + t]
-            for t in thread(8, "threadIdx.x"):
-                D[block_ * 8 + t] = A[block_ * 8 + t]
+            for k in range(3):
+                for t in thread(8, "threadIdx.x"):
+                    D[block_ * 8 + k + t] = A[block_ * 8 + t]
+                grid_barrier()
         """,
     )
+
+
+def test_launches_without_a_loop_are_merged_if_they_have_one_block() -> None:
+    """Between others a barrier of the grid would take longer than another launch."""
+    first, second = "T:\n    C[t] = A[t]\n", "T:\n    D[t] = C[7 - t]\n"
+
+    def pair(blocks: str) -> Function:
+        return merged("".join(f"{blocks}\n" + indent(x, "    ") for x in (first, second)))
+
+    assert launches(pair('for b in thread(1, "blockIdx.x"):')) == 1
+    assert launches(pair("B:")) == 2
 
 
 STEPS = """
@@ -186,9 +203,12 @@ def test_one_block_waits_for_no_other() -> None:
     ],
 )
 def test_what_stays_apart(second: str) -> None:
-    first = (
-        'B:\n    S = alloc(f32[8], scope="shared")\n    T:\n        C[b * 8 + t] = A[b * 8 + t]\n'
-    )
+    first = """for k in range(3):
+    B:
+        S = alloc(f32[8], scope="shared")
+        T:
+            C[b * 8 + t] = A[b * 8 + t]
+"""
     assert launches(merged(first + second)) == 2
 
 
@@ -198,9 +218,10 @@ def test_results_over_operands_stay_apart() -> None:
         for b in thread(2, "blockIdx.x"):
             for t in thread(8, "threadIdx.x"):
                 C[b * 8 + t] = A[b * 8 + t]
-        for b in thread(2, "blockIdx.x"):
-            for t in thread(8, "threadIdx.x"):
-                C[b * 8 + t] = C[b * 8 + t] + 1.0
+        for k in range(3):
+            for b in thread(2, "blockIdx.x"):
+                for t in thread(8, "threadIdx.x"):
+                    C[b * 8 + t] = C[b * 8 + t] + 1.0
     """
     function = parse_function(dedent(text))
     assert launches(merge_launches(function, TARGET)) == 1

@@ -1,4 +1,4 @@
-"""Merge small launches that follow each other, and loops over them, into one.
+"""Merge loops over small launches into one launch, with what stands before and after them.
 
     for t in range(64):                                for b in thread(4, "blockIdx.x"):
         for b in thread(4, "blockIdx.x"):       -->        for t in range(64):
@@ -10,6 +10,9 @@ What follows each other on the host now stands in one launch, whose blocks wait 
 one launch touches what another has written: so all of them must be there at once, no more than the
 device has multiprocessors. A launch of fewer blocks leaves the others idle. What a launch copies to
 shared memory in each iteration of a loop, always the same, is copied once before it.
+
+Without a loop only launches of single blocks are merged: that all blocks wait for each other takes
+longer than a launch that follows another in a graph, and such launches run one at a time.
 
 A check that fails leaves the kernel, and those that wait would wait forever: launches with checks
 are not merged. Nor are those of functions whose result may lie where an operand does, since then
@@ -96,7 +99,7 @@ class _Limits:
 
 
 def merge_launches(function: Function, target: Target) -> Function:
-    """Small launches in a row, and loops over them, as one."""
+    """Loops over small launches, with what is before and after them, as one."""
     gpu = target.gpu
     if gpu is None or "in_place" in function.attrs:
         return function
@@ -143,9 +146,9 @@ def _as_one(run: list[Stmt], limits: _Limits, outside: list[Buffer]) -> list[Stm
     launches = [s for stmt in run for s in _launches(stmt)]
     if not _fit(run, limits):
         return [_merged_inside(s, limits) for s in run]
-    if len(run) == 1 and is_over_blocks(run[0]):
-        return run
     blocks = max(map(_blocks, launches))
+    if not any(map(_has_loop, run)) and (len(run) == 1 or blocks > 1):
+        return run
     number = Var("block", "int64")
     buffers: list[Buffer] = []
     outside += (b for s in run for of in _of_host(s) if isinstance(of, Alloc) for b in of.buffers)
@@ -153,6 +156,11 @@ def _as_one(run: list[Stmt], limits: _Limits, outside: list[Buffer]) -> list[Stm
     inside = _ordered(parts, _NOTHING)[0] if blocks > 1 else _plain(parts)
     inside = Alloc(tuple(buffers), inside) if buffers else inside
     return [For(number, const(blocks), "thread", inside, axis="blockIdx.x")]
+
+
+def _has_loop(stmt: Stmt) -> bool:
+    """Whether the host has a loop over launches in a statement."""
+    return any(isinstance(s, For) and not is_over_blocks(s) for s in _of_host(stmt))
 
 
 def _merged_inside(stmt: Stmt, limits: _Limits) -> Stmt:

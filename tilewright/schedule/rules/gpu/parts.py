@@ -28,6 +28,8 @@ from tilewright.target import Target
 #: Elements that a part has at least, where they are neighbours and where they are not.
 _LEAST_ROW: Final = 4096
 _LEAST_COLUMN: Final = 64
+#: Elements of a part that are not neighbours, where parts are cut evenly.
+_SHORT: Final = 8
 #: Parts of a sum whose length is known only when the program runs.
 _UNKNOWN: Final = 128
 #: What a length counts as that is not known.
@@ -76,9 +78,19 @@ def _plan(found: LongSum, target: Target, choices: Choices) -> Parts:
     least = _LEAST_ROW if found.is_row else _LEAST_COLUMN
     most = _UNKNOWN if found.length is None else found.length // least
     own = max(1, min(most, -(-wanted // found.results)))
+    if not found.is_row and found.length is not None:
+        own = _balanced(found.length, -(-wanted // found.results)) or own
     return Parts(
         found.along, choices.choose("parts", [own, *{1 + own // 2, 2 * own} - {own}]), found.is_row
     )
+
+
+def _balanced(length: int, most: int) -> int | None:
+    """So many parts, all of one length, that they and their elements are about as many: both are
+    summed one after the other."""
+    even = [n for n in range(2, min(most, length // _SHORT) + 1) if length % n == 0]
+    best = min(even, key=lambda n: n + length // n, default=None)
+    return best if best is not None and length // best <= _LEAST_COLUMN else None
 
 
 def _schedule(s: Schedule, name: str, plan: Parts, target: Target) -> None:

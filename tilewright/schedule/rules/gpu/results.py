@@ -161,8 +161,9 @@ def write_out(s: Schedule, loops: Sequence[Loop]) -> None:
         if s.loop_of(loop).kind != "serial":
             return
         if together * extent > _SHORT:
-            if together < _TOGETHER and extent % _TOGETHER == 0:
-                s.unroll(s.split(loop, None, _TOGETHER)[1])
+            several = next((n for n in range(_TOGETHER, 3, -1) if extent % n == 0), 1)
+            if together < _TOGETHER and several > 1:
+                s.unroll(s.split(loop, None, several)[1])
             return
         together *= extent
         s.unroll(loop)

@@ -26,6 +26,8 @@ _TILE: Final = 64
 _LEAST: Final = 64
 #: Parts are made of so many steps where that can be: those of tiles in shared memory.
 _STEPS: Final = (64, 32)
+#: Sums from which on a second launch is worth it even where every multiprocessor has a tile.
+_LONG: Final = 4096
 #: Tiles that each multiprocessor should have.
 _EACH: Final = 2
 
@@ -43,7 +45,8 @@ def _match(s: Schedule, name: str, target: Target) -> LongProduct | None:
     counted = None if found is None or len(found.reduced) > 1 else _counted(found)
     if counted is None or target.gpu is None:
         return None
-    is_small = _EACH * counted.tiles <= target.gpu.multiprocessors
+    each = 1 if counted.length >= _LONG else _EACH
+    is_small = each * counted.tiles <= target.gpu.multiprocessors
     return counted if is_small and _parts(counted, target) > 1 else None
 
 
