@@ -292,3 +292,23 @@ def test_interval_arithmetic(ends: list[int | None]) -> None:
         if a.contains(p) and b.contains(q):
             for name, (interval, rule) in rules.items():
                 assert interval.contains(rule(p, q)), f"{a} {name} {b} misses {p}, {q}"
+
+
+def test_what_runs_has_no_empty_side() -> None:
+    """A grid of tiles along two sides of symbolic length."""
+    tiles, block = (n + 127) // 128, Var("block")
+    known = Ranges().with_bounds(n, 0, None)
+    assert not prove(n >= 1, known)
+    inside = known.with_extent(block, tiles * tiles * 8)
+    assert prove(n >= 1, inside)
+    assert prove(block % tiles < tiles, inside)
+    assert prove(block // tiles % tiles < tiles, inside)
+    assert not prove(n >= 2, inside)
+
+
+def test_bounds_of_inner_loops_tell_of_quotients() -> None:
+    """b // 11 is a tile among (n + 127) // 128, as b runs over eleven times as many."""
+    tiles, block = (n + 127) // 128, Var("block")
+    inside = Ranges().with_bounds(n, 1, None).with_extent(block, tiles * 11)
+    assert prove(block // 11 < tiles, inside)
+    assert not prove(block // 10 < tiles, inside)

@@ -164,6 +164,7 @@ def test_the_operator_is_one_launch() -> None:
     table = KernelTable()
     for binding in kernel_bindings(made.main):
         table(binding)
-    (function,) = [f for name, f in table.functions.items() if "attention" in name]
+    # Long names are cut.
+    (function,) = [f for name, f in table.functions.items() if "attent" in name]
     s = RULES_BY_ADDRESS.schedule(function, Target.of("cuda -arch=sm_90a"))
     assert len(launches_of(s.function)) == 1 and "transpose" in function.name

@@ -15,8 +15,8 @@ from tilewright.compile import graph_passes
 from tilewright.graph import Builder, PassContext, PassVerifier, run_passes
 from tilewright.graph import Module as Graph
 from tilewright.graph.ir import all_graphs
-from tilewright.graph.layouts import last
 from tilewright.target import Target
+from tilewright.target.gpus import GPUS
 
 Array = np.ndarray[Any, Any]
 
@@ -24,7 +24,8 @@ Array = np.ndarray[Any, Any]
 @pytest.fixture(autouse=True)
 def free_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small images would not be worth one more kernel."""
-    monkeypatch.setattr(last, "LAUNCH", 0.0)
+    for name, gpu in GPUS.items():
+        monkeypatch.setitem(GPUS, name, gpu._replace(launch_time=0.0))
 
 
 def operators(graph: Graph, precision: str = "float16") -> Counter[str]:

@@ -259,11 +259,11 @@ class Ranges:
 
     def _learn_positive_factors(self, atom: Expr) -> None:
         """x*y >= 1 with x, y >= 0 implies x >= 1 and y >= 1."""
-        parts = factors(atom)
-        if len(parts) > 1 and all(self._is_natural(f) for f in parts):
+        parts = dict.fromkeys(factors(atom))
+        if atom not in parts and all(self._is_natural(f) for f in parts):
             for factor in parts:
-                if self.limit(factor).low == 0:
-                    self.limits[factor] = self.limit(factor).intersect(Interval(1, None))
+                self.limits[factor] = self.limit(factor).intersect(Interval(1, None))
+                self._learn_dividend(factor, 1)
 
     def _learn_dividend(self, atom: Expr, low: int) -> None:
         """x // c >= low implies x >= c * low, for c > 0."""
@@ -274,7 +274,7 @@ class Ranges:
                 self._learn_not_negative(x.shifted(-by * low))
 
     def _is_natural(self, atom: Expr) -> bool:
-        low = self.limit(atom).low
+        low = self._limits_of(atom).low
         return low is not None and low >= 0
 
     def _exact(self, expr: Expr) -> Linear | None:

@@ -38,8 +38,9 @@ from tilewright.target import Target
 
 #: Windows of up to so many elements are unrolled.
 _SHORT: Final = 32
-#: Iterations of longer ones that are unrolled.
+#: Iterations of longer ones that are unrolled, and how few of a loop that has no others inside.
 _TOGETHER: Final = 16
+_LEAST_TOGETHER: Final = 4
 
 
 class Results(NamedTuple):
@@ -161,9 +162,10 @@ def write_out(s: Schedule, loops: Sequence[Loop]) -> None:
         if s.loop_of(loop).kind != "serial":
             return
         if together * extent > _SHORT:
-            several = next((n for n in range(_TOGETHER, 3, -1) if extent % n == 0), 1)
-            if together < _TOGETHER and several > 1:
-                s.unroll(s.split(loop, None, several)[1])
+            least = _LEAST_TOGETHER if together == 1 else _TOGETHER
+            parts = [n for n in range(_TOGETHER, least - 1, -1) if extent % n == 0]
+            if together < _TOGETHER and parts:
+                s.unroll(s.split(loop, None, parts[0])[1])
             return
         together *= extent
         s.unroll(loop)
