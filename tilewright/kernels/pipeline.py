@@ -43,7 +43,7 @@ class Options:
     #: Whether constants are prepared on the target even where its code cannot run here: kernels
     #: that are measured on another machine bring all of their code.
     prepares_there: bool = False
-    #: Whether small launches of a GPU that follow each other become one.
+    #: Whether loops over small launches of a GPU become one launch (`lower.gpu.merge_launches`).
     merges: bool = True
 
 

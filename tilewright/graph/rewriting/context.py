@@ -105,7 +105,7 @@ class PassContext:
 
     @property
     def merges_kernels(self) -> bool:
-        """Whether small launches of a GPU become one, by a pass over loops."""
+        """Whether loops over small launches of a GPU become one launch, by a pass over loops."""
         return self.opt_level >= 2 and MERGE_KERNELS not in self.disabled_passes
 
     def runs(self, step: Step) -> bool:
