@@ -72,6 +72,12 @@ def _either(e: Any, known: _Known) -> int:
     return math.gcd(known[e.a], known[e.b])
 
 
+def _of_bits(e: Binary, known: _Known) -> int:
+    """What both divide by, as far as it is a power of two: low bits that are zero in both."""
+    both = _either(e, known)
+    return both & -both
+
+
 def _of_quotient(e: Binary, known: _Known) -> int:
     by, above = number(e.b), known[e.a]
     return above // abs(by) if by and above % by == 0 else 1
@@ -88,6 +94,8 @@ _ATOMS: dict[object, Callable[[Any, _Known], int]] = {
     "truncmod": _either,
     "floordiv": _of_quotient,
     "truncdiv": _of_quotient,
+    "bitxor": _of_bits,
+    "bitor": _of_bits,
     Select: _either,
     Broadcast: lambda e, known: known[e.a],
     Ramp: _of_ramp,

@@ -114,12 +114,20 @@ from tilewright.ir.visit import (
     walk_expr,
 )
 from tilewright.ir.warps import (
+    GROUP,
+    GROUP_COLUMNS,
+    GROUP_PRODUCTS,
+    GROUP_ROWS,
     NEIGHBOURS,
+    PITCH,
     SUMS,
+    SWIZZLE,
     TILE_SIDE,
     WARP,
     WARP_PRODUCTS,
+    GroupProduct,
     WarpProduct,
     sum_place,
+    swizzled,
 )
 from tilewright.support.dtype import DType

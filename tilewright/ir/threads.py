@@ -75,7 +75,20 @@ def is_cooperative(stmt: Stmt) -> bool:
 
 def is_for_all_threads(stmt: Stmt) -> bool:
     """Whether all threads of a block execute a statement, although it stands in no phase."""
-    return _calls(stmt, "barrier", "grid_barrier", "async_commit", "async_wait")
+    return _calls(stmt, *_FOR_ALL)
+
+
+#: What all threads of a block execute together.
+_FOR_ALL: Final = (
+    "barrier",
+    "grid_barrier",
+    "async_commit",
+    "async_wait",
+    "products_start",
+    "products_commit",
+    "products_wait",
+    "products_finish",
+)
 
 
 def _calls(stmt: Stmt, *names: str) -> bool:

@@ -1,9 +1,18 @@
-"""Products that the 32 threads of a warp compute together: C += A · B on tiles of 16 × 16.
+"""Products that threads of a GPU compute together, C += A · B on tiles.
 
-Each thread holds eight sums of the tile, of float32, in memory of its own; both operands lie in
-shared memory, by rows or by columns, and each thread names the first of eight neighbours that it
-brings in. How elements and threads belong together is what `mma.sync` and `ldmatrix` want; all that
-makes, compiles or executes such products asks here.
+**By a warp** (`WarpProduct`), 16 × 16: each thread holds eight sums of the tile, of float32, in
+memory of its own; both operands lie in shared memory, by rows or by columns, and each thread names
+the first of eight neighbours that it brings in. How elements and threads belong together is what
+`mma.sync` and `ldmatrix` want.
+
+**By a group of four warps** (`GroupProduct`), 64 rows and up to 256 columns: each warp holds the
+sums of 16 rows as above, tile by tile. Operands lie in shared memory in rows of 64 elements (of the
+sum or of the other side), and all threads name the first one. The eights of a row are exchanged
+(`swizzled`), so that those of eight rows lie in different banks. That is `wgmma`, which goes on
+while threads do other work: `products_start` before some of them, `products_commit` after,
+`products_wait` for all but the latest, and `products_finish` before the sums are read.
+
+All that makes, compiles or executes such products asks here.
 """
 
 from __future__ import annotations
@@ -67,3 +76,54 @@ WARP_PRODUCTS: Final = {
 }
 for _name in WARP_PRODUCTS:
     declare(_name, 3, "any", lambda _: int32, pure=False, doc="sums of a thread, A, B")
+
+#: Warps that `wgmma` runs on, their rows together, and what a product can have for columns.
+GROUP: Final = 4
+GROUP_ROWS: Final = GROUP * TILE_SIDE
+GROUP_COLUMNS: Final = (64, 128, 192, 256)
+#: Elements of a row of an operand, and after how many the exchange of eights repeats.
+PITCH: Final = 64
+SWIZZLE: Final = 8 * PITCH
+
+
+def swizzled(place: Any) -> Any:
+    """Where an element lies that would lie at `place` if rows simply followed each other."""
+    return place ^ (place // PITCH % 8 * NEIGHBOURS)
+
+
+@dataclass(frozen=True)
+class GroupProduct:
+    """C += A · B for operands of a type, each of which lies by columns or by rows."""
+
+    dtype: DType
+    columns: int
+    a_by_columns: bool
+    b_by_columns: bool
+
+    @property
+    def name(self) -> str:
+        a, b = "km" if self.a_by_columns else "mk", "nk" if self.b_by_columns else "kn"
+        return f"wgmma.{self.dtype.short}.n{self.columns}.{a}.{b}"
+
+    @property
+    def sums(self) -> int:
+        """How many a thread holds."""
+        return self.columns // TILE_SIDE * SUMS
+
+
+#: All of them, by the name of the intrinsic: addresses of the thread's sums, and of the first of A
+#: and of B; for each of these how far rows lie apart, and how far blocks of 64 columns do.
+GROUP_PRODUCTS: Final = {
+    product.name: product
+    for dtype in (float16, bfloat16)
+    for columns in GROUP_COLUMNS
+    for product in (
+        GroupProduct(dtype, columns, a, b) for a in (False, True) for b in (False, True)
+    )
+}
+for _name in GROUP_PRODUCTS:
+    declare(_name, 7, "any", lambda _: int32, pure=False, doc="sums of a thread, A, B, strides")
+declare("products_start", 0, "any", lambda _: int32, pure=False, doc="before products of a group")
+declare("products_commit", 0, "any", lambda _: int32, pure=False, doc="what to wait for together")
+declare("products_wait", 1, "any", lambda _: int32, pure=False, doc="for all but the latest")
+declare("products_finish", 2, "any", lambda _: int32, pure=False, doc="all: sums, their number")

@@ -13,6 +13,8 @@ from tilewright.lower.gpu import (
     single_threaded,
     split_launches,
     stage_copies,
+    swizzle_operands,
+    wait_for_products,
 )
 from tilewright.lower.host import lower_host
 from tilewright.lower.lanes import group_lanes
@@ -51,6 +53,8 @@ __all__ = [
     "split_constant_work",
     "split_launches",
     "stage_copies",
+    "swizzle_operands",
+    "wait_for_products",
     "unroll",
     "vectorize",
 ]

@@ -42,6 +42,7 @@ from tilewright.ir import (
     walk,
 )
 from tilewright.simt.copies import COPIES
+from tilewright.simt.group_products import GROUP_EFFECTS
 from tilewright.simt.lanes import NOBODY, Array, Geometry, Lanes, Mask, both, mask_for
 from tilewright.simt.launch import block_extents, blocks_together
 from tilewright.simt.state import Run, State
@@ -54,6 +55,7 @@ Axes = frozenset[str]
 _MAX_ITERATIONS: Final = 1_000_000
 #: Intrinsics that only make code faster.
 _HINTS: Final = ("prefetch", "keep_order")
+_EFFECTS: Final = {**COPIES, **GROUP_EFFECTS}
 _ALL_AXES: Final = frozenset(THREAD_AXES)
 
 
@@ -257,8 +259,8 @@ class Machine(State):
         if isinstance(s.call, Call) and self.on_device:
             if s.call.name in WARP_PRODUCTS:
                 return self._warp_product(s, s.call)
-            if s.call.name in COPIES:
-                return COPIES[s.call.name](self, s, s.call)
+            if s.call.name in _EFFECTS:
+                return _EFFECTS[s.call.name](self, s, s.call)
         raise self.error(s, f"`{s.call}` cannot be executed here")
 
     def _warp_product(self, s: Evaluate, call: Call) -> Run:

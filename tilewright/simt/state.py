@@ -55,6 +55,9 @@ class State:
         #: Copies since the last group was closed, and the groups that have not landed.
         self.copies: list[Copy] = []
         self.groups: list[list[Copy]] = []
+        #: Products of groups of warps since the last group was closed, and what is waited for.
+        self.products: list[Run] = []
+        self.product_groups: list[list[Run]] = []
         #: Whether what is compiled stands in a launch.
         self.on_device = False
 

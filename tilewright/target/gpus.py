@@ -58,6 +58,11 @@ class Gpu(NamedTuple):
         shared memory run ahead (`cp.async`)."""
         return self.capability >= (8, 0)
 
+    @property
+    def has_group_products(self) -> bool:
+        """Whether four warps multiply tiles of narrow floats in shared memory (`wgmma`)."""
+        return self.name == "sm_90a"
+
 
 def _kib(count: int) -> int:
     return count << 10

@@ -35,6 +35,8 @@ from tilewright.lower import (
     single_threaded,
     split_launches,
     stage_copies,
+    swizzle_operands,
+    wait_for_products,
     unroll,
     vectorize,
 )
@@ -106,8 +108,10 @@ class CudaBackend(Backend):
             ("expand_rounding", lambda f: expand_rounding(f, target)),
             ("vectorize", vectorize),
             ("unroll", unroll),
+            ("wait_for_products", wait_for_products),
             # Finds copies that are whole vectors.
             ("stage_copies", stage_copies),
+            ("swizzle_operands", swizzle_operands),
             # Takes whole launches, and leaves sums of numbers of blocks.
             ("merge_launches", lambda f: merge_launches(f, target)),
             ("simplify_flat", simplify_function),

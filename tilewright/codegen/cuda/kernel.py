@@ -16,7 +16,8 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from tilewright.codegen.captured import buffers_of
-from tilewright.codegen.convention import MAX_MESSAGE_VALUES, Workspace, size_in_bytes
+from tilewright.codegen.convention import MAX_MESSAGE_VALUES, Workspace
+from tilewright.codegen.cuda.shared_memory import SHARED_ALIGNMENT, SharedMemory, bytes_of
 from tilewright.codegen.llvm.context import AliasScopes, Context
 from tilewright.codegen.llvm.frame import Frame
 from tilewright.codegen.llvm.stmt import emit_stmt
@@ -45,8 +46,6 @@ from tilewright.lower import access_of
 from tilewright.support.errors import UserError
 from tilewright.target import Target
 
-#: Alignment of shared memory in bytes: the widest access.
-_SHARED_ALIGNMENT: Final = 16
 _SHARED_SPACE: Final = 3
 _REGISTERS: Final = {"threadIdx": "tid", "blockIdx": "ctaid"}
 #: How many blocks there are along x, the only axis of launches whose blocks wait for each other.
@@ -108,13 +107,15 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
             cx.addresses[param] = argument
         else:
             cx.variables[param] = argument
-    frame = DeviceFrame(cx, kernel.args[-1], threads, kernel.args[-2] if together else None)
+    shared = SharedMemory.of(function.body)
+    _require_shared(function, shared.size, target)
+    counter = kernel.args[-2] if together else None
+    frame = DeviceFrame(cx, kernel.args[-1], threads, shared, counter)
     emit_stmt(frame, function.body)
     frame.finish()
-    _require_shared(function, frame.shared, target)
     messages, accesses = tuple(frame.messages), tuple(access.values())
     return DeviceKernel(
-        function.name, str(module), threads, frame.shared, messages, accesses, together
+        function.name, str(module), threads, shared.size, messages, accesses, together
     )
 
 
@@ -122,7 +123,7 @@ def _aligned(function: Function, alignment: int) -> Function:
     """The function with this alignment of its buffers; those in shared memory have their own."""
     better = {b: b.with_(alignment=alignment) for b in function.buffers if b.alignment < alignment}
     shared = [b for b in buffers_of(function) if b.scope == "shared"]
-    better |= {b: b.with_(alignment=_SHARED_ALIGNMENT) for b in shared}
+    better |= {b: b.with_(alignment=SHARED_ALIGNMENT) for b in shared}
     params = tuple(better.get(p, p) if isinstance(p, Buffer) else p for p in function.params)
     return replace(function, params=params, body=replace_buffers(function.body, better))
 
@@ -135,34 +136,25 @@ class DeviceFrame(Frame):
         cx: Context,
         record: LLValue,
         threads: tuple[int, int, int],
+        shared: SharedMemory,
         counter: LLValue | None = None,
     ) -> None:
         super().__init__(cx, record, Workspace(), [], emit_stmt, is_host=False)
         #: What blocks count on that wait for each other.
         self._counter = counter
+        self._shared = shared
         self._threads = dict(zip("xyz", threads, strict=True))
         self._in_phase = False
-        #: Bytes of shared memory so far.
-        self.shared = 0
 
     def allocate(self, buffer: Buffer) -> None:
-        size = size_in_bytes(buffer, self.workspace.ranges)
-        if not isinstance(size, Const):
-            raise UserError(
-                f"cannot allocate {buffer.name} inside a kernel",
-                reason=f"its size {size} is not a number",
-                remedy="split its loops by numbers, or allocate it outside of the kernel",
-            )
-        room = max(1, int(size.value))
         if buffer.scope == "shared":
-            self.cx.addresses[buffer] = self._shared_place(room)
+            self.cx.addresses[buffer] = self._shared_place(self._shared.places[buffer])
         else:
-            self.cx.addresses[buffer] = self.stack_slot(llvm.ArrayType(i8, room))
+            kind = llvm.ArrayType(i8, bytes_of(buffer))
+            self.cx.addresses[buffer] = self.stack_slot(kind)
 
-    def _shared_place(self, size: int) -> LLValue:
-        cx, offset = self.cx, self.shared
-        self.shared += -(-size // _SHARED_ALIGNMENT) * _SHARED_ALIGNMENT
-        start = llvm.Constant(i64, offset)
+    def _shared_place(self, offset: int) -> LLValue:
+        cx, start = self.cx, llvm.Constant(i64, offset)
         with self._in_entry():
             place = cx.builder.gep(self._shared_memory(), [start], source_etype=i8)
             return cx.builder.addrspacecast(place, pointer)
@@ -173,7 +165,7 @@ class DeviceFrame(Frame):
         if found is None:
             kind = llvm.ArrayType(i8, 0)
             found = llvm.GlobalVariable(self.cx.module, kind, "shared", addrspace=_SHARED_SPACE)
-            found.linkage, found.align = "external", _SHARED_ALIGNMENT
+            found.linkage, found.align = "external", self._shared.alignment
         return found
 
     def thread_loop(self, loop: For) -> None:
@@ -232,6 +224,11 @@ class DeviceFrame(Frame):
 
     def barrier(self) -> None:
         """All threads of the block wait for each other; what they wrote is seen by all."""
+        if self._shared.feeds_groups:
+            # Products of groups read shared memory by another way than threads write it.
+            kind = llvm.FunctionType(void, [])
+            text = "fence.proxy.async.shared::cta;"
+            self.cx.builder.asm(kind, text, "~{memory}", [], side_effect=True)
         declared = self.cx.declare("llvm.nvvm.barrier.cta.sync.aligned.all", void, [i32])
         self.cx.builder.call(declared, [llvm.Constant(i32, 0)])
         self.cx.available.forget()

@@ -13,6 +13,11 @@ from tilewright.codegen.llvm.instructions.nvidia import (
     async_commit,
     async_copy,
     async_wait,
+    group_product,
+    products_commit,
+    products_finish,
+    products_start,
+    products_wait,
     warp_product,
 )
 from tilewright.codegen.llvm.lists import LIST_EXPRESSIONS
@@ -28,7 +33,7 @@ from tilewright.codegen.llvm.types import (
     register_type,
     void,
 )
-from tilewright.ir import INTRINSICS, WARP_PRODUCTS, Call, Const, Load
+from tilewright.ir import GROUP_PRODUCTS, INTRINSICS, WARP_PRODUCTS, Call, Const, Load
 from tilewright.support.errors import InternalError, UserError
 
 #: How inline assembly names a register for vectors.
@@ -261,6 +266,11 @@ _EMITTERS: dict[str, Emitter] = {
     "heap_hand_over": _hand_over,
     **LIST_EXPRESSIONS,
     **dict.fromkeys(WARP_PRODUCTS, warp_product),
+    **dict.fromkeys(GROUP_PRODUCTS, group_product),
+    "products_start": products_start,
+    "products_commit": products_commit,
+    "products_wait": products_wait,
+    "products_finish": products_finish,
     "async_copy": async_copy,
     "async_commit": async_commit,
     "async_wait": async_wait,

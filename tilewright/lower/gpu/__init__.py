@@ -2,6 +2,7 @@
 
 from tilewright.lower.gpu.accesses import access_of
 from tilewright.lower.gpu.barriers import place_barriers
+from tilewright.lower.gpu.group_products import swizzle_operands, wait_for_products
 from tilewright.lower.gpu.launches import single_threaded, split_launches
 from tilewright.lower.gpu.merge_launches import merge_launches
 from tilewright.lower.gpu.private import drop_thread_dimensions
@@ -17,4 +18,6 @@ __all__ = [
     "single_threaded",
     "split_launches",
     "stage_copies",
+    "swizzle_operands",
+    "wait_for_products",
 ]

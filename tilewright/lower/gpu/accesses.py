@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tilewright.ir import (
+    GROUP_PRODUCTS,
     WARP_PRODUCTS,
     Buffer,
     Call,
@@ -48,7 +49,7 @@ def _touched_by_call(call: Expr) -> tuple[set[Buffer], set[Buffer]]:
     if name == "async_copy":
         # It takes effect at a later barrier, which is there already (`stages`).
         return reads - {given[0]}, set()
-    if name in WARP_PRODUCTS:
+    if name in WARP_PRODUCTS or name in GROUP_PRODUCTS:
         return reads, {given[0]}
     return reads, set(given)
 

@@ -14,6 +14,10 @@ Each thread's copies are asynchronous where they are whole vectors; those of an 
 group, and a thread waits until all groups but the latest have landed. The barrier after that makes
 them visible, and says that nobody reads any longer what is overwritten next. The first copies of a
 loop stand as early in the launch as they can, so that what is computed before it hides them.
+
+Products of groups of warps (`group_products`) go on during the next iteration: a thread waits for
+those of the iteration before, whose operands may be overwritten in the next one. So copies are one
+iteration less ahead than there is room for.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from tilewright.ir import (
     Alloc,
     Broadcast,
     Buffer,
+    Call,
     Const,
     Evaluate,
     Expr,
@@ -71,6 +76,8 @@ class _Parts(NamedTuple):
     local: list[Buffer]
     copies: list[Stmt]
     uses: list[Stmt]
+    #: What waits for products of the uses, where these can go on during the next iteration.
+    finish: list[Stmt]
 
 
 class _Pipeline(NamedTuple):
@@ -177,7 +184,16 @@ def _parts(loop: For) -> _Parts | None:
     copies, uses = statements[:count], statements[count:]
     if not copies or not uses or shared & _written(uses) or _read(copies) & _written(uses):
         return None
-    return _Parts([b for b in buffers if b in shared], local, copies, uses)
+    count = next((k for k, s in enumerate(uses) if _is_finish(s)), len(uses))
+    uses, finish = uses[:count], uses[count:]
+    if not all(map(_is_finish, finish)):
+        uses, finish = [*uses, *finish], []
+    return _Parts([b for b in buffers if b in shared], local, copies, uses, finish)
+
+
+def _is_finish(stmt: Stmt) -> bool:
+    given = stmt.call if isinstance(stmt, Evaluate) else None
+    return isinstance(given, Call) and given.name == "products_finish"
 
 
 def _flat(stmt: Stmt, buffers: list[Buffer]) -> Iterable[Stmt]:
@@ -212,8 +228,9 @@ def _pipelined(loop: For, parts: _Parts, stages: int) -> _Pipeline:
     """Of a loop with no more iterations than stages all copies are made before it."""
     extent = int(loop.extent.value) if isinstance(loop.extent, Const) else None
     is_short = extent is not None and extent <= stages
-    versions = extent if is_short and extent is not None else max(2, stages)
-    ahead = versions if is_short else versions - 1
+    goes_on = bool(parts.finish)
+    versions = extent if is_short and extent is not None else max(3 if goes_on else 2, stages)
+    ahead = versions if is_short else versions - (2 if goes_on else 1)
     larger = {b: _versions(b, versions) for b in parts.buffers}
     copies = [_asynchronous(copy) for copy in parts.copies]
     filling: list[Stmt] = []
@@ -228,10 +245,11 @@ def _pipelined(loop: For, parts: _Parts, stages: int) -> _Pipeline:
         # A group without copies counts as well, so that the number to wait for stays the same.
         _effect("async_commit"),
         *(_redirected(use, larger, loop.var % versions) for use in parts.uses),
+        *([_effect("products_wait", const(1))] if goes_on else []),
     )
     body = Alloc(tuple(parts.local), body) if parts.local else body
     plain = {k: v for k, v in loop.annotations.items() if k != STAGES}
-    steady = replace(loop, body=body, annotations=plain)
+    steady = seq(replace(loop, body=body, annotations=plain), *parts.finish)
     return _Pipeline([b for b, _ in larger.values()], _read(parts.copies), filling, steady)
 
 

@@ -1,7 +1,8 @@
-"""Tensor instructions of NVIDIA's GPUs: products of tiles by the threads of a warp (`ir.warps`).
+"""Tensor instructions of NVIDIA's GPUs: products of tiles by threads together (`ir.warps`).
 
-The implementation is a loop over the threads of the warp, along `threadIdx.x`, so that a block that
-is tensorized this way stands in loops over warps alone.
+The implementation is a loop over the threads of a warp, along `threadIdx.x`, and over the warps of
+a group, along `threadIdx.y`, so that a block that is tensorized this way stands in loops over warps
+or groups alone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tilewright.ir import (
+    GROUP,
+    GROUP_PRODUCTS,
+    GROUP_ROWS,
+    PITCH,
     SUMS,
     TILE_SIDE,
     WARP,
@@ -18,6 +23,7 @@ from tilewright.ir import (
     Evaluate,
     For,
     Function,
+    GroupProduct,
     Iter,
     Load,
     Stmt,
@@ -51,19 +57,63 @@ def warp_product(product: WarpProduct) -> TensorIntrin:
 
 
 def _described(product: WarpProduct, a: Buffer, b: Buffer, c: Buffer) -> Stmt:
-    i, j, k = variables = Var("vi"), Var("vj"), Var("vk")
+    i, j, k = Var("vi"), Var("vj"), Var("vk")
     place = sum_place(i, j)
     left = a[(k, i) if product.a_by_columns else (i, k)]
     right = b[(j, k) if product.b_by_columns else (k, j)]
     update = Store(c, place, Load(c, place) + cast(left, _F32) * cast(right, _F32))
+    return _nest((i, j, k), (TILE_SIDE, TILE_SIDE, TILE_SIDE), update)
+
+
+def group_product(product: GroupProduct) -> TensorIntrin:
+    """C[warp, lane, tile, own] += A · B"""
+    shapes = [
+        _operand_shape(GROUP_ROWS, by_sum=not product.a_by_columns),
+        _operand_shape(product.columns, by_sum=product.b_by_columns),
+    ]
+    c = Buffer("C", _F32, (GROUP, WARP, product.columns // TILE_SIDE, SUMS), scope="local")
+    a, b = (Buffer(n, product.dtype, e, scope="shared") for n, e in zip("AB", shapes, strict=True))
+    described = Function("description", (a, b, c), _described_group(product, a, b, c))
+    strides = [
+        [Var(f"{n}{k}") for k in range(len(e) - 1)] for n, e in zip("ab", shapes, strict=True)
+    ]
+    a, b = (x.with_(strides=(*own, const(1))) for x, own in zip((a, b), strides, strict=True))
+    lane, warp = Var("lane"), Var("warp")
+    places = c[warp, lane, 0, 0], a[(0,) * a.ndim], b[(0,) * b.ndim]
+    apart = [distance for own in strides for distance in (own[-1], own[0])]
+    effect = Evaluate(call(product.name, *map(address_of, places), *apart))
+    each = For(lane, const(WARP), "thread", effect, axis="threadIdx.x")
+    done = For(warp, const(GROUP), "thread", each, axis="threadIdx.y")
+    return TensorIntrin(product.name, described, Function("implementation", (a, b, c), done))
+
+
+def _operand_shape(side: int, *, by_sum: bool) -> tuple[int, ...]:
+    """Rows along the sum, or blocks of rows along the other side."""
+    return (side, TILE_SIDE) if by_sum else (side // PITCH, TILE_SIDE, PITCH)
+
+
+def _described_group(product: GroupProduct, a: Buffer, b: Buffer, c: Buffer) -> Stmt:
+    i, j, k = Var("vi"), Var("vj"), Var("vk")
+    lane, own = sum_place(i % TILE_SIDE, j % TILE_SIDE)
+    place = i // TILE_SIDE, lane, j // TILE_SIDE, own
+    left = a[(i // PITCH, k, i % PITCH) if product.a_by_columns else (i, k)]
+    right = b[(j, k) if product.b_by_columns else (j // PITCH, k, j % PITCH)]
+    update = Store(c, place, Load(c, place) + cast(left, _F32) * cast(right, _F32))
+    return _nest((i, j, k), (GROUP_ROWS, product.columns, TILE_SIDE), update)
+
+
+def _nest(variables: tuple[Var, ...], extents: tuple[int, ...], update: Stmt) -> Stmt:
+    """Loops over rows, columns and the sum."""
     kinds: tuple[Any, ...] = ("spatial", "spatial", "reduce")
-    iters = [Iter(v, const(TILE_SIDE), kind) for v, kind in zip(variables, kinds, strict=True)]
+    iters = [Iter(v, const(e), k) for v, e, k in zip(variables, extents, kinds, strict=True)]
     loops = [Var(v.name.removeprefix("v")) for v in variables]
     nest: Stmt = make_block("D", iters, loops, update)
-    for loop in reversed(loops):
-        nest = For(loop, const(TILE_SIDE), "serial", nest)
+    for loop, extent in reversed([*zip(loops, extents, strict=True)]):
+        nest = For(loop, const(extent), "serial", nest)
     return nest
 
 
 for _product in WARP_PRODUCTS.values():
     register_maker(_product.name, lambda product=_product: warp_product(product))
+for _group in GROUP_PRODUCTS.values():
+    register_maker(_group.name, lambda product=_group: group_product(product))

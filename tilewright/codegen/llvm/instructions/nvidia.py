@@ -7,8 +7,18 @@ from typing import Final
 
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.memory import known_alignment
-from tilewright.codegen.llvm.types import LLType, LLValue, i32, llvm, memory_type, void
-from tilewright.ir import WARP_PRODUCTS, Call, Const, Load, WarpProduct
+from tilewright.codegen.llvm.types import LLType, LLValue, i32, i64, llvm, memory_type, void
+from tilewright.ir import (
+    GROUP_PRODUCTS,
+    PITCH,
+    SWIZZLE,
+    WARP_PRODUCTS,
+    Call,
+    Const,
+    Expr,
+    Load,
+    WarpProduct,
+)
 from tilewright.support.errors import UserError
 
 _SHARED: Final = llvm.PointerType(addrspace=3)
@@ -32,6 +42,94 @@ def warp_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     for half in range(2):
         _multiply(cx, product, a, b[2 * half : 2 * half + 2], _element(cx, sums, 4 * half))
     return llvm.Constant(i32, 0)
+
+
+def group_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    """C += A · B by a group of warps; its sums may be read once the product is waited for."""
+    gpu, product = cx.target.gpu, GROUP_PRODUCTS[node.name]
+    if gpu is None or not gpu.has_group_products:
+        raise UserError(
+            f"cannot compile a call of {node.name}",
+            reason=f"sm_90a has it, and the target is {cx.target}",
+            remedy="build for such a GPU, or leave tensorize out",
+        )
+    sums, *places = args[:3]
+    strides = [_number(a) for a in node.args[3:]]
+    if any(pitch != PITCH for pitch in strides[::2]):
+        raise UserError(
+            f"cannot compile a call of {node.name}",
+            reason=f"rows of its operands do not lie {PITCH} elements apart in shared memory",
+            remedy="lay them out in such rows (transform_layout)",
+        )
+    by_sum = not product.a_by_columns, product.b_by_columns
+    operands = [_described_matrix(cx, *x) for x in zip(places, strides[1::2], strict=True)]
+    kind = "f16" if product.dtype.name == "float16" else "bf16"
+    registers = ", ".join(f"${k}" for k in range(product.sums))
+    a, b = product.sums * 2, product.sums * 2 + 1
+    name = f"wgmma.mma_async.sync.aligned.m64n{product.columns}k16.f32.{kind}.{kind}"
+    transposed = f"{int(not by_sum[0])}, {int(not by_sum[1])}"
+    text = f"""{{
+  .reg .pred adds;
+  setp.ne.b32 adds, 1, 0;
+  {name} {{{registers}}}, ${a}, ${b}, adds, 1, 1, {transposed};
+}}"""
+    _on_sums(cx, sums, product.sums, text, operands)
+    return llvm.Constant(i32, 0)
+
+
+def products_start(cx: Context, _node: Call, _args: list[LLValue]) -> LLValue:
+    return _asm(cx, "wgmma.fence.sync.aligned;")
+
+
+def products_commit(cx: Context, _node: Call, _args: list[LLValue]) -> LLValue:
+    return _asm(cx, "wgmma.commit_group.sync.aligned;")
+
+
+def products_wait(cx: Context, node: Call, _args: list[LLValue]) -> LLValue:
+    return _asm(cx, f"wgmma.wait_group.sync.aligned {_number(node.args[0])};")
+
+
+def products_finish(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    """Sums go through the wait, so that nothing that reads them is moved before it."""
+    _on_sums(cx, args[0], _number(node.args[1]), "wgmma.wait_group.sync.aligned 0;", [])
+    return llvm.Constant(i32, 0)
+
+
+#: In a matrix descriptor: rows of 128 bytes whose sixteens are exchanged.
+_SWIZZLED: Final = 1 << 62
+
+
+def _described_matrix(cx: Context, place: LLValue, apart: int) -> LLValue:
+    """What `wgmma` calls a matrix descriptor: an address, how far blocks of columns lie apart, and
+    how far groups of eight rows do, in units of sixteen bytes."""
+    builder = cx.builder
+    address = builder.ptrtoint(builder.addrspacecast(place, _SHARED), i32)
+    address = builder.and_(builder.lshr(address, llvm.Constant(i32, 4)), llvm.Constant(i32, 0x3FFF))
+    fixed = _SWIZZLED | (apart * 2 // 16) << 16 | (SWIZZLE * 2 // 16) << 32
+    return builder.or_(builder.zext(address, i64), llvm.Constant(i64, fixed))
+
+
+def _on_sums(cx: Context, sums: LLValue, count: int, text: str, operands: list[LLValue]) -> None:
+    """An instruction that reads and writes the sums of a thread."""
+    builder = cx.builder
+    places = [_element(cx, sums, k) for k in range(count)]
+    before = [builder.load(place, typ=_FLOAT) for place in places]
+    result = llvm.LiteralStructType([_FLOAT] * count)
+    kind = llvm.FunctionType(result, [v.type for v in (*before, *operands)])
+    ties = [*["=f"] * count, *map(str, range(count)), *["l"] * len(operands), "~{memory}"]
+    made = builder.asm(kind, text, ",".join(ties), [*before, *operands], side_effect=True)
+    for k, place in enumerate(places):
+        builder.store(builder.extract_value(made, k), place)
+
+
+def _asm(cx: Context, text: str) -> LLValue:
+    cx.builder.asm(llvm.FunctionType(void, []), text, "~{memory}", [], side_effect=True)
+    return llvm.Constant(i32, 0)
+
+
+def _number(expr: Expr) -> int:
+    assert isinstance(expr, Const)
+    return int(expr.value)
 
 
 def async_copy(cx: Context, node: Call, args: list[LLValue]) -> LLValue:

@@ -1,7 +1,8 @@
 """Tiles that warps multiply by tensor instructions (`ir.warps`): who computes and holds what.
 
 Rows and columns of a tile are shared by warps along `threadIdx.z` and `threadIdx.y`; the threads of
-a warp run along `threadIdx.x`.
+a warp run along `threadIdx.x`. Groups of warps share the rows alone, along `threadIdx.z`; the four
+warps of a group run along `threadIdx.y`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tilewright.ir import (
+    GROUP,
+    GROUP_ROWS,
     NEIGHBOURS,
+    PITCH,
     TILE_SIDE,
     WARP,
     WARP_PRODUCTS,
@@ -34,10 +38,12 @@ _F32: Final = DType.of("float32")
 
 
 class Warps(NamedTuple):
-    """How many warps share the rows and the columns of a tile."""
+    """How many warps share the rows and the columns of a tile, or how many groups of warps share
+    the rows, and how many warps a group has."""
 
     down: int
     over: int
+    are_groups: bool = False
 
     @property
     def threads(self) -> tuple[tuple[str, int], ...]:
@@ -54,7 +60,7 @@ class WarpTile(NamedTuple):
 
     def parts(self, side: int) -> tuple[int, int, int]:
         """Rows (0) or columns (1) as warps, tiles of an instruction, and what is in these."""
-        count = self.warps[side]
+        count = (self.warps.down, self.warps.over)[side]
         return count, self.size[side] // count // TILE_SIDE, TILE_SIDE
 
 
@@ -93,13 +99,19 @@ def start_sums(s: Schedule, name: str, start: str, tile: WarpTile, around: Loop)
 def by_threads(s: Schedule, row: Loop, column: Loop, tile: WarpTile) -> Loop:
     """Loops over the sums of a tile by the threads that have these; gives the loop over pairs of
     neighbours."""
-    wm, mi, high, below = s.split(row, *tile.parts(0)[:2], 2, 8)
-    wn, ni, jh, over, pair = s.split(column, *tile.parts(1)[:2], 2, 4, 2)
-    s.reorder(wm, wn, below, over, mi, ni, jh, high, pair)
+    if tile.warps.are_groups:
+        wm, wn, high, below = s.split(row, tile.warps.down, tile.warps.over, 2, 8)
+        ni, jh, over, pair = s.split(column, tile.size.columns // TILE_SIDE, 2, 4, 2)
+        inside = [ni, jh, high]
+    else:
+        wm, mi, high, below = s.split(row, *tile.parts(0)[:2], 2, 8)
+        wn, ni, jh, over, pair = s.split(column, *tile.parts(1)[:2], 2, 4, 2)
+        inside = [mi, ni, jh, high]
+    s.reorder(wm, wn, below, over, *inside, pair)
     lane = s.fuse(below, over)
     for loop, axis in ((wm, "threadIdx.z"), (wn, "threadIdx.y"), (lane, "threadIdx.x")):
         s.bind(loop, axis)
-    for loop in (mi, ni, jh, high):
+    for loop in inside:
         s.unroll(loop)
     return pair
 
@@ -126,16 +138,27 @@ def lay_out_sums(s: Schedule, name: str, tile: WarpTile) -> None:
 
     def layout(*indices: Expr) -> tuple[Expr, ...]:
         others = [index for k, index in enumerate(indices) if k not in (row, column)]
-        tiles, threads, parts = list[Expr](), list[Expr](), list[Expr]()
-        for place, size, count in zip((row, column), tile.size, tile.warps, strict=True):
-            index, each = indices[place], size // count
-            tiles.append(index // size)
-            threads.append(index // each % count)
-            parts.append(index // TILE_SIDE % (each // TILE_SIDE))
-        lane, own = sum_place(indices[row] % TILE_SIDE, indices[column] % TILE_SIDE)
-        return (*others, *tiles, *threads, lane, *parts, own)
+        places = indices[row], indices[column]
+        tiles = [index // size for index, size in zip(places, tile.size, strict=True)]
+        lane, own = sum_place(places[0] % TILE_SIDE, places[1] % TILE_SIDE)
+        return (*others, *tiles, *_threads(places, tile), lane, *_parts(places, tile), own)
 
     s.transform_layout(name, acc, layout)
+
+
+def _threads(places: tuple[Expr, Expr], tile: WarpTile) -> list[Expr]:
+    """Which warp has a sum."""
+    if tile.warps.are_groups:
+        return [places[0] // GROUP_ROWS % tile.warps.down, places[0] // TILE_SIDE % GROUP]
+    sides = zip(places, tile.size, tile.warps[:2], strict=True)
+    return [index // (size // count) % count for index, size, count in sides]
+
+
+def _parts(places: tuple[Expr, Expr], tile: WarpTile) -> list[Expr]:
+    """In which of its tiles of an instruction a warp has a sum."""
+    if tile.warps.are_groups:
+        return [places[1] // TILE_SIDE % (tile.size.columns // TILE_SIDE)]
+    return [index // TILE_SIDE % tile.parts(side)[1] for side, index in enumerate(places)]
 
 
 def lay_out_copy(
@@ -146,10 +169,12 @@ def lay_out_copy(
     depth: tuple[Var, int],
     *,
     by_sum: bool,
+    by_groups: bool = False,
 ) -> None:
     """A tile with neighbours along the sum or along the other side, as its operand has.
 
     Rows are an odd number of vectors apart, so that those of eight rows lie in different banks.
+    Groups of warps take rows of 64 elements, which their product swizzles instead.
     """
     tile = s.block_of(copy).writes[0].buffer
     (load,) = [
@@ -175,9 +200,12 @@ def lay_out_copy(
             number = number * -(-(extents[variable] or 1) // size) + own[variable] // size
         others = [own[v] // sizes.get(v, 1) for v in variables]
         tiles = [number] if is_known else others
-        return (*tiles, own[outer[0]] % outer[1], own[inner[0]] % inner[1])
+        row, element = own[outer[0]] % outer[1], own[inner[0]] % inner[1]
+        if by_groups:
+            return (*tiles, element // PITCH, row, element % PITCH)
+        return (*tiles, row, element)
 
     s.transform_layout(copy, tile, layout)
-    if is_known:
+    if is_known and not by_groups:
         # The first dimension alone can shrink where strides are given.
         s.storage_align(copy, 0, 1, 2 * NEIGHBOURS, NEIGHBOURS)

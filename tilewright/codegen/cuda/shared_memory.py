@@ -1,0 +1,89 @@
+"""Where the buffers of a kernel lie in the memory that the threads of a block share.
+
+They follow each other; those of the two branches of a condition take the same place, because a
+block runs one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from tilewright.arith import knowing_nothing
+from tilewright.codegen.convention import size_in_bytes
+from tilewright.ir import (
+    GROUP_PRODUCTS,
+    SWIZZLE,
+    Alloc,
+    Buffer,
+    Call,
+    Const,
+    Evaluate,
+    If,
+    Load,
+    Stmt,
+    child_stmts,
+    walk,
+)
+from tilewright.support.errors import UserError
+
+#: Alignment in bytes: the widest access.
+SHARED_ALIGNMENT: Final = 16
+
+
+class SharedMemory(NamedTuple):
+    """The bytes where buffers begin, how many there are, and their alignment."""
+
+    places: dict[Buffer, int]
+    size: int
+    alignment: int
+    #: Whether groups of warps multiply what lies there.
+    feeds_groups: bool
+
+    @classmethod
+    def of(cls, body: Stmt) -> SharedMemory:
+        """The shared memory of a kernel."""
+        operands = set(_operands(body))
+        alignments = {b: SWIZZLE * b.dtype.itemsize for b in operands}
+        places: dict[Buffer, int] = {}
+        size = _place(body, 0, places, alignments)
+        most = max(alignments.values(), default=SHARED_ALIGNMENT)
+        return cls(places, size, most, bool(operands))
+
+
+def bytes_of(buffer: Buffer) -> int:
+    """The size of a buffer in a kernel, at least one byte."""
+    size = size_in_bytes(buffer, knowing_nothing())
+    if not isinstance(size, Const):
+        raise UserError(
+            f"cannot allocate {buffer.name} inside a kernel",
+            reason=f"its size {size} is not a number",
+            remedy="split its loops by numbers, or allocate it outside of the kernel",
+        )
+    return max(1, int(size.value))
+
+
+def _place(stmt: Stmt, start: int, places: dict[Buffer, int], alignments: dict[Buffer, int]) -> int:
+    """The end of what is allocated in a statement."""
+    if isinstance(stmt, Alloc):
+        for buffer in stmt.buffers:
+            if buffer.scope == "shared":
+                places[buffer] = _rounded(start, alignments.get(buffer, SHARED_ALIGNMENT))
+                start = _rounded(places[buffer] + bytes_of(buffer), SHARED_ALIGNMENT)
+    ends = [start]
+    for child in child_stmts(stmt):
+        begin = start if isinstance(stmt, If) else ends[-1]
+        ends.append(_place(child, begin, places, alignments))
+    return max(ends)
+
+
+def _rounded(size: int, unit: int) -> int:
+    return -(-size // unit) * unit
+
+
+def _operands(body: Stmt) -> Iterable[Buffer]:
+    """What groups of warps multiply."""
+    for s in walk(body):
+        if isinstance(s, Evaluate) and isinstance(s.call, Call) and s.call.name in GROUP_PRODUCTS:
+            loads = [a.operands[0] for a in s.call.args[1:3]]
+            yield from (load.buffer for load in loads if isinstance(load, Load))

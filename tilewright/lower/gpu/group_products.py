@@ -1,0 +1,140 @@
+"""Products of groups of warps (`ir.warps`) are waited for before anything else happens.
+
+    for z, y, x in threads: wgmma(…)      -->      products_start()
+                                                   for z, y, x in threads: wgmma(…)
+                                                   products_commit()
+                                                   products_finish(sums)
+
+Loops whose copies run ahead wait later (`stages`). What threads read and write of the operands lies
+where the product looks for it (`swizzled`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+from tilewright.arith import prove_equal, simplify
+from tilewright.ir import (
+    GROUP_PRODUCTS,
+    NEIGHBOURS,
+    SWIZZLE,
+    Binary,
+    Buffer,
+    Call,
+    Const,
+    Evaluate,
+    Expr,
+    Function,
+    Load,
+    Ramp,
+    Stmt,
+    Store,
+    address_of,
+    call,
+    const,
+    is_over_threads,
+    map_children,
+    map_expr,
+    map_function,
+    seq,
+    swizzled,
+    walk,
+)
+
+
+def wait_for_products(function: Function) -> Function:
+    """The function with waits after phases that have products of groups."""
+    return function.with_body(_waiting(function.body))
+
+
+def _waiting(stmt: Stmt) -> Stmt:
+    if not is_over_threads(stmt):
+        return map_children(stmt, _waiting)
+    sums = _sums_of(stmt)
+    if not sums:
+        return stmt
+    finish = (
+        _effect("products_finish", address_of(Load(b, (const(0),))), const(_size(b))) for b in sums
+    )
+    return seq(_effect("products_start"), stmt, _effect("products_commit"), *finish)
+
+
+def swizzle_operands(function: Function) -> Function:
+    """Elements of operands lie where products of groups look for them."""
+    operands = {b for call in _products(function.body) for b in _buffers_of(call)[1:]}
+    if not operands:
+        return function
+
+    def on_node(node: Expr) -> Expr | None:
+        if isinstance(node, Call) and node.name in GROUP_PRODUCTS:
+            return node
+        if not isinstance(node, Load) or node.buffer not in operands:
+            return None
+        (place,) = node.indices
+        return Load(node.buffer, (_swizzled(place),), node.mask)
+
+    def on_stmt(stmt: Stmt) -> Stmt | None:
+        if not isinstance(stmt, Store) or stmt.buffer not in operands:
+            return None
+        (place,) = stmt.indices
+        return replace(stmt, indices=(_swizzled(place),))
+
+    memo: dict[Expr, Expr] = {}
+    return map_function(function, on_stmt, lambda e: map_expr(e, on_node, memo))
+
+
+def _swizzled(place: Expr) -> Expr:
+    """A place, swizzled: only the part of it where that matters, which threads compute once."""
+    if isinstance(place, Ramp) and place.stride is const(1) and _is_within_eight(place):
+        return Ramp(_swizzled(place.base), place.stride, place.dtype.lanes)
+    if place.dtype.is_vector:
+        return swizzled(place)
+    whole, rest = const(0), const(0)
+    for term in _terms(place):
+        if prove_equal(simplify(term % SWIZZLE), const(0)):
+            whole = whole + term
+        else:
+            rest = rest + term
+    return swizzled(rest) + whole
+
+
+def _is_within_eight(place: Ramp) -> bool:
+    lanes = place.dtype.lanes
+    return NEIGHBOURS % lanes == 0 and prove_equal(simplify(place.base % lanes), const(0))
+
+
+def _terms(place: Expr) -> Iterator[Expr]:
+    if isinstance(place, Binary) and place.op == "add":
+        yield from _terms(place.a)
+        yield from _terms(place.b)
+    else:
+        yield place
+
+
+def _sums_of(stmt: Stmt) -> list[Buffer]:
+    """The sums that products in a statement add to."""
+    return list(dict.fromkeys(_buffers_of(product)[0] for product in _products(stmt)))
+
+
+def _products(stmt: Stmt) -> Iterator[Call]:
+    for s in walk(stmt):
+        if isinstance(s, Evaluate) and isinstance(s.call, Call) and s.call.name in GROUP_PRODUCTS:
+            yield s.call
+
+
+def _buffers_of(product: Call) -> list[Buffer]:
+    """Sums, A and B."""
+    loads = [a.operands[0] for a in product.args[:3]]
+    return [load.buffer for load in loads if isinstance(load, Load)]
+
+
+def _size(buffer: Buffer) -> int:
+    extents = [int(e.value) for e in buffer.shape if isinstance(e, Const)]
+    assert len(extents) == buffer.ndim, "a thread's own memory has known sizes"
+    return prod(extents)
+
+
+def _effect(name: str, *args: Expr) -> Evaluate:
+    return Evaluate(call(name, *args))

@@ -1,0 +1,158 @@
+"""Products that groups of four warps compute together (`ir.warps`), executed for all of them at once.
+
+Operands are read when a thread waits for the product, which is as late as a GPU may read them: what
+overwrites them too early is found. Sums are added up then, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tilewright.ir import (
+    GROUP,
+    GROUP_PRODUCTS,
+    GROUP_ROWS,
+    PITCH,
+    TILE_SIDE,
+    WARP,
+    Call,
+    Evaluate,
+    GroupProduct,
+    Load,
+    sum_place,
+    swizzled,
+)
+from tilewright.simt.error import LaneError
+from tilewright.simt.lanes import Array, Lanes, Mask
+from tilewright.simt.memory import Memory
+from tilewright.simt.state import Run, State
+from tilewright.simt.unknown import raise_where
+
+_THREADS: Final = GROUP * WARP
+
+
+def _product(state: State, s: Evaluate, call: Call) -> Run:
+    product = GROUP_PRODUCTS[call.name]
+    elements = [a.operands[0] for a in call.args[:3]]
+    loads = [e for e in elements if isinstance(e, Load)]
+    strides = [state.number(a) for a in call.args[3:]]
+    tape = state.tape(s, *(load.indices[0] for load in loads))
+
+    def run(active: Mask) -> None:
+        places, _ = tape(active)
+        memories = [state.memories[load.buffer] for load in loads]
+
+        def later(_: Mask) -> None:
+            _multiply(product, strides, state.lanes, memories, places, active)
+            state.forget_loads(loads[0].buffer)
+
+        state.products.append(state.told(s, later))
+
+    return run
+
+
+def _multiply(
+    product: GroupProduct,
+    strides: list[int],
+    lanes: Lanes,
+    memories: list[Memory],
+    places: list[Array],
+    active: Mask,
+) -> None:
+    """C += A · B, where `places` are those of each thread's sums, and of the first of A and B."""
+    _require_whole_groups(lanes, active)
+    wanted = None if active is None else active[..., None]
+    c, a, b = memories
+    rows = _Operand(GROUP_ROWS, product.a_by_columns, *strides[:2])
+    columns = _Operand(product.columns, not product.b_by_columns, *strides[2:])
+    left = rows.load(a, lanes, places[1], wanted)
+    right = columns.load(b, lanes, places[2], wanted)
+    # Lowering keeps small formats as the integers of their bits.
+    left, right = (x.view(product.dtype.numpy).astype("float32") for x in (left, right))
+    total = left @ np.swapaxes(right, -1, -2)
+    index = np.broadcast_to(places[0], lanes.shape)[..., None] + np.arange(product.sums)
+    before, unknown = c.load(lanes, index, wanted)
+    if unknown is not None:
+        raise_where(unknown, wanted, f"what a group of warps adds to in {c.buffer.name}")
+    row, column = np.indices((GROUP_ROWS, product.columns))
+    lane, own = sum_place(row % TILE_SIDE, column % TILE_SIDE)
+    each = product.sums // (product.columns // TILE_SIDE)
+    added = np.zeros((*total.shape[:2], GROUP, WARP, product.sums), "float32")
+    added[:, :, row // TILE_SIDE, lane, column // TILE_SIDE * each + own] = total
+    c.store(lanes, index, before + added.reshape(before.shape), None, wanted)
+
+
+class _Operand(NamedTuple):
+    """An operand: its rows or columns, whether these are neighbours in memory, and how far rows and
+    blocks of 64 columns lie apart there."""
+
+    side: int
+    is_inner: bool
+    pitch: int
+    apart: int
+
+    def load(self, memory: Memory, lanes: Lanes, place: Array, wanted: Mask) -> Array:
+        """That of all groups as rows of sixteen: (blocks, groups, side, 16). Each thread reads a
+        part of it."""
+        first = np.broadcast_to(place, lanes.shape).reshape(lanes.blocks, -1, _THREADS)
+        differing = first != first[:, :, :1]
+        if differing.any():
+            raise LaneError(int(np.argmax(differing)), "its group names another operand")
+        row, step = np.indices((self.side, TILE_SIDE))
+        outer, inner = (step, row) if self.is_inner else (row, step)
+        offsets = inner // PITCH * self.apart + outer * self.pitch + inner % PITCH
+        groups = lanes.threads // _THREADS
+        own = np.tile(offsets.reshape(_THREADS, -1), (groups, 1))
+        index = swizzled(first.reshape(lanes.shape)[..., None] + own)
+        found, unknown = memory.load(lanes, index, wanted)
+        if unknown is not None:
+            raise_where(unknown, wanted, f"what a group multiplies from {memory.buffer.name}")
+        return found.reshape(lanes.blocks, groups, self.side, TILE_SIDE)
+
+
+def _require_whole_groups(lanes: Lanes, active: Mask) -> None:
+    if lanes.threads % _THREADS:
+        raise LaneError(0, "its block is not made of groups of four warps")
+    if active is None:
+        return
+    taking = np.broadcast_to(active, lanes.shape).reshape(lanes.blocks, -1, _THREADS)
+    parted = (taking.any(axis=2, keepdims=True) & ~taking).reshape(-1)
+    if parted.any():
+        reason = "it does not take part in a product that others of its group compute"
+        raise LaneError(int(np.argmax(parted)), reason)
+
+
+def _start(_state: State, _s: Evaluate, _call: Call) -> Run:
+    return lambda _active: None
+
+
+def _commit(state: State, _s: Evaluate, _call: Call) -> Run:
+    def run(_active: Mask) -> None:
+        state.product_groups.append(state.products)
+        state.products = []
+
+    return run
+
+
+def _wait(state: State, _s: Evaluate, call: Call) -> Run:
+    left = state.number(call.args[0]) if call.name == "products_wait" else 0
+
+    def run(active: Mask) -> None:
+        while len(state.product_groups) > left:
+            for multiply in state.product_groups.pop(0):
+                multiply(active)
+
+    return run
+
+
+#: What executes a call for its effect, by name.
+GROUP_EFFECTS: Final[dict[str, Callable[[State, Evaluate, Call], Run]]] = {
+    **dict.fromkeys(GROUP_PRODUCTS, _product),
+    "products_start": _start,
+    "products_commit": _commit,
+    "products_wait": _wait,
+    "products_finish": _wait,
+}
