@@ -94,12 +94,13 @@ def pack(
     arch: str,
     precision: str,
     skeletons: Path | None,
+    batch: int,
 ) -> None:
     import tilewright as tw
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in (*models, *kernels):
-        source = model_of(name, precision, skeletons)
+        source = model_of(name, precision, skeletons, batch)
         target = f"cuda -arch={arch} -mcpu=x86-64-v3"
         try:
             model = tw.compile(source, target=target, precision=precision)
@@ -119,7 +120,7 @@ def pack(
         print(f"{name}: packed with answers", flush=True)
 
 
-def model_of(name: str, precision: str, skeletons: Path | None) -> Any:
+def model_of(name: str, precision: str, skeletons: Path | None, batch: int = 1) -> Any:
     if name in KERNELS:
         return onnx_of(KERNELS[name], "FLOAT16" if precision == "float16" else "FLOAT")
     if skeletons is not None:
@@ -128,16 +129,16 @@ def model_of(name: str, precision: str, skeletons: Path | None) -> Any:
         return filled(skeletons / f"{name}.onnx")
     from whole_models.recipes import model_path
 
-    return str(model_path(name, 1))
+    return str(model_path(name, batch))
 
 
-def strip(folder: Path, models: list[str]) -> None:
+def strip(folder: Path, models: list[str], batch: int) -> None:
     from whole_models.recipes import model_path
     from whole_models.skeletons import strip
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in models:
-        strip(Path(model_path(name, 1)), folder / f"{name}.onnx")
+        strip(Path(model_path(name, batch)), folder / f"{name}.onnx")
 
 
 def onnx_of(kernel: Kernel, element: str) -> Any:
@@ -176,7 +177,7 @@ def inputs_of(model: Any) -> dict[str, np.ndarray[Any, Any]]:
 # ---- there --------------------------------------------------------------------------------------
 
 
-def run(folder: Path, only: list[str], torch_mode: str) -> int:
+def run(folder: Path, only: list[str], torch_mode: str, batch: int) -> int:
     import tilewright as tw
 
     failed, rows = 0, []
@@ -186,7 +187,7 @@ def run(folder: Path, only: list[str], torch_mode: str) -> int:
         if only and name not in only:
             continue
         try:
-            row = run_one(tw, name, path, torch_mode)
+            row = run_one(tw, name, path, torch_mode, batch)
         except Exception as error:  # the others are still worth knowing
             print(f"{name:24} {type(error).__name__}: {error}", flush=True)
             failed += 1
@@ -203,14 +204,14 @@ def run(folder: Path, only: list[str], torch_mode: str) -> int:
     return 1 if failed else 0
 
 
-def run_one(tw: Any, name: str, path: Path, torch_mode: str) -> dict[str, Any]:
+def run_one(tw: Any, name: str, path: Path, torch_mode: str, batch: int) -> dict[str, Any]:
     model = tw.load(path)
     kernel = KERNELS.get(name)
     if kernel is None:
         held = np.load(path.with_suffix(".npz"))
         inputs = {k[3:]: held[k] for k in held.files if k.startswith("in_")}
         wanted = [held[f"out_{k}"] for k in range(len(held.files) - len(inputs))]
-        torch_ms = torch_model_ms(name, model.precision, torch_mode) if torch_mode else 0.0
+        torch_ms = torch_model_ms(name, model.precision, torch_mode, batch) if torch_mode else 0.0
     else:
         inputs = inputs_of(model)
         wanted, torch_ms = torch_answers(kernel, list(inputs.values()))
@@ -249,10 +250,11 @@ def torch_answers(kernel: Kernel, arrays: list[Any]) -> tuple[list[Any], float]:
     return [wanted], graph_ms(torch, step)
 
 
-def torch_model_ms(name: str, precision: str, mode: str) -> float:
+def torch_model_ms(name: str, precision: str, mode: str, batch: int) -> float:
     from whole_models.torch_gpu import best_ms
 
-    return best_ms(name, "float16" if "float16" in precision else "float32", mode, graph_ms)
+    dtype = "float16" if "float16" in precision else "float32"
+    return best_ms(name, dtype, mode, graph_ms, batch)
 
 
 TORCH: dict[str, Callable[[Any, Kernel], Callable[..., Any]]] = {
@@ -297,15 +299,17 @@ def main() -> int:
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--skeletons", type=Path)
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--torch", default="", choices=["max-autotune", "default"])
     given = parser.parse_args()
     models, kernels = ([n for n in t.split(",") if n] for t in (given.models, given.kernels))
     if given.what == "run":
-        return run(given.folder, models, given.torch)
+        return run(given.folder, models, given.torch, given.batch)
     if given.what == "strip":
-        strip(given.folder, models)
+        strip(given.folder, models, given.batch)
     else:
-        pack(given.folder, models, kernels, given.arch, given.precision, given.skeletons)
+        options = given.arch, given.precision, given.skeletons, given.batch
+        pack(given.folder, models, kernels, *options)
     return 0
 
 

@@ -13,11 +13,15 @@ MODES = {"max-autotune": "max-autotune-no-cudagraphs", "default": "default"}
 
 
 def best_ms(
-    name: str, dtype: str, mode: str, graph_ms: Callable[[Any, Callable[[], Any]], float]
+    name: str,
+    dtype: str,
+    mode: str,
+    graph_ms: Callable[[Any, Callable[[], Any]], float],
+    batch: int = 1,
 ) -> float:
     """The least milliseconds of eager and of compiled code."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    recipe, wanted = RECIPES[name](1), getattr(torch, dtype)
+    recipe, wanted = RECIPES[name](batch), getattr(torch, dtype)
     for module in recipe.network.modules():
         if hasattr(module, "set_attn_implementation"):
             module.set_attn_implementation("sdpa")

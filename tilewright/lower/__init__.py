@@ -54,7 +54,7 @@ __all__ = [
     "split_launches",
     "stage_copies",
     "swizzle_operands",
-    "wait_for_products",
     "unroll",
     "vectorize",
+    "wait_for_products",
 ]

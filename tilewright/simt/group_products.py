@@ -1,4 +1,4 @@
-"""Products that groups of four warps compute together (`ir.warps`), executed for all of them at once.
+"""Products that groups of four warps compute together (`ir.warps`), executed for all at once.
 
 Operands are read when a thread waits for the product, which is as late as a GPU may read them: what
 overwrites them too early is found. Sums are added up then, too.

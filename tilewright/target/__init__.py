@@ -1,6 +1,7 @@
 """What a machine can do."""
 
 from tilewright.target.cpu import Caches
+from tilewright.target.gpus import Gpu
 from tilewright.target.here import why_not_here
 from tilewright.target.kinds import KINDS, TargetKind, verify_for
 from tilewright.target.target import Target
@@ -12,6 +13,7 @@ __all__ = [
     "Caches",
     "ConvTiming",
     "CpuTiming",
+    "Gpu",
     "System",
     "Target",
     "TargetKind",

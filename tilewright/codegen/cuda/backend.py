@@ -36,9 +36,9 @@ from tilewright.lower import (
     split_launches,
     stage_copies,
     swizzle_operands,
-    wait_for_products,
     unroll,
     vectorize,
+    wait_for_products,
 )
 from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError

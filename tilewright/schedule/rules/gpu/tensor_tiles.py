@@ -1,0 +1,184 @@
+"""Which tiles of a product are multiplied by tensor instructions, and by how many warps.
+
+Candidates are ordered by how long all tiles take by a model of the machine; its figures were fitted
+to 800 products of 21 sizes on an H200 (`benchmarks/gpu.py` times products).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tilewright.ir import (
+    GROUP,
+    GROUP_COLUMNS,
+    GROUP_ROWS,
+    NEIGHBOURS,
+    PITCH,
+    TILE_SIDE,
+    WARP,
+)
+from tilewright.schedule.rules.analysis import extent_of
+from tilewright.schedule.rules.gpu.product_plan import Plan, Product, Tile
+from tilewright.schedule.rules.gpu.warp_tiles import Warps
+from tilewright.schedule.rules.rule import Choices
+from tilewright.target import Gpu, Target
+
+#: What a size counts as that is known only when the program runs: tokens, or a small batch.
+UNKNOWN: Final = 256
+#: Steps of the sum whose operands are in shared memory at the same time, the best first.
+_STEPS: Final = (64, 32, 16)
+#: Of how many iterations the operands are in shared memory at once, and the part of a
+#: multiprocessor's memory that they may take with warps: two blocks should fit.
+_STAGES: Final = 4
+_SHARE: Final = 0.5
+#: The same where each multiprocessor has a tile at most: nothing else hides how long copies take.
+_STAGES_ALONE: Final = 6
+
+
+class Shape(NamedTuple):
+    """A tile and the warps that compute it."""
+
+    tile: Tile
+    warps: Warps
+
+
+class TensorPlan(NamedTuple):
+    """A plan with the warps that compute a tile, and of how many iterations the operands are in
+    shared memory at once."""
+
+    plan: Plan
+    warps: Warps
+    stages: int
+
+
+_BY_WARPS: Final = (
+    Shape(Tile(128, 128), Warps(2, 4)),
+    Shape(Tile(64, 128), Warps(2, 4)),
+    Shape(Tile(128, 64), Warps(4, 2)),
+    Shape(Tile(64, 64), Warps(2, 2)),
+    Shape(Tile(32, 64), Warps(2, 2)),
+    Shape(Tile(64, 32), Warps(2, 2)),
+    Shape(Tile(32, 32), Warps(2, 2)),
+    Shape(Tile(16, 64), Warps(1, 4)),
+    Shape(Tile(64, 16), Warps(4, 1)),
+    Shape(Tile(16, 32), Warps(1, 2)),
+    Shape(Tile(32, 16), Warps(2, 1)),
+    Shape(Tile(16, 16), Warps(1, 1)),
+)
+_BY_GROUPS: Final = tuple(
+    Shape(Tile(rows, columns), Warps(rows // GROUP_ROWS, GROUP, are_groups=True))
+    for rows in (64, 128, 256)
+    for columns in GROUP_COLUMNS
+    if rows * columns <= 128 * 256
+)
+
+
+def plan_tensor_product(found: Product, target: Target, choices: Choices) -> TensorPlan:
+    gpu = target.gpu
+    assert gpu is not None
+    shapes = [*_BY_WARPS, *(_BY_GROUPS if _suits_groups(found, gpu) else ())]
+    fitting = [shape for shape in shapes if _is_filled(found, shape)]
+    shape = choices.choose("tile", sorted(fitting, key=lambda s: _cost(found, s, gpu)))
+    length = _length(found)
+    own = min(_STEPS, key=lambda steps: -(-length // steps) * steps)
+    others = [n for n in _STEPS if n != own]
+    steps = choices.choose("steps", (PITCH,) if shape.warps.are_groups else (own, *others))
+    stages = _stages(found, shape, steps, gpu)
+    fewer = [n for n in (stages - 1, stages - 2) if n >= 3]
+    stages = choices.choose("stages", (stages, *fewer))
+    return TensorPlan(Plan(found, shape.tile, 0, steps), shape.warps, stages)
+
+
+def _suits_groups(found: Product, gpu: Gpu) -> bool:
+    """Whether groups of warps can multiply: tiles lie in shared memory one after the other, which
+    is known of operands with one size at most that is not."""
+    sizes = [extent_of(it) for it in (found.row, found.column, *found.others, *found.reduced)]
+    return gpu.has_group_products and sizes.count(None) <= 1
+
+
+def _is_filled(found: Product, shape: Shape) -> bool:
+    """Whether all warps of a tile have something to compute."""
+    (rows, columns), warps = shape
+    parts = rows // warps.down, columns if warps.are_groups else columns // warps.over
+    sides = zip((found.row, found.column), shape.tile, parts, strict=True)
+    return all((extent_of(it) or size) > size - part for it, size, part in sides)
+
+
+def _stages(found: Product, shape: Shape, steps: int, gpu: Gpu) -> int:
+    size = found.contraction.a.buffer.dtype.itemsize
+    rows, columns = shape.tile
+    if not shape.warps.are_groups:
+        each = (rows + columns) * (steps + NEIGHBOURS) * size
+        return max(2, min(_STAGES, int(_SHARE * gpu.shared_in_all) // each))
+    is_alone = _tiles(found, shape.tile) <= gpu.multiprocessors
+    wanted = _STAGES_ALONE if is_alone else _STAGES
+    return max(3, min(wanted, gpu.shared // ((rows + columns) * steps * size)))
+
+
+def _tiles(found: Product, tile: Tile) -> int:
+    count = 1
+    for it in found.others:
+        count *= extent_of(it) or 1
+    for it, side in zip((found.row, found.column), tile, strict=True):
+        count *= -(-(extent_of(it) or UNKNOWN) // side)
+    return count
+
+
+def _length(found: Product) -> int:
+    return extent_of(found.reduced[0]) or UNKNOWN
+
+
+# ---- how long it takes --------------------------------------------------------------------------
+
+#: What sixteen steps of warps take at least, and what beginning and ending a tile takes.
+_STEP_SECONDS: Final = 1e-7
+_TILE_SECONDS: Final = 1e-6
+#: The share of its tensor operations that a GPU reaches, and how many times as fast as its memory
+#: the cache that all multiprocessors share is.
+_REACHED: Final = 0.91
+_CACHED: Final = 2.0
+#: From a copy to its arrival; what a tile of a group takes to begin, and each of its results.
+_ARRIVAL_SECONDS: Final = 1e-6
+_GROUP_SECONDS: Final = 1.5e-6
+_RESULT_SECONDS: Final = 1.4e-10
+#: Registers of a thread besides its sums.
+_OWN_REGISTERS: Final = 48
+
+
+def _cost(found: Product, shape: Shape, gpu: Gpu) -> float:
+    """About how many seconds all tiles take."""
+    by = _cost_by_groups if shape.warps.are_groups else _cost_by_warps
+    return by(found, shape, gpu)
+
+
+def _cost_by_warps(found: Product, shape: Shape, gpu: Gpu) -> float:
+    """A step of sixteen after the other."""
+    tile = shape.tile
+    size = found.contraction.a.buffer.dtype.itemsize
+    multiplied = 2 * tile.rows * tile.columns * TILE_SIDE * gpu.multiprocessors / gpu.tensor_flops
+    copied = (tile.rows + tile.columns) * TILE_SIDE * size * gpu.multiprocessors / gpu.bandwidth
+    steps = -(-_length(found) // TILE_SIDE)
+    rounds = max(1.0, _tiles(found, tile) / gpu.multiprocessors)
+    return rounds * (steps * max(multiplied, copied, _STEP_SECONDS) + _TILE_SECONDS)
+
+
+def _cost_by_groups(found: Product, shape: Shape, gpu: Gpu) -> float:
+    """Rounds of tiles, where a multiprocessor has several at the same time if they fit."""
+    (rows, columns), tiles = shape.tile, _tiles(found, shape.tile)
+    size = found.contraction.a.buffer.dtype.itemsize
+    iterations = -(-_length(found) // PITCH)
+    stages = min(iterations, _stages(found, shape, PITCH, gpu))
+    each = (rows + columns) * PITCH * size
+    threads = shape.warps.down * GROUP * WARP
+    registers = threads * (columns // 2 + _OWN_REGISTERS)
+    fitting = min(gpu.shared // (each * stages), gpu.registers // registers)
+    together = max(1, min(fitting, -(-tiles // gpu.multiprocessors)))
+    peak = _REACHED * gpu.tensor_flops / gpu.multiprocessors
+    multiplied = 2 * rows * columns * PITCH / peak
+    copied = each * gpu.multiprocessors / (_CACHED * gpu.bandwidth)
+    waiting = _ARRIVAL_SECONDS / max(1, stages - 2)
+    iteration = max(together * max(multiplied, copied), waiting)
+    # The results of a tile are written while others are multiplied.
+    written = rows * columns * _RESULT_SECONDS * (together / 2 if together > 1 else 1)
+    rounds = -(-tiles // (gpu.multiprocessors * together))
+    return rounds * (_GROUP_SECONDS + written + iterations * iteration)
