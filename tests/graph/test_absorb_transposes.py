@@ -88,3 +88,21 @@ def test_broadcast_batches_and_letters_named_twice_stay() -> None:
         return b.einsum(b.transpose(x, axes=(1, 0)), y, equation="ik,kk->ik")
 
     assert equations(absorbed(diagonal, (4, 5), (4, 4))) == ["ik,kk->ik"]
+
+
+@pytest.mark.parametrize("flag", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "columns", "turned"), [(16, 9, True), (16, 8, False), (9, 7, False)]
+)
+def test_rows_of_weights_are_whole_vectors(
+    rows: int, columns: int, turned: bool, flag: bool
+) -> None:
+    weights = RNG.standard_normal((rows, columns)).astype(np.float32)
+
+    def product(b: Builder, x: Value, _: Value) -> Value:
+        return b.matmul(x, b.constant(weights), transpose_b=flag)
+
+    graph = absorbed(product, (5, columns if flag else rows), (1, 1))
+    (call,) = [b.expr for b in graph.main.body]
+    assert call.attrs["transpose_b"] == (flag != turned)  # type: ignore[attr-defined]
+    assert call.args[1].shape == ((columns, rows) if turned else (rows, columns))  # type: ignore[attr-defined]

@@ -6,12 +6,17 @@
 For GPUs, where products copy tiles of their operands to shared memory anyhow: such as the heads of
 attention, which are a dimension between the rows. Neighbours in memory must stay neighbours of a
 tile: of a row, a column or the sum.
+
+Weights are transposed instead where their rows are no whole vectors, which copies go by, and their
+columns are: such as those of a classifier with an odd number of classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from tilewright.graph.ir import Call, Module, Value
 from tilewright.graph.passes.dead_code import dead_code
@@ -20,6 +25,8 @@ from tilewright.graph.rules.site import Site
 from tilewright.graph.rules.transposes import equation_of, order_of
 
 _LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz")
+#: Elements of a vector of the narrow types that tensor instructions multiply.
+_VECTOR: Final = 8
 
 
 class _Product(NamedTuple):
@@ -53,6 +60,20 @@ def _absorbed(s: Site) -> Value | None:
     (a, left), (b, right) = found
     equation = f"{left},{right}->{product.result}"
     return s.emit("einsum", a, b, equation=equation, dtype=s.attr("dtype"))
+
+
+def _with_whole_rows(s: Site) -> Value | None:
+    """A product by constant weights whose rows are whole vectors."""
+    w = s.arg(1)
+    if w.constant is None or w.ndim != 2 or not s.makers.may_change(w):
+        return None
+    rows, columns = w.constant.shape
+    if columns % _VECTOR == 0 or rows % _VECTOR or columns == 1:
+        return None
+    turned = s.constant(np.ascontiguousarray(w.constant.T), w)
+    args = [*s.call.args]
+    args[1] = turned
+    return s.again(s.call, args, transpose_b=not s.attr("transpose_b"))
 
 
 def _source(s: Site, k: int, labels: str, product: _Product) -> tuple[Value, str] | None:
@@ -97,4 +118,11 @@ def _split(equation: str) -> list[str]:
 
 
 def _rules(name: str) -> Iterable[Rule]:
-    return (_absorbed,) if name in ("matmul", "einsum") else ()
+    return _RULES.get(name, ())
+
+
+_RULES: Final[dict[str, tuple[Rule, ...]]] = {
+    "matmul": (_absorbed, _with_whole_rows),
+    "gemm": (_with_whole_rows,),
+    "einsum": (_absorbed,),
+}

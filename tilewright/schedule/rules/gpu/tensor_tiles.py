@@ -16,6 +16,7 @@ from tilewright.ir import (
     PITCH,
     TILE_SIDE,
     WARP,
+    Const,
 )
 from tilewright.schedule.rules.analysis import extent_of
 from tilewright.schedule.rules.gpu.product_plan import Plan, Product, Tile
@@ -90,10 +91,13 @@ def plan_tensor_product(found: Product, target: Target, choices: Choices) -> Ten
 
 
 def _suits_groups(found: Product, gpu: Gpu) -> bool:
-    """Whether groups of warps can multiply: tiles lie in shared memory one after the other, which
-    is known of operands with one size at most that is not."""
+    """Whether groups of warps can multiply, and are fast: tiles lie in shared memory one after the
+    other, which is known of operands with one size at most that is not; and rows of operands are
+    whole vectors, which copies are by that run ahead."""
     sizes = [extent_of(it) for it in (found.row, found.column, *found.others, *found.reduced)]
-    return gpu.has_group_products and sizes.count(None) <= 1
+    rows = [c.buffer.shape[-1] for c in (found.contraction.a, found.contraction.b)]
+    are_wide = all(isinstance(e, Const) and int(e.value) % NEIGHBOURS == 0 for e in rows)
+    return gpu.has_group_products and sizes.count(None) <= 1 and are_wide
 
 
 def _is_filled(found: Product, shape: Shape) -> bool:
