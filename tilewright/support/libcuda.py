@@ -17,6 +17,8 @@ from tilewright.support.errors import UserError
 _NAMES: Final = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
 #: CUDA 12.0, the first driver that takes the PTX that is made here.
 _LEAST_VERSION: Final = 12000
+#: CUDA 12.3, the first one whose graphs let kernels begin early.
+_EARLY_LAUNCHES: Final = 12030
 
 #: Reasons for which the driver refuses calls.
 OUT_OF_MEMORY: Final = 2
@@ -67,6 +69,14 @@ def driver_version() -> str:
     version = ctypes.c_int()
     call("cuDriverGetVersion", ctypes.byref(version))
     return _version_text(version.value)
+
+
+@cache
+def has_early_launches() -> bool:
+    """Whether kernels of a graph can begin before those end that they wait for."""
+    version = ctypes.c_int()
+    call("cuDriverGetVersion", ctypes.byref(version))
+    return version.value >= _EARLY_LAUNCHES
 
 
 def attribute(number: int, device: int = 0) -> int:

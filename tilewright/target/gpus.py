@@ -59,6 +59,11 @@ class Gpu(NamedTuple):
         return self.capability >= (8, 0)
 
     @property
+    def has_early_launches(self) -> bool:
+        """Whether kernels can begin before those end that they wait for (`griddepcontrol`)."""
+        return self.capability >= (9, 0)
+
+    @property
     def has_group_products(self) -> bool:
         """Whether four warps multiply tiles of narrow floats in shared memory (`wgmma`)."""
         return self.name == "sm_90a"

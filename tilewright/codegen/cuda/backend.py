@@ -62,6 +62,8 @@ class Launchable(Protocol):
     @property
     def is_cooperative(self) -> bool: ...
     @property
+    def waits(self) -> bool: ...
+    @property
     def access(self) -> tuple[str, ...]: ...
 
 
@@ -165,6 +167,7 @@ def image_of(kernel: Launchable, code: str) -> bytes:
         "messages": kernel.messages,
         "access": kernel.access,
         "cooperative": kernel.is_cooperative,
+        "waits": kernel.waits,
     }
     return f"{json.dumps(head)}\n{code}\0".encode()
 

@@ -48,6 +48,8 @@ from tilewright.target import Target
 
 _SHARED_SPACE: Final = 3
 _REGISTERS: Final = {"threadIdx": "tid", "blockIdx": "ctaid"}
+#: Wait until the launches before have ended, and let those after begin to wait likewise.
+_WAIT: Final = "griddepcontrol.wait; griddepcontrol.launch_dependents;"
 #: How many blocks there are along x, the only axis of launches whose blocks wait for each other.
 _BLOCKS: Final = "llvm.nvvm.read.ptx.sreg.nctaid.x"
 #: A block adds to the counter, and waits until its highest bit has changed. What it has written
@@ -77,6 +79,8 @@ class DeviceKernel(NamedTuple):
     access: tuple[str, ...]
     #: Whether its blocks wait for each other.
     is_cooperative: bool
+    #: Whether it waits itself for launches before it, so that it may begin before these end.
+    waits: bool
 
 
 def generate_kernel(function: Function, target: Target, alignment: int = 1) -> DeviceKernel:
@@ -109,13 +113,17 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
             cx.variables[param] = argument
     shared = SharedMemory.of(function.body)
     _require_shared(function, shared.size, target)
+    waits = not together and target.gpu is not None and target.gpu.has_early_launches
+    if waits:
+        kind = llvm.FunctionType(void, [])
+        builder.asm(kind, _WAIT, "~{memory}", [], side_effect=True)
     counter = kernel.args[-2] if together else None
     frame = DeviceFrame(cx, kernel.args[-1], threads, shared, counter)
     emit_stmt(frame, function.body)
     frame.finish()
     messages, accesses = tuple(frame.messages), tuple(access.values())
     return DeviceKernel(
-        function.name, str(module), threads, shared.size, messages, accesses, together
+        function.name, str(module), threads, shared.size, messages, accesses, together, waits
     )
 
 

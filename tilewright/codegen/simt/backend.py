@@ -25,6 +25,7 @@ class _Loops(NamedTuple):
     messages: tuple[str, ...] = ()
     # The executor sees by itself that blocks wait for each other.
     is_cooperative: bool = False
+    waits: bool = False
 
 
 class SimtBackend(CudaBackend):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from tilewright.runtime.gpu.ordering import Ordering, Touched
-from tilewright.support.libcuda import call
+from tilewright.support.libcuda import call, has_early_launches
 
 #: How capturing treats calls of other threads.
 _RELAXED: Final = 2
@@ -16,11 +16,28 @@ _RELAXED: Final = 2
 _SET: Final = 1
 
 
+class _Edge(ctypes.Structure):
+    """How a node waits for another: the driver's `CUgraphEdgeData`."""
+
+    _fields_ = (
+        ("from_port", ctypes.c_ubyte),
+        ("to_port", ctypes.c_ubyte),
+        ("type", ctypes.c_ubyte),
+        ("reserved", ctypes.c_ubyte * 5),
+    )
+
+
+#: For its end; and for its kernel to say that those after it may begin, and wait by themselves.
+_ENDED: Final = (0, 0, 0)
+_BEGUN: Final = (1, 0, 1)
+
+
 class Capture:
     """What is added to a stream from here on becomes a graph.
 
     A stream orders all that it is told; here each launch waits only for those that it must. So
-    launches that do not depend on each other run side by side.
+    launches that do not depend on each other run side by side. Of two kernels that wait by
+    themselves, the second begins while the first runs, so that beginning costs no time.
     """
 
     def __init__(self, stream: ctypes.c_void_p) -> None:
@@ -28,20 +45,29 @@ class Capture:
         self._ordering = Ordering()
         #: The last node of each launch.
         self._nodes: list[int] = []
+        #: Whether each of them lets others begin early.
+        self._early: list[bool] = []
         call("cuStreamBeginCapture_v2", stream, _RELAXED)
 
     @contextmanager
-    def adding(self, touched: Touched) -> Generator[None]:
-        """Around calls that add to the stream what touches some memory."""
-        self._wait_for(self._ordering.add(touched))
+    def adding(self, touched: Touched, *, early: bool = False) -> Generator[None]:
+        """Around calls that add to the stream what touches some memory; `early` is a kernel that
+        waits by itself for those before."""
+        self._wait_for(self._ordering.add(touched), early=early)
         yield
         self._nodes.append(self._last())
+        self._early.append(early)
 
-    def _wait_for(self, launches: Sequence[int]) -> None:
+    def _wait_for(self, launches: Sequence[int], *, early: bool = False) -> None:
         """Let what comes next wait for these alone."""
         nodes = (ctypes.c_void_p * len(launches))(*(self._nodes[k] for k in launches))
         count = ctypes.c_size_t(len(launches))
-        call("cuStreamUpdateCaptureDependencies", self._stream, nodes, count, _SET)
+        if not early or not has_early_launches():
+            call("cuStreamUpdateCaptureDependencies", self._stream, nodes, count, _SET)
+            return
+        kinds = [_BEGUN if self._early[k] else _ENDED for k in launches]
+        edges = (_Edge * len(launches))(*(_Edge(*kind) for kind in kinds))
+        call("cuStreamUpdateCaptureDependencies_v2", self._stream, nodes, edges, count, _SET)
 
     def fence(self) -> None:
         """What is added from here on waits for all that was added before."""

@@ -178,7 +178,7 @@ class Cuda(LaunchingDevice):
         base = ctypes.addressof(words)
         places = (ctypes.c_void_p * len(words))(*(base + 8 * k for k in range(len(words))))
         shape = (*blocks, *kernel.threads, kernel.shared)
-        with self._adding(touched):
+        with self._adding(touched, early=kernel.waits):
             if kernel.is_cooperative:
                 self._start_together(kernel, shape, places)
             else:
@@ -266,11 +266,11 @@ class Cuda(LaunchingDevice):
         if self._capture is not None:
             self._capture.fence()
 
-    def _adding(self, touched: Touched) -> AbstractContextManager[None]:
+    def _adding(self, touched: Touched, *, early: bool = False) -> AbstractContextManager[None]:
         """Around what is launched."""
         if self._capture is None or not self.side_by_side:
             return nullcontext()
-        return self._capture.adding(touched)
+        return self._capture.adding(touched, early=early)
 
     def _require_no_capture(self) -> None:
         if self.is_capturing:

@@ -42,6 +42,8 @@ class Launched(NamedTuple):
     access: tuple[str, ...] | None = None
     #: Whether its blocks wait for each other, so that all must be there at once.
     is_cooperative: bool = False
+    #: Whether it waits itself for launches before it, so that it may begin before these end.
+    waits: bool = False
 
 
 class Launcher:
@@ -91,6 +93,7 @@ class _Launching:
             device.make(said["entry"], code, said["shared"]),
             None if (access := said.get("access")) is None else tuple(access),
             said.get("cooperative", False),
+            said.get("waits", False),
         )
         self._kernels[start] = device.kernels[number] = made
         return made
