@@ -24,7 +24,7 @@ _EARLY_LAUNCHES: Final = 12030
 OUT_OF_MEMORY: Final = 2
 TOO_MANY_BLOCKS: Final = 720
 #: Attributes of devices, by the driver's numbers.
-MAJOR, MINOR, MULTIPROCESSORS = 75, 76, 16
+MAJOR, MINOR, MULTIPROCESSORS, SHARED_IN_ALL = 75, 76, 16, 81
 
 
 class CudaError(UserError):

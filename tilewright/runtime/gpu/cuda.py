@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +24,10 @@ from tilewright.support.libcuda import CudaError, call
 from tilewright.support.timing import Timing
 
 _MOST_DYNAMIC_SHARED: Final = 8
+#: Shared memory that the driver keeps of each block, and up to how many blocks of a kernel for each
+#: multiprocessor are spread evenly.
+_OWN_SHARED: Final = 1024
+_MOST_SPREAD: Final = 4
 #: Graphs that one function keeps, each for other arrays or sizes.
 _MOST_GRAPHS: Final = 64
 #: How DLPack's users name the stream that all others wait for, and that they see to order.
@@ -149,8 +155,9 @@ class Cuda(LaunchingDevice):
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         call("cuModuleLoadData", ctypes.byref(module), code)
         call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
-        if shared > _PLAIN_SHARED:
-            call("cuFuncSetAttribute", function, _MOST_DYNAMIC_SHARED, shared)
+        most = max(shared, self._shared_for(1))
+        if most > _PLAIN_SHARED:
+            call("cuFuncSetAttribute", function, _MOST_DYNAMIC_SHARED, most)
         return module, function
 
     def unmake(self, kernel: Launched) -> None:
@@ -177,12 +184,35 @@ class Cuda(LaunchingDevice):
         words = (ctypes.c_uint64 * (len(args) + len(own)))(*args, *own)
         base = ctypes.addressof(words)
         places = (ctypes.c_void_p * len(words))(*(base + 8 * k for k in range(len(words))))
-        shape = (*blocks, *kernel.threads, kernel.shared)
+        shared = self._spreading(blocks) if kernel.waits else 0
+        shape = (*blocks, *kernel.threads, max(kernel.shared, shared))
         with self._adding(touched, early=kernel.waits):
             if kernel.is_cooperative:
                 self._start_together(kernel, shape, places)
             else:
                 call("cuLaunchKernel", kernel.handle[1], *shape, self._stream, places, None)
+
+    def _spreading(self, blocks: Sequence[int]) -> int:
+        """Shared memory with which no multiprocessor takes more than its share of some blocks.
+
+        Where a kernel begins while another runs, multiprocessors that are free would else take many
+        blocks, and those that are not free none.
+        """
+        each = -(-math.prod(blocks) // self._multiprocessors)
+        return self._shared_for(each) if each <= _MOST_SPREAD else 0
+
+    def _shared_for(self, blocks: int) -> int:
+        """The least shared memory of which a multiprocessor has enough for so many blocks, and not
+        for one more."""
+        return self._shared_in_all // (blocks + 1) - _OWN_SHARED + 1
+
+    @cached_property
+    def _multiprocessors(self) -> int:
+        return libcuda.attribute(libcuda.MULTIPROCESSORS)
+
+    @cached_property
+    def _shared_in_all(self) -> int:
+        return libcuda.attribute(libcuda.SHARED_IN_ALL)
 
     def _start_together(self, kernel: Launched, shape: Sequence[int], places: Any) -> None:
         """Launch a kernel whose blocks wait for each other."""
