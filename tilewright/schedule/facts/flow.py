@@ -51,7 +51,9 @@ def _value_stays(
     moved = f"block {block.name} reads {buffer.name}, which block {writer.name} writes"
     if not comes_before(tree, writer, block) or not comes_before(tree, writer, until):
         return Fault(f"{moved} later", f"move {writer.name} first", writer)
-    around = shared_loops(tree, writer, block)
+    # In an iteration of loops that both places are in, the value is that of this iteration.
+    still = shared_loops(tree, writer, until)
+    around = [loop for loop in shared_loops(tree, writer, block) if loop not in still]
     if around and not _writes_final_values(tree, writer, around):
         name = around[-1].var.name
         return Fault(f"{moved} anew in every iteration of loop {name}", "", writer)

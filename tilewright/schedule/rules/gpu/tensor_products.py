@@ -39,6 +39,12 @@ from tilewright.schedule.rules.gpu.product_plan import (
     match_followed,
     match_product,
 )
+from tilewright.schedule.rules.gpu.row_results import (
+    RowResults,
+    finish_by_rows,
+    has_rows,
+    stage_rows,
+)
 from tilewright.schedule.rules.gpu.tensor_tiles import (
     UNKNOWN,
     TensorPlan,
@@ -96,6 +102,8 @@ def _schedule(s: Schedule, name: str, home: str, tensor: TensorPlan) -> None:
     over = [*(loops[it.var] for it in p.others), m0, n0]
     s.reorder(*over, *outside, *warp_loops, *inner_tiles, i, j, k)
     grid, (k0,) = fused(s, over), outside
+    by_rows = warps.are_groups and has_rows(s, name, home, tile)
+    stage = stage_rows(s, name, grid) if by_rows else None
     s.reverse_compute_at(home, grid)
     start = s.decompose_reduction(name, k0).name
     for copy in copies:
@@ -105,7 +113,10 @@ def _schedule(s: Schedule, name: str, home: str, tensor: TensorPlan) -> None:
         own = own_variable(s, name, copy, depth if by_sum else side)
         spread_copy(s, copy, k0, own, warps.threads)
     start_sums(s, name, start, tile, grid)
-    finish(s, name, home, tile, grid)
+    if stage is None:
+        finish(s, name, home, tile, grid)
+    else:
+        finish_by_rows(s, RowResults(name, stage, home, tile), grid)
     lay_out_sums(s, name, tile)
     for copy, side, by_sum, size in zip(copies, sides, along, plan.tile, strict=True):
         steps = (depth, plan.steps)

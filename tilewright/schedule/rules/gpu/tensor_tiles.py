@@ -20,6 +20,7 @@ from tilewright.ir import (
 )
 from tilewright.schedule.rules.analysis import extent_of
 from tilewright.schedule.rules.gpu.product_plan import Plan, Product, Tile
+from tilewright.schedule.rules.gpu.row_results import row_results_bytes
 from tilewright.schedule.rules.gpu.warp_tiles import Warps
 from tilewright.schedule.rules.rule import Choices
 from tilewright.target import Gpu, Target
@@ -68,9 +69,8 @@ _BY_WARPS: Final = (
 )
 _BY_GROUPS: Final = tuple(
     Shape(Tile(rows, columns), Warps(rows // GROUP_ROWS, GROUP, are_groups=True))
-    for rows in (64, 128, 256)
+    for rows in (64, 128)
     for columns in GROUP_COLUMNS
-    if rows * columns <= 128 * 256
 )
 
 
@@ -116,7 +116,8 @@ def _stages(found: Product, shape: Shape, steps: int, gpu: Gpu) -> int:
         return max(2, min(_STAGES, int(_SHARE * gpu.shared_in_all) // each))
     is_alone = _tiles(found, shape.tile) <= gpu.multiprocessors
     wanted = _STAGES_ALONE if is_alone else _STAGES
-    return max(3, min(wanted, gpu.shared // ((rows + columns) * steps * size)))
+    room = gpu.shared - row_results_bytes(shape.tile)
+    return max(3, min(wanted, room // ((rows + columns) * steps * size)))
 
 
 def _tiles(found: Product, tile: Tile) -> int:
@@ -175,7 +176,8 @@ def _cost_by_groups(found: Product, shape: Shape, gpu: Gpu) -> float:
     each = (rows + columns) * PITCH * size
     threads = shape.warps.down * GROUP * WARP
     registers = threads * (columns // 2 + _OWN_REGISTERS)
-    fitting = min(gpu.shared // (each * stages), gpu.registers // registers)
+    taken = each * stages + row_results_bytes(shape.tile)
+    fitting = min(gpu.shared // taken, gpu.registers // registers)
     together = max(1, min(fitting, -(-tiles // gpu.multiprocessors)))
     peak = _REACHED * gpu.tensor_flops / gpu.multiprocessors
     multiplied = 2 * rows * columns * PITCH / peak
