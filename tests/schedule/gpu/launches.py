@@ -46,9 +46,9 @@ def loops(name: str, *inputs: Array, symbolic: bool = False, **attrs: Any) -> Fu
     return te.function([t for t in tensors if t is not None], list(outs), name=name)
 
 
-def scheduled(function: Function) -> Schedule:
+def scheduled(function: Function, target: tw.Target = TARGET) -> Schedule:
     """The function under the rules for GPUs, which fits one."""
-    s = RULES_BY_ADDRESS.schedule(function, TARGET)
+    s = RULES_BY_ADDRESS.schedule(function, target)
     check_launches(s.function)
     again = Trace.from_json(s.trace.to_json()).replay(function)
     assert str(again) == str(s), "its trace leads to the same loops"

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.schedule.gpu.launches import TARGET, launches_of, run, scheduled, threads_of
+from tests.schedule.gpu.launches import launches_of, run, scheduled, threads_of
 from tilewright import te
 from tilewright.ir import DType, Function, cast, select
 from tilewright.kernels.pipeline import generated
 from tilewright.schedule import RULES_BY_ADDRESS, Schedule
 
 Array = np.ndarray[Any, Any]
+#: A GPU whose warps multiply on their own.
+WARPS = tw.Target.of("cuda -arch=sm_80")
 F32 = DType.of("float32")
 
 
@@ -56,7 +58,7 @@ def instructions(s: Schedule) -> set[str]:
 @pytest.mark.parametrize("size", [(64, 64, 64), (130, 70, 48), (50, 72, 19), (17, 200, 100)])
 def test_operands_lie_as_they_do(size: tuple[int, int, int], by_columns: str) -> None:
     m, n, k = size
-    s = scheduled(product(m, n, k, by_columns=by_columns))
+    s = scheduled(product(m, n, k, by_columns=by_columns), WARPS)
     layout = "km" if "a" in by_columns else "mk", "nk" if "b" in by_columns else "kn"
     assert instructions(s) == {f"mma.f16.{layout[0]}.{layout[1]}"}
     x = numbers("float16", *((k, m) if "a" in by_columns else (m, k)))
@@ -68,7 +70,7 @@ def test_operands_lie_as_they_do(size: tuple[int, int, int], by_columns: str) ->
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_what_follows_is_computed_from_registers(dtype: str) -> None:
-    s = scheduled(product(96, 64, 64, after=True, dtype=dtype))
+    s = scheduled(product(96, 64, 64, after=True, dtype=dtype), WARPS)
     (launch,) = launches_of(s.function)
     assert threads_of(launch)["threadIdx.x"] == 32, "a warp along the first axis"
     x, y = numbers(dtype, 96, 64), numbers(dtype, 64, 64)
@@ -79,7 +81,7 @@ def test_what_follows_is_computed_from_registers(dtype: str) -> None:
 
 
 def test_infinities_and_nan_come_through() -> None:
-    s = scheduled(product(32, 32, 32))
+    s = scheduled(product(32, 32, 32), WARPS)
     x, y = numbers("float16", 32, 32), numbers("float16", 32, 32)
     x[3, 4], x[5, 6], y[4, :] = np.inf, np.nan, 1
     want = x.astype("float32") @ y.astype("float32")
@@ -137,7 +139,7 @@ def test_windows_in_one_dimension(stride: int, window: int) -> None:
         return te.sum(cast(seen, F32) * cast(weight, F32), axis=(c, k))
 
     total = te.compute((24, size), element, name="C")
-    s = RULES_BY_ADDRESS.schedule(te.function([image, weights], [total], name="conv"), TARGET)
+    s = RULES_BY_ADDRESS.schedule(te.function([image, weights], [total], name="conv"), WARPS)
     assert len(instructions(s)) == 1
     x, w = numbers("float16", 20, 50), numbers("float16", 24, 20, window)
     windows = np.lib.stride_tricks.sliding_window_view(x, window, axis=1)[:, ::stride]
@@ -161,7 +163,7 @@ def test_windows_are_sums_of_one_variable(
 ) -> None:
     torch = pytest.importorskip("torch")
     function = conv(last, channels, size, out, window, stride)
-    s = RULES_BY_ADDRESS.schedule(function, TARGET)
+    s = RULES_BY_ADDRESS.schedule(function, WARPS)
     assert len(instructions(s)) == 1
     shapes = [tuple(int(e.value) for e in b.shape) for b in function.buffers]  # type: ignore[attr-defined]
     x, w = (numbers("float16", *shape) for shape in shapes[:2])
@@ -177,8 +179,8 @@ def test_windows_are_sums_of_one_variable(
 
 def test_the_code_of_a_product() -> None:
     """Copies are asynchronous, tiles are read by the instruction for it, sums are registers."""
-    s = RULES_BY_ADDRESS.schedule(product(1024, 1024, 1024, by_columns="b"), TARGET)
-    text = generated(s.function, TARGET).assembly()
+    s = RULES_BY_ADDRESS.schedule(product(1024, 1024, 1024, by_columns="b"), WARPS)
+    text = generated(s.function, WARPS).assembly()
     assert text.count("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32") >= 16
     assert "ldmatrix.sync.aligned.m8n8.x4.shared.b16" in text
     assert "cp.async.cg.shared.global" in text and "cp.async.wait_group" in text
@@ -195,6 +197,6 @@ def test_older_gpus_multiply_without_them() -> None:
 
 
 def test_instructions_of_newer_gpus_are_refused_on_older_ones() -> None:
-    s = RULES_BY_ADDRESS.schedule(product(64, 64, 64), TARGET)
+    s = RULES_BY_ADDRESS.schedule(product(64, 64, 64), WARPS)
     with pytest.raises(tw.UserError, match="GPUs since sm_80 have it"):
         generated(s.function, tw.Target.of("cuda -arch=sm_75"))
