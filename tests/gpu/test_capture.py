@@ -21,6 +21,10 @@ class Driver:
     def __init__(self) -> None:
         self.graph: list[tuple[str, tuple[int, ...]]] = []
         self.launched: list[int] = []
+        #: How nodes wait for others, where that is said; and the shared memory of launches.
+        self.edges: list[dict[int, tuple[int, int]]] = []
+        self.shared: list[int] = []
+        self.version = 13000
         self._waits: tuple[int, ...] = ()
         self._capturing = False
         self._held: list[Any] = []
@@ -54,6 +58,21 @@ class Driver:
         self._waits = tuple(nodes[k] for k in range(count.value))
         return 0
 
+    def cuStreamUpdateCaptureDependencies_v2(
+        self, stream: Any, nodes: Any, edges: Any, count: Any, flags: int
+    ) -> int:
+        found = [(nodes[k], (edges[k].from_port, edges[k].type)) for k in range(count.value)]
+        self.edges.append(dict(found))
+        return self.cuStreamUpdateCaptureDependencies(stream, nodes, count, flags)
+
+    def cuDriverGetVersion(self, version: Any) -> int:
+        version._obj.value = self.version
+        return 0
+
+    def cuDeviceGetAttribute(self, value: Any, number: int, _: int) -> int:
+        value._obj.value = {libcuda.MULTIPROCESSORS: 100, libcuda.SHARED_IN_ALL: 228 << 10}[number]
+        return 0
+
     def cuStreamGetCaptureInfo_v2(self, _: Any, *places: Any) -> int:
         *_, nodes, count = (p._obj for p in places)
         self._held.append((ctypes.c_void_p * len(self._waits))(*self._waits))
@@ -69,7 +88,8 @@ class Driver:
         self.launched.append(graph.value)
         return 0
 
-    def cuLaunchKernel(self, *_: Any) -> int:
+    def cuLaunchKernel(self, *args: Any) -> int:
+        self.shared.append(args[7])
         return self._add("kernel")
 
     def cuLaunchCooperativeKernel(self, *_: Any) -> int:
@@ -90,11 +110,13 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Driver]]:
     """A device behind such a driver."""
     driver = Driver()
     monkeypatch.setattr(libcuda, "_load", lambda: (driver, ""))
+    libcuda.has_early_launches.cache_clear()
     spec = importlib.util.find_spec("tilewright.runtime.gpu.cuda")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     yield module.DEVICE, driver
+    libcuda.has_early_launches.cache_clear()
 
 
 A, B, C, D, E = ((k * 1024, k * 1024 + 512) for k in range(1, 6))
@@ -179,3 +201,41 @@ def test_more_blocks_than_there_is_room_for(cuda: tuple[Any, Driver]) -> None:
     together = KERNEL._replace(is_cooperative=True)
     with pytest.raises(UserError, match="its 200 blocks wait for each other, and have no room"):
         device.start(together, (200, 1, 1), (), Touched())
+
+
+@pytest.mark.parametrize("version", [12020, 13000])
+def test_kernels_that_wait_by_themselves_begin_early(
+    cuda: tuple[Any, Driver], version: int
+) -> None:
+    """They wait for the beginning of kernels that do so too, and for the end of everything else."""
+    device, driver = cuda
+    driver.version = version
+    waiting = KERNEL._replace(waits=True)
+
+    def run(_: Any) -> int:
+        device.start(waiting, (1, 1, 1), (), Touched([A], [B]))
+        device.copy(E[0], A[0], 512)
+        device.start(waiting, (1, 1, 1), (), Touched([B, E], [C]))
+        launch(device, [C], [D])
+        device.start(waiting, (1, 1, 1), (), Touched([D], [A]))
+        return 0
+
+    entry = device.entered(run)
+    entry(b"words")
+    entry(b"words")
+    ended, begun = (0, 0), (1, 1)
+    waits = [(), (), (1, 2), (3,), (4,)]
+    assert [found for _, found in driver.graph] == waits
+    edges = [{}, {1: begun, 2: ended}, {4: ended}]
+    assert driver.edges == ([] if version < 12030 else edges)
+
+
+def test_blocks_of_such_kernels_are_spread_evenly(cuda: tuple[Any, Driver]) -> None:
+    """A multiprocessor has room for its share of the blocks, and for no more."""
+    device, driver = cuda
+    waiting = KERNEL._replace(waits=True)
+    for blocks in (60, 150, 1000):
+        device.start(waiting, (blocks, 1, 1), (), Touched())
+    device.start(KERNEL, (60, 1, 1), (), Touched())
+    room = [(228 << 10) // (size + 1024) if size else None for size in driver.shared]
+    assert room == [1, 2, None, None]

@@ -27,7 +27,7 @@ _MOST_DYNAMIC_SHARED: Final = 8
 #: Shared memory that the driver keeps of each block, and up to how many blocks of a kernel for each
 #: multiprocessor are spread evenly.
 _OWN_SHARED: Final = 1024
-_MOST_SPREAD: Final = 4
+_MOST_SPREAD: Final = 2
 #: Graphs that one function keeps, each for other arrays or sizes.
 _MOST_GRAPHS: Final = 64
 #: How DLPack's users name the stream that all others wait for, and that they see to order.
