@@ -119,6 +119,7 @@ from tilewright.ir.warps import (
     GROUP_PRODUCTS,
     GROUP_ROWS,
     NEIGHBOURS,
+    OWNERS,
     PITCH,
     SUMS,
     SWIZZLE,

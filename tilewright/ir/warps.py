@@ -2,8 +2,9 @@
 
 **By a warp** (`WarpProduct`), 16 × 16: each thread holds eight sums of the tile, of float32, in
 memory of its own; both operands lie in shared memory, by rows or by columns, and each thread names
-the first of eight neighbours that it brings in. How elements and threads belong together is what
-`mma.sync` and `ldmatrix` want.
+the first of eight neighbours that it brings in. A can be the threads' own instead: each holds eight
+elements of it, as it would hold sums. How elements and threads belong together is what `mma.sync`
+and `ldmatrix` want.
 
 **By a group of four warps** (`GroupProduct`), 64 rows and up to 256 columns: each warp holds the
 sums of 16 rows as above, tile by tile. Operands lie in shared memory in rows of 64 elements (of the
@@ -29,22 +30,26 @@ WARP: Final = 32
 TILE_SIDE: Final = 16
 #: Sums that a thread holds.
 SUMS: Final = TILE_SIDE * TILE_SIDE // WARP
+#: Threads that hold the sums of a row.
+OWNERS: Final = 4
 #: Neighbours that a thread names by the first.
 NEIGHBOURS: Final = 8
 
 
 @dataclass(frozen=True)
 class WarpProduct:
-    """C += A · B for operands of a type, each of which lies by columns or by rows."""
+    """C += A · B for operands of a type, each of which lies by columns or by rows; or A is held by
+    threads (`a_is_own`)."""
 
     dtype: DType
     a_by_columns: bool
     b_by_columns: bool
+    a_is_own: bool = False
 
     @property
     def name(self) -> str:
         a, b = "km" if self.a_by_columns else "mk", "nk" if self.b_by_columns else "kn"
-        return f"mma.{self.dtype.short}.{a}.{b}"
+        return f"mma.{self.dtype.short}.{'own' if self.a_is_own else a}.{b}"
 
     def a_start(self, lane: Any) -> tuple[Any, Any]:
         """The first neighbour in A that a thread names, in A as it lies."""
@@ -56,7 +61,7 @@ class WarpProduct:
 
 def sum_place(row: Any, column: Any) -> tuple[Any, Any]:
     """The thread that holds a sum, and which of its own sums that is."""
-    lane = row % 8 * 4 + column % 8 // 2
+    lane = row % 8 * OWNERS + column % 8 // 2
     return lane, column // 8 * 4 + row // 8 * 2 + column % 2
 
 
@@ -72,7 +77,12 @@ def _by_quarters(lane: Any) -> tuple[Any, Any]:
 WARP_PRODUCTS: Final = {
     product.name: product
     for dtype in (float16, bfloat16)
-    for product in (WarpProduct(dtype, a, b) for a in (False, True) for b in (False, True))
+    for b in (False, True)
+    for product in (
+        WarpProduct(dtype, False, b),
+        WarpProduct(dtype, True, b),
+        WarpProduct(dtype, False, b, a_is_own=True),
+    )
 }
 for _name in WARP_PRODUCTS:
     declare(_name, 3, "any", lambda _: int32, pure=False, doc="sums of a thread, A, B")

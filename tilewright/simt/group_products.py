@@ -80,7 +80,7 @@ def _multiply(
     row, column = np.indices((GROUP_ROWS, product.columns))
     lane, own = sum_place(row % TILE_SIDE, column % TILE_SIDE)
     each = product.sums // (product.columns // TILE_SIDE)
-    added = np.zeros((*total.shape[:2], GROUP, WARP, product.sums), "float32")
+    added: Array = np.zeros((*total.shape[:2], GROUP, WARP, product.sums), "float32")
     added[:, :, row // TILE_SIDE, lane, column // TILE_SIDE * each + own] = total
     c.store(lanes, index, before + added.reshape(before.shape), None, wanted)
 

@@ -26,12 +26,16 @@ def multiply(
         for memory, place in zip(memories, places, strict=True)
     )
     # Lowering keeps small formats as the integers of their bits.
-    left = _tile(a, product.a_start).view(product.dtype.numpy)
-    right = _tile(b, product.b_start).view(product.dtype.numpy)
-    left = np.swapaxes(left, -1, -2) if product.a_by_columns else left
-    right = np.swapaxes(right, -1, -2) if product.b_by_columns else right
     row, column = np.indices((TILE_SIDE, TILE_SIDE))
     lane, own = sum_place(row, column)
+    if product.a_is_own:
+        left = a.reshape(a.shape[0], -1, WARP, NEIGHBOURS)[:, :, lane, own]
+    else:
+        left = _tile(a, product.a_start)
+    left = np.swapaxes(left, -1, -2) if product.a_by_columns else left
+    right = _tile(b, product.b_start)
+    right = np.swapaxes(right, -1, -2) if product.b_by_columns else right
+    left, right = (x.view(product.dtype.numpy) for x in (left, right))
     sums = (left.astype("float32") @ right.astype("float32")).astype("float32")
     added = np.zeros(c.shape, "float32").reshape(*sums.shape[:2], WARP, NEIGHBOURS)
     added[:, :, lane, own] = sums

@@ -45,12 +45,15 @@ _F32: Final = DType.of("float32")
 def warp_product(product: WarpProduct) -> TensorIntrin:
     """C[lane, own] += A · B"""
     a = Buffer("A", product.dtype, (TILE_SIDE, TILE_SIDE), scope="shared")
+    if product.a_is_own:
+        a = Buffer("A", product.dtype, (WARP, SUMS), scope="local")
     b = Buffer("B", product.dtype, (TILE_SIDE, TILE_SIDE), scope="shared")
     c = Buffer("C", _F32, (WARP, SUMS), scope="local")
     params = (a, b, c)
     described = Function("description", params, _described(product, a, b, c))
     lane = Var("lane")
-    places = c[lane, 0], a[product.a_start(lane)], b[product.b_start(lane)]
+    start = (lane, 0) if product.a_is_own else product.a_start(lane)
+    places = c[lane, 0], a[start], b[product.b_start(lane)]
     effect = Evaluate(call(product.name, *(address_of(p) for p in places)))
     done = For(lane, const(WARP), "thread", effect, axis="threadIdx.x")
     return TensorIntrin(product.name, described, Function("implementation", params, done))
@@ -59,7 +62,7 @@ def warp_product(product: WarpProduct) -> TensorIntrin:
 def _described(product: WarpProduct, a: Buffer, b: Buffer, c: Buffer) -> Stmt:
     i, j, k = Var("vi"), Var("vj"), Var("vk")
     place = sum_place(i, j)
-    left = a[(k, i) if product.a_by_columns else (i, k)]
+    left = a[sum_place(i, k) if product.a_is_own else (k, i) if product.a_by_columns else (i, k)]
     right = b[(j, k) if product.b_by_columns else (k, j)]
     update = Store(c, place, Load(c, place) + cast(left, _F32) * cast(right, _F32))
     return _nest((i, j, k), (TILE_SIDE, TILE_SIDE, TILE_SIDE), update)

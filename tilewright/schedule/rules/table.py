@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from tilewright.schedule.primitives.blocks.remove_empty import never_runs
 from tilewright.schedule.rules.analysis import is_scheduled
 from tilewright.schedule.rules.elementwise import ELEMENTWISE, ELEMENTWISE_BY_ROWS, STEPWISE
-from tilewright.schedule.rules.gpu.attention import SHARED_ATTENTION
+from tilewright.schedule.rules.gpu.attention.rule import ONE_LAUNCH_ATTENTION
 from tilewright.schedule.rules.gpu.elementwise import ELEMENTS
 from tilewright.schedule.rules.gpu.inline import INLINE_CHOICES
 from tilewright.schedule.rules.gpu.parts import PARTS
@@ -101,7 +101,7 @@ CPU_RULES_BY_ADDRESS: Final[Table] = (
 GPU_RULES: Final[Table] = (
     Stage("function", (REMOVE_EMPTY,)),
     # Inlines blocks that need no buffer; blocks that are left are for the other rules.
-    Stage("function", (SHARED_ATTENTION,)),
+    Stage("function", (ONE_LAUNCH_ATTENTION,)),
     Stage("blocks", (INLINE,)),
     Stage("blocks", (SEPARATE_OPERANDS,)),
     # Before products: all that a step computes of a tile goes by its product.

@@ -37,7 +37,10 @@ def warp_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
             remedy="build for such a GPU, or leave tensorize out",
         )
     sums, a_place, b_place = args
-    a = _read_tile(cx, a_place, is_transposed=product.a_by_columns)
+    if product.a_is_own:
+        a = [cx.builder.load(_element(cx, a_place, k, i32), typ=i32) for k in range(4)]
+    else:
+        a = _read_tile(cx, a_place, is_transposed=product.a_by_columns)
     b = _read_tile(cx, b_place, is_transposed=not product.b_by_columns)
     for half in range(2):
         _multiply(cx, product, a, b[2 * half : 2 * half + 2], _element(cx, sums, 4 * half))
@@ -229,5 +232,5 @@ def _call(cx: Context, name: str, kind: LLType, count: int, args: list[LLValue])
     return [cx.builder.extract_value(made, k) for k in range(count)]
 
 
-def _element(cx: Context, start: LLValue, number: int) -> LLValue:
-    return cx.builder.gep(start, [llvm.Constant(i32, number)], source_etype=_FLOAT)
+def _element(cx: Context, start: LLValue, number: int, kind: LLType = _FLOAT) -> LLValue:
+    return cx.builder.gep(start, [llvm.Constant(i32, number)], source_etype=kind)

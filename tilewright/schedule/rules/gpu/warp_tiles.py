@@ -17,6 +17,7 @@ from tilewright.ir import (
     TILE_SIDE,
     WARP,
     WARP_PRODUCTS,
+    Buffer,
     Const,
     DType,
     Expr,
@@ -132,9 +133,19 @@ def finish(s: Schedule, name: str, home: str, tile: WarpTile, around: Loop) -> N
 
 
 def lay_out_sums(s: Schedule, name: str, tile: WarpTile) -> None:
-    """Sums by the threads that have them: acc[…, warps, thread, tiles of the warp, own sums]."""
-    row, column = positions(s, name, tile.product)
+    """Sums by the threads that have them."""
     acc = stores_of(s.block_of(name))[0].buffer
+    lay_out_own(s, name, acc, positions(s, name, tile.product), tile)
+
+
+def lay_out_own(
+    s: Schedule, name: str, buffer: Buffer, sides: tuple[int, int], tile: WarpTile
+) -> None:
+    """Elements by the threads that have them: buffer[…, warps, thread, tiles of the warp, own].
+
+    `sides` are the dimensions of rows and of columns.
+    """
+    row, column = sides
 
     def layout(*indices: Expr) -> tuple[Expr, ...]:
         others = [index for k, index in enumerate(indices) if k not in (row, column)]
@@ -143,7 +154,7 @@ def lay_out_sums(s: Schedule, name: str, tile: WarpTile) -> None:
         lane, own = sum_place(places[0] % TILE_SIDE, places[1] % TILE_SIDE)
         return (*others, *tiles, *_threads(places, tile), lane, *_parts(places, tile), own)
 
-    s.transform_layout(name, acc, layout)
+    s.transform_layout(name, buffer, layout)
 
 
 def _threads(places: tuple[Expr, Expr], tile: WarpTile) -> list[Expr]:

@@ -1,32 +1,20 @@
-"""Attention by tensor instructions, in one launch: all scores of some rows in shared memory.
+"""Attention by tensor instructions: what is the same wherever scores are.
 
-for head, tile of rows in blocks:
-    copy the rows
-    for tile of keys:                                          copies of keys run ahead (`stages`)
-        acc = rows · keys                                      by warps (`ir.warps`)
-        S[row, key] = acc with scale, mask, …                  float32, in shared memory
-    greatest[row], total[row] = …                              some threads for each row
-    P[row, key] = exp(S - greatest) / total                    narrow, in shared memory
-    for tile of keys: acc += P · values                        copies of values run ahead
-    result = acc …
-
-Nothing between the products is ever in global memory. The two products have nests of their own at
-first, which are merged when both run by the same tiles of rows.
+Both products have nests of their own at first, over tiles of the same rows, which are merged when
+all that lies between them is placed. The first one goes through the keys by tiles of its columns,
+the second one by parts of its sum, which are the keys as well.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tilewright.ir import STAGES, TILE_SIDE, Const, Expr, Var, WarpProduct, const
+from tilewright.ir import STAGES, TILE_SIDE, Var, WarpProduct
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import extent_of, stores_of
-from tilewright.schedule.rules.gpu.attention_plan import (
-    AttentionPlan,
-    find_attention,
-    plan_attention,
-)
+from tilewright.schedule.rules.gpu.attention.plan import AttentionPlan
 from tilewright.schedule.rules.gpu.grid import extent_of_loop, feeds_only, fused
 from tilewright.schedule.rules.gpu.operands import (
     copying,
@@ -44,29 +32,14 @@ from tilewright.schedule.rules.gpu.warp_tiles import (
     runs_along_sum,
     start_sums,
 )
-from tilewright.schedule.rules.rule import Rule
 from tilewright.schedule.schedule import Schedule
-from tilewright.target import Target
 
 #: Loops of a thread up to this are written out, of longer ones so many iterations at a time.
 _MOST_WRITTEN_OUT: Final = 16
 _TOGETHER: Final = (8, 7, 6, 5, 4, 3, 2)
-#: Banks of shared memory, and where in these the next row of scores begins: threads of a warp then
-#: write pairs of eight rows, and read some scores of each row, without waiting for each other.
-_BANKS: Final = 32
-_NEXT_ROW: Final = 8
 
 
-def _schedule(s: Schedule, _block: str, plan: AttentionPlan | None, _target: Target) -> None:
-    assert plan is not None
-    s.restore(plan.found.prepared)
-    _Cut(s, plan).apply()
-
-
-SHARED_ATTENTION = Rule("attention", find_attention, plan_attention, _schedule)
-
-
-class _Loops(NamedTuple):
+class Loops(NamedTuple):
     """The loops of a product: over tiles of rows, over what is copied at a time, over the parts of
     its sum; those of warps, and those of one warp, of which an instruction takes the last."""
 
@@ -77,7 +50,7 @@ class _Loops(NamedTuple):
     own: tuple[Loop, ...]
 
 
-class _Side(NamedTuple):
+class Side(NamedTuple):
     """One of the two products under its loops."""
 
     is_first: bool
@@ -91,18 +64,20 @@ class _Side(NamedTuple):
     #: The blocks that copy its operands, and whether these have neighbours along the sum.
     copies: tuple[str, str]
     along: tuple[bool, bool]
-    loops: _Loops
+    loops: Loops
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """A reduction along rows: by threads, in registers; put down in shared memory; and joined."""
 
     parts: str
     home: str
     joined: str
+    #: The loops of what puts them down, in its order.
+    loops: tuple[Loop, ...] = ()
 
 
-class _Cut:
+class Cut(ABC):
     """The steps of the schedule."""
 
     def __init__(self, s: Schedule, plan: AttentionPlan) -> None:
@@ -112,24 +87,46 @@ class _Cut:
     def apply(self) -> None:
         s, found = self.s, self.found
         plans = [self._prepared(number) for number in range(2)]
-        reductions = [self._by_parts(name) for name in found.reductions]
+        greatest, total = (self._by_parts(name) for name in found.reductions)
         first, second = (self._product(k, *planned) for k, planned in enumerate(plans))
-        shares = second.copies[0]
+        shares, around = second.copies[0], second.loops.grid
         if found.shares in [b.name for b in s.blocks()]:
             s.compute_inline(found.shares)
-        s.compute_at(shares, second.loops.grid)
-        for r in reversed(reductions):
-            self._place_reduction(r, second.loops.grid)
-        s.set_scope(first.home, 0, "shared")
-        grid = s.merge(first.loops.grid, second.loops.grid)
+        s.compute_at(shares, around)
+        total = self._placed(total, around)
+        self.place_powers(around)
+        greatest = self._placed(greatest, around)
+        grid = s.merge(first.loops.grid, around)
         s.bind(grid, "blockIdx.x")
         for side in (first, second):
             self._by_threads(side, grid)
+        for r in (greatest, total):
+            self.reduce_by_threads(r, grid)
+        self.share_out(first, second, grid)
+        for side in (first, second):
             self._by_instructions(side)
-        for r in reductions:
-            self._reduce_by_threads(r, grid)
-        self._shares(shares, grid)
-        self._lay_out_scores(first.home)
+
+    # ---- what depends on where scores are -------------------------------------------------------
+
+    @abstractmethod
+    def place_powers(self, around: Loop) -> None:
+        """What is summed up in a loop over tiles of rows, or where it is read."""
+
+    @abstractmethod
+    def thread_of_row(self, along: Loop) -> Loop:
+        """The loop over the threads that share a row, of the loop along it."""
+
+    @abstractmethod
+    def loops_of_parts(self, loops: list[Loop]) -> tuple[Loop, ...]:
+        """The loops over parts of rows in the order of threads."""
+
+    @abstractmethod
+    def reduce_by_threads(self, r: Parts, grid: Loop) -> None:
+        """Threads for a reduction along rows."""
+
+    @abstractmethod
+    def share_out(self, first: Side, second: Side, grid: Loop) -> None:
+        """Threads and memory for scores and for the factors of the second product."""
 
     # ---- products -------------------------------------------------------------------------------
 
@@ -148,16 +145,17 @@ class _Cut:
         s.set_scope(name, 0, "local")
         return plan, made
 
-    def _product(self, number: int, plan: Plan, home: str) -> _Side:
+    def _product(self, number: int, plan: Plan, home: str) -> Side:
         """A product under its loops, with its copies, what it starts with, and what takes it on.
 
-        The first one goes through its columns, the keys, tile by tile; the second one through its
-        sum, which are the keys as well. What that multiplies is made between the two.
+        What the second one multiplies is made between the two.
         """
         s, p, is_first = self.s, plan.product, number == 0
         name = self.found.first if is_first else self.found.second
         tile, depth = WarpTile(p, plan.tile, self.plan.warps), p.reduced[0].var
         a, b = (copying(s, name, x.buffer) for x in (p.contraction.a, p.contraction.b))
+        if not is_first and self.plan.in_registers:
+            s.set_scope(a, 0, "local")
         by_sum = not is_first or runs_along_sum(s, name, a, depth)
         along = by_sum, runs_along_sum(s, name, b, depth)
         loops = self._loops(number, name, plan, tile)
@@ -166,9 +164,9 @@ class _Cut:
         if is_first:
             s.compute_at(a, loops.grid)
         start = s.decompose_reduction(name, loops.sums).name
-        return _Side(is_first, name, home, start, tile, plan.steps, (a, b), along, loops)
+        return Side(is_first, name, home, start, tile, plan.steps, (a, b), along, loops)
 
-    def _loops(self, number: int, name: str, plan: Plan, tile: WarpTile) -> _Loops:
+    def _loops(self, number: int, name: str, plan: Plan, tile: WarpTile) -> Loops:
         s, p, block = self.s, plan.product, self.s.block_of(name)
         loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
         heads = [loops[v] for v in _heads(self.found.products[number], number)]
@@ -178,9 +176,9 @@ class _Cut:
         k1, k = s.split(rest, None, TILE_SIDE)
         over, tiles = ([*heads, m0], [n0, k0]) if number == 0 else ([*heads, m0, n0], [k0])
         s.reorder(*over, *tiles, wm, wn, k1, mi, ni, i, j, k)
-        return _Loops(fused(s, over), tiles[0], k0, (wm, wn), (k1, mi, ni, i))
+        return Loops(fused(s, over), tiles[0], k0, (wm, wn), (k1, mi, ni, i))
 
-    def _by_threads(self, side: _Side, grid: Loop) -> None:
+    def _by_threads(self, side: Side, grid: Loop) -> None:
         """Threads for the copies of a product, and for its sums before and after."""
         s, p, steps = self.s, side.tile.product, side.loops.steps
         depth, sides = p.reduced[0].var, (p.row.var, p.column.var)
@@ -194,18 +192,20 @@ class _Cut:
         start_sums(s, side.name, side.start, side.tile, around)
         finish(s, side.name, side.home, side.tile, around)
 
-    def _by_instructions(self, side: _Side) -> None:
+    def _by_instructions(self, side: Side) -> None:
         """Memory as an instruction wants it, and the instruction."""
         s, p, tile = self.s, side.tile.product, side.tile
         depth, sides = (p.reduced[0].var, side.depth), (p.row.var, p.column.var)
         lay_out_sums(s, side.name, tile)
+        is_own = not side.is_first and self.plan.in_registers
         for copy, var, by_sum, size in zip(side.copies, sides, side.along, tile.size, strict=True):
-            lay_out_copy(s, side.name, copy, (var, size), depth, by_sum=by_sum)
+            if not is_own or copy != side.copies[0]:
+                lay_out_copy(s, side.name, copy, (var, size), depth, by_sum=by_sum)
         *unrolled, own = side.loops.own
         for loop in unrolled:
             s.unroll(loop)
         dtype = p.contraction.a.buffer.dtype
-        intrin = WarpProduct(dtype, a_by_columns=not side.along[0], b_by_columns=side.along[1])
+        intrin = WarpProduct(dtype, not side.along[0], side.along[1], a_is_own=is_own)
         for loop, axis in zip(side.loops.warps, ("threadIdx.z", "threadIdx.y"), strict=True):
             s.bind(loop, axis)
         s.tensorize(own, intrin.name)
@@ -213,52 +213,35 @@ class _Cut:
 
     # ---- rows -----------------------------------------------------------------------------------
 
-    def _by_parts(self, name: str) -> _Parts:
+    def _by_parts(self, name: str) -> Parts:
         """A reduction along rows by several threads for each."""
         s, block = self.s, self.s.block_of(name)
         (along,) = [x for x in s.loops(name) if not feeds_only(block, x, "spatial")]
         rank = len(stores_of(block)[0].indices)
-        _, thread = s.split(along, None, self.plan.threads_of_row)
-        parts = s.rfactor(thread, rank).name
-        return _Parts(parts, s.cache_write(parts, 0, "local").name, name)
+        parts = s.rfactor(self.thread_of_row(along), rank).name
+        return Parts(parts, s.cache_write(parts, 0, "local").name, name)
 
-    def _place_reduction(self, r: _Parts, grid: Loop) -> None:
+    def _placed(self, r: Parts, grid: Loop) -> Parts:
         s = self.s
         s.compute_at(r.joined, grid)
         s.compute_at(r.home, grid)
-        s.compute_at(r.parts, s.loops(r.home)[-1])
+        loops = self.loops_of_parts(self.inside(r.home, grid))
+        s.compute_at(r.parts, loops[-1])
         for name in (r.home, r.joined):
             s.set_scope(name, 0, "shared")
+        return r._replace(loops=loops)
 
-    def _reduce_by_threads(self, r: _Parts, grid: Loop) -> None:
-        s = self.s
-        for loop in [x for x in s.loops(r.parts) if x not in s.loops(r.home)]:
-            self._unroll(loop)
-        self._rows(r.home, grid)
-        self._rows(r.joined, grid)
-
-    def _rows(self, name: str, grid: Loop) -> None:
+    def by_rows(self, name: str, grid: Loop) -> None:
         """What is done once for each row, or for each part of one."""
-        s, inside = self.s, self._inside(name, grid)
+        s, inside = self.s, self.inside(name, grid)
         block = s.block_of(name)
         spatial = [x for x in inside if feeds_only(block, x, "spatial")]
-        self._bind(fused(s, spatial))
+        self.bind(fused(s, spatial))
         for loop in inside:
             if loop not in spatial:
-                self._unroll(loop)
+                self.unroll(loop)
 
-    def _shares(self, name: str, grid: Loop) -> None:
-        """The narrow factors, by the threads of a row."""
-        s = self.s
-        row, key = self._inside(name, grid)
-        pairs, thread, pair = s.split(key, None, self.plan.threads_of_row, 2)
-        s.reorder(row, thread, pairs, pair)
-        self._bind(s.fuse(row, thread))
-        is_whole = (extent_of(self.found.products[0].column) or 1) % self.plan.steps == 0
-        s.vectorize(pair) if is_whole else s.unroll(pair)
-        self._unroll(pairs)
-
-    def _bind(self, loop: Loop) -> None:
+    def bind(self, loop: Loop) -> None:
         """A loop of as many iterations as there are threads, or fewer."""
         s = self.s
         extents = [n for _, n in self.threads]
@@ -269,7 +252,7 @@ class _Cut:
         for part, (axis, _) in zip(s.split(loop, *extents), self.threads, strict=True):
             s.bind(part, axis)
 
-    def _unroll(self, loop: Loop) -> None:
+    def unroll(self, loop: Loop) -> None:
         """Write iterations out, or some at a time."""
         extent = extent_of_loop(self.s, loop) or 1
         some = next((n for n in _TOGETHER if extent % n == 0 and extent > n), None)
@@ -278,32 +261,9 @@ class _Cut:
         elif some is not None:
             self.s.unroll(self.s.split(loop, None, some)[1])
 
-    def _inside(self, name: str, grid: Loop) -> list[Loop]:
+    def inside(self, name: str, grid: Loop) -> list[Loop]:
         loops = list(self.s.loops(name))
         return loops[loops.index(grid) + 1 :]
-
-    # ---- memory ---------------------------------------------------------------------------------
-
-    def _lay_out_scores(self, home: str) -> None:
-        """Scores by tiles of rows."""
-        s, tile = self.s, self.plan.tiles[0]
-        buffer = stores_of(s.block_of(home))[0].buffer
-        p = self.found.products[0]
-        places = {index: k for k, index in enumerate(p.contraction.out.indices)}
-        row, key = places[p.row.var], places[p.column.var]
-        extents = [int(e.value) if isinstance(e, Const) else 1 for e in buffer.shape]
-
-        def layout(*indices: Expr) -> tuple[Expr, ...]:
-            number: Expr = const(0)
-            for k, index in enumerate(indices):
-                if k == key:
-                    continue
-                size = tile.rows if k == row else 1
-                number = number * -(-extents[k] // size) + index // size
-            return number, indices[row] % tile.rows, indices[key]
-
-        s.transform_layout(home, buffer, layout)
-        s.storage_align(home, 0, 1, _BANKS, _NEXT_ROW)
 
 
 def _heads(p: Product, number: int) -> Sequence[Var]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final, NamedTuple
 
-from tilewright.ir import NEIGHBOURS, TILE_SIDE, Buffer, Const, DType, Var
+from tilewright.ir import NEIGHBOURS, OWNERS, TILE_SIDE, Buffer, Const, DType, Var
 from tilewright.schedule.rules.analysis import (
     extent_of,
     has_own_loops,
@@ -31,6 +31,8 @@ _KEYS: Final = 128
 _STEPS: Final = 64
 #: Of how many tiles of keys or values copies are in shared memory at once, at most.
 _STAGES: Final = 3
+#: The most keys whose scores the threads of a warp keep in registers.
+_MOST_OWN_KEYS: Final = 256
 #: The part of the multiprocessors that should at least have a tile.
 _BUSY: Final = 0.9
 
@@ -45,6 +47,8 @@ class Attention(NamedTuple):
     #: What takes the scores on, if one block does.
     home: str | None
     reductions: tuple[str, ...]
+    #: What the second reduction sums up, if a block computes it.
+    powers: str | None
     #: What makes the factors of the second product.
     shares: str
     #: What takes the results on, if one block does.
@@ -60,6 +64,7 @@ class AttentionPlan(NamedTuple):
     keys: int
     steps: int
     stages: int
+    in_registers: bool = False
 
     @property
     def rows(self) -> int:
@@ -68,7 +73,7 @@ class AttentionPlan(NamedTuple):
     @property
     def threads_of_row(self) -> int:
         """How many threads share what is done for a row."""
-        return 2 * self.warps.over
+        return OWNERS if self.in_registers else 2 * self.warps.over
 
     @property
     def tiles(self) -> tuple[Tile, Tile]:
@@ -97,17 +102,20 @@ def find_attention(s: Schedule, _block: str, target: Target) -> Attention | None
 
 def _taken_apart(s: Schedule, first: str, second: str, ends: tuple[str, ...]) -> Attention | None:
     left = [n for n in _between(s, first, second) if n not in ends]
+    powers = [n for n in left if _reads_reduced(s, n)]
+    early = [n for n in left if n not in powers]
     pair = product_of(s.block_of(first)), product_of(s.block_of(second))
-    if pair[0] is None or pair[1] is None or len(left) > 1:
+    if pair[0] is None or pair[1] is None or len(early) > 1 or len(powers) > 1:
         return None
     found = pair[0], pair[1]
     if not _agree(s, ends[-1], *found):
         return None
-    home = left[0] if left and [c.name for c in s.consumers(first)] == left else None
-    if left and home is None:
+    if early and [c.name for c in s.consumers(first)] != early:
         return None
     (*reductions, shares) = ends
-    return Attention(s, first, second, home, tuple(reductions), shares, following(s, second), found)
+    home, power = (names[0] if names else None for names in (early, powers))
+    after = following(s, second)
+    return Attention(s, first, second, home, tuple(reductions), power, shares, after, found)
 
 
 def _is_product(s: Schedule, name: str, target: Target) -> bool:
@@ -157,17 +165,14 @@ def _writer_of(s: Schedule, buffer: Buffer) -> str | None:
 
 
 def _inline_on_the_way(s: Schedule, between: list[str], shares: str) -> None:
-    """Inline all that is elementwise, but for what reads the scores first and what is multiplied.
-
-    Powers are computed again where they are read: that takes less than to keep them.
-    """
+    """Inline all that is elementwise, but for what a reduction reads and what is multiplied."""
     for block in s.blocks():
         name = block.name
         if not is_injective(s.block_of(name)) or not s.consumers(name) or name == shares:
             continue
         feeds_sum = any(only_reduces(s.block_of(c)) for c in s.consumers(name))
-        is_first = name in between and not _reads_reduced(s, name) and feeds_sum
-        if not is_first and not _is_operand(s, name) and s.can("compute_inline", name):
+        is_kept = name in between and feeds_sum
+        if not is_kept and not _is_operand(s, name) and s.can("compute_inline", name):
             s.compute_inline(name)
 
 
@@ -205,18 +210,30 @@ def _rounded_up(number: int, unit: int) -> int:
 
 
 def plan_attention(found: Attention, target: Target, choices: Choices) -> AttentionPlan | None:
-    """The most rows of which there are enough tiles, and whose scores fit into shared memory."""
+    """The most rows of which there are enough tiles, and whose scores fit: into registers if each
+    warp can have a tile of its own, else into shared memory."""
     assert target.gpu is not None
     keys, columns = (-(-_extent(found, k) // TILE_SIDE) for k in range(2))
     plans = [_plan(found, Warps(down, _over(columns, keys, down))) for down in _DOWN]
-    fitting = [p for p in plans if _shared_bytes(p) <= target.gpu.shared]
-    if not fitting:
+    own_scores = [_in_registers(found, down) for down in _DOWN] if _has_few_keys(found) else []
+    every = [p for p in (*own_scores, *plans) if _shared_bytes(p) <= target.gpu.shared]
+    if not every:
         return None
     busy = _BUSY * target.gpu.multiprocessors
-    enough = [p for p in fitting if _count(p) >= busy and 2 * _padded(p) <= 3 * _padded(plans[-1])]
-    own = (enough or fitting[-1:])[0]
-    by_rows = {p.rows: p for p in (own, *fitting)}
-    return by_rows[choices.choose("rows", list(by_rows))]
+    enough = [p for p in every if _count(p) >= busy and 2 * _padded(p) <= 3 * _padded(plans[-1])]
+    own = (enough or every[-1:])[0]
+    found_by = {(p.rows, p.in_registers): p for p in (own, *every)}
+    return found_by[choices.choose("rows", list(found_by))]
+
+
+def _has_few_keys(found: Attention) -> bool:
+    return found.powers is not None and _extent(found, 0) <= _MOST_OWN_KEYS
+
+
+def _in_registers(found: Attention, down: int) -> AttentionPlan:
+    """Each warp has all keys of its rows, which are all copied at once."""
+    keys = _rounded_up(_extent(found, 0), TILE_SIDE)
+    return AttentionPlan(found, Warps(down, 1), keys, keys, 1, in_registers=True)
 
 
 def _over(columns: int, keys: int, down: int) -> int:
@@ -246,8 +263,11 @@ def _shared_bytes(plan: AttentionPlan) -> int:
     size = plan.found.products[0].contraction.a.buffer.dtype.itemsize
     keys, columns = _extent(plan.found, 0), plan.tiles[1].columns
     depth = _rounded_up(extent_of(plan.found.products[0].reduced[0]) or 0, TILE_SIDE)
-    scores = plan.rows * (_rounded_up(keys, 32) + 32) * _F32.itemsize
-    shares = plan.rows * (_rounded_up(keys, plan.steps) // plan.steps) * (plan.steps + NEIGHBOURS)
+    scores = shares = 0
+    if not plan.in_registers:
+        scores = plan.rows * (_rounded_up(keys, 32) + 32) * _F32.itemsize
+        steps = _rounded_up(keys, plan.steps) // plan.steps
+        shares = plan.rows * steps * (plan.steps + NEIGHBOURS)
     rows = plan.rows * (depth + NEIGHBOURS)
     ahead = [min(plan.stages, -(-keys // n)) for n in (plan.keys, plan.steps)]
     copied = ahead[0] * plan.keys * (depth + NEIGHBOURS)

@@ -1,0 +1,38 @@
+"""Attention by tensor instructions, in one launch; scores are never in global memory.
+
+for head, tile of rows in blocks:
+    copy the rows
+    for tile of keys:                                          copies of keys run ahead (`stages`)
+        acc = rows · keys                                      by warps (`ir.warps`)
+        S[row, key] = acc with scale, mask, …
+    greatest[row], total[row] = …                              some threads for each row
+    P[row, key] = exp(S - greatest) / total                    narrow
+    for tile of keys: acc += P · values                        copies of values run ahead
+    result = acc …
+
+Where there are enough tiles of rows that each has few warps, and few keys, these keep their scores
+in registers (`registers`). Else all warps of a block share the keys of its rows, and
+scores are in shared memory (`shared`).
+"""
+
+from __future__ import annotations
+
+from tilewright.schedule.rules.gpu.attention.registers import InRegisters
+from tilewright.schedule.rules.gpu.attention.shared import InShared
+from tilewright.schedule.rules.gpu.attention.plan import (
+    AttentionPlan,
+    find_attention,
+    plan_attention,
+)
+from tilewright.schedule.rules.rule import Rule
+from tilewright.schedule.schedule import Schedule
+from tilewright.target import Target
+
+
+def _schedule(s: Schedule, _block: str, plan: AttentionPlan | None, _target: Target) -> None:
+    assert plan is not None
+    s.restore(plan.found.prepared)
+    (InRegisters if plan.in_registers else InShared)(s, plan).apply()
+
+
+ONE_LAUNCH_ATTENTION = Rule("attention", find_attention, plan_attention, _schedule)
