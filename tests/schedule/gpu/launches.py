@@ -28,7 +28,7 @@ from tilewright.ir import (
     walk,
 )
 from tilewright.kernels.pipeline import lowered
-from tilewright.schedule import RULES_BY_ADDRESS, Schedule, Trace
+from tilewright.schedule import RULES_BY_ADDRESS, Rules, Schedule, Trace
 from tilewright.schedule.primitives.loops.launch_rest import touches_elements
 from tilewright.target import verify_for
 
@@ -46,9 +46,11 @@ def loops(name: str, *inputs: Array, symbolic: bool = False, **attrs: Any) -> Fu
     return te.function([t for t in tensors if t is not None], list(outs), name=name)
 
 
-def scheduled(function: Function, target: tw.Target = TARGET) -> Schedule:
+def scheduled(
+    function: Function, target: tw.Target = TARGET, rules: Rules = RULES_BY_ADDRESS
+) -> Schedule:
     """The function under the rules for GPUs, which fits one."""
-    s = RULES_BY_ADDRESS.schedule(function, target)
+    s = rules.schedule(function, target)
     check_launches(s.function)
     again = Trace.from_json(s.trace.to_json()).replay(function)
     assert str(again) == str(s), "its trace leads to the same loops"

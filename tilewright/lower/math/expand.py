@@ -16,17 +16,18 @@ from typing import Final, NamedTuple
 from tilewright.ir import Call, Expr, Function, cast, map_expr, map_exprs
 from tilewright.lower.math.builder import MathBuilder
 from tilewright.lower.math.error_function import erf
-from tilewright.lower.math.exponential import exp, exp2, expm1, sigmoid
+from tilewright.lower.math.exponential import coarse_exp, exp, exp2, expm1, sigmoid
 from tilewright.lower.math.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
 from tilewright.lower.math.inverse_trigonometric import acos, asin, atan, atan2
 from tilewright.lower.math.logarithm import log, log1p, log2, log10
 from tilewright.lower.math.power import pow, rsqrt
 from tilewright.lower.math.trigonometric import cos, sin, tan
 from tilewright.support.denormals import Denormals
+from tilewright.support.dtype import float32
 from tilewright.target import Target
 
 _FUNCTIONS: tuple[Callable[..., Expr], ...] = (
-    *(exp, exp2, expm1, sigmoid),
+    *(exp, exp2, expm1, sigmoid, coarse_exp),
     *(log, log2, log10, log1p),
     *(sin, cos, tan, asin, acos, atan, atan2),
     *(sinh, cosh, tanh, asinh, acosh, atanh),
@@ -43,10 +44,13 @@ class Arithmetic(NamedTuple):
     denormals: Denormals = "flush"
     #: Whether it flushes denormals by itself where they are to be flushed.
     flushes: bool = True
+    #: Whether it has an instruction for powers of two, of float32.
+    has_powers: bool = False
 
     @staticmethod
     def of(target: Target, denormals: Denormals) -> Arithmetic:
-        return Arithmetic(target.has_fma, denormals, target.flushes_denormals)
+        has_powers = target.gpu is not None
+        return Arithmetic(target.has_fma, denormals, target.flushes_denormals, has_powers)
 
 
 _DEFAULT: Final = Arithmetic()
@@ -55,7 +59,8 @@ _DEFAULT: Final = Arithmetic()
 def expand(node: Call, arithmetic: Arithmetic = _DEFAULT) -> Expr | None:
     """The arithmetic that computes `node`, or None where it is no function of this library."""
     expansion = EXPANSIONS.get(node.name)
-    if expansion is None:
+    by_instruction = arithmetic.has_powers and node.dtype.scalar is float32
+    if expansion is None or (expansion is coarse_exp and by_instruction):
         return None
     if node.dtype.bits < 32:
         wide = (cast(a, "float32") for a in node.args)

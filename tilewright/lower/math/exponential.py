@@ -1,4 +1,4 @@
-"""exp, exp2, expm1 and sigmoid.
+"""exp, exp2, expm1, sigmoid, and exp for what is rounded to 16 bits.
 
 With x = n ln 2 + r and |r| <= ln(2) / 2, e**x = 2**n e**r; e**r is a polynomial, 2**n is made of
 bits. Arguments are clamped just beyond the range where the result is finite and not zero.
@@ -39,6 +39,10 @@ def exp(b: MathBuilder, x: Expr) -> Expr:
     rest, shifted = reduced(b, minimum(clamped, b.pick(89.0, 710.0)), 2 * b.bias)
     first, second = b.halves_of_power(shifted)
     return _times_exp(b, EXP, rest, first) * second
+
+
+def coarse_exp(b: MathBuilder, x: Expr) -> Expr:
+    return exp(b, x)
 
 
 def _exp_of_low(b: MathBuilder, x: Expr) -> Expr:

@@ -34,6 +34,7 @@ from tilewright.tensor.te.math import (
     ceil,
     clip,
     clz,
+    coarse_exp,
     copysign,
     cos,
     cosh,

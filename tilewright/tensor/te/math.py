@@ -38,6 +38,7 @@ def _named(function: Any, name: str) -> Any:
 
 
 exp, exp2, expm1 = _one("exp"), _one("exp2"), _one("expm1")
+coarse_exp = _one("coarse_exp")
 log, log2, log10, log1p = _one("log"), _one("log2"), _one("log10"), _one("log1p")
 sqrt, rsqrt = _one("sqrt"), _one("rsqrt")
 sin, cos, tan = _one("sin"), _one("cos"), _one("tan")

@@ -3,6 +3,7 @@ later."""
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 from tilewright.codegen.llvm.context import Context
@@ -24,6 +25,7 @@ from tilewright.support.errors import UserError
 _SHARED: Final = llvm.PointerType(addrspace=3)
 _GLOBAL: Final = llvm.PointerType(addrspace=1)
 _FLOAT: Final = llvm.FloatType()
+_LOG2_E: Final = struct.unpack("f", struct.pack("f", 1.4426950408889634))[0]
 _HALVES: Final = llvm.VectorType(llvm.HalfType(), 2)
 
 
@@ -45,6 +47,24 @@ def warp_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     for half in range(2):
         _multiply(cx, product, a, b[2 * half : 2 * half + 2], _element(cx, sums, 4 * half))
     return llvm.Constant(i32, 0)
+
+
+def coarse_exp(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    """By the instruction for powers of two, lane by lane."""
+    (x,), lanes = args, node.dtype.lanes
+    power = cx.declare("llvm.nvvm.ex2.approx.ftz.f", _FLOAT, [_FLOAT])
+
+    def of(value: LLValue) -> LLValue:
+        return cx.builder.call(power, [cx.builder.fmul(value, llvm.Constant(_FLOAT, _LOG2_E))])
+
+    if lanes == 1:
+        return of(x)
+    result = llvm.Constant(x.type, llvm.Undefined)
+    for number in (llvm.Constant(i32, k) for k in range(lanes)):
+        result = cx.builder.insert_element(
+            result, of(cx.builder.extract_element(x, number)), number
+        )
+    return result
 
 
 def group_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:

@@ -177,9 +177,10 @@ def attention_compute(
         )
     windows = (left_window, right_window)
     stages["masked"] = _masked(stages["capped"], mask, lengths, causal, past_length, windows)
-    stages["softmax"] = _softmax(stages["masked"])
+    is_narrow = narrow_shares and v.dtype is not work
+    stages["softmax"] = _softmax(stages["masked"], is_narrow and scores != "softmax")
     shares = stages["softmax"]
-    if narrow_shares and v.dtype is not work:
+    if is_narrow:
         shares = mapped(lambda e: te.cast(e, v.dtype), shares, name="narrow_shares")
     y = _weighted(shares, v, q.dtype)
     if scores == "none":
@@ -260,14 +261,14 @@ def _visible(
     return conditions
 
 
-def _softmax(scores: te.Tensor) -> te.Tensor:
-    """Along the keys; a query that sees none gets zeros."""
+def _softmax(scores: te.Tensor, is_narrow: bool) -> te.Tensor:
+    """Along the keys; a query that sees none gets zeros. What is narrow is rounded to 16 bits."""
     zero = te.const(0, scores.dtype)
     greatest = reduce_over(te.max, scores, (3,), True, name="greatest")
 
     def power(e: Expr, m: Expr) -> Expr:
         shift = te.select(m == te.const(float("-inf"), m.dtype), zero, m)
-        return te.exp(te.minimum(e - shift, 0))
+        return (te.coarse_exp if is_narrow else te.exp)(te.minimum(e - shift, 0))
 
     powers = mapped(power, scores, greatest, name="powers")
     total = reduce_over(te.sum, powers, (3,), True, name="total")

@@ -107,7 +107,7 @@ def by_threads(s: Schedule, row: Loop, column: Loop, tile: WarpTile) -> Loop:
     else:
         wm, mi, high, below = s.split(row, *tile.parts(0)[:2], 2, 8)
         wn, ni, jh, over, pair = s.split(column, *tile.parts(1)[:2], 2, 4, 2)
-        inside = [mi, ni, jh, high]
+        inside = [mi, high, ni, jh]
     s.reorder(wm, wn, below, over, *inside, pair)
     lane = s.fuse(below, over)
     for loop, axis in ((wm, "threadIdx.z"), (wn, "threadIdx.y"), (lane, "threadIdx.x")):

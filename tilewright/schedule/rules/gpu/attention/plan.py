@@ -210,20 +210,20 @@ def _rounded_up(number: int, unit: int) -> int:
 
 
 def plan_attention(found: Attention, target: Target, choices: Choices) -> AttentionPlan | None:
-    """The most rows of which there are enough tiles, and whose scores fit: into registers if each
-    warp can have a tile of its own, else into shared memory."""
+    """The most rows of which there are enough tiles, and whose scores fit: into the registers of
+    several warps, else into shared memory."""
     assert target.gpu is not None
     keys, columns = (-(-_extent(found, k) // TILE_SIDE) for k in range(2))
     plans = [_plan(found, Warps(down, _over(columns, keys, down))) for down in _DOWN]
-    own_scores = [_in_registers(found, down) for down in _DOWN] if _has_few_keys(found) else []
-    every = [p for p in (*own_scores, *plans) if _shared_bytes(p) <= target.gpu.shared]
-    if not every:
+    few = [_in_registers(found, down) for down in _DOWN[:-1]] if _has_few_keys(found) else []
+    even = [p for p in (*few, *plans) if 2 * _padded(p) <= 3 * _padded(plans[-1])]
+    fitting = [p for p in even if _shared_bytes(p) <= target.gpu.shared]
+    if not fitting:
         return None
-    busy = _BUSY * target.gpu.multiprocessors
-    enough = [p for p in every if _count(p) >= busy and 2 * _padded(p) <= 3 * _padded(plans[-1])]
-    own = (enough or every[-1:])[0]
-    found_by = {(p.rows, p.in_registers): p for p in (own, *every)}
-    return found_by[choices.choose("rows", list(found_by))]
+    enough = [p for p in fitting if _count(p) >= _BUSY * target.gpu.multiprocessors]
+    own = (enough or fitting[-1:])[0]
+    by_choice = {(p.rows, p.in_registers): p for p in (own, *fitting)}
+    return by_choice[choices.choose("rows", list(by_choice))]
 
 
 def _has_few_keys(found: Attention) -> bool:

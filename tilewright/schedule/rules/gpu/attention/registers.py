@@ -57,7 +57,7 @@ class InRegisters(Cut):
         """What is computed element by element, by the threads that have these."""
         s, indices = self.s, stores_of(self.s.block_of(name))[0].indices
         (row,), (column,) = (loops_of(s, name, indices[side], grid) for side in sides)
-        s.unroll(by_threads(s, row, column, tile))
+        s.vectorize(by_threads(s, row, column, tile))
 
     def _lay_out(self, name: str, sides: tuple[int, int], tile: WarpTile) -> None:
         self.s.set_scope(name, 0, "local")
