@@ -134,6 +134,7 @@ REFERENCES: dict[str, Callable[..., Array]] = {
     **{n: getattr(np, n) for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     **{n: getattr(np, f"arc{n[1:]}") for n in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
     "atan2": np.arctan2,
+    "coarse_exp": np.exp,
     "pow": np.power,
     "erf": _wide_erf,
     "sigmoid": _wide_sigmoid,

@@ -239,7 +239,8 @@ class _Loops(Builder):
             self._new[binding.outputs[0]] = product
             return None
         args = [None if a is None else self.wide(a) for a in call.args]
-        return self.bind_made(Binding(binding.outputs, call.with_args(args), binding.origin))
+        attrs = {**call.attrs, "coarse": True} if "coarse" in call.op.attributes else call.attrs
+        return self.bind_made(Binding(binding.outputs, Call(call.op, args, attrs), binding.origin))
 
     def _is_narrow(self, value: Value) -> bool:
         """Whether a value is there in the narrower type."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,16 @@ from tilewright.tensor import te
 
 
 @op
-def softmax(x: Value, *, axis: int = -1) -> Type:
-    """exp(x) / sum(exp(x)) along `axis`."""
+def softmax(x: Value, *, axis: int = -1, coarse: bool = False) -> Type:
+    """exp(x) / sum(exp(x)) along `axis`; `coarse` within 2**-16, for what is rounded to 16 bits."""
     require_kind("float", x)
     axis_of(axis, x.ndim)
     return x.type
 
 
 @softmax.reference
-def softmax_reference(x: Array, *, axis: int) -> Array:
+def softmax_reference(x: Array, *, axis: int, coarse: bool) -> Array:
+    del coarse
     with np.errstate(all="ignore"):
         wide = x.astype(np.float64)
         powers = np.exp(wide - wide.max(axis=axis, keepdims=True, initial=-np.inf))
@@ -33,13 +35,16 @@ def softmax_reference(x: Array, *, axis: int) -> Array:
 
 
 @softmax.compute
-def softmax_compute(x: te.Tensor, *, axis: int) -> te.Tensor:
-    powers, total, _ = shifted_powers(x, axis_of(axis, x.ndim), "softmax")
+def softmax_compute(x: te.Tensor, *, axis: int, coarse: bool) -> te.Tensor:
+    exp = te.coarse_exp if coarse else te.exp
+    powers, total, _ = shifted_powers(x, axis_of(axis, x.ndim), "softmax", exp)
     # A row shares its sum: one division for all.
     return mapped(lambda e, t: te.cast(e * (1 / t), x.dtype), powers, total, name="softmax")
 
 
-def shifted_powers(x: te.Tensor, axis: int, name: str) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+def shifted_powers(
+    x: te.Tensor, axis: int, name: str, exp: Callable[[Expr], Expr] = te.exp
+) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
     """exp(x - max), its sum and the max along `axis`, in float32 at least."""
     work = accumulator(x.dtype)
 
@@ -48,9 +53,7 @@ def shifted_powers(x: te.Tensor, axis: int, name: str) -> tuple[te.Tensor, te.Te
 
     greatest = reduce_over(te.max, x, (axis,), True, wide, f"{name}_max")
     # None is above the greatest: saying so spares exp the thought of overflowing.
-    powers = mapped(
-        lambda e, m: te.exp(te.minimum(wide(e) - m, 0)), x, greatest, name=f"{name}_exp"
-    )
+    powers = mapped(lambda e, m: exp(te.minimum(wide(e) - m, 0)), x, greatest, name=f"{name}_exp")
     return powers, reduce_over(te.sum, powers, (axis,), True, name=f"{name}_sum"), greatest
 
 
