@@ -164,8 +164,8 @@ def _one_lane(a: Any, number: Any) -> Any:
     return np.take_along_axis(lanes, at[..., :1], axis=-1)[..., 0]
 
 
-#: Expanded to polynomials over the type they are called with. `coarse_exp` is exp within 2**-16, for
-#: what is rounded to 16 bits.
+#: Expanded to polynomials over the type they are called with. `coarse_exp` is exp within 2**-16,
+#: for what is rounded to 16 bits.
 TRANSCENDENTAL = (
     "exp coarse_exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan "
     "sinh cosh tanh asinh acosh atanh erf sigmoid rsqrt"

@@ -60,7 +60,9 @@ def attention(n: Sizes, *, mask: str = "", dtype: str = "float16", size: int = 0
     one = (*wide[:3], 1)
     greatest = te.compute(one, lambda a, h, i, _: te.max(seen[a, h, i, m], axis=m), name="greatest")
     powers = te.compute(
-        wide, lambda a, h, i, x: te.coarse_exp(seen[a, h, i, x] - greatest[a, h, i, 0]), name="powers"
+        wide,
+        lambda a, h, i, x: te.coarse_exp(seen[a, h, i, x] - greatest[a, h, i, 0]),
+        name="powers",
     )
     total = te.compute(one, lambda a, h, i, _: te.sum(powers[a, h, i, t], axis=t), name="total")
     shares = te.compute(

@@ -17,13 +17,13 @@ scores are in shared memory (`shared`).
 
 from __future__ import annotations
 
-from tilewright.schedule.rules.gpu.attention.registers import InRegisters
-from tilewright.schedule.rules.gpu.attention.shared import InShared
 from tilewright.schedule.rules.gpu.attention.plan import (
     AttentionPlan,
     find_attention,
     plan_attention,
 )
+from tilewright.schedule.rules.gpu.attention.registers import InRegisters
+from tilewright.schedule.rules.gpu.attention.shared import InShared
 from tilewright.schedule.rules.rule import Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
