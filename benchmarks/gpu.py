@@ -66,6 +66,14 @@ def conv(n: int, c: int, size: int, out: int, window: int) -> Kernel:
     return Kernel("Conv", shapes, "conv2d", {"pads": pads}, flops, n * out * size * size)
 
 
+def attention(tokens: int, depth: int, batch: int = 0) -> Kernel:
+    """16,384 tokens of 2,048 channels, unless the batch is given: 768 then."""
+    heads = 768 // depth if batch else 2048 // depth
+    shape = batch or (1 << 14) // tokens, heads, tokens, depth
+    size = math.prod(shape)
+    return Kernel("Attention", (shape,) * 3, "attention", {}, 4.0 * size * tokens, size)
+
+
 KERNELS = {
     "add_8192": Kernel("Add", ((8192, 8192),) * 2, "add", {}, results=1 << 26),
     "softmax_8192": Kernel("Softmax", ((8192, 8192),), "softmax", {"axis": -1}, results=1 << 26),
@@ -85,6 +93,9 @@ KERNELS = {
     "matmul_1_4096": product(1, 4096, 4096),
     "conv_64_56": conv(1, 64, 56, 64, 3),
     "conv_256_14": conv(1, 256, 14, 256, 3),
+    "attention_128_64": attention(128, 64, 32),
+    "attention_197_64": attention(197, 64, 32),
+    **{f"attention_{n}_{d}": attention(n, d) for n in (512, 1024, 4096) for d in (64, 128)},
 }
 
 
@@ -162,7 +173,7 @@ def onnx_of(kernel: Kernel, element: str) -> Any:
         names.append("axes")
     node = helper.make_node(kernel.op, names, ["y"], **attrs)
     graph = helper.make_graph([node], "kernel", inputs, [output], held)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)])
 
 
 def inputs_of(model: Any) -> dict[str, np.ndarray[Any, Any]]:
@@ -267,6 +278,7 @@ TORCH: dict[str, Callable[[Any, Kernel], Callable[..., Any]]] = {
     "transpose": lambda torch, _: lambda x: x.t().contiguous(),
     "sum": lambda torch, _: lambda x: x.sum(1),
     "matmul": lambda torch, _: torch.matmul,
+    "attention": lambda torch, _: torch.nn.functional.scaled_dot_product_attention,
     "conv2d": lambda torch, k: (
         lambda x, w: torch.nn.functional.conv2d(x, w, padding=k.attrs["pads"][0])
     ),

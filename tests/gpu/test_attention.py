@@ -66,6 +66,26 @@ def is_whole(names: list[str]) -> bool:
     return sum(n in PRODUCTS for n in names) == 2
 
 
+def test_operands_that_came_narrow() -> None:
+    """Shares are rounded to what they are multiplied with."""
+    b = Builder()
+    q, k, v = (b.input(name, "f16", (1, 2, 24, 16)) for name in "qkv")
+    b.output(b.attention(q, k, v))
+    with PassContext(precision="float16"):
+        made = run_passes(b.build(), graph_passes(Target.of("simt")))
+        model = tw.compile(b.build(), target="simt")
+    (found,) = [c.expr for c in made.main.body if isinstance(c.expr, Call)]
+    assert found.attrs["narrow_shares"]
+    random = np.random.default_rng(0)
+    given = [random.standard_normal((1, 2, 24, 16)).astype("float16") for _ in range(3)]
+    wide = [x.astype("float64") for x in given]
+    scores = wide[0] @ np.swapaxes(wide[1], 2, 3) / 4
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    want = powers / powers.sum(axis=-1, keepdims=True) @ wide[2]
+    (answer,) = model.run(dict(zip("qkv", given, strict=True)))
+    np.testing.assert_allclose(np.asarray(answer, "float64"), want, rtol=ERROR, atol=ERROR)
+
+
 def test_both_products_are_in_the_kernel() -> None:
     graph, _ = transformer(hidden=96, heads=3)
     assert [is_whole(names) for names in kernels(graph)] == [True, True]

@@ -249,6 +249,8 @@ class _Loops(Builder):
 
     def _product(self, call: Call) -> Value | None:
         """The product of narrow factors; None where it has no such form."""
+        if call.op.name == "attention":
+            return self._attention(call)
         x, weight = (self._factor(a) for a in call.args[:2])
         if x is None or weight is None:
             return None
@@ -258,8 +260,6 @@ class _Loops(Builder):
             addend = None if product.addend is None else self.wide(product.addend)
             made = product._replace(x=x.value, weight=weight.value, addend=addend)
             return written(made._replace(factor=product.factor / scale), self)
-        if call.op.name == "attention":
-            return self._attention(call)
         if "dtype" not in call.op.attributes or call.attrs["dtype"] is not None:
             return None
         others = [self._scaled(a, scale) for a in call.args[2:]]
@@ -269,13 +269,18 @@ class _Loops(Builder):
 
     def _attention(self, call: Call) -> Value | None:
         """Attention with all three operands narrow: its results are averages of narrow values."""
-        factors = [self._factor(a) for a in call.args[:3]]
+        factors = [self._narrow_operand(a) for a in call.args[:3]]
         found = [f.value for f in factors if f is not None and f.scale == 1]
         if len(found) < 3 or call.attrs["scores"] != "none":
             return None
         others = [None if a is None else self.wide(a) for a in call.args[3:]]
         attrs = {**call.attrs, "narrow_shares": True}
         return self.emit_all(call.op, [*found, *others], attrs)[0]
+
+    def _narrow_operand(self, value: Value | None) -> _Factor | None:
+        """The narrow form of an operand, which it may have had from the start."""
+        is_narrow = value is not None and value.dtype is self._outside.dtype
+        return _Factor(self.current(value)) if value and is_narrow else self._factor(value)
 
     def _scaled(self, addend: Value | None, scale: float) -> Value | None:
         if addend is None or scale == 1:
