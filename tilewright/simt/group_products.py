@@ -30,6 +30,7 @@ from tilewright.simt.lanes import Array, Lanes, Mask
 from tilewright.simt.memory import Memory
 from tilewright.simt.state import Run, State
 from tilewright.simt.unknown import raise_where
+from tilewright.simt.warps import require_whole
 
 _THREADS: Final = GROUP * WARP
 
@@ -63,7 +64,9 @@ def _multiply(
     active: Mask,
 ) -> None:
     """C += A · B, where `places` are those of each thread's sums, and of the first of A and B."""
-    _require_whole_groups(lanes, active)
+    if lanes.threads % _THREADS:
+        raise LaneError(0, "its block is not made of groups of four warps")
+    require_whole(lanes, active, _THREADS, "group")
     wanted = None if active is None else active[..., None]
     c, a, b = memories
     rows = _Operand(GROUP_ROWS, product.a_by_columns, *strides[:2])
@@ -111,18 +114,6 @@ class _Operand(NamedTuple):
         if unknown is not None:
             raise_where(unknown, wanted, f"what a group multiplies from {memory.buffer.name}")
         return found.reshape(lanes.blocks, groups, self.side, TILE_SIDE)
-
-
-def _require_whole_groups(lanes: Lanes, active: Mask) -> None:
-    if lanes.threads % _THREADS:
-        raise LaneError(0, "its block is not made of groups of four warps")
-    if active is None:
-        return
-    taking = np.broadcast_to(active, lanes.shape).reshape(lanes.blocks, -1, _THREADS)
-    parted = (taking.any(axis=2, keepdims=True) & ~taking).reshape(-1)
-    if parted.any():
-        reason = "it does not take part in a product that others of its group compute"
-        raise LaneError(int(np.argmax(parted)), reason)
 
 
 def _start(_state: State, _s: Evaluate, _call: Call) -> Run:

@@ -20,7 +20,7 @@ def multiply(
 
     Whole warps take part; what is unknown is not multiplied with.
     """
-    _require_whole_warps(lanes, active)
+    require_whole(lanes, active, WARP, "warp")
     c, a, b = (
         _neighbours(lanes, memory, place, active)
         for memory, place in zip(memories, places, strict=True)
@@ -44,13 +44,14 @@ def multiply(
     memories[0].store(lanes, index, c + added.reshape(c.shape), None, wanted)
 
 
-def _require_whole_warps(lanes: Lanes, active: Mask) -> None:
+def require_whole(lanes: Lanes, active: Mask, threads: int, kind: str) -> None:
+    """Refuse products that only some of the threads of a warp, or of a group of these, compute."""
     if active is None:
         return
-    taking = np.broadcast_to(active, lanes.shape).reshape(lanes.blocks, -1, WARP)
+    taking = np.broadcast_to(active, lanes.shape).reshape(lanes.blocks, -1, threads)
     parted = (taking.any(axis=2, keepdims=True) & ~taking).reshape(-1)
     if parted.any():
-        reason = "it does not take part in a product that others of its warp compute"
+        reason = f"it does not take part in a product that others of its {kind} compute"
         raise LaneError(int(np.argmax(parted)), reason)
 
 

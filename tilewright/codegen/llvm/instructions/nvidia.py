@@ -33,11 +33,7 @@ def warp_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     """C += A · B on tiles of 16 × 16, as two products of 8 columns each."""
     gpu, product = cx.target.gpu, WARP_PRODUCTS[node.name]
     if gpu is None or not gpu.has_warp_products:
-        raise UserError(
-            f"cannot compile a call of {node.name}",
-            reason=f"GPUs since sm_80 have it, and the target is {cx.target}",
-            remedy="build for such a GPU, or leave tensorize out",
-        )
+        raise _missing(cx, node, "GPUs since sm_80 have it")
     sums, a_place, b_place = args
     if product.a_is_own:
         a = [cx.builder.load(_element(cx, a_place, k, i32), typ=i32) for k in range(4)]
@@ -47,6 +43,14 @@ def warp_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     for half in range(2):
         _multiply(cx, product, a, b[2 * half : 2 * half + 2], _element(cx, sums, 4 * half))
     return llvm.Constant(i32, 0)
+
+
+def _missing(cx: Context, node: Call, where: str) -> UserError:
+    return UserError(
+        f"cannot compile a call of {node.name}",
+        reason=f"{where}, and the target is {cx.target}",
+        remedy="build for such a GPU, or leave tensorize out",
+    )
 
 
 def coarse_exp(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
@@ -71,11 +75,7 @@ def group_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     """C += A · B by a group of warps; its sums may be read once the product is waited for."""
     gpu, product = cx.target.gpu, GROUP_PRODUCTS[node.name]
     if gpu is None or not gpu.has_group_products:
-        raise UserError(
-            f"cannot compile a call of {node.name}",
-            reason=f"sm_90a has it, and the target is {cx.target}",
-            remedy="build for such a GPU, or leave tensorize out",
-        )
+        raise _missing(cx, node, "sm_90a has it")
     sums, *places = args[:3]
     strides = [_number(a) for a in node.args[3:]]
     if any(pitch != PITCH for pitch in strides[::2]):
