@@ -39,6 +39,11 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, *gc.get_threshold()[1:])
 
 
+def pytest_unconfigure() -> None:
+    """Packages report what is left of them when the process ends."""
+    gc.unfreeze()
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     """`golden(text, "room/name")` holds `text` against `tests/golden/room/name.txt`."""
