@@ -22,7 +22,8 @@ class Case(NamedTuple):
     package: str
     path: str
     inputs: Callable[[np.random.Generator], Arrays]
-    levels: tuple[int, ...] = (0, 1, 2, 3)
+    #: Each level has several models; all of them have the highest.
+    levels: tuple[int, ...]
 
     def __str__(self) -> str:
         return self.path.rpartition("/")[2].removesuffix(".onnx")
@@ -67,12 +68,12 @@ def echo(rng: np.random.Generator) -> Arrays:
 
 
 CASES = [
-    Case("magika", "magika/models/standard_v3_3/model.onnx", file_contents),
-    Case("silero_vad", "silero_vad/data/silero_vad.onnx", speech),
-    Case("silero_vad", "silero_vad/data/silero_vad_16k_sequence.onnx", speech_in_windows),
-    Case("onnx_asr", "onnx_asr/preprocessors/data/kaldi.onnx", waves),
-    Case("onnx_asr", "onnx_asr/preprocessors/data/nemo80.onnx", waves),
-    Case("onnx_asr", "onnx_asr/preprocessors/data/resample_8_16.onnx", waves),
+    Case("magika", "magika/models/standard_v3_3/model.onnx", file_contents, (0, 1, 2, 3)),
+    Case("silero_vad", "silero_vad/data/silero_vad.onnx", speech, (0, 2, 3)),
+    Case("silero_vad", "silero_vad/data/silero_vad_16k_sequence.onnx", speech_in_windows, (1, 3)),
+    Case("onnx_asr", "onnx_asr/preprocessors/data/kaldi.onnx", waves, (2, 3)),
+    Case("onnx_asr", "onnx_asr/preprocessors/data/nemo80.onnx", waves, (0, 1, 3)),
+    Case("onnx_asr", "onnx_asr/preprocessors/data/resample_8_16.onnx", waves, (2, 3)),
     Case(
         "rapidocr_onnxruntime",
         "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
