@@ -22,7 +22,7 @@ demo: $(STAMP)/demo  ## compile a trained model, ask it, time it beside ONNX Run
 	$(BIN)/tilewright demo
 
 test: $(STAMP)/test wheels emulators  ## run the test suite
-	$(BIN)/python -m pytest -q -n $(JOBS) --timeout=300 tests
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --timeout=300 tests
 
 fuzz: $(STAMP)/test  ## try every edit of the manifests of artifacts; takes long
 	TILEWRIGHT_FUZZ=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/runtime/test_manifest_edits.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,11 @@ hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
+# Workers of pytest-xdist fill the machine: kernels are compiled where the test runs, since starting
+# another interpreter takes longer than most kernels of tests do.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("TILEWRIGHT_COMPILE_JOBS", "1")
+
 GOLDEN = Path(__file__).parent / "golden"
 Golden = Callable[[str, str], None]
 
@@ -25,6 +31,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite tests/golden from what the tests produce now; review the diff",
     )
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays, and what is compiled lives long: few collections, of what is new."""
+    gc.freeze()
+    gc.set_threshold(50_000, *gc.get_threshold()[1:])
+
+
+def pytest_unconfigure() -> None:
+    """Packages report what is left of them when the process ends."""
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.network_cases import CASES, Case
 from tilewright import te
 from tilewright.graph import Builder, Module, evaluate
 from tilewright.ir import evaluate as evaluate_expr
+from tilewright.ir import function_text, parse_function, same_function
 from tilewright.kernels import compiled, workers
 from tilewright.kernels.compiled import CompiledKernel, Options, compile_function, compile_kernels
 from tilewright.kernels.formulas import expr_of, formula_of
@@ -108,6 +110,16 @@ def test_workers_give_what_this_process_gives(monkeypatch: pytest.MonkeyPatch) -
     assert len(done_here) < len(functions), "no worker did anything"
 
 
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_workers_read_the_kernels_of_networks(case: Case) -> None:
+    """Workers get them as text."""
+    model = tw.compile(case.graph())
+    assert isinstance(model, tw.Model) and model.kernels
+    for name in model.kernels:
+        kernel = model.ir(name)
+        assert same_function(parse_function(function_text(kernel)), kernel), name
+
+
 def test_workers_that_die_are_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_COMPILE_JOBS", "2")
     monkeypatch.setattr(sys, "executable", "/bin/false")
@@ -162,6 +174,7 @@ def test_workers_do_not_run_the_users_program(tmp_path: Path) -> None:
 INTERRUPTED = """
 import subprocess, sys, time
 import tilewright as tw
+from tests.network_cases import CASES, Case
 from tilewright import te
 from tilewright.kernels import workers
 from tilewright.kernels.compiled import Options

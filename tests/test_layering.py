@@ -116,6 +116,7 @@ def _imports_of(file: Path, source: str) -> Iterator[Import]:
                 yield Import(file, line, _room_of(file), room, rest)
 
 
+@functools.cache
 def _all_imports() -> list[Import]:
     files = sorted(PACKAGE.rglob("*.py"))
     return [i for f in files for i in _imports_of(f, f.read_text(encoding="utf-8"))]

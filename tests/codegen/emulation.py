@@ -125,15 +125,22 @@ for _bits, _stem in ((512, "avx512.pmaddw.d.512"), (256, "avx2.pmadd.wd"), (128,
     )
 
 
-def _extreme(name: str, op: str, kind: str, *, rounds: bool) -> str:
-    """The second operand where the comparison does not hold, so where one of them is NaN."""
-    last = ", i32 %r" if rounds else ""
+def _extreme(name: str, op: str, lanes: int, kind: str, *, rounds: bool) -> str:
+    """The second operand where the comparison does not hold, so where one of them is NaN.
+
+    A first operand that is NaN is replaced before it is compared: LLVM takes a comparison and a
+    selection for one instruction of Arm, which hands on a signalling NaN.
+    """
+    vector, last = f"<{lanes} x {kind}>", ", i32 %r" if rounds else ""
     relation = "ogt" if op == "max" else "olt"
+    chosen = f"select <{lanes} x i1>"
     return (
-        f'define {kind} @"{name}"({kind} %a, {kind} %b{last}) alwaysinline {{\n'
-        f"  %c = fcmp {relation} {kind} %a, %b\n"
-        f"  %d = select <{kind[1 : kind.index(' ')]} x i1> %c, {kind} %a, {kind} %b\n"
-        f"  ret {kind} %d\n}}\n"
+        f'define {vector} @"{name}"({vector} %a, {vector} %b{last}) alwaysinline {{\n'
+        f"  %n = fcmp uno {vector} %a, zeroinitializer\n"
+        f"  %s = {chosen} %n, {vector} %b, {vector} %a\n"
+        f"  %c = fcmp {relation} {vector} %s, %b\n"
+        f"  %d = {chosen} %c, {vector} %s, {vector} %b\n"
+        f"  ret {vector} %d\n}}\n"
     )
 
 
@@ -143,8 +150,7 @@ for _bits, _prefix, _suffix in ((128, "sse", ""), (256, "avx", ".256"), (512, "a
         _own = "sse2" if (_bits, _width) == (128, 64) else _prefix
         for _op in ("max", "min"):
             _name = f"emulated.{_own}.{_op}.p{_letter}{_suffix}"
-            _vector = f"<{_lanes} x {_kind}>"
-            _VECTOR_DEFINITIONS[_name] = _extreme(_name, _op, _vector, rounds=_rounds)
+            _VECTOR_DEFINITIONS[_name] = _extreme(_name, _op, _lanes, _kind, rounds=_rounds)
 
 
 def _saturating_pack(name: str, bits: int, *, signed: bool) -> str:

@@ -203,7 +203,10 @@ def _array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
 
 
 #: Operators whose kernels take long to compile; the conditions of others are of their kind.
-_SLOW = {"deform_conv", "grid_sample", "gru", "rnn", "conv_integer", "qlinear_matmul"}
+_SLOW = {
+    *("conv_integer", "conv_transpose", "deform_conv", "qlinear_conv"),
+    *("grid_sample", "gru", "rnn", "qlinear_matmul"),
+}
 _COMPILED = [c for c in CASES if c.op not in _SLOW]
 #: So many programs hold them all: one would take minutes to compile.
 _PARTS = 8

@@ -74,16 +74,23 @@ def test_convolutions(image: str, zero: int, attrs: Any) -> None:
     check(module, array)
 
 
-@pytest.mark.parametrize(("image", "zero"), [("uint8", 0), ("uint8", 255), ("int8", -128)])
+_WINDOWS: list[dict[str, Any]] = [
+    {"pads": [1] * 4},
+    {"pads": [2, 1, 0, 2], "strides": [2, 1]},
+    {"pads": [2] * 4, "dilations": [2, 2]},
+]
+_IMAGES = [("uint8", 0), ("uint8", 255), ("int8", -128)]
+
+
 @pytest.mark.parametrize(
-    "attrs",
+    ("image", "zero", "attrs", "channels"),
     [
-        {"pads": [1] * 4},
-        {"pads": [2, 1, 0, 2], "strides": [2, 1]},
-        {"pads": [2] * 4, "dilations": [2, 2]},
+        # Every two of type, window and number of channels meet.
+        (*image, window, (16, 19)[(i + k) % 2])
+        for i, image in enumerate(_IMAGES)
+        for k, window in enumerate(_WINDOWS)
     ],
 )
-@pytest.mark.parametrize("channels", [16, 19])
 def test_depthwise_convolutions(image: str, zero: int, attrs: Any, channels: int) -> None:
     scales = rng().uniform(0.001, 0.01, channels).astype(np.float32)
     weight = stored("int8", channels, 1, 3, 3)
@@ -160,7 +167,7 @@ def test_groups_that_fill_no_instruction_stay_in_floats() -> None:
     assert call.attrs["dtype"] is None
 
 
-@pytest.mark.parametrize(("image", "zero"), [("uint8", 0), ("uint8", 255), ("int8", -128)])
+@pytest.mark.parametrize(("image", "zero"), _IMAGES)
 @pytest.mark.parametrize(
     "attrs",
     [

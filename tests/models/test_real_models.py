@@ -22,7 +22,8 @@ class Case(NamedTuple):
     package: str
     path: str
     inputs: Callable[[np.random.Generator], Arrays]
-    levels: tuple[int, ...] = (0, 1, 2, 3)
+    #: Each level has several models; all of them have the highest.
+    levels: tuple[int, ...]
 
     def __str__(self) -> str:
         return self.path.rpartition("/")[2].removesuffix(".onnx")
@@ -67,17 +68,17 @@ def echo(rng: np.random.Generator) -> Arrays:
 
 
 CASES = [
-    Case("magika", "magika/models/standard_v3_3/model.onnx", file_contents),
-    Case("silero_vad", "silero_vad/data/silero_vad.onnx", speech),
-    Case("silero_vad", "silero_vad/data/silero_vad_16k_sequence.onnx", speech_in_windows),
-    Case("onnx_asr", "onnx_asr/preprocessors/data/kaldi.onnx", waves),
-    Case("onnx_asr", "onnx_asr/preprocessors/data/nemo80.onnx", waves),
-    Case("onnx_asr", "onnx_asr/preprocessors/data/resample_8_16.onnx", waves),
+    Case("magika", "magika/models/standard_v3_3/model.onnx", file_contents, (0, 1, 2, 3)),
+    Case("silero_vad", "silero_vad/data/silero_vad.onnx", speech, (0, 2, 3)),
+    Case("silero_vad", "silero_vad/data/silero_vad_16k_sequence.onnx", speech_in_windows, (1, 3)),
+    Case("onnx_asr", "onnx_asr/preprocessors/data/kaldi.onnx", waves, (2, 3)),
+    Case("onnx_asr", "onnx_asr/preprocessors/data/nemo80.onnx", waves, (0, 1, 3)),
+    Case("onnx_asr", "onnx_asr/preprocessors/data/resample_8_16.onnx", waves, (2, 3)),
     Case(
         "rapidocr_onnxruntime",
         "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
         line_of_text,
-        (0, 3),
+        (3,),
     ),
     Case("basic_pitch", "basic_pitch/saved_models/icassp_2022/nmp.onnx", music, (3,)),
     Case("speechmos", "speechmos/plcmos_models/plcmos_v2.onnx", repaired_speech, (1, 3)),
@@ -85,28 +86,27 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_levels_agree_with_the_peer(case: Case) -> None:
+@pytest.mark.parametrize(("case", "level"), [(c, n) for c in CASES for n in c.levels], ids=str)
+def test_levels_agree_with_the_peer(case: Case, level: int) -> None:
     data = model_bytes(case.package, case.path)
     inputs = case.inputs(np.random.default_rng(0))
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     wanted = session.run(None, inputs)
-    for level in case.levels:
-        results = tw.compile(data, threads=1, opt_level=level).run(inputs)
-        for got, want in zip(results, wanted, strict=True):
-            assert_near(np.asarray(got), want, f"level {level}")
+    results = tw.compile(data, threads=1, opt_level=level).run(inputs)
+    for got, want in zip(results, wanted, strict=True):
+        assert_near(np.asarray(got), want)
 
 
-def assert_near(got: Any, want: Any, what: str) -> None:
+def assert_near(got: Any, want: Any) -> None:
     """Within a ten-thousandth of the range of the result, as far as float32 can tell: what lies
     close together (probabilities of a half) keeps the rounding of its own size."""
-    assert got.shape == want.shape and got.dtype == want.dtype, what
+    assert got.shape == want.shape and got.dtype == want.dtype
     if want.dtype.kind in "iub":
-        np.testing.assert_array_equal(got, want, err_msg=what)
+        np.testing.assert_array_equal(got, want)
         return
     size = float(np.abs(want).max(initial=0))
     span = float(np.ptp(want)) if want.size > 1 else size
     near = max(1e-4 * span, 1e-6 * size, 1e-10)
-    np.testing.assert_allclose(got, want, rtol=0, atol=near, err_msg=what)
+    np.testing.assert_allclose(got, want, rtol=0, atol=near)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.emulated.emulator import other_architecture
 from tests.frontends.onnx.models import info, make, node
 from tests.network_cases import CASES, Case
 from tests.rpc.hosts import Host, artifacts_below, classifier, data, started
@@ -179,7 +180,7 @@ def test_artifacts_are_sent_as_they_are(
     device: tw.rpc.Device, model: tw.Model, tmp_path: Path
 ) -> None:
     path, told = tmp_path / "m.twm", list[tuple[int, int]]()
-    other = tw.compile(classifier(), "llvm -mtriple=aarch64-linux-gnu")
+    other = tw.compile(classifier(), f"llvm -mtriple={other_architecture()}-linux-gnu")
     tw.save([other, model], path)
     there = device.load(path, progress=lambda done, total: told.append((done, total)))
     assert told and told[-1] == (path.stat().st_size,) * 2
@@ -193,8 +194,8 @@ def test_artifacts_are_sent_as_they_are(
 def test_foreign_and_damaged_artifacts_are_refused(
     device: tw.rpc.Device, model: tw.Model, tmp_path: Path
 ) -> None:
-    with pytest.raises(tw.UserError, match="it is for aarch64"):
-        device.load(tw.compile(classifier(), "llvm -mtriple=aarch64-linux-gnu"))
+    with pytest.raises(tw.UserError, match=f"it is for {other_architecture()}"):
+        device.load(tw.compile(classifier(), f"llvm -mtriple={other_architecture()}-linux-gnu"))
     model.save(tmp_path / "m.twm")
     data_ = bytearray((tmp_path / "m.twm").read_bytes())
     data_[len(data_) // 2] ^= 1

@@ -42,18 +42,23 @@ def _results(function: Function) -> list[Array]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "lanes", "vectors", "columns"),
+    ("dtype", "lanes", "vectors", "columns", "by_parts"),
     [
-        ("float32", 4, 1, 4),
-        ("float32", 4, 4, 4),
-        ("float32", 4, 4, 8),
-        ("float64", 2, 4, 4),
-        ("float16", 8, 2, 4),
-        ("int8", 16, 1, 2),
+        ("float32", 4, 1, 4, False),
+        ("float32", 4, 4, 4, False),
+        ("float32", 4, 4, 8, False),
+        ("float64", 2, 4, 4, False),
+        ("float16", 8, 2, 4, False),
+        ("int8", 16, 1, 2, False),
+        ("float32", 8, 1, 8, True),
+        ("float32", 8, 2, 4, True),
     ],
 )
-def test_tiles_are_turned(dtype: str, lanes: int, vectors: int, columns: int) -> None:
-    intrin = transpose_tile(DType.of(dtype), lanes, vectors, columns)
+def test_tiles_are_turned(
+    dtype: str, lanes: int, vectors: int, columns: int, by_parts: bool
+) -> None:
+    intrin = transpose_tile(DType.of(dtype), lanes, vectors, columns, by_parts=by_parts)
+    assert find_intrin(intrin.name) is intrin, "traces name it, also in other processes"
     source = np.arange(lanes * vectors * columns, dtype=dtype).reshape(-1, columns)
     for function in (intrin.description, intrin.implementation):
         result = np.zeros(source.shape[::-1], dtype)

@@ -32,7 +32,7 @@ def test_transposes_write_whole_lines_where_that_saves_reading_them() -> None:
         return [b.annotations["tensor_intrin"] for b in blocks if b.annotations]
 
     arm = "llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1"
-    assert tiles(arm) == ["transpose.f32x16x4"]
+    assert tiles(arm) == ["transpose.f32x16x4.by_4"]
     x86 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v3"
     assert tiles(x86) == ["transpose.f32x8x8.by_parts"]
 

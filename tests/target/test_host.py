@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.target.cpu import Caches, cpus, kib
-from tilewright.target.flags import are_listed, read_flags
+from tilewright.target.flags import _ARM_PARTS, are_listed, read_flags, read_name
 from tilewright.target.host import actual_features, closest_cpu, read_caches
 
 DEFAULT = kib(32, 512, 4096)
@@ -52,6 +52,25 @@ def test_linux_complements_llvm_on_arm(tmp_path: Path) -> None:
     assert read_flags(tmp_path / "none", "aarch64") == {}
     path.write_text("processor\t: 0\n")
     assert read_flags(path, "aarch64") == {}
+
+
+@pytest.mark.parametrize(
+    ("maker", "parts", "name"),
+    [
+        ("0x41", ["0xd0c", "0xd0c"], "neoverse-n1"),
+        ("0x41", ["0xd05", "0xd41"], ""),
+        ("0x41", ["0xfff"], ""),
+        ("0x48", ["0xd0c"], ""),
+    ],
+)
+def test_linux_names_processors_of_arm(
+    tmp_path: Path, maker: str, parts: list[str], name: str
+) -> None:
+    path = tmp_path / "cpuinfo"
+    path.write_text("".join(f"CPU implementer\t: {maker}\nCPU part\t: {p}\n\n" for p in parts))
+    assert read_name(path, "aarch64") == name
+    assert read_name(path, "x86_64") == read_name(tmp_path / "none", "aarch64") == ""
+    assert set(_ARM_PARTS.values()) <= set(cpus("aarch64"))
 
 
 @pytest.mark.parametrize(

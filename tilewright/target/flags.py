@@ -1,4 +1,4 @@
-"""What Linux says that the processor can do, by LLVM's names."""
+"""What Linux says that the processor is and can do, by LLVM's names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,25 @@ from typing import Final
 
 CPUINFO: Final = Path("/proc/cpuinfo")
 
+#: Processors by the number of the part, of those that Arm itself has designed.
+_ARM_PARTS = {
+    "0xd03": "cortex-a53",
+    "0xd05": "cortex-a55",
+    "0xd07": "cortex-a57",
+    "0xd08": "cortex-a72",
+    "0xd09": "cortex-a73",
+    "0xd0b": "cortex-a76",
+    "0xd0c": "neoverse-n1",
+    "0xd40": "neoverse-v1",
+    "0xd41": "cortex-a78",
+    "0xd44": "cortex-x1",
+    "0xd48": "cortex-x2",
+    "0xd49": "neoverse-n2",
+    "0xd4f": "neoverse-v2",
+    "0xd82": "cortex-x4",
+    "0xd84": "neoverse-v3",
+    "0xd8e": "neoverse-n3",
+}
 #: Linux's flag -> LLVM's feature. On AArch64 LLVM reports only a handful by itself.
 _ARM_FLAGS = {
     "fp": "fp-armv8",
@@ -91,6 +110,20 @@ def read_flags(cpuinfo: Path, arch: str) -> dict[str, bool]:
         return {}
     found = {feature: flag in listed for flag, feature in names.items()}
     return found | {f: found[other] for f, other in _ALONG.items() if other in found}
+
+
+def read_name(cpuinfo: Path, arch: str) -> str:
+    """The processor, where all of its cores are alike and of a part that is known."""
+    try:
+        lines = cpuinfo.read_text().splitlines() if arch == "aarch64" else []
+    except OSError:
+        return ""
+    makers, parts = (
+        {line.partition(":")[2].strip() for line in lines if line.startswith(title)}
+        for title in ("CPU implementer", "CPU part")
+    )
+    is_known = makers == {"0x41"} and len(parts) == 1
+    return _ARM_PARTS.get(parts.pop(), "") if is_known else ""
 
 
 def are_listed(features: frozenset[str], cpuinfo: Path, arch: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from tilewright.support.config import parse_size
 from tilewright.target.cpu import Caches, Cpu, cpus, generic
 from tilewright.target.features import Features, disable, enable, reasoned_about
-from tilewright.target.flags import CPUINFO, read_flags
+from tilewright.target.flags import CPUINFO, read_flags, read_name
 from tilewright.target.triple import arch_of, default_triple
 
 _CACHE_DIR = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -32,8 +32,8 @@ def host_cpu() -> Cpu:
     """This machine's processor; one that is not described is taken for the nearest that is."""
     llvm, arch = _llvm(), arch_of(host_triple())
     reported = reported_features(arch)
-    named = None if llvm is None else cpus(arch).get(llvm.get_host_cpu_name())
-    cpu = named or closest_cpu(arch, reported)
+    name = read_name(CPUINFO, arch) if llvm is None else llvm.get_host_cpu_name()
+    cpu = cpus(arch).get(name) or closest_cpu(arch, reported)
     features = actual_features(cpu, reported)
     return cpu._replace(features=features, caches=read_caches(_CACHE_DIR, cpu.caches))
 

@@ -7,6 +7,7 @@ once: the processes are forked from one that has them and does nothing else.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
@@ -63,6 +64,8 @@ def _prepare() -> None:
     builder = Builder()
     builder.output(builder.relu(builder.input("x", "float32", (4,))))
     tw.compile(builder.build(), threads=1)
+    # What all have from here need not be looked at, and so copied, by each.
+    gc.freeze()
 
 
 # ---- processes ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ joined to vectors, and each part of 16 bytes is transposed by itself:
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from tilewright.ir import (
@@ -35,7 +36,7 @@ from tilewright.ir import (
     make_block,
     seq,
 )
-from tilewright.schedule.tensor_intrin import TensorIntrin
+from tilewright.schedule.tensor_intrin import TensorIntrin, register_family
 
 #: Bytes of the parts of a vector within which lanes move.
 PART_BYTES = 16
@@ -43,12 +44,7 @@ PART_BYTES = 16
 
 @cache
 def transpose_tile(
-    dtype: DType,
-    lanes: int,
-    vectors: int = 1,
-    columns: int | None = None,
-    *,
-    by_parts: bool = False,
+    dtype: DType, lanes: int, vectors: int, columns: int, *, by_parts: bool
 ) -> TensorIntrin:
     """D[j, i] = S[i, j] for `columns` rows of D, each of so many vectors.
 
@@ -57,12 +53,26 @@ def transpose_tile(
     are transposed side by side. With `by_parts`, lanes only move within 16 bytes of a
     vector.
     """
-    height, width = lanes * vectors, columns or lanes
+    height = lanes * vectors
+    name = f"transpose.{dtype.short}x{height}x{columns}"
+    name += f".by_{lanes}" if vectors > 1 else ""
     return TensorIntrin(
-        f"transpose.{dtype.short}x{height}x{width}" + (".by_parts" if by_parts else ""),
-        _description(dtype, height, width),
-        _implementation(dtype, lanes, height, width, by_parts=by_parts),
+        f"{name}.by_parts" if by_parts else name,
+        _description(dtype, height, columns),
+        _implementation(dtype, lanes, height, columns, by_parts=by_parts),
     )
+
+
+def _named(rest: str) -> TensorIntrin | None:
+    found = re.fullmatch(r"(\w+)x(\d+)x(\d+)(?:\.by_(\d+))?(\.by_parts)?", rest)
+    if found is None:
+        return None
+    height, columns, lanes = (int(found[k] or found[2]) for k in (2, 3, 4))
+    dtype, by_parts = DType.of(found[1]), found[5] is not None
+    return transpose_tile(dtype, lanes, height // lanes, columns, by_parts=by_parts)
+
+
+register_family("transpose", _named)
 
 
 def _buffers(dtype: DType, height: int, width: int, *, strided: bool) -> tuple[Buffer, Buffer]:
