@@ -113,3 +113,13 @@ def test_files_lie_beside_each_other(tmp_path: Path) -> None:
     (tmp_path / "net.caffemodel").write_bytes(data)
     module = read_model(tmp_path / "net.prototxt", {"data": ["n", 3, 8, 8]})
     assert evaluate(module, [np.zeros((5, 3, 8, 8), np.float32)])[0].shape == (5, 10)
+
+
+def test_weights_stay_in_their_file() -> None:
+    net = nets.Net(1, 4)
+    net.dense(4, 3)
+    text, data = net.files()
+    module = from_caffe(text, data)
+    weights = [v.constant for b in module.main.body for v in b.expr.args if v is not None]
+    (weight,) = [w for w in weights if w is not None and w.size == 12]
+    assert np.shares_memory(weight, np.frombuffer(data, np.uint8))

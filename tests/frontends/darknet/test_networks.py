@@ -161,3 +161,12 @@ def test_files_lie_beside_each_other(tmp_path: Path) -> None:
     (tmp_path / "net.weights").write_bytes(data)
     model = tw.compile(tmp_path / "net.cfg", shapes={"data": ["n", 3, 8, 8]}, opt_level=1)
     assert model.run([np.zeros((3, 3, 8, 8), np.float32)])[0].shape == (3, 10)
+
+
+def test_weights_stay_in_their_file() -> None:
+    sections = [("connected", {"output": 5})]
+    data = nets.weights(sections, 2, 2)
+    module = read_model(nets.cfg_text(sections, 2, 2).encode(), params=data)
+    weights = [v.constant for b in module.main.body for v in b.expr.args if v is not None]
+    (weight,) = [w for w in weights if w is not None and w.size == 60]
+    assert np.shares_memory(weight, np.frombuffer(data, np.uint8))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from tests.frontends.keras.files import archive, functional, hdf5, input_layer, layer
+from tests.frontends.keras.files import functional, input_layer, layer
 from tests.frontends.tensorflow.files import (
     body,
+    bundle,
     const,
     encoded,
     function,
@@ -19,14 +21,16 @@ from tests.frontends.tensorflow.files import (
     kind,
     node,
     placeholder,
-    saved_model,
+    saved_graph,
 )
 
-_RNG = np.random.default_rng(0)
+#: The file of a SavedModel that holds its graph.
+SAVED_GRAPH = "saved_model.pb"
 
 
 def _real(*shape: int) -> np.ndarray:
-    return _RNG.standard_normal(shape).astype(np.float32)
+    """Numbers that follow from the shape, whatever else was made before."""
+    return np.random.default_rng(shape).standard_normal(shape).astype(np.float32)
 
 
 def _layers() -> list[dict]:
@@ -60,13 +64,13 @@ def _weights() -> dict[str, list]:
     }
 
 
-@cache
-def keras_archive() -> bytes:
-    return archive(functional(_layers(), ["x"], ["dense"]), _weights())
+def keras_network() -> dict[str, Any]:
+    """What `archive` writes to a file."""
+    return {"config": functional(_layers(), ["x"], ["dense"]), "weights": _weights()}
 
 
-@cache
-def keras_hdf5() -> bytes:
+def keras_layers() -> dict[str, Any]:
+    """What `hdf5` writes to a file."""
     layers = [_layers()[k] for k in (0, 1, 2, 3)]
     layers.append(layer("GlobalAveragePooling2D", "mean", "relu"))
     named = {
@@ -76,7 +80,7 @@ def keras_hdf5() -> bytes:
             for k in ("gamma", "beta", "moving_mean", "moving_variance")
         },
     }
-    return hdf5(functional(layers, ["x"], ["mean"]), named)
+    return {"config": functional(layers, ["x"], ["mean"]), "weights": named}
 
 
 def _nodes() -> tuple[list, list]:
@@ -128,27 +132,28 @@ def _nodes() -> tuple[list, list]:
     return nodes, [condition, step, then, otherwise]
 
 
-@cache
-def graph_def() -> bytes:
-    return encoded("GraphDef", graph_fields())
-
-
 def graph_fields() -> dict:
     """The graph as fields, from which a message can be made."""
     nodes, functions = _nodes()
     return dict(graph(*nodes, functions=functions))
 
 
-@cache
-def saved() -> dict[str, bytes]:
-    """The files of a SavedModel by their paths."""
+def saved_fields() -> dict:
+    """A SavedModel as fields, from which a message can be made."""
     nodes, functions = _nodes()
     nodes[1] = node("VarHandleOp", "v", shared_name="w")
     nodes.insert(2, node("ReadVariableOp", "w", "v"))
+    made = graph(*nodes, functions=functions)
+    return dict(saved_graph(made, {"x": info("x:0", None, 6, 6, 2)}, {"y": "y:0"}))
+
+
+@cache
+def saved() -> dict[str, bytes]:
+    """The files of a SavedModel by their paths."""
     with tempfile.TemporaryDirectory() as name:
-        made = graph(*nodes, functions=functions)
-        ends = {"x": info("x:0", None, 6, 6, 2)}
-        folder = saved_model(Path(name), made, ends, {"y": "y:0"}, {"w": _real(3, 3, 2, 4)})
+        folder = Path(name)
+        (folder / SAVED_GRAPH).write_bytes(encoded("SavedModel", saved_fields()))
+        bundle(folder / "variables", {"w": _real(3, 3, 2, 4)})
         return {
             str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()
         }

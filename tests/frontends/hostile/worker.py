@@ -3,6 +3,8 @@
 `python -m tests.frontends.hostile.worker FOLDER` reads lines such as `tflite 17` and answers each
 with one line of JSON: {"outcome": "ran" | "refused" | "fault", "detail": …}. Packages are imported
 once: the processes are forked from one that has them and does nothing else.
+
+A model must be compiled within the limits; one with loops may say itself that it runs for longer.
 """
 
 from __future__ import annotations
@@ -23,7 +25,16 @@ import numpy as np
 import tilewright as tw
 from tests.frontends.hostile.formats import ATTACKS, FORMATS, OUTSIDE, Given
 from tilewright.frontends import UnspecialisedError, operators_of, read_model
-from tilewright.graph import Binding, Builder, Call, evaluate, module_part
+from tilewright.graph import (
+    Binding,
+    Builder,
+    Call,
+    Loop,
+    Module,
+    all_graphs,
+    evaluate,
+    module_part,
+)
 from tilewright.runtime import RunnableModel, TensorSpec
 from tilewright.support.errors import UserError
 
@@ -42,6 +53,10 @@ _FORBIDDEN: Final = ("/dev/zero", "/proc/self/mem", "/etc/passwd")
 _EXECUTING: Final = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen")
 _EXECUTING_MORE: Final = ("pickle.find_class", "socket.connect", "socket.bind")
 
+#: What came of a model, and what there is to say about it.
+Answer = tuple[str, str]
+Say = Callable[[Answer], None]
+
 
 def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
@@ -53,7 +68,7 @@ def main(folder: Path) -> None:
         kind, number = line.split()
         given = (FORMATS | ATTACKS)[kind](folder, int(number))
         level = _LEVELS[int(number) // 7 % len(_LEVELS)]
-        outcome, detail = apart(lambda: outcome_of(given, level, folder), SECONDS, BYTES)  # noqa: B023
+        outcome, detail = apart(lambda say: outcome_of(given, level, folder, say), SECONDS, BYTES)  # noqa: B023
         print(json.dumps({"outcome": outcome, "detail": detail}), flush=True)
 
 
@@ -71,24 +86,32 @@ def _prepare() -> None:
 # ---- processes ----------------------------------------------------------------------------------
 
 
-def apart(work: Callable[[], tuple[str, str]], seconds: int, size: int) -> tuple[str, str]:
-    """What `work` answers in a process of its own; a fault if that dies or takes too much."""
+def apart(work: Callable[[Say], Answer], seconds: int, size: int) -> Answer:
+    """What `work` answers in a process of its own; a fault if that dies or takes too much.
+
+    Where time runs out, what it said before is the answer.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         _limit(seconds, size)
-        os.write(writing, json.dumps(work()).encode())
+        _answer(writing, work(lambda answer: _answer(writing, answer)))
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        answer = pipe.read()
+        answers = pipe.read().splitlines()
     _, status, used = os.wait4(child, 0)
-    if not answer:
+    late = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF
+    if not answers or (status != 0 and not late):
         return "fault", f"the process ended: {_ended(status)}"
     if used.ru_maxrss << 10 > size:
         return "fault", f"it took {used.ru_maxrss >> 10} MiB"
-    outcome, detail = json.loads(answer)
+    outcome, detail = json.loads(answers[-1])
     return outcome, detail
+
+
+def _answer(pipe: int, answer: Answer) -> None:
+    os.write(pipe, json.dumps(answer).encode() + b"\n")
 
 
 def _limit(seconds: int, size: int) -> None:
@@ -126,24 +149,33 @@ def _watch(outside: Path) -> list[str]:
 # ---- one model ----------------------------------------------------------------------------------
 
 
-def outcome_of(given: Given, level: int, folder: Path) -> tuple[str, str]:
+def outcome_of(given: Given, level: int, folder: Path, say: Say) -> Answer:
     seen = _watch(folder.parent / OUTSIDE)
-    outcome, detail = _outcome(given, level)
+    outcome, detail = _outcome(given, level, say)
     return ("fault", seen[0]) if seen else (outcome, detail)
 
 
-def _outcome(given: Given, level: int) -> tuple[str, str]:
+def _outcome(given: Given, level: int, say: Say) -> Answer:
     source, options = given
     try:
         model = tw.compile(source, threads=1, opt_level=level, **options)
         inputs = _inputs(model)
         if inputs is None:
             return "ran", "only compiled"
-        return _judged(given, level, model, inputs, model.run(inputs))
+        graph = _read(given)
+        if any(isinstance(b.expr, Loop) for g in all_graphs(graph.main) for b in g.body):
+            say(("ran", "it did not end in time"))
+        return _judged(graph, level, model, inputs, model.run(inputs))
     except (UserError, UnspecialisedError) as error:
         return "refused", str(error)[:300]
     except BaseException as error:
         return "fault", f"level {level}: {type(error).__name__}: {error}"[:2000]
+
+
+def _read(given: Given) -> Module:
+    source, options = given
+    known = {k: v for k, v in options.items() if k in ("params", "inputs")}
+    return read_model(source, options.get("shapes"), **known)
 
 
 def _inputs(model: RunnableModel) -> list[Any] | None:
@@ -169,17 +201,14 @@ def _array(rng: Any, spec: TensorSpec, shape: list[int]) -> Any:
 
 
 def _judged(
-    given: Given, level: int, model: RunnableModel, inputs: list[Any], results: list[Any]
-) -> tuple[str, str]:
+    graph: Module, level: int, model: RunnableModel, inputs: list[Any], results: list[Any]
+) -> Answer:
     """Results must be what the model says that they are, and near those of the evaluator."""
     for spec, result in zip(model.outputs, results, strict=True):
         if isinstance(spec, TensorSpec) and spec.dtype.name != "string":
             array = np.asarray(result)
             if array.dtype != spec.numpy or array.ndim != len(spec.shape):
                 return "fault", f"{spec} came as {array.dtype}{array.shape}"
-    source, options = given
-    options = {k: v for k, v in options.items() if k in ("params", "inputs")}
-    graph = read_model(source, given[1].get("shapes"), **options)
     body = graph.main.body
     decided = next((k for k, b in enumerate(body) if _decides(b)), None)
     if decided is not None:

@@ -98,12 +98,12 @@ def one(kind: str, *inputs: Any, weights: Weights | None = None, **config: Any) 
         for n, x in zip(names, inputs, strict=True)
     ]
     called = layer(kind, "it", names[0] if len(names) == 1 else names, **config)
-    found = {f"layers/{_key(kind)}{path}": arrays for path, arrays in (weights or {}).items()}
+    found = {f"layers/{key(kind)}{path}": arrays for path, arrays in (weights or {}).items()}
     model = functional([*entries, called], names, ["it"])
     return results(archive(model, found), *inputs)[0]
 
 
-def _key(kind: str) -> str:
+def key(kind: str) -> str:
     import re
 
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", kind)

@@ -169,6 +169,23 @@ def test_links_out_of_the_file_are_not_followed(tmp_path: Path) -> None:
         from_keras(made.getvalue())
 
 
+def test_names_of_layers_do_not_lead_through_links(tmp_path: Path) -> None:
+    """A name may be a path in the file; a link on the way would lead out of it."""
+    import io
+
+    import h5py
+
+    outside = tmp_path / "outside.h5"
+    outside.write_bytes(hdf5({}, {"second": {"k": W2}}))
+    layers = [*DENSE[:2], layer("Dense", "way/second", "first", units=3, use_bias=False)]
+    model = functional(layers, ["x"], ["way/second"])
+    made = io.BytesIO(hdf5(model, {"first": {"k": W1, "b": B1}}))
+    with h5py.File(made, "a") as file:
+        file["model_weights/way"] = h5py.ExternalLink(str(outside), "/model_weights")
+    with pytest.raises(UserError, match="link way to another place"):
+        from_keras(made.getvalue())
+
+
 def test_a_users_converter_comes_first() -> None:
     from tilewright.frontends.keras.table import TABLE
 

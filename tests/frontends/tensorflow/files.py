@@ -170,14 +170,8 @@ def bundle(folder: Path, tensors: Mapping[str, Any]) -> None:
     (folder / "variables.data-00000-of-00001").write_bytes(data)
 
 
-def saved_model(
-    folder: Path,
-    made: Fields,
-    inputs: Mapping[str, Fields],
-    outputs: Mapping[str, str],
-    variables: Mapping[str, Any] | None = None,
-) -> Path:
-    """A SavedModel with one signature."""
+def saved_graph(made: Fields, inputs: Mapping[str, Fields], outputs: Mapping[str, str]) -> Fields:
+    """The graph of a SavedModel with one signature."""
     signature = {
         "inputs": dict(inputs),
         "outputs": {k: {"name": v, "dtype": 1} for k, v in outputs.items()},
@@ -187,9 +181,20 @@ def saved_model(
         "graph_def": made,
         "signature_def": {"serving_default": signature},
     }
+    return {"schema_version": 1, "meta_graphs": [meta]}
+
+
+def saved_model(
+    folder: Path,
+    made: Fields,
+    inputs: Mapping[str, Fields],
+    outputs: Mapping[str, str],
+    variables: Mapping[str, Any] | None = None,
+) -> Path:
+    """A SavedModel with one signature."""
     folder.mkdir(parents=True, exist_ok=True)
-    saved = {"schema_version": 1, "meta_graphs": [meta]}
-    (folder / "saved_model.pb").write_bytes(encoded("SavedModel", saved))
+    saved = encoded("SavedModel", saved_graph(made, inputs, outputs))
+    (folder / "saved_model.pb").write_bytes(saved)
     if variables is not None:
         bundle(folder / "variables", variables)
     return folder

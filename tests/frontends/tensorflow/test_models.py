@@ -290,3 +290,9 @@ def test_a_model_with_many_nodes_converts_quickly() -> None:
     start = time.process_time()
     from_tensorflow(data)
     assert time.process_time() - start < 4
+
+
+@pytest.mark.parametrize("op", ["LookupTableFindV2", "LookupTableSizeV2"])
+def test_what_is_asked_for_keys_must_be_a_table(op: str) -> None:
+    with pytest.raises(UserError, match="y asks no table"):
+        from_tensorflow(frozen(placeholder("x", 2), node(op, "y", "x", "x", "x")))

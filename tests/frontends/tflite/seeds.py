@@ -1,4 +1,4 @@
-"""Sound models that damaged ones are made of."""
+"""Sound models that damaged ones are made of, as the tables of their files."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from tests.frontends.tflite.flatbuffers_writer import Fields
 from tests.frontends.tflite.writer import Writer
 
 
-def network() -> bytes:
+def network() -> Fields:
     """A quantized network with many kinds of operators."""
     rng = np.random.default_rng(1)
     w = Writer()
@@ -29,10 +30,10 @@ def network() -> bytes:
     parts = [w.tensor("float32", [1, 24]) for _ in range(2)]
     w.op("SPLIT", [w.constant(np.array(1, np.int32)), y], parts, count=2)
     y = w.op("CONCATENATION", parts[::-1], w.tensor("float32", [1, 48]), axis=1)
-    return w.model([w.op("SOFTMAX", [y], w.tensor("float32", [1, 48]), beta=1.0)])
+    return w.fields([w.op("SOFTMAX", [y], w.tensor("float32", [1, 48]), beta=1.0)])
 
 
-def loops() -> bytes:
+def loops() -> Fields:
     """Subgraphs, a variable and a loop."""
     w = Writer()
     x = w.input("float32", [2, 3])
@@ -50,7 +51,7 @@ def loops() -> bytes:
     axes = w.constant(np.array([1], np.int32))
     least = w.op("MEAN", [x, axes], w.tensor("float32", [2, 1]), keep_dims=True)
     w.graph([after, w.op("SUB", [x, least], w.tensor("float32", [2, 3]))])
-    return w.model(main=0)
+    return w.fields(main=0)
 
 
 SEEDS = {"network": network, "loops": loops}

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.frontends.tflite.seeds import network
-from tests.frontends.tflite.writer import Writer
+from tests.frontends.tflite.writer import Writer, file_of
 from tilewright.frontends.tflite import from_tflite
 from tilewright.support.errors import UserError
 
 
 def test_every_length() -> None:
-    data = network()
+    data = file_of(network())
     for length in range(8, len(data) - 1, 37):
         with pytest.raises(UserError):
             from_tflite(data[:length])

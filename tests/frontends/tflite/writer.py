@@ -142,14 +142,21 @@ class Writer:
 
     def model(self, outputs: Sequence[int] | None = None, *, main: int | None = None) -> bytes:
         """The file; its main subgraph is the last, unless another is named."""
+        return file_of(self.fields(outputs, main=main))
+
+    def fields(self, outputs: Sequence[int] | None = None, *, main: int | None = None) -> Fields:
+        """The table that the file holds."""
         if outputs is not None:
             self.graph(outputs)
         first = len(self.graphs) - 1 if main is None else main
         assert first == 0 or main is not None or len(self.graphs) == 1, "the first graph is run"
         fields: Fields = {0: ("I", 3), 1: self.codes, 2: self.graphs, 4: self.buffers}
-        if self.signatures:
-            fields[7] = self.signatures
-        return flatbuffer(fields, b"TFL3")
+        return fields | ({7: self.signatures} if self.signatures else {})
+
+
+def file_of(fields: Fields) -> bytes:
+    """A file that holds a table."""
+    return flatbuffer(fields, b"TFL3")
 
 
 def _option(form: str, value: Any) -> Any:

@@ -12,14 +12,17 @@ from typing import Any, Final
 
 from tilewright.support.errors import UserError
 
+#: A token after what separates it from the one before; its group names its kind.
 _TOKEN: Final = re.compile(
-    r"""\s+ | \#[^\n]*
-      | (?P<word>[A-Za-z_][\w.]*)
+    r"""(?:\s+ | \#[^\n]*)*+
+      (?: (?P<word>[A-Za-z_][\w.]*)
       | (?P<number>-?(0[xX][0-9a-fA-F]+ | (\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fF]? | inf | nan))
       | (?P<text>"(\\.|[^"\\\n])*" | '(\\.|[^'\\\n])*')
-      | (?P<mark>[{}<>\[\]:;,])""",
+      | (?P<mark>[{}<>\[\]:;,])
+      | (?P<end>\Z))""",
     re.VERBOSE,
 )
+_SEPARATED: Final = re.compile(r"(?:\s+|#[^\n]*)*+")
 _CLOSING: Final = {"{": "}", "<": ">"}
 _MOST_LEVELS: Final = 32
 _ESCAPE: Final = re.compile(r"\\(.)")
@@ -191,19 +194,25 @@ def _value(tokens: Sequence[_Token], at: int, values: list[Any], name: str) -> i
 def _tokens(source: str, name: str) -> list[_Token]:
     found: list[_Token] = []
     at, line = 0, 1
-    while at < len(source):
-        match = _TOKEN.match(source, at)
-        if match is None:
-            raise UserError(
-                f"{name} cannot be read", reason=f"line {line} has {source[at : at + 20]!r}"
-            )
-        if match.lastgroup is not None:
-            kind = next(k for k in ("word", "number", "text", "mark") if match[k] is not None)
-            found.append(_Token(kind, match[kind], line))
-        line += match[0].count("\n")
+    for match in _TOKEN.finditer(source):
+        if match.start() != at:
+            break
+        kind = match.lastgroup or ""
+        line += source.count("\n", at, match.start(kind))
+        found.append(_Token(kind, match[kind], line))
+        if kind == "end":
+            return found
         at = match.end()
-    found.append(_Token("end", "", line))
-    return found
+    raise _unreadable(source, at, name)
+
+
+def _unreadable(source: str, at: int, name: str) -> UserError:
+    """What stands where no token begins."""
+    separated = _SEPARATED.match(source, at)
+    start = at if separated is None else separated.end()
+    line = 1 + source.count("\n", 0, start)
+    reason = f"line {line} has {source[start : start + 20]!r}"
+    return UserError(f"{name} cannot be read", reason=reason)
 
 
 def _unexpected(token: _Token, name: str) -> UserError:

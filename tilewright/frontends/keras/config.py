@@ -91,9 +91,9 @@ class Config:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LayerSpec:
-    """What a file says of one layer."""
+    """What a file says of one layer; each is another, whatever it says."""
 
     kind: str
     #: Layers have the domain "", operations those of their module.

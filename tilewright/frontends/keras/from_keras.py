@@ -83,13 +83,11 @@ def _require_model(spec: LayerSpec, name: str) -> None:
 
 def _inputs(spec: LayerSpec) -> list[tuple[str, LayerSpec]]:
     """The names of the inputs and the layers that declare their types."""
-    layers = [layer_spec(e) for e in spec.config.raw("layers", [])]
-    if not layers:
-        raise UserError(f"{spec.text} has no layers")
+    model = model_spec(spec)
     if spec.kind == "Sequential":
-        return [_sequential_input(spec, layers[0])]
-    by_name = {s.name: s for s in layers}
-    return [(r.layer, by_name[r.layer]) for r in references(model_spec(spec).inputs)]
+        return [_sequential_input(spec, layer_spec(spec.config.raw("layers")[0]))]
+    by_name = {s.name: s for s, _ in model.layers}
+    return [(r.layer, by_name[r.layer]) for r in references(model.inputs)]
 
 
 def _sequential_input(spec: LayerSpec, first: LayerSpec) -> tuple[str, LayerSpec]:

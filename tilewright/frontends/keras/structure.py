@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from tilewright.frontends.keras.config import LayerSpec, as_dict, as_list, layer_spec
 from tilewright.support.errors import UserError
@@ -45,8 +46,19 @@ class ModelSpec:
     outputs: Any
 
 
+#: Structures of models, which are found once for all who ask while their specs are in use.
+_KNOWN: Final[WeakKeyDictionary[LayerSpec, ModelSpec]] = WeakKeyDictionary()
+
+
 def model_spec(spec: LayerSpec) -> ModelSpec:
     """The structure of a model."""
+    found = _KNOWN.get(spec)
+    if found is None:
+        found = _KNOWN[spec] = _structure(spec)
+    return found
+
+
+def _structure(spec: LayerSpec) -> ModelSpec:
     entries = as_list(spec.config.raw("layers", []))
     if not entries:
         raise UserError(f"{spec.text} has no layers")
@@ -95,10 +107,11 @@ def _functional(spec: LayerSpec, layers: list[LayerSpec]) -> ModelSpec:
     outputs = _references(spec.config.raw("output_layers", []), names)
     inputs = _references(spec.config.raw("input_layers", []), names)
     found = [c for own in calls.values() for c in own]
-    used = [r for c in found for r in references([c.args, c.kwargs])] + list(references(outputs))
+    greatest_calls = dict.fromkeys(names, 0)
+    for used in references([*([c.args, c.kwargs] for c in found), outputs]):
+        greatest_calls[used.layer] = max(greatest_calls.get(used.layer, 0), used.call)
     for layer in layers:
-        own = calls[layer.name]
-        greatest = max((r.call for r in used if r.layer == layer.name), default=0)
+        own, greatest = calls[layer.name], greatest_calls[layer.name]
         # Models that were called when they were made count that as their first call.
         if layer.kind in MODELS and greatest >= len(own) > 0:
             for call in own:

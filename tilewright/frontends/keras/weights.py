@@ -80,14 +80,19 @@ class WeightFile:
                 remedy="check that the file is complete",
             ) from None
 
-    def member(self, group: Any, name: str) -> Any:
-        """A member of a group that lies in this file; None if there is none."""
+    def member(self, group: Any, path: str) -> Any:
+        """A member of a group, or of groups inside it, that lies in this file; None if there is
+        none. No link on the way may lead out of the file."""
+        for name in path.split("/"):
+            group = self._member(group, name) if hasattr(group, "keys") else None
+        return group
+
+    def _member(self, group: Any, name: str) -> Any:
         h5py = h5py_package()
         try:
-            link = group.get(name, getlink=True)
-            if link is None:
+            if not name or not group.id.links.exists(name.encode()):
                 return None
-            if not isinstance(link, h5py.HardLink):
+            if group.id.links.get_info(name.encode()).type != h5py.h5l.TYPE_HARD:
                 raise UserError(
                     f"{self.name} has a link {name} to another place",
                     reason="weights must lie in the file itself",
@@ -182,18 +187,26 @@ class TreeWeights(Weights):
     def __init__(self, file: WeightFile, group: Any, path: str = "") -> None:
         self._file, self._group, self._path = file, group, path
         self._names: dict[str, str] | None = None
-        self._layers: Weights | None = None
+        #: Groups inside that were looked for.
+        self._children: dict[str, TreeWeights | None] = {}
 
     def child(self, *names: str) -> Weights:
         for name in names:
-            found = self._file.member(self._group, name)
-            if found is not None and hasattr(found, "keys"):
-                return TreeWeights(self._file, found, f"{self._path}/{name}")
+            found = self._child(name)
+            if found is not None:
+                return found
         return NoWeights(f"{self._path}/{names[0]}")
 
+    def _child(self, name: str) -> TreeWeights | None:
+        if name not in self._children:
+            found = self._file.member(self._group, name)
+            is_group = found is not None and hasattr(found, "keys")
+            made = TreeWeights(self._file, found, f"{self._path}/{name}") if is_group else None
+            self._children[name] = made
+        return self._children[name]
+
     def layer(self, name: str, key: str) -> Weights:
-        # The names in the group are read once, not for each layer.
-        self._layers = layers = self._layers or self.child("layers")
+        layers = self.child("layers")
         if not isinstance(layers, TreeWeights):
             return layers
         return layers.child(layers.keys_by_name().get(name, key))
@@ -243,9 +256,7 @@ class NamedWeights(Weights):
             return NoWeights(f"the layer {layer}")
         found: list[tuple[list[str], Any]] = []
         for name in texts(member.attrs, "weight_names"):
-            dataset: Any = member
-            for part in name.split("/"):
-                dataset = file.member(dataset, part) if hasattr(dataset, "keys") else None
+            dataset = file.member(member, name)
             if dataset is None:
                 raise UserError(f"the layer {layer} has no weight {name}")
             found.append((_plain_path(name), dataset))

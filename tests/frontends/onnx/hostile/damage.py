@@ -8,6 +8,7 @@ from typing import Any
 import onnx
 
 from tests.frontends.hostile.damage import damaged
+from tilewright.frontends import operators_of
 
 INTS = [0, 1, -1, 2, 7, 63, 1 << 31, -(1 << 31), (1 << 63) - 1, -(1 << 63), 10**6, 10**12]
 FLOATS = [0.0, -1.0, 1e38, float("nan"), float("inf"), 1e-40]
@@ -77,13 +78,19 @@ def bend(model: Any, rng: random.Random) -> None:
     nodes = all_nodes(model)
     siblings, n = rng.choice(nodes)
     names = ["", "nothing", *(v for _, m in nodes for v in (*m.input, *m.output))]
-    kind = rng.randrange(11)
+    kind = rng.randrange(14)
     if kind == 0 and n.input:
         n.input[rng.randrange(len(n.input))] = rng.choice(names)
     elif kind == 1 and n.output:
         n.output[rng.randrange(len(n.output))] = rng.choice(names)
     elif kind == 2:
         n.op_type = rng.choice(nodes)[1].op_type
+    elif kind == 11:
+        n.domain, n.op_type = rng.choice(operators_of("onnx"))
+    elif kind == 12:
+        siblings.add().CopyFrom(n)
+    elif kind == 13 and model.opset_import:
+        rng.choice(model.opset_import).version = rng.choice([1, 7, 9, 13, *INTS])
     elif kind in (3, 4) and n.attribute:
         bend_attribute(rng.choice(n.attribute), rng)
     elif kind == 5 and n.attribute:

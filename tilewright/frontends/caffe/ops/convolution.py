@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tilewright.frontends.caffe.layer import Layer
 from tilewright.frontends.caffe.prototxt import Message
 from tilewright.frontends.caffe.table import converts
@@ -80,12 +78,11 @@ def inner_product(n: Layer) -> Value:
     inputs = 1
     for k in range(axis, x.ndim):
         inputs *= n.extent(x, k)
-    if param.flag("transpose"):
-        weight = n.blob(0, inputs, outputs)
-    else:
-        weight = np.ascontiguousarray(n.blob(0, outputs, inputs).T)
     rows = b.reshape(x, shape=[product(lead), inputs])
-    made = b.matmul(rows, weight)
+    if param.flag("transpose"):
+        made = b.matmul(rows, n.blob(0, inputs, outputs))
+    else:
+        made = b.matmul(rows, n.blob(0, outputs, inputs), transpose_b=True)
     bias = _bias(n, param, outputs)
     made = made if bias is None else b.add(made, bias)
     return b.reshape(made, shape=[*lead, outputs])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tilewright.frontends.common.padding import simplified
 from tilewright.frontends.darknet.layer import Layer
 from tilewright.frontends.darknet.ops.activation import activated
@@ -28,10 +26,9 @@ def connected(n: Layer) -> Value:
     x, inputs = flat(n, n.x)
     bias = n.weights.take(outputs)
     if n.weights.is_transposed:
-        weight = n.weights.take(inputs, outputs)
+        made = b.matmul(x, n.weights.take(inputs, outputs))
     else:
-        weight = np.ascontiguousarray(n.weights.take(outputs, inputs).T)
-    made = b.matmul(x, weight)
+        made = b.matmul(x, n.weights.take(outputs, inputs), transpose_b=True)
     if n.flag("batch_normalize"):
         scale, mean, variance = (n.weights.take(outputs) for _ in range(3))
         made = b.batch_norm(made, scale, bias, mean, variance, epsilon=_EPSILON)

@@ -10,7 +10,7 @@ from tilewright.frontends.tensorflow.lists import TensorList
 from tilewright.frontends.tensorflow.node import Node
 from tilewright.frontends.tensorflow.table import converts
 from tilewright.frontends.tensorflow.variables import TABLES, Table, Variable
-from tilewright.graph import Value
+from tilewright.graph import Array, Value
 from tilewright.support.errors import UserError
 
 
@@ -100,12 +100,17 @@ def table(n: Node) -> Table:
     return Table(n.name, _shared_name(n))
 
 
-@converts("LookupTableFindV2", "LookupTableFind")
-def look_up(n: Node) -> Value:
+def _held(n: Node) -> tuple[Array, Array]:
+    """Keys and values of the table that is asked."""
     found = n.given[0]
     if not isinstance(found, Table):
         raise UserError(f"{n.name} asks no table")
-    keys, values = n.importer.contents.table(found)
+    return n.importer.contents.table(found)
+
+
+@converts("LookupTableFindV2", "LookupTableFind")
+def look_up(n: Node) -> Value:
+    keys, values = _held(n)
     x, default = n[1], n[2]
     whole = np.asarray(values) if values.dtype == object else values.astype(default.dtype.numpy)
     own = keys if keys.dtype == object else keys.astype(x.dtype.numpy)
@@ -115,7 +120,7 @@ def look_up(n: Node) -> Value:
 
 @converts("LookupTableSizeV2")
 def table_size(n: Node) -> Value:
-    keys, _ = n.importer.contents.table(n.given[0])
+    keys, _ = _held(n)
     return n.constant(np.asarray(keys.size, np.int64))
 
 
