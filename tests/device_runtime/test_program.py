@@ -143,7 +143,7 @@ def test_damaged_files_are_refused(sanitized: Runtime, artifact: Path, tmp_path:
             made = made[:at]
         path = tmp_path / "damaged.twm"
         path.write_bytes(made)
-        done = sanitized.call(path)
+        done = sanitized.call(path, leaks=k % 25 == 0)
         if done.returncode == 0:
             padding += 1  # bytes between members, and texts for people, are of no account
         else:
@@ -160,14 +160,14 @@ def test_object_code_that_lies(sanitized: Runtime, artifact: Path, tmp_path: Pat
         code = file.read(host)
     rng = randomness.Random(2)
     heads = [*range(64), *range(len(code) - 64 * 12, len(code))]
-    for _ in range(50):
+    for k in range(50):
         made = bytearray(code)
         for _ in range(1 + rng.randrange(3)):
             made[rng.choice(heads)] = rng.choice([0, 1, 0x7F, 0xFF, rng.randrange(256)])
         name = f"objects/{hashlib.sha256(made).hexdigest()}.o"
         path = tmp_path / "lying.twm"
         rewritten(artifact, path, {host: (name, bytes(made))}, manifest.replace(host, name))
-        done = sanitized.call(path)
+        done = sanitized.call(path, leaks=k % 25 == 0)
         assert done.returncode in (0, 1), done.stderr
         if done.returncode:
             _require_refusal(done)
@@ -200,9 +200,9 @@ def test_manifests_with_any_edit(sanitized: Runtime, artifact: Path, tmp_path: P
     with zipfile.ZipFile(artifact) as file:
         manifest = json.loads(file.read("manifest.json"))
     path = tmp_path / "edited.twm"
-    for edit in randomness.Random(3).sample(edits(manifest), 100):
+    for k, edit in enumerate(randomness.Random(3).sample(edits(manifest), 100)):
         rewritten(artifact, path, {}, json.dumps(edited(manifest, edit)))
-        done = sanitized.call(path)
+        done = sanitized.call(path, leaks=k % 25 == 0)
         if done.returncode != 0:  # some fields are for people
             _require_refusal(done)
 
