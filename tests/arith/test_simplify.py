@@ -71,6 +71,14 @@ SUMS = [
     ((x // m) * m + x % m, x),
     ((x // 4 % 8) * 4 + x % 4, x % 32),
     ((x // 32) * 8 + x // 4 % 8, x // 4),
+    # The same with sizes, but for those that may be 0.
+    (x // y * y + x % y, y * (x // y) + x % y),
+    ((x // m) * m * y + x % m * y, x * y),
+    ((x // m % 3) * m + x % m, x % (m * 3)),
+    ((x // 3 % m) * 3 + x % 3, x % (m * 3)),
+    ((x // (m * 3)) * m * 3 + (x // 3 % m) * 3 + x % 3, x),
+    # What x % 2 leaves out of x * 4 is still in the quotient.
+    (((x * 4 + k) // 2 % m) * 2 + (x * 4 + k) % 2, (x * 4 + k) % (m * 2)),
     (minimum(n, i * 4 + 4) - i * 4, minimum(n - i * 4, 4)),
     (minimum(n - i * 4, 4) + i * 4, minimum(n, i * 4 + 4)),
     (maximum(x + 1, y) - x, maximum(y - x, 1)),

@@ -100,6 +100,17 @@ def test_narrowing_rounds_once() -> None:
     assert float(evaluate(cast(x, "float8_e5m2"), {x: 1.13})) == 1.25
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_constants_are_rounded_as_arrays_are(dtype: str) -> None:
+    drawn = _interesting(np.random.default_rng(0), 2000, np.float64).tolist()
+    ends = [0.0, -0.0, math.inf, -math.inf, 2.0**128 - 2.0**103, 2.0**128 - 2.0**102, 1e-46]
+    with np.errstate(over="ignore"):
+        rounded = np.array([*drawn, *ends]).astype(dtype).astype(np.float64)
+    kept = np.array([const(v, dtype).value for v in [*drawn, *ends]])
+    assert (kept.view(np.int64) == rounded.view(np.int64)).all()
+    assert math.isnan(const(math.nan, dtype).value)
+
+
 def _interesting(rng: np.random.Generator, count: int, dtype: Any) -> np.ndarray:
     info = np.finfo(dtype)
     low, high = info.minexp - info.nmant, info.maxexp

@@ -29,3 +29,13 @@ def f(A: {kind}, N: f32[n, m]):
 """
     (store,) = (s for s in walk(flatten(parse_function(text)).body) if isinstance(s, Store))
     assert [str(i) for i in store.indices] == [position]
+
+
+def test_fused_dimensions_of_unknown_size_are_walked_through() -> None:
+    text = """
+def f(A: f32[3, h, w]):
+    for k in range(h * w * 3):
+        A[k // (h * w), k // w % h, k % w] = 1.0
+"""
+    (store,) = (s for s in walk(flatten(parse_function(text)).body) if isinstance(s, Store))
+    assert [str(i) for i in store.indices] == ["k"]

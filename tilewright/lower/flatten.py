@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.arith import simplify
+from tilewright.arith import simplify, simplify_function
 from tilewright.ir import (
+    Binary,
     Buffer,
+    Const,
     Expr,
     Function,
     Load,
     Stmt,
     Store,
+    all_exprs,
     cast,
     const,
     is_const,
@@ -27,7 +30,19 @@ from tilewright.ir import (
 def flatten(function: Function) -> Function:
     """Every load and store has one index."""
     memo: dict[Expr, Expr] = {}
-    return map_function(function, _flatten_store, lambda e: map_expr(e, _flatten_load, memo))
+    flat = map_function(function, _flatten_store, lambda e: map_expr(e, _flatten_load, memo))
+    return simplify_function(flat) if _divides_by_sizes(flat) else flat
+
+
+def _divides_by_sizes(function: Function) -> bool:
+    """Whether there are remainders by sizes that only loops know to be positive.
+
+    for k in range(h * w): A[k // w * w + k % w]  -->  for k in range(h * w): A[k]
+    """
+    remainders = (
+        e for e in all_exprs(function.body) if isinstance(e, Binary) and e.op == "floormod"
+    )
+    return bool(function.dims) and any(not isinstance(e.b, Const) for e in remainders)
 
 
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tilewright.arith.bounds import bounds
 from tilewright.arith.divisibility import divisor
 from tilewright.arith.interval import is_index
 from tilewright.arith.linear import Linear, constant_of, factors, number, product
-from tilewright.arith.linearize import linear
+from tilewright.arith.linearize import linear, multiplied
 from tilewright.arith.ranges import Ranges
 from tilewright.ir import Binary, Expr
 
@@ -35,39 +35,62 @@ def _quotient(x: Expr, by: Expr) -> Expr:
     return Binary("floordiv", x, by)
 
 
+def _remainders(total: Linear) -> Iterator[tuple[Expr, Binary, list[Expr]]]:
+    """Terms with a factor x % c, that factor, and the other ones."""
+    for atom in total.terms:
+        if not isinstance(atom, Binary) or atom.op not in ("floormod", "mul"):
+            continue
+        parts = factors(atom)
+        for k, part in enumerate(parts):
+            if isinstance(part, Binary) and part.op == "floormod":
+                yield atom, part, parts[:k] + parts[k + 1 :]
+
+
+def _times(by: Expr, parts: list[Expr]) -> Linear:
+    """`by` multiplied by the product of `parts`."""
+    return multiplied(linear(by), Linear.of_atom(product(parts))) if parts else linear(by)
+
+
+def _holds(total: Linear, part: Linear) -> bool:
+    """Whether all terms of `part` are terms of `total`, with the same coefficients."""
+    return all(total.terms.get(atom) == k for atom, k in part.terms.items())
+
+
+def _is_positive(by: Expr, ranges: Ranges) -> bool:
+    c = number(by)
+    return c > 0 if c is not None else (bounds(by, ranges).low or 0) > 0
+
+
 def _whole_again(total: Linear, ranges: Ranges) -> Linear | None:
     """(x // c)*c*k + (x % c)*k = x*k"""
-    for atom, k in total.terms.items():
-        if not isinstance(atom, Binary) or atom.op != "floormod":
-            continue
-        x, by = atom.a, atom.b
-        c = number(by)
-        if c is None and (bounds(by, ranges).low or 0) <= 0:
-            continue
-        quotient = _quotient(x, by)
-        other = quotient if c is not None else product([*factors(quotient), *factors(by)])
-        wanted = k if c is None else k * c
-        if c != 0 and total.terms.get(other) == wanted:
-            return total.without(atom, other).plus(linear(x), k)
+    for atom, low, rest in _remainders(total):
+        x, by, k = low.a, low.b, total.terms[atom]
+        high = _times(by, [_quotient(x, by), *rest]).scaled(k)
+        if _holds(total, high) and (number(by) or _is_positive(by, ranges)):
+            return total.without(atom, *high.terms).plus(_times(x, rest), k)
     return None
 
 
-def _longer_remainder(total: Linear, _r: Ranges) -> Linear | None:
-    """(x // a % b)*a*k + (x % a)*k = (x % (a*b))*k"""
+def _longer_remainder(total: Linear, ranges: Ranges) -> Linear | None:
+    """(x // a % b)*a*k + (x % a)*k = (x % (a*b))*k
+
+    Multiples of a are in the quotient alone: (p + x // a) % b and x % a are those of p*a + x.
+    """
     if not is_index(total.dtype):
         return None
-    remainders = [a for a in total.terms if isinstance(a, Binary) and a.op == "floormod"]
-    low_parts = {(r.a, number(r.b)): r for r in remainders}
-    for high in remainders:
-        inner, b = high.a, number(high.b)
-        if not isinstance(inner, Binary) or inner.op != "floordiv" or not b or b < 0:
+    inner = {h: linear(h.a) for _, h, _ in _remainders(total)}
+    highs = {q: h for h, parts in inner.items() for q, n in parts.terms.items() if n == 1}
+    for atom, low, rest in _remainders(total):
+        a, k, quotient = low.b, total.terms[atom], Binary("floordiv", low.a, low.b)
+        high = highs.get(quotient)
+        if high is None or not (_is_positive(a, ranges) and _is_positive(high.b, ranges)):
             continue
-        a = number(inner.b)
-        low = low_parts.get((inner.a, a))
-        if low is None or not a or a < 0 or total.terms[low] * a != total.terms[high]:
-            continue
-        longer = Binary("floormod", inner.a, constant_of(a * b, total.dtype))
-        return total.without(low, high).plus(Linear({longer: total.terms[low]}, 0, total.dtype))
+        outer = _times(a, [high, *rest]).scaled(k)
+        if _holds(total, outer):
+            more = multiplied(linear(a), inner[high].without(quotient))
+            x, period = more.plus(linear(low.a)), multiplied(linear(a), linear(high.b))
+            longer = Binary("floormod", x.expr(), period.expr())
+            return total.without(atom, *outer.terms).plus(_times(longer, rest), k)
     return None
 
 
@@ -106,4 +129,4 @@ def _cancels(term: Expr, coefficient: int, a: Linear, b: Linear) -> bool:
     return -coefficient in (a.terms.get(term), b.terms.get(term))
 
 
-RULES: tuple[SumRule, ...] = (_whole_again, _longer_remainder, _exact_quotient, _absorbed)
+RULES: tuple[SumRule, ...] = (_longer_remainder, _whole_again, _exact_quotient, _absorbed)
