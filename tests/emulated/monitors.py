@@ -28,9 +28,9 @@ def monitor_board(cpu: str) -> Board:
 @cache
 def _firmware(board: Board) -> Path:
     tools = tools_of(board)
-    target = ("-target", board.target, f"-mcpu={board.processor}")
+    target, processor = MONITOR_BOARDS[board.machine].machine
     path = Path(mkdtemp(prefix="tilewright-"), "monitor.elf")
-    compiler = [*tools.compiler, *target]
+    compiler = [*tools.compiler, "-target", target, f"-mcpu={processor}"]
     return build_monitor(path, board.machine, compiler=compiler, environment=tools.environment)
 
 

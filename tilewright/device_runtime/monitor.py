@@ -45,6 +45,15 @@ MONITOR_BOARDS: Final = {
         0x4000_4000,
         25_000_000,
     ),
+    # An emulated board, whose instructions take a nanosecond each where they are counted.
+    "virt": MonitorBoard(
+        "rv32imc",
+        ("riscv32-freestanding-none", "generic_rv32+m+c+zicsr+zifencei"),
+        ("riscv.c", "line_16550.c"),
+        "virt.ld",
+        0x1000_0000,
+        1_000_000_000,
+    ),
 }
 
 

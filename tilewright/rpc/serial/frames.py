@@ -1,9 +1,10 @@
 """Messages on a serial line: a head, a body and a check, between marks of SLIP (RFC 1055).
 
-    kind u8 | 0 u8 | number u16 | bytes of the body u32 | body | CRC-32 of all before it u32
+    kind u8 | 0 u8 | number u16 | session u32 | bytes of the body u32 | body | CRC-32 u32
 
-All numbers are little-endian. A mark stands nowhere but between messages, so that a receiver finds
-the next one whatever came before it; what is damaged is dropped.
+The check is over all that stands before it; all numbers are little-endian. A mark stands only
+between messages, so that a receiver finds the next one whatever came before it; what is damaged is
+dropped.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import zlib
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-_HEAD: Final = struct.Struct("<BBHI")
+_HEAD: Final = struct.Struct("<BBHII")
 _CHECK: Final = struct.Struct("<I")
 _END, _ESCAPE = b"\xc0", b"\xdb"
 _ESCAPED_END, _ESCAPED_ESCAPE = b"\xdb\xdc", b"\xdb\xdd"
@@ -42,12 +43,13 @@ class Frame(NamedTuple):
 
     kind: int
     number: int
+    session: int
     body: bytes
 
 
 def framed(frame: Frame) -> bytes:
     """A message as it goes over the line."""
-    data = _HEAD.pack(frame.kind, 0, frame.number, len(frame.body)) + frame.body
+    data = _HEAD.pack(frame.kind, 0, frame.number, frame.session, len(frame.body)) + frame.body
     data += _CHECK.pack(zlib.crc32(data))
     escaped = data.replace(_ESCAPE, _ESCAPED_ESCAPE).replace(_END, _ESCAPED_END)
     return _END + escaped + _END
@@ -74,10 +76,10 @@ def _frame(escaped: bytes) -> Frame | None:
     data = escaped.replace(_ESCAPED_END, _END).replace(_ESCAPED_ESCAPE, _ESCAPE)
     if len(data) < _HEAD.size + _CHECK.size:
         return None
-    kind, zero, number, length = _HEAD.unpack_from(data)
+    kind, zero, number, session, length = _HEAD.unpack_from(data)
     inside = data[: -_CHECK.size]
     if zero or length != len(inside) - _HEAD.size or length > MOST_BYTES:
         return None
     if zlib.crc32(inside) != _CHECK.unpack(data[-_CHECK.size :])[0]:
         return None
-    return Frame(kind, number, inside[_HEAD.size :])
+    return Frame(kind, number, session, inside[_HEAD.size :])

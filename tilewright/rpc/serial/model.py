@@ -55,7 +55,8 @@ class BoardModel(RunnableModel):
         base = device.memory.take(self._laid_out(image.size), "the model")
         weakref.finalize(self, device.unused.append, base)
         self._base, placed = base, image.placed(base, f"{_NAME}_run")
-        self._entry = placed.entry
+        #: Where the function lies that is called.
+        self.entry = placed.entry
         device.monitor.write(base, placed.data, progress)
         device.monitor.clear(base + len(placed.data), placed.zeros)
 
@@ -126,7 +127,7 @@ class BoardModel(RunnableModel):
 
     def _call(self) -> Called:
         device, words = self._device, [self._base + offset for offset in self._offsets]
-        called = device.monitor.call(self._entry, words, device.seconds)
+        called = device.monitor.call(self.entry, words, device.seconds)
         if called.value:
             reason = f"its code says {called.value}, of the messages in the header"
             raise UserError("the model stopped on the board", reason=reason)

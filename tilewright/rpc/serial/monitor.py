@@ -28,7 +28,7 @@ _WORDS: Final = struct.Struct("<II")
 _CALLED: Final = struct.Struct("<iQ")
 _TRIES: Final = 4
 #: Why a monitor refuses.
-_UNKNOWN_KIND, _WRONG_LENGTH, _OUTSIDE, _FAULT, _TOO_LONG = range(1, 6)
+_UNKNOWN_KIND, _WRONG_LENGTH, _OUTSIDE, _FAULT, _TOO_LONG, _OTHER_SESSION = range(1, 7)
 _REFUSALS: Final = {
     _UNKNOWN_KIND: "it does not know the request",
     _WRONG_LENGTH: "the request is of a wrong length",
@@ -67,8 +67,8 @@ class Monitor:
     def __init__(self, stream: Stream, name: str, baud: int, patience: float) -> None:
         self._stream, self.name, self._baud, self._patience = stream, name, baud, patience
         self._reader, self._lock = FrameReader(), threading.RLock()
-        # Answers that an earlier session did not wait for have other numbers, most likely.
-        self._number = random.randrange(1 << 16)
+        # A board that was reset, or that another host has taken over, knows another session.
+        self._session, self._number = random.randrange(1, 1 << 32), 0
         self.facts = self._hello()
 
     def write(self, address: int, data: bytes, progress: Progress | None = None) -> None:
@@ -106,7 +106,8 @@ class Monitor:
         return Called(*_CALLED.unpack(answer))
 
     def ping(self) -> None:
-        self._asked(Kind.HELLO, b"")
+        """A request that does nothing."""
+        self._asked(Kind.READ, _WORDS.pack(self.facts.window, 0))
 
     def close(self) -> None:
         with self._lock:
@@ -151,7 +152,7 @@ class Monitor:
         """The body of the answer, which may have `more` bytes and take so many seconds."""
         with self._lock:
             self._number = (self._number + 1) % (1 << 16)
-            data = framed(Frame(kind, self._number, body))
+            data = framed(Frame(kind, self._number, self._session, body))
             wait = self._patience + 2 * 10 * (len(data) + more) / self._baud
             try:
                 for _ in range(_TRIES):
@@ -169,9 +170,11 @@ class Monitor:
         end, answers = time.monotonic() + wait, (kind | Kind.ANSWER, Kind.REFUSAL)
         while (left := end - time.monotonic()) > 0:
             for frame in self._reader.read(self._stream.read(left)):
-                if frame.number == self._number and frame.kind in answers:
+                if (frame.number, frame.session) != (self._number, self._session):
+                    continue
+                if frame.kind in answers:
                     return frame
-                if frame.number == self._number and frame.kind == Kind.AT_WORK:
+                if frame.kind == Kind.AT_WORK:
                     end = time.monotonic() + seconds + wait
         return None
 
@@ -184,6 +187,8 @@ class Monitor:
             raise self._refused(
                 f"the processor faulted at {place:#010x}: status {cause:#x}, address {address:#x}"
             )
+        if reason == _OTHER_SESSION:
+            raise self._lost("it was reset, or another host has taken it over")
         if reason == _TOO_LONG:
             raise self._refused(f"it took too long, and was ended at {place:#010x}")
         raise self._refused(_REFUSALS.get(reason, f"it says {reason}"))

@@ -6,6 +6,10 @@
 extern uint8_t window_start[], window_end[];
 
 static struct message request, answer;
+/* 0: no host has said HELLO since the start. */
+static uint32_t session;
+
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static void put(uint32_t *size, uint32_t word) {
   answer.body[*size / 4] = word;
@@ -42,6 +46,7 @@ static int is_inside(uint32_t address, uint32_t size) {
 
 static void on_hello(void) {
   uint32_t size = 0, start = (uint32_t)(uintptr_t)window_start;
+  session = request.session;
   put(&size, 0x4d575423); /* "#TWM" */
   put(&size, VERSION | (uint32_t)machine_number << 16);
   put(&size, start);
@@ -101,6 +106,7 @@ static void on_call(void) {
 }
 
 static void respond(void) {
+  if (request.kind != HELLO && request.session != session) return refuse(OTHER_SESSION, 0);
   switch (request.kind) {
     case HELLO: return on_hello();
     case WRITE: return on_write();
@@ -119,6 +125,7 @@ void monitor_main(void) {
     uint32_t check = receive_message(&request);
     int is_repeated = has_last && check == last && request.number == answer.number;
     answer.number = request.number;
+    answer.session = request.session;
     if (!is_repeated) respond();
     send_message(&answer);
     last = check;

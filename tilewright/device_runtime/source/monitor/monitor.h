@@ -13,7 +13,7 @@ enum { VERSION = 1 };
 #define BODY_BYTES 1024u
 #endif
 /* What a message has beside its body. */
-#define HEAD_BYTES 8u
+#define HEAD_BYTES 12u
 #define CHECK_BYTES 4u
 /* Words that a function is called with: it takes as many of them as it likes. */
 #define ARGUMENT_WORDS 16u
@@ -21,13 +21,21 @@ enum { VERSION = 1 };
 enum kind { HELLO = 1, WRITE = 2, READ = 3, CLEAR = 4, CALL = 5 };
 /* An answer has the kind of its request and this bit. */
 enum { ANSWER = 0x80, AT_WORK = 0x40, REFUSAL = 0x7f };
-enum reason { UNKNOWN_KIND = 1, WRONG_LENGTH = 2, OUTSIDE = 3, FAULT = 4, TOO_LONG = 5 };
+enum reason {
+  UNKNOWN_KIND = 1,
+  WRONG_LENGTH = 2,
+  OUTSIDE = 3,
+  FAULT = 4,
+  TOO_LONG = 5,
+  OTHER_SESSION = 6
+};
 
-/* A message without its check; the length is that of the body. */
+/* A message without its check; the length is that of the body. The session is what the last HELLO
+   said: a board that was reset has none, so that nobody takes what is in its memory for his own. */
 struct message {
   uint8_t kind, zero;
   uint16_t number;
-  uint32_t length;
+  uint32_t session, length;
   uint32_t body[(BODY_BYTES + CHECK_BYTES) / 4];
 };
 
