@@ -18,7 +18,15 @@ from tilewright.support.files import replacing, text_path
 
 MONITOR: Final = SOURCE / "monitor"
 _SHARED: Final = ("monitor.c", "frames.c")
-_FLAGS: Final = ("-std=c11", "-O2", "-ffreestanding", "-nostdlib", "-Wall", "-Wextra", "-Werror")
+_FLAGS: Final = (
+    "-std=c11",
+    "-O2",
+    "-ffreestanding",
+    "-nostdlib",
+    "-fno-unwind-tables",
+    "-fno-asynchronous-unwind-tables",
+)
+_WARNINGS: Final = ("-Wall", "-Wextra", "-Werror")
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,13 @@ def build_monitor(
     words = _zig(found, place) if compiler is None else list(compiler)
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         made = Path(folder, "monitor.elf")
-        command = [*words, *_FLAGS, *_defines(board, found, baud), f"-Wl,-T,{found.script}"]
+        command = [
+            *words,
+            *_FLAGS,
+            *_WARNINGS,
+            *_defines(board, found, baud),
+            f"-Wl,-T,{found.script}",
+        ]
         command += [*_SHARED, *found.sources, "-o", str(made)]
         env = {**os.environ, **(environment or {})}
         done = subprocess.run(
