@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tilewright as tw
 from tests.emulated.monitors import monitor_board, running
-from tests.emulated.test_boards import keywords
+from tests.emulated.test_boards import classifier, keywords
 from tilewright.device_runtime import MONITOR_BOARDS
+from tilewright.graph import Builder, evaluate
 from tilewright.rpc import SerialDevice
 from tilewright.rpc.serial.lines import open_line
 
@@ -29,6 +32,12 @@ def port(request: pytest.FixtureRequest) -> Iterator[str]:
 def device(port: str) -> Iterator[SerialDevice]:
     with tw.rpc.connect_serial(port, patience=5) as found:
         yield found
+
+
+def plus(number: int) -> Any:
+    b = Builder()
+    b.output(b.add(b.input("x", "i8", (9,)), np.int8(number)))
+    return b.build()
 
 
 def image(seed: int = 2) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]]:
@@ -52,6 +61,47 @@ def test_runs_are_counted(device: SerialDevice) -> None:
     assert timing.calls == 1 and timing.median == pytest.approx(seconds, rel=0.02)
     # Under emulation an instruction takes a nanosecond.
     assert 1e-4 < seconds < 1e-2
+
+
+def test_tensors_that_registers_do_not_hold(device: SerialDevice) -> None:
+    b = Builder()
+    given = [b.input(f"x{k}", "i8", (5,)) for k in range(7)]
+    wide = b.input("wide", "i8", (3000,))
+    sums = [b.add(x, y) for x, y in pairwise(given)]
+    b.output(*sums, b.add(wide, np.int8(3)))
+    graph, rng = b.build(), np.random.default_rng(4)
+    arrays = [rng.integers(-60, 60, (5,)).astype(np.int8) for _ in range(7)]
+    arrays.append(rng.integers(-60, 60, (3000,)).astype(np.int8))
+    there = device.load(tw.compile(graph, device.target))
+    own = np.empty(5, np.int8)
+    got = there.run(arrays, out=[None, own])
+    assert got[1] is own
+    for a, want in zip(got, evaluate(graph, arrays), strict=True):
+        np.testing.assert_array_equal(a, want)
+
+
+def test_several_models_stay_apart(device: SerialDevice) -> None:
+    there = [device.load(tw.compile(plus(k), device.target)) for k in (1, 2)]
+    x = np.arange(9).astype(np.int8)
+    for _ in range(2):
+        for k in (0, 1):
+            np.testing.assert_array_equal(there[k].run({"x": x})[0], x + np.int8(k + 1))
+    del there[0]
+    again = device.load(tw.compile(plus(3), device.target))
+    np.testing.assert_array_equal(again.run([x])[0], x + np.int8(3))
+    np.testing.assert_array_equal(there[0].run([x])[0], x + np.int8(2))
+
+
+def test_floats_where_the_processor_has_them(device: SerialDevice) -> None:
+    graph, rng = classifier(), np.random.default_rng(5)
+    x = rng.standard_normal((1, 3, 9, 7)).astype(np.float32)
+    model = tw.compile(graph, device.target)
+    if device.facts.machine == 243:
+        with pytest.raises(tw.UserError, match=r"it calls __\w+, of the compiler's library"):
+            device.load(model)
+        return
+    (got,) = device.load(model).run([x])
+    np.testing.assert_allclose(got, evaluate(graph, [x])[0], rtol=1e-4, atol=1e-6)
 
 
 def test_a_fault_ends_the_call_alone(device: SerialDevice) -> None:
@@ -112,6 +162,32 @@ def test_a_call_that_never_ends_is_ended() -> None:
         with pytest.raises(tw.UserError, match=f"was ended at {place:#010x}"):
             device.monitor.call(place | 1, [], 0.01)
         device.ping()
+
+
+#: Machine code that writes to 0xf0000000, pushes, and jumps there: Thumb, RISC-V.
+WRONG = {
+    40: {
+        "a wild write": "f020 0006 0160 7047",
+        "a wild stack": "f020 0006 8546 02b4",
+        "a jump to nowhere": "f020 0006 0130 0047",
+    },
+    243: {
+        "a wild stack": "370100f0 232ea1fe",
+        "a wild write": "b70200f0 23a0b200 67800000",
+        "a jump to nowhere": "b70200f0 67800200",
+    },
+}
+
+
+@pytest.mark.parametrize("what", ["a wild write", "a wild stack", "a jump to nowhere"])
+def test_other_faults_end_the_call_as_well(device: SerialDevice, what: str) -> None:
+    code = WRONG[device.facts.machine][what]
+    place = device.memory.take(64, what)
+    device.monitor.write(place, bytes.fromhex(code))
+    with pytest.raises(tw.UserError, match="the processor faulted"):
+        device.monitor.call(place | (device.facts.machine == 40), [], 5)
+    device.ping()
+    device.memory.give_back(place)
 
 
 def test_memory_outside_of_the_window_is_refused(device: SerialDevice) -> None:

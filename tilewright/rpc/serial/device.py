@@ -9,7 +9,7 @@ from tilewright.rpc.serial.monitor import Facts, Monitor
 from tilewright.rpc.wire.channel import Progress
 from tilewright.runtime import RunnableModel
 from tilewright.support.errors import UserError
-from tilewright.support.files import AnyPath
+from tilewright.target import Target
 
 if TYPE_CHECKING:
     from tilewright.rpc.serial.model import BoardModel
@@ -22,8 +22,9 @@ class SerialDevice:
     """A board that runs the monitor; a context manager, at whose end the line is closed.
 
     It loads, runs and times whole models, as `tw.rpc.Device` does. It has neither `load_kernel`,
-    `measure` and `trial`, since kernels of a board get their memory from a model, nor profiles. A
-    line that is cut raises `DeviceLostError`, and the device is of no use any more: connect again.
+    `measure` and `trial`, since kernels of a board get their memory from a model, nor profiles, and
+    it takes no artifacts, which hold no models for boards. A line that is cut raises
+    `DeviceLostError`: connect again.
     """
 
     def __init__(self, monitor: Monitor, seconds: float) -> None:
@@ -41,7 +42,7 @@ class SerialDevice:
     @property
     def target(self) -> str:
         """The text of the target to compile for: the processor of the board."""
-        return f"llvm -mcpu={self.facts.processor}"
+        return str(Target.of(f"llvm -mcpu={self.facts.processor}"))
 
     @property
     def name(self) -> str:
@@ -56,10 +57,8 @@ class SerialDevice:
     def is_open(self) -> bool:
         return not self._is_closed
 
-    def load(
-        self, model: RunnableModel | AnyPath, *, progress: Progress | None = None
-    ) -> BoardModel:
-        """Link a compiled model, or an artifact, to the board's memory, and send it there.
+    def load(self, model: RunnableModel, *, progress: Progress | None = None) -> BoardModel:
+        """Link a compiled model to the board's memory, and send it there.
 
         `progress` is told the bytes that are sent, and the bytes of all, after each piece.
         """

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tilewright.models.artifact import load
 from tilewright.rpc.serial.device import SerialDevice
 from tilewright.rpc.serial.monitor import Called
 from tilewright.rpc.serial.placing import BoardImage
@@ -26,7 +25,6 @@ from tilewright.runtime import (
 )
 from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError
-from tilewright.support.files import AnyPath
 from tilewright.support.memory import aligned
 from tilewright.support.timing import Latencies, Timing
 
@@ -42,13 +40,11 @@ class BoardModel(RunnableModel):
     """A model on a board; what can be looked at is looked at here."""
 
     def __init__(
-        self, device: SerialDevice, model: RunnableModel | AnyPath, progress: Progress | None
+        self, device: SerialDevice, model: RunnableModel, progress: Progress | None
     ) -> None:
         super().__init__()
         device.require_open()
-        is_here = isinstance(model, RunnableModel)
-        self._local = model if is_here else load(model, target=device.target, verify=False)
-        self._device = device
+        self._device, self._local = device, model
         image = BoardImage(_object_of(self._local))
         self._inputs, self._outputs = _tensors(self.inputs), _tensors(self.outputs)
         self._require_fit(image)
