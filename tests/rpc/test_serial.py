@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tests.rpc.fake_board import WINDOW, WINDOW_BYTES, FakeBoard, Noise
+from tilewright import te
 from tilewright.graph import Builder
 from tilewright.rpc import DeviceLostError, SerialDevice, UnreachableError
 from tilewright.rpc.serial.frames import Frame, FrameReader, framed
@@ -256,6 +257,16 @@ def test_a_model_that_stops_is_told() -> None:
     board.memory[model.entry - WINDOW] = 3
     with pytest.raises(tw.UserError, match="the model stopped on the board"):
         model.run([np.zeros(4, np.int8)])
+
+
+def test_kernels_whose_sizes_are_not_known_are_refused() -> None:
+    device, n = connected(FakeBoard()), te.var("n")
+    x = te.placeholder((n,), "int32", name="x")
+    f = te.function([x], [te.compute((n,), lambda i: x[i] + 1, name="y")], name="f")
+    with pytest.raises(tw.UserError, match="the size of x is known only when it runs"):
+        device.load_kernel(tw.build(f, device.target).as_code())
+    with pytest.raises(tw.UserError, match="memory that it works in is not known"):
+        device.load_kernel(tw.build(f).as_code())
 
 
 @given(st.lists(st.tuples(st.integers(1, 5000), st.booleans()), max_size=40))

@@ -6,7 +6,9 @@ monitor     requests and answers: repeated when they are lost, refusals as error
 placing     object code tied to addresses of the board
 memory      which part of the board's memory is whose
 device      the board, as remote devices are seen
-model       a model in the board's memory
+code        a function in the board's memory, called and timed
+model       a model there
+kernel      a kernel there
 connect     a line to a device
 
 `docs/serial_protocol.md` is the protocol; `device_runtime/source/monitor` is the other side.

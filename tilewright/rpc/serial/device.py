@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.rpc.serial.memory import BoardMemory
 from tilewright.rpc.serial.monitor import Facts, Monitor
 from tilewright.rpc.wire.channel import Progress
-from tilewright.runtime import RunnableModel
+from tilewright.runtime import KernelCode, RunnableModel
 from tilewright.support.errors import UserError
+from tilewright.support.timing import Timing
 from tilewright.target import Target
 
 if TYPE_CHECKING:
+    from tilewright.rpc.serial.kernel import BoardKernel
     from tilewright.rpc.serial.model import BoardModel
 
 #: What a board's processor is called in ELF files.
@@ -21,9 +24,8 @@ _MACHINES: Final = {40: "arm", 243: "riscv32"}
 class SerialDevice:
     """A board that runs the monitor; a context manager, at whose end the line is closed.
 
-    It loads, runs and times whole models, as `tw.rpc.Device` does. It has neither `load_kernel`,
-    `measure` and `trial`, since kernels of a board get their memory from a model, nor profiles, and
-    it takes no artifacts, which hold no models for boards. A line that is cut raises
+    It loads, runs and times models and kernels, as `tw.rpc.Device` does. It has neither trials nor
+    profiles, and takes no artifacts, which hold no models for boards. A line that is cut raises
     `DeviceLostError`: connect again.
     """
 
@@ -65,6 +67,26 @@ class SerialDevice:
         from tilewright.rpc.serial.model import BoardModel
 
         return BoardModel(self, model, progress)
+
+    def load_kernel(self, code: KernelCode) -> BoardKernel:
+        """Link a kernel, as `Module.as_code` gives it, to the board's memory, and send it there."""
+        from tilewright.rpc.serial.kernel import BoardKernel
+
+        return BoardKernel(self, code)
+
+    def measure(
+        self,
+        kernels: Sequence[BoardKernel],
+        args: Sequence[Any],
+        *,
+        rounds: int = 10,
+        min_repeat_ms: float = 0.0,
+        warmup: int = 1,
+    ) -> list[Timing]:
+        """Times of kernels on the same arguments by the board's counter, interleaved."""
+        from tilewright.rpc.serial.kernel import measured
+
+        return measured(kernels, args, rounds, min_repeat_ms, warmup)
 
     def ping(self) -> None:
         """A call that does nothing: the board is there."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tilewright.rpc.serial.code import BoardCode, timed
 from tilewright.rpc.serial.device import SerialDevice
 from tilewright.rpc.serial.monitor import Called
-from tilewright.rpc.serial.placing import BoardImage
 from tilewright.runtime import (
     Build,
     Inputs,
@@ -25,7 +24,6 @@ from tilewright.runtime import (
 )
 from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError
-from tilewright.support.memory import aligned
 from tilewright.support.timing import Latencies, Timing
 
 if TYPE_CHECKING:
@@ -43,42 +41,11 @@ class BoardModel(RunnableModel):
         self, device: SerialDevice, model: RunnableModel, progress: Progress | None
     ) -> None:
         super().__init__()
-        device.require_open()
-        self._device, self._local = device, model
-        image = BoardImage(_object_of(self._local))
+        self._local = model
+        code = _object_of(model)
         self._inputs, self._outputs = _tensors(self.inputs), _tensors(self.outputs)
-        self._require_fit(image)
-        base = device.memory.take(self._laid_out(image.size), "the model")
-        weakref.finalize(self, device.unused.append, base)
-        self._base, placed = base, image.placed(base, f"{_NAME}_run")
-        #: Where the function lies that is called.
-        self.entry = placed.entry
-        device.monitor.write(base, placed.data, progress)
-        device.monitor.clear(base + len(placed.data), placed.zeros)
-
-    def _require_fit(self, image: BoardImage) -> None:
-        facts, count = self._device.facts, len(self._inputs) + len(self._outputs)
-        if image.machine != facts.machine:
-            raise UserError(
-                f"the model cannot run on {self._device.name}",
-                reason="it was compiled for another processor",
-                remedy=f"compile it for {self._device.target!r}",
-            )
-        if count > facts.argument_words:
-            raise UserError(
-                f"the model cannot run on {self._device.name}",
-                reason=f"it has {count} inputs and outputs, and the monitor calls functions with"
-                f" {facts.argument_words} words",
-                remedy="link it into firmware of your own",
-            )
-
-    def _laid_out(self, size: int) -> int:
-        """The bytes of the image with its tensors; where these lie behind its begin."""
-        self._offsets = list[int]()
-        for spec in (*self._inputs, *self._outputs):
-            self._offsets.append(aligned(size))
-            size = self._offsets[-1] + _bytes_of(spec)
-        return size
+        sizes = [_bytes_of(spec) for spec in (*self._inputs, *self._outputs)]
+        self._code = BoardCode(device, code, f"{_NAME}_run", sizes, progress)
 
     # ---- running --------------------------------------------------------------------------------
 
@@ -92,17 +59,9 @@ class BoardModel(RunnableModel):
     def time(
         self, inputs: Inputs, repeat: int = 20, min_repeat_ms: float = 0.0, warmup: int = 2
     ) -> Timing:
-        """Time the model on the board, by its counter: one call is as exact as many.
-
-        A sample is as many calls as last `min_repeat_ms`, as elsewhere.
-        """
+        """Time the model by the board's counter: one call is as exact as many."""
         self._send(inputs)
-        for _ in range(max(0, warmup)):
-            self._call()
-        clock, first = self._device.facts.clock, self._call().ticks
-        calls = max(1, -(-int(min_repeat_ms * clock / 1e3) // max(1, first)))
-        totals = [sum(self._call().ticks for _ in range(calls)) for _ in range(max(1, repeat))]
-        return Timing(tuple(total / calls / clock for total in totals), calls)
+        return timed([self._call], self.device.facts.clock, repeat, min_repeat_ms, warmup)[0]
 
     def benchmark(self, inputs: Inputs, *, seconds: float = 1.0, warmup: int = 3) -> Latencies:
         """How long single runs on the board take, by its counter: as many as take `seconds`."""
@@ -116,23 +75,21 @@ class BoardModel(RunnableModel):
         return self._call().ticks
 
     def _send(self, inputs: Inputs) -> None:
-        self._device.require_open()
+        self.device.require_open()
         arrays, _ = bind_inputs(in_order(inputs, self._inputs), self._inputs)
-        for array, offset in zip(arrays, self._offsets, strict=False):
-            self._device.monitor.write(self._base + offset, array.tobytes())
+        for array, place in zip(arrays, self._code.places, strict=False):
+            self.device.monitor.write(place, array.tobytes())
 
     def _call(self) -> Called:
-        device, words = self._device, [self._base + offset for offset in self._offsets]
-        called = device.monitor.call(self.entry, words, device.seconds)
+        called = self._code.call(self._code.places)
         if called.value:
             reason = f"its code says {called.value}, of the messages in the header"
             raise UserError("the model stopped on the board", reason=reason)
         return called
 
     def _result(self, number: int) -> Array:
-        spec = self._outputs[number]
-        offset = self._offsets[len(self._inputs) + number]
-        raw = self._device.monitor.read(self._base + offset, _bytes_of(spec))
+        spec, place = self._outputs[number], self._code.places[len(self._inputs) + number]
+        raw = self.device.monitor.read(place, _bytes_of(spec))
         return np.frombuffer(bytearray(raw), spec.numpy).reshape(spec.static_shape or ())
 
     # ---- looking --------------------------------------------------------------------------------
@@ -140,7 +97,12 @@ class BoardModel(RunnableModel):
     @property
     def device(self) -> SerialDevice:
         """The board that it runs on."""
-        return self._device
+        return self._code.device
+
+    @property
+    def entry(self) -> int:
+        """Where the function lies that is called."""
+        return self._code.entry
 
     @property
     def inputs(self) -> tuple[Spec, ...]:
