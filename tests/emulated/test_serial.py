@@ -15,8 +15,8 @@ from tests.emulated.test_boards import classifier, keywords
 from tilewright import te
 from tilewright.device_runtime import MONITOR_BOARDS
 from tilewright.graph import Builder, evaluate
-from tilewright.rpc import SerialDevice
-from tilewright.rpc.serial.lines import open_line
+from tilewright.rpc import DeviceLostError, SerialDevice
+from tilewright.rpc.serial.lines import stream_of
 
 PROCESSORS = [board.cpu for board in MONITOR_BOARDS.values()]
 #: A processor's undefined instruction, by its number in ELF files.
@@ -139,13 +139,13 @@ class NoisyLine:
     """A line that damages some of what is sent to the board, not all that is sent again."""
 
     def __init__(self, port: str) -> None:
-        self._line, self._rng = open_line(port, 115_200), np.random.default_rng(0)
+        self._line, self._rng = stream_of(port, 115_200), np.random.default_rng(0)
         self._count = 0
 
-    def read(self, seconds: float) -> bytes:
-        return self._line.read(seconds)
+    def receive(self, seconds: float) -> bytes:
+        return self._line.receive(seconds)
 
-    def write(self, data: bytes, seconds: float) -> None:
+    def send(self, data: bytes, seconds: float) -> None:
         made = bytearray(data)
         self._count += 1
         if self._count % 3 == 1:
@@ -153,7 +153,7 @@ class NoisyLine:
                 made[self._rng.integers(len(made))] = self._rng.integers(256)
         if self._count % 4 == 0:
             made = bytearray(self._rng.bytes(2000)) + made
-        self._line.write(bytes(made), seconds)
+        self._line.send(bytes(made), seconds)
 
     def close(self) -> None:
         self._line.close()
@@ -208,6 +208,29 @@ def test_other_faults_end_the_call_as_well(device: SerialDevice, what: str) -> N
         device.monitor.call(place | (device.facts.machine == 40), [], 5)
     device.ping()
     device.memory.give_back(place)
+
+
+def test_a_board_that_resets_itself_is_noticed() -> None:
+    with (
+        running(monitor_board("cortex-m4")) as port,
+        tw.rpc.connect_serial(port, patience=2) as device,
+    ):
+        place = device.memory.take(64, "a reset")
+        # Writes 0x05fa0004 to 0xe000ed0c, which resets the processor.
+        code = "0148 0249 0160 fee7 0ced00e0 0400fa05"
+        device.monitor.write(place, bytes.fromhex(code))
+        with pytest.raises(DeviceLostError, match="it was reset"):
+            device.monitor.call(place | 1, [], 0.5)
+        with tw.rpc.connect_serial(port, patience=2) as again:
+            again.ping()
+
+
+def test_a_board_that_is_gone_is_told() -> None:
+    with running(monitor_board("cortex-m4")) as port:
+        device = tw.rpc.connect_serial(port, patience=1)
+        there = device.load(tw.compile(plus(1), device.target))
+    with device, pytest.raises(DeviceLostError, match="is lost"):
+        there.run([np.zeros(9, np.int8)])
 
 
 def test_memory_outside_of_the_window_is_refused(device: SerialDevice) -> None:

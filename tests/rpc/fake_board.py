@@ -37,7 +37,7 @@ class FakeBoard:
 
     # ---- a stream -------------------------------------------------------------------------------
 
-    def read(self, seconds: float) -> bytes:
+    def receive(self, seconds: float) -> bytes:
         if self.is_cut:
             raise OSError(5, "the line was cut")
         if not self._waiting:
@@ -46,19 +46,19 @@ class FakeBoard:
         self._waiting.clear()
         return data
 
-    def write(self, data: bytes, seconds: float) -> None:
+    def send(self, data: bytes, seconds: float) -> None:
         del seconds
         if self.is_cut:
             raise OSError(5, "the line was cut")
         for frame in self._reader.read(self.to_board(data)):
             if self._last is None or self._last[0] != frame:
                 self._last = frame, self._answered(frame)
-            self.send(self._last[1])
+            self.tell(self._last[1])
 
     def close(self) -> None:
         self.is_cut = True
 
-    def send(self, frame: Frame) -> None:
+    def tell(self, frame: Frame) -> None:
         self._waiting += self.to_host(framed(frame))
 
     def reset(self) -> None:
@@ -97,7 +97,7 @@ class FakeBoard:
     def _called(self, asked: Frame, entry: int) -> tuple[int, bytes]:
         """What the first byte of the code says: return so much, or 0xff: fault."""
         self.calls += 1
-        self.send(Frame(Kind.AT_WORK, asked.number, asked.session, b""))
+        self.tell(Frame(Kind.AT_WORK, asked.number, asked.session, b""))
         if self.memory[entry] == 0xFF:
             return 4, struct.pack("<III", 0x10000, WINDOW + entry, 0)
         return 0, struct.pack("<iQ", self.memory[entry], 1234)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 import time
 from typing import Any
 
@@ -173,6 +175,25 @@ def test_a_port_where_nobody_is_is_no_board() -> None:
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+def test_a_socket_is_a_line_and_its_end_is_told() -> None:
+    ours, theirs = socket.socketpair()
+    board = FakeBoard()
+
+    def serve() -> None:
+        for _ in range(2):
+            board.send(theirs.recv(4096), 1)
+            theirs.sendall(board.receive(1))
+        theirs.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with tw.rpc.connect_serial(ours, patience=5) as device:
+        device.ping()
+        thread.join()
+        with pytest.raises(DeviceLostError, match="is lost: (Broken pipe|the line was cut)"):
+            device.monitor.read(WINDOW, 4)
 
 
 def test_another_version_is_refused() -> None:

@@ -6,9 +6,10 @@ import errno
 import os
 import select
 import socket
+import sys
 import time
 from collections.abc import Callable
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from tilewright.rpc.client.link import split_address
 from tilewright.rpc.wire.errors import UnreachableError
@@ -24,11 +25,11 @@ _CHUNK: Final = 4096
 class Stream(Protocol):
     """A line to a board. What is cut raises `OSError`."""
 
-    def read(self, seconds: float) -> bytes:
+    def receive(self, seconds: float) -> bytes:
         """What has come; nothing if nothing comes in so many seconds."""
         ...
 
-    def write(self, data: bytes, seconds: float) -> None:
+    def send(self, data: bytes, seconds: float) -> None:
         """Send it all in so many seconds."""
         ...
 
@@ -42,7 +43,7 @@ class DescriptorStream:
         self._descriptor, self._close = descriptor, close
         os.set_blocking(descriptor, False)
 
-    def read(self, seconds: float) -> bytes:
+    def receive(self, seconds: float) -> bytes:
         if not select.select([self._descriptor], [], [], max(0.0, seconds))[0]:
             return b""
         try:
@@ -53,7 +54,7 @@ class DescriptorStream:
             raise OSError(errno.EPIPE, "the line was cut")
         return data
 
-    def write(self, data: bytes, seconds: float) -> None:
+    def send(self, data: bytes, seconds: float) -> None:
         end, rest = time.monotonic() + seconds, memoryview(data)
         while rest:
             left = end - time.monotonic()
@@ -65,7 +66,16 @@ class DescriptorStream:
         self._close()
 
 
-def open_line(port: str, baud: int) -> Stream:
+def stream_of(port: Any, baud: int) -> Stream:
+    """The stream that a port is: by its name, a stream already, or anything with a descriptor."""
+    if isinstance(port, Stream):
+        return port
+    if hasattr(port, "fileno"):
+        return DescriptorStream(port.fileno(), port.close)
+    return _open_line(str(port), baud)
+
+
+def _open_line(port: str, baud: int) -> Stream:
     """The stream of a serial port by its path, or of `tcp://host:port`."""
     try:
         if port.startswith(_TCP):
@@ -82,6 +92,9 @@ def open_line(port: str, baud: int) -> Stream:
 
 
 def _serial_port(path: str, baud: int) -> Stream:
+    if sys.platform == "win32":
+        reason, remedy = "ports are opened on POSIX systems alone", "pass a Stream over it"
+        raise UserError(f"cannot open {path}", reason=reason, remedy=remedy)
     import termios
     import tty
 

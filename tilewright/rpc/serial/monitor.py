@@ -156,7 +156,7 @@ class Monitor:
             wait = self._patience + 2 * 10 * (len(data) + more) / self._baud
             try:
                 for _ in range(_TRIES):
-                    self._stream.write(data, wait)
+                    self._stream.send(data, wait)
                     answer = self._answer(kind, wait, seconds)
                     if answer is not None:
                         return self._checked(answer)
@@ -169,7 +169,7 @@ class Monitor:
         """The answer to the last request; None if it does not come in time."""
         end, answers = time.monotonic() + wait, (kind | Kind.ANSWER, Kind.REFUSAL)
         while (left := end - time.monotonic()) > 0:
-            for frame in self._reader.read(self._stream.read(left)):
+            for frame in self._reader.read(self._stream.receive(left)):
                 if (frame.number, frame.session) != (self._number, self._session):
                     continue
                 if frame.kind in answers:
