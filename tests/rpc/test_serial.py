@@ -192,7 +192,7 @@ def test_a_socket_is_a_line_and_its_end_is_told() -> None:
     with tw.rpc.connect_serial(ours, patience=5) as device:
         device.ping()
         thread.join()
-        with pytest.raises(DeviceLostError, match="is lost: (Broken pipe|the line was cut)"):
+        with pytest.raises(DeviceLostError, match=r"is lost: (Broken pipe|the line was cut)"):
             device.monitor.read(WINDOW, 4)
 
 
