@@ -21,7 +21,7 @@ MENU = {
     "Front ends": [f"frontends/{p.name}" for p in sorted((DOCS / "frontends").glob("*.md"))],
     "Details": [
         *("python.md", "quantization.md", "errors.md", "artifact.md"),
-        *("device_runtime.md", "rpc_protocol.md", "rpc_threats.md"),
+        *("device_runtime.md", "rpc_protocol.md", "rpc_threats.md", "serial_protocol.md"),
     ],
 }
 #: What users call; how it is done inside is read in the source.

@@ -56,7 +56,7 @@ class Board:
 
     def run(self, model: Any, inputs: Sequence[Array]) -> Measured:
         """Export a model that was compiled for the board, and run it once."""
-        tools = _tools(self)
+        tools = tools_of(self)
         if tools.missing:
             raise FileNotFoundError(tools.missing)
         arrays = [np.ascontiguousarray(a) for a in inputs]
@@ -143,7 +143,7 @@ class Tools:
 
 
 @cache
-def _tools(board: Board) -> Tools:
+def tools_of(board: Board) -> Tools:
     fetched = shutil.which(board.emulator, path=str(FETCHED / "usr" / "bin"))
     libraries = f"{platform.machine()}-linux-gnu"
     places = [str(FETCHED / top / libraries) for top in ("usr/lib", "lib")]
@@ -159,7 +159,7 @@ def _tools(board: Board) -> Tools:
 def needed_board(cpu: str) -> Board:
     """The board with a processor; the test is skipped where something is missing for it."""
     board = BOARDS[cpu]
-    if missing := _tools(board).missing:
+    if missing := tools_of(board).missing:
         pytest.skip(missing)
     return board
 

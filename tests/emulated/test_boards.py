@@ -103,7 +103,7 @@ def test_networks(case: Case, cpu: str) -> None:
 # ---- products of bytes ---------------------------------------------------------------------------
 
 
-def _keywords() -> bytes:
+def keywords() -> bytes:
     """A small quantized network: a convolution, one of each channel by itself, a dense layer."""
     w, rng = Writer(), np.random.default_rng(1)
 
@@ -130,7 +130,7 @@ def _keywords() -> bytes:
 
 @pytest.mark.parametrize("cpu", [c for c in BOARDS if ALL or c in ("cortex-m4", "cortex-m55")])
 def test_quantized_networks_give_the_same_bytes(cpu: str) -> None:
-    board, data = needed_board(cpu), _keywords()
+    board, data = needed_board(cpu), keywords()
     x = np.random.default_rng(2).integers(-128, 128, (1, 9, 7, 3)).astype(np.int8)
     run = board.run(tw.compile(data, f"llvm -mcpu={cpu}"), [x])
     np.testing.assert_array_equal(run.outputs[0], tw.compile(data, opt_level=0).run([x])[0])

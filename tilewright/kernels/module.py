@@ -112,7 +112,9 @@ class Module:
         info = TargetInfo(str(self.target), begins_on.triple, begins_on.features)
         pool = backend_of(self.target).threadpool(self.target)
         code = self.object_code
-        return KernelCode(info, self.signature, code, self._code.messages, pool, self._threads)
+        messages, size = self._code.messages, self._code.workspace
+        known = int(size.value) if self.target.is_bare and isinstance(size, Const) else None
+        return KernelCode(info, self.signature, code, messages, pool, self._threads, known)
 
     @property
     def _device(self) -> Device:

@@ -13,6 +13,8 @@ from tilewright.rpc.client.link import Link
 from tilewright.rpc.client.model import RemoteModel
 from tilewright.rpc.client.pool import Pool
 from tilewright.rpc.client.tracker import Tracker
+from tilewright.rpc.serial.connect import connect_serial
+from tilewright.rpc.serial.device import SerialDevice
 from tilewright.rpc.serving.registration import Registration
 from tilewright.rpc.serving.server import Server
 from tilewright.rpc.serving.tracker import TrackerServer
@@ -36,11 +38,13 @@ __all__ = [
     "Registration",
     "RemoteKernel",
     "RemoteModel",
+    "SerialDevice",
     "Server",
     "Tracker",
     "TrackerServer",
     "UnreachableError",
     "connect",
+    "connect_serial",
     "make_key",
     "read_key",
     "write_key",

@@ -25,6 +25,8 @@ class KernelCode:
     #: The object code of the thread pool.
     pool: bytes
     threads: int | None = None
+    #: Bytes that it works in, where no function of the code tells: without an operating system.
+    workspace: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,15 @@
+"""Sessions over a serial line, with the monitor that a microcontroller runs.
+
+frames      messages as bytes on the line
+lines       serial ports and other streams of bytes, with time-outs
+monitor     requests and answers: repeated when they are lost, refusals as errors
+placing     object code tied to addresses of the board
+memory      which part of the board's memory is whose
+device      the board, as remote devices are seen
+code        a function in the board's memory, called and timed
+model       a model there
+kernel      a kernel there
+connect     a line to a device
+
+`docs/serial_protocol.md` is the protocol; `device_runtime/source/monitor` is the other side.
+"""

@@ -1,0 +1,47 @@
+"""Which part of a board's memory is whose."""
+
+from __future__ import annotations
+
+from tilewright.support.errors import UserError
+from tilewright.support.memory import aligned
+
+
+class BoardMemory:
+    """A window of memory, given out in parts, the first that is large enough."""
+
+    def __init__(self, begin: int, size: int) -> None:
+        start = aligned(begin)
+        #: Free parts in order: begin and end.
+        self._free = [(start, begin + size)] if start < begin + size else []
+        self._taken: dict[int, int] = {}
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest part that is free."""
+        return max((end - begin for begin, end in self._free), default=0)
+
+    def take(self, size: int, what: str) -> int:
+        """The address of so many bytes."""
+        whole = aligned(max(1, size))
+        for k, (begin, end) in enumerate(self._free):
+            if whole <= end - begin:
+                rest = (begin + whole, end)
+                self._free[k : k + 1] = [rest] if rest[0] < end else []
+                self._taken[begin] = begin + whole
+                return begin
+        raise UserError(
+            f"{what} is too large for the board",
+            reason=f"it takes {size:,} bytes of RAM, and {self.largest:,} are free in one piece",
+            remedy="load a smaller model, or drop those that are loaded",
+        )
+
+    def give_back(self, begin: int) -> None:
+        """Free what lies at an address that was taken."""
+        parts = sorted([*self._free, (begin, self._taken.pop(begin))])
+        joined = parts[:1]
+        for start, end in parts[1:]:
+            if start == joined[-1][1]:
+                joined[-1] = (joined[-1][0], end)
+            else:
+                joined.append((start, end))
+        self._free = joined
