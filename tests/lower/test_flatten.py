@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.ir import Store, parse_function, walk
+from tilewright.ir import Load, Store, parse_function, walk
 from tilewright.lower.flatten import flatten
 
 
@@ -39,3 +39,16 @@ def f(A: f32[3, h, w]):
 """
     (store,) = (s for s in walk(flatten(parse_function(text)).body) if isinstance(s, Store))
     assert [str(i) for i in store.indices] == ["k"]
+
+
+def test_masks_of_loads_stay_where_a_condition_says_the_same() -> None:
+    """Vectorized, the condition becomes the mask of the store alone."""
+    text = """
+def f(A: f32[h, w], B: f32[n]):
+    for k in range(h * w):
+        if k < n:
+            A[k // w, k % w] = load(B[k], k < n)
+"""
+    (store,) = (s for s in walk(flatten(parse_function(text)).body) if isinstance(s, Store))
+    assert isinstance(store.value, Load)
+    assert str(store.value.mask) == "k < n"

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.arith import simplify, simplify_function
+from tilewright.arith import Ranges, simplify
 from tilewright.ir import (
     Binary,
     Buffer,
     Const,
     Expr,
+    For,
     Function,
     Load,
     Stmt,
@@ -21,6 +22,7 @@ from tilewright.ir import (
     cast,
     const,
     is_const,
+    map_children,
     map_expr,
     map_function,
     match_types,
@@ -31,7 +33,9 @@ def flatten(function: Function) -> Function:
     """Every load and store has one index."""
     memo: dict[Expr, Expr] = {}
     flat = map_function(function, _flatten_store, lambda e: map_expr(e, _flatten_load, memo))
-    return simplify_function(flat) if _divides_by_sizes(flat) else flat
+    if not _divides_by_sizes(flat):
+        return flat
+    return flat.with_body(_simplified(flat.body, Ranges.for_function(flat)))
 
 
 def _divides_by_sizes(function: Function) -> bool:
@@ -43,6 +47,26 @@ def _divides_by_sizes(function: Function) -> bool:
         e for e in all_exprs(function.body) if isinstance(e, Binary) and e.op == "floormod"
     )
     return bool(function.dims) and any(not isinstance(e.b, Const) for e in remainders)
+
+
+def _simplified(stmt: Stmt, ranges: Ranges) -> Stmt:
+    """A statement with simpler indices. Masks of loads stay, also where a condition around them
+    says the same: vectorized stores take such a condition for theirs."""
+    inside = ranges.with_extent(stmt.var, stmt.extent) if isinstance(stmt, For) else ranges
+    memo: dict[Expr, Expr] = {}
+
+    def on_node(node: Expr) -> Expr | None:
+        if not isinstance(node, Load):
+            return None
+        return Load(node.buffer, (simplify(node.indices[0], inside),), node.mask)
+
+    def on_expr(expr: Expr) -> Expr:
+        return map_expr(expr, on_node, memo)
+
+    made = map_children(stmt, lambda s: _simplified(s, inside), on_expr)
+    if isinstance(made, Store):
+        return replace(made, indices=(simplify(made.indices[0], inside),))
+    return made
 
 
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
