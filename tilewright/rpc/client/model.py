@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,9 @@ import numpy as np
 from tilewright.models.artifact import load
 from tilewright.models.native import NativeModel
 from tilewright.rpc.client.device import Device, artifact_of
+from tilewright.rpc.client.distant import DistantModel
 from tilewright.rpc.wire.values import Array, Packed, unpacked
 from tilewright.runtime import (
-    Build,
     Inputs,
     RunnableModel,
     Spec,
@@ -22,7 +22,6 @@ from tilewright.runtime import (
     UnsuitedError,
     bind_outputs,
 )
-from tilewright.support.denormals import Denormals
 from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
 from tilewright.support.files import AnyPath
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from tilewright.support.profile import Profile
 
 
-class RemoteModel(RunnableModel):
-    """A model in a session of a device; what can be looked at is looked at here."""
+class RemoteModel(DistantModel):
+    """A model in a session of a device."""
 
     def __init__(
         self,
@@ -140,33 +139,6 @@ class RemoteModel(RunnableModel):
     def device(self) -> Device:
         """The device that it runs on."""
         return self._device
-
-    @property
-    def inputs(self) -> tuple[Spec, ...]:
-        return self._local.inputs
-
-    @property
-    def outputs(self) -> tuple[Spec, ...]:
-        return self._local.outputs
-
-    @property
-    def precision(self) -> str:
-        return self._local.precision
-
-    @property
-    def denormals(self) -> Denormals:
-        return self._local.denormals
-
-    @property
-    def texts(self) -> Mapping[str, str]:
-        return self._local.texts
-
-    @property
-    def kernels(self) -> tuple[str, ...]:
-        return self._local.kernels
-
-    def as_build(self) -> Build:
-        return self._local.as_build()
 
 
 def _samples(answer: dict[str, Any], arrays: Sequence[Array]) -> tuple[float, ...]:

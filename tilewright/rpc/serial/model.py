@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tilewright.rpc.client.distant import DistantModel
 from tilewright.rpc.serial.code import BoardCode, timed
 from tilewright.rpc.serial.device import SerialDevice
 from tilewright.rpc.serial.monitor import Called
 from tilewright.runtime import (
-    Build,
     Inputs,
     RunnableModel,
     Spec,
@@ -22,7 +22,6 @@ from tilewright.runtime import (
     bind_outputs,
     in_order,
 )
-from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError
 from tilewright.support.timing import Latencies, Timing
 
@@ -34,8 +33,8 @@ Array = np.ndarray[Any, Any]
 _NAME: Final = "model"
 
 
-class BoardModel(RunnableModel):
-    """A model on a board; what can be looked at is looked at here."""
+class BoardModel(DistantModel):
+    """A model on a board."""
 
     def __init__(
         self, device: SerialDevice, model: RunnableModel, progress: Progress | None
@@ -103,33 +102,6 @@ class BoardModel(RunnableModel):
     def entry(self) -> int:
         """Where the function lies that is called."""
         return self._code.entry
-
-    @property
-    def inputs(self) -> tuple[Spec, ...]:
-        return self._local.inputs
-
-    @property
-    def outputs(self) -> tuple[Spec, ...]:
-        return self._local.outputs
-
-    @property
-    def precision(self) -> str:
-        return self._local.precision
-
-    @property
-    def denormals(self) -> Denormals:
-        return self._local.denormals
-
-    @property
-    def texts(self) -> Mapping[str, str]:
-        return self._local.texts
-
-    @property
-    def kernels(self) -> tuple[str, ...]:
-        return self._local.kernels
-
-    def as_build(self) -> Build:
-        return self._local.as_build()
 
 
 def _object_of(model: RunnableModel) -> bytes:
