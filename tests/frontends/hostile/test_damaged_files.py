@@ -16,7 +16,11 @@ from tests.frontends.hostile.sweep import outcomes
 #: As many as have every level of the compiler once.
 COUNT = 28
 #: The packages without which the files of a format cannot be made or read.
-_NEEDED = {"keras_archive": "h5py", "keras_hdf5": "h5py", "pt2": "torch", "onnx": "onnx"}
+_NEEDED = {
+    **dict.fromkeys(("keras_archive", "keras_hdf5", "keras_operator"), "h5py"),
+    **dict.fromkeys(("onnx", "onnx_operator"), "onnx"),
+    "pt2": "torch",
+}
 
 
 def faultless(tmp_path: Path, kind: str, count: int) -> Counter[str]:

@@ -10,8 +10,8 @@ Maps on either side of the softmax belong to it, as do copies that only bring an
 another order (heads that are split, transposed, repeated): the kernel reads what they read. The
 operator of that name takes such copies in likewise.
 
-GPUs hold the scores of some rows in shared memory, for products of narrow floats; where these do
-not fit, or sizes are not known, the parts stay kernels of their own.
+GPUs hold the scores of some rows in registers or in shared memory, for products of narrow floats;
+where these do not fit, or sizes are not known, the parts stay kernels of their own.
 """
 
 from __future__ import annotations
