@@ -27,6 +27,15 @@ class LoopMethods(ScheduleState):
         """Make one loop of two that stand one after the other and run equally far."""
         return self._apply("merge", self.loop(first), self.loop(second))[0]
 
+    def merge_online(
+        self, first: LoopLike, second: LoopLike, greatest: BlockLike
+    ) -> tuple[Loop, list[BlockRef]]:
+        """Merge a loop with one that reads a maximum which `greatest` finds from the first; gives
+        the loop, and the blocks that adapt sums when the maximum grows."""
+        loops = self.loop(first), self.loop(second)
+        loop, *blocks = self._apply("merge_online", *loops, self.block(greatest))
+        return loop, blocks
+
     def reorder(self, *loops: LoopLike) -> None:
         """Put loops of one nest in this order; others of the nest stay in place."""
         self._apply("reorder", *map(self.loop, loops))

@@ -21,6 +21,10 @@ class ReductionMethods(ScheduleState):
         """
         return self._apply("rfactor", self.loop(loop), axis)[0]
 
+    def factor_out(self, block: BlockLike) -> None:
+        """Multiply a sum, rather than each of its terms, by a factor that all of them have."""
+        self._apply("factor_out", self.block(block))
+
     def blockize(self, loop: LoopLike) -> BlockRef:
         """Make one block of a loop and all it holds; gives the new block."""
         return self._apply("blockize", self.loop(loop))[0]

@@ -69,11 +69,11 @@ _ALIGNMENT: Final = 16
 
 
 class _Parts(NamedTuple):
-    """The body of a loop: its buffers in shared memory and those of threads, what fills the former,
-    and what uses them."""
+    """The body of a loop: buffers in shared memory that copies fill, its others, the copies, and
+    what uses them."""
 
     buffers: list[Buffer]
-    local: list[Buffer]
+    others: list[Buffer]
     copies: list[Stmt]
     uses: list[Stmt]
     #: What waits for products of the uses, where these can go on during the next iteration.
@@ -177,18 +177,20 @@ def _parts(loop: For) -> _Parts | None:
     buffers: list[Buffer] = []
     statements = list(_flat(loop.body, buffers))
     shared = {b for b in buffers if b.scope == "shared"}
-    local = [b for b in buffers if b.scope == "local"]
-    if not shared or len(shared) + len(local) < len(buffers):
+    if not shared or any(b.scope not in ("shared", "local") for b in buffers):
         return None
-    count = next((k for k, s in enumerate(statements) if not _fills(s, shared)), len(statements))
-    copies, uses = statements[:count], statements[count:]
-    if not copies or not uses or shared & _written(uses) or _read(copies) & _written(uses):
+    copies = [s for s in statements if _fills(s, shared) and not _read([s]) & _written(statements)]
+    uses, staged = [s for s in statements if s not in copies], _written(copies)
+    if not copies or not uses or staged & _written(uses):
+        return None
+    if any(_written([c]) & _read(statements[: statements.index(c)]) for c in copies):
         return None
     count = next((k for k, s in enumerate(uses) if _is_finish(s)), len(uses))
     uses, finish = uses[:count], uses[count:]
     if not all(map(_is_finish, finish)):
         uses, finish = [*uses, *finish], []
-    return _Parts([b for b in buffers if b in shared], local, copies, uses, finish)
+    kept = [b for b in buffers if b not in staged]
+    return _Parts([b for b in buffers if b in staged], kept, copies, uses, finish)
 
 
 def _is_finish(stmt: Stmt) -> bool:
@@ -247,7 +249,7 @@ def _pipelined(loop: For, parts: _Parts, stages: int) -> _Pipeline:
         *(_redirected(use, larger, loop.var % versions) for use in parts.uses),
         *([_effect("products_wait", const(1))] if goes_on else []),
     )
-    body = Alloc(tuple(parts.local), body) if parts.local else body
+    body = Alloc(tuple(parts.others), body) if parts.others else body
     plain = {k: v for k, v in loop.annotations.items() if k != STAGES}
     steady = seq(replace(loop, body=body, annotations=plain), *parts.finish)
     return _Pipeline([b for b, _ in larger.values()], _read(parts.copies), filling, steady)

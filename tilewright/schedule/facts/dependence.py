@@ -9,6 +9,7 @@ from tilewright.ir import (
     TRUE,
     Assert,
     Block,
+    Buffer,
     Evaluate,
     For,
     Range,
@@ -127,15 +128,18 @@ def _reads_own_elements(block: Block) -> bool:
 # ---- two loops, as one --------------------------------------------------------------------------
 
 
-def parts_meet_in_iterations(tree: Tree, loop: For, first: Collection[str]) -> Fault | None:
+def parts_meet_in_iterations(
+    tree: Tree, loop: For, first: Collection[str], but: Collection[Buffer] = ()
+) -> Fault | None:
     """What the blocks called `first` and the others below `loop` both touch, they touch in the same
-    iteration: so one part need not wait until the other has run all of its iterations."""
+    iteration: so one part need not wait until the other has run all of its iterations. (`but` some
+    buffers, of which that is known.)"""
     if is_const(loop.extent, 1):
         return None
     ranges, free, accesses = ranges_below(tree, loop), inner_vars(loop), accesses_in(tree, loop)
     for buffer in dict.fromkeys(a.buffer for a in accesses if a.is_write):
         touching = [a for a in accesses if a.buffer is buffer]
-        if len({a.block.name in first for a in touching}) == 1:
+        if buffer in but or len({a.block.name in first for a in touching}) == 1:
             continue
         conflicting = _conflicting(touching, loop.var, free, ranges)
         if not _all_determine(conflicting, loop.var, free, ranges):

@@ -55,7 +55,7 @@ class Side(NamedTuple):
 
     is_first: bool
     name: str
-    #: What takes its sums on, and what they start with.
+    #: What takes its sums on, and what they start with once that is a block.
     home: str
     start: str
     tile: WarpTile
@@ -86,12 +86,10 @@ class Cut(ABC):
 
     def apply(self) -> None:
         s, found = self.s, self.found
-        plans = [self._prepared(number) for number in range(2)]
-        greatest, total = (self._by_parts(name) for name in found.reductions)
-        first, second = (self._product(k, *planned) for k, planned in enumerate(plans))
+        first, second = self.products()
+        greatest, total = (self.by_parts(name) for name in found.reductions)
         shares, around = second.copies[0], second.loops.grid
-        if found.shares in [b.name for b in s.blocks()]:
-            s.compute_inline(found.shares)
+        first, second = (self.started(side, side.loops.sums) for side in (first, second))
         s.compute_at(shares, around)
         total = self._placed(total, around)
         self.place_powers(around)
@@ -99,12 +97,13 @@ class Cut(ABC):
         grid = s.merge(first.loops.grid, around)
         s.bind(grid, "blockIdx.x")
         for side in (first, second):
-            self._by_threads(side, grid)
+            self.by_threads(side, grid)
         for r in (greatest, total):
             self.reduce_by_threads(r, grid)
         self.share_out(first, second, grid)
         for side in (first, second):
-            self._by_instructions(side)
+            self.by_instructions(side)
+            s.annotate(side.loops.steps, STAGES, self.plan.stages)
 
     # ---- what depends on where scores are -------------------------------------------------------
 
@@ -130,6 +129,18 @@ class Cut(ABC):
 
     # ---- products -------------------------------------------------------------------------------
 
+    def products(self) -> tuple[Side, Side]:
+        """Both products under loops of their own."""
+        plans = [self._prepared(number) for number in range(2)]
+        first, second = (self._product(k, *planned) for k, planned in enumerate(plans))
+        if self.found.shares in [b.name for b in self.s.blocks()]:
+            self.s.compute_inline(self.found.shares)
+        return first, second
+
+    def started(self, side: Side, loop: Loop) -> Side:
+        """A product whose sums begin before a loop."""
+        return side._replace(start=self.s.decompose_reduction(side.name, loop).name)
+
     def _prepared(self, number: int) -> tuple[Plan, str]:
         """Operands copied and padded to whole tiles; gives also what takes the sums on."""
         s, found, product = self.s, self.found, self.found.products[number]
@@ -154,7 +165,7 @@ class Cut(ABC):
         name = self.found.first if is_first else self.found.second
         tile, depth = WarpTile(p, plan.tile, self.plan.warps), p.reduced[0].var
         a, b = (copying(s, name, x.buffer) for x in (p.contraction.a, p.contraction.b))
-        if not is_first and self.plan.in_registers:
+        if not is_first and not self.plan.is_shared:
             s.set_scope(a, 0, "local")
         by_sum = not is_first or runs_along_sum(s, name, a, depth)
         along = by_sum, runs_along_sum(s, name, b, depth)
@@ -163,8 +174,7 @@ class Cut(ABC):
         s.compute_at(b, loops.steps)
         if is_first:
             s.compute_at(a, loops.grid)
-        start = s.decompose_reduction(name, loops.sums).name
-        return Side(is_first, name, home, start, tile, plan.steps, (a, b), along, loops)
+        return Side(is_first, name, home, "", tile, plan.steps, (a, b), along, loops)
 
     def _loops(self, number: int, name: str, plan: Plan, tile: WarpTile) -> Loops:
         s, p, block = self.s, plan.product, self.s.block_of(name)
@@ -178,7 +188,7 @@ class Cut(ABC):
         s.reorder(*over, *tiles, wm, wn, k1, mi, ni, i, j, k)
         return Loops(fused(s, over), tiles[0], k0, (wm, wn), (k1, mi, ni, i))
 
-    def _by_threads(self, side: Side, grid: Loop) -> None:
+    def by_threads(self, side: Side, grid: Loop) -> None:
         """Threads for the copies of a product, and for its sums before and after."""
         s, p, steps = self.s, side.tile.product, side.loops.steps
         depth, sides = p.reduced[0].var, (p.row.var, p.column.var)
@@ -192,12 +202,12 @@ class Cut(ABC):
         start_sums(s, side.name, side.start, side.tile, around)
         finish(s, side.name, side.home, side.tile, around)
 
-    def _by_instructions(self, side: Side) -> None:
+    def by_instructions(self, side: Side) -> None:
         """Memory as an instruction wants it, and the instruction."""
         s, p, tile = self.s, side.tile.product, side.tile
         depth, sides = (p.reduced[0].var, side.depth), (p.row.var, p.column.var)
         lay_out_sums(s, side.name, tile)
-        is_own = not side.is_first and self.plan.in_registers
+        is_own = not side.is_first and not self.plan.is_shared
         for copy, var, by_sum, size in zip(side.copies, sides, side.along, tile.size, strict=True):
             if not is_own or copy != side.copies[0]:
                 lay_out_copy(s, side.name, copy, (var, size), depth, by_sum=by_sum)
@@ -209,11 +219,10 @@ class Cut(ABC):
         for loop, axis in zip(side.loops.warps, ("threadIdx.z", "threadIdx.y"), strict=True):
             s.bind(loop, axis)
         s.tensorize(own, intrin.name)
-        s.annotate(side.loops.steps, STAGES, self.plan.stages)
 
     # ---- rows -----------------------------------------------------------------------------------
 
-    def _by_parts(self, name: str) -> Parts:
+    def by_parts(self, name: str) -> Parts:
         """A reduction along rows by several threads for each."""
         s, block = self.s, self.s.block_of(name)
         (along,) = [x for x in s.loops(name) if not feeds_only(block, x, "spatial")]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from tilewright.ir import NEIGHBOURS, OWNERS, TILE_SIDE, Buffer, Const, DType, Var
+from tilewright.schedule.facts.online import power_of
 from tilewright.schedule.rules.analysis import (
     extent_of,
     has_own_loops,
@@ -33,8 +34,16 @@ _STEPS: Final = 64
 _STAGES: Final = 3
 #: The most keys whose scores the threads of a warp keep in registers.
 _MOST_OWN_KEYS: Final = 256
+#: Keys of a chunk where the maximum runs, the best first, and of how many chunks copies are in
+#: shared memory.
+_CHUNKS: Final = (64, 128)
+_CHUNK_STAGES: Final = 2
 #: The part of the multiprocessors that should at least have a tile.
 _BUSY: Final = 0.9
+
+
+#: Where scores are: in shared memory, all of a row in registers, or of some keys at a time.
+Way = Literal["shared", "registers", "online"]
 
 
 class Attention(NamedTuple):
@@ -64,7 +73,17 @@ class AttentionPlan(NamedTuple):
     keys: int
     steps: int
     stages: int
-    in_registers: bool = False
+    way: Way = "shared"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether scores are in shared memory."""
+        return self.way == "shared"
+
+    @property
+    def choice(self) -> tuple[int, Way, int]:
+        """What tells plans apart: rows of a tile, where scores are, keys at a time."""
+        return self.rows, self.way, self.keys
 
     @property
     def rows(self) -> int:
@@ -73,7 +92,7 @@ class AttentionPlan(NamedTuple):
     @property
     def threads_of_row(self) -> int:
         """How many threads share what is done for a row."""
-        return OWNERS if self.in_registers else 2 * self.warps.over
+        return 2 * self.warps.over if self.is_shared else OWNERS
 
     @property
     def tiles(self) -> tuple[Tile, Tile]:
@@ -210,19 +229,20 @@ def _rounded_up(number: int, unit: int) -> int:
 
 
 def plan_attention(found: Attention, target: Target, choices: Choices) -> AttentionPlan | None:
-    """The most rows of which there are enough tiles, and whose scores fit: into the registers of
-    several warps, else into shared memory."""
+    """The most rows of which there are enough tiles: with few keys their scores are in the
+    registers of several warps, with more of them a maximum runs along; else in shared memory."""
     assert target.gpu is not None
     keys, columns = (-(-_extent(found, k) // TILE_SIDE) for k in range(2))
     plans = [_plan(found, Warps(down, _over(columns, keys, down))) for down in _DOWN]
     few = [_in_registers(found, down) for down in _DOWN[:-1]] if _has_few_keys(found) else []
-    even = [p for p in (*few, *plans) if 2 * _padded(p) <= 3 * _padded(plans[-1])]
+    many = _online(found)
+    even = [p for p in (*few, *many, *plans) if 2 * _padded(p) <= 3 * _padded(plans[-1])]
     fitting = [p for p in even if _shared_bytes(p) <= target.gpu.shared]
-    if not fitting:
-        return None
     enough = [p for p in fitting if _count(p) >= _BUSY * target.gpu.multiprocessors]
-    own = (enough or fitting[-1:])[0]
-    by_choice = {(p.rows, p.in_registers): p for p in (own, *fitting)}
+    own = enough or [p for p in fitting if p.is_shared][-1:]
+    if not own:
+        return None
+    by_choice = {p.choice: p for p in (own[0], *fitting)}
     return by_choice[choices.choose("rows", list(by_choice))]
 
 
@@ -233,7 +253,31 @@ def _has_few_keys(found: Attention) -> bool:
 def _in_registers(found: Attention, down: int) -> AttentionPlan:
     """Each warp has all keys of its rows, which are all copied at once."""
     keys = _rounded_up(_extent(found, 0), TILE_SIDE)
-    return AttentionPlan(found, Warps(down, 1), keys, keys, 1, in_registers=True)
+    return AttentionPlan(found, Warps(down, 1), keys, keys, 1, "registers")
+
+
+def _online(found: Attention) -> list[AttentionPlan]:
+    """Each warp goes through the keys of its rows by chunks, if a maximum can run along."""
+    if not _can_run(found):
+        return []
+    chunks = [n for n in _CHUNKS if n < 2 * _extent(found, 0)] or [_CHUNKS[0]]
+    return [
+        AttentionPlan(found, Warps(down, 1), keys, keys, _CHUNK_STAGES, "online")
+        for keys in chunks
+        for down in _DOWN[:-1]
+    ]
+
+
+def _can_run(found: Attention) -> bool:
+    """Whether scores only go into powers of what exceeds their maximum, and into sums of these."""
+    if found.powers is None:
+        return False
+    s = found.prepared.copy()
+    maximum = stores_of(s.block_of(found.reductions[0]))[0].buffer
+    (store,) = stores_of(s.block_of(found.powers))
+    if found.after is None:
+        s.cache_write(found.second, 0, "local")
+    return power_of(store.value, maximum) is not None and bool(s.can("factor_out", found.shares))
 
 
 def _over(columns: int, keys: int, down: int) -> int:
@@ -264,7 +308,7 @@ def _shared_bytes(plan: AttentionPlan) -> int:
     keys, columns = _extent(plan.found, 0), plan.tiles[1].columns
     depth = _rounded_up(extent_of(plan.found.products[0].reduced[0]) or 0, TILE_SIDE)
     scores = shares = 0
-    if not plan.in_registers:
+    if plan.is_shared:
         scores = plan.rows * (_rounded_up(keys, 32) + 32) * _F32.itemsize
         steps = _rounded_up(keys, plan.steps) // plan.steps
         shares = plan.rows * steps * (plan.steps + NEIGHBOURS)

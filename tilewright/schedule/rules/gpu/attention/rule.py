@@ -10,15 +10,20 @@ for head, tile of rows in blocks:
     for tile of keys: acc += P · values                        copies of values run ahead
     result = acc …
 
-Where there are enough tiles of rows that each has few warps, and few keys, these keep their scores
-in registers (`registers`). Else all warps of a block share the keys of its rows, and
-scores are in shared memory (`shared`).
+Where there are enough tiles of rows that each has few warps, these keep scores in registers: of all
+keys if these are few (`registers`), else of some at a time (`online`). Else all warps of a block
+share the keys of its rows, and scores are in shared memory (`shared`).
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from tilewright.schedule.rules.gpu.attention.cut import Cut
+from tilewright.schedule.rules.gpu.attention.online import Online
 from tilewright.schedule.rules.gpu.attention.plan import (
     AttentionPlan,
+    Way,
     find_attention,
     plan_attention,
 )
@@ -28,11 +33,17 @@ from tilewright.schedule.rules.rule import Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
+_WAYS: Final[dict[Way, type[Cut]]] = {
+    "shared": InShared,
+    "registers": InRegisters,
+    "online": Online,
+}
+
 
 def _schedule(s: Schedule, _block: str, plan: AttentionPlan | None, _target: Target) -> None:
     assert plan is not None
     s.restore(plan.found.prepared)
-    (InRegisters if plan.in_registers else InShared)(s, plan).apply()
+    _WAYS[plan.way](s, plan).apply()
 
 
 ONE_LAUNCH_ATTENTION = Rule("attention", find_attention, plan_attention, _schedule)

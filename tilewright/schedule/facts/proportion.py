@@ -1,0 +1,47 @@
+"""Values that are proportional to others, up to rounding."""
+
+from __future__ import annotations
+
+from tilewright.ir import Binary, Cast, Const, Expr, Load, Select, is_const, loads_in, map_expr
+
+
+def is_proportional(value: Expr, load: Load) -> bool:
+    """Whether `value` is what is loaded times something else, or 0 under some condition."""
+    value = unrounded(value)
+    if value is load:
+        return True
+    if isinstance(value, Select) and is_const(value.b, 0) and not _has(value.condition, load):
+        return is_proportional(value.a, load)
+    if not isinstance(value, Binary) or value.op != "mul":
+        return False
+    sides = [side for side in (value.a, value.b) if _has(side, load)]
+    return len(sides) == 1 and is_proportional(sides[0], load)
+
+
+def _has(value: Expr, load: Load) -> bool:
+    return any(e is load for e in loads_in(value))
+
+
+def unrounded(value: Expr) -> Expr:
+    """A value without conversions between floats, and without the limits of these."""
+    while True:
+        if isinstance(value, Cast) and value.dtype.is_float and value.a.dtype.is_float:
+            value = value.a
+        elif isinstance(value, Select) and _limited(value.a) is value.b:
+            value = value.b
+        else:
+            return value
+
+
+def _limited(value: Expr) -> Expr | None:
+    """x, of min(max(x, least), greatest)."""
+    if not isinstance(value, Binary) or value.op != "min" or not isinstance(value.b, Const):
+        return None
+    inner = value.a
+    is_max = isinstance(inner, Binary) and inner.op == "max" and isinstance(inner.b, Const)
+    return inner.a if is_max else None
+
+
+def exchanged(value: Expr, old: Expr, new: Expr) -> Expr:
+    """`value` with `new` wherever it has `old`."""
+    return map_expr(value, lambda _: None, {old: new})

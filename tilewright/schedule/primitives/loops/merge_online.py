@@ -1,0 +1,268 @@
+"""merge_online(first, second, greatest)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple, cast
+
+from tilewright.ir import (
+    TRUE,
+    Binary,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    If,
+    Load,
+    Seq,
+    Stmt,
+    Store,
+    const,
+    make_block,
+    map_stmt,
+    renew,
+    select,
+    seq,
+    with_inferred_regions,
+)
+from tilewright.schedule.cursor import Tree
+from tilewright.schedule.edit import Edit, fresh_name, needed, nest, rebind, with_buffers
+from tilewright.schedule.error import Fault, require
+from tilewright.schedule.facts.block_facts import buffer_is_intermediate
+from tilewright.schedule.facts.dependence import everything_is_in_blocks, parts_meet_in_iterations
+from tilewright.schedule.facts.legality import loop_is_plain
+from tilewright.schedule.facts.online import Following, Power, Sum
+from tilewright.schedule.facts.reduction import SpatialNest
+from tilewright.schedule.handles import BlockRef, Loop
+from tilewright.schedule.stages import new_buffer
+from tilewright.schedule.writing import Written, stores_of
+
+
+def merge_online(tree: Tree, first: For, second: For, greatest: Block) -> Edit:
+    """Merge a loop with a later one that reads a maximum which the first one finds.
+
+    In each iteration the second part has the maximum so far; what it has summed up before is
+    multiplied by what that makes of it. (Softmax and attention call this online.) What stands
+    between the loops is done in each iteration if it reads what the first one writes, else before.
+
+    for i: m = max(m, x[i])                  for i:
+    s = 0                           -->          before = m
+    for i: s = s + exp(x[i] - m)                 m = max(m, x[i])
+                                                 shift = 0 if m == -inf else m
+                                                 growth = exp(before - shift)
+                                                 s = s * growth
+                                                 s = s + exp(x[i] - shift)
+
+    Gives the loop, and the blocks of `m` before the loop (where `greatest` joins parts of it),
+    `before`, `shift`, `growth` and of each sum.
+    """
+    check(tree, first, second, greatest)
+    made = _made(tree, first, second, greatest)
+    assert not isinstance(made, Fault)
+    return Edit(made.function, (Loop(first.var), *map(BlockRef, made.names)))
+
+
+def check(tree: Tree, first: For, second: For, greatest: Block) -> None:
+    what = f"cannot merge loops {first.var.name} and {second.var.name} online"
+    require(
+        tree,
+        what,
+        loop_is_plain(first),
+        loop_is_plain(second),
+        everything_is_in_blocks(first),
+        everything_is_in_blocks(second),
+        _stand_in_a_row(tree, first, second, greatest),
+        _extents_are_equal(first, second),
+    )
+    made = _made(tree, first, second, greatest)
+    if isinstance(made, Fault):
+        return require(tree, what, made)
+    after = Tree(made.function)
+    meeting = parts_meet_in_iterations(after, after.loops[first.var], made.early, made.carried)
+    return require(tree, what, meeting)
+
+
+def _stand_in_a_row(tree: Tree, first: For, second: For, greatest: Block) -> Fault | None:
+    around = tree.parent[first]
+    if not isinstance(around, Seq) or tree.parent[second] is not around:
+        return Fault("the loops are not in the same row of statements", "", second)
+    places = [around.statements.index(s) for s in (first, second)]
+    if places[0] >= places[1]:
+        return Fault("the second one does not come later", "name the first one first", second)
+    inside = around.statements[places[0] : places[1]]
+    if any(tree.is_above(s, greatest) for s in inside):
+        return None
+    return Fault(f"block {greatest.name} is neither in the first nor between them", "", greatest)
+
+
+def _extents_are_equal(first: For, second: For) -> Fault | None:
+    if first.extent is second.extent:
+        return None
+    reason = f"one runs to {first.extent}, the other to {second.extent}"
+    return Fault(reason, "split them alike", second)
+
+
+# ---- the edit -----------------------------------------------------------------------------------
+
+
+class _Made(NamedTuple):
+    """The function, the new blocks, which blocks belong to the first part, and what is handed from
+    one iteration to the next."""
+
+    function: Function
+    names: tuple[str, ...]
+    early: set[str]
+    carried: set[Buffer]
+
+
+def _made(tree: Tree, first: For, second: For, greatest: Block) -> _Made | Fault:
+    store = _maximum(greatest)
+    if store is None:
+        return Fault(f"block {greatest.name} finds no maximum", "", greatest)
+    following = Following(store.buffer)
+    for block in tree.blocks_in(second):
+        if (fault := following.follow(block)) is not None:
+            return fault
+    if not following.powers:
+        return Fault(f"nothing in the second loop reads {store.buffer.name}", "", second)
+    merging = _Merging(tree, first, second, greatest, store)
+    return _stay_in_iterations(tree, second, following.buffers) or merging.made(following)
+
+
+def _stay_in_iterations(tree: Tree, second: For, buffers: Iterable[Buffer]) -> Fault | None:
+    """Powers are of their time: what reads them does so in the second loop."""
+    for buffer in buffers:
+        for block in tree.readers(buffer):
+            if not tree.is_above(second, block):
+                return Fault(f"block {block.name} reads {buffer.name} after the loop", "", block)
+        if (fault := buffer_is_intermediate(tree, buffer)) is not None:
+            return fault
+    return None
+
+
+class _Merging:
+    """The merged loop, piece by piece."""
+
+    def __init__(self, tree: Tree, first: For, second: For, greatest: Block, store: Store) -> None:
+        self._tree, self._first, self._second = tree, first, second
+        self._greatest, self._maximum = greatest, Load(store.buffer, store.indices)
+        self._taken = set(tree.blocks)
+        self._names: list[str] = []
+        around = tree.parent[first]
+        assert isinstance(around, Seq)
+        self._around = around
+        place, end = (around.statements.index(s) for s in (first, second))
+        self._between = around.statements[place + 1 : end]
+
+    def made(self, following: Following) -> _Made | Fault:
+        tree, first, second, m = self._tree, self._first, self._second, self._maximum
+        before, shift, growth = (
+            new_buffer(tree, f"{m.buffer.name}_{kind}", m.dtype, m.buffer.shape)
+            for kind in ("before", "shift", "growth")
+        )
+        again, once = self._sorted()
+        for stmt in once:
+            if _touched(tree, stmt) & _written(tree, first):
+                return Fault("what stands between the loops writes what the first reads", "", stmt)
+        start: list[Stmt] = []
+        if not tree.is_above(first, self._greatest):
+            start.append(self._each("start", m.buffer, const(float("-inf"), m.dtype)))
+        power, old, low = next(iter(following.powers.values())), Load(before, m.indices), m.dtype
+        lowest = m == const(float("-inf"), low)
+        state = [
+            self._each("before", before, m),
+            self._each("shift", shift, select(lowest, const(0.0, low), m)),
+            self._each("growth", growth, power.of(old - Load(shift, m.indices))),
+        ]
+        scaled = [self._scaled(s, growth) for s in following.sums]
+        late = self._second_part(following.powers, shift)
+        body = seq(state[0], first.body, *again, *state[1:], *scaled, late)
+        merged = replace(first, body=body)
+        kept: list[Stmt] = []
+        for stmt in self._around.statements:
+            if stmt is first:
+                kept += [*once, *start, merged]
+            elif stmt is not second and stmt not in self._between:
+                kept.append(stmt)
+        function = with_buffers(tree.replace(self._around, seq(*kept)), before, shift, growth)
+        carried = {before, shift, growth, m.buffer, *(s.state.buffer for s in following.sums)}
+        early = {b.name for stmt in (first, *again) for b in tree.blocks_in(stmt)}
+        return _Made(function, tuple(self._names), early, carried)
+
+    def _sorted(self) -> tuple[list[Stmt], list[Stmt]]:
+        """What stands between the loops: what reads what the first writes, and the rest."""
+        changing, again, once = _written(self._tree, self._first), list[Stmt](), list[Stmt]()
+        for stmt in self._between:
+            if _touched(self._tree, stmt) & changing:
+                changing |= _written(self._tree, stmt)
+                again.append(stmt)
+            else:
+                once.append(stmt)
+        return again, once
+
+    def _each(self, kind: str, buffer: Buffer, value: Expr) -> Stmt:
+        """A value for each maximum."""
+        store = Store(buffer, self._maximum.indices, value)
+        return self._nest(self._greatest, f"{self._maximum.buffer.name}_{kind}", store)
+
+    def _scaled(self, one: Sum, growth: Buffer) -> Stmt:
+        """A sum multiplied; sums that are padded with zeros may have no maximum."""
+        ranges = self._tree.ranges_at(one.block)
+        for it in one.block.iters:
+            ranges = ranges.with_extent(it.var, it.extent)
+        sizes = zip(one.maximum, growth.shape, strict=True)
+        exists = needed([index < size for index, size in sizes], ranges)
+        factor: Expr = Load(growth, one.maximum)
+        if exists is not TRUE:
+            factor = select(exists, factor, const(1.0, factor.dtype))
+        store = Store(one.state.buffer, one.state.indices, one.state * factor)
+        return self._nest(one.block, f"{one.block.name}_scaled", store)
+
+    def _nest(self, like: Block, hint: str, body: Stmt) -> Stmt:
+        """A block for each element that another one reduces to."""
+        loops = self._tree.loops_above(like)
+        own = loops[len(self._tree.loops_above(self._first)) :]
+        if own and own[0] in (self._first, self._second):
+            own = own[1:]
+        ranges = self._tree.ranges_at(own[0] if own else like)
+        spatial = SpatialNest.of(like, own, ranges)
+        name = fresh_name(hint, self._taken)
+        self._taken.add(name)
+        self._names.append(name)
+        made = make_block(
+            name, spatial.iters, spatial.bindings, body, predicate=spatial.predicate, span=like.span
+        )
+        return nest(spatial.loops, renew(made))
+
+    def _second_part(self, powers: Mapping[Block, Power], shift: Buffer) -> Stmt:
+        """The body of the second loop, with powers of what exceeds the maximum so far."""
+        first, second, changed = self._first, self._second, dict[Stmt, Stmt]()
+        for block, power in powers.items():
+            (written,) = cast("list[Written]", stores_of(block))
+            value = power.of(power.exponent - Load(shift, power.maximum.indices))
+            body = Store(written.buffer, written.indices, value)
+            changed[block] = with_inferred_regions(replace(block, body=body))
+        body = map_stmt(second.body, changed.get)
+        ranges = self._tree.ranges_at(first).with_extent(first.var, first.extent)
+        return rebind(body, {second.var: first.var}, ranges)
+
+
+def _maximum(block: Block) -> Store | None:
+    """Where a block puts a maximum."""
+    body = block.body.then if isinstance(block.body, If) else block.body
+    is_max = isinstance(body, Store) and isinstance(body.value, Binary) and body.value.op == "max"
+    if not is_max:
+        return None
+    state = Load(body.buffer, body.indices)
+    return body if body.value.a is state or body.value.b is state else None
+
+
+def _written(tree: Tree, stmt: Stmt) -> set[Buffer]:
+    return {r.buffer for block in tree.blocks_in(stmt) for r in block.writes}
+
+
+def _touched(tree: Tree, stmt: Stmt) -> set[Buffer]:
+    blocks = tree.blocks_in(stmt)
+    return {r.buffer for block in blocks for r in (*block.reads, *block.writes)}
