@@ -7,7 +7,7 @@ elements of it, as it would hold sums. How elements and threads belong together 
 and `ldmatrix` want.
 
 **By a group of four warps** (`GroupProduct`), 64 rows and up to 256 columns: each warp holds the
-sums of 16 rows as above, tile by tile. Operands lie in shared memory in rows of 64 elements (of the
+sums of 16 rows as above, tile by tile, and so can A be held. Other operands lie in shared memory in rows of 64 elements (of the
 sum or of the other side), and all threads name the first one. The eights of a row are exchanged
 (`swizzled`), so that those of eight rows lie in different banks. That is `wgmma`, which goes on
 while threads do other work: `products_start` before some of them, `products_commit` after,
@@ -103,16 +103,19 @@ def swizzled(place: Any) -> Any:
 
 @dataclass(frozen=True)
 class GroupProduct:
-    """C += A · B for operands of a type, each of which lies by columns or by rows."""
+    """C += A · B for operands of a type, each of which lies by columns or by rows; or A is held by
+    threads (`a_is_own`)."""
 
     dtype: DType
     columns: int
     a_by_columns: bool
     b_by_columns: bool
+    a_is_own: bool = False
 
     @property
     def name(self) -> str:
         a, b = "km" if self.a_by_columns else "mk", "nk" if self.b_by_columns else "kn"
+        a = "own" if self.a_is_own else a
         return f"wgmma.{self.dtype.short}.n{self.columns}.{a}.{b}"
 
     @property
@@ -122,13 +125,17 @@ class GroupProduct:
 
 
 #: All of them, by the name of the intrinsic: addresses of the thread's sums, and of the first of A
-#: and of B; for each of these how far rows lie apart, and how far blocks of 64 columns do.
+#: and of B; for each of these how far rows lie apart, and how far blocks of 64 columns do (0 if they
+#: are the threads' own).
 GROUP_PRODUCTS: Final = {
     product.name: product
     for dtype in (float16, bfloat16)
     for columns in GROUP_COLUMNS
+    for b in (False, True)
     for product in (
-        GroupProduct(dtype, columns, a, b) for a in (False, True) for b in (False, True)
+        GroupProduct(dtype, columns, False, b),
+        GroupProduct(dtype, columns, True, b),
+        GroupProduct(dtype, columns, False, b, a_is_own=True),
     )
 }
 for _name in GROUP_PRODUCTS:

@@ -16,6 +16,7 @@ from tilewright.ir import (
     GROUP_PRODUCTS,
     GROUP_ROWS,
     PITCH,
+    SUMS,
     TILE_SIDE,
     WARP,
     Call,
@@ -71,7 +72,8 @@ def _multiply(
     c, a, b = memories
     rows = _Operand(GROUP_ROWS, product.a_by_columns, *strides[:2])
     columns = _Operand(product.columns, not product.b_by_columns, *strides[2:])
-    left = rows.load(a, lanes, places[1], wanted)
+    load = _load_own if product.a_is_own else rows.load
+    left = load(a, lanes, places[1], wanted)
     right = columns.load(b, lanes, places[2], wanted)
     # Lowering keeps small formats as the integers of their bits.
     left, right = (x.view(product.dtype.numpy).astype("float32") for x in (left, right))
@@ -114,6 +116,18 @@ class _Operand(NamedTuple):
         if unknown is not None:
             raise_where(unknown, wanted, f"what a group multiplies from {memory.buffer.name}")
         return found.reshape(lanes.blocks, groups, self.side, TILE_SIDE)
+
+
+def _load_own(memory: Memory, lanes: Lanes, place: Array, wanted: Mask) -> Array:
+    """An operand that threads hold, of all groups: (blocks, groups, 64, 16)."""
+    index = np.broadcast_to(place, lanes.shape)[..., None] + np.arange(SUMS)
+    found, unknown = memory.load(lanes, index, wanted)
+    if unknown is not None:
+        raise_where(unknown, wanted, f"what a group multiplies from {memory.buffer.name}")
+    row, step = np.indices((GROUP_ROWS, TILE_SIDE))
+    lane, own = sum_place(row % TILE_SIDE, step)
+    held = found.reshape(lanes.blocks, -1, GROUP, WARP, SUMS)
+    return held[:, :, row // TILE_SIDE, lane, own]
 
 
 def _start(_state: State, _s: Evaluate, _call: Call) -> Run:

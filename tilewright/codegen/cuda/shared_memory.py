@@ -86,4 +86,5 @@ def _operands(body: Stmt) -> Iterable[Buffer]:
     for s in walk(body):
         if isinstance(s, Evaluate) and isinstance(s.call, Call) and s.call.name in GROUP_PRODUCTS:
             loads = [a.operands[0] for a in s.call.args[1:3]]
-            yield from (load.buffer for load in loads if isinstance(load, Load))
+            given = [load.buffer for load in loads if isinstance(load, Load)]
+            yield from (buffer for buffer in given if buffer.scope == "shared")

@@ -63,7 +63,8 @@ def _waiting(stmt: Stmt) -> Stmt:
 
 def swizzle_operands(function: Function) -> Function:
     """Elements of operands lie where products of groups look for them."""
-    operands = {b for call in _products(function.body) for b in _buffers_of(call)[1:]}
+    given = (b for call in _products(function.body) for b in _buffers_of(call)[1:])
+    operands = {b for b in given if b.scope == "shared"}
     if not operands:
         return function
 

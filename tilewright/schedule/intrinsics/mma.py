@@ -21,6 +21,7 @@ from tilewright.ir import (
     Buffer,
     DType,
     Evaluate,
+    Expr,
     For,
     Function,
     GroupProduct,
@@ -76,14 +77,21 @@ def group_product(product: GroupProduct) -> TensorIntrin:
     ]
     c = Buffer("C", _F32, (GROUP, WARP, product.columns // TILE_SIDE, SUMS), scope="local")
     a, b = (Buffer(n, product.dtype, e, scope="shared") for n, e in zip("AB", shapes, strict=True))
+    if product.a_is_own:
+        a = Buffer("A", product.dtype, (GROUP, WARP, SUMS), scope="local")
     described = Function("description", (a, b, c), _described_group(product, a, b, c))
-    strides = [
-        [Var(f"{n}{k}") for k in range(len(e) - 1)] for n, e in zip("ab", shapes, strict=True)
-    ]
-    a, b = (x.with_(strides=(*own, const(1))) for x, own in zip((a, b), strides, strict=True))
     lane, warp = Var("lane"), Var("warp")
-    places = c[warp, lane, 0, 0], a[(0,) * a.ndim], b[(0,) * b.ndim]
-    apart = [distance for own in strides for distance in (own[-1], own[0])]
+    first, apart = list[Expr](), list[Expr]()
+    for x in (a, b):
+        if x.scope == "local":
+            first.append(x[warp, lane, 0])
+            apart += [const(0), const(0)]
+            continue
+        strides = [Var(f"{x.name.lower()}{k}") for k in range(x.ndim - 1)]
+        first.append(x.with_(strides=(*strides, const(1)))[(0,) * x.ndim])
+        apart += [strides[-1], strides[0]]
+    a, b = (e.buffer if isinstance(e, Load) else x for e, x in zip(first, (a, b), strict=True))
+    places = c[warp, lane, 0, 0], *first
     effect = Evaluate(call(product.name, *map(address_of, places), *apart))
     each = For(lane, const(WARP), "thread", effect, axis="threadIdx.x")
     done = For(warp, const(GROUP), "thread", each, axis="threadIdx.y")
@@ -99,7 +107,10 @@ def _described_group(product: GroupProduct, a: Buffer, b: Buffer, c: Buffer) -> 
     i, j, k = Var("vi"), Var("vj"), Var("vk")
     lane, own = sum_place(i % TILE_SIDE, j % TILE_SIDE)
     place = i // TILE_SIDE, lane, j // TILE_SIDE, own
-    left = a[(i // PITCH, k, i % PITCH) if product.a_by_columns else (i, k)]
+    if product.a_is_own:
+        left = a[(i // TILE_SIDE, *sum_place(i % TILE_SIDE, k))]
+    else:
+        left = a[(i // PITCH, k, i % PITCH) if product.a_by_columns else (i, k)]
     right = b[(j, k) if product.b_by_columns else (j // PITCH, k, j % PITCH)]
     update = Store(c, place, Load(c, place) + cast(left, _F32) * cast(right, _F32))
     return _nest((i, j, k), (GROUP_ROWS, product.columns, TILE_SIDE), update)

@@ -36,13 +36,23 @@ def warp_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
         raise _missing(cx, node, "GPUs since sm_80 have it")
     sums, a_place, b_place = args
     if product.a_is_own:
-        a = [cx.builder.load(_element(cx, a_place, k, i32), typ=i32) for k in range(4)]
+        a = _own_matrix(cx, a_place)
     else:
         a = _read_tile(cx, a_place, is_transposed=product.a_by_columns)
     b = _read_tile(cx, b_place, is_transposed=not product.b_by_columns)
     for half in range(2):
         _multiply(cx, product, a, b[2 * half : 2 * half + 2], _element(cx, sums, 4 * half))
     return llvm.Constant(i32, 0)
+
+
+def _own_matrix(cx: Context, place: LLValue) -> list[LLValue]:
+    """What a thread holds of an operand: eight elements, by pairs."""
+    return [cx.builder.load(_element(cx, place, k, i32), typ=i32) for k in range(4)]
+
+
+def _named(count: int, first: int) -> list[str]:
+    """Operands of an assembly text."""
+    return [f"${first + k}" for k in range(count)]
 
 
 def _missing(cx: Context, node: Call, where: str) -> UserError:
@@ -78,23 +88,26 @@ def group_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
         raise _missing(cx, node, "sm_90a has it")
     sums, *places = args[:3]
     strides = [_number(a) for a in node.args[3:]]
-    if any(pitch != PITCH for pitch in strides[::2]):
+    shared = [k for k in range(2) if k or not product.a_is_own]
+    if any(strides[2 * k] != PITCH for k in shared):
         raise UserError(
             f"cannot compile a call of {node.name}",
             reason=f"rows of its operands do not lie {PITCH} elements apart in shared memory",
             remedy="lay them out in such rows (transform_layout)",
         )
     by_sum = not product.a_by_columns, product.b_by_columns
-    operands = [_described_matrix(cx, *x) for x in zip(places, strides[1::2], strict=True)]
+    operands = [_described_matrix(cx, places[k], strides[2 * k + 1]) for k in shared]
+    if product.a_is_own:
+        operands = [*_own_matrix(cx, places[0]), *operands]
     kind = "f16" if product.dtype.name == "float16" else "bf16"
-    registers = ", ".join(f"${k}" for k in range(product.sums))
-    a, b = product.sums * 2, product.sums * 2 + 1
+    registers, given = _named(product.sums, 0), _named(len(operands), product.sums * 2)
     name = f"wgmma.mma_async.sync.aligned.m64n{product.columns}k16.f32.{kind}.{kind}"
-    transposed = f"{int(not by_sum[0])}, {int(not by_sum[1])}"
+    a = f"{{{', '.join(given[:-1])}}}" if product.a_is_own else given[0]
+    transposed = ", ".join(str(int(not by_sum[k])) for k in shared)
     text = f"""{{
   .reg .pred adds;
   setp.ne.b32 adds, 1, 0;
-  {name} {{{registers}}}, ${a}, ${b}, adds, 1, 1, {transposed};
+  {name} {{{", ".join(registers)}}}, {a}, {given[-1]}, adds, 1, 1, {transposed};
 }}"""
     _on_sums(cx, sums, product.sums, text, operands)
     return llvm.Constant(i32, 0)
@@ -139,7 +152,8 @@ def _on_sums(cx: Context, sums: LLValue, count: int, text: str, operands: list[L
     before = [builder.load(place, typ=_FLOAT) for place in places]
     result = llvm.LiteralStructType([_FLOAT] * count)
     kind = llvm.FunctionType(result, [v.type for v in (*before, *operands)])
-    ties = [*["=f"] * count, *map(str, range(count)), *["l"] * len(operands), "~{memory}"]
+    own = ["r" if v.type == i32 else "l" for v in operands]
+    ties = [*["=f"] * count, *map(str, range(count)), *own, "~{memory}"]
     made = builder.asm(kind, text, ",".join(ties), [*before, *operands], side_effect=True)
     for k, place in enumerate(places):
         builder.store(builder.extract_value(made, k), place)

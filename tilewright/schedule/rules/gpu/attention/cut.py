@@ -11,7 +11,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tilewright.ir import STAGES, TILE_SIDE, Var, WarpProduct
+from tilewright.ir import (
+    GROUP_ROWS,
+    PITCH,
+    STAGES,
+    TILE_SIDE,
+    GroupProduct,
+    Var,
+    WarpProduct,
+)
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import extent_of, stores_of
 from tilewright.schedule.rules.gpu.attention.plan import AttentionPlan
@@ -46,7 +54,7 @@ class Loops(NamedTuple):
     grid: Loop
     steps: Loop
     sums: Loop
-    warps: tuple[Loop, Loop]
+    warps: tuple[Loop, ...]
     own: tuple[Loop, ...]
 
 
@@ -145,7 +153,8 @@ class Cut(ABC):
         """Operands copied and padded to whole tiles; gives also what takes the sums on."""
         s, found, product = self.s, self.found, self.found.products[number]
         name, home = ((found.first, found.home), (found.second, found.after))[number]
-        whole = -(-(extent_of(product.reduced[0]) or 1) // TILE_SIDE) * TILE_SIDE
+        unit = PITCH if self.plan.warps.are_groups else TILE_SIDE
+        whole = -(-(extent_of(product.reduced[0]) or 1) // unit) * unit
         depth = self.plan.steps if number else whole
         plan, cut = prepare(s, name, Plan(product, self.plan.tiles[number], 0, depth))
         if home is not None and cut is not None:
@@ -180,13 +189,19 @@ class Cut(ABC):
         s, p, block = self.s, plan.product, self.s.block_of(name)
         loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
         heads = [loops[v] for v in _heads(self.found.products[number], number)]
-        m0, wm, mi, i = s.split(loops[p.row.var], None, *tile.parts(0))
-        n0, wn, ni, j = s.split(loops[p.column.var], None, *tile.parts(1))
         (k0,), (rest,) = cut_sum(s, [loops[p.reduced[0].var]], plan)
         k1, k = s.split(rest, None, TILE_SIDE)
+        if tile.warps.are_groups:
+            m0, *warps, i = s.split(loops[p.row.var], None, tile.warps.down, GROUP_ROWS)
+            n0, j = s.split(loops[p.column.var], None, plan.tile.columns)
+            own = [k1, i]
+        else:
+            m0, wm, mi, i = s.split(loops[p.row.var], None, *tile.parts(0))
+            n0, wn, ni, j = s.split(loops[p.column.var], None, *tile.parts(1))
+            warps, own = [wm, wn], [k1, mi, ni, i]
         over, tiles = ([*heads, m0], [n0, k0]) if number == 0 else ([*heads, m0, n0], [k0])
-        s.reorder(*over, *tiles, wm, wn, k1, mi, ni, i, j, k)
-        return Loops(fused(s, over), tiles[0], k0, (wm, wn), (k1, mi, ni, i))
+        s.reorder(*over, *tiles, *warps, *own, j, k)
+        return Loops(fused(s, over), tiles[0], k0, tuple(warps), tuple(own))
 
     def by_threads(self, side: Side, grid: Loop) -> None:
         """Threads for the copies of a product, and for its sums before and after."""
@@ -210,15 +225,14 @@ class Cut(ABC):
         is_own = not side.is_first and not self.plan.is_shared
         for copy, var, by_sum, size in zip(side.copies, sides, side.along, tile.size, strict=True):
             if not is_own or copy != side.copies[0]:
-                lay_out_copy(s, side.name, copy, (var, size), depth, by_sum=by_sum)
+                of, groups = (var, size), tile.warps.are_groups
+                lay_out_copy(s, side.name, copy, of, depth, by_sum=by_sum, by_groups=groups)
         *unrolled, own = side.loops.own
         for loop in unrolled:
             s.unroll(loop)
-        dtype = p.contraction.a.buffer.dtype
-        intrin = WarpProduct(dtype, not side.along[0], side.along[1], a_is_own=is_own)
-        for loop, axis in zip(side.loops.warps, ("threadIdx.z", "threadIdx.y"), strict=True):
+        for loop, axis in zip(side.loops.warps, ("threadIdx.z", "threadIdx.y"), strict=False):
             s.bind(loop, axis)
-        s.tensorize(own, intrin.name)
+        s.tensorize(own, _instruction(side, is_own=is_own).name)
 
     # ---- rows -----------------------------------------------------------------------------------
 
@@ -273,6 +287,13 @@ class Cut(ABC):
     def inside(self, name: str, grid: Loop) -> list[Loop]:
         loops = list(self.s.loops(name))
         return loops[loops.index(grid) + 1 :]
+
+
+def _instruction(side: Side, *, is_own: bool) -> WarpProduct | GroupProduct:
+    dtype, (a, b) = side.tile.product.contraction.a.buffer.dtype, side.along
+    if side.tile.warps.are_groups:
+        return GroupProduct(dtype, side.tile.size.columns, not a, b, a_is_own=is_own)
+    return WarpProduct(dtype, not a, b, a_is_own=is_own)
 
 
 def _heads(p: Product, number: int) -> Sequence[Var]:

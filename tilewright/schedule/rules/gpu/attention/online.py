@@ -82,6 +82,12 @@ class Online(InRegisters):
             self.by_instructions(side)
         s.annotate(steps, STAGES, self.plan.stages)
 
+    @property
+    def _warps(self) -> tuple[int, ...]:
+        """How many warps have rows of their own, by groups and in each, or all of them."""
+        down, over, are_groups = self.plan.warps
+        return (down, over) if are_groups else (down,)
+
     def _written(self, name: str) -> Buffer:
         return stores_of(self.s.block_of(name))[0].buffer
 
@@ -103,10 +109,11 @@ class Online(InRegisters):
         row, owner = (x for x in loops if feeds_only(block, x, "spatial"))
         bound = zip(block.iters, block.bindings, strict=True)
         (var,) = [it.var for it, binding in bound if row.var in free_vars(binding)]
-        warp, high, below = s.split(row, self.plan.warps.down, 2, TILE_SIDE // 2)
+        *warps, high, below = s.split(row, *self._warps, 2, TILE_SIDE // 2)
         rest = [x for x in loops if x not in (row, owner)]
-        s.reorder(warp, below, owner, high, *rest)
-        s.bind(warp, "threadIdx.z")
+        s.reorder(*warps, below, owner, high, *rest)
+        for warp, axis in zip(warps, ("threadIdx.z", "threadIdx.y"), strict=False):
+            s.bind(warp, axis)
         s.bind(s.fuse(below, owner), "threadIdx.x")
         for loop in (high, *rest):
             s.unroll(loop)
@@ -114,15 +121,17 @@ class Online(InRegisters):
 
     def _lay_out_parts(self, name: str, var: Var) -> None:
         """Parts of rows by the threads that have them: buffer[…, tile, warp, thread, own]."""
-        s, warps = self.s, self.plan.warps.down
-        store = stores_of(s.block_of(name))[0]
+        s, store = self.s, stores_of(self.s.block_of(name))[0]
         place = next(k for k, index in enumerate(store.indices) if index is var)
 
         def layout(*indices: Expr) -> tuple[Expr, ...]:
             row, owner = indices[place], indices[-1]
             others = [index for k, index in enumerate(indices[:-1]) if k != place]
-            lane = row % (TILE_SIDE // 2) * OWNERS + owner
-            thread = row // TILE_SIDE % warps, lane
-            return (*others, row // self.plan.rows, *thread, row // (TILE_SIDE // 2) % 2)
+            thread = row % (TILE_SIDE // 2) * OWNERS + owner
+            number, warps = row // TILE_SIDE, list[Expr]()
+            for count in reversed(self._warps):
+                warps.insert(0, number % count)
+                number = number // count
+            return (*others, number, *warps, thread, row // (TILE_SIDE // 2) % 2)
 
         s.transform_layout(name, store.buffer, layout)

@@ -5,7 +5,19 @@ from __future__ import annotations
 from math import prod
 from typing import Final, Literal, NamedTuple
 
-from tilewright.ir import NEIGHBOURS, OWNERS, TILE_SIDE, Buffer, Const, DType, Var
+from tilewright.ir import (
+    GROUP,
+    GROUP_COLUMNS,
+    GROUP_ROWS,
+    NEIGHBOURS,
+    OWNERS,
+    PITCH,
+    TILE_SIDE,
+    Buffer,
+    Const,
+    DType,
+    Var,
+)
 from tilewright.schedule.facts.online import power_of
 from tilewright.schedule.rules.analysis import (
     extent_of,
@@ -20,7 +32,7 @@ from tilewright.schedule.rules.gpu.results import following
 from tilewright.schedule.rules.gpu.warp_tiles import Warps, has_instruction
 from tilewright.schedule.rules.rule import Choices
 from tilewright.schedule.schedule import Schedule
-from tilewright.target import Target
+from tilewright.target import Gpu, Target
 
 _F32: Final = DType.of("float32")
 #: Warps that share the rows of a tile, the best first where there are enough tiles, and the most
@@ -81,13 +93,14 @@ class AttentionPlan(NamedTuple):
         return self.way == "shared"
 
     @property
-    def choice(self) -> tuple[int, Way, int]:
-        """What tells plans apart: rows of a tile, where scores are, keys at a time."""
-        return self.rows, self.way, self.keys
+    def choice(self) -> tuple[int, Way, int, bool]:
+        """What tells plans apart: rows of a tile, where scores are, keys at a time, and whether
+        groups of warps multiply."""
+        return self.rows, self.way, self.keys, self.warps.are_groups
 
     @property
     def rows(self) -> int:
-        return self.warps.down * TILE_SIDE
+        return self.warps.down * (GROUP_ROWS if self.warps.are_groups else TILE_SIDE)
 
     @property
     def threads_of_row(self) -> int:
@@ -96,7 +109,8 @@ class AttentionPlan(NamedTuple):
 
     @property
     def tiles(self) -> tuple[Tile, Tile]:
-        columns = _rounded_up(_extent(self.found, 1), self.warps.over * TILE_SIDE)
+        unit = PITCH if self.warps.are_groups else self.warps.over * TILE_SIDE
+        columns = _rounded_up(_extent(self.found, 1), unit)
         return Tile(self.rows, self.keys), Tile(self.rows, columns)
 
 
@@ -235,7 +249,7 @@ def plan_attention(found: Attention, target: Target, choices: Choices) -> Attent
     keys, columns = (-(-_extent(found, k) // TILE_SIDE) for k in range(2))
     plans = [_plan(found, Warps(down, _over(columns, keys, down))) for down in _DOWN]
     few = [_in_registers(found, down) for down in _DOWN[:-1]] if _has_few_keys(found) else []
-    many = _online(found)
+    many = _online(found, target.gpu)
     even = [p for p in (*few, *many, *plans) if 2 * _padded(p) <= 3 * _padded(plans[-1])]
     fitting = [p for p in even if _shared_bytes(p) <= target.gpu.shared]
     enough = [p for p in fitting if _count(p) >= _BUSY * target.gpu.multiprocessors]
@@ -256,16 +270,26 @@ def _in_registers(found: Attention, down: int) -> AttentionPlan:
     return AttentionPlan(found, Warps(down, 1), keys, keys, 1, "registers")
 
 
-def _online(found: Attention) -> list[AttentionPlan]:
+def _online(found: Attention, gpu: Gpu) -> list[AttentionPlan]:
     """Each warp goes through the keys of its rows by chunks, if a maximum can run along."""
     if not _can_run(found):
         return []
+    groups = [Warps(down, GROUP, are_groups=True) for down in (2, 1)]
+    warps = [*(groups if _suits_groups(found, gpu) else ()), *(Warps(n, 1) for n in _DOWN[:-1])]
     chunks = [n for n in _CHUNKS if n < 2 * _extent(found, 0)] or [_CHUNKS[0]]
     return [
-        AttentionPlan(found, Warps(down, 1), keys, keys, _CHUNK_STAGES, "online")
+        AttentionPlan(found, by, keys, keys, _CHUNK_STAGES, "online")
+        for by in warps
         for keys in chunks
-        for down in _DOWN[:-1]
     ]
+
+
+def _suits_groups(found: Attention, gpu: Gpu) -> bool:
+    """Whether groups of warps can multiply: results are in the registers of their threads, and rows
+    of operands are whole vectors."""
+    depth, columns = extent_of(found.products[0].reduced[0]) or 1, _extent(found, 1)
+    are_wide = depth % NEIGHBOURS == columns % NEIGHBOURS == 0
+    return gpu.has_group_products and columns <= GROUP_COLUMNS[-1] // 2 and are_wide
 
 
 def _can_run(found: Attention) -> bool:
