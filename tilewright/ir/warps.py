@@ -1,4 +1,4 @@
-"""Products that threads of a GPU compute together, C += A · B on tiles.
+"""What threads of a GPU do together: products C += A · B on tiles, and reads of others' memory.
 
 **By a warp** (`WarpProduct`), 16 × 16: each thread holds eight sums of the tile, of float32, in
 memory of its own; both operands lie in shared memory, by rows or by columns, and each thread names
@@ -7,11 +7,15 @@ elements of it, as it would hold sums. How elements and threads belong together 
 and `ldmatrix` want.
 
 **By a group of four warps** (`GroupProduct`), 64 rows and up to 256 columns: each warp holds the
-sums of 16 rows as above, tile by tile, and so can A be held. Other operands lie in shared memory in rows of 64 elements (of the
-sum or of the other side), and all threads name the first one. The eights of a row are exchanged
-(`swizzled`), so that those of eight rows lie in different banks. That is `wgmma`, which goes on
-while threads do other work: `products_start` before some of them, `products_commit` after,
-`products_wait` for all but the latest, and `products_finish` before the sums are read.
+sums of 16 rows as above, tile by tile, and may hold those of A alike. Other operands lie in shared
+memory in rows of 64 elements (of the sum or of the other side), and all threads name the first one.
+The eights of a row are exchanged (`swizzled`), so that those of eight rows lie in different banks.
+That is `wgmma`, which goes on while threads do other work: `products_start` before some of them,
+`products_commit` after, `products_wait` for all but the latest, and `products_finish` before the
+sums are read.
+
+**By neighbours** (`of_lane`): what another thread of the warp has for a value. So threads read what
+is in each other's registers.
 
 All that makes, compiles or executes such products asks here.
 """
@@ -125,8 +129,8 @@ class GroupProduct:
 
 
 #: All of them, by the name of the intrinsic: addresses of the thread's sums, and of the first of A
-#: and of B; for each of these how far rows lie apart, and how far blocks of 64 columns do (0 if they
-#: are the threads' own).
+#: and of B; for each of these how far rows lie apart, and how far blocks of 64 columns do (0 for
+#: what threads hold).
 GROUP_PRODUCTS: Final = {
     product.name: product
     for dtype in (float16, bfloat16)
@@ -144,3 +148,11 @@ declare("products_start", 0, "any", lambda _: int32, pure=False, doc="before pro
 declare("products_commit", 0, "any", lambda _: int32, pure=False, doc="what to wait for together")
 declare("products_wait", 1, "any", lambda _: int32, pure=False, doc="for all but the latest")
 declare("products_finish", 2, "any", lambda _: int32, pure=False, doc="all: sums, their number")
+declare(
+    "of_lane",
+    3,
+    "any",
+    lambda given: given[0],
+    pure=False,
+    doc="a value as that thread of the warp has it; so many neighbours all ask",
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tilewright.ir import Buffer, DType
 from tilewright.schedule.handles import BlockLike, BlockRef, Loop, LoopLike
@@ -88,6 +88,18 @@ class BlockMethods(ScheduleState):
         rank = buffer_touched(self.block_of(place), buffer).ndim
         text = layout_text(layout, rank)
         self._apply("transform_layout", place, _named(buffer), text, pad_value)
+
+    def replicate(
+        self, block: BlockLike, count: int, readers: Mapping[str, LayoutLike] | None = None
+    ) -> tuple[Loop, ...]:
+        """Write several copies of the buffer that a block writes; `readers` says by the iterators
+        of a block which copy it reads: `{"P": lambda i, j: (j % 4,)}`. Gives the new loops of what
+        writes them."""
+        texts = tuple(
+            (name, layout_text(given, len(self.block_of(name).iters)))
+            for name, given in (readers or {}).items()
+        )
+        return self._apply("replicate", self.block(block), count, texts)
 
     def merge_dimensions(self, block: BlockLike, index: int) -> None:
         """Make one dimension of two neighbouring iterators, in all blocks and buffers they walk.

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.ir import WARP
 from tilewright.simt.error import Place
 from tilewright.simt.races import stamps
 
@@ -162,3 +163,18 @@ def mask_for(mask: Mask, lanes: int, wanted: int) -> Mask:
     if lanes > 1:
         mask = np.asarray(mask.any(axis=-1))
     return mask[..., None] if wanted > 1 else mask
+
+
+def in_warp(lane: Array) -> Array:
+    """The numbers of threads that are given by their places in the warps of those that ask."""
+    own = np.arange(lane.shape[-1])
+    return own // WARP * WARP + lane
+
+
+def of_threads(value: Array, source: Array) -> Array:
+    """What threads of these numbers have for a value, for the threads that ask."""
+    value = np.asarray(value)
+    if value.ndim == 0 or value.shape[-1] == 1:
+        return value
+    shape = np.broadcast_shapes(value.shape, source.shape)
+    return np.take_along_axis(np.broadcast_to(value, shape), np.broadcast_to(source, shape), -1)

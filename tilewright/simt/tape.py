@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir import Binary, Call, Cast, Const, Expr, Load, Select, Var, operation
-from tilewright.simt.lanes import Array, Mask, mask_for
+from tilewright.simt.error import LaneError
+from tilewright.simt.lanes import Array, Mask, in_warp, mask_for, of_threads
 from tilewright.simt.unknown import Computed, follow
 
 #: The values of all nodes until now.
@@ -183,6 +184,8 @@ class _Writer:
             self.steps.append(_read_variable(self.env, node, slot))
         elif isinstance(node, Load):
             self.steps.append(self._load(node, operands, context, slot))
+        elif isinstance(node, Call) and node.name == "of_lane":
+            self.steps.append(_ask(operands, context, slot))
         else:
             self.steps.append(_compute(node, operands, slot))
         return slot
@@ -209,6 +212,22 @@ class _Writer:
                 slots[_UNKNOWN][slot] = unknown
 
         return step
+
+
+def _ask(operands: list[int], context: _Context, slot: int) -> Step:
+    """What other threads of the warp have."""
+    value, lane, _ = operands
+
+    def step(slots: Slots) -> None:
+        source, active = in_warp(slots[lane]), slots[context.slot]
+        if active is not None:
+            asked = of_threads(active, source)
+            if (active & ~asked).any():
+                missing = int(np.argmax(active & ~asked))
+                raise LaneError(missing, "the thread that it asks for a value does not take part")
+        slots[slot] = of_threads(slots[value], source)
+
+    return step
 
 
 def _read_variable(env: dict[Var, Array], var: Var, slot: int) -> Step:

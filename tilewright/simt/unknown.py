@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.ir import Binary, Expr, Load, Select, Var
+from tilewright.ir import Binary, Call, Expr, Load, Select, Var
 from tilewright.simt.error import UnknownError
-from tilewright.simt.lanes import Array, Mask, mask_for
+from tilewright.simt.lanes import Array, Mask, in_warp, mask_for, of_threads
 
 
 class Computed(NamedTuple):
@@ -66,6 +66,8 @@ def raise_where(unknown: Array, wanted: Mask, what: str) -> None:
 def _spread(each: Computed, slots: list[Any], unknown: list[Mask]) -> Array:
     masks = [np.zeros((), bool) if u is None else u for u in unknown]
     node = each.node
+    if isinstance(node, Call) and node.name == "of_lane":
+        return of_threads(masks[0], in_warp(slots[each.operands[1]])) | masks[1]
     if isinstance(node, Select):
         chosen = np.asarray(slots[each.operands[0]])
         if node.condition.dtype.lanes < node.dtype.lanes:

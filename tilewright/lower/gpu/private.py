@@ -7,16 +7,24 @@
     for t in thread(256, "threadIdx.x"): acc[i] = …
 
 Read as plain loops, such a buffer has an element for each thread: its first dimensions are indexed
-by the loops over threads. Every thread has a buffer of its own, so that these are dropped.
+by the loops over threads. Every thread has a buffer of its own, so that these are dropped. What a
+thread reads of a neighbour's in the same warp, it asks that one for (`ir.warps`):
+
+    for t in thread(32, "threadIdx.x"): sum[t] = part[t // 4 * 4] + part[t // 4 * 4 + 1]
+    -->
+    for t in thread(32, "threadIdx.x"):
+        sum = of_lane(part, t // 4 * 4, 4) + of_lane(part, t // 4 * 4 + 1, 4)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
-from tilewright.arith import Ranges, simplify
+from tilewright.arith import Ranges, knowing_nothing, prove_equal, simplify
 from tilewright.ir import (
+    WARP,
     Alloc,
     Buffer,
     Evaluate,
@@ -27,8 +35,11 @@ from tilewright.ir import (
     Stmt,
     Store,
     Var,
+    call,
+    cast,
     child_exprs,
     child_stmts,
+    const,
     is_const,
     is_over_blocks,
     is_over_threads,
@@ -37,8 +48,13 @@ from tilewright.ir import (
     map_children,
     map_expr,
     map_function,
+    walk,
 )
+from tilewright.support.dtype import int32
 from tilewright.support.errors import UserError
+
+#: Along which the threads of a warp are neighbours.
+_LANES: Final = "threadIdx.x"
 
 
 @dataclass(frozen=True)
@@ -46,9 +62,13 @@ class _Access:
     """One load or store, with the loops over threads around it."""
 
     stmt: Stmt
-    buffer: Buffer
-    indices: tuple[Expr, ...]
+    load: Load
     threads: tuple[For, ...]
+    is_store: bool = False
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.load.buffer
 
     def axes(self) -> tuple[str, ...] | None:
         """What the first dimensions are indexed by, up to the last loop over threads.
@@ -57,7 +77,7 @@ class _Access:
         """
         axis_of = {loop.var: loop.axis for loop in self.threads}
         axes: list[str] = []
-        for index, extent in zip(self.indices, self.buffer.shape, strict=True):
+        for index, extent in zip(self.load.indices, self.buffer.shape, strict=True):
             if isinstance(index, Var) and index in axis_of:
                 axes.append(axis_of[index])
             elif is_const(extent, 1):
@@ -69,25 +89,44 @@ class _Access:
         wanted = {loop.axis for loop in self.threads if not is_const(loop.extent, 1)}
         return tuple(axes) if wanted <= set(axes) else None
 
+    def neighbours(self, axes: tuple[str, ...]) -> int:
+        """Of how many neighbours in a warp each reads what another one has; 0 where it is not so,
+        or where the phase writes it."""
+        loops = {loop.axis: loop for loop in self.threads}
+        along = loops.get(_LANES)
+        places = list(zip(axes, self.load.indices, strict=False))
+        own = all(axis in ("", _LANES) or index is loops[axis].var for axis, index in places)
+        lanes = [index for axis, index in places if axis == _LANES]
+        if self.is_store or not own or len(lanes) != 1 or along is None:
+            return 0
+        if not is_const(along.extent, WARP) or self.buffer in _stored(self.threads[0]):
+            return 0
+        ranges = knowing_nothing().with_extent(along.var, along.extent)
+        for other in (x for x in walk(self.threads[0]) if isinstance(x, For)):
+            ranges = ranges.with_extent(other.var, other.extent)
+        counts = (1 << k for k in range(1, WARP.bit_length()))
+        return next((n for n in counts if prove_equal(lanes[0] // n, along.var // n, ranges)), 0)
+
     def __str__(self) -> str:
-        return str(Load(self.buffer, self.indices))
+        return str(self.load)
 
 
 def drop_thread_dimensions(function: Function) -> Function:
     """Local buffers of launches are those of one thread; indices are still one per dimension."""
     function = function.with_body(_simplified_calls(function.body, Ranges.for_function(function)))
     smaller: dict[Buffer, tuple[Buffer, int]] = {}
+    remote: dict[Load, tuple[Expr, int]] = {}
     for launch in _launches(function.body):
         found = dict[Buffer, list[_Access]]()
         for access in _accesses(launch, ()):
             found.setdefault(access.buffer, []).append(access)
         for buffer in _living_across_phases(launch):
-            dropped = _dropped(function, found.get(buffer, []))
+            dropped = _dropped(function, found.get(buffer, []), remote)
             if dropped:
                 strides = None if buffer.strides is None else buffer.strides[dropped:]
                 less = buffer.with_(shape=buffer.shape[dropped:], strides=strides)
                 smaller[buffer] = less, dropped
-    return _without(function, smaller) if smaller else function
+    return _without(function, smaller, remote) if smaller else function
 
 
 def _simplified_calls(stmt: Stmt, ranges: Ranges) -> Stmt:
@@ -118,22 +157,32 @@ def _living_across_phases(stmt: Stmt) -> Iterator[Buffer]:
 
 def _accesses(stmt: Stmt, threads: tuple[For, ...]) -> Iterator[_Access]:
     if isinstance(stmt, Store):
-        yield _Access(stmt, stmt.buffer, stmt.indices, threads)
+        yield _Access(stmt, Load(stmt.buffer, stmt.indices), threads, is_store=True)
     for expr in child_exprs(stmt):
-        yield from (_Access(stmt, load.buffer, load.indices, threads) for load in loads_in(expr))
+        yield from (_Access(stmt, load, threads) for load in loads_in(expr))
     if isinstance(stmt, For) and is_over_threads(stmt):
         threads = (*threads, stmt)
     for child in child_stmts(stmt):
         yield from _accesses(child, threads)
 
 
-def _dropped(function: Function, accesses: list[_Access]) -> int:
-    """How many dimensions are dropped, on which all accesses must agree."""
+def _stored(stmt: Stmt) -> set[Buffer]:
+    return {s.buffer for s in walk(stmt) if isinstance(s, Store)}
+
+
+def _dropped(
+    function: Function, accesses: list[_Access], remote: dict[Load, tuple[Expr, int]]
+) -> int:
+    """How many dimensions are dropped, on which all accesses must agree, but for reads of what
+    neighbours have, which are added to `remote`: whose, and of how many neighbours."""
     if not accesses:
         return 0
-    first = accesses[0].axes()
+    first = next((a.axes() for a in accesses if a.is_store), accesses[0].axes())
     for access in accesses:
         axes = access.axes()
+        if axes != first and first and (count := access.neighbours(first)):
+            remote[access.load] = access.load.indices[first.index(_LANES)], count
+            continue
         if axes is None:
             names = " and ".join(loop.axis for loop in access.threads)
             reason = f"its first dimensions are not indexed by the loops over {names}"
@@ -157,12 +206,20 @@ def _refused(function: Function, access: _Access, reason: str) -> UserError:
     )
 
 
-def _without(function: Function, smaller: dict[Buffer, tuple[Buffer, int]]) -> Function:
+def _without(
+    function: Function,
+    smaller: dict[Buffer, tuple[Buffer, int]],
+    remote: dict[Load, tuple[Expr, int]],
+) -> Function:
     def on_node(node: Expr) -> Expr | None:
         if not isinstance(node, Load) or node.buffer not in smaller:
             return None
         buffer, dropped = smaller[node.buffer]
-        return Load(buffer, node.indices[dropped:], node.mask)
+        own = Load(buffer, node.indices[dropped:], node.mask)
+        if node not in remote:
+            return own
+        lane, count = remote[node]
+        return call("of_lane", own, cast(lane, int32), const(count))
 
     def on_stmt(stmt: Stmt) -> Stmt | None:
         if isinstance(stmt, Store) and stmt.buffer in smaller:

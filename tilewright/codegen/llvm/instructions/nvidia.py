@@ -81,6 +81,20 @@ def coarse_exp(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     return result
 
 
+def of_lane(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    """What another thread of the warp has for a value; all of some neighbours ask together."""
+    value, lane, _ = args
+    if node.dtype.bits != 32 or cx.target.gpu is None:
+        raise _missing(cx, node, "GPUs have it for 32 bits")
+    builder, count = cx.builder, _number(node.args[2])
+    first = builder.and_(lane, llvm.Constant(i32, -count))
+    mask = builder.shl(llvm.Constant(i32, (1 << count) - 1 if count < 32 else -1), first)
+    kind = "f32" if node.dtype.is_float else "i32"
+    name, own = f"llvm.nvvm.shfl.sync.idx.{kind}", value.type
+    called = cx.declare(name, own, [i32, own, i32, i32])
+    return builder.call(called, [mask, value, lane, llvm.Constant(i32, 31)])
+
+
 def group_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     """C += A · B by a group of warps; its sums may be read once the product is waited for."""
     gpu, product = cx.target.gpu, GROUP_PRODUCTS[node.name]

@@ -14,13 +14,34 @@ for head, tile of rows in blocks:
 
 from __future__ import annotations
 
-from tilewright.ir import OWNERS, STAGES, TILE_SIDE, Buffer, Expr, Var, free_vars
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tilewright.ir import (
+    OWNERS,
+    STAGES,
+    TILE_SIDE,
+    Buffer,
+    Expr,
+    Load,
+    Var,
+    all_exprs,
+    free_vars,
+)
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import stores_of
-from tilewright.schedule.rules.gpu.attention.cut import Parts
+from tilewright.schedule.rules.gpu.attention.cut import Side
 from tilewright.schedule.rules.gpu.attention.registers import InRegisters
 from tilewright.schedule.rules.gpu.grid import feeds_only
+from tilewright.schedule.rules.gpu.operands import positions
 from tilewright.schedule.rules.gpu.warp_tiles import start_sums
+
+
+class RowParts(NamedTuple):
+    """A reduction along rows: by threads, and joined."""
+
+    parts: str
+    joined: str
 
 
 class Online(InRegisters):
@@ -30,7 +51,7 @@ class Online(InRegisters):
             self.found = found = found._replace(after=s.cache_write(found.second, 0, "local").name)
         s.factor_out(found.shares)
         first, second = self.products()
-        greatest, total = (self.by_parts(name) for name in found.reductions)
+        greatest, total = (self._parts_of(name) for name in found.reductions)
         around = second.loops.grid
         s.compute_at(second.copies[0], second.loops.steps)
         chunks = s.merge(second.loops.steps, self._by_chunks(total, around))
@@ -42,45 +63,84 @@ class Online(InRegisters):
         s.bind(grid, "blockIdx.x")
         first, second = self.started(first, first.loops.sums), self.started(second, chunks)
         starts = [
-            s.decompose_reduction(r.parts, loop).name
-            for r, loop in ((greatest, earlier), (total, chunks))
+            s.decompose_reduction(name, loop).name
+            for (name, _), loop in ((greatest, earlier), (total, chunks))
         ]
         steps, made = s.merge_online(earlier, chunks, greatest.joined)
         first, second = (
             side._replace(loops=side.loops._replace(steps=steps)) for side in (first, second)
         )
         begin, before, shift, growth, *scaled = (block.name for block in made)
+        sums = self._written(second.name)
+        (scaling,) = [name for name in scaled if self._written(name) is sums]
+        (adapting,) = [name for name in scaled if name != scaling]
+        self._replicate(growth, {scaling: self._column(second, scaling), adapting: None})
+        self._replicate(shift, {growth: None, found.powers: self._key()})
+        self._replicate(before, {growth: None})
+        self._replicate(greatest.joined, {before: None, shift: None})
+        self._replicate(total.joined, {second.home: self._column(second, second.home)})
         for side in (first, second):
             self.by_threads(side, grid)
-        for name in scaled:
-            if (
-                stores_of(s.block_of(name))[0].buffer
-                is stores_of(s.block_of(second.name))[0].buffer
-            ):
-                start_sums(s, second.name, name, second.tile, steps)
-            else:
-                self._by_owners_of_rows(name, steps)
-        for r, start, around in ((greatest, starts[0], steps), (total, starts[1], grid)):
-            self._by_owners_of_rows(start, grid)
-            self._by_owners_of_rows(r.home, around)
-            self._lay_out_parts(r.parts, self._by_owners_of_rows(r.parts, steps))
-            for name in (r.home, r.joined):
-                s.set_scope(name, 0, "shared")
-        for name in (before, shift, growth):
-            s.set_scope(name, 0, "shared")
-        joined = self.inside(greatest.joined, steps)[0]
-        for name in (shift, growth):
-            joined = s.merge(joined, self.inside(name, steps)[0])
-        for name, around in ((begin, grid), (before, steps), (total.joined, grid)):
-            self.by_rows(name, around)
-        self.bind(joined)
-        for loop in self.inside(greatest.joined, steps):
-            if s.loop_of(loop).kind == "serial":
-                s.unroll(loop)
+        start_sums(s, second.name, scaling, second.tile, steps)
+        for name in (*starts, begin):
+            self._by_owners_of_rows(name, grid)
+        self._by_owners_of_rows(adapting, steps)
+        self._lay_out_rows(total.joined, self._by_owners_of_rows(total.joined, grid))
+        for name in (greatest.parts, greatest.joined, before, shift, growth, total.parts):
+            self._lay_out_rows(name, self._by_owners_of_rows(name, steps))
         self.share_out(first, second, steps)
         for side in (first, second):
             self.by_instructions(side)
         s.annotate(steps, STAGES, self.plan.stages)
+
+    # ---- rows -----------------------------------------------------------------------------------
+
+    def _parts_of(self, name: str) -> RowParts:
+        """A reduction along rows by the threads of each."""
+        s, block = self.s, self.s.block_of(name)
+        (along,) = [x for x in s.loops(name) if not feeds_only(block, x, "spatial")]
+        rank = len(stores_of(block)[0].indices)
+        parts = s.rfactor(self.thread_of_row(along), rank).name
+        s.set_scope(parts, 0, "local")
+        return RowParts(parts, name)
+
+    def _by_chunks(self, r: RowParts, around: Loop) -> Loop:
+        """A reduction along rows that goes on from chunk to chunk; gives the loop over these."""
+        s = self.s
+        for name in (r.joined, r.parts):
+            s.compute_at(name, around)
+        row, part, owner, pair = self.inside(r.parts, around)
+        chunk, inside = s.split(part, None, self.plan.keys // (2 * OWNERS))
+        s.reorder(chunk, row, owner, inside, pair)
+        return chunk
+
+    def _replicate(self, name: str, readers: dict[str, Expr | None]) -> None:
+        """Each thread of a row has what is known of the row. Readers are given with the variable
+        along which neighbours have two elements each; those that have copies read their own."""
+
+        def copy_for(reader: str, along: Expr | None) -> Callable[..., tuple[Expr]]:
+            iters = [it.var for it in self.s.block_of(reader).iters]
+            if along is None:
+                return lambda *given: (given[-1],)
+            place = next(k for k, var in enumerate(iters) if var is along)
+            return lambda *given: (given[place] // 2 % OWNERS,)
+
+        copies = {reader: copy_for(reader, along) for reader, along in readers.items()}
+        self.s.replicate(name, OWNERS, copies)
+        self.s.set_scope(name, 0, "local")
+
+    def _key(self) -> Expr:
+        """The variable of keys where powers are computed."""
+        out, column = self.found.products[0].contraction.out, self.found.products[0].column.var
+        place = next(k for k, index in enumerate(out.indices) if index is column)
+        assert self.found.powers is not None
+        return stores_of(self.s.block_of(self.found.powers))[0].indices[place]
+
+    def _column(self, side: Side, reader: str) -> Expr:
+        """The variable of columns where sums are read."""
+        sums, (_, place) = self._written(side.name), positions(self.s, side.name, side.tile.product)
+        loads = [e for e in all_exprs(self.s.block_of(reader).body) if isinstance(e, Load)]
+        return next(e for e in loads if e.buffer is sums).indices[place]
 
     @property
     def _warps(self) -> tuple[int, ...]:
@@ -90,16 +150,6 @@ class Online(InRegisters):
 
     def _written(self, name: str) -> Buffer:
         return stores_of(self.s.block_of(name))[0].buffer
-
-    def _by_chunks(self, r: Parts, around: Loop) -> Loop:
-        """A reduction along rows that goes on from chunk to chunk; gives the loop over these."""
-        s = self.s
-        for name in (r.joined, r.home, r.parts):
-            s.compute_at(name, around)
-        row, part, owner, pair = self.inside(r.parts, around)
-        chunk, inside = s.split(part, None, self.plan.keys // (2 * OWNERS))
-        s.reorder(chunk, row, owner, inside, pair)
-        return chunk
 
     def _by_owners_of_rows(self, name: str, around: Loop) -> Var:
         """Four threads for each row (`ir.warps.sum_place`), which have two rows each; gives the
@@ -119,8 +169,8 @@ class Online(InRegisters):
             s.unroll(loop)
         return var
 
-    def _lay_out_parts(self, name: str, var: Var) -> None:
-        """Parts of rows by the threads that have them: buffer[…, tile, warp, thread, own]."""
+    def _lay_out_rows(self, name: str, var: Var) -> None:
+        """What threads have of rows by these threads: buffer[…, tile, warps, thread, own]."""
         s, store = self.s, stores_of(self.s.block_of(name))[0]
         place = next(k for k, index in enumerate(store.indices) if index is var)
 
