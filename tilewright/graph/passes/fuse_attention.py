@@ -10,13 +10,15 @@ Maps on either side of the softmax belong to it, as do copies that only bring an
 another order (heads that are split, transposed, repeated): the kernel reads what they read. The
 operator of that name takes such copies in likewise.
 
-GPUs hold the scores of some rows in registers or in shared memory, for products of narrow floats;
-where these do not fit, or sizes are not known, the parts stay kernels of their own.
+GPUs hold the scores of some rows in registers or in shared memory, for products of narrow floats.
+Where there are few rows whose scores do not fit there, or sizes are not known, the parts stay
+kernels of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Final, TypeVar, cast
 
 from tilewright.graph.fusion.definitions import Facts, FactTable, LoopKind
@@ -36,6 +38,8 @@ _LEAST_ROWS: Final = 16
 _SCORE_BYTES: Final = 6
 #: The part of a block's shared memory that scores may take; operands need the rest.
 _SHARE: Final = 0.75
+#: Rows of a tile that goes through any number of keys.
+_TILE_ROWS: Final = 64
 
 
 def fuse_attention(target: Target) -> Pass:
@@ -105,7 +109,7 @@ class _Finder:
         moved, (result, *_) = self._with_moves({index}), self._body[index].outputs
         keys = call.args[1]
         assert keys is not None
-        fits = self._fits_gpu(result.shape[-2], keys.shape[-2], result.shape[-1])
+        fits = self._fits_gpu(result.shape[:-1], keys.shape[-2], result.shape[-1])
         return moved if len(moved) > 1 and _is_wide(result) and fits else set()
 
     def _weighted(self, index: int) -> Value | None:
@@ -117,19 +121,20 @@ class _Finder:
         if value is None or value.ndim < 2 or not _sums_last(call):
             return None
         columns = self._body[index].outputs[0].shape[-1]
-        fits = self._fits_gpu(value.shape[-2], value.shape[-1], columns)
+        fits = self._fits_gpu(value.shape[:-1], value.shape[-1], columns)
         return value if _is_wide(value) and fits else None
 
-    def _fits_gpu(self, rows: Dim, keys: Dim, columns: Dim) -> bool:
+    def _fits_gpu(self, rows: Sequence[Dim], keys: Dim, columns: Dim) -> bool:
         """Whether a GPU has instructions for such products, and can hold all scores of some rows in
-        shared memory."""
+        shared memory; or each of its multiprocessors has rows that it goes through keys for."""
         gpu = self._target.gpu
         if gpu is None:
             return True
-        sizes = [known_dim(d) or 0 for d in (rows, keys, columns)]
-        if not gpu.has_warp_products or min(sizes) <= _LEAST_ROWS // 2:
+        *heads, own, length, width = [known_dim(d) or 0 for d in (*rows, keys, columns)]
+        if not gpu.has_warp_products or min(own, length, width) <= _LEAST_ROWS // 2:
             return False
-        return _LEAST_ROWS * sizes[1] * _SCORE_BYTES <= _SHARE * gpu.shared
+        are_many = prod(heads) * own >= gpu.multiprocessors * _TILE_ROWS
+        return are_many or _LEAST_ROWS * length * _SCORE_BYTES <= _SHARE * gpu.shared
 
     def _chain(self, shares: Value) -> set[int]:
         """From the first product to `shares`, if there is one softmax on the way."""

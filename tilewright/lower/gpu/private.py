@@ -31,10 +31,12 @@ from tilewright.ir import (
     Expr,
     For,
     Function,
+    If,
     Load,
     Stmt,
     Store,
     Var,
+    While,
     call,
     cast,
     child_exprs,
@@ -65,6 +67,8 @@ class _Access:
     load: Load
     threads: tuple[For, ...]
     is_store: bool = False
+    #: Whether some threads of a phase may not make it.
+    is_conditional: bool = False
 
     @property
     def buffer(self) -> Buffer:
@@ -90,8 +94,8 @@ class _Access:
         return tuple(axes) if wanted <= set(axes) else None
 
     def neighbours(self, axes: tuple[str, ...]) -> int:
-        """Of how many neighbours in a warp each reads what another one has; 0 where it is not so,
-        or where the phase writes it."""
+        """Of how many neighbours in a warp each reads what another one has, or all that do so
+        together; 0 where it is not so, or where the phase writes it."""
         loops = {loop.axis: loop for loop in self.threads}
         along = loops.get(_LANES)
         places = list(zip(axes, self.load.indices, strict=False))
@@ -105,7 +109,8 @@ class _Access:
         for other in (x for x in walk(self.threads[0]) if isinstance(x, For)):
             ranges = ranges.with_extent(other.var, other.extent)
         counts = (1 << k for k in range(1, WARP.bit_length()))
-        return next((n for n in counts if prove_equal(lanes[0] // n, along.var // n, ranges)), 0)
+        near = next((n for n in counts if prove_equal(lanes[0] // n, along.var // n, ranges)), 0)
+        return near if self.is_conditional or not near else WARP
 
     def __str__(self) -> str:
         return str(self.load)
@@ -155,15 +160,17 @@ def _living_across_phases(stmt: Stmt) -> Iterator[Buffer]:
         yield from _living_across_phases(child)
 
 
-def _accesses(stmt: Stmt, threads: tuple[For, ...]) -> Iterator[_Access]:
+def _accesses(stmt: Stmt, threads: tuple[For, ...], conditional: bool = False) -> Iterator[_Access]:
     if isinstance(stmt, Store):
         yield _Access(stmt, Load(stmt.buffer, stmt.indices), threads, is_store=True)
     for expr in child_exprs(stmt):
-        yield from (_Access(stmt, load, threads) for load in loads_in(expr))
+        for load in loads_in(expr):
+            yield _Access(stmt, load, threads, is_conditional=conditional)
     if isinstance(stmt, For) and is_over_threads(stmt):
         threads = (*threads, stmt)
+    inside = conditional or (bool(threads) and isinstance(stmt, If | While))
     for child in child_stmts(stmt):
-        yield from _accesses(child, threads)
+        yield from _accesses(child, threads, inside)
 
 
 def _stored(stmt: Stmt) -> set[Buffer]:

@@ -46,9 +46,8 @@ _STEPS: Final = 64
 _STAGES: Final = 3
 #: The most keys whose scores the threads of a warp keep in registers.
 _MOST_OWN_KEYS: Final = 256
-#: Keys of a chunk where the maximum runs, the best first, and of how many chunks copies are in
-#: shared memory.
-_CHUNKS: Final = (64, 128)
+#: Keys of a chunk, and of how many chunks copies are in shared memory.
+_CHUNKS: Final = (128, 64)
 _CHUNK_STAGES: Final = 2
 #: The part of the multiprocessors that should at least have a tile.
 _BUSY: Final = 0.9
@@ -243,20 +242,22 @@ def _rounded_up(number: int, unit: int) -> int:
 
 
 def plan_attention(found: Attention, target: Target, choices: Choices) -> AttentionPlan | None:
-    """The most rows of which there are enough tiles: with few keys their scores are in the
-    registers of several warps, with more of them a maximum runs along; else in shared memory."""
+    """The most rows of which there are enough tiles. Scores are in registers: of chunks of keys, or
+    of all where these are few and make no whole chunks; else in shared memory."""
     assert target.gpu is not None
     keys, columns = (-(-_extent(found, k) // TILE_SIDE) for k in range(2))
     plans = [_plan(found, Warps(down, _over(columns, keys, down))) for down in _DOWN]
-    few = [_in_registers(found, down) for down in _DOWN[:-1]] if _has_few_keys(found) else []
-    many = _online(found, target.gpu)
-    even = [p for p in (*few, *many, *plans) if 2 * _padded(p) <= 3 * _padded(plans[-1])]
+    own = [_in_registers(found, down) for down in _DOWN[:-1]] if _has_few_keys(found) else []
+    online = _online(found, target.gpu)
+    is_whole = _extent(found, 0) % _CHUNKS[-1] == 0
+    own = [*online, *own] if is_whole else [*own, *online]
+    even = [p for p in (*own, *plans) if 2 * _padded(p) <= 3 * _padded(plans[-1])]
     fitting = [p for p in even if _shared_bytes(p) <= target.gpu.shared]
     enough = [p for p in fitting if _count(p) >= _BUSY * target.gpu.multiprocessors]
-    own = enough or [p for p in fitting if p.is_shared][-1:]
-    if not own:
+    best = enough or [p for p in fitting if p.is_shared][-1:]
+    if not best:
         return None
-    by_choice = {p.choice: p for p in (own[0], *fitting)}
+    by_choice = {p.choice: p for p in (best[0], *fitting)}
     return by_choice[choices.choose("rows", list(by_choice))]
 
 
@@ -274,13 +275,20 @@ def _online(found: Attention, gpu: Gpu) -> list[AttentionPlan]:
     """Each warp goes through the keys of its rows by chunks, if a maximum can run along."""
     if not _can_run(found):
         return []
-    groups = [Warps(down, GROUP, are_groups=True) for down in (2, 1)]
-    warps = [*(groups if _suits_groups(found, gpu) else ()), *(Warps(n, 1) for n in _DOWN[:-1])]
-    chunks = [n for n in _CHUNKS if n < 2 * _extent(found, 0)] or [_CHUNKS[0]]
+    one, two = (Warps(down, GROUP, are_groups=True) for down in (1, 2))
+    large, small = _CHUNKS
+    # Two groups read the same keys; with wide results, registers have room for few else.
+    is_wide = _extent(found, 1) > PITCH
+    groups = [(one, large), (one, small), (two, small), (two, large)]
+    groups = [groups[-1], *groups[1:-1], groups[0]] if is_wide else groups
+    shapes = [*(groups if _suits_groups(found, gpu) else ())]
+    shapes += [(Warps(down, 1), small) for down in _DOWN[:-1]]
+    # Chunks that keys fill come first.
+    shapes.sort(key=lambda shape: _extent(found, 0) % shape[1] != 0 and shape[1] == large)
     return [
-        AttentionPlan(found, by, keys, keys, _CHUNK_STAGES, "online")
-        for by in warps
-        for keys in chunks
+        AttentionPlan(found, warps, keys, keys, _CHUNK_STAGES, "online")
+        for warps, keys in shapes
+        if keys < 2 * _extent(found, 0) or keys == small
     ]
 
 
