@@ -6,7 +6,8 @@
     y = matmul(p, v)                         return matmul(p, v)
                                          y = fused(group)
 
-Maps on either side of the softmax belong to it, as do copies that only bring an operand into
+Maps on either side of the softmax belong to it, also where heads are other dimensions for some of
+them (windows of images, which have masks of their own), as do copies that only bring an operand into
 another order (heads that are split, transposed, repeated): the kernel reads what they read. The
 operator of that name takes such copies in likewise.
 
@@ -161,8 +162,10 @@ class _Finder:
         same = all(v.shape == shares.shape and v.dtype is shares.dtype for v in binding.outputs)
         if kind is LoopKind.REDUCTION:
             return same and _is_softmax(binding)
-        is_map = kind is LoopKind.MAP and all(v.shape == shares.shape for v in binding.outputs)
-        return is_map or (kind is LoopKind.CONTRACTION and same)
+        if kind is LoopKind.CONTRACTION:
+            return same
+        has_rows = all(_has_same_rows(v, shares) for v in binding.outputs)
+        return has_rows and (kind is LoopKind.MAP or _regroups_heads(binding))
 
     def _stays_inside(self, index: int, group: set[int]) -> bool:
         return all(self._uses[v] <= group for v in self._body[index].outputs)
@@ -214,6 +217,25 @@ def _operands(binding: Binding) -> list[Value]:
 def _is_wide(value: Value) -> bool:
     """Whether there is more than one row, of floats that sums are kept in."""
     return value.dtype.is_float and value.dtype.bits >= 32 and known_dim(value.shape[-2]) != 1
+
+
+def _has_same_rows(value: Value, scores: Value) -> bool:
+    """Whether there are as many rows of the same length, whatever dimensions heads are."""
+    if value.shape == scores.shape:
+        return True
+    rows = value.shape[-2:] == scores.shape[-2:]
+    return rows and _known_count(value) == _known_count(scores) != 0
+
+
+def _known_count(value: Value) -> int:
+    return prod(known_dim(d) or 0 for d in value.shape)
+
+
+def _regroups_heads(binding: Binding) -> bool:
+    """Whether a call only makes other dimensions of heads."""
+    call = binding.expr
+    is_view = isinstance(call, Call) and call.op.name == "reshape"
+    return is_view and all(_has_same_rows(v, binding.outputs[0]) for v in _operands(binding))
 
 
 def _is_softmax(binding: Binding) -> bool:
