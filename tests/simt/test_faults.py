@@ -366,3 +366,57 @@ def test_a_block_that_others_wait_for_in_vain() -> None:
         """,
         zeros(4),
     )
+
+
+# ---- other threads of a warp --------------------------------------------------------------------
+
+
+def test_what_neighbours_have() -> None:
+    result = zeros(64)
+    execute(
+        """
+        def k(A: f32[64]):
+            for b in thread(1, "blockIdx.x"):
+                for y in thread(2, "threadIdx.y"):
+                    for x in thread(32, "threadIdx.x"):
+                        if x < 16:
+                            value = let(f32(y * 100 + x))
+                            A[y * 32 + x] = of_lane(value, i32(x // 4 * 4 + 3 - x % 4), 4)
+        """,
+        result,
+    )
+    lanes = np.arange(16)
+    want = np.zeros((2, 32), "f4")
+    want[:, :16] = lanes // 4 * 4 + 3 - lanes % 4
+    want[1, :16] += 100
+    np.testing.assert_array_equal(result.reshape(2, 32), want)
+
+
+def test_a_neighbour_that_does_not_take_part() -> None:
+    fails(
+        "thread (3, 0, 0): the thread that it asks for a value does not take part",
+        """
+        def k(A: f32[32]):
+            for b in thread(1, "blockIdx.x"):
+                for x in thread(32, "threadIdx.x"):
+                    if x < 4:
+                        A[x] = of_lane(f32(x), i32(x + 1), 32)
+        """,
+        zeros(32),
+    )
+
+
+def test_what_a_neighbour_has_not_written() -> None:
+    fails(
+        "nobody has written",
+        """
+        def k(A: f32[32]):
+            for b in thread(1, "blockIdx.x"):
+                for x in thread(32, "threadIdx.x"):
+                    S = alloc(f32[1], scope="local")
+                    if x > 0:
+                        S[0] = 1.0
+                    A[x] = of_lane(S[0], i32(x // 2 * 2), 2)
+        """,
+        zeros(32),
+    )

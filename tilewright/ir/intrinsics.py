@@ -180,6 +180,13 @@ for _name in ("sqrt", "floor", "ceil", "round", "trunc"):
 declare("abs", 1, "number", _same)
 declare("fma", 3, "float", _same, doc="a * b + c, rounded once where the target can")
 declare("copysign", 2, "float", _same)
+declare(
+    "coarse_divide",
+    2,
+    "float",
+    _same,
+    doc="a / b within 2 units in the last place, for b that is neither tiny nor huge",
+)
 for _name in ("isnan", "isinf", "isfinite", "signbit"):
     declare(_name, 1, "float", _truth)
 for _name in ("popcount", "clz", "ctz"):

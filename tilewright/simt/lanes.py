@@ -168,7 +168,7 @@ def mask_for(mask: Mask, lanes: int, wanted: int) -> Mask:
 def in_warp(lane: Array) -> Array:
     """The numbers of threads that are given by their places in the warps of those that ask."""
     own = np.arange(lane.shape[-1])
-    return own // WARP * WARP + lane
+    return own // WARP * WARP + lane % WARP
 
 
 def of_threads(value: Array, source: Array) -> Array:

@@ -77,6 +77,39 @@ def test_axes_of_one_thread_may_be_missing(becomes: Any) -> None:
     )
 
 
+def test_what_neighbours_have_is_asked_for(becomes: Any) -> None:
+    """By four of them where not all threads of a warp ask."""
+    becomes(
+        """
+        def f(B: f32[2, 32]):
+            for b in thread(1, "blockIdx.x"):
+                part = alloc(f32[2, 32], scope="local")
+                for y in thread(2, "threadIdx.y"):
+                    for x in thread(32, "threadIdx.x"):
+                        part[y, x] = f32(x)
+                for y in thread(2, "threadIdx.y"):
+                    for x in thread(32, "threadIdx.x"):
+                        B[y, x] = part[y, x // 4 * 4 + 1]
+                        if x < 8:
+                            B[y, x] = part[y, x // 4 * 4]
+        """,
+        drop_thread_dimensions,
+        """
+        def f(B: f32[2, 32]):
+            for b in thread(1, "blockIdx.x"):
+                part = alloc(f32[()], scope="local")
+                for y in thread(2, "threadIdx.y"):
+                    for x in thread(32, "threadIdx.x"):
+                        part[()] = f32(x)
+                for y in thread(2, "threadIdx.y"):
+                    for x in thread(32, "threadIdx.x"):
+                        B[y, x] = of_lane(part[()], i32(x // 4 * 4 + 1), 32)
+                        if x < 8:
+                            B[y, x] = of_lane(part[()], i32(x // 4 * 4), 4)
+        """,
+    )
+
+
 def test_other_buffers_stay_as_they_are() -> None:
     text = """
         def f(B: f32[16]):

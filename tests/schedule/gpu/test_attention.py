@@ -97,7 +97,7 @@ def expected(given: list[Array], mask: str) -> Array:
 
 
 def offered(function: Function) -> tuple[Any, ...]:
-    """Rows of a tile, where scores are, and keys at a time: what there is to choose."""
+    """Rows of a tile, where scores are, keys at a time, and whether groups of warps multiply."""
     return RULES_BY_ADDRESS.offered(function, TARGET)[CHOICE]
 
 
@@ -105,9 +105,11 @@ def check_all(n: Sizes, mask: str = "", dtype: str = "float16", size: int = 0) -
     """Each way by the fewest and by the most rows."""
     plans = offered(attention(n, mask=mask, dtype=dtype, size=size))
     assert plans[0][:2] == (16, "shared"), "there are few tiles"
-    ways = {way: [k for k, p in enumerate(plans) if p[1] == way] for _, way, _ in plans}
-    assert ways.keys() == {"shared", "registers", "online"}
-    for number in {0, *(k for ks in ways.values() if ks[0] for k in (ks[0], ks[-1]))}:
+    ways: dict[Any, list[int]] = {}
+    for number, (_, way, _, by_groups) in enumerate(plans):
+        ways.setdefault((way, by_groups), []).append(number)
+    assert {way for way, _ in ways} == {"shared", "registers", "online"}
+    for number in {0, *(k for found in ways.values() if found[0] for k in (found[0], found[-1]))}:
         assert is_one_launch(check(n, mask, dtype, size, number))
 
 
@@ -127,7 +129,8 @@ def check(
 
 
 def is_one_launch(s: Schedule) -> bool:
-    kinds = re.findall(r'tensor_intrin="mma\.\w+\.(\w+\.\w+)"', str(s.function))
+    names = re.findall(r'tensor_intrin="([\w.]+)"', str(s.function))
+    kinds = [".".join(name.split(".")[-2:]) for name in names]
     is_known = kinds in (["mk.nk", "mk.kn"], ["mk.nk", "own.kn"])
     return len(launches_of(s.function)) == 1 and is_known
 
@@ -149,8 +152,8 @@ def test_sizes(n: Sizes) -> None:
 def test_many_keys_are_in_shared_memory_or_a_maximum_runs() -> None:
     n = Sizes(1, 1, 40, 450, 24)
     plans = offered(attention(n))
-    assert {way for _, way, _ in plans} == {"shared", "online"}
-    for number, (_, way, _) in enumerate(plans):
+    assert {way for _, way, *_ in plans} == {"shared", "online"}
+    for number, (_, way, *_) in enumerate(plans):
         if number == 0 or way == "online":
             assert is_one_launch(check(n, "added", number=number))
 
@@ -180,13 +183,15 @@ def test_rows_of_which_nothing_is_seen() -> None:
 
 
 def test_many_heads_have_larger_tiles_in_registers() -> None:
-    few, many = (
-        RULES_BY_ADDRESS.schedule(attention(Sizes(1, heads, 128, 128, 64)), TARGET)
-        for heads in (12, 384)
+    """By groups of warps where keys make whole chunks."""
+    few, many, whole = (
+        RULES_BY_ADDRESS.schedule(attention(Sizes(1, heads, 128, keys, 64)), TARGET)
+        for heads, keys in ((12, 77), (384, 77), (384, 128))
     )
-    threads = [threads_of(launches_of(s.function)[0])["threadIdx.z"] for s in (few, many)]
-    assert threads == [1, 4], "warps along the rows of a tile"
-    assert [".own." in str(s.function) for s in (few, many)] == [False, True]
+    threads = [threads_of(launches_of(s.function)[0]) for s in (few, many, whole)]
+    assert [t["threadIdx.z"] for t in threads] == [1, 4, 1], "warps along the rows of a tile"
+    assert threads[-1]["threadIdx.y"] == 4
+    assert [".own." in str(s.function) for s in (few, many, whole)] == [False, True, True]
     assert is_one_launch(check(Sizes(60, 2, 17, 16, 16)))
 
 
@@ -221,7 +226,7 @@ def test_code(keys: int) -> None:
     assert text.rindex("cp.async.cg") < text.index("rcp."), "values come before rows are divided"
 
 
-@pytest.mark.parametrize("keys", [128, 197])
+@pytest.mark.parametrize("keys", [77, 197])
 def test_code_with_scores_in_registers(keys: int) -> None:
     s = RULES_BY_ADDRESS.schedule(attention(Sizes(32, 12, keys, keys, 64), mask="added"), TARGET)
     text = generated(s.function, TARGET).assembly()
@@ -229,3 +234,16 @@ def test_code_with_scores_in_registers(keys: int) -> None:
     assert "cvt.rn.f16x2.f32" in text, "factors are rounded by pairs"
     assert "ex2.approx.ftz.f32" in text
     assert text.rindex("cp.async.cg") < text.index("ex2."), "values come while rows are summed up"
+
+
+@pytest.mark.parametrize("size", [64, 128])
+def test_code_with_a_running_maximum(size: int) -> None:
+    """Groups of warps multiply, and threads of a row exchange what they know of it without a
+    barrier: there is one for each chunk, for copies."""
+    s = RULES_BY_ADDRESS.schedule(attention(Sizes(8, 16, 512, 512, size)), TARGET)
+    text = generated(s.function, TARGET).assembly()
+    assert ".local" not in text, "what threads keep is in registers"
+    assert text.count("wgmma.mma_async") == size // 16 + 128 // 16, "of scores, and of results"
+    assert text.count("shfl.sync.idx") == 16, "of four threads for two rows: maxima, and totals"
+    assert len(re.findall(r"\bbar(rier)?\.\w*sync|barrier\.sync", text)) == 1
+    assert not re.search(r"(ld|st)\.shared", text), "threads read nothing of shared memory"

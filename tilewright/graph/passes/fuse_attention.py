@@ -7,9 +7,9 @@
                                          y = fused(group)
 
 Maps on either side of the softmax belong to it, also where heads are other dimensions for some of
-them (windows of images, which have masks of their own), as do copies that only bring an operand into
-another order (heads that are split, transposed, repeated): the kernel reads what they read. The
-operator of that name takes such copies in likewise.
+them (windows of images, which have masks of their own). So do copies that only bring an operand
+into another order (heads that are split, transposed, repeated): the kernel reads what they read.
+The operator of that name takes such copies in likewise.
 
 GPUs hold the scores of some rows in registers or in shared memory, for products of narrow floats.
 Where there are few rows whose scores do not fit there, or sizes are not known, the parts stay

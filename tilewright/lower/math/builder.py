@@ -28,10 +28,12 @@ class MathBuilder:
 
     With `fused` the target has fused multiply-add: the low part of a product costs one operation.
     Without it nothing relies on single rounding, and no `fma` is emitted. With `flush` results
-    below the least normal number are zero.
+    below the least normal number are zero. With `coarse` it has quotients that are a bit off.
     """
 
-    def __init__(self, dtype: DType, *, fused: bool = True, flush: bool = True) -> None:
+    def __init__(
+        self, dtype: DType, *, fused: bool = True, flush: bool = True, coarse: bool = False
+    ) -> None:
         scalar, layout = dtype.scalar, dtype.float_format
         assert layout is not None
         self.lanes, self.scalar, self.fused, self.flush = dtype.lanes, scalar, fused, flush
@@ -39,6 +41,7 @@ class MathBuilder:
         self.signed = DType.of(f"int{scalar.bits}")
         self.unsigned = DType.of(f"uint{scalar.bits}")
         self.is_double = scalar.bits == 64
+        self.coarse = coarse and not self.is_double
         self.infinity, self.nan = self.number(float("inf")), self.number(float("nan"))
         self.min_normal = 2.0 ** (1 - self.bias)
         #: Half a unit in the last place of 1: what is smaller leaves 1 as it is.
@@ -83,10 +86,11 @@ class MathBuilder:
         """slope x + x P(x²) / Q(x²).
 
         The slope is that of the chord to where the function levels off at 1: there the ratio is
-        small and its rounding errors with it. Relies on the last step being fused.
+        small and its rounding errors with it, also those of a coarse quotient. Relies on the last
+        step being fused.
         """
-        square = x * x
-        quotient = self.polynomial(ratio.above, square) / self.polynomial(ratio.below, square)
+        above, below = (self.polynomial(part, x * x) for part in (ratio.above, ratio.below))
+        quotient = call("coarse_divide", above, below) if self.coarse else above / below
         return self.fma(x, quotient, x * slope)
 
     def abs(self, x: Expr) -> Expr:

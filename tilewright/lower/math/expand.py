@@ -44,13 +44,13 @@ class Arithmetic(NamedTuple):
     denormals: Denormals = "flush"
     #: Whether it flushes denormals by itself where they are to be flushed.
     flushes: bool = True
-    #: Whether it has an instruction for powers of two, of float32.
-    has_powers: bool = False
+    #: Whether it has instructions for powers of two and quotients of float32 that are a bit off.
+    has_coarse: bool = False
 
     @staticmethod
     def of(target: Target, denormals: Denormals) -> Arithmetic:
-        has_powers = target.gpu is not None
-        return Arithmetic(target.has_fma, denormals, target.flushes_denormals, has_powers)
+        has_coarse = target.gpu is not None
+        return Arithmetic(target.has_fma, denormals, target.flushes_denormals, has_coarse)
 
 
 _DEFAULT: Final = Arithmetic()
@@ -59,7 +59,7 @@ _DEFAULT: Final = Arithmetic()
 def expand(node: Call, arithmetic: Arithmetic = _DEFAULT) -> Expr | None:
     """The arithmetic that computes `node`, or None where it is no function of this library."""
     expansion = EXPANSIONS.get(node.name)
-    by_instruction = arithmetic.has_powers and node.dtype.scalar is float32
+    by_instruction = arithmetic.has_coarse and node.dtype.scalar is float32
     if expansion is None or (expansion is coarse_exp and by_instruction):
         return None
     if node.dtype.bits < 32:
@@ -82,6 +82,8 @@ def _expanded(
     expansion: Callable[..., Expr], args: tuple[Expr, ...], arithmetic: Arithmetic
 ) -> Expr:
     flush = arithmetic.denormals == "flush"
-    builder = MathBuilder(args[0].dtype, fused=arithmetic.fused, flush=flush)
+    builder = MathBuilder(
+        args[0].dtype, fused=arithmetic.fused, flush=flush, coarse=arithmetic.has_coarse
+    )
     result = expansion(builder, *args)
     return result if arithmetic.flushes else builder.flushed(result)

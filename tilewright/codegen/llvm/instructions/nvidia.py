@@ -4,6 +4,7 @@ later."""
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from tilewright.codegen.llvm.context import Context
@@ -64,20 +65,28 @@ def _missing(cx: Context, node: Call, where: str) -> UserError:
 
 
 def coarse_exp(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
-    """By the instruction for powers of two, lane by lane."""
-    (x,), lanes = args, node.dtype.lanes
+    """By the instruction for powers of two."""
     power = cx.declare("llvm.nvvm.ex2.approx.ftz.f", _FLOAT, [_FLOAT])
 
     def of(value: LLValue) -> LLValue:
         return cx.builder.call(power, [cx.builder.fmul(value, llvm.Constant(_FLOAT, _LOG2_E))])
 
+    return _by_lanes(cx, of, args, node.dtype.lanes)
+
+
+def coarse_divide(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    quotient = cx.declare("llvm.nvvm.div.approx.ftz.f", _FLOAT, [_FLOAT, _FLOAT])
+    return _by_lanes(cx, lambda a, b: cx.builder.call(quotient, [a, b]), args, node.dtype.lanes)
+
+
+def _by_lanes(cx: Context, of: Callable[..., LLValue], args: list[LLValue], lanes: int) -> LLValue:
+    """What is computed of single numbers, of each lane of vectors."""
     if lanes == 1:
-        return of(x)
-    result = llvm.Constant(x.type, llvm.Undefined)
+        return of(*args)
+    result = llvm.Constant(args[0].type, llvm.Undefined)
     for number in (llvm.Constant(i32, k) for k in range(lanes)):
-        result = cx.builder.insert_element(
-            result, of(cx.builder.extract_element(x, number)), number
-        )
+        made = of(*(cx.builder.extract_element(x, number) for x in args))
+        result = cx.builder.insert_element(result, made, number)
     return result
 
 
