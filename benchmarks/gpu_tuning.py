@@ -63,7 +63,7 @@ def measure(options: argparse.Namespace) -> None:
     for path in sorted(options.folder.glob("*.zip")):
         print(path.stem, flush=True)
         records = options.folder / RECORDS
-        found = tw.tune.measure(path, records, budget=options.budget, told=told)
+        found = tw.tune.measure(path, records, budget=options.budget, on_result=told)
         before = sum(o.seconds * o.calls for o in found)
         after = sum(o.seconds * o.calls * o.ratio for o in found)
         trials = sum(o.trials for o in found)

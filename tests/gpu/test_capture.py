@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib.util
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -176,6 +178,25 @@ def test_runs_in_one_graph_stay_apart(cuda: tuple[Any, Driver]) -> None:
     device.together(lambda: (first(b"words"), second(b"words")))()
     assert [waits for _, waits in driver.graph] == [(), (), (1, 2), (1, 2)]
     assert driver.launched == [77]
+
+
+def test_what_runs_together_is_kept(cuda: tuple[Any, Driver]) -> None:
+    """A graph uses the code and the memory of what was captured."""
+    device, _ = cuda
+
+    class Run:
+        def __call__(self) -> None:
+            launch(device, [A], [B])
+
+    run = Run()
+    kept = weakref.ref(run)
+    replayed = device.together(run)
+    del run
+    gc.collect()
+    assert kept() is not None
+    del replayed
+    gc.collect()
+    assert kept() is None
 
 
 def test_blocks_that_wait_for_each_other_are_launched_together(cuda: tuple[Any, Driver]) -> None:

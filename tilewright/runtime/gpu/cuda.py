@@ -260,7 +260,8 @@ class Cuda(LaunchingDevice):
             with self.lock:
                 self.replay(graph)
 
-        weakref.finalize(replayed, call, "cuGraphExecDestroy", graph).atexit = False
+        # Until then `run` is kept, whose code and memory the graph uses.
+        weakref.finalize(replayed, _destroy, graph, run).atexit = False
         return replayed
 
     def _captured(self, run: Callable[[], int]) -> Any:
@@ -371,6 +372,10 @@ def _forget(graphs: dict[bytes, Any]) -> None:
         if isinstance(graph, ctypes.c_void_p):
             call("cuGraphExecDestroy", graph)
     graphs.clear()
+
+
+def _destroy(graph: ctypes.c_void_p, _run: object) -> None:
+    call("cuGraphExecDestroy", graph)
 
 
 def _event() -> ctypes.c_void_p:
