@@ -75,7 +75,7 @@ def test_what_a_candidate_does_costs_its_session(device: tw.rpc.Device) -> None:
     try:
         assert measured(measurer, packed(scale(2.5))).failure == "wrong answer"
         hung = measured(measurer, packed(forever))
-        assert (hung.failure, hung.reason) == ("time-out", "it took too long")
+        assert hung.failure == "time-out" and "a call took longer than" in hung.reason
         assert measured(measurer, crashing()).failure == "crash"
         assert measured(measurer, b"no kernel").failure == "error"
         assert measured(measurer, packed(scale(), "rules {}")).failure is None

@@ -115,7 +115,7 @@ static void start_counter(uint64_t limit) {
   while (!SYSTICK_VALUE) continue;
 }
 
-static uint64_t ticks(void) {
+uint64_t machine_ticks(void) {
   uint32_t before, value;
   do {
     before = wraps;
@@ -129,9 +129,9 @@ struct outcome machine_call(uint32_t entry, const uint32_t *words, uint64_t limi
   for (uint32_t k = 4; k < ARGUMENT_WORDS; k++) stack[k - 4] = words[k];
   ended = (struct outcome){0};
   start_counter(limit);
-  uint64_t begin = ticks();
+  uint64_t begin = machine_ticks();
   uint32_t value = on_stack(entry, words, stack, &kept_stack);
-  uint64_t end = ticks();
+  uint64_t end = machine_ticks();
   kept_stack = 0;
   SYSTICK_CONTROL = 0;
   ended.value = value;

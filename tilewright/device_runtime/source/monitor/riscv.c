@@ -46,7 +46,7 @@ __attribute__((naked, noinline)) static uint32_t on_stack(
 
 void machine_synchronize(void) { __asm__ volatile("fence rw, rw\n fence.i" ::: "memory"); }
 
-static uint64_t ticks(void) {
+uint64_t machine_ticks(void) {
   uint32_t low, high, again;
   do
     __asm__ volatile("csrr %0, mcycleh\n csrr %1, mcycle\n csrr %2, mcycleh"
@@ -60,9 +60,9 @@ struct outcome machine_call(uint32_t entry, const uint32_t *words, uint64_t limi
   (void)limit;
   for (uint32_t k = 8; k < ARGUMENT_WORDS; k++) stack[k - 8] = words[k];
   ended = (struct outcome){0};
-  uint64_t begin = ticks();
+  uint64_t begin = machine_ticks();
   uint32_t value = on_stack(entry, words, stack, &kept_stack);
-  uint64_t end = ticks();
+  uint64_t end = machine_ticks();
   kept_stack = 0;
   ended.value = value;
   ended.ticks = end - begin;
