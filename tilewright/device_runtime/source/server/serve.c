@@ -33,23 +33,33 @@ typedef struct {
 
 /* ---- fates ------------------------------------------------------------------------------------ */
 
+/* Whether a process sends a signal to itself, by what it computes. */
+static bool is_fault(int number) {
+  static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
+  for (size_t k = 0; k < sizeof faults / sizeof *faults; k++)
+    if (faults[k] == number) return true;
+  return false;
+}
+
+/* A kind for programs, and words for people. */
 static void tell_fate(const tw_settings *settings, int status, char *text, size_t room) {
   const tw_limits *limits = &settings->limits;
   int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-    snprintf(text, room, "a call took longer than the %g s that are allowed, or than its client "
-             "allows (SIGALRM)", limits->call_seconds);
-  else if (WIFSIGNALED(status))
-    snprintf(text, room, "its process ended by signal %d: %s", WTERMSIG(status),
-             strsignal(WTERMSIG(status)));
+  int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  if (number == SIGALRM)
+    snprintf(text, room, "time-out: a call took longer than the %g s that are allowed, or than its "
+             "client allows (SIGALRM)", limits->call_seconds);
+  else if (number)
+    snprintf(text, room, "%s: its process ended by signal %d: %s",
+             is_fault(number) ? "crash" : "killed", number, strsignal(number));
   else if (code == ENDED_IDLE)
-    snprintf(text, room, "it had nothing to do for %g s", limits->idle_seconds);
+    snprintf(text, room, "idle: it had nothing to do for %g s", limits->idle_seconds);
   else
-    snprintf(text, room, "%s", code == CLOSED           ? "it was closed"
-                               : code == ENDED_DAMAGED  ? "it was sent damaged messages"
-                               : code == ENDED_REJECTED ? "the client could not prove that it has "
-                                                          "the key"
-                                                        : "it failed");
+    snprintf(text, room, "%s", code == CLOSED           ? "closed: it was closed"
+                               : code == ENDED_DAMAGED  ? "damaged: it was sent damaged messages"
+                               : code == ENDED_REJECTED ? "rejected: the client could not prove "
+                                                          "that it has the key"
+                                                        : "failed: it failed");
 }
 
 static void answer_fate(const tw_settings *settings, board *shared, int socket,

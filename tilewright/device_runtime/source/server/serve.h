@@ -67,13 +67,16 @@ int tw_serve_command(int count, char **words, const char *usage);
 
 /* ---- calls ------------------------------------------------------------------------------------ */
 
-enum { MOST_MODELS = 64, MOST_ARRAYS = 4096 };
+enum { MOST_MODELS = 64, MOST_KERNELS = 1024, MOST_ARRAYS = 4096, MOST_SAMPLES = 1 << 20 };
+
+typedef struct tw_kernel tw_kernel;
 
 /* What a session holds, and the answer to the request that it is at. */
 typedef struct tw_calls {
   const tw_limits *limits;
   tw_model *models[MOST_MODELS];
   int64_t sizes[MOST_MODELS];
+  tw_kernel *kernels[MOST_KERNELS];
   /* The arrays of a request. */
   tw_array *arrays;
   size_t array_count;
@@ -91,5 +94,12 @@ tw_outcome tw_call_answer(tw_calls *calls, const tw_json *header, tw_error *erro
 tw_outcome tw_call_load(tw_calls *calls, const tw_json *header, int file, int64_t size,
                         tw_error *error);
 void tw_call_clear(tw_calls *calls);
+/* An answer's array, of one dimension where it has no columns; its memory is the answer's from now
+   on. */
+bool tw_give_array(tw_calls *calls, const char *type, int64_t rows, int64_t columns, void *data);
+/* Calls about single kernels. */
+bool tw_is_kernel_call(const char *name);
+tw_outcome tw_kernel_answer(tw_calls *calls, const char *name, const tw_json *header,
+                            tw_error *error);
 
 #endif
