@@ -168,7 +168,8 @@ class Device:
     ) -> tuple[dict[str, Any], list[Array]]:
         with self._lock:
             channel = self._open()
-            self._require_room(header, sum(p.nbytes for p in parts))
+            if parts:
+                self._require_room(header, sum(p.nbytes for p in parts))
             self._forget(channel)
             return self._exchange(channel, header, parts, progress)
 
