@@ -20,6 +20,7 @@ import pytest
 
 import tilewright as tw
 from tests.emulated.emulator import FETCHED
+from tests.rpc.hosts import started, until
 from tests.test_compile import random, weights
 from tests.tune.test_measuring import forever, scale
 from tilewright import te
@@ -27,7 +28,9 @@ from tilewright.device_runtime import build_runtime
 from tilewright.graph import Builder
 from tilewright.kernels.compiled import CompiledKernel, compile_function
 from tilewright.kernels.pipeline import DEFAULTS
-from tilewright.rpc import DeviceLostError
+from tilewright.rpc import DeviceLostError, Link
+from tilewright.rpc.wire.frames import Kind
+from tilewright.rpc.wire.keys import read_key
 from tilewright.rpc.wire.signatures import kernel_data
 from tilewright.rpc.wire.values import Packed
 from tilewright.support.elf import EXEC, read_elf
@@ -62,7 +65,8 @@ class Served:
 
     def __init__(self, program: Path, folder: Path, *words: str) -> None:
         self.key = folder / "key"
-        tw.rpc.write_key(self.key)
+        if not self.key.exists():
+            tw.rpc.write_key(self.key)
         command = [str(program), "serve", "--key-file", str(self.key), "--name", "dev", *words]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
@@ -346,6 +350,80 @@ def test_what_a_candidate_does_costs_its_session(served: Served) -> None:
             assert measured(candidate(scale(), "rules {}")) is None
         finally:
             measurer.close()
+
+
+# ---- trackers -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tracked(program: Path, tmp_path: Path) -> Iterator[tuple[Served, Any]]:
+    """A server that a tracker gives out, and the tracker."""
+    tw.rpc.write_key(tmp_path / "key")
+    with started("tracker", tmp_path / "key", tmp_path / "t", "--port", "0") as tracker:
+        made = Served(program, tmp_path, "--tracker", tracker.address)
+        try:
+            found = tw.rpc.connect(tracker.address, tmp_path / "key")
+            until(lambda: found.devices())
+            yield made, found
+        finally:
+            assert made.stop() == 0
+
+
+def _in_use(tracker: Any) -> int:
+    return sum(device["in_use"] for device in tracker.devices())
+
+
+def test_a_tracker_gives_it_out(tracked: tuple[Served, Any]) -> None:
+    served, tracker = tracked
+    (listed,) = tracker.devices()
+    assert listed["name"] == "dev" and listed["address"] == served.address
+    x = random(5, 24)
+    for _ in range(2):
+        with tracker.request("dev", timeout=20) as device:
+            local = tw.compile(_graph(), target=device.target)
+            np.testing.assert_array_equal(device.load(local)(x), local(x))
+            until(lambda: _in_use(tracker) == 1)
+        until(lambda: _in_use(tracker) == 0)
+    with pytest.raises(tw.UserError, match=r"it is given out by the tracker at .*: request it"):
+        served.connect()
+
+
+def test_a_ticket_lets_one_client_in_once(tracked: tuple[Served, Any]) -> None:
+    served, tracker = tracked
+    link = Link(served.address, read_key(served.key))
+    channel, _ = Link(tracker.address, read_key(served.key)).open()
+    asked = {"call": "request", "name": "dev", "priority": 0, "seconds": 20.0, "client": "me"}
+    channel.send(Kind.REQUEST, 1, asked)
+    ticket = bytes.fromhex(channel.answer(1)[1]["ticket"])
+    link.open(ticket)[0].close()
+    with pytest.raises(tw.UserError, match="the ticket has been used"):
+        link.open(ticket)
+    with pytest.raises(tw.UserError, match="request it there"):
+        link.open(bytes(31) + b"x")
+
+
+def test_a_tracker_that_starts_again_knows_it(program: Path, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    tw.rpc.write_key(key)
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(started("tracker", key, tmp_path / "t", "--port", "0"))
+        made = Served(program, tmp_path, "--tracker", first.address)
+        stack.callback(made.stop)
+        with tw.rpc.connect(first.address, key).request("dev", timeout=20) as device:
+            first.kill()
+            port = str(first.port)
+            second = stack.enter_context(started("tracker", key, tmp_path / "u", "--port", port))
+            tracker = tw.rpc.connect(second.address, key)
+            until(lambda: tracker.devices() and _in_use(tracker) == 1)
+            device.ping()
+        until(lambda: _in_use(tracker) == 0)
+
+
+def test_an_address_that_is_none_is_refused(program: Path, tmp_path: Path) -> None:
+    tw.rpc.write_key(tmp_path / "key")
+    command = [str(program), "serve", "--key-file", str(tmp_path / "key"), "--tracker", "here"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 1 and "here is no address of a tracker" in done.stderr
 
 
 # ---- clients ------------------------------------------------------------------------------------
