@@ -18,10 +18,14 @@ from tilewright.device_runtime import MONITOR_BOARDS
 from tilewright.graph import Builder, evaluate
 from tilewright.rpc import DeviceLostError, SerialDevice
 from tilewright.rpc.serial.lines import stream_of
+from tilewright.rpc.serial.memory import BoardPart
+from tilewright.rpc.serial.monitor import CallEndedError
 
 PROCESSORS = [board.cpu for board in MONITOR_BOARDS.values()]
 #: A processor's undefined instruction, by its number in ELF files.
 UNDEFINED = {40: b"\x00\xde", 243: bytes(4)}
+#: A jump to itself.
+FOREVER = {40: b"\xfe\xe7", 243: b"\x01\xa0"}
 
 
 @pytest.fixture(scope="module", params=PROCESSORS)
@@ -201,17 +205,17 @@ def test_the_monitor_survives_noise(cpu: str) -> None:
         assert device.monitor.read(place, len(data)) == data
 
 
-def test_a_call_that_never_ends_is_ended() -> None:
-    with (
-        running(monitor_board("cortex-m4")) as port,
-        tw.rpc.connect_serial(port, patience=5) as device,
-    ):
-        place = device.memory.take(64, "a loop")
-        # A jump to itself.
-        device.monitor.write(place, b"\xfe\xe7")
-        with pytest.raises(tw.UserError, match=f"was ended at {place:#010x}"):
-            device.monitor.call(place | 1, [], 0.01)
-        device.ping()
+@pytest.mark.parametrize("seconds", [0.0005, 0.01])
+def test_a_call_that_never_ends_is_ended(device: SerialDevice, seconds: float) -> None:
+    loop = BoardPart(device, 64, "a loop")
+    device.monitor.write(loop.begin, FOREVER[device.facts.machine])
+    entry = loop.begin | (device.facts.machine == 40)
+    for _ in range(2):
+        with pytest.raises(CallEndedError, match=f"was ended at {loop.begin:#010x}") as told:
+            device.monitor.call(entry, [], seconds)
+        assert told.value.kind == "time-out"
+    there = device.load(tw.compile(plus(1), device.target))
+    np.testing.assert_array_equal(there.run([np.zeros(9, np.int8)])[0], np.ones(9, np.int8))
 
 
 #: Machine code that writes to 0xf0000000, pushes, and jumps there: Thumb, RISC-V.

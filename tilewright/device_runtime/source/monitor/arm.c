@@ -96,7 +96,9 @@ __attribute__((naked, noinline)) static uint32_t on_stack(
       "push {r3-r11, lr}\n str sp, [r3]\n msr psp, r2\n"
       "mov r4, r0\n movs r0, #2\n msr control, r0\n isb\n"
       "ldm r1, {r0-r3}\n blx r4\n"
-      "movs r1, #0\n msr control, r1\n isb\n pop {r3-r11, pc}");
+      "movs r1, #0\n msr control, r1\n isb\n"
+      /* The call is over: what interrupts from now on must not end it. */
+      "ldr r2, [sp]\n str r1, [r2]\n pop {r3-r11, pc}");
 }
 
 /* Where calls end that do not return. */
