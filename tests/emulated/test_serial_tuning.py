@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -106,3 +108,16 @@ def test_a_model_is_tuned_on_a_board(device: SerialDevice, tmp_path: Path) -> No
         there = device.load(tw.compile(data, device.target))
     np.testing.assert_array_equal(there.run([image()])[0], tw.compile(data).run([image()])[0])
     assert there.ticks([image()]) < before
+
+
+def test_a_model_is_tuned_from_a_shell(tmp_path: Path) -> None:
+    model, records = tmp_path / "keywords.tflite", tmp_path / "r.jsonl"
+    model.write_bytes(keywords())
+    with running(monitor_board("cortex-m4")) as port:
+        words = ["tune", model, "--on", port, "--records", records, "--trials", 1, "--tuner", "ga"]
+        done = subprocess.run(
+            [sys.executable, "-m", "tilewright", *map(str, words)], capture_output=True, text=True
+        )
+    assert done.returncode == 0, done.stderr
+    trials = [r for r in read_records(records) if r.kind == "trial"]
+    assert trials and {r.target for r in trials} == {str(BOARD)}
