@@ -122,6 +122,9 @@ class _PlacedKernel:
         kept = [p for k, p in enumerate(places) if k not in dropped]
         self._words = [*kept, *self._function.places]
         if once is not None:
+            # What is not written is zero, as it is elsewhere.
+            for place, size in zip(self._function.places, made, strict=True):
+                device.monitor.clear(place, size)
             prepare = BoardFunction(
                 device,
                 task.target.text,
