@@ -49,8 +49,8 @@ def tune(
 
     That is done on this machine, or `on` others: a device that `tw.rpc.connect` gives, a board that
     `tw.rpc.connect_serial` gives, or all of a tracker's pool at once. Kernels are built here, for
-    the `target` of the device unless another is given, and run there. Winners of a search on this
-    machine are timed inside the model in the end: those that are not faster there lose.
+    the `target` of the device unless another is given, and run there. Winners are timed inside the
+    model in the end: those that are not faster there lose.
 
     `budget` is the time to spend ("10m", "90s", seconds), `trials` the samples of each kernel at
     most. All that is measured is added to the file `records`; what is there already is not measured
@@ -85,9 +85,13 @@ def tune(
             there = device.load(compiled, threads=threads)
             tasks = tasks_of(compiled, given, threads, runs_on=there)
     in_place = None
-    if measurer is None:
+    if measurer is None or (devices is not None and devices.runs_two_models):
         in_place = InPlace(
-            compiled, given, lambda found: _compiled(model, target, threads, compiling, found)
+            compiled,
+            given,
+            lambda found: _compiled(model, target, threads, compiling, found),
+            devices,
+            threads,
         )
     return search(tasks, lambda t: space_of(t.function, t.target), settings, space, in_place)
 

@@ -64,6 +64,11 @@ class Devices(Protocol):
         """What to compile for."""
         ...
 
+    @property
+    def runs_two_models(self) -> bool:
+        """Whether winners are timed once more, inside the model, beside that by default."""
+        ...
+
     def size(self) -> int:
         """How many sessions there are now."""
         ...
@@ -79,6 +84,8 @@ class OneDevice:
     def __init__(self, device: TrialDevice) -> None:
         self._device = device
         self.target = device.target
+        # On a board nothing else runs that would disturb a kernel, and memory is short.
+        self.runs_two_models = not isinstance(device, SerialDevice)
 
     def size(self) -> int:
         return 1
@@ -97,6 +104,8 @@ class OneDevice:
 
 class PoolOfDevices:
     """All devices of a pool that have the target which most of them have."""
+
+    runs_two_models = True
 
     def __init__(self, pool: Pool) -> None:
         self._pool, self._size = pool, 1
