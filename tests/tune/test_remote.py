@@ -111,6 +111,30 @@ def test_winners_that_lose_inside_the_model_there_are_none(
     assert not best_records(read_records(path))
 
 
+def test_winners_of_a_pool_are_timed_inside_the_model(
+    key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Its one session is free again when the search is over."""
+    asked, ratios = list[dict[str, float]](), InPlace.ratios
+
+    def noted(self: InPlace, found: Schedulers) -> dict[str, float]:
+        asked.append(ratios(self, found))
+        return asked[-1]
+
+    monkeypatch.setattr(InPlace, "ratios", noted)
+    monkeypatch.setattr(Measured, "wins", lambda self, best: self.failure is None)
+    monkeypatch.setattr(Measured, "is_promising", lambda self, best: self.failure is None)
+    with started("tracker", key, tmp_path / "t", "--port", "0") as tracker:
+        options = ("--tracker", tracker.address, "--name", "board")
+        with started("server", key, tmp_path / "a", *options):
+            pool = tw.rpc.connect(tracker.address, key).pool("board")
+            until(lambda: pool.size == 1)
+            path = tmp_path / "r.jsonl"
+            tw.tune(network(), on=pool, records=path, trials=1, budget=100, tuner="ga")
+    assert [len(found) for found in asked] == [1]
+    assert not [w for w in recwarn if "winners were not measured" in str(w.message)]
+
+
 def test_what_a_candidate_does_costs_its_session(device: tw.rpc.Device) -> None:
     measurer = RemoteMeasurer(OneDevice(device), timeout=2.0)
     assert not measurer.begin(Task(scale(), HOST), packed(scale())).failure
