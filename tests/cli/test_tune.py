@@ -63,6 +63,7 @@ def test_a_bundle_is_written_and_measured(tilewright: Any, model: Path, tmp_path
         (["m.onnx", "--bundle", "b.zip", "--on", "h:1"], "--bundle and --on do not go together"),
         (["m.onnx", "--name", "rasp4"], "--name and --key-file belong to --on"),
         (["m.onnx", "--on", "h:1"], "--on needs the --key-file"),
+        ([__file__, "--on", "/nowhere"], "cannot open /nowhere"),
         (["--measure", "none.zip"], "none.zip"),
     ],
 )

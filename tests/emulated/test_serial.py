@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,14 @@ from tilewright.device_runtime import MONITOR_BOARDS
 from tilewright.graph import Builder, evaluate
 from tilewright.rpc import DeviceLostError, SerialDevice
 from tilewright.rpc.serial.lines import stream_of
+from tilewright.rpc.serial.memory import BoardPart
+from tilewright.rpc.serial.monitor import CallEndedError
 
 PROCESSORS = [board.cpu for board in MONITOR_BOARDS.values()]
 #: A processor's undefined instruction, by its number in ELF files.
 UNDEFINED = {40: b"\x00\xde", 243: bytes(4)}
+#: A jump to itself.
+FOREVER = {40: b"\xfe\xe7", 243: b"\x01\xa0"}
 
 
 @pytest.fixture(scope="module", params=PROCESSORS)
@@ -64,6 +69,33 @@ def test_runs_are_counted(device: SerialDevice) -> None:
     # Under emulation an instruction takes a nanosecond, and other firmware counts as many.
     alone = monitor_board(device.facts.processor).run(model, [image()])
     assert seconds == pytest.approx(alone.instructions / 1e9, rel=0.01)
+
+
+def test_a_profile_counts_every_kernel(device: SerialDevice) -> None:
+    model: Any = tw.compile(keywords(), device.target)
+    there, free = device.load(model), device.memory.largest
+    profile = there.profile([image()], runs=2)
+    assert [e.name for e in profile.events] == 2 * [name for name, _ in model.calls]
+    assert all(a.end <= b.start for a, b in pairwise(profile.events))
+    whole = there.ticks([image()]) / device.facts.clock
+    assert profile.seconds == pytest.approx(whole, rel=0.05)
+    first, second = (
+        [e.end - e.start for e in profile.events[k :: len(model.calls)]]
+        for k in (0, len(model.calls) - 1)
+    )
+    assert first[0] == pytest.approx(first[1], rel=0.05)
+    assert second[0] == pytest.approx(second[1], rel=0.05)
+    device.ping()
+    assert device.memory.largest == free, "the recorder is left in the board's memory"
+
+
+def test_an_artifact_is_loaded(device: SerialDevice, tmp_path: Path) -> None:
+    model: Any = tw.compile(keywords(), device.target)
+    path = tmp_path / "keywords.twm"
+    tw.save([tw.compile(keywords()), model], path)
+    there = device.load(path)
+    np.testing.assert_array_equal(there.run([image()])[0], tw.load(path).run([image()])[0])
+    assert len(there.profile([image()], runs=1).events) == len(model.calls)
 
 
 def test_tensors_that_registers_do_not_hold(device: SerialDevice) -> None:
@@ -173,17 +205,17 @@ def test_the_monitor_survives_noise(cpu: str) -> None:
         assert device.monitor.read(place, len(data)) == data
 
 
-def test_a_call_that_never_ends_is_ended() -> None:
-    with (
-        running(monitor_board("cortex-m4")) as port,
-        tw.rpc.connect_serial(port, patience=5) as device,
-    ):
-        place = device.memory.take(64, "a loop")
-        # A jump to itself.
-        device.monitor.write(place, b"\xfe\xe7")
-        with pytest.raises(tw.UserError, match=f"was ended at {place:#010x}"):
-            device.monitor.call(place | 1, [], 0.01)
-        device.ping()
+@pytest.mark.parametrize("seconds", [0.0005, 0.01])
+def test_a_call_that_never_ends_is_ended(device: SerialDevice, seconds: float) -> None:
+    loop = BoardPart(device, 64, "a loop")
+    device.monitor.write(loop.begin, FOREVER[device.facts.machine])
+    entry = loop.begin | (device.facts.machine == 40)
+    for _ in range(2):
+        with pytest.raises(CallEndedError, match=f"was ended at {loop.begin:#010x}") as told:
+            device.monitor.call(entry, [], seconds)
+        assert told.value.kind == "time-out"
+    there = device.load(tw.compile(plus(1), device.target))
+    np.testing.assert_array_equal(there.run([np.zeros(9, np.int8)])[0], np.ones(9, np.int8))
 
 
 #: Machine code that writes to 0xf0000000, pushes, and jumps there: Thumb, RISC-V.
@@ -223,8 +255,10 @@ def test_a_board_that_resets_itself_is_noticed() -> None:
         device.monitor.write(place, bytes.fromhex(code))
         with pytest.raises(DeviceLostError, match="it was reset"):
             device.monitor.call(place | 1, [], 0.5)
-        with tw.rpc.connect_serial(port, patience=2) as again:
-            again.ping()
+        with pytest.raises(DeviceLostError, match="it was reset"):
+            device.ping()
+        device.restart()
+        device.ping()
 
 
 def test_a_board_that_is_gone_is_told() -> None:

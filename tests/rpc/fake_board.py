@@ -80,6 +80,8 @@ class FakeBoard:
             return 0, struct.pack("<4sHHIIHHI", *head, BODY_BYTES, 16, CLOCK) + b"cortex-m4 fake"
         if asked.session != self._session:
             return 6, b""
+        if asked.kind == Kind.COUNTER:
+            return 1, b""
         address = struct.unpack_from("<I", asked.body)[0] - WINDOW
         if not 0 <= address <= WINDOW_BYTES:
             return 3, b""

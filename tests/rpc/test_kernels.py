@@ -12,6 +12,7 @@ import tilewright as tw
 from tests.emulated.emulator import other_architecture
 from tests.rpc.hosts import Host, started
 from tilewright import te
+from tilewright.rpc.client.kernel import measured_apart
 
 
 def _matmul(n: int, schedule: bool = False) -> tw.Module:
@@ -46,6 +47,18 @@ def test_kernels_are_timed_in_turn(device: tw.rpc.Device) -> None:
     assert min(t.min for t in timings) > 0
     assert fast.time(*arrays, repeat=2, min_repeat_ms=1).min > 0
     assert device.measure([], arrays) == []
+
+
+def test_kernels_are_timed_on_arguments_of_their_own(device: tw.rpc.Device) -> None:
+    small, large = (device.load_kernel(_matmul(n).as_code()) for n in (16, 96))
+    sets = [[np.ones((3, n, n), np.float32) for _ in range(2)] for n in (16, 96)]
+    timings = measured_apart([small, large], [[list(a) for a in s] for s in sets], 3, 1.0, 1)
+    assert [len(t.samples) for t in timings] == [3, 3]
+    assert 0 < timings[0].min < timings[1].min
+    for each in ([], [[[]]], [[], []], 3):
+        with pytest.raises(tw.rpc.DeviceLostError, match="damaged messages"):
+            fields = {"rounds": 1, "min_repeat_ms": 0.0, "warmup": 0, "each": each}
+            device.call("measure", {"kernels": [small.number(), large.number()], **fields})
 
 
 def test_wrong_arguments_are_refused_here(device: tw.rpc.Device) -> None:

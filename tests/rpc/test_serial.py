@@ -20,6 +20,7 @@ from tilewright.graph import Builder
 from tilewright.rpc import DeviceLostError, SerialDevice, UnreachableError
 from tilewright.rpc.serial.frames import Frame, FrameReader, framed
 from tilewright.rpc.serial.memory import BoardMemory
+from tilewright.rpc.serial.monitor import CallEndedError
 
 FRAMES = st.builds(
     Frame,
@@ -219,6 +220,24 @@ def test_a_board_that_was_reset_answers_nothing() -> None:
         model.run([np.zeros(4, np.int8)])
 
 
+def test_a_new_session_begins_with_the_models_of_the_old_one() -> None:
+    board = FakeBoard()
+    device = connected(board)
+    model = device.load(small())
+    board.reset()
+    with pytest.raises(DeviceLostError, match="it was reset"):
+        device.ping()
+    device.restart()
+    # Its first byte is what the fake board returns: the code is there.
+    with pytest.raises(tw.UserError, match="its code says 181"):
+        model.run([np.zeros(4, np.int8)])
+    assert board.calls == 1
+    first = device.memory.largest
+    del model
+    device.ping()
+    assert device.memory.largest > first, "what is gone with its session is freed"
+
+
 def test_a_board_that_another_host_took_over_answers_nothing() -> None:
     board = FakeBoard()
     first, second = connected(board), connected(board)
@@ -230,8 +249,9 @@ def test_a_board_that_another_host_took_over_answers_nothing() -> None:
 def test_a_fault_is_told_and_the_session_goes_on() -> None:
     device = connected(FakeBoard())
     device.monitor.write(WINDOW, b"\xff")
-    with pytest.raises(tw.UserError, match=r"faulted at 0x20000000: status 0x10000"):
+    with pytest.raises(CallEndedError, match=r"faulted at 0x20000000: status 0x10000") as told:
         device.monitor.call(WINDOW, [], 0.01)
+    assert told.value.kind == "crash"
     device.ping()
 
 
@@ -262,6 +282,23 @@ def test_a_model_that_does_not_fit_is_refused() -> None:
     assert device.memory.largest == WINDOW_BYTES
 
 
+def test_a_monitor_that_is_too_old_for_profiles_is_told() -> None:
+    model = connected(FakeBoard()).load(small())
+    with pytest.raises(tw.UserError, match=r"does not know the request(?s:.)*flash the monitor"):
+        model.profile([np.zeros(4, np.int8)])
+
+
+def test_a_board_has_one_thread() -> None:
+    with pytest.raises(tw.UserError, match="cannot run 2 threads"):
+        connected(FakeBoard()).load(small(), threads=2)
+
+
+def test_artifacts_without_the_board_are_refused(tmp_path: Any) -> None:
+    small(cpu="rv32imc").save(tmp_path / "net.twm")
+    with pytest.raises(tw.UserError, match=r"holds nothing for llvm .*-mcpu=cortex-m4"):
+        connected(FakeBoard()).load(tmp_path / "net.twm")
+
+
 def test_models_of_other_machines_are_refused() -> None:
     device = connected(FakeBoard())
     with pytest.raises(tw.UserError, match=r"compile it for 'llvm .*-mcpu=cortex-m4"):
@@ -286,8 +323,10 @@ def test_kernels_whose_sizes_are_not_known_are_refused() -> None:
     f = te.function([x], [te.compute((n,), lambda i: x[i] + 1, name="y")], name="f")
     with pytest.raises(tw.UserError, match="the size of x is known only when it runs"):
         device.load_kernel(tw.build(f, device.target).as_code())
+    z = te.placeholder((4,), "int32", name="z")
+    g = te.function([z], [te.compute((4,), lambda i: z[i] + 1, name="y")], name="g")
     with pytest.raises(tw.UserError, match="memory that it works in is not known"):
-        device.load_kernel(tw.build(f).as_code())
+        device.load_kernel(tw.build(g).as_code())
 
 
 @given(st.lists(st.tuples(st.integers(1, 5000), st.booleans()), max_size=40))

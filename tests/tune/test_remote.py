@@ -13,13 +13,15 @@ import pytest
 import tilewright as tw
 from tests.rpc.hosts import Host, started, until
 from tests.tune.test_measuring import HOST, crashing, forever, packed, scale
-from tilewright.graph import Builder, Module
+from tilewright.graph import Builder, Module, PassContext
 from tilewright.runtime import Measured, TrialTask
-from tilewright.tune import read_records
+from tilewright.schedule import Recorded, Trace
+from tilewright.tune import best_records, read_records
+from tilewright.tune.in_place import InPlace, Schedulers
 from tilewright.tune.measuring.devices import OneDevice, PoolOfDevices
 from tilewright.tune.measuring.job_queue import Job, JobQueue, StartedTask
 from tilewright.tune.measuring.remote import RemoteMeasurer
-from tilewright.tune.tasks import Task
+from tilewright.tune.tasks import Task, key_of_kernel
 
 pytest.importorskip("cryptography")
 
@@ -69,13 +71,77 @@ def test_a_model_is_tuned_on_a_device(device: tw.rpc.Device, tmp_path: Path) -> 
     np.testing.assert_allclose(model.run([x])[0], tw.compile(network()).run([x])[0], rtol=1e-4)
 
 
+def test_winners_must_win_inside_the_model_there(device: tw.rpc.Device) -> None:
+    """Plain loops are slower than those by default."""
+
+    def made(found: Schedulers) -> Any:
+        with PassContext(schedulers=found):
+            return tw.compile(network(), device.target)
+
+    model: Any = tw.compile(network(), device.target)
+    (key,) = {key_of_kernel(model, name) for name in model.kernels}
+    plain_loops = {str(model.target): {key: Recorded(Trace()).key}}
+    inputs, on = {"x": np.ones((24, 48), np.float32)}, OneDevice(device)
+    found = InPlace(model, inputs, made, on).ratios(plain_loops)
+    assert set(found) == {key} and found[key] > 1.5
+
+
+def test_winners_that_lose_inside_the_model_there_are_none(
+    server: Host, key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def ratios(self: InPlace, found: Schedulers) -> dict[str, float]:
+        assert self.devices is not None
+        with self.devices.borrowed() as borrowed:
+            borrowed.ping()
+        asked.append(found)
+        return {t: 2.0 for tasks in found.values() for t in tasks}
+
+    def wins(self: Measured, best: float) -> bool:
+        return self.failure is None
+
+    monkeypatch.setattr(InPlace, "ratios", ratios)
+    monkeypatch.setattr(Measured, "wins", wins)
+    monkeypatch.setattr(Measured, "is_promising", wins)
+    path = tmp_path / "r.jsonl"
+    with tw.rpc.connect(server.address, key) as device:
+        summary = tw.tune(network(), on=device, records=path, trials=1, budget=100, tuner="ga")
+    assert len(asked) == 1 and summary.gain == 1.0
+    assert not best_records(read_records(path))
+
+
+def test_winners_of_a_pool_are_timed_inside_the_model(
+    key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Its one session is free again when the search is over."""
+    asked, ratios = list[dict[str, float]](), InPlace.ratios
+
+    def noted(self: InPlace, found: Schedulers) -> dict[str, float]:
+        asked.append(ratios(self, found))
+        return asked[-1]
+
+    monkeypatch.setattr(InPlace, "ratios", noted)
+    monkeypatch.setattr(Measured, "wins", lambda self, best: self.failure is None)
+    monkeypatch.setattr(Measured, "is_promising", lambda self, best: self.failure is None)
+    with started("tracker", key, tmp_path / "t", "--port", "0") as tracker:
+        options = ("--tracker", tracker.address, "--name", "board")
+        with started("server", key, tmp_path / "a", *options):
+            pool = tw.rpc.connect(tracker.address, key).pool("board")
+            until(lambda: pool.size == 1)
+            path = tmp_path / "r.jsonl"
+            tw.tune(network(), on=pool, records=path, trials=1, budget=100, tuner="ga")
+    assert [len(found) for found in asked] == [1]
+    assert not [w for w in recwarn if "winners were not measured" in str(w.message)]
+
+
 def test_what_a_candidate_does_costs_its_session(device: tw.rpc.Device) -> None:
     measurer = RemoteMeasurer(OneDevice(device), timeout=2.0)
     assert not measurer.begin(Task(scale(), HOST), packed(scale())).failure
     try:
         assert measured(measurer, packed(scale(2.5))).failure == "wrong answer"
         hung = measured(measurer, packed(forever))
-        assert (hung.failure, hung.reason) == ("time-out", "it took too long")
+        assert hung.failure == "time-out" and "a call took longer than" in hung.reason
         assert measured(measurer, crashing()).failure == "crash"
         assert measured(measurer, b"no kernel").failure == "error"
         assert measured(measurer, packed(scale(), "rules {}")).failure is None

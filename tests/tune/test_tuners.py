@@ -12,6 +12,8 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.ir import Ramp, child_exprs, loads_in, walk
+from tilewright.kernels.pipeline import scheduled
 from tilewright.schedule import Choices, Schedule
 from tilewright.tune.features import features_of
 from tilewright.tune.spaces.space import Point, Sample, Space
@@ -224,3 +226,23 @@ def test_features_tell_schedules_apart() -> None:
     points = [space.point(Sample.of(s)) for s in samples]
     rows = [features_of(p.function) for p in points if p is not None]
     assert len(set(rows)) == 4 and len({len(r) for r in rows}) == 1
+
+
+def test_features_of_tensor_instructions() -> None:
+    """Their blocks hold vectors."""
+    k = te.reduce_axis(64, name="k")
+    a, b = (te.placeholder((64, 64), "int8", name=n) for n in "ab")
+
+    def element(i: Any, j: Any) -> Any:
+        return te.sum(te.cast(a[i, k], "int32") * te.cast(b[j, k], "int32"), axis=k)
+
+    f = te.function([a, b], [te.compute((64, 64), element, name="c")], name="product")
+    for cpu in ("cortex-m4", "cortex-m55", "neoverse-n1"):
+        made = scheduled(f, tw.Target.of(f"llvm -mcpu={cpu}"))
+        assert any(isinstance(i, Ramp) for s in walk(made.body) for i in _indices(s)), cpu
+        assert len(features_of(made)) == len(features_of(f))
+
+
+def _indices(stmt: Any) -> list[Any]:
+    loads = [e for value in child_exprs(stmt) for e in loads_in(value)]
+    return [i for load in loads for i in load.indices]

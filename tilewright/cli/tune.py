@@ -74,7 +74,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_elsewhere(group: Any) -> None:
     group.add_argument(
-        "--on", metavar="HOST:PORT", help="measure on this server, or on devices of this tracker"
+        "--on",
+        metavar="HOST:PORT",
+        help="measure on this server, on devices of this tracker, or on the board at this serial"
+        " port (/dev/ttyACM0, tcp://host:port)",
     )
     group.add_argument("--name", help="what the tracker's devices are called")
     group.add_argument("--key-file", metavar="FILE", help="the key of the server or tracker")
@@ -111,7 +114,7 @@ def _require_one_way(args: argparse.Namespace) -> None:
         raise UserError("give a MODEL to tune, or a bundle to --measure")
     if args.on is None and (args.name or args.key_file):
         raise UserError("--name and --key-file belong to --on")
-    if args.on is not None and not args.key_file:
+    if args.on is not None and not args.key_file and not _is_port(args.on):
         raise UserError("--on needs the --key-file of the server or tracker")
 
 
@@ -175,11 +178,18 @@ def _on(args: argparse.Namespace) -> Any:
 
     if args.on is None:
         return None
+    if _is_port(args.on):
+        return tw.rpc.connect_serial(args.on)
     found = tw.rpc.connect(args.on, args.key_file)
     is_tracker = isinstance(found, tw.rpc.Tracker)
     if is_tracker and not args.name:
         raise UserError(f"{args.on} is a tracker: give the --name of its devices")
     return found.pool(args.name) if is_tracker else found
+
+
+def _is_port(on: str) -> bool:
+    """Whether it names a serial port rather than a server."""
+    return on.startswith(("/", "tcp://"))
 
 
 def _tune(args: argparse.Namespace, records: Path, console: Console) -> Exit:

@@ -89,16 +89,21 @@ class Backend(ABC):
     def library(self, model: Interface, triple: str) -> bytes:
         """The object file of the C functions around a model that is exported as a library."""
 
-    def firmware(self, model: Interface, target: Target, needed: Collection[str]) -> bytes:
-        """The object file of what runs a model where there is no operating system.
+    def firmware(self, model: Interface, target: Target) -> bytes:
+        """The object file of what runs a model where there is no operating system."""
+        raise self._needs_system(f"export {model.prefix}", target)
 
-        It defines those of the `needed` names that any machine needs to copy and fill memory.
-        """
+    def memory_functions(self, needed: Collection[str], target: Target) -> bytes:
+        """The object file of those of the `needed` names that code calls to copy and fill memory,
+        where there is no operating system."""
         del needed
-        raise UserError(
-            f"cannot export {model.prefix} for machines without an operating system",
+        raise self._needs_system("link code", target)
+
+    def _needs_system(self, doing: str, target: Target) -> UserError:
+        return UserError(
+            f"cannot {doing} for machines without an operating system",
             reason=f"back end {self.name} makes code for systems ({target.triple})",
-            remedy="compile the model for a target such as 'llvm -mcpu=cortex-m4'",
+            remedy="compile it for a target such as 'llvm -mcpu=cortex-m4'",
         )
 
     def library_source(

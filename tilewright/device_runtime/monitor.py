@@ -42,6 +42,10 @@ class MonitorBoard:
     #: Where its serial port lies, and how many ticks of the counter a second has.
     line: int
     clock: int
+    #: Where the timer lies that ends calls, and how often a second it counts; 0: the processor has
+    #: one of its own.
+    timer: int = 0
+    timer_clock: int = 0
 
 
 MONITOR_BOARDS: Final = {
@@ -61,6 +65,8 @@ MONITOR_BOARDS: Final = {
         "virt.ld",
         0x1000_0000,
         1_000_000_000,
+        0x0200_0000,
+        10_000_000,
     ),
 }
 
@@ -112,6 +118,8 @@ def _defines(name: str, board: MonitorBoard, baud: int) -> list[str]:
         "LINE_ADDRESS": f"{board.line:#x}u",
         "CLOCK": f"{board.clock}u",
         "BAUD": f"{baud}u",
+        "TIMER_ADDRESS": f"{board.timer:#x}u",
+        "TIMER_CLOCK": f"{board.timer_clock}u",
     }
     return [f"-D{key}={value}" for key, value in values.items()]
 

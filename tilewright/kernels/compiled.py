@@ -103,8 +103,17 @@ def _compiled(function: Function, target: Target, options: Options) -> CompiledK
 def _compiled_preparation(split: Prepared, target: Target, options: Options) -> Preparation:
     code = generated(split.prepare, _preparing(target, options), options)
     made = tuple((b.dtype.name, _static_shape(b)) for b in split.made)
-    object_code = code.object_code()
-    return Preparation(code.name, object_code, code.messages, split.taken, split.dropped, made)
+    size = code.workspace
+    workspace = int(size.value) if isinstance(size, Const) else None
+    return Preparation(
+        code.name,
+        code.object_code(),
+        code.messages,
+        split.taken,
+        split.dropped,
+        made,
+        workspace,
+    )
 
 
 def _preparing(target: Target, options: Options) -> Target:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from tilewright.codegen import Interface, arena_name, backend_of, merge
+from tilewright.codegen import PARAMS, DataSymbol, Interface, arena_name, backend_of, merge
 from tilewright.models.export import Path_, interface_of, params_of, prefix_of, tensors_of
 from tilewright.models.header import c_type, safe_text
 from tilewright.runtime import Program, TargetInfo, TensorSpec, names_of
@@ -64,25 +64,68 @@ def export_micro(
 ) -> Footprint:
     """Write the files of a model into `folder`, which is made; how much memory it takes."""
     place, machine = Path(text_path(folder)), Target.of(target.text)
-    inputs, outputs = tensors_of("input", program.inputs), tensors_of("output", program.outputs)
     prefix = prefix_of(name, place)
-    _require_static(program, machine, [*inputs, *outputs])
-    model, places = interface_of(program, inputs, outputs, prefix, constants, target)
-    needed = {n for code in program.objects for n in names_of(code).needed}
-    glue = backend_of(machine).firmware(model, machine, needed)
-    code = merge([glue, *program.objects], params_of(constants, places), [f"{prefix}_run"])
-    footprint = _footprint(code, program)
-    _require_alone(footprint, machine)
+    made = _linked(program, constants, target, prefix)
     _make_folder(place)
     files: dict[str, bytes] = {
-        f"{prefix}.o": code,
-        f"{prefix}.h": _header(model, inputs, outputs, footprint, machine).encode(),
-        f"{prefix}.txt": _notes(prefix, footprint, machine).encode(),
+        f"{prefix}.o": made.code,
+        f"{prefix}.h": _header(made, machine).encode(),
+        f"{prefix}.txt": _notes(prefix, made.footprint, machine).encode(),
     }
     for file, content in files.items():
         with replacing(place / file) as opened:
             opened.write(content)
-    return footprint
+    return made.footprint
+
+
+def recording_object(
+    program: Program, constants: Sequence[Any], target: TargetInfo, recorder: bytes, prefix: str
+) -> bytes:
+    """The object file of a model whose host program is one that records its calls; its variable
+    `PROGRAM.profile` can be seen (`codegen.llvm.profile`)."""
+    recorded = replace(program, objects=(recorder, *program.objects[1:]))
+    return _linked(recorded, constants, target, prefix, [f"{program.name}.profile"]).code
+
+
+def kernel_alone(code: bytes, target: Target) -> bytes:
+    """The object code of a kernel with what it calls to copy and fill memory."""
+    names = names_of(code)
+    if not names.needed:
+        return code
+    functions = backend_of(target).memory_functions(names.needed, target)
+    return merge([code, functions], DataSymbol(PARAMS, [], 0), names.defined)
+
+
+class _Linked(NamedTuple):
+    """A model as one object file that stands alone."""
+
+    code: bytes
+    interface: Interface
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    footprint: Footprint
+
+
+def _linked(
+    program: Program,
+    constants: Sequence[Any],
+    target: TargetInfo,
+    prefix: str,
+    also: Sequence[str] = (),
+) -> _Linked:
+    """A model in one piece, of which its one function and the names `also` can be seen."""
+    machine = Target.of(target.text)
+    inputs, outputs = tensors_of("input", program.inputs), tensors_of("output", program.outputs)
+    _require_static(program, machine, [*inputs, *outputs])
+    model, places = interface_of(program, inputs, outputs, prefix, constants, target)
+    needed = {n for code in program.objects for n in names_of(code).needed}
+    backend = backend_of(machine)
+    around = [backend.firmware(model, machine), backend.memory_functions(needed, machine)]
+    data, seen = params_of(constants, places), [f"{prefix}_run", *also]
+    code = merge([*around, *program.objects], data, seen)
+    footprint = _footprint(code, program)
+    _require_alone(footprint, machine)
+    return _Linked(code, model, inputs, outputs, footprint)
 
 
 def _make_folder(place: Path) -> None:
@@ -141,13 +184,8 @@ def _footprint(code: bytes, program: Program) -> Footprint:
 # ---- notes for users -----------------------------------------------------------------------------
 
 
-def _header(
-    model: Interface,
-    inputs: Sequence[TensorSpec],
-    outputs: Sequence[TensorSpec],
-    footprint: Footprint,
-    target: Target,
-) -> str:
+def _header(made: _Linked, target: Target) -> str:
+    _, model, inputs, outputs, footprint = made
     name, big = model.prefix, model.prefix.upper()
     return "\n".join(
         [

@@ -175,6 +175,13 @@ class NativeModel(CompiledModel):
         with at_the_border(f"exporting {folder!r} failed"):
             return export_micro(self._program, self._constants, self._target, folder, name)
 
+    def recording_object(self, name: str) -> bytes:
+        """What `export_micro` writes as NAME.o, of a program that records its calls."""
+        from tilewright.models.micro import recording_object
+
+        recorder = self.profiled.code
+        return recording_object(self._program, self._constants, self._target, recorder, name)
+
     def __repr__(self) -> str:
         megabytes = sum(c.nbytes for c in self._constants) / 1e6
         summary = f"{len(self._program.calls)} kernel calls, {megabytes:.3g} MB of constants"

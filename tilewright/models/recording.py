@@ -33,16 +33,13 @@ class Recorder:
 
     def record(self, inputs: Inputs, runs: int, warmup: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The events of `runs` runs, a row each, after others that are not looked at."""
-        if not isinstance(runs, Integral) or int(runs) < 1:
-            raise UserError(f"cannot profile {runs!r} runs", remedy="ask for at least one")
-        if not isinstance(warmup, Integral):
-            raise UserError(f"cannot warm up by {warmup!r} runs", remedy="give a whole number")
+        runs, warmup = counted_runs(runs, warmup)
         self._recorded.share_threads(self._model)
         with self._recorded.device.one_by_one():
-            return self._recorded_runs(inputs, int(runs), int(warmup))
+            return self._recorded_runs(inputs, runs, warmup)
 
     def _recorded_runs(self, inputs: Inputs, runs: int, warmup: int) -> Any:
-        for _ in range(max(1, warmup)):
+        for _ in range(warmup):
             self._state[:] = [0, 0, 0]
             self._recorded.run(inputs)
         room = self._state[2]
@@ -55,3 +52,12 @@ class Recorder:
         finally:
             self._state[:] = [0, 0, 0]
         return events[:count]
+
+
+def counted_runs(runs: int, warmup: int) -> tuple[int, int]:
+    """How many runs to record, and before them at least one that says how many events there are."""
+    if not isinstance(runs, Integral) or int(runs) < 1:
+        raise UserError(f"cannot profile {runs!r} runs", remedy="ask for at least one")
+    if not isinstance(warmup, Integral):
+        raise UserError(f"cannot warm up by {warmup!r} runs", remedy="give a whole number")
+    return int(runs), max(1, int(warmup))

@@ -61,11 +61,14 @@ from tilewright.runtime.program import Program, TargetInfo
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.runtime.signature import ArrayParam, Dim, ScalarParam, Signature
 from tilewright.runtime.threads import install, is_installed
+from tilewright.runtime.trials.alone import kept, preparing_signature, signature_alone
 from tilewright.runtime.trials.answers import why_wrong
+from tilewright.runtime.trials.arguments import copied, made_up_arguments
 from tilewright.runtime.trials.bundle import BundleWriter, writing_bundle
 from tilewright.runtime.trials.bundled import BundledOutcome, measure_bundle
-from tilewright.runtime.trials.measured import LONG, MARGIN, SHORT, Failure, Measured
+from tilewright.runtime.trials.measured import LONG, MARGIN, SHORT, Failure, Measured, TrialError
 from tilewright.runtime.trials.process import START, TrialProcess, seconds_allowed
+from tilewright.runtime.trials.running import SAMPLE, SAMPLES, copy_count, judged
 from tilewright.runtime.trials.serve import TrialServer, begin_message
 from tilewright.runtime.trials.task import TrialTask
 
@@ -75,6 +78,8 @@ __all__ = [
     "LIST_KINDS",
     "LONG",
     "MARGIN",
+    "SAMPLE",
+    "SAMPLES",
     "SHORT",
     "START",
     "ArrayParam",
@@ -118,6 +123,7 @@ __all__ = [
     "TargetInfo",
     "TensorSpec",
     "Touched",
+    "TrialError",
     "TrialProcess",
     "TrialServer",
     "TrialTask",
@@ -130,22 +136,29 @@ __all__ = [
     "bind_inputs",
     "bind_outputs",
     "checksum_of",
+    "copied",
+    "copy_count",
     "device_for",
     "in_memory",
     "in_order",
     "install",
     "is_installed",
+    "judged",
+    "kept",
     "let_files_go",
     "let_go",
+    "made_up_arguments",
     "make_key_pair",
     "measure_bundle",
     "names_of",
+    "preparing_signature",
     "request_amx",
     "return_free_memory",
     "save_models",
     "seal_of",
     "seconds_allowed",
     "shape_of",
+    "signature_alone",
     "signature_data",
     "signature_from",
     "target_data",

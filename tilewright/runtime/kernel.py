@@ -42,6 +42,8 @@ class Preparation:
     dropped: tuple[int, ...]
     #: The element types and shapes of the buffers, which follow the kernel's other parameters.
     made: tuple[tuple[str, tuple[int, ...]], ...]
+    #: Bytes that it works in; None where that is not known beforehand.
+    workspace: int | None
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class PackedKernel:
         prepares = b"" if once is None else once.object_code
         head = {
             "kernel": [self.name, self.messages, self.workspace, len(self.code), self.note],
-            "once": once and [once.name, once.messages, once.taken, once.dropped, once.made],
+            "once": once and _preparation_data(once),
         }
         text = json.dumps(head).encode()
         return len(text).to_bytes(8, "little") + text + self.code + prepares
@@ -90,8 +92,12 @@ class PackedKernel:
         return cls(_text(name), _texts(messages), workspace, code, once, _text(note))
 
 
+def _preparation_data(once: Preparation) -> list[Any]:
+    return [once.name, once.messages, once.taken, once.dropped, once.made, once.workspace]
+
+
 def _preparation(fields: Sequence[Any], code: bytes) -> Preparation:
-    name, messages, taken, dropped, made = fields
+    name, messages, taken, dropped, made, workspace = fields
     return Preparation(
         _text(name),
         code,
@@ -99,6 +105,7 @@ def _preparation(fields: Sequence[Any], code: bytes) -> Preparation:
         _naturals(taken),
         _naturals(dropped),
         tuple((DType.of(_text(dtype)).name, _naturals(shape)) for dtype, shape in made),
+        None if workspace is None else _natural(workspace),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tilewright.runtime.binding import NativeSpec, TensorSpec
 from tilewright.support.denormals import Denormals
+from tilewright.support.triples import is_bare
 
 
 @dataclass(frozen=True)
@@ -61,3 +62,8 @@ class TargetInfo:
     @property
     def arch(self) -> str:
         return self.triple.split("-")[0]
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether there is no operating system."""
+        return is_bare(self.triple)

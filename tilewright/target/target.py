@@ -9,6 +9,7 @@ from typing import Final
 from tilewright.support.config import format_size
 from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
+from tilewright.support.triples import is_bare
 from tilewright.target.cpu import Caches, Cpu, cpus, find_cpu, generic
 from tilewright.target.features import (
     ARCHITECTURES,
@@ -26,7 +27,7 @@ from tilewright.target.host_gpu import host_gpu
 from tilewright.target.kinds import KINDS, TargetKind
 from tilewright.target.options import TargetOptions, parse_options
 from tilewright.target.timing import CpuTiming
-from tilewright.target.triple import arch_of, default_triple, is_bare, normalize_triple
+from tilewright.target.triple import arch_of, default_triple, normalize_triple
 from tilewright.target.vectors import vector_bits, vector_registers
 
 #: The GPU that the executor stands for, unless told otherwise.

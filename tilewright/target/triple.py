@@ -70,11 +70,6 @@ def system_of(triple: str) -> System | None:
     return next((system for system in known if system in triple), None)
 
 
-def is_bare(triple: str) -> bool:
-    """Whether code is for a machine without an operating system."""
-    return "none" in triple.split("-")[1:3]
-
-
 def normalize_triple(triple: str) -> str:
     """The triple with its vendor spelt out: `x86_64-linux-gnu` has none."""
     parts = triple.split("-")

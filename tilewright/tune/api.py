@@ -17,7 +17,7 @@ from tilewright.tune.settings import Settings, seconds_of
 if TYPE_CHECKING:
     from tilewright.graph import PassContext
     from tilewright.models.native import NativeModel
-    from tilewright.rpc import Device, Pool
+    from tilewright.rpc import Device, Pool, SerialDevice
     from tilewright.runtime import BundledOutcome
     from tilewright.tune.bundling import BundleSummary
     from tilewright.tune.in_place import Schedulers
@@ -30,7 +30,7 @@ def tune(
     model: Any,
     target: Target | str | None = None,
     *,
-    on: Device | Pool | None = None,
+    on: Device | SerialDevice | Pool | None = None,
     budget: str | float = "10m",
     records: AnyPath = "tuning.jsonl",
     tuner: str | None = None,
@@ -47,10 +47,10 @@ def tune(
 ) -> Summary:
     """Search for faster schedules of a model's kernels, by measuring them.
 
-    That is done on this machine, or `on` others: a device that `tw.rpc.connect` gives, or all of a
-    tracker's pool at once. Kernels are built here, for the `target` of the device unless another is
-    given, and run there. Winners of a search on this machine are timed inside the model in the
-    end: those that are not faster there lose.
+    That is done on this machine, or `on` others: a device that `tw.rpc.connect` gives, a board that
+    `tw.rpc.connect_serial` gives, or all of a tracker's pool at once. Kernels are built here, for
+    the `target` of the device unless another is given, and run there. Winners are timed inside the
+    model in the end: those that are not faster there lose.
 
     `budget` is the time to spend ("10m", "90s", seconds), `trials` the samples of each kernel at
     most. All that is measured is added to the file `records`; what is there already is not measured
@@ -85,9 +85,13 @@ def tune(
             there = device.load(compiled, threads=threads)
             tasks = tasks_of(compiled, given, threads, runs_on=there)
     in_place = None
-    if measurer is None:
+    if measurer is None or (devices is not None and devices.runs_two_models):
         in_place = InPlace(
-            compiled, given, lambda found: _compiled(model, target, threads, compiling, found)
+            compiled,
+            given,
+            lambda found: _compiled(model, target, threads, compiling, found),
+            devices,
+            threads,
         )
     return search(tasks, lambda t: space_of(t.function, t.target), settings, space, in_place)
 
@@ -163,7 +167,7 @@ def _compiled(
         return native(compile_model(model, target, threads=threads, **compiling))
 
 
-def _devices(on: Device | Pool | None, measurer: Measurer | None) -> Devices | None:
+def _devices(on: Device | SerialDevice | Pool | None, measurer: Measurer | None) -> Devices | None:
     if on is None:
         return None
     if measurer is not None:

@@ -133,7 +133,10 @@ def _values(index: Expr, loops: Sequence[For]) -> Array:
     env: dict[Var, Any] = dict.fromkeys(free_vars(index), 0)
     for k, loop in enumerate(loops, 1):
         env[loop.var] = (np.arange(len(loops) + 1) == k).astype(np.int64)
-    return np.broadcast_to(evaluate(index, env), len(loops) + 1)
+    value = evaluate(index, env)
+    # Of a vector, its first element.
+    first = value[..., 0] if index.dtype.lanes > 1 else value
+    return np.broadcast_to(first, len(loops) + 1)
 
 
 def _nests(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[_Nest]:

@@ -7,13 +7,17 @@ itself. In a model others run in between, and what was faster alone may be slowe
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tilewright.models.native import NativeModel
-from tilewright.runtime import Inputs
+from tilewright.runtime import Inputs, RunnableModel
 from tilewright.tune.tasks import kernel_seconds, key_of_kernel
+
+if TYPE_CHECKING:
+    from tilewright.tune.measuring.devices import Devices
 
 #: Schedulers of kernels, by target and task.
 Schedulers = Mapping[str, Mapping[str, str]]
@@ -30,17 +34,30 @@ class InPlace:
     model: NativeModel
     inputs: Inputs
     compiled: Callable[[Schedulers], NativeModel]
+    #: Where both run; None: on this machine.
+    devices: Devices | None = None
+    threads: int | None = None
 
     def ratios(self, found: Schedulers) -> dict[str, float]:
         """The times of kernels by these schedules, in those by default, by the keys of tasks."""
-        tuned = self.compiled(found)
-        rounds = [self._round(tuned) for _ in range(_ROUNDS)]
+        with self._placed(self.compiled(found)) as (model, tuned):
+            rounds = [self._round(model, tuned) for _ in range(_ROUNDS)]
         return {
             key_of_kernel(self.model, name): statistics.median(r[name] for r in rounds)
             for name in rounds[0]
             if all(name in r for r in rounds)
         }
 
-    def _round(self, tuned: NativeModel) -> dict[str, float]:
-        before, after = (kernel_seconds(m, self.inputs, _RUNS) for m in (self.model, tuned))
+    @contextmanager
+    def _placed(self, tuned: NativeModel) -> Generator[tuple[RunnableModel, RunnableModel]]:
+        """Both models where they run."""
+        if self.devices is None:
+            yield self.model, tuned
+            return
+        with self.devices.borrowed() as device:
+            model, other = (device.load(m, threads=self.threads) for m in (self.model, tuned))
+            yield model, other
+
+    def _round(self, model: RunnableModel, tuned: RunnableModel) -> dict[str, float]:
+        before, after = (kernel_seconds(m, self.inputs, _RUNS) for m in (model, tuned))
         return {name: after[name] / s for name, s in before.items() if name in after and s > 0}

@@ -9,6 +9,7 @@ in the model they are for lose
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from itertools import islice
 from random import Random
 from typing import Final
 
-from tilewright.runtime import LONG, SHORT, Measured
+from tilewright.runtime import LONG, SHORT, Measured, TrialError
 from tilewright.schedule import Recorded
 from tilewright.tune.allocation import PATIENCE, Floor, Search, most_promising
 from tilewright.tune.in_place import InPlace
@@ -74,7 +75,13 @@ class Session:
         found = schedulers_of(s.winner for s in winners.values() if s.winner is not None)
         if not found:
             return
-        ratios = in_place.ratios(found)
+        # It lets go of the devices that it has.
+        self.measurer.close()
+        try:
+            ratios = in_place.ratios(found)
+        except TrialError as error:
+            warnings.warn(f"winners were not measured in the model: {error}", stacklevel=2)
+            return
         for record in winning(read_records([self.file.path])):
             search = winners.get(record.task)
             ratio = ratios.get(record.task)

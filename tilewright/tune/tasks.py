@@ -67,7 +67,7 @@ def tasks_of(
     return sorted(found.values(), key=lambda t: -t.seconds)
 
 
-def kernel_seconds(model: NativeModel, inputs: Inputs, runs: int) -> dict[str, float]:
+def kernel_seconds(model: RunnableModel, inputs: Inputs, runs: int) -> dict[str, float]:
     """The least seconds of a call of each kernel in some runs of a model."""
     events = _by_kernel(model.profile(inputs, runs=runs))
     return {name: min(e.end - e.start for e in calls) / 1e9 for name, calls in events.items()}

@@ -11,7 +11,11 @@ from tilewright.codegen.backend import Backend, Code
 from tilewright.codegen.convention import is_host_program
 from tilewright.codegen.interface import Interface
 from tilewright.codegen.llvm.kernel import LLVMKernel, generate
-from tilewright.codegen.llvm.library import firmware_object, library_object
+from tilewright.codegen.llvm.library import (
+    firmware_object,
+    library_object,
+    memory_functions_object,
+)
 from tilewright.codegen.llvm.machine import (
     emit_assembly,
     emit_object,
@@ -137,8 +141,11 @@ class LlvmBackend(Backend):
     def library(self, model: Interface, triple: str) -> bytes:
         return library_object(model, triple)
 
-    def firmware(self, model: Interface, target: Target, needed: Collection[str]) -> bytes:
-        return firmware_object(model, target, needed)
+    def firmware(self, model: Interface, target: Target) -> bytes:
+        return firmware_object(model, target)
+
+    def memory_functions(self, needed: Collection[str], target: Target) -> bytes:
+        return memory_functions_object(needed, target)
 
 
 BACKEND: Final = LlvmBackend()

@@ -4,6 +4,9 @@ The module of a profiled program `f` has a variable `f.profile` of three words: 
 array of events, how many fit there, and how many there were. An event is `EVENT_WORDS` words: the
 number of the call, counted from 0; when it began and ended, in nanoseconds; and the numbers that
 the kernel was called with. Programs that are not profiled have none of this.
+
+Where there is no operating system, nobody knows what tells the time there: `f.profile` has a fourth
+word, the address of a function that does (`uint64_t (*)(void)`), in ticks of its own.
 """
 
 from __future__ import annotations
@@ -15,23 +18,27 @@ from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.libc import platform_of
 from tilewright.codegen.llvm.types import LLValue, i8, i32, i64, llvm, pointer
 
-_EVENTS, _CAPACITY, _COUNT = range(3)
+_EVENTS, _CAPACITY, _COUNT, _CLOCK = range(4)
 
 
 class EventEmitter:
     """Emits the recording of events into the function under construction."""
 
     def __init__(self, cx: Context, name: str) -> None:
-        self._cx = cx
-        kind = llvm.ArrayType(i64, 3)
+        self._cx, is_bare = cx, cx.target.is_bare
+        kind = llvm.ArrayType(i64, _CLOCK + is_bare)
         self._state = llvm.GlobalVariable(cx.module, kind, f"{name}.profile")
         self._state.initializer = llvm.Constant(kind, None)
         self._state.type = pointer  # llvmlite still gives it the type that it points to
-        self._clock = _clock_function(cx, f"{name}.clock")
+        self._clock = None if is_bare else _clock_function(cx, f"{name}.clock")
 
     def now(self) -> LLValue:
-        """The time, in nanoseconds."""
-        return self._cx.builder.call(self._clock, [])
+        """The time, in nanoseconds; in ticks where there is no operating system."""
+        return self._cx.builder.call(self._clock or self._given_clock(), [])
+
+    def _given_clock(self) -> LLValue:
+        kind = llvm.FunctionType(i64, []).as_pointer()
+        return self._cx.builder.load(self._word(self._state, _CLOCK), typ=kind)
 
     def record(self, call: int, start: LLValue, numbers: Sequence[LLValue]) -> None:
         """Record that the call of this number began at `start` and has ended now."""

@@ -61,6 +61,8 @@ const tw_json *tw_json_read(tw_arena *arena, const char *text, size_t size);
 const tw_json *tw_json_find(const tw_json *object, const char *key);
 const tw_json *tw_json_field(const tw_json *object, const char *key, tw_kind kind);
 const char *tw_json_text(const tw_json *object, const char *key);
+/* The same in other memory; NULL where there is none. */
+tw_json *tw_json_copy(tw_arena *arena, const tw_json *value);
 /* Written as Python's json.dumps does without spaces. */
 void tw_json_write(tw_text *text, const tw_json *value);
 void tw_json_write_text(tw_text *text, const char *value);
@@ -182,9 +184,15 @@ bool tw_call_run(tw_call *call, tw_error *error);
 /* Take the outputs over that the code has made. */
 bool tw_call_finish(tw_call *call, tw_error *error);
 void tw_call_free(tw_call *call);
+/* Memory that the code works in, whose size follows from the words. */
+bool tw_call_take_workspace(tw_call *call, tw_error *error);
 
 /* Seconds since some moment. */
 double tw_now(void);
+/* Seconds of so many runs, which take turns with these calls; negative where one failed. */
+double tw_calls_seconds(tw_call *calls, int64_t count, int64_t runs, tw_error *error);
+/* How many runs last so long; negative where one failed. */
+int64_t tw_calls_runs(tw_call *calls, int64_t count, double min_seconds, tw_error *error);
 /* `samples` has room for `repeat`. */
 bool tw_model_samples(tw_model *model, const tw_array *inputs, int32_t repeat, double min_seconds,
                       int32_t warmup, double *samples, int64_t *calls, tw_error *error);

@@ -238,6 +238,20 @@ const char *tw_json_text(const tw_json *object, const char *key) {
   return found ? found->text : NULL;
 }
 
+tw_json *tw_json_copy(tw_arena *arena, const tw_json *value) {
+  tw_json *made = tw_take(arena, 1, sizeof *made);
+  if (!made) return NULL;
+  *made = *value;
+  made->first = made->next = NULL;
+  made->key = value->key ? tw_take_text(arena, value->key, strlen(value->key)) : NULL;
+  made->text = value->text ? tw_take_text(arena, value->text, strlen(value->text)) : NULL;
+  if ((value->key && !made->key) || (value->text && !made->text)) return NULL;
+  tw_json **last = &made->first;
+  for (const tw_json *part = value->first; part; part = part->next, last = &(*last)->next)
+    if (!(*last = tw_json_copy(arena, part))) return NULL;
+  return made;
+}
+
 /* ---- writing ---------------------------------------------------------------------------------- */
 
 static int32_t next_character(const char **at) {

@@ -19,6 +19,7 @@ static const char usage[] =
     "       tilewright-run serve --key-file FILE [--host ADDRESS] [--port N] [--name NAME]\n"
     "                      [--target TEXT] [--sessions N] [--memory BYTES] [--message BYTES]\n"
     "                      [--room BYTES] [--call-seconds N] [--idle-seconds N]\n"
+    "                      [--tracker ADDRESS:PORT]\n"
 #endif
     "\n"
     "Runs a model on arrays in files of NumPy, and writes its outputs to DIR/NAME.npy. Without\n"

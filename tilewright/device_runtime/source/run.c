@@ -103,7 +103,7 @@ void tw_arrays_free(tw_array *arrays, int32_t count) {
 
 /* ---- calls ------------------------------------------------------------------------------------ */
 
-static bool take_workspace(tw_call *call, tw_error *error) {
+bool tw_call_take_workspace(tw_call *call, tw_error *error) {
   int64_t size = call->model->workspace_size(call->words);
   if (size < 0 || (uint64_t)size > SIZE_MAX / 2) return tw_no_memory(error);
   call->workspace = aligned((size_t)size);
@@ -133,7 +133,7 @@ static bool bind(tw_call *call, const tw_array *inputs, tw_arena *arena, tw_erro
       return tw_fail(error, "no input tells the dimension %s", program->dims[k]);
     *word++ = (uint64_t)value;
   }
-  if (!take_workspace(call, error)) return false;
+  if (!tw_call_take_workspace(call, error)) return false;
   *word++ = (uintptr_t)call->model->pool;
   *word++ = (uintptr_t)call->workspace;
   *word++ = (uintptr_t)call->failure;

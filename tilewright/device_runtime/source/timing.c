@@ -10,23 +10,21 @@ double tw_now(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Seconds of so many calls; negative where one failed. */
-static double seconds_of(tw_call *call, int64_t calls, tw_error *error) {
+double tw_calls_seconds(tw_call *calls, int64_t count, int64_t runs, tw_error *error) {
   double start = tw_now();
-  for (int64_t k = 0; k < calls; k++)
-    if (!tw_call_run(call, error)) return -1;
+  for (int64_t k = 0; k < runs; k++)
+    if (!tw_call_run(&calls[k % count], error)) return -1;
   return tw_now() - start;
 }
 
-/* So many calls that a sample lasts long enough. */
-static int64_t calls_for(tw_call *call, double min_seconds, tw_error *error) {
-  int64_t calls = 1;
+int64_t tw_calls_runs(tw_call *calls, int64_t count, double min_seconds, tw_error *error) {
+  int64_t runs = 1;
   for (;;) {
-    double taken = seconds_of(call, calls, error);
+    double taken = tw_calls_seconds(calls, count, runs, error);
     if (taken < 0) return -1;
-    if (taken >= min_seconds || calls > INT64_MAX / 4) return calls;
+    if (taken >= min_seconds || runs > INT64_MAX / 16) return runs;
     double more = taken > 0 ? 1.2 * min_seconds / taken : 10;
-    calls *= more < 2 ? 2 : more > 10 ? 10 : (int64_t)more;
+    runs *= more < 2 ? 2 : more > 10 ? 10 : (int64_t)more;
   }
 }
 
@@ -34,9 +32,9 @@ static bool take_samples(tw_call *call, int32_t repeat, double min_seconds, int3
                          double *samples, int64_t *calls, tw_error *error) {
   for (int32_t k = 0; k < warmup; k++)
     if (!tw_call_run(call, error)) return false;
-  *calls = calls_for(call, min_seconds, error);
+  *calls = tw_calls_runs(call, 1, min_seconds, error);
   for (int32_t k = 0; *calls > 0 && k < repeat; k++) {
-    double taken = seconds_of(call, *calls, error);
+    double taken = tw_calls_seconds(call, 1, *calls, error);
     if (taken < 0) return false;
     samples[k] = taken / (double)*calls;
   }

@@ -71,17 +71,44 @@ def measured(
     warmup: int,
 ) -> list[Timing]:
     """Times of kernels of one device on the same arguments, called in turn."""
-    if not kernels:
-        return []
+    packed = Packed()
+    for kernel in kernels:
+        kernel.signature.bind(args)
+    given = {"arguments": [packed.tree(a) for a in args]}
+    return _measured(kernels, given, packed, rounds, min_repeat_ms, warmup) if kernels else []
+
+
+def measured_apart(
+    kernels: Sequence[RemoteKernel],
+    each: Sequence[Sequence[Sequence[Any]]],
+    rounds: int,
+    min_repeat_ms: float,
+    warmup: int,
+) -> list[Timing]:
+    """The same, each kernel on sets of arguments of its own that its calls take turns with. What
+    is in several sets is sent once."""
+    packed, trees = Packed(), dict[int, Any]()
+    for argument in (a for sets in each for arguments in sets for a in arguments):
+        if id(argument) not in trees:
+            trees[id(argument)] = packed.tree(argument)
+    given = {"each": [[[trees[id(a)] for a in args] for args in sets] for sets in each]}
+    return _measured(kernels, given, packed, rounds, min_repeat_ms, warmup)
+
+
+def _measured(
+    kernels: Sequence[RemoteKernel],
+    given: dict[str, Any],
+    packed: Packed,
+    rounds: int,
+    min_repeat_ms: float,
+    warmup: int,
+) -> list[Timing]:
     device = kernels[0].device
     if any(kernel.device is not device for kernel in kernels):
         raise UserError("kernels can be measured together only on one device")
-    for kernel in kernels:
-        kernel.signature.bind(args)
-    packed = Packed()
     fields = {
         "kernels": [kernel.number() for kernel in kernels],
-        "arguments": [packed.tree(a) for a in args],
+        **given,
         "rounds": rounds,
         "min_repeat_ms": min_repeat_ms,
         "warmup": warmup,

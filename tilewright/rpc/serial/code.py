@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tilewright.rpc.serial.memory import BoardPart
 from tilewright.rpc.serial.monitor import Called
 from tilewright.rpc.serial.placing import BoardImage
+from tilewright.rpc.wire.errors import DeviceLostError
 from tilewright.support.errors import UserError
 from tilewright.support.memory import aligned
 from tilewright.support.timing import Timing
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class BoardCode:
-    """A function of an object file, and memory beside it, for as long as somebody refers to it."""
+    """A function of an object file, and memory beside it, for as long as somebody refers to it.
+
+    In a new session of the board it is sent again.
+    """
 
     def __init__(
         self,
@@ -28,24 +32,41 @@ class BoardCode:
         sizes: Sequence[int],
         progress: Progress | None = None,
     ) -> None:
-        device.require_open()
-        self.device, image = device, BoardImage(code)
-        _require_machine(device, image.machine)
-        size, offsets = image.size, list[int]()
-        for part in sizes:
+        self.device, self._function, self._sizes = device, function, sizes
+        self._image, self._epoch = BoardImage(code), 0
+        self.ready(progress)
+
+    def ready(self, progress: Progress | None = None) -> bool:
+        """See that it is on the board; whether it has to be sent there."""
+        self.device.require_open()
+        if self._epoch == self.device.epoch:
+            return False
+        _require_machine(self.device, self._image.machine)
+        self._place(progress)
+        return True
+
+    def _place(self, progress: Progress | None) -> None:
+        size, offsets = self._image.size, list[int]()
+        for part in self._sizes:
             offsets.append(aligned(size))
             size = offsets[-1] + part
-        base = device.memory.take(size, "the code with its memory")
-        weakref.finalize(self, device.unused.append, base)
-        placed = image.placed(base, function)
+        monitor = self.device.monitor
+        self._part = BoardPart(self.device, size, "the code with its memory")
+        base = self._part.begin
+        data = self._image.placed(base)
         #: Where the function lies, and where the parts of memory do.
-        self.entry, self.places = placed.entry, [base + offset for offset in offsets]
-        device.monitor.write(base, placed.data, progress)
-        device.monitor.clear(base + len(placed.data), placed.zeros)
+        self.entry = self._image.address_of(self._function, base)
+        self.places = [base + offset for offset in offsets]
+        monitor.write(base, data, progress)
+        monitor.clear(base + len(data), self._image.size - len(data))
+        self._epoch = self.device.epoch
 
-    def call(self, words: Sequence[int]) -> Called:
-        """Call the function with these words."""
-        self.device.require_open()
+    def address_of(self, name: str) -> int:
+        """Where a symbol of the object file lies on the board."""
+        return self._image.address_of(name, self._part.begin)
+
+    def call(self, words: Sequence[int], seconds: float | None = None) -> Called:
+        """Call the function with these words; it may take so many seconds."""
         most = self.device.facts.argument_words
         if len(words) > most:
             raise UserError(
@@ -53,7 +74,14 @@ class BoardCode:
                 reason=f"it takes {len(words)} arrays, and the monitor passes {most} words",
                 remedy="link it into firmware of your own",
             )
-        return self.device.monitor.call(self.entry, words, self.device.seconds)
+        if self._epoch != self.device.epoch:
+            raise DeviceLostError(
+                f"the code is not on {self.device.name} any more",
+                reason="another session has begun",
+                remedy="call it again",
+            )
+        limit = self.device.seconds if seconds is None else seconds
+        return self.device.monitor.call(self.entry, words, limit)
 
 
 def _require_machine(device: SerialDevice, machine: int) -> None:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.rpc.serial.memory import BoardMemory
 from tilewright.rpc.serial.monitor import Facts, Monitor
 from tilewright.rpc.wire.channel import Progress
-from tilewright.runtime import KernelCode, RunnableModel
+from tilewright.rpc.wire.errors import DeviceLostError
+from tilewright.runtime import (
+    KernelCode,
+    Measured,
+    PackedKernel,
+    RunnableModel,
+    TrialServer,
+    TrialTask,
+)
 from tilewright.support.errors import UserError
+from tilewright.support.files import AnyPath
 from tilewright.support.timing import Timing
 from tilewright.target import Target
 
 if TYPE_CHECKING:
     from tilewright.rpc.serial.kernel import BoardKernel
     from tilewright.rpc.serial.model import BoardModel
+    from tilewright.rpc.serial.trials import BoardTask
 
 #: What a board's processor is called in ELF files.
 _MACHINES: Final = {40: "arm", 243: "riscv32"}
@@ -24,17 +35,26 @@ _MACHINES: Final = {40: "arm", 243: "riscv32"}
 class SerialDevice:
     """A board that runs the monitor; a context manager, at whose end the line is closed.
 
-    It loads, runs and times models and kernels, as `tw.rpc.Device` does. It has neither trials nor
-    profiles, and takes no artifacts, which hold no models for boards. A line that is cut raises
-    `DeviceLostError`: connect again.
+    It loads, runs, times and profiles models, and tuners work on it, as `tw.rpc.Device` does. A
+    board that was reset, or that another host has taken over, raises `DeviceLostError`: `restart`
+    begins a new session, and models are sent there again.
     """
 
     def __init__(self, monitor: Monitor, seconds: float) -> None:
         self.monitor, self.seconds = monitor, seconds
+        self._lock = threading.RLock()
+        self._is_closed = self._is_cut = False
+        #: Counts sessions: what was loaded in an earlier one is gone.
+        self.epoch = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin with nothing on the board."""
+        self.epoch, self._is_over = self.epoch + 1, False
         self.memory = BoardMemory(self.facts.window, self.facts.window_bytes)
         #: Addresses of what nobody refers to any more.
         self.unused: list[int] = []
-        self._is_closed = False
+        self._trials = TrialServer(begin=self._task)
 
     @property
     def facts(self) -> Facts:
@@ -59,14 +79,25 @@ class SerialDevice:
     def is_open(self) -> bool:
         return not self._is_closed
 
-    def load(self, model: RunnableModel, *, progress: Progress | None = None) -> BoardModel:
-        """Link a compiled model to the board's memory, and send it there.
+    def load(
+        self,
+        model: RunnableModel | AnyPath,
+        *,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> BoardModel:
+        """Link a compiled model, or what an artifact holds for this target, to the board's memory,
+        and send it there.
 
         `progress` is told the bytes that are sent, and the bytes of all, after each piece.
         """
+        from tilewright.models.artifact import load
         from tilewright.rpc.serial.model import BoardModel
 
-        return BoardModel(self, model, progress)
+        if threads not in (None, 1):
+            raise UserError(f"{self.name} cannot run {threads} threads", reason="a board has one")
+        is_here = isinstance(model, RunnableModel)
+        return BoardModel(self, model if is_here else load(model, target=self.target), progress)
 
     def load_kernel(self, code: KernelCode) -> BoardKernel:
         """Link a kernel, as `Module.as_code` gives it, to the board's memory, and send it there."""
@@ -88,17 +119,48 @@ class SerialDevice:
 
         return measured(kernels, args, rounds, min_repeat_ms, warmup)
 
+    def trial(self, asked: dict[str, Any], code: bytes, within: float) -> Measured:
+        """What comes of a message of `runtime.trials`."""
+        del within  # How long a call may take follows from the default, by the board's counter.
+        with self._lock:
+            self.require_open()
+            return Measured.of_data(self._trials.answered(asked, code))
+
+    def _task(self, task: TrialTask, default: PackedKernel) -> BoardTask:
+        from tilewright.rpc.serial.trials import BoardTask
+
+        return BoardTask(self, task, default)
+
     def ping(self) -> None:
         """A call that does nothing: the board is there."""
         self.require_open()
         self.monitor.ping()
 
     def require_open(self) -> None:
-        """Refuse calls after the end, and free what nobody refers to."""
-        if self._is_closed:
-            raise UserError("the line to the board is closed", remedy="connect again")
-        while self.unused:
-            self.memory.give_back(self.unused.pop())
+        """Refuse calls after the end, begin a session that is due, free what nobody refers to."""
+        with self._lock:
+            if self._is_closed:
+                raise UserError("the line to the board is closed", remedy="connect again")
+            if self._is_over:
+                self.monitor.begin_session()
+                self._forget()
+            while self.unused:
+                self.memory.give_back(self.unused.pop())
+
+    def restart(self) -> None:
+        """End the session: the next call begins a new one, with nothing of what was here."""
+        self._is_over = True
+
+    def cut(self) -> None:
+        """End the trial that another thread waits for, after the call that is under way."""
+        self._is_cut = True
+        with self._lock:
+            self._is_cut = False
+
+    def require_uncut(self) -> None:
+        """Refuse to go on with a trial that somebody has cut."""
+        if self._is_cut:
+            raise DeviceLostError(f"the trial on {self.name} was given up")
 
     def close(self) -> None:
         """Close the line."""

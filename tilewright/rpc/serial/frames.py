@@ -32,6 +32,7 @@ class Kind(IntEnum):
     READ = 3
     CLEAR = 4
     CALL = 5
+    COUNTER = 6
     #: The call has begun: its answer may take long.
     AT_WORK = 0x40
     REFUSAL = 0x7F

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from tilewright.support.errors import UserError
+import weakref
+from typing import TYPE_CHECKING, Literal
+
+from tilewright.runtime import TrialError
 from tilewright.support.memory import aligned
+
+if TYPE_CHECKING:
+    from tilewright.rpc.serial.device import SerialDevice
+
+
+class TooLargeError(TrialError):
+    """There is no room for it on the board."""
+
+    @property
+    def failure(self) -> Literal["memory"]:
+        return "memory"
 
 
 class BoardMemory:
@@ -29,7 +43,7 @@ class BoardMemory:
                 self._free[k : k + 1] = [rest] if rest[0] < end else []
                 self._taken[begin] = begin + whole
                 return begin
-        raise UserError(
+        raise TooLargeError(
             f"{what} is too large for the board",
             reason=f"it takes {size:,} bytes of RAM, and {self.largest:,} are free in one piece",
             remedy="load a smaller model, or drop those that are loaded",
@@ -45,3 +59,11 @@ class BoardMemory:
             else:
                 joined.append((start, end))
         self._free = joined
+
+
+class BoardPart:
+    """A part of a board's memory, for as long as somebody refers to it."""
+
+    def __init__(self, device: SerialDevice, size: int, what: str) -> None:
+        self.begin = device.memory.take(size, what)
+        weakref.finalize(self, device.unused.append, self.begin)

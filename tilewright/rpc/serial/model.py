@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilewright.models.native import NativeModel
 from tilewright.rpc.client.distant import DistantModel
-from tilewright.rpc.serial.code import BoardCode, timed
+from tilewright.rpc.serial.code import timed
 from tilewright.rpc.serial.device import SerialDevice
-from tilewright.rpc.serial.monitor import Called
-from tilewright.runtime import (
-    Inputs,
-    RunnableModel,
-    Spec,
-    TensorSpec,
-    bind_inputs,
-    bind_outputs,
-    in_order,
-)
-from tilewright.support.errors import UserError
+from tilewright.rpc.serial.program import NAME, BoardProgram
+from tilewright.rpc.serial.recording import recorded_events
+from tilewright.runtime import Inputs, RunnableModel, bind_outputs
 from tilewright.support.timing import Latencies, Timing
 
 if TYPE_CHECKING:
     from tilewright.rpc.wire.channel import Progress
+    from tilewright.support.profile import Profile
 
 Array = np.ndarray[Any, Any]
-
-_NAME: Final = "model"
 
 
 class BoardModel(DistantModel):
@@ -41,26 +32,24 @@ class BoardModel(DistantModel):
     ) -> None:
         super().__init__()
         self._local = model
-        code = _object_of(model)
-        self._inputs, self._outputs = _tensors(self.inputs), _tensors(self.outputs)
-        sizes = [_bytes_of(spec) for spec in (*self._inputs, *self._outputs)]
-        self._code = BoardCode(device, code, f"{_NAME}_run", sizes, progress)
+        self._program = BoardProgram(device, model, _object_of(model), progress)
 
     # ---- running --------------------------------------------------------------------------------
 
     def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
-        self._send(inputs)
-        own = bind_outputs(out, self._outputs, {}, ()) if len(out) else [None] * len(self._outputs)
-        self._call()
-        results = [self._result(k) for k in range(len(self._outputs))]
-        return [_written(made, array) for made, array in zip(results, own, strict=True)]
+        program, specs = self._program, self._program.outputs
+        program.send(inputs)
+        own = bind_outputs(out, specs, {}, ()) if len(out) else [None] * len(specs)
+        program.call()
+        return [_written(m, a) for m, a in zip(program.results(), own, strict=True)]
 
     def time(
         self, inputs: Inputs, repeat: int = 20, min_repeat_ms: float = 0.0, warmup: int = 2
     ) -> Timing:
         """Time the model by the board's counter: one call is as exact as many."""
-        self._send(inputs)
-        return timed([self._call], self.device.facts.clock, repeat, min_repeat_ms, warmup)[0]
+        program = self._program
+        program.send(inputs)
+        return timed([program.call], self.device.facts.clock, repeat, min_repeat_ms, warmup)[0]
 
     def benchmark(self, inputs: Inputs, *, seconds: float = 1.0, warmup: int = 3) -> Latencies:
         """How long single runs on the board take, by its counter: as many as take `seconds`."""
@@ -70,57 +59,34 @@ class BoardModel(DistantModel):
 
     def ticks(self, inputs: Inputs) -> int:
         """What the board's counter counts in one run: cycles, where it counts these."""
-        self._send(inputs)
-        return self._call().ticks
+        self._program.send(inputs)
+        return self._program.call().ticks
 
-    def _send(self, inputs: Inputs) -> None:
-        self.device.require_open()
-        arrays, _ = bind_inputs(in_order(inputs, self._inputs), self._inputs)
-        for array, place in zip(arrays, self._code.places, strict=False):
-            self.device.monitor.write(place, array.tobytes())
-
-    def _call(self) -> Called:
-        called = self._code.call(self._code.places)
-        if called.value:
-            reason = f"its code says {called.value}, of the messages in the header"
-            raise UserError("the model stopped on the board", reason=reason)
-        return called
-
-    def _result(self, number: int) -> Array:
-        spec, place = self._outputs[number], self._code.places[len(self._inputs) + number]
-        raw = self.device.monitor.read(place, _bytes_of(spec))
-        return np.frombuffer(bytearray(raw), spec.numpy).reshape(spec.static_shape or ())
+    def profile_of(self, inputs: Inputs, runs: int, warmup: int) -> Profile:
+        """The board needs room for the model once more while it is profiled."""
+        if not isinstance(self._local, NativeModel):
+            raise self._not_offered("be profiled")
+        events = recorded_events(self.device, self._local, inputs, runs, warmup)
+        return self._local.profiled.profile(int(runs), events)
 
     # ---- looking --------------------------------------------------------------------------------
 
     @property
     def device(self) -> SerialDevice:
         """The board that it runs on."""
-        return self._code.device
+        return self._program.device
 
     @property
     def entry(self) -> int:
         """Where the function lies that is called."""
-        return self._code.entry
+        return self._program.code.entry
 
 
 def _object_of(model: RunnableModel) -> bytes:
     """The object file that firmware would be linked with."""
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-        model.export_micro(folder, name=_NAME)
-        return Path(folder, f"{_NAME}.o").read_bytes()
-
-
-def _tensors(specs: Sequence[Spec]) -> list[TensorSpec]:
-    """Exporting has refused all others."""
-    return [spec for spec in specs if isinstance(spec, TensorSpec)]
-
-
-def _bytes_of(spec: TensorSpec) -> int:
-    size = spec.numpy.itemsize
-    for extent in spec.static_shape or ():
-        size *= extent
-    return size
+        model.export_micro(folder, name=NAME)
+        return Path(folder, f"{NAME}.o").read_bytes()
 
 
 def _written(made: Array, own: Array | None) -> Array:

@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from tilewright.rpc.serial.frames import Frame, FrameReader, Kind, framed
 from tilewright.rpc.serial.lines import Stream
 from tilewright.rpc.wire.channel import Progress
 from tilewright.rpc.wire.errors import DeviceLostError, UnreachableError
+from tilewright.runtime import TrialError
 from tilewright.support.errors import UserError
 
 #: The version of the protocol that is spoken here.
@@ -34,6 +35,7 @@ _REFUSALS: Final = {
     _WRONG_LENGTH: "the request is of a wrong length",
     _OUTSIDE: "it is about memory outside of the window for hosts",
 }
+_FLASH: Final = "flash the monitor of this version: tilewright.device_runtime.build_monitor"
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,28 @@ class Called(NamedTuple):
     ticks: int
 
 
+class CallEndedError(TrialError):
+    """The board has ended a call: it faulted, or took too long. The session goes on."""
+
+    kind: Literal["crash", "time-out"] = "crash"
+
+    @property
+    def failure(self) -> Literal["crash", "time-out"]:
+        return self.kind
+
+
 class Monitor:
     """The monitor at the other end of a line; one request at a time."""
+
+    facts: Facts
 
     def __init__(self, stream: Stream, name: str, baud: int, patience: float) -> None:
         self._stream, self.name, self._baud, self._patience = stream, name, baud, patience
         self._reader, self._lock = FrameReader(), threading.RLock()
+        self.begin_session()
+
+    def begin_session(self) -> None:
+        """Begin a session: the board refuses what is asked for in earlier ones."""
         # A board that was reset, or that another host has taken over, knows another session.
         self._session, self._number = random.randrange(1, 1 << 32), 0
         self.facts = self._hello()
@@ -104,6 +122,13 @@ class Monitor:
         if len(answer) != _CALLED.size:
             raise self._lost("its answer makes no sense")
         return Called(*_CALLED.unpack(answer))
+
+    def counter(self) -> int:
+        """The address of the board's function that tells the ticks of its counter."""
+        answer = self._asked(Kind.COUNTER, b"")
+        if len(answer) != 4:
+            raise self._lost("its answer makes no sense")
+        return int.from_bytes(answer, "little")
 
     def ping(self) -> None:
         """A request that does nothing."""
@@ -143,8 +168,7 @@ class Monitor:
         return Facts(machine, window, size, body, words, clock, processor, board)
 
     def _unfit(self, reason: str) -> UserError:
-        remedy = "flash the monitor of this version: tilewright.device_runtime.build_monitor"
-        return UserError(f"cannot use the board on {self.name}", reason=reason, remedy=remedy)
+        return UserError(f"cannot use the board on {self.name}", reason=reason, remedy=_FLASH)
 
     # ---- one request ----------------------------------------------------------------------------
 
@@ -184,17 +208,24 @@ class Monitor:
         words = [*struct.unpack(f"<{len(answer.body) // 4}I", answer.body[: len(answer.body) & ~3])]
         reason, cause, place, address = (words + [0] * 4)[:4]
         if reason == _FAULT:
-            raise self._refused(
-                f"the processor faulted at {place:#010x}: status {cause:#x}, address {address:#x}"
+            raise self._ended(
+                "crash",
+                f"the processor faulted at {place:#010x}: status {cause:#x}, address {address:#x}",
             )
         if reason == _OTHER_SESSION:
             raise self._lost("it was reset, or another host has taken it over")
         if reason == _TOO_LONG:
-            raise self._refused(f"it took too long, and was ended at {place:#010x}")
-        raise self._refused(_REFUSALS.get(reason, f"it says {reason}"))
+            raise self._ended("time-out", f"it took too long, and was ended at {place:#010x}")
+        raise UserError(
+            f"the board on {self.name} cannot do it",
+            reason=_REFUSALS.get(reason, f"it says {reason}"),
+            remedy=_FLASH if reason == _UNKNOWN_KIND else "",
+        )
 
-    def _refused(self, reason: str) -> UserError:
-        return UserError(f"the board on {self.name} cannot do it", reason=reason)
+    def _ended(self, kind: Literal["crash", "time-out"], reason: str) -> CallEndedError:
+        error = CallEndedError(f"the board on {self.name} cannot do it", reason=reason)
+        error.kind = kind
+        return error
 
     def _lost(self, reason: Any) -> DeviceLostError:
         return DeviceLostError(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tilewright.support.elf import (
@@ -39,15 +38,6 @@ class _Place(NamedTuple):
     addend: int | None
 
 
-@dataclass(frozen=True)
-class PlacedCode:
-    """The bytes at an address, the zeros that follow them, and where a function lies."""
-
-    data: bytes
-    zeros: int
-    entry: int
-
-
 class BoardImage:
     """Sections of one object file, laid out; `placed` ties them to an address."""
 
@@ -72,8 +62,8 @@ class BoardImage:
     def machine(self) -> int:
         return self._file.machine
 
-    def placed(self, base: int, entry: str) -> PlacedCode:
-        """The image at an address that is aligned, with the address of a function in it."""
+    def placed(self, base: int) -> bytes:
+        """The image at an address that is aligned; the rest of its size is zeros."""
         writers, image = _WRITERS.get(self.machine, {}), bytearray(self._data_bytes)
         for number, place in self._places.items():
             data = self._file.sections[number].data
@@ -86,7 +76,7 @@ class BoardImage:
                 writers[kind](image, at, self._address(symbol, base), addend, base + at)
         except (struct.error, IndexError):
             raise _damaged() from None
-        return PlacedCode(bytes(image), self.size - self._data_bytes, self._entry(entry, base))
+        return bytes(image)
 
     def _address(self, number: int, base: int) -> int:
         symbol = self._file.symbols[number]
@@ -102,7 +92,8 @@ class BoardImage:
             )
         return base + self._places[symbol.section] + symbol.value
 
-    def _entry(self, name: str, base: int) -> int:
+    def address_of(self, name: str, base: int) -> int:
+        """Where a symbol lies in the image at an address."""
         for number, symbol in enumerate(self._file.symbols):
             if symbol.name == name and symbol.section in self._places:
                 return self._address(number, base)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import cycle
 from typing import Any, Final
 
 import numpy as np
@@ -61,10 +63,14 @@ class Kernels:
         return {"written": [out.tree(a) for a in written]}
 
     def measure(self, request: Request, out: Packed) -> dict[str, Any]:
-        """Time kernels on the same arguments, in turn: a row of seconds for each."""
-        arguments = _arguments(request)
+        """Time kernels in turn, on the same arguments or each on its own: a row of seconds for
+        each."""
         kernels = [self._get(number) for number in request.naturals("kernels")]
-        calls = [kernel.prepared(*arguments) for kernel in kernels]
+        each = _argument_sets(request, len(kernels))
+        calls = [
+            _in_turn([kernel.prepared(*arguments) for arguments in sets])
+            for kernel, sets in zip(kernels, each, strict=True)
+        ]
         rounds, least = max(1, request.natural("rounds")), request.number("min_repeat_ms")
         found = interleaved(calls, rounds, least, request.natural("warmup"))
         samples = np.array([timing.samples for timing in found])
@@ -92,7 +98,27 @@ def _loaded(kernel: KernelCode) -> NativeFunction:
 
 
 def _arguments(request: Request) -> list[Any]:
-    found = unpacked(request.fields.get("arguments"), request.arrays)
-    if not isinstance(found, list):
+    return _list(unpacked(request.fields.get("arguments"), request.arrays))
+
+
+def _argument_sets(request: Request, kernels: int) -> list[list[list[Any]]]:
+    """For each kernel the sets of arguments that its calls take turns with."""
+    if "arguments" in request.fields:
+        return [[_arguments(request)]] * kernels
+    each = _list(unpacked(request.fields.get("each"), request.arrays))
+    found = [[_list(arguments) for arguments in _list(sets)] for sets in each]
+    if len(found) != kernels or not all(found):
+        raise ProtocolError("a message is damaged", reason="a kernel has no arguments")
+    return found
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
         raise ProtocolError("a message is damaged", reason="there are no arguments")
-    return found  # pyright: ignore[reportUnknownVariableType]
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _in_turn(calls: list[Callable[[], None]]) -> Callable[[], None]:
+    """What calls one after the other, and begins again."""
+    order = cycle(calls)
+    return calls[0] if len(calls) == 1 else lambda: next(order)()

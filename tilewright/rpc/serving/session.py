@@ -126,6 +126,8 @@ def _done(
     """The answer to a request, or what went wrong with it."""
     try:
         fields, packed = calls.answer(channel, header, body_bytes, working)
+        if not packed.arrays:
+            return Kind.REPLY, fields, ()
         return Kind.REPLY, {**fields, "arrays": packed.specs()}, packed.parts()
     except (ProtocolError, ConnectionError, TimeoutError):
         raise

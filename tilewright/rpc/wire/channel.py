@@ -7,7 +7,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tilewright.rpc.wire.errors import ProtocolError, error_from
 from tilewright.rpc.wire.frames import PREFIX_BYTES, Kind, Prefix, packed, read_header, read_prefix
@@ -17,6 +17,8 @@ from tilewright.rpc.wire.limits import ALIVE_SECONDS, CHUNK_BYTES, PATIENCE_SECO
 Progress = Callable[[int, int], None]
 #: Raw bytes of a body, in the order in which they are sent.
 Parts = Sequence[memoryview]
+#: Bytes that are read at once at most, if no more are asked for.
+_AHEAD_BYTES: Final = 4096
 
 
 class Channel:
@@ -30,6 +32,9 @@ class Channel:
         self.lock = threading.Lock()
         #: Bytes of the body that was received last and is not read yet.
         self._left = 0
+        #: What came with something else and is not read yet: small messages take one read.
+        self._ahead, self._room = memoryview(b""), memoryview(bytearray(_AHEAD_BYTES))
+        self._patience: float | None = None
 
     @property
     def socket(self) -> ssl.SSLSocket:
@@ -46,11 +51,11 @@ class Channel:
         progress: Progress | None = None,
     ) -> None:
         """Send a message; what is small goes in one piece."""
-        total = sum(p.nbytes for p in parts)
+        total = sum(p.nbytes for p in parts) if parts else 0
         head = packed(kind, number, header, total)
-        self._socket.settimeout(PATIENCE_SECONDS)
+        self._wait_for(PATIENCE_SECONDS)
         if total <= CHUNK_BYTES // 8:
-            self._socket.sendall(b"".join([head, *parts]))
+            self._socket.sendall(b"".join([head, *parts]) if parts else head)
         else:
             self._socket.sendall(head)
             self._send_chunks(parts, total, progress)
@@ -71,11 +76,8 @@ class Channel:
 
     def receive(self, patience: float) -> tuple[Prefix, dict[str, Any]]:
         """The next message without its body, which may begin up to `patience` seconds from now."""
-        first = bytearray(PREFIX_BYTES)
-        self._read_into(memoryview(first), patience)
-        prefix = read_prefix(first, self.body_limit)
-        header = bytearray(prefix.header_bytes)
-        self._read_into(memoryview(header), PATIENCE_SECONDS)
+        prefix = read_prefix(self._taken(PREFIX_BYTES, patience), self.body_limit)
+        header = self._taken(prefix.header_bytes, PATIENCE_SECONDS)
         self._left = prefix.body_bytes
         return prefix, read_header(header)
 
@@ -96,15 +98,38 @@ class Channel:
             self.read_body([part])
             yield part
 
+    def _taken(self, size: int, patience: float) -> bytes | bytearray:
+        """So many bytes, whose parts must come in time each; what comes with them is kept."""
+        if size and not self._ahead:
+            self._ahead = self._room[: self._received(self._room, patience)]
+        if size <= len(self._ahead):
+            found, self._ahead = bytes(self._ahead[:size]), self._ahead[size:]
+            return found
+        made = bytearray(size)
+        self._read_into(memoryview(made), patience)
+        return made
+
     def _read_into(self, view: memoryview, patience: float) -> None:
         """Fill a view; each part of it must come in time."""
-        self._socket.settimeout(patience)
-        done, size = 0, view.nbytes
-        while done < size:
-            count = self._socket.recv_into(view[done:])
-            if not count:
-                raise ConnectionResetError("the peer has closed the connection")
-            done += count
+        done = min(view.nbytes, len(self._ahead))
+        view[:done] = self._ahead[:done]
+        self._ahead = self._ahead[done:]
+        while done < view.nbytes:
+            done += self._received(view[done:], patience)
+
+    def _received(self, view: memoryview, patience: float) -> int:
+        """Bytes that have come into a view."""
+        self._wait_for(patience)
+        count = self._socket.recv_into(view)
+        if not count:
+            raise ConnectionResetError("the peer has closed the connection")
+        return count
+
+    def _wait_for(self, patience: float) -> None:
+        """How long to wait from now on, which the system is told where it changes."""
+        if patience != self._patience:
+            self._socket.settimeout(patience)
+            self._patience = patience
 
     # ---- asking ---------------------------------------------------------------------------------
 

@@ -5,23 +5,31 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tilewright.rpc.wire.fates import FateKind
-from tilewright.runtime import DimensionsDifferError, StoppedError
+from tilewright.runtime import DimensionsDifferError, Failure, StoppedError, TrialError
 from tilewright.support.errors import InternalError, TilewrightError, UserError
 
 
-class ProtocolError(UserError):
+class WireError(TrialError):
+    """What lies between here and a device has failed, or the device itself."""
+
+    @property
+    def failure(self) -> Failure:
+        return "lost"
+
+
+class ProtocolError(WireError):
     """The peer sent what the protocol does not allow; the connection ends."""
 
 
-class UnreachableError(UserError):
+class UnreachableError(WireError):
     """Nobody answers there, for now."""
 
 
-class RefusedError(UserError):
+class RefusedError(WireError):
     """A server has no session to give, for now."""
 
 
-class DeviceLostError(UserError):
+class DeviceLostError(WireError):
     """A session ended before it answered; the message says why, as far as that is known.
 
     What was loaded there is gone. The same call on the same device starts a new session.
@@ -29,6 +37,10 @@ class DeviceLostError(UserError):
 
     #: How the session ended, for programs.
     kind: FateKind = "unknown"
+
+    @property
+    def failure(self) -> Failure:
+        return self.kind if self.kind in ("crash", "killed", "time-out") else "lost"
 
 
 #: The errors that arrive as what they were.

@@ -89,7 +89,9 @@ class _Reader:
         self._params = file.view(PARAMS)
         self._is_checked = False
         self.pool = self.object(build, build.text("pool"))
-        require_names([self.pool], POOL_FUNCTIONS, build.wrong)
+        # Some machines have one thread.
+        if self.pool:
+            require_names([self.pool], POOL_FUNCTIONS, build.wrong)
 
     def model(self, fields: Fields) -> Contents:
         kind = fields.text("kind")
@@ -126,7 +128,8 @@ class _Reader:
 
     def _check_seal(self, program: Program, constants: list[Array], fields: Fields) -> None:
         """Refuse data that the code was not made for."""
-        names = [f"{program.name}.{part}" for part in ("entry", "workspace")]
+        entries = [f"{program.name}.{part}" for part in ("entry", "workspace")]
+        names = [program.name] if self._target.is_bare else entries
         require_names(program.objects, names, fields.wrong)
         host, *kernels = program.objects
         found = [s for s in map(seal_in, program.objects) if s is not None]

@@ -20,8 +20,8 @@ class KernelAlone:
         self, kernel: PackedKernel, signature: Signature, threads: int | None, device: Device
     ) -> None:
         self._signature, self._threads = signature, threads
-        self._once = _checked(kernel.preparation, len(signature.params))
-        own = Signature(kernel.name, self._params(), signature.dims)
+        self._once = kernel.preparation
+        own = signature_alone(kernel, signature)
         self._native = NativeFunction(kernel.code, own, kernel.messages, threads, device)
 
     def on(self, arguments: Sequence[Any]) -> Callable[[], None]:
@@ -37,28 +37,41 @@ class KernelAlone:
         once = self._once
         if once is None:
             return list(arguments)
-        kept = [a for k, a in enumerate(arguments) if k not in once.dropped]
-        return [*kept, *self._prepared(once, arguments)]
-
-    def _params(self) -> tuple[Any, ...]:
-        once = self._once
-        if once is None:
-            return self._signature.params
-        kept = [p for k, p in enumerate(self._signature.params) if k not in once.dropped]
-        return (*kept, *_packed_params(once))
+        return [*kept(once, arguments), *self._prepared(once, arguments)]
 
     def _prepared(self, once: Preparation, arguments: Sequence[Any]) -> list[Any]:
         """What the kernel makes of constants, once."""
         outputs = [CPU.zeros(shape, DType.of(dtype).numpy) for dtype, shape in once.made]
-        taken = [self._signature.params[k] for k in once.taken]
-        signature = Signature(once.name, (*taken, *_packed_params(once)), ())
+        signature = preparing_signature(once, self._signature)
         prepare = NativeFunction(once.object_code, signature, once.messages, self._threads)
         prepare(*(arguments[k] for k in once.taken), *outputs)
         return outputs
 
 
-def _packed_params(once: Preparation) -> list[ArrayParam]:
-    return [ArrayParam("packed", DType.of(d), shape) for d, shape in once.made]
+def kept(once: Preparation, of_all: Sequence[Any]) -> list[Any]:
+    """Those of a function's parameters or arguments that the kernel itself takes as well."""
+    return [item for k, item in enumerate(of_all) if k not in once.dropped]
+
+
+def signature_alone(kernel: PackedKernel, signature: Signature) -> Signature:
+    """What a kernel of a function takes: of constants, what was prepared of them."""
+    once = _checked(kernel.preparation, len(signature.params))
+    if once is None:
+        return Signature(kernel.name, signature.params, signature.dims)
+    params = (*kept(once, signature.params), *_packed_params(once, is_written=False))
+    return Signature(kernel.name, params, signature.dims)
+
+
+def preparing_signature(once: Preparation, signature: Signature) -> Signature:
+    """What prepares constants of a function: it takes some, and the buffers that it fills."""
+    taken = [signature.params[k] for k in once.taken]
+    return Signature(once.name, (*taken, *_packed_params(once, is_written=True)), ())
+
+
+def _packed_params(once: Preparation, *, is_written: bool) -> list[ArrayParam]:
+    return [
+        ArrayParam("packed", DType.of(d), shape, is_written=is_written) for d, shape in once.made
+    ]
 
 
 def _checked(once: Preparation | None, count: int) -> Preparation | None:

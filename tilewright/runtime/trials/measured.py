@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final, Literal, get_args
 
+from tilewright.support.errors import TilewrightError, UserError
+
 #: Why there is no time: it was not compiled, ended its process, did not end, computed something
 #: else than the default schedule, wanted too much memory, or stopped with an error of its own.
 #: "lost": the device that was to measure it is gone; "killed": its process there was ended from
@@ -17,6 +19,14 @@ SHORT: Final = 5
 LONG: Final = 15
 #: By how much a winner must be faster than the default, at least; what is less may be noise.
 MARGIN: Final = 0.02
+
+
+class TrialError(UserError):
+    """An error that says what it means for a candidate that was being measured."""
+
+    @property
+    def failure(self) -> Failure:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,12 @@ class Measured:
     def wins(self, best: float) -> bool:
         """Whether a verdict says that it is faster by more than noise."""
         return self.failure is None and self.upper < best * (1 - MARGIN)
+
+    @staticmethod
+    def of_error(error: TilewrightError) -> Measured:
+        """What an error says of the candidate in whose trial it was raised."""
+        failure: Failure = error.failure if isinstance(error, TrialError) else "error"
+        return Measured(failure=failure, reason=str(error).split("\n", 1)[0])
 
     def as_data(self) -> dict[str, Any]:
         """All of it in types that JSON has."""

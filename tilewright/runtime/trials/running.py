@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from itertools import cycle, islice
 from typing import Any, Final
@@ -28,8 +28,8 @@ Calls = Sequence[Callable[[], None]]
 Stopwatch = Callable[[], float]
 
 #: Seconds that a sample takes at least, and samples of each kernel in a round.
-_SAMPLE: Final = 5e-4
-_SAMPLES: Final = 3
+SAMPLE: Final = 5e-4
+SAMPLES: Final = 3
 #: A candidate that is slower than this by its first round is measured no further.
 _HOPELESS: Final = 1.25
 #: Copies of the arguments at most, which are used alternately so that caches do not hold them all.
@@ -54,7 +54,7 @@ class RunningTask:
         alone.run(own)
         self._results = self._outputs(own)
         once = _seconds_of(self._device, alone.on(own))
-        self._copies = [own, *(copied(own) for _ in range(self._copy_count(once, own) - 1))]
+        self._copies = [own, *(copied(own) for _ in range(copy_count(task, own, once) - 1))]
         self._count = self._calls_in_sample(once)
         self._default = _stopwatch(self._device, [alone.on(a) for a in self._copies], self._count)
         #: The time of a call of the default.
@@ -73,30 +73,16 @@ class RunningTask:
             if reason := why_wrong(self._results, self._outputs(own[0])):
                 return Measured(failure="wrong answer", reason=reason)
             calls = [alone.on(a) for a in own]
-            return self._timed(_stopwatch(self._device, calls, self._count), rounds, early)
-
-    def _timed(self, candidate: Stopwatch, rounds: int, early: bool) -> Measured:
-        ratios, own_least, least = list[float](), float("inf"), float("inf")
-        for number in range(rounds):
-            pairs = [(candidate(), self._default()) for _ in range(_SAMPLES)]
-            own, reference = (min(times) for times in zip(*pairs, strict=True))
-            own_least, least = min(own_least, own), min(least, reference)
-            ratios.append(own / reference)
-            if early and not number and ratios[0] > _HOPELESS:
-                break
-        return Measured(tuple(ratios), own_least, least)
-
-    def _copy_count(self, seconds: float, own: Sequence[Any]) -> int:
-        """As many as fill the caches twice, as long as calling them all does not take too long."""
-        filling = 2 * self._task.caches // max(1, bytes_of(own))
-        return max(1, min(_COPIES, filling, round(_PASS / seconds)))
+            watch = _stopwatch(self._device, calls, self._count)
+            samples = ([(watch(), self._default()) for _ in range(SAMPLES)] for _ in range(rounds))
+            return judged(samples, early=early)
 
     def _calls_in_sample(self, seconds: float) -> int:
         """Calls that take as long as a sample; of a device, all copies some times as one piece."""
         if self._device.is_here:
-            return max(1, min(_MOST_CALLS, round(_SAMPLE / seconds)))
+            return max(1, min(_MOST_CALLS, round(SAMPLE / seconds)))
         copies = len(self._copies)
-        return copies * max(1, min(_PASSES, round(_SAMPLE / (seconds * copies))))
+        return copies * max(1, min(_PASSES, round(SAMPLE / (seconds * copies))))
 
     def _loaded(self, kernel: PackedKernel) -> KernelAlone:
         return KernelAlone(kernel, self._task.signature, self._task.threads, self._device)
@@ -121,6 +107,26 @@ class RunningTask:
 # ---- time and memory ----------------------------------------------------------------------------
 
 
+def copy_count(task: TrialTask, own: Sequence[Any], seconds: float) -> int:
+    """As many copies of arguments as fill the caches twice, as long as calling them all does not
+    take too long."""
+    filling = 2 * task.caches // max(1, bytes_of(own))
+    return max(1, min(_COPIES, filling, round(_PASS / seconds)))
+
+
+def judged(rounds: Iterable[Sequence[tuple[float, float]]], *, early: bool) -> Measured:
+    """What samples of a candidate and of the default say, some of both in every round; with
+    `early`, those that are clearly slower in the first round are left alone."""
+    ratios, own_least, least = list[float](), float("inf"), float("inf")
+    for pairs in rounds:
+        own, reference = (min(times) for times in zip(*pairs, strict=True))
+        own_least, least = min(own_least, own), min(least, reference)
+        ratios.append(own / reference)
+        if early and len(ratios) == 1 and ratios[0] > _HOPELESS:
+            break
+    return Measured(tuple(ratios), own_least, least)
+
+
 def _stopwatch(device: Device, calls: Calls, count: int) -> Stopwatch:
     """Measures the seconds of a call, on average over `count` calls that cycle through `calls`."""
     order = list(islice(cycle(calls), count))
@@ -135,7 +141,7 @@ def _stopwatch(device: Device, calls: Calls, count: int) -> Stopwatch:
     for call in (*calls, *calls):
         call()
     whole = device.together(run)
-    return lambda: device.time(whole, 1, 1e3 * _SAMPLE, 1).min / count
+    return lambda: device.time(whole, 1, 1e3 * SAMPLE, 1).min / count
 
 
 def _elapsed(run: Callable[[], None]) -> float:

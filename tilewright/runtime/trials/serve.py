@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from tilewright.runtime.kernel import PackedKernel
 from tilewright.runtime.program import TargetInfo
-from tilewright.runtime.trials.measured import Measured
+from tilewright.runtime.trials.measured import Measured, TrialError
 from tilewright.runtime.trials.running import RunningTask
 from tilewright.runtime.trials.task import TrialTask
 from tilewright.support.errors import UserError
@@ -33,13 +33,30 @@ def begin_message(task: TrialTask, default: bytes) -> tuple[dict[str, Any], byte
     return {"task": len(packed)}, packed + default
 
 
+class TaskAtWork(Protocol):
+    """A task whose default runs: candidates are measured beside it."""
+
+    #: The time of a call of the default.
+    seconds: float
+
+    def compared(
+        self, candidate: PackedKernel, rounds: int, *, early: bool, memory: int
+    ) -> Measured:
+        """The candidate's results, and its times beside the default's."""
+        ...
+
+
 class TrialServer:
     """The task at work, and the answers to messages; `why_not` says why code cannot run here."""
 
-    _task: RunningTask | None
+    _task: TaskAtWork | None
 
-    def __init__(self, why_not: Callable[[TargetInfo], str] = lambda target: "") -> None:
-        self._why_not, self._task = why_not, None
+    def __init__(
+        self,
+        why_not: Callable[[TargetInfo], str] = lambda target: "",
+        begin: Callable[[TrialTask, PackedKernel], TaskAtWork] = RunningTask,
+    ) -> None:
+        self._why_not, self._begin, self._task = why_not, begin, None
 
     def answered(self, asked: dict[str, Any], code: bytes) -> dict[str, Any]:
         """What came of a message, as `Measured.as_data` writes it."""
@@ -47,6 +64,8 @@ class TrialServer:
             return self._measured(asked, code).as_data()
         except MemoryError:
             return {"failure": "memory", "reason": "there is not enough memory for it"}
+        except TrialError as error:
+            return Measured.of_error(error).as_data()
         except Exception as error:
             reason = str(error).split("\n", 1)[0]
             kind = "memory" if reason.startswith("out of memory") else "error"
@@ -59,7 +78,7 @@ class TrialServer:
             task, default = TrialTask.unpacked(code[:size]), PackedKernel.unpacked(code[size:])
             if reason := self._why_not(task.target):
                 raise UserError(f"{default.name} cannot run on this device: {reason}")
-            self._task = RunningTask(task, default)
+            self._task = self._begin(task, default)
             return Measured(seconds=self._task.seconds)
         if self._task is None:
             raise UserError("a candidate cannot be measured", reason="there is no task")

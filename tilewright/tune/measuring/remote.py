@@ -9,18 +9,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from tilewright.rpc import Device, DeviceLostError, ProtocolError, RefusedError, UnreachableError
-from tilewright.runtime import START, Failure, Measured, begin_message, seconds_allowed
+from tilewright.runtime import START, Measured, begin_message, seconds_allowed
 from tilewright.support.errors import UserError
 from tilewright.tune.measuring.data import trial_task
-from tilewright.tune.measuring.devices import Devices
+from tilewright.tune.measuring.devices import Devices, TrialDevice
 from tilewright.tune.measuring.job_queue import Job, JobQueue, Results, StartedTask
 from tilewright.tune.measuring.measurer import Outcome
 from tilewright.tune.tasks import Task
 
 #: Seconds between looks at whether there are more devices.
 _LOOK: Final = 2.0
-_GONE: Final = (UnreachableError, RefusedError, ProtocolError)
 
 
 @dataclass
@@ -37,7 +35,7 @@ class RemoteMeasurer:
     _queue: JobQueue = field(default_factory=JobQueue, repr=False)
     _begun: StartedTask | None = field(default=None, repr=False)
     _threads: list[threading.Thread] = field(default_factory=list[threading.Thread], repr=False)
-    _used: set[Device] = field(default_factory=set[Device], repr=False)
+    _used: set[TrialDevice] = field(default_factory=set[TrialDevice], repr=False)
     _looked: float = 0.0
 
     @property
@@ -131,7 +129,7 @@ class RemoteMeasurer:
             except (UserError, OSError):
                 time.sleep(_WAIT)
 
-    def _use(self, device: Device) -> None:
+    def _use(self, device: TrialDevice) -> None:
         name = device.address
         if device.target != self.devices.target:
             self._leave_out(name, f"its target is {device.target}")
@@ -173,7 +171,7 @@ _WAIT: Final = 0.5
 class _DeviceSession:
     """One device at work: the task that it is at, and how long its default takes there."""
 
-    def __init__(self, device: Device, timeout: float, memory: int) -> None:
+    def __init__(self, device: TrialDevice, timeout: float, memory: int) -> None:
         self._device, self._timeout, self._memory = device, timeout, memory
         self._at: tuple[StartedTask, int] | None = None
         self._seconds = 0.0
@@ -185,12 +183,10 @@ class _DeviceSession:
         self.default_failed = False
         try:
             found = self._measured(job)
-        except DeviceLostError as error:
-            found = _of_lost(error)
-        except (*_GONE, OSError) as error:
+        except OSError as error:
             found = Measured(failure="lost", reason=str(error).split("\n", 1)[0])
         except UserError as error:
-            found = Measured(failure="error", reason=str(error).split("\n", 1)[0])
+            found = Measured.of_error(error)
         if found.failure:
             # What it has written where it should not is gone with the process.
             self._at = None
@@ -212,11 +208,3 @@ class _DeviceSession:
         asked = {"rounds": job.rounds, "early": job.early, "memory": self._memory}
         within = seconds_allowed(self._timeout, job.rounds, self._seconds)
         return self._device.trial(asked, job.code, within)
-
-
-def _of_lost(error: DeviceLostError) -> Measured:
-    """Whether a session was ended by what it ran, or for a reason of the device's own."""
-    if error.kind == "time-out":
-        return Measured(failure="time-out", reason="it took too long")
-    kind: Failure = error.kind if error.kind in ("crash", "killed") else "lost"
-    return Measured(failure=kind, reason=error.reason)

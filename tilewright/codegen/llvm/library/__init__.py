@@ -5,12 +5,12 @@ from __future__ import annotations
 from tilewright.codegen.interface import Interface
 from tilewright.codegen.llvm.functions import Library
 from tilewright.codegen.llvm.library.dlpack import emit_dlpack
-from tilewright.codegen.llvm.library.firmware import firmware_object
+from tilewright.codegen.llvm.library.firmware import firmware_object, memory_functions_object
 from tilewright.codegen.llvm.library.run import emit_run
 from tilewright.codegen.llvm.library.state import emit_request_amx, emit_state
 from tilewright.codegen.llvm.machine import emit_object, plain_machine
 
-__all__ = ["firmware_object", "library_object"]
+__all__ = ["firmware_object", "library_object", "memory_functions_object"]
 
 
 def library_object(model: Interface, triple: str) -> bytes:

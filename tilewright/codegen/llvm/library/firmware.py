@@ -1,4 +1,4 @@
-"""Functions around a model for machines without an operating system: one that runs it.
+"""Functions around code for machines without an operating system: one that runs a model.
 
     int32_t NAME_run(const void *input, …, void *output, …)
 
@@ -18,10 +18,16 @@ from tilewright.codegen.llvm.machine import emit_object, machine_for
 from tilewright.target import Target
 
 
-def firmware_object(model: Interface, target: Target, needed: Collection[str]) -> bytes:
-    """Object code of `NAME_run`, and of those of the needed names that copy or fill memory."""
+def firmware_object(model: Interface, target: Target) -> bytes:
+    """Object code of `NAME_run`."""
     library = Library(f"tilewright.firmware.{model.prefix}", target.triple)
     _emit_run(library, model, target.pointer_bits // 8)
+    return emit_object(str(library.module), machine_for(target))
+
+
+def memory_functions_object(needed: Collection[str], target: Target) -> bytes:
+    """Object code of those of the needed names that copy or fill memory."""
+    library = Library("tilewright.firmware.memory", target.triple)
     for name in sorted(MEMORY_FUNCTIONS.keys() & set(needed)):
         MEMORY_FUNCTIONS[name](library, name)
     return emit_object(str(library.module), machine_for(target))

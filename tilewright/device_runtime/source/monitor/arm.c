@@ -96,7 +96,9 @@ __attribute__((naked, noinline)) static uint32_t on_stack(
       "push {r3-r11, lr}\n str sp, [r3]\n msr psp, r2\n"
       "mov r4, r0\n movs r0, #2\n msr control, r0\n isb\n"
       "ldm r1, {r0-r3}\n blx r4\n"
-      "movs r1, #0\n msr control, r1\n isb\n pop {r3-r11, pc}");
+      "movs r1, #0\n msr control, r1\n isb\n"
+      /* The call is over: what interrupts from now on must not end it. */
+      "ldr r2, [sp]\n str r1, [r2]\n pop {r3-r11, pc}");
 }
 
 /* Where calls end that do not return. */
@@ -115,7 +117,7 @@ static void start_counter(uint64_t limit) {
   while (!SYSTICK_VALUE) continue;
 }
 
-static uint64_t ticks(void) {
+uint64_t machine_ticks(void) {
   uint32_t before, value;
   do {
     before = wraps;
@@ -129,9 +131,9 @@ struct outcome machine_call(uint32_t entry, const uint32_t *words, uint64_t limi
   for (uint32_t k = 4; k < ARGUMENT_WORDS; k++) stack[k - 4] = words[k];
   ended = (struct outcome){0};
   start_counter(limit);
-  uint64_t begin = ticks();
+  uint64_t begin = machine_ticks();
   uint32_t value = on_stack(entry, words, stack, &kept_stack);
-  uint64_t end = ticks();
+  uint64_t end = machine_ticks();
   kept_stack = 0;
   SYSTICK_CONTROL = 0;
   ended.value = value;

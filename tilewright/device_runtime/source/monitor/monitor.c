@@ -105,6 +105,12 @@ static void on_call(void) {
   finish(CALL | ANSWER, size);
 }
 
+static void on_counter(void) {
+  uint32_t size = 0;
+  put(&size, (uint32_t)(uintptr_t)&machine_ticks);
+  finish(COUNTER | ANSWER, size);
+}
+
 static void respond(void) {
   if (request.kind != HELLO && request.session != session) return refuse(OTHER_SESSION, 0);
   switch (request.kind) {
@@ -113,6 +119,7 @@ static void respond(void) {
     case READ: return on_read();
     case CLEAR: return on_clear();
     case CALL: return on_call();
+    case COUNTER: return on_counter();
     default: refuse(UNKNOWN_KIND, 0);
   }
 }

@@ -18,7 +18,7 @@ enum { VERSION = 1 };
 /* Words that a function is called with: it takes as many of them as it likes. */
 #define ARGUMENT_WORDS 16u
 
-enum kind { HELLO = 1, WRITE = 2, READ = 3, CLEAR = 4, CALL = 5 };
+enum kind { HELLO = 1, WRITE = 2, READ = 3, CLEAR = 4, CALL = 5, COUNTER = 6 };
 /* An answer has the kind of its request and this bit. */
 enum { ANSWER = 0x80, AT_WORK = 0x40, REFUSAL = 0x7f };
 enum reason {
@@ -61,6 +61,9 @@ extern const uint16_t machine_number;
    processor's registers. A call that takes more ticks than `limit` is ended where the processor can;
    0: none. */
 struct outcome machine_call(uint32_t entry, const uint32_t *words, uint64_t limit);
+/* The ticks of the counter since the call under way began, or since any time before; what is called
+   may call it. */
+uint64_t machine_ticks(void);
 /* Lets instructions be fetched that were just written. */
 void machine_synchronize(void);
 

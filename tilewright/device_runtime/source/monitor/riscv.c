@@ -1,10 +1,18 @@
 /* RISC-V with 32 bits, in machine mode: start, traps, the counter of cycles, calls.
 
    What is called has a stack of its own. A trap ends the call: the handler goes to behind it, with
-   the registers that the monitor had. Calls that never end are not ended here. */
+   the registers that the monitor had. So does the interrupt of the machine's timer, for calls that
+   take too long; it is let in while something is called, and at no other time. */
 #include "monitor.h"
 
 extern uint32_t bss_start[], bss_end[], call_stack[];
+
+/* The timer counts up, TIMER_CLOCK times a second, and interrupts from a number on. */
+#define TIME ((volatile uint32_t *)(TIMER_ADDRESS + 0xbff8u))
+#define TIME_LIMIT ((volatile uint32_t *)(TIMER_ADDRESS + 0x4000u))
+#define TICKS_OF_TIME (CLOCK / TIMER_CLOCK)
+enum { TIMER_INTERRUPT = 1 << 7 };
+#define TIMER_CAUSE 0x80000007u
 
 const uint16_t machine_number = 243;
 
@@ -13,9 +21,10 @@ uint32_t *volatile kept_stack;
 static struct outcome ended;
 
 void __attribute__((used)) fault_seen(void) {
-  ended.reason = FAULT;
   __asm__ volatile("csrr %0, mcause\n csrr %1, mepc\n csrr %2, mtval"
                    : "=r"(ended.cause), "=r"(ended.place), "=r"(ended.address));
+  ended.reason = ended.cause == TIMER_CAUSE ? TOO_LONG : FAULT;
+  if (ended.reason == TOO_LONG) ended.cause = ended.address = 0;
 }
 
 /* A fault of the monitor itself starts it anew. */
@@ -35,7 +44,7 @@ __attribute__((naked, noinline)) static uint32_t on_stack(
       "sw sp, 0(a3)\n mv sp, a2\n mv t0, a0\n mv t1, a1\n"
       "lw a0, 0(t1)\n lw a1, 4(t1)\n lw a2, 8(t1)\n lw a3, 12(t1)\n"
       "lw a4, 16(t1)\n lw a5, 20(t1)\n lw a6, 24(t1)\n lw a7, 28(t1)\n"
-      "jalr t0\n"
+      "csrsi mstatus, 8\n jalr t0\n csrci mstatus, 8\n"
       ".global call_ended\n call_ended:\n"
       "la t0, kept_stack\n lw sp, 0(t0)\n"
       "lw ra, 0(sp)\n lw s0, 4(sp)\n lw s1, 8(sp)\n lw s2, 12(sp)\n"
@@ -46,7 +55,7 @@ __attribute__((naked, noinline)) static uint32_t on_stack(
 
 void machine_synchronize(void) { __asm__ volatile("fence rw, rw\n fence.i" ::: "memory"); }
 
-static uint64_t ticks(void) {
+uint64_t machine_ticks(void) {
   uint32_t low, high, again;
   do
     __asm__ volatile("csrr %0, mcycleh\n csrr %1, mcycle\n csrr %2, mcycleh"
@@ -55,15 +64,39 @@ static uint64_t ticks(void) {
   return (uint64_t)high << 32 | low;
 }
 
+static uint64_t time_now(void) {
+  uint32_t low, high;
+  do {
+    high = TIME[1];
+    low = TIME[0];
+  } while (high != TIME[1]);
+  return (uint64_t)high << 32 | low;
+}
+
+/* Have an interrupt after so many ticks of the counter; 0: none. */
+static void set_limit(uint64_t limit) {
+  uint64_t most = ~0ull, now = time_now();
+  /* There is no division of 64 bits at hand. By a power of two the limit is up to twice as long. */
+  uint32_t shift = 0;
+  while ((1u << (shift + 1)) <= TICKS_OF_TIME) shift++;
+  uint64_t wait = (limit >> shift) + 1, end = limit && wait < most - now ? now + wait : most;
+  TIME_LIMIT[1] = ~0u;
+  TIME_LIMIT[0] = (uint32_t)end;
+  TIME_LIMIT[1] = (uint32_t)(end >> 32);
+  uint32_t enabled = limit ? TIMER_INTERRUPT : 0;
+  __asm__ volatile("csrw mie, %0" ::"r"(enabled));
+}
+
 struct outcome machine_call(uint32_t entry, const uint32_t *words, uint64_t limit) {
   uint32_t *stack = call_stack - ARGUMENT_WORDS;
-  (void)limit;
   for (uint32_t k = 8; k < ARGUMENT_WORDS; k++) stack[k - 8] = words[k];
   ended = (struct outcome){0};
-  uint64_t begin = ticks();
+  set_limit(limit);
+  uint64_t begin = machine_ticks();
   uint32_t value = on_stack(entry, words, stack, &kept_stack);
-  uint64_t end = ticks();
+  uint64_t end = machine_ticks();
   kept_stack = 0;
+  set_limit(0);
   ended.value = value;
   ended.ticks = end - begin;
   return ended;

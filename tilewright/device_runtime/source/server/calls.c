@@ -4,30 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve.h"
+#include "fields.h"
 
-enum { MOST_WORDS = 1024, LEAST_CALLS = 10, MOST_SAMPLES = 1 << 20 };
-
-static tw_outcome done_if(bool is_done) { return is_done ? ANSWERED : REFUSED; }
-
-/* ---- fields of requests ----------------------------------------------------------------------- */
-
-static tw_outcome wrong(tw_error *error, const char *name) {
-  tw_fail(error, "its field %s makes no sense", name);
-  return WRONG;
-}
-
-/* A whole number that is not negative; -1 where there is none. */
-static int64_t natural(const tw_json *header, const char *name) {
-  const tw_json *found = tw_json_field(header, name, TW_INTEGER);
-  return found && found->integer >= 0 && found->integer < (int64_t)1 << 32 ? found->integer : -1;
-}
-
-static double positive(const tw_json *header, const char *name) {
-  const tw_json *found = tw_json_find(header, name);
-  bool is_number = found && (found->kind == TW_INTEGER || found->kind == TW_REAL);
-  return is_number && found->real >= 0 && found->real < 1e9 ? found->real : -1;
-}
+enum { MOST_WORDS = 1024, LEAST_CALLS = 10 };
 
 static tw_model *model_of(const tw_calls *calls, const tw_json *header) {
   int64_t number = natural(header, "model");
@@ -78,9 +57,7 @@ static tw_outcome inputs_from(const tw_calls *calls, const tw_json *header, cons
   return ANSWERED;
 }
 
-/* An answer's array, whose memory the answer owns from now on. */
-static bool give_array(tw_calls *calls, const char *type, int64_t rows, int64_t columns,
-                       void *data) {
+bool tw_give_array(tw_calls *calls, const char *type, int64_t rows, int64_t columns, void *data) {
   tw_array made = {.type = type, .rank = columns ? 2 : 1, .shape = {rows, columns}, .data = data};
   calls->results = calloc(1, sizeof *calls->results);
   if (!calls->results) return free(data), false;
@@ -121,7 +98,7 @@ static tw_outcome time_it(tw_calls *calls, tw_model *model, const tw_json *heade
     return REFUSED;
   }
   tw_text_print(&calls->fields, "\"samples\":{\"array\":0},\"calls\":%" PRId64 ",", count);
-  return done_if(give_array(calls, "float64", repeat, 0, samples) || tw_no_memory(error));
+  return done_if(tw_give_array(calls, "float64", repeat, 0, samples) || tw_no_memory(error));
 }
 
 static bool run_once(tw_model *model, const tw_array *inputs, tw_array *outputs, tw_error *error) {
@@ -148,7 +125,7 @@ static tw_outcome benchmark(tw_calls *calls, tw_model *model, const tw_json *hea
   free(outputs);
   if (!is_done) return free(samples), REFUSED;
   tw_text_print(&calls->fields, "\"samples\":{\"array\":0},");
-  return done_if(give_array(calls, "float64", count, 0, samples) || tw_no_memory(error));
+  return done_if(tw_give_array(calls, "float64", count, 0, samples) || tw_no_memory(error));
 }
 
 /* ---- recording -------------------------------------------------------------------------------- */
@@ -207,7 +184,7 @@ static tw_outcome record(tw_calls *calls, tw_model *model, const tw_json *header
   free(outputs);
   if (!is_done) return free(events), REFUSED;
   tw_text_print(&calls->fields, "\"events\":{\"array\":0},");
-  return done_if(give_array(calls, "int64", count, model->recorder_words, events) ||
+  return done_if(tw_give_array(calls, "int64", count, model->recorder_words, events) ||
                  tw_no_memory(error));
 }
 
@@ -223,8 +200,7 @@ tw_outcome tw_call_load(tw_calls *calls, const tw_json *header, int file, int64_
   }
   if (slot < 0 || size > calls->limits->folder_bytes - used)
     return done_if(tw_fail(error, "there is no room for the model on this device"));
-  const tw_json *threads = tw_json_find(header, "threads");
-  int64_t count = !threads || threads->kind == TW_NULL ? 0 : natural(header, "threads");
+  int64_t count = optional(header, "threads");
   if (count < 0 || count > INT32_MAX) return wrong(error, "threads");
   if (!tw_model_open_file(file, (int32_t)count, &calls->models[slot], error)) return REFUSED;
   calls->sizes[slot] = size;
@@ -242,8 +218,8 @@ static tw_outcome unload(tw_calls *calls, const tw_json *header) {
 }
 
 static tw_outcome set_threads(tw_model *model, const tw_json *header, tw_error *error) {
-  const tw_json *count = tw_json_find(header, "count"), *cores = tw_json_find(header, "affinity");
-  int64_t wanted = !count || count->kind == TW_NULL ? 0 : natural(header, "count");
+  const tw_json *cores = tw_json_find(header, "affinity");
+  int64_t wanted = optional(header, "count");
   if (wanted < 0 || wanted > INT32_MAX) return wrong(error, "count");
   if (cores && cores->kind != TW_NULL)
     return done_if(tw_fail(error, "this device does not tie threads to processors"));
@@ -260,14 +236,12 @@ static const struct {
 } table[] = {{"run", run}, {"time", time_it}, {"benchmark", benchmark}, {"record", record}};
 
 tw_outcome tw_call_answer(tw_calls *calls, const tw_json *header, tw_error *error) {
-  static const char *const kernels[] = {"load_kernel", "unload_kernel", "call_kernel", "measure",
-                                        "trial"};
   const char *name = tw_json_text(header, "call");
   if (!name) return wrong(error, "call");
   if (!strcmp(name, "ping")) return ANSWERED;
-  for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++)
-    if (!strcmp(name, kernels[k]))
-      return done_if(tw_fail(error, "this device runs models only: kernels need a Python server"));
+  if (!strcmp(name, "trial"))
+    return done_if(tw_fail(error, "clients of this device make trials by calls of kernels"));
+  if (tw_is_kernel_call(name)) return tw_kernel_answer(calls, name, header, error);
   tw_model *model = model_of(calls, header);
   if (!model) return wrong(error, "model");
   if (!strcmp(name, "unload")) return unload(calls, header);

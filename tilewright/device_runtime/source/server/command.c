@@ -71,6 +71,8 @@ static bool read_options(int count, char **words, tw_settings *settings, const c
       settings->name = value;
     else if (!strcmp(option, "--target"))
       settings->target = value;
+    else if (!strcmp(option, "--tracker"))
+      settings->tracker = value;
     else if (!read_number(value, 0, 1e15, &number) || !set_number(settings, option, number))
       return false;
   }

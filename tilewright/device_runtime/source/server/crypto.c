@@ -24,10 +24,14 @@ static int add_part(mbedtls_md_context_t *mac, const void *data, uint64_t size) 
   return code ? code : mbedtls_md_hmac_update(mac, data, (size_t)size);
 }
 
-bool tw_proof(const tw_settings *settings, const tw_opening *opening, const char *purpose,
-              const void *last, size_t size, uint8_t proof[PROOF_BYTES]) {
+typedef struct {
+  const void *data;
+  size_t size;
+} part;
+
+static bool prove(const tw_settings *settings, const char *purpose, const part *parts, size_t count,
+                  uint8_t proof[PROOF_BYTES]) {
   static const char begin[] = "tilewright rpc 1 ";
-  uint8_t kinds[3] = {1, 1, opening->intent};
   mbedtls_md_context_t mac;
   mbedtls_md_init(&mac);
   const uint8_t *word = (const uint8_t *)purpose;
@@ -35,18 +39,31 @@ bool tw_proof(const tw_settings *settings, const tw_opening *opening, const char
   if (!code) code = mbedtls_md_hmac_starts(&mac, settings->key, KEY_BYTES);
   if (!code) code = mbedtls_md_hmac_update(&mac, (const uint8_t *)begin, sizeof begin - 1);
   if (!code) code = mbedtls_md_hmac_update(&mac, word, strlen(purpose));
-  if (!code) code = add_part(&mac, kinds, sizeof kinds);
-  if (!code) code = add_part(&mac, opening->server_nonce, NONCE_BYTES);
-  if (!code) code = add_part(&mac, opening->client_nonce, NONCE_BYTES);
-  if (!code) code = add_part(&mac, opening->ticket, TICKET_BYTES);
-  if (!code && last) code = add_part(&mac, last, size);
+  for (size_t k = 0; !code && k < count; k++) code = add_part(&mac, parts[k].data, parts[k].size);
   if (!code) code = mbedtls_md_hmac_finish(&mac, proof);
   mbedtls_md_free(&mac);
   return !code;
 }
 
-bool tw_is_proof(const uint8_t *given, const uint8_t *expected) {
-  return mbedtls_ct_memcmp(given, expected, PROOF_BYTES) == 0;
+bool tw_proof(const tw_settings *settings, const tw_opening *opening, const char *purpose,
+              const void *last, size_t size, uint8_t proof[PROOF_BYTES]) {
+  uint8_t kinds[3] = {1, opening->role, opening->intent};
+  part parts[] = {{kinds, sizeof kinds},
+                  {opening->server_nonce, NONCE_BYTES},
+                  {opening->client_nonce, NONCE_BYTES},
+                  {opening->ticket, TICKET_BYTES},
+                  {last, size}};
+  return prove(settings, purpose, parts, last ? 5 : 4, proof);
+}
+
+bool tw_ticket_proof(const tw_settings *settings, const uint8_t chosen[TICKET_BYTES / 2],
+                     uint8_t proof[PROOF_BYTES]) {
+  part parts[] = {{settings->identity, IDENTITY_BYTES}, {chosen, TICKET_BYTES / 2}};
+  return prove(settings, "ticket", parts, 2, proof);
+}
+
+bool tw_is_proof(const uint8_t *given, const uint8_t *expected, size_t size) {
+  return mbedtls_ct_memcmp(given, expected, size) == 0;
 }
 
 /* ---- the certificate -------------------------------------------------------------------------- */
@@ -99,9 +116,8 @@ bool tw_make_certificate(tw_settings *settings) {
   return true;
 }
 
-void tw_channel_digest(const tw_settings *settings, uint8_t digest[DIGEST_BYTES]) {
-  mbedtls_md(mbedtls_md_info_from_type(MBEDTLS_MD_SHA256), settings->certificate,
-             settings->certificate_size, digest);
+static void digest_of(const uint8_t *data, size_t size, uint8_t digest[DIGEST_BYTES]) {
+  mbedtls_md(mbedtls_md_info_from_type(MBEDTLS_MD_SHA256), data, size, digest);
 }
 
 /* ---- TLS -------------------------------------------------------------------------------------- */
@@ -136,7 +152,25 @@ static int receive_some(void *context, unsigned char *to, size_t size) {
   return got <= 0 ? MBEDTLS_ERR_SSL_CONN_EOF : (int)got;
 }
 
-tw_channel *tw_channel_open(const tw_settings *settings, int socket) {
+void tw_channel_digest(const tw_settings *settings, const tw_channel *channel,
+                       uint8_t digest[DIGEST_BYTES]) {
+  const mbedtls_x509_crt *theirs = mbedtls_ssl_get_peer_cert(&channel->tls);
+  if (theirs)
+    digest_of(theirs->raw.p, theirs->raw.len, digest);
+  else
+    digest_of(settings->certificate, settings->certificate_size, digest);
+}
+
+static int set_certificate(const tw_settings *settings, tw_channel *made) {
+  int code = mbedtls_x509_crt_parse_der(&made->certificate, settings->certificate,
+                                        settings->certificate_size);
+  if (!code)
+    code = mbedtls_pk_parse_key(&made->key, settings->private_key, settings->private_key_size, NULL,
+                                0, random_bytes, NULL);
+  return code ? code : mbedtls_ssl_conf_own_cert(&made->config, &made->certificate, &made->key);
+}
+
+tw_channel *tw_channel_open(const tw_settings *settings, int socket, bool is_client) {
   tw_channel *made = calloc(1, sizeof *made);
   if (!made) return NULL;
   made->socket = socket;
@@ -145,18 +179,13 @@ tw_channel *tw_channel_open(const tw_settings *settings, int socket) {
   mbedtls_ssl_config_init(&made->config);
   mbedtls_x509_crt_init(&made->certificate);
   mbedtls_pk_init(&made->key);
-  int code = mbedtls_x509_crt_parse_der(&made->certificate, settings->certificate,
-                                        settings->certificate_size);
-  if (!code)
-    code = mbedtls_pk_parse_key(&made->key, settings->private_key, settings->private_key_size, NULL,
-                                0, random_bytes, NULL);
-  if (!code)
-    code = mbedtls_ssl_config_defaults(&made->config, MBEDTLS_SSL_IS_SERVER,
-                                       MBEDTLS_SSL_TRANSPORT_STREAM, MBEDTLS_SSL_PRESET_DEFAULT);
+  int code = mbedtls_ssl_config_defaults(
+      &made->config, is_client ? MBEDTLS_SSL_IS_CLIENT : MBEDTLS_SSL_IS_SERVER,
+      MBEDTLS_SSL_TRANSPORT_STREAM, MBEDTLS_SSL_PRESET_DEFAULT);
   mbedtls_ssl_conf_rng(&made->config, random_bytes, NULL);
   mbedtls_ssl_conf_min_tls_version(&made->config, MBEDTLS_SSL_VERSION_TLS1_3);
   mbedtls_ssl_conf_authmode(&made->config, MBEDTLS_SSL_VERIFY_NONE);
-  if (!code) code = mbedtls_ssl_conf_own_cert(&made->config, &made->certificate, &made->key);
+  if (!code && !is_client) code = set_certificate(settings, made);
   if (!code) code = mbedtls_ssl_setup(&made->tls, &made->config);
   mbedtls_ssl_set_bio(&made->tls, made, send_some, receive_some, NULL);
   while (!code) {
@@ -164,9 +193,16 @@ tw_channel *tw_channel_open(const tw_settings *settings, int socket) {
     if (!code) return made;
     if (code == MBEDTLS_ERR_SSL_WANT_READ || code == MBEDTLS_ERR_SSL_WANT_WRITE) code = 0;
   }
-  /* The process ends with it. */
-  free(made);
+  tw_channel_close(made);
   return NULL;
+}
+
+void tw_channel_close(tw_channel *channel) {
+  mbedtls_ssl_free(&channel->tls);
+  mbedtls_ssl_config_free(&channel->config);
+  mbedtls_x509_crt_free(&channel->certificate);
+  mbedtls_pk_free(&channel->key);
+  free(channel);
 }
 
 int tw_channel_read(tw_channel *channel, void *to, size_t size, double patience) {

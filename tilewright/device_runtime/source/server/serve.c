@@ -16,49 +16,46 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CONNECTIONS = 64, REMEMBERED = 256 };
-
-/* A connection's process, and how it ended. Server and processes share these. */
-typedef struct {
-  pid_t process;
-  /* Whether it serves a client that was let in; whether it has ended, and by what status. */
-  int is_session, has_ended, status;
-  char name[2 * TICKET_BYTES + 1];
-} row;
-
-typedef struct {
-  int sessions;
-  row rows[REMEMBERED];
-} board;
+enum { CONNECTIONS = 64 };
 
 /* ---- fates ------------------------------------------------------------------------------------ */
 
+/* Whether a process sends a signal to itself, by what it computes. */
+static bool is_fault(int number) {
+  static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
+  for (size_t k = 0; k < sizeof faults / sizeof *faults; k++)
+    if (faults[k] == number) return true;
+  return false;
+}
+
+/* A kind for programs, and words for people. */
 static void tell_fate(const tw_settings *settings, int status, char *text, size_t room) {
   const tw_limits *limits = &settings->limits;
   int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-    snprintf(text, room, "a call took longer than the %g s that are allowed, or than its client "
-             "allows (SIGALRM)", limits->call_seconds);
-  else if (WIFSIGNALED(status))
-    snprintf(text, room, "its process ended by signal %d: %s", WTERMSIG(status),
-             strsignal(WTERMSIG(status)));
+  int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  if (number == SIGALRM)
+    snprintf(text, room, "time-out: a call took longer than the %g s that are allowed, or than its "
+             "client allows (SIGALRM)", limits->call_seconds);
+  else if (number)
+    snprintf(text, room, "%s: its process ended by signal %d: %s",
+             is_fault(number) ? "crash" : "killed", number, strsignal(number));
   else if (code == ENDED_IDLE)
-    snprintf(text, room, "it had nothing to do for %g s", limits->idle_seconds);
+    snprintf(text, room, "idle: it had nothing to do for %g s", limits->idle_seconds);
   else
-    snprintf(text, room, "%s", code == CLOSED           ? "it was closed"
-                               : code == ENDED_DAMAGED  ? "it was sent damaged messages"
-                               : code == ENDED_REJECTED ? "the client could not prove that it has "
-                                                          "the key"
-                                                        : "it failed");
+    snprintf(text, room, "%s", code == CLOSED           ? "closed: it was closed"
+                               : code == ENDED_DAMAGED  ? "damaged: it was sent damaged messages"
+                               : code == ENDED_REJECTED ? "rejected: the client could not prove "
+                                                          "that it has the key"
+                                                        : "failed: it failed");
 }
 
-static void answer_fate(const tw_settings *settings, board *shared, int socket,
+static void answer_fate(const tw_settings *settings, tw_board *shared, int socket,
                         const tw_opening *opening) {
   char name[2 * TICKET_BYTES + 1], text[256] = "";
   double end = tw_now() + 0.8 * OPENING_SECONDS;
   for (int k = 0; k < TICKET_BYTES; k++) snprintf(name + 2 * k, 3, "%02x", opening->ticket[k]);
   for (int k = 0; k < REMEMBERED; k++) {
-    row *found = &shared->rows[k];
+    tw_row *found = &shared->rows[k];
     if (!found->is_session || strcmp(found->name, name)) continue;
     while (!__atomic_load_n(&found->has_ended, __ATOMIC_ACQUIRE) && tw_now() < end) usleep(20000);
     if (found->has_ended) tell_fate(settings, found->status, text, sizeof text);
@@ -69,7 +66,7 @@ static void answer_fate(const tw_settings *settings, board *shared, int socket,
 /* ---- one connection --------------------------------------------------------------------------- */
 
 /* A session is reserved; false if there are none to be had, even after a while. */
-static bool reserve(const tw_settings *settings, board *shared) {
+static bool reserve(const tw_settings *settings, tw_board *shared) {
   for (double end = tw_now() + 3; tw_now() < end; usleep(20000)) {
     int count = __atomic_load_n(&shared->sessions, __ATOMIC_ACQUIRE);
     while (count < settings->limits.sessions)
@@ -80,13 +77,18 @@ static bool reserve(const tw_settings *settings, board *shared) {
   return false;
 }
 
-static int serve_connection(const tw_settings *settings, board *shared, row *own, int socket) {
+static int serve_connection(const tw_settings *settings, tw_board *shared, tw_row *own, int socket) {
   tw_opening opening;
   uint8_t name[TICKET_BYTES];
   /* Random numbers of this process alone. */
   if (psa_crypto_init() != PSA_SUCCESS || !tw_random(name, sizeof name)) return ENDED_REJECTED;
   if (!tw_challenge(settings, socket, &opening)) return ENDED_REJECTED;
   if (opening.intent == INTENT_FATE) return answer_fate(settings, shared, socket, &opening), CLOSED;
+  const char *refusal = tw_why_no_ticket(settings, shared, opening.ticket);
+  if (refusal) {
+    tw_send_verdict(settings, socket, &opening, false, refusal);
+    return ENDED_REJECTED;
+  }
   if (!reserve(settings, shared)) {
     char text[64];
     snprintf(text, sizeof text, "all of its %lld sessions are in use",
@@ -95,6 +97,7 @@ static int serve_connection(const tw_settings *settings, board *shared, row *own
     return ENDED_REJECTED;
   }
   for (int k = 0; k < TICKET_BYTES; k++) snprintf(own->name + 2 * k, 3, "%02x", name[k]);
+  memcpy(own->ticket, opening.ticket, TICKET_BYTES);
   __atomic_store_n(&own->is_session, 1, __ATOMIC_RELEASE);
   if (!tw_send_verdict(settings, socket, &opening, true, "")) return ENDED_REJECTED;
   return tw_session(settings, socket, &opening, own->name);
@@ -110,12 +113,12 @@ static void stop(int number) {
 }
 
 /* Remember how processes ended, and count those that live. */
-static int clear_up(board *shared) {
+static int clear_up(tw_board *shared) {
   int status, alive = 0;
   pid_t ended;
   while ((ended = waitpid(-1, &status, WNOHANG)) > 0)
     for (int k = 0; k < REMEMBERED; k++) {
-      row *found = &shared->rows[k];
+      tw_row *found = &shared->rows[k];
       if (found->process != ended || found->has_ended) continue;
       found->status = status;
       if (found->is_session) __atomic_fetch_sub(&shared->sessions, 1, __ATOMIC_ACQ_REL);
@@ -127,17 +130,17 @@ static int clear_up(board *shared) {
 }
 
 /* A row of nobody, or the next one of somebody who has gone. */
-static row *free_row(board *shared) {
+static tw_row *free_row(tw_board *shared) {
   static int next;
   for (int k = 0; k < REMEMBERED; k++) {
-    row *found = &shared->rows[next];
+    tw_row *found = &shared->rows[next];
     next = (next + 1) % REMEMBERED;
     if (!found->process || found->has_ended) return found;
   }
   return NULL;
 }
 
-static void keep_alive(int socket) {
+void tw_keep_alive(int socket) {
   static const int options[][2] = {
       {TCP_NODELAY, 1}, {TCP_KEEPIDLE, 5}, {TCP_KEEPINTVL, 2}, {TCP_KEEPCNT, 4},
       {TCP_USER_TIMEOUT, 15000}};
@@ -147,23 +150,39 @@ static void keep_alive(int socket) {
     setsockopt(socket, IPPROTO_TCP, options[k][0], &options[k][1], sizeof(int));
 }
 
-static void accept_one(const tw_settings *settings, board *shared, int listener) {
+/* A process of the server's own, which ends with it. */
+static pid_t started(int listener) {
+  pid_t server = getpid(), process = fork();
+  if (process) return process;
+  /* What the server handles ends it. */
+  signal(SIGTERM, SIG_DFL);
+  signal(SIGINT, SIG_DFL);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != server) _exit(CLOSED);
+  close(listener);
+  return 0;
+}
+
+/* See that a process speaks to the tracker, where there is one. */
+static void keep_registered(const tw_settings *settings, tw_board *shared, int listener,
+                            pid_t *process) {
+  if (!settings->tracker || (*process > 0 && !kill(*process, 0))) return;
+  *process = started(listener);
+  if (*process) return;
+  tw_register(settings, shared);
+  _exit(CLOSED);
+}
+
+static void accept_one(const tw_settings *settings, tw_board *shared, int listener) {
   int socket = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
   if (socket < 0) return;
   int alive = clear_up(shared);
-  row *own = alive < CONNECTIONS + settings->limits.sessions ? free_row(shared) : NULL;
+  tw_row *own = alive < CONNECTIONS + settings->limits.sessions ? free_row(shared) : NULL;
   if (own) {
     memset(own, 0, sizeof *own);
-    pid_t server = getpid();
-    pid_t process = fork();
+    pid_t process = started(listener);
     if (process == 0) {
-      /* What the server handles ends a session. */
-      signal(SIGTERM, SIG_DFL);
-      signal(SIGINT, SIG_DFL);
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (getppid() != server) _exit(CLOSED);
-      close(listener);
-      keep_alive(socket);
+      tw_keep_alive(socket);
       _exit(serve_connection(settings, shared, own, socket));
     }
     if (process > 0) own->process = process;
@@ -188,10 +207,14 @@ static int listen_at(tw_settings *settings) {
 }
 
 bool tw_serve(tw_settings *settings, tw_error *error) {
-  board *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+  tw_board *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                        -1, 0);
   if (shared == MAP_FAILED) return tw_no_memory(error);
-  if (psa_crypto_init() != PSA_SUCCESS || !tw_make_certificate(settings))
+  if (settings->tracker && !tw_is_address(settings->tracker))
+    return tw_fail(error, "%s is no address of a tracker: write one such as 192.168.0.7:9190",
+                   settings->tracker);
+  if (psa_crypto_init() != PSA_SUCCESS || !tw_make_certificate(settings) ||
+      !tw_random(settings->identity, IDENTITY_BYTES))
     return tw_fail(error, "no certificate could be made");
   /* Processes begin anew: random numbers must not be those of others. */
   mbedtls_psa_crypto_free();
@@ -204,7 +227,9 @@ bool tw_serve(tw_settings *settings, tw_error *error) {
   sigaction(SIGINT, &action, NULL);
   printf("serving %s at %s:%d\n", settings->name, settings->host, (int)settings->port);
   fflush(stdout);
+  pid_t registration = 0;
   while (!is_stopped) {
+    keep_registered(settings, shared, listener, &registration);
     fd_set ready;
     FD_ZERO(&ready);
     FD_SET(listener, &ready);
@@ -215,6 +240,7 @@ bool tw_serve(tw_settings *settings, tw_error *error) {
   }
   for (int k = 0; k < REMEMBERED; k++)
     if (shared->rows[k].process && !shared->rows[k].has_ended) kill(shared->rows[k].process, SIGKILL);
+  if (registration > 0) kill(registration, SIGKILL);
   close(listener);
   return true;
 }

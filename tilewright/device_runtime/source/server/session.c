@@ -13,8 +13,7 @@
 
 #include "serve.h"
 
-enum { REQUEST = 1, REPLY = 2, FAILURE = 3, ALIVE = 4, PREFIX = 20, CHUNK = 1 << 20 };
-enum { GREETING_LIMIT = 4096, MOST_DIMS = TW_MAX_RANK };
+enum { CHUNK = 1 << 20, MOST_DIMS = TW_MAX_RANK };
 
 typedef struct {
   const tw_settings *settings;
@@ -29,30 +28,7 @@ typedef struct {
   bool is_over;
 } session;
 
-typedef struct {
-  uint8_t kind;
-  uint32_t number;
-  uint64_t header, body;
-} prefix;
-
 /* ---- messages --------------------------------------------------------------------------------- */
-
-static uint64_t big_endian(const uint8_t *at, int bytes) {
-  uint64_t value = 0;
-  while (bytes--) value = value << 8 | *at++;
-  return value;
-}
-
-static bool send_head(session *it, uint8_t kind, uint32_t number, const char *header,
-                      uint64_t body) {
-  uint8_t head[PREFIX] = {kind};
-  size_t size = strlen(header);
-  for (int k = 0; k < 4; k++) head[4 + k] = (uint8_t)(number >> (24 - 8 * k));
-  for (int k = 0; k < 4; k++) head[8 + k] = (uint8_t)((uint64_t)size >> (24 - 8 * k));
-  for (int k = 0; k < 8; k++) head[12 + k] = (uint8_t)(body >> (56 - 8 * k));
-  return tw_channel_write(it->channel, head, sizeof head) &&
-         tw_channel_write(it->channel, header, size);
-}
 
 static bool send_failure(session *it, uint32_t number, const char *kind, const char *what,
                          const char *reason) {
@@ -62,28 +38,9 @@ static bool send_failure(session *it, uint32_t number, const char *kind, const c
   tw_text_print(&text, ",\"reason\":");
   tw_json_write_text(&text, reason);
   tw_text_print(&text, ",\"remedy\":\"\",\"listing\":\"\",\"places\":{}}");
-  bool is_sent = !text.failed && send_head(it, FAILURE, number, text.data, 0);
+  bool is_sent = !text.failed && tw_message_send(it->channel, FAILURE, number, text.data, 0);
   tw_text_free(&text);
   return is_sent;
-}
-
-/* The next message up to its body; NULL and an exit code where there is none that makes sense. */
-static const tw_json *receive(session *it, tw_arena *arena, prefix *found, uint64_t body_limit,
-                              double patience, int *code) {
-  uint8_t head[PREFIX];
-  int missing = tw_channel_read(it->channel, head, sizeof head, patience);
-  if (missing) return *code = missing == 2 ? ENDED_IDLE : CLOSED, NULL;
-  *found = (prefix){head[0], (uint32_t)big_endian(head + 4, 4), big_endian(head + 8, 4),
-                    big_endian(head + 12, 8)};
-  *code = ENDED_DAMAGED;
-  bool is_good = found->kind >= REQUEST && found->kind <= ALIVE && !big_endian(head + 1, 3) &&
-                 found->header <= HEADER_LIMIT && found->body <= body_limit;
-  char *text = is_good ? tw_take(arena, (size_t)found->header + 1, 1) : NULL;
-  if (!text) return NULL;
-  if (tw_channel_read(it->channel, text, (size_t)found->header, PATIENCE_SECONDS))
-    return *code = CLOSED, NULL;
-  const tw_json *header = tw_json_read(arena, text, (size_t)found->header);
-  return header && header->kind == TW_OBJECT ? header : NULL;
 }
 
 /* ---- bodies ----------------------------------------------------------------------------------- */
@@ -168,7 +125,7 @@ static void *beat(void *argument) {
     if (has_gone) _exit(CLOSED);
     pthread_mutex_lock(&it->lock);
     if (it->working_since > 0 && tw_now() - it->working_since >= 2) {
-      if (!send_head(it, ALIVE, it->number, "{}", 0)) _exit(CLOSED);
+      if (!tw_message_send(it->channel, ALIVE, it->number, "{}", 0)) _exit(CLOSED);
       it->working_since = tw_now();
     }
     pthread_mutex_unlock(&it->lock);
@@ -204,7 +161,7 @@ static bool send_answer(session *it, uint32_t number) {
     body += (uint64_t)tw_array_elements(array) * tw_type_size(array->type);
   }
   tw_text_print(&header, "]}");
-  bool is_sent = !header.failed && send_head(it, REPLY, number, header.data, body);
+  bool is_sent = !header.failed && tw_message_send(it->channel, REPLY, number, header.data, body);
   for (size_t k = 0; is_sent && k < it->calls.result_count; k++) {
     const tw_array *array = &it->calls.results[k];
     is_sent = tw_channel_write(it->channel, array->data,
@@ -215,7 +172,7 @@ static bool send_answer(session *it, uint32_t number) {
 }
 
 /* Answer one request; the exit code where the session ends, -1 where it goes on. */
-static int answer(session *it, const prefix *asked, const tw_json *header, tw_error *error) {
+static int answer(session *it, const tw_prefix *asked, const tw_json *header, tw_error *error) {
   const char *call = tw_json_text(header, "call");
   tw_outcome outcome = REFUSED;
   if (asked->kind != REQUEST || !call) return ENDED_DAMAGED;
@@ -252,10 +209,10 @@ static int serve_requests(session *it) {
   for (;;) {
     tw_arena arena = {0};
     tw_error error = {"its header or body is not what it should be"};
-    prefix asked;
+    tw_prefix asked;
     int code;
     const tw_json *header =
-        receive(it, &arena, &asked, (uint64_t)most, limits->idle_seconds, &code);
+        tw_message_receive(it->channel, &arena, &asked, (uint64_t)most, limits->idle_seconds, &code);
     if (header) code = answer(it, &asked, header, &error);
     tw_call_clear(&it->calls);
     tw_give_back(&arena);
@@ -271,21 +228,6 @@ static int serve_requests(session *it) {
 
 /* ---- the beginning ---------------------------------------------------------------------------- */
 
-static int hex_value(char c) {
-  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool proof_in(const tw_json *header, uint8_t proof[PROOF_BYTES]) {
-  const char *text = tw_json_text(header, "proof");
-  if (!text || strlen(text) != 2 * PROOF_BYTES) return false;
-  for (int k = 0; k < PROOF_BYTES; k++) {
-    int high = hex_value(text[2 * k]), low = hex_value(text[2 * k + 1]);
-    if (high < 0 || low < 0) return false;
-    proof[k] = (uint8_t)(high * 16 + low);
-  }
-  return true;
-}
-
 static bool send_facts(session *it, uint32_t number, const char *name, const uint8_t *proof) {
   const tw_limits *limits = &it->settings->limits;
   tw_text text = {0};
@@ -298,9 +240,10 @@ static bool send_facts(session *it, uint32_t number, const char *name, const uin
                 limits->message_bytes, limits->folder_bytes, limits->memory_bytes);
   tw_text_print(&text, ",\"call_seconds\":%f,\"idle_seconds\":%f},\"session\":\"%s\",\"proof\":\"",
                 limits->call_seconds, limits->idle_seconds, name);
-  for (int k = 0; k < PROOF_BYTES; k++) tw_text_print(&text, "%02x", proof[k]);
-  tw_text_print(&text, "\"}");
-  bool is_sent = !text.failed && send_head(it, REPLY, number, text.data, 0);
+  tw_print_hex(&text, proof, PROOF_BYTES);
+  /* Clients make trials by calls of kernels. */
+  tw_text_print(&text, "\",\"trials\":false}");
+  bool is_sent = !text.failed && tw_message_send(it->channel, REPLY, number, text.data, 0);
   tw_text_free(&text);
   return is_sent;
 }
@@ -308,16 +251,17 @@ static bool send_facts(session *it, uint32_t number, const char *name, const uin
 /* The client proves itself over the certificate that it sees, and the server in turn. */
 static bool greet(session *it, const tw_opening *opening, const char *name) {
   tw_arena arena = {0};
-  prefix asked = {0};
+  tw_prefix asked = {0};
   int code;
   uint8_t digest[DIGEST_BYTES], given[PROOF_BYTES], proof[PROOF_BYTES];
-  tw_channel_digest(it->settings, digest);
-  const tw_json *header = receive(it, &arena, &asked, GREETING_LIMIT, OPENING_SECONDS, &code);
+  tw_channel_digest(it->settings, it->channel, digest);
+  const tw_json *header = tw_message_receive(
+      it->channel, &arena, &asked, GREETING_LIMIT, OPENING_SECONDS, &code);
   const tw_json *version = header ? tw_json_field(header, "version", TW_INTEGER) : NULL;
   bool is_good = version && version->integer == 1 && asked.kind == REQUEST && !asked.body &&
-                 proof_in(header, given) &&
+                 tw_proof_in(header, given) &&
                  tw_proof(it->settings, opening, "client", digest, sizeof digest, proof) &&
-                 tw_is_proof(given, proof) &&
+                 tw_is_proof(given, proof, PROOF_BYTES) &&
                  tw_proof(it->settings, opening, "server", digest, sizeof digest, proof) &&
                  send_facts(it, asked.number, name, proof);
   tw_give_back(&arena);
@@ -339,7 +283,7 @@ int tw_session(const tw_settings *settings, int socket, const tw_opening *openin
   it.calls.limits = &settings->limits;
   confine(&settings->limits);
   set_alarm(OPENING_SECONDS);
-  it.channel = tw_channel_open(settings, socket);
+  it.channel = tw_channel_open(settings, socket, false);
   if (!it.channel || !greet(&it, opening, name)) return ENDED_REJECTED;
   set_alarm(0);
   pthread_t thread;

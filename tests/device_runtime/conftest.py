@@ -1,0 +1,30 @@
+"""The server in C, built once, where there is what it takes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.device_runtime.served import MBEDTLS, Served
+from tilewright.device_runtime import build_runtime
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not shutil.which("cc"):
+        pytest.skip("there is no C compiler")
+    if not MBEDTLS.is_dir():
+        pytest.skip("there is no mbedTLS: `make emulators` gets it")
+    made = tmp_path_factory.mktemp("server") / "tilewright-run"
+    build_runtime(made, mbedtls=MBEDTLS, compiler=["cc"])
+    return made
+
+
+@pytest.fixture
+def served(program: Path, tmp_path: Path) -> Iterator[Served]:
+    made = Served(program, tmp_path)
+    yield made
+    assert made.stop() == 0

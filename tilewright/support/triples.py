@@ -1,0 +1,8 @@
+"""What the triple of a target tells without a table of targets."""
+
+from __future__ import annotations
+
+
+def is_bare(triple: str) -> bool:
+    """Whether code is for a machine without an operating system."""
+    return "none" in triple.split("-")[1:3]
