@@ -246,4 +246,4 @@ def test_code_with_a_running_maximum(size: int) -> None:
     assert text.count("wgmma.mma_async") == size // 16 + 128 // 16, "of scores, and of results"
     assert text.count("shfl.sync.idx") == 16, "of four threads for two rows: maxima, and totals"
     assert len(re.findall(r"\bbar(rier)?\.\w*sync|barrier\.sync", text)) == 1
-    assert not re.search(r"(ld|st)\.shared", text), "threads read nothing of shared memory"
+    assert "ld.shared" not in text, "threads read nothing of shared memory"

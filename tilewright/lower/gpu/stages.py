@@ -113,8 +113,7 @@ def _at_blocks(stmt: Stmt) -> Stmt:
 
 def _in_a_row(statements: Sequence[Stmt], buffers: list[Buffer]) -> Stmt:
     """Statements with the first copies of loops as early as they can be: after the loop before
-    that waits for copies of its own. Copies before a loop join its first ones, if only what threads
-    do for themselves stands between."""
+    that waits for copies of its own. Copies right before a loop join its first ones."""
     done: list[Stmt] = []
     free = 0
     for stmt in statements:
@@ -124,14 +123,10 @@ def _in_a_row(statements: Sequence[Stmt], buffers: list[Buffer]) -> Stmt:
             free = free if done[-1] is stmt else len(done)
             continue
         alone, touched = list[Stmt](), set[Buffer]()
-        for place in reversed(range(free, len(done))):
-            copies = _copies_alone(done[place], done[:place])
-            if copies is None and not _is_private(done[place]):
-                break
-            if copies is not None:
-                touched |= _written([done[place]])
-                found = found._replace(sources=found.sources | _read([done.pop(place)]))
-                alone.insert(0, copies)
+        while len(done) > free and (copies := _copies_alone(done[-1], done[:-1])) is not None:
+            touched |= _written([done[-1]])
+            found = found._replace(sources=found.sources | _read([done.pop()]))
+            alone.insert(0, copies)
         start = len(done)
         while start > free and not _meet(done[start - 1], found.sources, touched):
             start -= 1
@@ -149,13 +144,6 @@ def _copies_alone(stmt: Stmt, before: Sequence[Stmt]) -> Stmt | None:
         return None
     copies = _asynchronous(stmt)
     return None if _written([copies]) else copies
-
-
-def _is_private(stmt: Stmt) -> bool:
-    """Whether threads only compute numbers of their own."""
-    touched = _written([stmt]) | _read([stmt])
-    has_calls = any(isinstance(s, Evaluate) for s in walk(stmt))
-    return not has_calls and all(b.scope == "local" for b in touched)
 
 
 def _meet(stmt: Stmt, sources: set[Buffer], touched: set[Buffer]) -> bool:
