@@ -91,6 +91,44 @@ def test_both_products_are_in_the_kernel() -> None:
     assert [is_whole(names) for names in kernels(graph)] == [True, True]
 
 
+def windows(images: int, count: int) -> tuple[Graph, list[Array]]:
+    """Windows of images, each of which has a mask of its own for all images, as Swin has them."""
+    heads, rows, size = 2, 20, 16
+    wide, w, b = images * count, Weights(5), Builder()
+    x, random = b.input("x", "f32", (wide, rows, heads * size)), np.random.default_rng(1)
+    made = b.reshape(
+        b.dense(x, w(3 * heads * size, heads * size)), shape=(wide, rows, 3, heads, size)
+    )
+    cut = b.transpose(made, axes=(2, 0, 3, 1, 4))
+    parts = (b.slice(cut, starts=(k,), ends=(k + 1,), axes=(0,)) for k in range(3))
+    q, k, v = (b.reshape(p, shape=(wide, heads, rows, size)) for p in parts)
+    scores = b.mul(b.matmul(q, b.transpose(k, axes=(0, 1, 3, 2))), np.float32(size**-0.5))
+    scores = b.add(scores, random.normal(size=(1, heads, rows, rows)).astype("f4"))
+    mask = np.where(random.random((1, count, 1, rows, rows)) < 0.3, -100, 0).astype("f4")
+    apart = b.add(b.reshape(scores, shape=(images, count, heads, rows, rows)), mask)
+    scores = b.reshape(apart, shape=(wide, heads, rows, rows))
+    seen = b.transpose(b.matmul(b.softmax(scores), v), axes=(0, 2, 1, 3))
+    b.output(b.dense(b.reshape(seen, shape=(wide, rows, heads * size)), w(8, heads * size)))
+    return b.build(), [w.image(wide, rows, heads * size)]
+
+
+def test_windows_with_masks_of_their_own() -> None:
+    graph, inputs = windows(2, 4)
+    assert [is_whole(names) for names in kernels(graph)] == [True]
+    (wanted,), (found,) = (
+        answers(graph, inputs, *how) for how in (("llvm", "float32"), ("simt", "float16"))
+    )
+    np.testing.assert_allclose(found, wanted, rtol=ERROR, atol=ERROR)
+
+
+def test_many_rows_go_through_any_number_of_keys() -> None:
+    few, many = (
+        kernels(attention(rows, 6000, 16, heads=16), target="cuda -arch=sm_90a")
+        for rows in (20, 600)
+    )
+    assert [is_whole(few[0]), is_whole(many[0])] == [False, True]
+
+
 def test_operands_are_moved_as_they_are_stored() -> None:
     (names,) = kernels(attention(20, 20))
     assert is_whole(names) and "slice" in names

@@ -32,6 +32,7 @@ from tilewright.ir import (
     cast,
     const,
     evaluate,
+    map_expr,
     minimum,
     walk_expr,
 )
@@ -186,6 +187,27 @@ def error_of(executor: Executor, name: str, args: list[Array], expected: Array) 
     with np.errstate(invalid="ignore"):
         off = np.minimum(np.abs(got - expected), np.abs(got - of_zeros))
     return np.where(off <= 2 * tiny, 0, error)
+
+
+@pytest.mark.parametrize("name", ["erf", "tanh"])
+@pytest.mark.parametrize("off", [-1, 1])
+def test_coarse_reciprocals_are_good_enough(name: str, off: int) -> None:
+    """Those of GPUs are up to a unit in the last place off."""
+    x = np.linspace(-10, 10, 20_001).astype("f4")
+    var = Var("x", "float32")
+    node = call(name, var)
+    assert isinstance(node, Call)
+    expanded = expand(node, Arithmetic(has_coarse=True))
+    assert expanded is not None
+
+    def moved(e: Expr) -> Expr | None:
+        is_coarse = isinstance(e, Call) and e.name == "coarse_reciprocal"
+        return 1 / e.operands[0] * (1 + off * 2.0**-23) if is_coarse else None
+
+    with_error = map_expr(expanded, moved)
+    assert with_error is not expanded
+    found = evaluate(with_error, {var: x})
+    assert ulps(found, reference(name, x)).max() <= LIMIT
 
 
 # ---- arguments ----------------------------------------------------------------------------------

@@ -303,7 +303,7 @@ _ROUNDED_BY_NUMPY: dict[str, _Rule] = {
 #: Computed in a wider type and rounded from there.
 _ROUNDED: dict[str, _Rule] = {
     "coarse_exp": np.exp,
-    "coarse_divide": np.divide,
+    "coarse_reciprocal": np.reciprocal,
     **_from_numpy("exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh"),
     **_from_numpy("asin acos atan asinh acosh atanh", prefix="arc"),
     **_ROUNDED_BY_NUMPY,

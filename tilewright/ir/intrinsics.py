@@ -181,11 +181,11 @@ declare("abs", 1, "number", _same)
 declare("fma", 3, "float", _same, doc="a * b + c, rounded once where the target can")
 declare("copysign", 2, "float", _same)
 declare(
-    "coarse_divide",
-    2,
+    "coarse_reciprocal",
+    1,
     "float",
     _same,
-    doc="a / b within 2 units in the last place, for b that is neither tiny nor huge",
+    doc="1 / a within a unit in the last place, for what is neither tiny nor huge",
 )
 for _name in ("isnan", "isinf", "isfinite", "signbit"):
     declare(_name, 1, "float", _truth)

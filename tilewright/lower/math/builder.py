@@ -28,7 +28,7 @@ class MathBuilder:
 
     With `fused` the target has fused multiply-add: the low part of a product costs one operation.
     Without it nothing relies on single rounding, and no `fma` is emitted. With `flush` results
-    below the least normal number are zero. With `coarse` it has quotients that are a bit off.
+    below the least normal number are zero. With `coarse` it has reciprocals that are a bit off.
     """
 
     def __init__(
@@ -86,12 +86,18 @@ class MathBuilder:
         """slope x + x P(x²) / Q(x²).
 
         The slope is that of the chord to where the function levels off at 1: there the ratio is
-        small and its rounding errors with it, also those of a coarse quotient. Relies on the last
-        step being fused.
+        small and its rounding errors with it. Relies on the last step being fused.
         """
         above, below = (self.polynomial(part, x * x) for part in (ratio.above, ratio.below))
-        quotient = call("coarse_divide", above, below) if self.coarse else above / below
-        return self.fma(x, quotient, x * slope)
+        return self.fma(x, self.moderate_quotient(above, below), x * slope)
+
+    def moderate_quotient(self, above: Expr, below: Expr) -> Expr:
+        """above / below, where neither they nor the quotient are tiny or huge."""
+        if not (self.coarse and self.fused):
+            return above / below
+        about = call("coarse_reciprocal", below)
+        first = above * about
+        return self.fma(self.fma(-first, below, above), about, first)
 
     def abs(self, x: Expr) -> Expr:
         return call("abs", x)

@@ -44,7 +44,7 @@ class Arithmetic(NamedTuple):
     denormals: Denormals = "flush"
     #: Whether it flushes denormals by itself where they are to be flushed.
     flushes: bool = True
-    #: Whether it has instructions for powers of two and quotients of float32 that are a bit off.
+    #: Whether it has instructions for powers of two and reciprocals of float32 that are a bit off.
     has_coarse: bool = False
 
     @staticmethod

@@ -74,9 +74,9 @@ def coarse_exp(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     return _by_lanes(cx, of, args, node.dtype.lanes)
 
 
-def coarse_divide(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
-    quotient = cx.declare("llvm.nvvm.div.approx.ftz.f", _FLOAT, [_FLOAT, _FLOAT])
-    return _by_lanes(cx, lambda a, b: cx.builder.call(quotient, [a, b]), args, node.dtype.lanes)
+def coarse_reciprocal(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    about = cx.declare("llvm.nvvm.rcp.approx.ftz.f", _FLOAT, [_FLOAT])
+    return _by_lanes(cx, lambda x: cx.builder.call(about, [x]), args, node.dtype.lanes)
 
 
 def _by_lanes(cx: Context, of: Callable[..., LLValue], args: list[LLValue], lanes: int) -> LLValue:
