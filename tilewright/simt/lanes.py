@@ -167,7 +167,7 @@ def mask_for(mask: Mask, lanes: int, wanted: int) -> Mask:
 
 def in_warp(lane: Array) -> Array:
     """The numbers of threads that are given by their places in the warps of those that ask."""
-    own = np.arange(lane.shape[-1])
+    own = np.arange(int(lane.shape[-1]), dtype=np.int64)
     return own // WARP * WARP + lane % WARP
 
 

@@ -134,22 +134,23 @@ def power_of(value: Expr, maximum: Buffer) -> Power | None:
     m = given.b
     if isinstance(m, Select) and _is_lowest(m.condition, m.b) and is_const(m.a, 0):
         m = m.b
-    is_plain = isinstance(m, Load) and m.buffer is maximum
-    if not is_plain or any(e.buffer is maximum for e in loads_in(given.a)):
+    if not isinstance(m, Load) or m.buffer is not maximum:
         return None
-    return Power(value, given.a, m)
+    is_free = all(e.buffer is not maximum for e in loads_in(given.a))
+    return Power(value, given.a, m) if is_free else None
 
 
 def _is_lowest(condition: Expr, of: Expr) -> bool:
-    is_equal = isinstance(condition, Binary) and condition.op == "eq" and condition.a is of
-    return is_equal and is_const(condition.b, float("-inf"))
+    if not isinstance(condition, Binary) or condition.op != "eq" or condition.a is not of:
+        return False
+    return is_const(condition.b, float("-inf"))
 
 
 def _written(block: Block) -> Written | None:
     stores = stores_of(block)
-    is_one = not isinstance(stores, Fault) and len(stores) == 1
-    is_spatial = all(it.kind == "spatial" for it in block.iters)
-    return stores[0] if is_one and is_spatial else None
+    if isinstance(stores, Fault) or len(stores) != 1:
+        return None
+    return stores[0] if all(it.kind == "spatial" for it in block.iters) else None
 
 
 def _added(body: Stmt) -> tuple[Load, Expr] | tuple[None, None]:

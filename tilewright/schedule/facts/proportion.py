@@ -38,8 +38,9 @@ def _limited(value: Expr) -> Expr | None:
     if not isinstance(value, Binary) or value.op != "min" or not isinstance(value.b, Const):
         return None
     inner = value.a
-    is_max = isinstance(inner, Binary) and inner.op == "max" and isinstance(inner.b, Const)
-    return inner.a if is_max else None
+    if not isinstance(inner, Binary) or inner.op != "max" or not isinstance(inner.b, Const):
+        return None
+    return inner.a
 
 
 def exchanged(value: Expr, old: Expr, new: Expr) -> Expr:

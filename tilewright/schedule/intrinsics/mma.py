@@ -7,7 +7,7 @@ or groups alone.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tilewright.ir import (
     GROUP,
@@ -81,21 +81,29 @@ def group_product(product: GroupProduct) -> TensorIntrin:
         a = Buffer("A", product.dtype, (GROUP, WARP, SUMS), scope="local")
     described = Function("description", (a, b, c), _described_group(product, a, b, c))
     lane, warp = Var("lane"), Var("warp")
-    first, apart = list[Expr](), list[Expr]()
-    for x in (a, b):
-        if x.scope == "local":
-            first.append(x[warp, lane, 0])
-            apart += [const(0), const(0)]
-            continue
-        strides = [Var(f"{x.name.lower()}{k}") for k in range(x.ndim - 1)]
-        first.append(x.with_(strides=(*strides, const(1)))[(0,) * x.ndim])
-        apart += [strides[-1], strides[0]]
-    a, b = (e.buffer if isinstance(e, Load) else x for e, x in zip(first, (a, b), strict=True))
-    places = c[warp, lane, 0, 0], *first
-    effect = Evaluate(call(product.name, *map(address_of, places), *apart))
+    left, right = (_named_by(x, warp, lane) for x in (a, b))
+    places = c[warp, lane, 0, 0], left.first, right.first
+    effect = Evaluate(call(product.name, *map(address_of, places), *left.apart, *right.apart))
     each = For(lane, const(WARP), "thread", effect, axis="threadIdx.x")
     done = For(warp, const(GROUP), "thread", each, axis="threadIdx.y")
-    return TensorIntrin(product.name, described, Function("implementation", (a, b, c), done))
+    params = left.first.buffer, right.first.buffer, c
+    return TensorIntrin(product.name, described, Function("implementation", params, done))
+
+
+class _Named(NamedTuple):
+    """How a thread names an operand: by its first element, and how far rows and blocks of these lie
+    apart."""
+
+    first: Load
+    apart: tuple[Expr, Expr]
+
+
+def _named_by(operand: Buffer, warp: Var, lane: Var) -> _Named:
+    if operand.scope == "local":
+        return _Named(operand[warp, lane, 0], (const(0), const(0)))
+    strides = [Var(f"{operand.name.lower()}{k}") for k in range(operand.ndim - 1)]
+    lying = operand.with_(strides=(*strides, const(1)))
+    return _Named(lying[(0,) * lying.ndim], (strides[-1], strides[0]))
 
 
 def _operand_shape(side: int, *, by_sum: bool) -> tuple[int, ...]:

@@ -76,7 +76,11 @@ def coarse_exp(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
 
 def coarse_reciprocal(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     about = cx.declare("llvm.nvvm.rcp.approx.ftz.f", _FLOAT, [_FLOAT])
-    return _by_lanes(cx, lambda x: cx.builder.call(about, [x]), args, node.dtype.lanes)
+
+    def of(value: LLValue) -> LLValue:
+        return cx.builder.call(about, [value])
+
+    return _by_lanes(cx, of, args, node.dtype.lanes)
 
 
 def _by_lanes(cx: Context, of: Callable[..., LLValue], args: list[LLValue], lanes: int) -> LLValue:

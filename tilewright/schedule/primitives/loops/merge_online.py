@@ -252,8 +252,7 @@ class _Merging:
 def _maximum(block: Block) -> Store | None:
     """Where a block puts a maximum."""
     body = block.body.then if isinstance(block.body, If) else block.body
-    is_max = isinstance(body, Store) and isinstance(body.value, Binary) and body.value.op == "max"
-    if not is_max:
+    if not isinstance(body, Store) or not isinstance(body.value, Binary) or body.value.op != "max":
         return None
     state = Load(body.buffer, body.indices)
     return body if body.value.a is state or body.value.b is state else None
