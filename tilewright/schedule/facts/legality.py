@@ -99,6 +99,13 @@ def extents_do_not_depend_on(loops: Sequence[For], on: Sequence[For]) -> Fault |
     return None
 
 
+def extents_are_equal(first: For, second: For) -> Fault | None:
+    if first.extent is second.extent:
+        return None
+    reason = f"one runs to {first.extent}, the other to {second.extent}"
+    return Fault(reason, "split them alike", second)
+
+
 def loop_is_serial(loop: For) -> Fault | None:
     if loop.kind == "serial":
         return None

@@ -9,7 +9,7 @@ from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import Edit, rebind
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.facts.dependence import everything_is_in_blocks, parts_meet_in_iterations
-from tilewright.schedule.facts.legality import loop_is_plain
+from tilewright.schedule.facts.legality import extents_are_equal, loop_is_plain
 from tilewright.schedule.handles import Loop
 
 
@@ -32,7 +32,7 @@ def check(tree: Tree, first: For, second: For) -> None:
         loop_is_plain(first),
         loop_is_plain(second),
         _second_follows(tree, first, second),
-        _extents_are_equal(first, second),
+        extents_are_equal(first, second),
         everything_is_in_blocks(first),
         everything_is_in_blocks(second),
     )
@@ -59,10 +59,3 @@ def _second_follows(tree: Tree, first: For, second: For) -> Fault | None:
             return None
     reason = f"loop {second.var.name} does not stand right behind loop {first.var.name}"
     return Fault(reason, "name neighbours, the first of them first", second)
-
-
-def _extents_are_equal(first: For, second: For) -> Fault | None:
-    if first.extent is second.extent:
-        return None
-    reason = f"one runs to {first.extent}, the other to {second.extent}"
-    return Fault(reason, "split them alike", second)

@@ -32,7 +32,7 @@ from tilewright.schedule.edit import Edit, fresh_name, needed, nest, rebind, wit
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.facts.block_facts import buffer_is_intermediate
 from tilewright.schedule.facts.dependence import everything_is_in_blocks, parts_meet_in_iterations
-from tilewright.schedule.facts.legality import loop_is_plain
+from tilewright.schedule.facts.legality import extents_are_equal, loop_is_plain
 from tilewright.schedule.facts.online import Following, Power, Sum
 from tilewright.schedule.facts.reduction import SpatialNest
 from tilewright.schedule.handles import BlockRef, Loop
@@ -74,7 +74,7 @@ def check(tree: Tree, first: For, second: For, greatest: Block) -> None:
         everything_is_in_blocks(first),
         everything_is_in_blocks(second),
         _stand_in_a_row(tree, first, second, greatest),
-        _extents_are_equal(first, second),
+        extents_are_equal(first, second),
     )
     made = _made(tree, first, second, greatest)
     if isinstance(made, Fault):
@@ -95,13 +95,6 @@ def _stand_in_a_row(tree: Tree, first: For, second: For, greatest: Block) -> Fau
     if any(tree.is_above(s, greatest) for s in inside):
         return None
     return Fault(f"block {greatest.name} is neither in the first nor between them", "", greatest)
-
-
-def _extents_are_equal(first: For, second: For) -> Fault | None:
-    if first.extent is second.extent:
-        return None
-    reason = f"one runs to {first.extent}, the other to {second.extent}"
-    return Fault(reason, "split them alike", second)
 
 
 # ---- the edit -----------------------------------------------------------------------------------
