@@ -298,3 +298,24 @@ def test_what_follows_sums_is_there_twice_whatever_the_number_of_rows(keeps_mean
         after = function_text(keeps_meaning(text, hoist_guards, a, np.zeros((2, n), np.float32)))
         assert after.count("exp(") == 2
         assert after.count("for k in range(6)") == 7
+
+
+def test_what_an_iteration_keeps_for_itself_is_no_sum_of_rows(keeps_meaning: Any) -> None:
+    """Tiles of an image have a version that is whole, and those at its edges one each."""
+    text = """
+    def f(A: f32[4 * n + 4, 8], C: f32[n, 8]):
+        for y in range((n + 3) // 4):
+            for v in range(2):
+                T = alloc(f32[4, 4], scope="local")
+                for i in unrolled(4):
+                    for l in vectorized(4):
+                        T[i, l] = A[y * 4 + i, v * 4 + l] + A[y * 4 + i + 1, v * 4 + l]
+                for i in unrolled(4):
+                    for l in vectorized(4):
+                        if y * 4 + i < n:
+                            C[y * 4 + i, v * 4 + l] = exp(T[i, l])
+    """
+    for n in (1, 2, 4, 7, 8):
+        a = np.arange(8 * (4 * n + 4), dtype=np.float32).reshape(-1, 8) / 900
+        after = function_text(keeps_meaning(text, hoist_guards, a, np.zeros((n, 8), np.float32)))
+        assert after.count("exp(") == 2
