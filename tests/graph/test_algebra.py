@@ -402,6 +402,24 @@ def test_rows_are_taken_before_tables_are_mapped(axis: int) -> None:
         np.testing.assert_array_equal(a, e)
 
 
+@pytest.mark.parametrize("shape", [(), (1,)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rows_are_taken_before_tables_are_dequantized(axis: int, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    b = Builder("main")
+    rows = b.input("rows", "i64", ("n", 2))
+    scale, zero = np.full(shape, 0.25, np.float32), np.full(shape, 7, np.int8)
+    table = b.dequantize(rng.integers(-9, 9, (5, 4)).astype(np.int8), scale, zero)
+    b.output(b.take(table, rows, axis=axis))
+    module = b.build()
+    changed = run_passes(module, [Step(algebra), Step(dead_code)])
+    names = [x.expr.op.name for x in changed.main.body]  # type: ignore[attr-defined]
+    assert names == ["take", "dequantize"]
+    indices = np.array([[3, -1], [0, 2]])
+    for a, e in zip(evaluate(changed, [indices]), evaluate(module, [indices]), strict=True):
+        np.testing.assert_array_equal(a, e)
+
+
 def test_weights_that_meet_padding_alone_are_left_out() -> None:
     rng = np.random.default_rng(0)
     fewer = 0

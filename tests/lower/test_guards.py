@@ -245,6 +245,7 @@ def test_what_no_tile_meets_hinders_no_other_guard(keeps_meaning: Any) -> None:
 
 
 def test_rows_of_windows_that_lie_outside_are_told_apart(becomes: Any) -> None:
+    """There, nothing is loaded, and nothing asks for an edge."""
     text = """
     def f(A: f32[9, 4], B: f32[9, 4]):
         for y in range(9):
@@ -256,10 +257,27 @@ def test_rows_of_windows_that_lie_outside_are_told_apart(becomes: Any) -> None:
     deep = " " * 20
     split = (
         f"if a + y >= 1 and a + y < 10:\n{deep}{rows.format(deep, 'A[y + a - 1, xi]')}\n"
-        f"                else:\n{deep}{rows.format(deep, masked)}"
+        f"                else:\n{deep}{rows.format(deep, '0.0')}"
     )
     before = text.format(rows.format(" " * 16, masked))
     becomes(before, hoist_guards, text.format(split))
+
+
+def test_what_is_chosen_outside_of_an_image_is_known_there(keeps_meaning: Any) -> None:
+    text = """
+    def f(A: f32[9, 4], B: f32[9, 4]):
+        for y in range(9):
+            for a in range(3):
+                for xi in unrolled(4):
+                    B[y, xi] = max(B[y, xi], A[y + a - 1, xi] if y + a >= 1 and y + a < 10 else 7.0)
+    """
+    after = keeps_meaning(
+        text.replace("A[y + a - 1, xi] if", "load(A[y + a - 1, xi], y + a >= 1 and y + a < 10) if"),
+        hoist_guards,
+        np.arange(36, dtype=np.float32).reshape(9, 4) - 20,
+        np.full((9, 4), -50, np.float32),
+    )
+    assert "max(B[y, xi], 7.0)" in function_text(after)
 
 
 def test_a_guard_on_memory_stays(becomes: Any) -> None:
@@ -298,3 +316,24 @@ def test_what_follows_sums_is_there_twice_whatever_the_number_of_rows(keeps_mean
         after = function_text(keeps_meaning(text, hoist_guards, a, np.zeros((2, n), np.float32)))
         assert after.count("exp(") == 2
         assert after.count("for k in range(6)") == 7
+
+
+def test_what_an_iteration_keeps_for_itself_is_no_sum_of_rows(keeps_meaning: Any) -> None:
+    """Tiles of an image have a version that is whole, and those at its edges one each."""
+    text = """
+    def f(A: f32[4 * n + 4, 8], C: f32[n, 8]):
+        for y in range((n + 3) // 4):
+            for v in range(2):
+                T = alloc(f32[4, 4], scope="local")
+                for i in unrolled(4):
+                    for l in vectorized(4):
+                        T[i, l] = A[y * 4 + i, v * 4 + l] + A[y * 4 + i + 1, v * 4 + l]
+                for i in unrolled(4):
+                    for l in vectorized(4):
+                        if y * 4 + i < n:
+                            C[y * 4 + i, v * 4 + l] = exp(T[i, l])
+    """
+    for n in (1, 2, 4, 7, 8):
+        a = np.arange(8 * (4 * n + 4), dtype=np.float32).reshape(-1, 8) / 900
+        after = function_text(keeps_meaning(text, hoist_guards, a, np.zeros((n, 8), np.float32)))
+        assert after.count("exp(") == 2

@@ -30,6 +30,15 @@ def test_strips_of_an_image_are_padded_by_themselves_where_the_last_one_is_short
     assert rows < 28 and 28 % steps
 
 
+def test_tiles_hold_rows_of_small_images_rather_than_of_a_batch_of_any_size() -> None:
+    n = te.var("n")
+    x, w = te.placeholder((n, 16, 3, 3, 16), name="X"), te.placeholder((16, 16, 3, 3, 16, 16))
+    output = ops.conv_blocked(x, w, strides=[1, 1], pads=[1] * 4, name="C")
+    sums = allocated(lowered([x, w], output, "neoverse-n1"), "C_local")
+    images, rows, columns = (int(sums.shape[k].value) for k in (0, 2, 3))  # type: ignore[union-attr]
+    assert images == 1 and rows * columns == 3
+
+
 @pytest.mark.parametrize(("tiles", "fit", "cores"), [(256, 10, 2), (128, 16, 2), (25, 26, 1)])
 def test_chunks_of_rows_are_even_over_the_cores(tiles: int, fit: int, cores: int) -> None:
     size = evenly_cut(tiles, fit, tw.Target.of(f"llvm -num-cores={cores}"))

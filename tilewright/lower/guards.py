@@ -30,6 +30,7 @@ from tilewright.ir import (
     If,
     Let,
     Load,
+    Select,
     Seq,
     Stmt,
     Store,
@@ -43,6 +44,7 @@ from tilewright.ir import (
     loads_in,
     map_children,
     map_expr,
+    map_exprs,
     renew,
     seq,
     walk,
@@ -129,8 +131,9 @@ class _Hoister:
         if not here:
             return self.stmt(body, ranges, scope)
         settled = _Hoister(self.settled | set(guards), self.uses, by_threads=self.by_threads)
-        made = settled.stmt(body, ranges, scope)
-        for some in self._groups(body, here):
+        groups = self._groups(body, here)
+        made = settled.stmt(_outside(body, groups[0]), ranges, scope)
+        for some in groups:
             whole = simplify(all_of(*dict.fromkeys(some.values())), ranges)
             if is_const(whole, False):
                 continue
@@ -347,6 +350,26 @@ def _for_whole_tile(condition: Expr, ranges: Ranges, tile: frozenset[Var]) -> Ex
     worst = ends[1] if condition.op in ("lt", "le") else ends[0]
     whole = simplify(Binary(condition.op, worst, const(0)), ranges)
     return whole if tile.isdisjoint(free_vars(whole)) else None
+
+
+def _outside(body: Stmt, guards: Guards) -> Stmt:
+    """`body` where not all guards hold, if these ask the same of all of a tile.
+
+    What would be loaded where all of them do is zero.
+    """
+    if any(whole is not guard for guard, whole in guards.items()):
+        return body
+    memo: dict[Expr, Expr] = {}
+
+    def fails(condition: Expr | None) -> bool:
+        return condition is not None and guards.keys() <= set(conjuncts(condition))
+
+    def on_node(node: Expr) -> Expr | None:
+        if isinstance(node, Select) and fails(node.condition):
+            return node.b
+        return const(0, node.dtype) if isinstance(node, Load) and fails(node.mask) else None
+
+    return map_exprs(body, lambda e: map_expr(e, on_node, memo))
 
 
 def _without(body: Stmt, guards: set[Expr]) -> Stmt:

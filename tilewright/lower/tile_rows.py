@@ -24,6 +24,7 @@ from typing import NamedTuple
 from tilewright.arith import Ranges, bounds, conjuncts, linear
 from tilewright.ir import (
     TRUE,
+    Alloc,
     Binary,
     Buffer,
     Const,
@@ -117,8 +118,9 @@ def _is_long(loop: For, ranges: Ranges) -> bool:
 
 
 def _stores_again(loop: For) -> bool:
-    """Whether its iterations store to the same elements."""
-    stores = (s for s in walk(loop.body) if isinstance(s, Store))
+    """Whether its iterations store to the same elements, of buffers that outlive them."""
+    own = {b for s in walk(loop.body) if isinstance(s, Alloc) for b in s.buffers}
+    stores = (s for s in walk(loop.body) if isinstance(s, Store) and s.buffer not in own)
     return any(all(loop.var not in free_vars(i) for i in s.indices) for s in stores)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tilewright.graph.ir import Value
-from tilewright.graph.ir.types import known_dim
+from tilewright.graph.ir.types import is_single, known_dim
 from tilewright.graph.rules.site import Site
 from tilewright.graph.sizes.axes import axis_of
 
@@ -25,6 +25,17 @@ def _of_map(s: Site) -> Value | None:
         return None
     args = [None if a is None else _gathered_rows(s, a, axis, rank) for a in inner.args]
     return s.again(inner, args)
+
+
+def _of_dequantized(s: Site) -> Value | None:
+    """take(dequantize(table, c, z), rows) = dequantize(take(table, rows), c, z), for one scale"""
+    inner = s.made_by(s.x, "dequantize")
+    table, *scales = (None,) if inner is None else inner.args
+    if inner is None or table is None or not _is_of_constants(s, table, _DEEP):
+        return None
+    if not all(c is None or is_single(c.shape) for c in scales):
+        return None
+    return s.again(inner, [s.again(s.call, [table, s.arg(1)]), *scales])
 
 
 def _is_of_constants(s: Site, value: Value, depth: int) -> bool:
@@ -48,4 +59,4 @@ def _gathered_rows(s: Site, operand: Value, axis: int, rank: int) -> Value:
     return s.again(s.call, [whole, s.arg(1)], axis=axis)
 
 
-RULES = {"gather": (_of_map,), "take": (_of_map,)}
+RULES = {"gather": (_of_map, _of_dequantized), "take": (_of_map, _of_dequantized)}

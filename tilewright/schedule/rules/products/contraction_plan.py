@@ -267,11 +267,17 @@ class _Planner:
 
 
 def _row_of(rows: tuple[Iter, ...]) -> Iter | None:
-    """The last variable of the rows that is long enough for a tile, else the longest."""
-    long = [it for it in rows if (extent_of(it) or UNKNOWN) >= 4]
+    """The last variable of the rows that is long enough for a tile, else the longest.
+
+    The first of several counts as one where its extent is not known: as a rule it is a batch.
+    """
+    lengths = [extent_of(it) or UNKNOWN for it in rows]
+    if len(rows) > 1 and extent_of(rows[0]) is None:
+        lengths[0] = 1
+    long = [it for it, length in zip(rows, lengths, strict=True) if length >= 4]
     if long:
         return long[-1]
-    return max(rows, key=lambda it: extent_of(it) or UNKNOWN, default=None)
+    return max(zip(lengths, rows, strict=True), key=lambda pair: pair[0], default=(0, None))[1]
 
 
 def _packs_rows(c: Contraction, row: Iter, target: Target) -> bool:
