@@ -44,54 +44,104 @@ class RowParts(NamedTuple):
     joined: str
 
 
+class Merged(NamedTuple):
+    """All of it under one loop over tiles of rows and one over chunks of keys, and the blocks that
+    the running maximum takes: names that say what is written."""
+
+    grid: Loop
+    steps: Loop
+    first: Side
+    second: Side
+    greatest: RowParts
+    total: RowParts
+    #: What parts of the maximum and of the total begin with, and the maximum.
+    starts: tuple[str, ...]
+    #: The maximum before a chunk, what is subtracted, and what that makes of sums.
+    before: str
+    shift: str
+    growth: str
+    #: Sums of the second product and parts of the total, multiplied.
+    scaled_sums: str
+    scaled_total: str
+
+
 class Online(InRegisters):
     def apply(self) -> None:
-        s, found = self.s, self.found
+        found = self.found
         if found.after is None:
-            self.found = found = found._replace(after=s.cache_write(found.second, 0, "local").name)
-        s.factor_out(found.shares)
+            after = self.s.cache_write(found.second, 0, "local").name
+            self.found = found._replace(after=after)
+        self.s.factor_out(found.shares)
+        merged = self._merged()
+        self._know_rows(merged)
+        self._give_to_threads(merged)
+        for side in (merged.first, merged.second):
+            self.by_instructions(side)
+        self.s.annotate(merged.steps, STAGES, self.plan.stages)
+
+    def _merged(self) -> Merged:
+        s, powers = self.s, self.found.powers
+        assert powers is not None
         first, second = self.products()
-        greatest, total = (self._parts_of(name) for name in found.reductions)
+        greatest, total = (self._parts_of(name) for name in self.found.reductions)
         around = second.loops.grid
         s.compute_at(second.copies[0], second.loops.steps)
-        chunks = s.merge(second.loops.steps, self._by_chunks(total, around))
-        assert found.powers is not None
-        s.compute_at(found.powers, chunks)
+        adding = s.merge(second.loops.steps, self._by_chunks(total, around))
+        s.compute_at(powers, adding)
         finding = self._by_chunks(greatest, around)
         grid = s.merge(first.loops.grid, around)
-        earlier = s.merge(first.loops.steps, finding)
+        finding = s.merge(first.loops.steps, finding)
         s.bind(grid, "blockIdx.x")
-        first, second = self.started(first, first.loops.sums), self.started(second, chunks)
+        first, second = self.started(first, first.loops.sums), self.started(second, adding)
         starts = [
             s.decompose_reduction(name, loop).name
-            for (name, _), loop in ((greatest, earlier), (total, chunks))
+            for name, loop in ((greatest.parts, finding), (total.parts, adding))
         ]
-        steps, made = s.merge_online(earlier, chunks, greatest.joined)
+        steps, made = s.merge_online(finding, adding, greatest.joined)
+        begin, before, shift, growth, *scaled = (block.name for block in made)
+        sums = self._written(second.name)
+        (scaled_sums,) = [name for name in scaled if self._written(name) is sums]
+        (scaled_total,) = [name for name in scaled if name != scaled_sums]
         first, second = (
             side._replace(loops=side.loops._replace(steps=steps)) for side in (first, second)
         )
-        begin, before, shift, growth, *scaled = (block.name for block in made)
-        sums = self._written(second.name)
-        (scaling,) = [name for name in scaled if self._written(name) is sums]
-        (adapting,) = [name for name in scaled if name != scaling]
-        self._replicate(growth, {scaling: self._column(second, scaling), adapting: None})
-        self._replicate(shift, {growth: None, found.powers: self._key()})
-        self._replicate(before, {growth: None})
-        self._replicate(greatest.joined, {before: None, shift: None})
-        self._replicate(total.joined, {second.home: self._column(second, second.home)})
-        for side in (first, second):
-            self.by_threads(side, grid)
-        start_sums(s, second.name, scaling, second.tile, steps)
-        for name in (*starts, begin):
-            self._by_owners_of_rows(name, grid)
-        self._by_owners_of_rows(adapting, steps)
-        self._lay_out_rows(total.joined, self._by_owners_of_rows(total.joined, grid))
-        for name in (greatest.parts, greatest.joined, before, shift, growth, total.parts):
-            self._lay_out_rows(name, self._by_owners_of_rows(name, steps))
-        self.share_out(first, second, steps)
-        for side in (first, second):
-            self.by_instructions(side)
-        s.annotate(steps, STAGES, self.plan.stages)
+        return Merged(
+            grid,
+            steps,
+            first,
+            second,
+            greatest,
+            total,
+            (*starts, begin),
+            before,
+            shift,
+            growth,
+            scaled_sums,
+            scaled_total,
+        )
+
+    def _know_rows(self, m: Merged) -> None:
+        """What is known of a row is known to each of its threads."""
+        assert self.found.powers is not None
+        sums = {m.scaled_sums: self._column(m.second, m.scaled_sums), m.scaled_total: None}
+        self._replicate(m.growth, sums)
+        self._replicate(m.shift, {m.growth: None, self.found.powers: self._key()})
+        self._replicate(m.before, {m.growth: None})
+        self._replicate(m.greatest.joined, {m.before: None, m.shift: None})
+        self._replicate(m.total.joined, {m.second.home: self._column(m.second, m.second.home)})
+
+    def _give_to_threads(self, m: Merged) -> None:
+        for side in (m.first, m.second):
+            self.by_threads(side, m.grid)
+        start_sums(self.s, m.second.name, m.scaled_sums, m.second.tile, m.steps)
+        for name in m.starts:
+            self._by_owners_of_rows(name, m.grid)
+        self._by_owners_of_rows(m.scaled_total, m.steps)
+        self._lay_out_rows(m.total.joined, self._by_owners_of_rows(m.total.joined, m.grid))
+        state = m.greatest.joined, m.before, m.shift, m.growth
+        for name in (m.greatest.parts, *state, m.total.parts):
+            self._lay_out_rows(name, self._by_owners_of_rows(name, m.steps))
+        self.share_out(m.first, m.second, m.steps)
 
     # ---- rows -----------------------------------------------------------------------------------
 
