@@ -112,5 +112,17 @@ def artifacts_below(folder: Path) -> list[Path]:
 
 
 def stop(pid: int, number: int = signal.SIGKILL) -> None:
+    """Send a signal; a process that it must end has ended then, which takes a while under load."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+    end = time.monotonic() + 10
+    while number == signal.SIGKILL and _runs(pid) and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
