@@ -160,3 +160,42 @@ def test_values_that_pass_between_iterations_are_refused() -> None:
     s = Schedule(function)
     with pytest.raises(ScheduleError, match="B may be handed from one iteration"):
         s.merge_online(s.loops("M")[0], s.loops("S")[0], "M")
+
+
+def test_what_stands_between_and_is_read_before_is_refused() -> None:
+    """It would be written too early."""
+    function = parse_function(
+        dedent("""
+        def f(A: f32[8], B: f32[8], S: f32[1]):
+            M = alloc(f32[1])
+            P = alloc(f32[8])
+            with block("M_init"):
+                writes(M[0])
+                M[0] = f32("-inf")
+            for i in range(8):
+                with block("M", vi=reduce(8, i)):
+                    reads(M[0], B[vi])
+                    writes(M[0])
+                    M[0] = max(M[0], B[vi])
+            for k in range(8):
+                with block("B", vk=spatial(8, k)):
+                    reads(A[vk])
+                    writes(B[vk])
+                    B[vk] = A[vk]
+            with block("S_init"):
+                writes(S[0])
+                S[0] = 0.0
+            for j in range(8):
+                with block("P", vj=spatial(8, j)):
+                    reads(A[vj], M[0])
+                    writes(P[vj])
+                    P[vj] = exp(A[vj] - M[0])
+                with block("S", vj=reduce(8, j)):
+                    reads(S[0], P[vj])
+                    writes(S[0])
+                    S[0] = S[0] + P[vj]
+        """)
+    )
+    s = Schedule(function)
+    with pytest.raises(ScheduleError, match="writes what is read before it"):
+        s.merge_online(s.loops("M")[0], s.loops("S")[0], "M")

@@ -33,6 +33,7 @@ from tilewright.ir import (
     Function,
     If,
     Load,
+    Select,
     Stmt,
     Store,
     Var,
@@ -51,6 +52,7 @@ from tilewright.ir import (
     map_expr,
     map_function,
     walk,
+    walk_expr,
 )
 from tilewright.support.dtype import int32
 from tilewright.support.errors import UserError
@@ -99,7 +101,8 @@ class _Access:
         loops = {loop.axis: loop for loop in self.threads}
         along = loops.get(_LANES)
         places = list(zip(axes, self.load.indices, strict=False))
-        own = all(axis in ("", _LANES) or index is loops[axis].var for axis, index in places)
+        variables = {axis: loop.var for axis, loop in loops.items()}
+        own = all(axis in ("", _LANES) or index is variables.get(axis) for axis, index in places)
         lanes = [index for axis, index in places if axis == _LANES]
         if self.is_store or not own or len(lanes) != 1 or along is None:
             return 0
@@ -164,8 +167,9 @@ def _accesses(stmt: Stmt, threads: tuple[For, ...], conditional: bool = False) -
     if isinstance(stmt, Store):
         yield _Access(stmt, Load(stmt.buffer, stmt.indices), threads, is_store=True)
     for expr in child_exprs(stmt):
+        chosen = conditional or any(isinstance(e, Select) for e in walk_expr(expr))
         for load in loads_in(expr):
-            yield _Access(stmt, load, threads, is_conditional=conditional)
+            yield _Access(stmt, load, threads, is_conditional=chosen)
     if isinstance(stmt, For) and is_over_threads(stmt):
         threads = (*threads, stmt)
     inside = conditional or (bool(threads) and isinstance(stmt, If | While))

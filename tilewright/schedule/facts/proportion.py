@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tilewright.ir import Binary, Cast, Const, Expr, Load, Select, is_const, loads_in, map_expr
 
 
@@ -43,6 +45,6 @@ def _limited(value: Expr) -> Expr | None:
     return inner.a
 
 
-def exchanged(value: Expr, old: Expr, new: Expr) -> Expr:
-    """`value` with `new` wherever it has `old`."""
-    return map_expr(value, lambda _: None, {old: new})
+def exchanged(value: Expr, parts: Mapping[Expr, Expr]) -> Expr:
+    """`value` with whole subexpressions replaced, the outermost that match."""
+    return map_expr(value, lambda _: None, dict(parts))

@@ -27,12 +27,12 @@ from tilewright.ir import (
     free_vars,
     loads_in,
     make_block,
-    map_expr,
     renew,
     substitute,
 )
 from tilewright.schedule.edit import fresh_loops, needed, nest
 from tilewright.schedule.error import Fault
+from tilewright.schedule.facts.proportion import exchanged
 
 _COMBINERS: Final = frozenset("add mul min max and or".split())
 
@@ -183,7 +183,7 @@ def _abstracted(
     rhs = tuple(Var(f"rhs{i}", s.dtype) for i, s in enumerate(states))
     names: dict[Expr, Expr] = dict(zip(states, lhs, strict=True))
     names |= dict(zip(contributed, rhs, strict=True))
-    combined = tuple(_named(v, names) for v in values)
+    combined = tuple(exchanged(v, names) for v in values)
     for expr in combined:
         if loads_in(expr) or not free_vars(expr) <= {*lhs, *rhs}:
             return None
@@ -195,12 +195,6 @@ def _abstracted(
     if len(known) != len(stores):
         return None
     return Update(stores, tuple(contributed), combined, lhs, rhs, known)
-
-
-def _named(expr: Expr, names: dict[Expr, Expr]) -> Expr:
-    """`expr` with whole subexpressions replaced, the outermost that match."""
-    memo = dict(names)
-    return map_expr(expr, lambda _: None, memo)
 
 
 def identity_of(update: Expr, start: Expr, dtype: DType) -> Expr | None:

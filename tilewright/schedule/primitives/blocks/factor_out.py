@@ -154,7 +154,7 @@ def _is_product(value: Expr) -> TypeGuard[Binary]:
 
 def _without_factor(block: Block, found: _Found) -> Stmt:
     value = found.term.value
-    left = exchanged(value, unrounded(value), found.rest)
+    left = exchanged(value, {unrounded(value): found.rest})
     body = Store(found.term.buffer, found.term.indices, left)
     return with_inferred_regions(replace(block, body=body))
 

@@ -58,7 +58,7 @@ def check(tree: Tree, block: Block, count: int, readers: Readers = ()) -> None:
         buffer_is_used_in_blocks_only(tree, buffer),
         _has_no_strides(buffer),
         *(block_has_no_effects(b) for b in (*tree.writers(buffer), *tree.readers(buffer))),
-        *(_copy_exists(tree, tree.blocks[name], text, count) for name, text in readers),
+        *(_copy_exists(tree, name, text, count) for name, text in readers),
     )
 
 
@@ -68,7 +68,10 @@ def _has_no_strides(buffer: Buffer) -> Fault | None:
     return Fault(f"{buffer.name} has strides or an offset", "replicate it before storage_align")
 
 
-def _copy_exists(tree: Tree, reader: Block, text: str, count: int) -> Fault | None:
+def _copy_exists(tree: Tree, name: str, text: str, count: int) -> Fault | None:
+    reader = tree.blocks.get(name)
+    if reader is None:
+        return Fault(f"there is no block {name} to read copies", "")
     ranges = tree.ranges_at(reader)
     for it in reader.iters:
         ranges = ranges.with_extent(it.var, it.extent)

@@ -156,9 +156,11 @@ class _Merging:
             for kind in ("before", "shift", "growth")
         )
         again, once = self._sorted()
+        read = {b for stmt in (first, *again) for b in _touched(tree, stmt)}
         for stmt in once:
-            if _touched(tree, stmt) & _written(tree, first):
-                return Fault("what stands between the loops writes what the first reads", "", stmt)
+            if _written(tree, stmt) & read:
+                reason = "what stands between the loops writes what is read before it"
+                return Fault(reason, "", stmt)
         start: list[Stmt] = []
         if not tree.is_above(first, self._greatest):
             start.append(self._each("start", m.buffer, const(float("-inf"), m.dtype)))

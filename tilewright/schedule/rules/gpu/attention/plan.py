@@ -277,10 +277,10 @@ def _online(found: Attention, gpu: Gpu) -> list[AttentionPlan]:
         return []
     one, two = (Warps(down, GROUP, are_groups=True) for down in (1, 2))
     large, small = _CHUNKS
-    # Two groups read the same keys; with wide results, registers have room for few else.
-    is_wide = _extent(found, 1) > PITCH
     groups = [(one, large), (one, small), (two, small), (two, large)]
-    groups = [groups[-1], *groups[1:-1], groups[0]] if is_wide else groups
+    if _extent(found, 1) > PITCH:
+        # Wide results leave registers to one block only: it should have many rows.
+        groups.reverse()
     shapes = [*(groups if _suits_groups(found, gpu) else ())]
     shapes += [(Warps(down, 1), small) for down in _DOWN[:-1]]
     # Chunks that keys fill come first.
