@@ -31,6 +31,8 @@ N = B * 256 + T
         ((N // 24, N // 8 % 3, N % 8), True, True),
         ((N % 5, N // 5), True, True),  # in another order
         ((U + 7, N // 24, N % 24), True, True),
+        ((N // 24, N // 8 % 3 * 4 + U, N % 8), True, True),  # four of each
+        ((N // 24, N // 8 % 3 * 3 + U, N % 8), False, False),  # the fourth is one of the next
         ((N // 24, N % 8), False, False),  # a digit is missing
         ((N // 24, N % 24 // 2), False, False),
         ((N // 24 + U, N % 24), False, False),  # what is added runs as well

@@ -8,12 +8,13 @@ from tilewright import ops, te
 from tilewright.ir import Expr, Function, Var, function_text, interpret, same_function, verify
 from tilewright.schedule import Schedule, Trace
 from tilewright.schedule.rules import merge_rows as rule
+from tilewright.target import Target
 
 
-def merge_rows(function: Function) -> Function:
+def merge_rows(function: Function, target: str = "llvm") -> Function:
     """The function merged, which its trace makes again."""
     s = Schedule(function)
-    rule.merge_rows(s)
+    rule.merge_rows(s, Target.of(target))
     again = Trace.from_json(s.trace.to_json()).replay(function)
     assert same_function(again.function, s.function)
     return s.function
@@ -64,3 +65,16 @@ def test_sides_of_a_transpose() -> None:
     a, y = np.arange(120, dtype="f4").reshape(2, 3, 20), np.empty((2, 20, 3), "f4")
     interpret(merged, a, y)
     np.testing.assert_array_equal(y, a.transpose(0, 2, 1))
+
+
+def test_rows_that_are_summed_become_one_dimension_on_gpus() -> None:
+    x = te.placeholder((5, 7, 12), name="X")
+    function = te.function([x], [ops.softmax(x, axis=-1)], name="f")
+    merged = merge_rows(function, "cuda -arch=sm_90a")
+    assert {len(b.shape) for b in merged.buffers} == {2}
+    given = np.random.default_rng(0).random((5, 7, 12), np.float32)
+    wanted, got = np.zeros_like(given), np.zeros((35, 12), np.float32)
+    interpret(function, given, wanted)
+    interpret(merged, given.reshape(35, 12), got)
+    np.testing.assert_array_equal(got.reshape(5, 7, 12), wanted)
+    assert merge_rows(function) is function, "other loops suit processors as they are"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.schedule.gpu.launches import launches_of, run, scheduled, threads_of
 from tilewright import te
-from tilewright.ir import Const, For, Function, walk
+from tilewright.ir import Const, Expr, For, Function, select, walk
 from tilewright.schedule import Schedule
 
 
@@ -38,6 +38,23 @@ def test_threads_take_16_bytes_at_a_time(shape: Any, dtype: str, wanted: list[in
     assert lanes(s) == wanted
     a = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
     np.testing.assert_array_equal(run(s.function, [a], [(shape, dtype)])[0], a + a)
+
+
+@pytest.mark.parametrize("channels", [4, 8])
+def test_few_channels_come_to_lie_side_by_side(channels: int) -> None:
+    """A thread writes those of a pixel at once, and reads what is next to the next thread's."""
+    a = te.placeholder((2, 3, 5, 7), name="A")
+
+    def value(n: Expr, y: Expr, x: Expr, c: Expr) -> Expr:
+        return select(c < 3, a[n, c, y, x], 0.0).astype("float16")
+
+    b = te.compute((2, 5, 7, channels), value, name="B")
+    s = scheduled(te.function([a], [b], name="f"))
+    assert lanes(s) == [channels]
+    given = np.random.default_rng(0).random((2, 3, 5, 7), np.float32)
+    want = np.zeros((2, 5, 7, channels), np.float16)
+    want[..., :3] = given.transpose(0, 2, 3, 1)
+    np.testing.assert_array_equal(run(s.function, [given], [(want.shape, "float16")])[0], want)
 
 
 def test_large_tensors_give_each_thread_several_vectors() -> None:

@@ -9,15 +9,18 @@ import numpy as np
 import pytest
 
 from tests.schedule.gpu.launches import launches_of, loops, run, scheduled, threads_of
+from tilewright import te
 from tilewright.ir import Alloc, Function, walk
 from tilewright.schedule import Schedule
+from tilewright.schedule.rules.gpu import results
 
 Array = np.ndarray[Any, Any]
 
 
 def check(function: Function, inputs: list[Array], want: Array, rtol: float = 2e-5) -> Schedule:
     s = scheduled(function)
-    (got,) = run(s.function, inputs, [(want.shape, want.dtype)])
+    dims = {d: int(d.name.removeprefix("n")) for d in function.dims}  # as `loops` names them
+    (got,) = run(s.function, inputs, [(want.shape, want.dtype)], dims)
     np.testing.assert_allclose(got, want, rtol, 1e-5)
     return s
 
@@ -139,6 +142,48 @@ def test_windows_are_written_out_and_padding_is_folded_in() -> None:
     want = windows.max((-1, -2))
     got = run(s.function, [x], [(want.shape, "float32")])[0]
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("width", "channels", "stride", "wanted"),
+    [
+        (14, 24, 1, [7, 2]),
+        (14, 24, 2, [7, 2]),
+        (8, 12, 1, [4, 4]),
+        (13, 16, 1, [4]),  # thirteen windows are not shared out evenly
+        (8, 9, 1, []),  # an odd number of channels
+    ],
+)
+def test_a_thread_has_several_windows_that_overlap(
+    monkeypatch: pytest.MonkeyPatch, width: int, channels: int, stride: int, wanted: list[int]
+) -> None:
+    monkeypatch.setattr(results, "_ENOUGH", 0)
+    x, weights = numbers(2, 9, stride * width + 2, channels), numbers(3, 3, channels)
+    X, W = te.placeholder(x.shape, name="X"), te.placeholder(weights.shape, name="W")
+    i, j = te.reduce_axis(3, name="i"), te.reduce_axis(3, name="j")
+    out = te.compute(
+        (2, 7, width, channels),
+        lambda n, r, c, o: te.sum(X[n, r + i, c * stride + j, o] * W[i, j, o], axis=(i, j)),
+        name="Y",
+    )
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (1, 2))[:, :, ::stride][
+        :, :, :width
+    ]
+    want = np.einsum("nrcoij,ijo->nrco", windows, weights)
+    s = check(te.function([X, W], [out], name="f"), [x, weights], want)
+    of_sum = [s.loop_of(loop) for loop in s.loops("Y")]
+    own = [f for f in of_sum if f.kind in ("unrolled", "vectorized")][2:]
+    assert [f.extent.value for f in own] == wanted  # type: ignore[attr-defined]
+
+
+def test_many_rows_have_few_threads_each() -> None:
+    x = numbers(3, 5461, 96)
+    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    one, zero = np.ones(96, "f4"), np.zeros(96, "f4")
+    function = loops("layer_norm", x, one, zero, axis=-1, epsilon=1e-5)
+    s = check(function, [x, one, zero], (x - mean) / np.sqrt(variance + 1e-5), 1e-4)
+    (launch,) = launches_of(s.function)
+    assert threads_of(launch) == {"threadIdx.x": 16, "threadIdx.y": 3}
 
 
 @pytest.mark.parametrize("symbolic", [False, True])

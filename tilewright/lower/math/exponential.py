@@ -110,15 +110,15 @@ def sigmoid(b: MathBuilder, x: Expr) -> Expr:
     Where x = n ln 2 + r, e**-r is the ratio of A - r and A + r, so that
     1 / (1 + e**-x) = (A + r) / ((A + r) + 2**-n (A - r)).
     """
-    # All is scaled down, so that the sum does not overflow before the quotient is zero.
-    down = b.width
+    # All is scaled down, so that the sum is neither tiny nor huge.
+    down = int(b.pick(64, b.width))
     x = minimum(maximum(x, b.pick(-104.0, -746.0)), b.pick(20.0, 40.0))
     rest, shifted = reduced(b, x, b.bias - down, -1)
     square = rest * rest
     tail = b.polynomial(b.of_type(EXP_RATIO), square)
     above = b.fma(tail, square, rest + 2.0) * 2.0**-down
     below = b.fma(tail, square, 2.0 - rest)
-    return above / b.fma(below, b.power_of_two(shifted), above)
+    return b.moderate_quotient(above, b.fma(below, b.power_of_two(shifted), above))
 
 
 def reduced(b: MathBuilder, x: Expr, offset: int, sign: int = 1) -> ReducedExponent:

@@ -11,6 +11,7 @@ proved: its digits, simplified, have to be the block's bindings, up to what stay
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import gcd
 
 from tilewright.arith import Linear, Ranges, bounds, linear, prove, simplify
 from tilewright.ir import (
@@ -54,15 +55,7 @@ def _candidates(pairs: _Pairs) -> Iterator[Expr]:
     """The numbers whose digits the bindings may be: what is divided in them, made whole."""
     parts = [part for _, value in pairs for part in walk_expr(value)]
     divided = [p.a for p in parts if isinstance(p, Binary) and p.op in ("floordiv", "floormod")]
-    numbers = list(dict.fromkeys(_whole(linear(a)) for a in divided))
-    yield from numbers
-    # Vectors: t % 2 * 4 + v may be the lowest digit of (b * 256 + t) * 4 + v.
-    for _, value in pairs:
-        total = linear(value)
-        for atom, scale in total.terms.items():
-            if isinstance(atom, Binary) and atom.op == "floormod":
-                lane = total.without(atom).expr()
-                yield from (simplify(number * scale + lane) for number in numbers)
+    yield from (_whole(linear(a)) for a in divided)
 
 
 def _whole(total: Linear) -> Expr:
@@ -77,17 +70,21 @@ def _whole(total: Linear) -> Expr:
 def _moving_parts(
     pairs: _Pairs, own: frozenset[Var], running: set[Var], ranges: Ranges
 ) -> list[_Digit] | None:
-    """The parts of bindings that depend on variables of a number; None where the rest of one does
-    not stay."""
+    """The parts of bindings that depend on variables of a number; None where one of these cannot be
+    told from the rest: this stays, or is less than any step of the part (t % 2 * 4 + v, v < 4)."""
     found: list[_Digit] = []
     for it, value in pairs:
         total = linear(simplify(value, ranges))
         moving, rest = total.split(lambda atom, _: bool(free_vars(atom) & own))
         if is_const(it.extent, 1) or not moving.terms:
             continue
-        if not free_vars(rest.expr()).isdisjoint(running):
-            return None
-        found.append((moving.expr(), it.extent))
+        part, extent, below = moving.expr(), it.extent, rest.expr()
+        if not free_vars(below).isdisjoint(running):
+            step = gcd(*moving.terms.values())
+            if not (prove(below >= 0, ranges) and prove(below < step, ranges)):
+                return None
+            part, extent = moving.divided(step).expr(), simplify(-(-extent // step), ranges)
+        found.append((part, extent))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tilewright.arith import knowing_nothing, linear, simplify
+from tilewright.arith import knowing_nothing, linear, prove_equal, simplify
 from tilewright.ir import (
     CHEAP,
     Alloc,
@@ -62,6 +62,15 @@ class Access(NamedTuple):
         near = {var: group * size + place}
         indices = tuple(simplify(substitute(i, near), ranges) for i in self.indices)
         return Access(self.buffer, indices).step(place)
+
+    def moves_by(self, var: Var, unit: int) -> bool:
+        """Whether `var`, whatever it is, moves the access by multiples of `unit` elements."""
+        total: Expr = const(0)
+        for index, stride in zip(self.indices, self.buffer.stride_exprs(), strict=True):
+            if var in free_vars(index):
+                total = total + index * stride
+        rest = substitute(total, {v: const(0) for v in free_vars(total) if v is not var})
+        return prove_equal(simplify(rest % unit), const(0))
 
 
 class Contraction(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Final, NamedTuple
 
@@ -59,14 +60,28 @@ def lanes_of(block: Block) -> int:
     if is_uniform(block) and None not in extents:
         inner = prod(e for e in extents if e is not None)
     accesses, stores = accesses_of(block), stores_of(block)
-    written = [Access(store.buffer, store.indices).step(last) for store in stores]
-    if any(a.step(last) not in (0, 1) for a in accesses) or set(written) != {1}:
+    written = [Access(store.buffer, store.indices) for store in stores]
+    if any(a.step(last) != 1 for a in written):
         return 1
+    if any(a.step(last) not in (0, 1) for a in accesses):
+        return _rows_as_vectors(block, accesses, written)
     widest = max(a.buffer.dtype.itemsize for a in accesses)
     lanes = _WIDE // widest
     while lanes > 1 and inner % lanes:
         lanes //= 2
     return max(1, lanes)
+
+
+def _rows_as_vectors(block: Block, accesses: Sequence[Access], written: Sequence[Access]) -> int:
+    """Elements of a row that one thread writes at once, where it reads them apart from each other
+    but neighbours of what the next thread reads: few channels of an image that come to lie side by
+    side. Otherwise 1."""
+    row = extent_of(block.iters[-1])
+    is_vector = row is not None and row * max(a.buffer.dtype.itemsize for a in written) <= _WIDE
+    if not is_vector or row is None or len(block.iters) < 2:
+        return 1
+    read = [a for a in accesses if a.step(block.iters[-1].var) not in (0, 1)]
+    return row if all(a.step(block.iters[-2].var) == 1 for a in read) else 1
 
 
 def _plan(found: Elements, _target: Target, choices: Choices) -> Spread:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilewright.arith import knowing_nothing, prove_equal, simplify
+from tilewright.arith import knowing_nothing, simplify
 from tilewright.ir import (
     TRUE,
     Block,
@@ -161,17 +161,7 @@ def _is_aligned(block: Block, access: Access, along: Var, lanes: int) -> bool:
     if access.buffer.dtype.itemsize > 4 or not _is_uniform(block, along, lanes):
         return False
     others = [it for it in block.iters if it.var is not along and extent_of(it) != 1]
-    return all(_moves_by(access, it.var, lanes) for it in others)
-
-
-def _moves_by(access: Access, var: Var, lanes: int) -> bool:
-    """Whether a variable, whatever it is, moves an access by multiples of some elements."""
-    total: Expr = const(0)
-    for index, stride in zip(access.indices, access.buffer.stride_exprs(), strict=True):
-        if var in free_vars(index):
-            total = total + index * stride
-    rest = substitute(total, {v: const(0) for v in free_vars(total) if v is not var})
-    return prove_equal(simplify(rest % lanes), const(0))
+    return all(access.moves_by(it.var, lanes) for it in others)
 
 
 def _is_uniform(block: Block, along: Var, lanes: int) -> bool:

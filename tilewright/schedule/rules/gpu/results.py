@@ -5,17 +5,21 @@ for i: for j: for k: C[i, j] += …      -->      for b in blocks: for t in thre
                                                     C[…] = acc
 
 Neighbouring threads have neighbouring results. A sum is kept in a register; what follows it element
-by element (a bias, an activation) is computed by the same thread.
+by element (a bias, an activation) is computed by the same thread. Where neighbouring sums read
+neighbours (windows of images whose channels lie side by side), a thread has a vector of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 from typing import Final, NamedTuple
 
-from tilewright.ir import For, free_vars, is_const, substitute
+from tilewright.ir import Block, Const, For, Var, const, free_vars, is_const, substitute
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
+    accesses_of,
+    extent_of,
     has_own_loops,
     is_injective,
     is_intermediate,
@@ -36,6 +40,8 @@ from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
+#: Bytes that a thread reads at once.
+_WIDE: Final = 16
 #: Windows of up to so many elements are unrolled.
 _SHORT: Final = 32
 #: Iterations of longer ones that are unrolled, and how few of a loop that has no others inside.
@@ -43,18 +49,40 @@ _TOGETHER: Final = 16
 _LEAST_TOGETHER: Final = 4
 
 
+#: The most vectors and results of a thread.
+_MOST_VECTORS: Final = 7
+_MOST_RESULTS: Final = 16
+#: Threads that each multiprocessor should have where a thread has several results.
+_ENOUGH: Final = 768
+
+
+class Run(NamedTuple):
+    """Results of a thread: neighbours in memory, and how many of these along the dimension before,
+    whose windows overlap."""
+
+    lanes: int = 1
+    vectors: int = 1
+
+    @property
+    def results(self) -> int:
+        return self.lanes * self.vectors
+
+
 class Results(NamedTuple):
-    """Loops over results that are made independently of each other, and how many these are."""
+    """Loops over results that are made independently of each other, how many these are, and which
+    of them one thread can have, the best first."""
 
     loops: list[Loop]
     number: int | None
+    runs: Sequence[Run] = (Run(),)
 
 
 class Grid(NamedTuple):
-    """The same with the threads of a block."""
+    """The same with the threads of a block, and the results of a thread."""
 
     loops: list[Loop]
     threads: int
+    run: Run = Run()
 
 
 def _match(s: Schedule, name: str, _target: Target) -> Results | None:
@@ -65,7 +93,51 @@ def _match(s: Schedule, name: str, _target: Target) -> Results | None:
 def _match_sum(s: Schedule, name: str, target: Target) -> Results | None:
     block = s.block_of(name)
     is_one_sum = only_reduces(block) and len(stores_of(block)) == 1
-    return _match(s, name, target) if is_one_sum else None
+    found = _match(s, name, target) if is_one_sum else None
+    return found and found._replace(runs=_runs(s, name))
+
+
+def _runs(s: Schedule, name: str) -> list[Run]:
+    lanes, block = _lanes(s, name), s.block_of(name)
+    counts = [lanes >> k for k in range(lanes.bit_length())]
+    out = stores_of(block)[0].buffer
+    extent = out.shape[-2] if len(out.shape) > 1 and _overlap(block) else const(1)
+    most = int(extent.value) if isinstance(extent, Const) else 1
+    vectors = [n for n in range(min(most, _MOST_VECTORS), 0, -1) if most % n == 0]
+    found = [Run(n, v) for n in counts for v in vectors if n > 1 or v == 1]
+    fitting = (r for r in found if r.results <= _MOST_RESULTS)
+    return sorted(fitting, key=lambda r: (r.vectors, r.lanes), reverse=True)
+
+
+def _overlap(block: Block) -> bool:
+    """Whether windows of neighbours along the last dimension but one have elements in common."""
+    own = stores_of(block)[0].indices[-2]
+    reduced = {it.var for it in block.iters if it.kind == "reduce"}
+    indices = [index for a in accesses_of(block) for index in a.indices]
+    return any(own in free_vars(index) and reduced & free_vars(index) for index in indices)
+
+
+def _lanes(s: Schedule, name: str) -> int:
+    """How many neighbouring sums one access can take, for all that they and what follows read."""
+    home = following(s, name)
+    out = stores_of(s.block_of(name))[0].buffer
+    read = [a.buffer for a in accesses_of(s.block_of(name)) if a.buffer is not out]
+    extent, widest = out.shape[-1], max((b.dtype.itemsize for b in read), default=_WIDE)
+    lanes = gcd(_WIDE // widest, int(extent.value)) if isinstance(extent, Const) else 1
+    are_vectors = all(_has_vectors(s.block_of(n), lanes) for n in (name, home) if n is not None)
+    return lanes if are_vectors else 1
+
+
+def _has_vectors(block: Block, lanes: int) -> bool:
+    """Whether neighbouring results read the same, or neighbours at a multiple of `lanes`."""
+    (store,) = stores_of(block)
+    own = store.indices[-1]
+    others = [it.var for it in block.iters if it.var is not own and extent_of(it) != 1]
+    read = [a for a in accesses_of(block) if a.buffer is not store.buffer]
+    return isinstance(own, Var) and all(
+        a.step(own) == 0 or (a.step(own) == 1 and all(a.moves_by(v, lanes) for v in others))
+        for a in read
+    )
 
 
 def _match_one(s: Schedule, name: str, _target: Target) -> Results | None:
@@ -94,10 +166,15 @@ def result_loops(s: Schedule, name: str) -> list[Loop]:
     return chosen
 
 
-def _plan(found: Results, _target: Target, choices: Choices) -> Grid:
-    own = threads_for(found.number)
+def _plan(found: Results, target: Target, choices: Choices) -> Grid:
+    assert target.gpu is not None
+    enough = _ENOUGH * target.gpu.multiprocessors
+    fitting = (r for r in found.runs if found.number is None or found.number >= enough * r.results)
+    first = next(fitting, Run())
+    run = choices.choose("run", [first, *(r for r in found.runs if r != first)])
+    own = threads_for(None if found.number is None else found.number // run.results)
     others = [n for n in (64, 128, 256, 512) if n != own]
-    return Grid(found.loops, choices.choose("threads", [own, *others]))
+    return Grid(found.loops, choices.choose("threads", [own, *others]), run)
 
 
 def _schedule(s: Schedule, _name: str, plan: Grid, _target: Target) -> None:
@@ -112,8 +189,31 @@ def schedule_sum(s: Schedule, name: str, plan: Grid, _target: Target) -> None:
         home = s.cache_write(name, 0, "local").name
     else:
         s.set_scope(name, out, "local")
-    _, thread = launch(s, fused(s, _in_order_of_memory(s, home)), plan.threads)
-    write_out(s, s.compute_at(name, thread))
+    loops = _in_order_of_memory(s, home)
+    own: list[Loop] = []
+    for place, size in ((-1, plan.run.lanes), (-2, plan.run.vectors)):
+        if size > 1:
+            loops[place], inner = s.split(loops[place], None, size)
+            own.insert(0, inner)
+    if own:
+        s.reorder(*loops, *own)
+    _, thread = launch(s, fused(s, loops), plan.threads)
+    rest = list(s.compute_at(name, thread))
+    _finish_run(s, own)
+    inside = [loop for loop in rest if feeds_only(s.block_of(name), loop, "spatial")]
+    rest = [loop for loop in rest if loop not in inside]
+    if own:
+        s.reorder(*rest, *inside)
+        _finish_run(s, inside)
+    write_out(s, rest)
+
+
+def _finish_run(s: Schedule, loops: list[Loop]) -> None:
+    """The results of a thread: vectors, written out."""
+    if loops:
+        s.vectorize(loops[-1])
+    for loop in loops[:-1]:
+        s.unroll(loop)
 
 
 def _in_order_of_memory(s: Schedule, name: str) -> list[Loop]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import gcd, prod
 from typing import Final, NamedTuple
 
 from tilewright.ir import WARP, free_vars
@@ -25,7 +25,9 @@ from tilewright.schedule.facts.dependence import ranges_below
 from tilewright.schedule.facts.products import is_reduction
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
+    accesses_of,
     as_contraction,
+    extent_of,
     has_own_loops,
     is_injective,
     is_intermediate,
@@ -53,8 +55,13 @@ from tilewright.target import Target
 #: Elements of a row that a thread should at least reduce, and threads that a row has at most.
 _LEAST_EACH: Final = 4
 _MOST_THREADS: Final = 256
+#: Where rows are many: threads of one at least, and elements that each of them then has at most.
+_LEAST_THREADS: Final = 8
+_MOST_EACH: Final = 24
 #: Partial results are joined by so many threads before one thread joins theirs.
 _JOINING: Final = 16
+#: Bytes that a thread reads at once.
+_WIDE: Final = 16
 #: Loops of constant length up to this are unrolled.
 _SHORT: Final = 16
 #: Bytes of shared memory that rows of a block take at most: several blocks should fit.
@@ -62,10 +69,12 @@ _SHARED: Final = 32 << 10
 
 
 class Rows(NamedTuple):
-    """How many rows there are, and how many elements each has, where that is known."""
+    """How many rows there are, how many the innermost loop over them has, and how many elements
+    each of them has, where that is known."""
 
     names: list[str]
     number: int | None
+    inner: int | None
     length: int | None
 
 
@@ -107,7 +116,9 @@ def _found(s: Schedule, names: list[str]) -> Rows | None:
     loops = s.loops(reductions[0])
     rows = [loop for loop in loops if feeds_only(first, loop, "spatial")]
     along = [loop for loop in loops if loop not in rows]
-    return Rows(names, count_of(s, rows), count_of(s, along))
+    extents = [extent_of_loop(s, loop) for loop in rows]
+    inner = next((e for e in reversed(extents) if e != 1), None)
+    return Rows(names, count_of(s, rows), inner, count_of(s, along))
 
 
 def _is_product(s: Schedule, name: str) -> bool:
@@ -116,17 +127,28 @@ def _is_product(s: Schedule, name: str) -> bool:
     return found is not None and bool(found.rows) and bool(found.columns)
 
 
-def _plan(found: Rows, _target: Target, choices: Choices) -> Sharing:
-    own = _MOST_THREADS
-    if found.length is not None:
-        own = min(own, max(WARP, round_up_to_power(-(-found.length // _LEAST_EACH))))
-    others = [n for n in (32, 64, 128, 256, 512) if n != own]
+def _plan(found: Rows, target: Target, choices: Choices) -> Sharing:
+    own = _threads(found, target)
+    others = [n for n in (8, 16, 32, 64, 128, 256, 512) if n != own]
     threads = choices.choose("threads", [own, *others])
     fitting = [1]
-    if found.number is not None and threads < _MOST_THREADS:
-        most = min(_MOST_THREADS // threads, found.number // 2)
-        fitting = [n for n in range(max(1, most), 0, -1) if found.number % n == 0]
+    if found.inner is not None and threads < _MOST_THREADS:
+        most = min(_MOST_THREADS // threads, found.inner // 2)
+        fitting = [n for n in range(max(1, most), 0, -1) if found.inner % n == 0]
     return Sharing(found.names, threads, choices.choose("rows", fitting))
+
+
+def _threads(found: Rows, target: Target) -> int:
+    """Threads of a row: so few that all rows have theirs at the same time, if that can be."""
+    if found.length is None:
+        return _MOST_THREADS
+    threads = min(_MOST_THREADS, max(WARP, round_up_to_power(-(-found.length // _LEAST_EACH))))
+    assert target.gpu is not None
+    least = max(_LEAST_THREADS, -(-found.length // _MOST_EACH))
+    room = target.gpu.multiprocessors * target.gpu.threads
+    while found.number is not None and found.number * threads > room and threads >= 2 * least:
+        threads //= 2
+    return threads
 
 
 @dataclass
@@ -135,6 +157,8 @@ class _Placed:
     down."""
 
     homes: dict[str, str] = field(default_factory=dict[str, str])
+    #: Those of them that sum up several neighbours side by side.
+    vectors: set[str] = field(default_factory=set[str])
 
 
 def schedule_rows(s: Schedule, _block: str, plan: Sharing, _target: Target) -> None:
@@ -160,7 +184,14 @@ def schedule_rows(s: Schedule, _block: str, plan: Sharing, _target: Target) -> N
         if name not in placed.homes:
             _give_to_threads(s, name, grid, row, plan)
     for name in placed.homes:
-        _write_out(s, [loop for loop in s.loops(name) if s.loop_of(loop).kind == "serial"])
+        loops = [loop for loop in s.loops(name) if s.loop_of(loop).kind == "serial"]
+        if name in placed.vectors:
+            block = s.block_of(name)
+            (vector,) = [loop for loop in loops if feeds_only(block, loop, "spatial")]
+            loops.remove(vector)
+            s.reorder(*loops, vector)
+            s.vectorize(vector)
+        _write_out(s, loops)
 
 
 SHARED_ROWS = Rule("rows", _match, _plan, schedule_rows)
@@ -175,17 +206,34 @@ def _factored(s: Schedule, name: str, threads: int, placed: _Placed) -> list[str
     if length is not None and length <= WARP // 2:
         return []
     rank = len(stores_of(s.block_of(name))[0].indices)
-    _, thread = s.split(along, None, threads)
+    lanes = _lanes(s, name, along, threads)
+    _, thread, *vector = s.split(along, None, threads, *([lanes] if lanes > 1 else []))
     parts = s.rfactor(thread, rank).name
     made = [parts]
     if len(stores_of(s.block_of(parts))) == 1:
+        if vector:
+            by_lanes = s.rfactor(s.loops(parts)[-1], rank + 1).name
+            s.set_scope(by_lanes, 0, "local")
+            made.insert(0, by_lanes)
         home = s.cache_write(parts, 0, "local").name
-        placed.homes[parts] = home
+        placed.homes |= dict.fromkeys(made, home)
+        placed.vectors |= {*made[:-1]}
         made.append(home)
     if threads > WARP // 2:
         _, few = s.split(s.loops(name)[-1], None, _JOINING if threads > 4 * WARP else _JOINING // 2)
         made.append(s.rfactor(few, rank).name)
     return made
+
+
+def _lanes(s: Schedule, name: str, along: Loop, threads: int) -> int:
+    """Neighbours of a row that a thread reads at once."""
+    length, block = extent_of_loop(s, along), s.block_of(name)
+    last = next(it for it in reversed(block.iters) if it.kind == "reduce")
+    read = [a for a in accesses_of(block) if a.step(last.var) != 0]
+    if length is None or length % threads or any(a.step(last.var) != 1 for a in read):
+        return 1
+    widest = max((a.buffer.dtype.itemsize for a in read), default=_WIDE)
+    return gcd(_WIDE // widest, length // threads, extent_of(last) or 1)
 
 
 def _row_loops(s: Schedule, last: str, before: list[str], rows: int) -> tuple[Loop, Loop | None]:

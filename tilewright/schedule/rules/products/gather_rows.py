@@ -64,7 +64,7 @@ def _gather(s: Schedule, name: str, plan: Gathered, target: Target) -> None:
     if not all(isinstance(i, Var | Const) for i in c.b.indices) and _is_packed(c, target):
         # Columns of groups of channels: packing computes them.
         s.reindex(name, c.b.buffer.name)
-    merge_rows(s)
+    merge_rows(s, target)
     after = as_contraction(s.block_of(name))
     assert after is not None
     is_whole = len(c.rows) - len(after.rows) == len(plan.rows) - 1
