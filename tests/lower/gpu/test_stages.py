@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from textwrap import indent
 
+import pytest
+
 from tilewright.arith import simplify_function
 from tilewright.ir import function_text, parse_function, verify
 from tilewright.lower import stage_copies
@@ -48,6 +50,18 @@ def test_a_loop_of_more_iterations_than_stages() -> None:
     assert staged(FILL + loop("k", "A", 8, 3)) == (
         f"{copy} commit {copy} commit {USE} for k in range wait(1) barrier {copy} commit {USE}"
     )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "(A[k * 8 + t] if t < 5 else 0.0)",
+        "((A[k * 8 + t] if t < 5 else 0.0) if k < 7 else 0.0)",  # padded twice
+    ],
+)
+def test_copies_with_padding(source: str) -> None:
+    body = loop("k", "A", 8, 3).replace("A[k * 8 + t]", source)
+    assert staged(FILL + body).startswith("k_SA commit")
 
 
 def test_of_few_iterations_all_copies_come_first() -> None:

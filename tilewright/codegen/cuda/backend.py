@@ -32,6 +32,7 @@ from tilewright.lower import (
     merge_launches,
     native_formats,
     place_barriers,
+    read_early,
     single_threaded,
     split_launches,
     stage_copies,
@@ -118,6 +119,7 @@ class CudaBackend(Backend):
             ("merge_launches", lambda f: merge_launches(f, target)),
             ("simplify_flat", simplify_function),
             ("single_threaded", single_threaded),
+            ("read_early", read_early),
             # Looks at whole phases, which stay as they are from here on.
             ("place_barriers", place_barriers),
         ]

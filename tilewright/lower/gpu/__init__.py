@@ -2,6 +2,7 @@
 
 from tilewright.lower.gpu.accesses import access_of
 from tilewright.lower.gpu.barriers import place_barriers
+from tilewright.lower.gpu.early_reads import read_early
 from tilewright.lower.gpu.group_products import swizzle_operands, wait_for_products
 from tilewright.lower.gpu.launches import single_threaded, split_launches
 from tilewright.lower.gpu.merge_launches import merge_launches
@@ -15,6 +16,7 @@ __all__ = [
     "merge_launches",
     "place_barriers",
     "reach_device",
+    "read_early",
     "single_threaded",
     "split_launches",
     "stage_copies",

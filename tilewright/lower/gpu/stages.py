@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from tilewright.arith import conjuncts
 from tilewright.ir import (
     STAGES,
     Alloc,
@@ -49,6 +50,7 @@ from tilewright.ir import (
     While,
     address_of,
     all_exprs,
+    all_of,
     barrier,
     call,
     const,
@@ -316,10 +318,12 @@ def _asynchronous(stmt: Stmt) -> Stmt:
 
 
 def _copy(store: Store) -> Stmt | None:
-    value, condition = store.value, None
-    if isinstance(value, Select) and _is_zero(value.b) and not value.condition.dtype.is_vector:
-        value, condition = value.a, value.condition
-    if not isinstance(value, Load) or store.mask is not None or not _is_whole(value, condition):
+    value = store.value
+    conditions: list[Expr] = []
+    while isinstance(value, Select) and _is_zero(value.b) and not value.condition.dtype.is_vector:
+        conditions += conjuncts(value.condition)
+        value = value.a
+    if not isinstance(value, Load) or store.mask is not None or not _is_whole(value, conditions):
         return None
     (to,), (source,) = store.indices, value.indices
     length = store.buffer.dtype.itemsize * value.dtype.lanes
@@ -331,14 +335,14 @@ def _copy(store: Store) -> Stmt | None:
         for b, at in zip((store.buffer, value.buffer), first, strict=True)
         if at is not None
     ]
-    read = const(length) if condition is None else select(condition, const(length), const(0))
+    read = select(all_of(*conditions), const(length), const(0)) if conditions else const(length)
     return _effect("async_copy", *places, const(length), read)
 
 
-def _is_whole(load: Load, condition: Expr | None) -> bool:
+def _is_whole(load: Load, conditions: Sequence[Expr]) -> bool:
     """Whether a load has all of its lanes wherever it is chosen."""
     mask = load.mask.a if isinstance(load.mask, Broadcast) else load.mask
-    return mask is None or mask is condition
+    return mask is None or {*conjuncts(mask)} <= {*conditions}
 
 
 def _first(index: Expr) -> Expr | None:

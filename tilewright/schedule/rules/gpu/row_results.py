@@ -68,7 +68,10 @@ def finish_by_rows(s: Schedule, results: RowResults, around: Loop) -> None:
     s.compute_at(stage, chunk)
     threads = tile.warps.threads
     extents = [extent for _, extent in threads]
-    several, *bound, vector = s.split(s.fuse(row, within), None, *extents, _lanes(s, home))
+    # Warps take the rows on that they have.
+    sizes = [*extents[:-1], None, extents[-1], _lanes(s, home)]
+    *outer, several, lane, vector = s.split(s.fuse(row, within), *sizes)
+    bound = [*outer, lane]
     s.reorder(*bound, several, vector)
     for loop, (axis, _) in zip(bound, threads, strict=True):
         s.bind(loop, axis)
