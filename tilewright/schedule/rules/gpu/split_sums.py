@@ -11,15 +11,17 @@ what follows element by element is joined with.
 
 from __future__ import annotations
 
-from math import prod
+from math import log, prod, sqrt
 from typing import Final, NamedTuple
 
+from tilewright.ir import DType
 from tilewright.schedule.rules.analysis import extent_of
 from tilewright.schedule.rules.gpu.product_plan import Product, match_product
 from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
+_F32: Final = DType.of("float32")
 #: The side of tiles that are counted.
 _TILE: Final = 64
 #: Steps that a part has at least.
@@ -30,12 +32,15 @@ _STEPS: Final = (64, 32)
 _LONG: Final = 4096
 #: Tiles that each multiprocessor should have.
 _EACH: Final = 2
+#: Bytes of partial sums, written and read again, that take as long as an iteration of a tile.
+_BYTES_OF_STEP: Final = 750_000
 
 
 class LongProduct(NamedTuple):
-    """How many tiles a product has, and how long its sum is."""
+    """How many tiles and results a product has, and how long its sum is."""
 
     tiles: int
+    results: int
     length: int
 
 
@@ -55,24 +60,30 @@ def _counted(found: Product) -> LongProduct | None:
     others, length = [extent_of(it) for it in found.others], extent_of(found.reduced[0])
     if length is None or None in (*sides, *others):
         return None
-    tiles = prod(-(-(side or 0) // _TILE) for side in sides) * prod(e or 0 for e in others)
-    return LongProduct(tiles, length)
+    batch = prod(e or 0 for e in others)
+    tiles = batch * prod(-(-(side or 0) // _TILE) for side in sides)
+    return LongProduct(tiles, batch * prod(side or 0 for side in sides), length)
 
 
 def _parts(found: LongProduct, target: Target) -> int:
-    """As many parts as keep the device busy, all of them as long."""
+    """Parts that are all as long: at most as many as keep the device busy, and about as many as
+    make up for the partial sums that they write."""
     assert target.gpu is not None
     wanted = _EACH * target.gpu.multiprocessors // max(1, found.tiles)
     most = min(wanted, found.length // _LEAST)
     even = [n for n in range(1, most + 1) if found.length % n == 0]
     whole = [[n for n in even if n > 1 and found.length // n % steps == 0] for steps in _STEPS]
-    return max(next(filter(None, whole), even), default=1)
+    candidates = next(filter(None, whole), even)
+    # Where n partial sums take as long to write and read as the steps that each part has.
+    moved = 2 * _F32.itemsize * max(1, found.results)
+    best = sqrt(found.length / _STEPS[0] * _BYTES_OF_STEP / moved)
+    return min(candidates, key=lambda n: abs(log(n / best)), default=1)
 
 
 def _plan(found: LongProduct, target: Target, choices: Choices) -> int:
     own = _parts(found, target)
-    fewer = [n for n in (own // 2, own // 4) if n > 1 and found.length % n == 0]
-    return choices.choose("parts", [own, *fewer])
+    others = [n for n in (2 * own, own // 2) if n > 1 and found.length % n == 0]
+    return choices.choose("parts", [own, *others])
 
 
 def _schedule(s: Schedule, name: str, parts: int, _target: Target) -> None:
