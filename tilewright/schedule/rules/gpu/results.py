@@ -47,8 +47,6 @@ _SHORT: Final = 32
 #: Iterations of longer ones that are unrolled, and how few of a loop that has no others inside.
 _TOGETHER: Final = 16
 _LEAST_TOGETHER: Final = 4
-
-
 #: The most vectors and results of a thread.
 _MOST_VECTORS: Final = 7
 _MOST_RESULTS: Final = 16
@@ -169,7 +167,7 @@ def result_loops(s: Schedule, name: str) -> list[Loop]:
 def _plan(found: Results, target: Target, choices: Choices) -> Grid:
     assert target.gpu is not None
     enough = _ENOUGH * target.gpu.multiprocessors
-    fitting = (r for r in found.runs if found.number is None or found.number >= enough * r.results)
+    fitting = (r for r in found.runs if (found.number or 0) >= enough * r.results)
     first = next(fitting, Run())
     run = choices.choose("run", [first, *(r for r in found.runs if r != first)])
     own = threads_for(None if found.number is None else found.number // run.results)
