@@ -123,8 +123,8 @@ class _Hoister:
         if rows is not None:
             before, tile, after = parted(body, rows.guards)
             before, tile = _with_start(before, tile)
-            before, after = ([self.stmt(s, ranges, scope) for s in part] for part in (before, after))
-            return seq(*before, self._by_rows(tile, rows, ranges, scope), *after)
+            before, after = (self.stmt(seq(*part), ranges, scope) for part in (before, after))
+            return seq(before, self._by_rows(tile, rows, ranges, scope), after)
         runs = _runs(body, guards) if isinstance(body, Seq) else [body]
         if len(runs) > 1:
             return seq(*(self.versions(run, guards, ranges, scope) for run in runs))

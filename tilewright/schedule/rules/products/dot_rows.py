@@ -23,7 +23,11 @@ from tilewright.schedule.intrinsics import Dot, dots_for
 from tilewright.schedule.rules.analysis import Contraction, as_contraction, constants_of, extent_of
 from tilewright.schedule.rules.epilogue import place_epilogue
 from tilewright.schedule.rules.products.packing import Layout, pack_operand, schedule_packing
-from tilewright.schedule.rules.products.product import begin_inlined_epilogue, start_with_vectors
+from tilewright.schedule.rules.products.product import (
+    begin_inlined_epilogue,
+    start_with_vectors,
+    used,
+)
 from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -126,8 +130,8 @@ def _known_before(s: Schedule, name: str) -> frozenset[Buffer]:
 def _plan(found: tuple[RowProduct, Dot], target: Target, choices: Choices) -> DotRowsPlan:
     product, dot = found
     rows = choices.choose("rows", _rows_at_once(product))
-    vectors = _vectors(product, dot, rows, target)
-    return DotRowsPlan(product, dot, rows, choices.choose("vectors", range(vectors, 0, -1)))
+    vectors = choices.choose("vectors", _vectors(product, dot, rows, target))
+    return DotRowsPlan(product, dot, rows, vectors)
 
 
 def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
@@ -142,13 +146,30 @@ def _rows_at_once(product: RowProduct) -> list[int]:
     return [r for r in range(_ROWS, 0, -1) if extent is None or extent % r == 0]
 
 
-def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> int:
-    """As many as registers hold, and, where several rows read them, as stay in L1."""
+def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> list[int]:
+    """Numbers of vectors that registers hold and that, where several rows read them, stay in L1.
+
+    The first is the most, or less where that leaves less of the last panel empty.
+    """
     held = (target.vector_registers - 1) // (rows + 1)
-    wanted = -(-(extent_of(product.column) or 1) // dot.columns)
+    columns = extent_of(product.column) or 1
     size = dot.columns * (extent_of(product.depth) or 1) * product.types[1].itemsize
     fit = _VECTORS if not product.rows else target.caches.l1d * 3 // 4 // size
-    return min(wanted, held, max(_VECTORS // 2, min(_VECTORS, fit)))
+    most = min(-(-columns // dot.columns), held, max(_VECTORS // 2, min(_VECTORS, fit)))
+
+    def rate(vectors: int) -> float:
+        cycles = max(rows * vectors / target.fma_ports, target.fma_latency)
+        cycles += target.timing.load_cycles * (rows + vectors)
+        return rows * vectors / cycles * used(columns, vectors * dot.columns)
+
+    return sorted(range(most, 0, -1), key=rate, reverse=True)
+
+
+def _steps_at_once(product: RowProduct, dot: Dot, target: Target) -> int:
+    """Steps whose groups of a row are lanes of one vector, where the instruction takes a lane."""
+    lanes = target.lanes(product.types[0]) // dot.depth
+    whole = (extent_of(product.depth) or 0) % (lanes * dot.depth) == 0
+    return lanes if target.has_lane_fma and whole else 1
 
 
 def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None:
@@ -168,15 +189,15 @@ def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None
     around = _around(s, name, loops, c)
     outer, inner = _cut_rows(s, loops, plan)
     panel, vectors, j = s.split(column, None, plan.vectors, dot.columns)
-    steps, k = s.split(depth, None, dot.depth)
+    steps, together, k = s.split(depth, None, _steps_at_once(product, dot, target), dot.depth)
     shared = [*around, panel]
     if blocks or runs:
         # A window: all loops but that over the pixels of a row, which stream past a panel.
         shared, outer = [*around, *outer[:-1], *blocks], outer[-1:]
     inside = [loop for loop in (panel, *outer) if loop not in shared]
-    s.reorder(*shared, *inside, *runs, steps, *inner, vectors, j, k)
+    s.reorder(*shared, *inside, *runs, steps, together, *inner, vectors, j, k)
     start_with_vectors(s, name, s.decompose_reduction(name, (*runs, steps)[0]).name, dot)
-    for loop in (*inner, vectors):
+    for loop in (together, *inner, vectors):
         s.unroll(loop)
     lanes = target.lanes(product.types[2])
     place_epilogue(s, epilogue, (panel, *outer)[-1], lanes, target)
