@@ -37,24 +37,30 @@ def test_beside_whole_numbers(shift: int, twice: bool) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("shift", [31, 32, 38, 62])
+@pytest.mark.parametrize(("shift", "least"), [(31, 31), (32, 31), (32, 32), (38, 32), (62, 32)])
 @pytest.mark.parametrize(("zero", "low", "high"), [(7, -128, 127), (-128, -128, 100)])
-def test_narrow_arithmetic_gives_the_same(shift: int, zero: int, low: int, high: int) -> None:
+def test_narrow_arithmetic_gives_the_same(
+    shift: int, least: int, zero: int, low: int, high: int
+) -> None:
     number, ends = 2**31 - 1, np.array([-(2**31), 2**31 - 1, 0, -1], np.int32)
     x = np.concatenate([X, ends])
     how: dict[str, Any] = {"zero": zero, "low": low, "high": high, "dtype": np.dtype("int8")}
     given = [x, np.int32(number), np.int32(shift)]
-    found = check_definition("requantize", given, twice=True, narrow=True, symbolic=False, **how)[0]
+    how |= {"twice": True, "least": least}
+    found = check_definition("requantize", given, symbolic=False, **how)[0]
     wanted = [max(low, min(high, scaled(int(v), number, shift, True) + zero)) for v in x]
     np.testing.assert_array_equal(found, wanted)
-    check("requantize", given, twice=True, narrow=True, **how)
+    check("requantize", given, **how)
 
 
-def test_wide_numbers_are_not_narrow() -> None:
-    b = Builder()
-    x = b.input("x", "int64", [3])
-    with pytest.raises(UserError, match="narrow where int32"):
-        b.requantize(x, 1, 31, zero=0, low=0, high=9, dtype="int8", twice=True, narrow=True)
+def test_what_needs_more_than_32_bits_has_them() -> None:
+    x = np.array([-(2**40), 2**33 + 1, -5, 2**40], np.int64)
+    how: dict[str, Any] = {"zero": 7, "low": -128, "high": 127, "dtype": np.dtype("int8")}
+    given = [x, np.int32(2**21), np.int32(55)]
+    how |= {"twice": True, "least": 32}
+    check("requantize", given, **how)
+    given[0], how["zero"] = X, 2**31
+    check("requantize", given, **how)
 
 
 @pytest.mark.parametrize("twice", [False, True])

@@ -9,7 +9,7 @@ read rows in place.
 
 A panel stays in L1 while rows are streamed, and the first row reads it in order. Convolutions of
 images of any size are such products too: their columns come in blocks, and their reductions in
-runs. Rows of pixels are then distributed over the cores.
+runs. Cores take panels of parts of an image then, whose rows of pixels stay in L2.
 """
 
 from __future__ import annotations
@@ -140,10 +140,10 @@ def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
 
 
 def _rows_at_once(product: RowProduct) -> list[int]:
-    """Numbers of rows that divide all rows, the largest first; where the number of rows is known
-    only at run time, every number of leftover rows gets a version of its own."""
+    """Numbers of rows, the largest first; every number of rows that may be left over gets a version
+    of its own."""
     extent = extent_of(product.rows[-1]) if product.rows else 1
-    return [r for r in range(_ROWS, 0, -1) if extent is None or extent % r == 0]
+    return list(range(min(_ROWS, extent or _ROWS), 0, -1))
 
 
 def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> list[int]:
@@ -165,11 +165,26 @@ def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> list[i
     return sorted(range(most, 0, -1), key=rate, reverse=True)
 
 
-def _steps_at_once(product: RowProduct, dot: Dot, target: Target) -> int:
+def steps_at_once(product: RowProduct, dot: Dot, target: Target) -> int:
     """Steps whose groups of a row are lanes of one vector, where the instruction takes a lane."""
     lanes = target.lanes(product.types[0]) // dot.depth
     whole = (extent_of(product.depth) or 0) % (lanes * dot.depth) == 0
     return lanes if target.has_lane_fma and whole else 1
+
+
+def _rows_in_l2(product: RowProduct, target: Target) -> int:
+    """How many rows of pixels an image has, or as many as take half of L2."""
+    *_, height, width = (extent_of(it) or _UNKNOWN for it in product.rows)
+    channels = prod(
+        extent_of(it) or 1 for it in product.contraction.reduced if _is_channel(it, product)
+    )
+    row = width * channels * product.types[0].itemsize
+    return max(1, min(height, target.caches.l2 // 2 // row))
+
+
+def _is_channel(it: Iter, product: RowProduct) -> bool:
+    """Whether a variable of the reduction is an index of pixels by itself, not a part of one."""
+    return any(i is it.var for i in product.contraction.a.indices)
 
 
 def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None:
@@ -189,13 +204,14 @@ def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None
     around = _around(s, name, loops, c)
     outer, inner = _cut_rows(s, loops, plan)
     panel, vectors, j = s.split(column, None, plan.vectors, dot.columns)
-    steps, together, k = s.split(depth, None, _steps_at_once(product, dot, target), dot.depth)
+    steps, together, k = s.split(depth, None, steps_at_once(product, dot, target), dot.depth)
     shared = [*around, panel]
     if blocks or runs:
-        # A window: all loops but that over the pixels of a row, which stream past a panel.
-        shared, outer = [*around, *outer[:-1], *blocks], outer[-1:]
-    inside = [loop for loop in (panel, *outer) if loop not in shared]
-    s.reorder(*shared, *inside, *runs, steps, together, *inner, vectors, j, k)
+        # A window: rows of pixels that stay in L2 stream past a panel.
+        *images, height, width = outer
+        parts, height = s.split(height, None, _rows_in_l2(product, target))
+        shared, outer = [*around, *images, parts, *blocks, panel], [height, width]
+    s.reorder(*shared, *outer, *runs, steps, together, *inner, vectors, j, k)
     start_with_vectors(s, name, s.decompose_reduction(name, (*runs, steps)[0]).name, dot)
     for loop in (together, *inner, vectors):
         s.unroll(loop)
