@@ -56,7 +56,7 @@ def test_narrow_arithmetic_gives_the_same(
 def test_what_needs_more_than_32_bits_has_them() -> None:
     x = np.array([-(2**40), 2**33 + 1, -5, 2**40], np.int64)
     how: dict[str, Any] = {"zero": 7, "low": -128, "high": 127, "dtype": np.dtype("int8")}
-    given = [x, np.int32(2**21), np.int32(55)]
+    given: list[Any] = [x, np.int32(2**21), np.int32(55)]
     how |= {"twice": True, "least": 32}
     check("requantize", given, **how)
     given[0], how["zero"] = X, 2**31

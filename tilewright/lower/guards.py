@@ -55,6 +55,7 @@ from tilewright.lower.tile_rows import (
     parted,
     repeats_rows,
     rows_of_tile,
+    statements_of,
     uses_of_buffers,
     with_rows,
 )
@@ -104,7 +105,7 @@ class _Hoister:
         """The loop's body, in versions if it has guards that are best decided here."""
         found = dict(_guards(loop.body, ranges, scope, frozenset()))
         found.update(_masks_of_sums(loop, scope))
-        waiting = [s for s in _statements(loop.body) if _deeper_loop_decides(s, scope)]
+        waiting = [s for s in statements_of(loop.body) if _deeper_loop_decides(s, scope)]
         settled_later = {c for s in waiting for inner in walk(s) for c in _conditions(inner)}
         here = {g: w for g, w in found.items() if g not in self.settled | settled_later}
         if not any(loop.var in free_vars(whole) for whole in here.values()):
@@ -275,16 +276,8 @@ def _holds(stmt: Stmt, guards: set[Expr]) -> bool:
     return any(c in guards for s in walk(stmt) for c in _conditions(s))
 
 
-def _statements(body: Stmt) -> Sequence[Stmt]:
-    """What is done one after the other, each with loops and guards of its own."""
-    if isinstance(body, Alloc):
-        return _statements(body.body)
-    return body.statements if isinstance(body, Seq) else (body,)
-
-
 def _deeper_loop_decides(body: Stmt, scope: frozenset[Var]) -> bool:
-    """Whether some guard needs a variable that a loop further in binds: then all of this statement
-    wait for it."""
+    """Whether some guard needs a variable that a loop further in binds: then all wait for it."""
     for stmt in _loops(body):
         inner = dict(_guards(stmt.body, knowing_nothing(), scope | {stmt.var}, frozenset()))
         if any(stmt.var in free_vars(g) for g in inner):

@@ -169,6 +169,8 @@ def by_table(n: Node, x: Value, stored: Array) -> Value:
     """An element of a table for each byte: the first is that of the least byte."""
     b = n.builder
     table = n.constant(stored)
+    if is_bytes(x) and is_bytes(table):
+        return b.byte_table(x, table)
     index = b.cast(x, dtype="int32")
     if x.dtype.is_signed:
         index = b.add(index, n.scalar(-x.dtype.min_value, index))
