@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
+from tests.codegen.emulation import run_anywhere
 from tests.graph.harness import check
 from tests.graph.interpreted import check_definition
+from tilewright import te
 from tilewright.graph import Builder
+from tilewright.ops import requantize
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(4)
@@ -77,3 +81,31 @@ def test_bounds_must_fit() -> None:
     x = b.input("x", "int32", [3])
     with pytest.raises(UserError, match="from -200 to 0"):
         b.requantize(x, 1, 1, zero=0, low=-200, high=0, dtype="int8")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "names"),
+    [
+        ("neoverse-n1", ("sqrdmulh", "srshl")),
+        ("cortex-a7", ("vqrdmulh", "vrshl")),
+        ("x86-64-v3", ()),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["int8", "int32"])
+def test_instructions_for_fixed_point(
+    cpu: str, names: tuple[str, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vectors of sums, or of the bytes that they become, on every machine."""
+    x = RNG.integers(-(2**31), 2**31, 4096).astype(np.int32)
+    numbers = RNG.integers(2**30, 2**31, 4096).astype(np.int32)
+    shifts = RNG.integers(31, 40, 4096).astype(np.int32)
+    given = [te.placeholder((4096,), "int32", name=n) for n in "xms"]
+    how: dict[str, Any] = {"zero": 3, "low": -100, "high": 99, "twice": True, "least": 31}
+    made = requantize(*given, dtype=dtype, **how)
+    module = tw.build(te.function(given, [made], name="f"), f"llvm -mcpu={cpu} -num-cores=1")
+    assert all(name in module.asm for name in names)
+    got = np.zeros(4096, dtype)
+    run_anywhere(module, monkeypatch, x, numbers, shifts, got)
+    each = zip(x.tolist(), numbers.tolist(), shifts.tolist(), strict=True)
+    wanted = [max(-100, min(99, scaled(*one, True) + 3)) for one in each]
+    np.testing.assert_array_equal(got, wanted)
