@@ -63,6 +63,8 @@ def everything() -> Function:
         values += [x + y, x * y, cast(x, "int32"), cast(x, "float64"), cast(x, "uint8")]
         if x.dtype.is_integer:
             values += [x // y, x % y, x << y, x >> y, call("mulhi", x, y), call("clz", x)]
+            if x.dtype.is_signed and x.dtype.bits < 64:
+                values += [call("mulhi_doubled", x, y), call("shift_nearest", x, y)]
         elif x.dtype.bits > 16:
             values += [call("sigmoid", x), call("round", x), call("pow", x, y)]
     return elementwise(values, inputs, 1)

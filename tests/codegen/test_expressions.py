@@ -120,12 +120,22 @@ def selections(x: Var, y: Var) -> list[Expr]:
     return [*chosen, select(const(True), x, y), select(cast(x, "bool"), y, x)]
 
 
+def fixed_point(x: Var, y: Var) -> list[Expr]:
+    """On numbers for which they are defined."""
+    bits = x.dtype.bits
+    if not x.dtype.is_signed or bits == 64:
+        return []
+    positive = binary("max", y, 0)
+    return [call("mulhi_doubled", x, positive), call("shift_nearest", x, positive & (bits - 1))]
+
+
 def intrinsics(x: Var, y: Var) -> list[Expr]:
     if x.dtype.is_bool:
         return []
     if x.dtype.is_integer:
         one = [call(name, x) for name in ("abs", "popcount", "clz", "ctz")]
-        return [*one, call("mulhi", x, y)]
+        two = [call("mulhi", x, y), *fixed_point(x, y)]
+        return [*one, *two]
     names = "sqrt floor ceil round trunc abs isnan isinf isfinite signbit".split()
     return [*(call(name, x) for name in names), call("copysign", x, y)]
 

@@ -154,6 +154,29 @@ def test_blocked_convolutions_keep_their_tile_in_registers(cpu: str, kernel: int
     assert len(loop.instructions) - len(loop.fmas) <= (tile.vectors + tile.rows + 8) * steps
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_dot_products_of_any_image_take_rows_by_lanes(kernel: int) -> None:
+    """Four groups of a row are one load, and no column of a block is padded."""
+    b = Builder()
+    x = b.input("x", "i8", (1, 2, "h", "w", 64))
+    weight = np.ones((1, 2, kernel, kernel, 64, 64), "i1")
+    sums = b.conv_blocked(x, weight, pads=[kernel // 2] * 4, dtype="int32")
+    b.output(b.relu(sums))
+    (binding,) = passes.fuse(b.build()).main.body
+    built = tw.build(KernelTable()(binding).function, "llvm -mcpu=neoverse-n1 -num-cores=2")
+    loops = [(f, b) for f in functions_of(built.asm) for b in f.blocks if b.is_loop]
+    function, loop = max(loops, key=lambda found: len(_named("sdot", found[1])))
+    # Four rows by four vectors, four steps at a time: 16 and 4 loads, of which some are pairs.
+    assert len(_named("sdot", loop)) == 64
+    assert len(_named("ld", loop)) <= 20
+    assert not _named("ld1r", loop)
+    assert not function.on_stack(loop)
+
+
+def _named(beginning: str, loop: BasicBlock) -> list[str]:
+    return [i.name for i in loop.instructions if i.name.startswith(beginning)]
+
+
 @pytest.mark.parametrize("cpu", ["neoverse-n1", "x86-64-v3", "sapphirerapids"])
 def test_epilogues_are_done_in_the_tile(cpu: str) -> None:
     target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")

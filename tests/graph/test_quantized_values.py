@@ -175,3 +175,31 @@ def test_graphs_without_bytes_stay_as_they_are() -> None:
     module = b.build()
     assert widen_where_read(module) is module
     assert run_passes(module, []) is module
+
+
+@pytest.mark.parametrize(
+    ("scales", "scale", "by_product"),
+    [
+        ((0.023, 0.017), 0.031, True),
+        ((0.5, 3.0), 7.3, True),
+        # Sums lie just between two numbers.
+        ((1.0, 0.5), 0.6, False),
+        ((0.1, 0.2), 1.0, False),
+        ((0.1, 0.2), -0.3, False),
+        ((0.1, 0.2), 1e-45, False),
+    ],
+)
+def test_sums_of_two_bytes_are_multiplied_where_that_gives_the_same(
+    scales: tuple[float, float], scale: float, by_product: bool
+) -> None:
+    b = Builder()
+    every = np.arange(256)
+    first, second = b.input("x", "i8", (256, 1)), b.input("y", "u8", (1, 256))
+    x = b.dequantize(first, np.float32(scales[0]), np.int8(-3))
+    y = b.dequantize(second, np.float32(scales[1]), np.uint8(100))
+    b.output(b.quantize(b.add(x, y), np.float32(scale), np.int8(7)))
+    module = b.build()
+    assert ("mul" in operators(quantized_products(VNNI)(module))) == by_product
+    if scale > 1e-30:
+        columns, rows = (every - 128).astype(np.int8), every.astype(np.uint8)
+        same(module, columns[:, None], rows[None, :])

@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
+from tests.codegen.emulation import run_anywhere
 from tests.graph.harness import check
 from tests.graph.interpreted import check_definition
+from tilewright import te
 from tilewright.graph import Builder
+from tilewright.ops import requantize
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(4)
@@ -37,24 +41,30 @@ def test_beside_whole_numbers(shift: int, twice: bool) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("shift", [31, 32, 38, 62])
+@pytest.mark.parametrize(("shift", "least"), [(31, 31), (32, 31), (32, 32), (38, 32), (62, 32)])
 @pytest.mark.parametrize(("zero", "low", "high"), [(7, -128, 127), (-128, -128, 100)])
-def test_narrow_arithmetic_gives_the_same(shift: int, zero: int, low: int, high: int) -> None:
+def test_narrow_arithmetic_gives_the_same(
+    shift: int, least: int, zero: int, low: int, high: int
+) -> None:
     number, ends = 2**31 - 1, np.array([-(2**31), 2**31 - 1, 0, -1], np.int32)
     x = np.concatenate([X, ends])
     how: dict[str, Any] = {"zero": zero, "low": low, "high": high, "dtype": np.dtype("int8")}
     given = [x, np.int32(number), np.int32(shift)]
-    found = check_definition("requantize", given, twice=True, narrow=True, symbolic=False, **how)[0]
+    how |= {"twice": True, "least": least}
+    found = check_definition("requantize", given, symbolic=False, **how)[0]
     wanted = [max(low, min(high, scaled(int(v), number, shift, True) + zero)) for v in x]
     np.testing.assert_array_equal(found, wanted)
-    check("requantize", given, twice=True, narrow=True, **how)
+    check("requantize", given, **how)
 
 
-def test_wide_numbers_are_not_narrow() -> None:
-    b = Builder()
-    x = b.input("x", "int64", [3])
-    with pytest.raises(UserError, match="narrow where int32"):
-        b.requantize(x, 1, 31, zero=0, low=0, high=9, dtype="int8", twice=True, narrow=True)
+def test_what_needs_more_than_32_bits_has_them() -> None:
+    x = np.array([-(2**40), 2**33 + 1, -5, 2**40], np.int64)
+    how: dict[str, Any] = {"zero": 7, "low": -128, "high": 127, "dtype": np.dtype("int8")}
+    given: list[Any] = [x, np.int32(2**21), np.int32(55)]
+    how |= {"twice": True, "least": 32}
+    check("requantize", given, **how)
+    given[0], how["zero"] = X, 2**31
+    check("requantize", given, **how)
 
 
 @pytest.mark.parametrize("twice", [False, True])
@@ -71,3 +81,31 @@ def test_bounds_must_fit() -> None:
     x = b.input("x", "int32", [3])
     with pytest.raises(UserError, match="from -200 to 0"):
         b.requantize(x, 1, 1, zero=0, low=-200, high=0, dtype="int8")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "names"),
+    [
+        ("neoverse-n1", ("sqrdmulh", "srshl")),
+        ("cortex-a7", ("vqrdmulh", "vrshl")),
+        ("x86-64-v3", ()),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["int8", "int32"])
+def test_instructions_for_fixed_point(
+    cpu: str, names: tuple[str, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vectors of sums, or of the bytes that they become, on every machine."""
+    x = RNG.integers(-(2**31), 2**31, 4096).astype(np.int32)
+    numbers = RNG.integers(2**30, 2**31, 4096).astype(np.int32)
+    shifts = RNG.integers(31, 40, 4096).astype(np.int32)
+    given = [te.placeholder((4096,), "int32", name=n) for n in "xms"]
+    how: dict[str, Any] = {"zero": 3, "low": -100, "high": 99, "twice": True, "least": 31}
+    made = requantize(*given, dtype=dtype, **how)
+    module = tw.build(te.function(given, [made], name="f"), f"llvm -mcpu={cpu} -num-cores=1")
+    assert all(name in module.asm for name in names)
+    got = np.zeros(4096, dtype)
+    run_anywhere(module, monkeypatch, x, numbers, shifts, got)
+    each = zip(x.tolist(), numbers.tolist(), shifts.tolist(), strict=True)
+    wanted = [max(-100, min(99, scaled(*one, True) + 3)) for one in each]
+    np.testing.assert_array_equal(got, wanted)

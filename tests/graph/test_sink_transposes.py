@@ -72,6 +72,12 @@ def tabled(b: Builder, x: Value) -> Value:
     return b.take(b.constant(RNG.standard_normal(10).astype(np.float32)), steps, mode="hold")
 
 
+def of_bytes(b: Builder, x: Value) -> Value:
+    stored = b.quantize(x, np.float32(0.1), np.int8(3))
+    made = b.byte_table(stored, b.constant(RNG.integers(-9, 9, 256).astype(np.int8)))
+    return b.dequantize(made, np.float32(0.2), np.int8(1))
+
+
 def quantized(b: Builder, x: Value) -> Value:
     stored = b.quantize(x, np.float32(0.1), np.int8(3))
     total = b.sub(b.cast(stored, dtype="int32"), np.int32(3))
@@ -80,7 +86,9 @@ def quantized(b: Builder, x: Value) -> Value:
     return b.dequantize(again, np.float32(0.2), np.int8(1))
 
 
-@pytest.mark.parametrize("middle", [residual, scaled, squeezed, joined, tabled, quantized])
+@pytest.mark.parametrize(
+    "middle", [residual, scaled, squeezed, joined, tabled, of_bytes, quantized]
+)
 def test_only_the_ends_are_transposed(middle: Any) -> None:
     m = module(middle)
     x = RNG.standard_normal((1, 6, 7, 4)).astype(np.float32)

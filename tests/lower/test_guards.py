@@ -337,3 +337,34 @@ def test_what_an_iteration_keeps_for_itself_is_no_sum_of_rows(keeps_meaning: Any
         a = np.arange(8 * (4 * n + 4), dtype=np.float32).reshape(-1, 8) / 900
         after = function_text(keeps_meaning(text, hoist_guards, a, np.zeros((n, 8), np.float32)))
         assert after.count("exp(") == 2
+
+
+def test_rows_that_follow_in_smaller_tiles_leave_the_sums_their_versions(
+    keeps_meaning: Any,
+) -> None:
+    """What is long is computed a few rows at a time: these wait for their own loop, sums do not."""
+    text = """
+    def f(A: f32[n, 6], C: f32[n, 4]):
+        for io in range((n + 3) // 4):
+            T = alloc(f32[4, 4], scope="local")
+            for ii in unrolled(4):
+                for l in vectorized(4):
+                    if io * 4 + ii < n:
+                        T[ii, l] = 0.0
+            for k in range(6):
+                for ii in unrolled(4):
+                    for l in vectorized(4):
+                        if io * 4 + ii < n:
+                            T[ii, l] = T[ii, l] + A[io * 4 + ii, k]
+            for io2 in range(2):
+                for ij in unrolled(2):
+                    for l in vectorized(4):
+                        if io * 4 + io2 * 2 + ij < n:
+                            C[io * 4 + io2 * 2 + ij, l] = exp(T[io2 * 2 + ij, l])
+    """
+    for n in (1, 2, 4, 7, 8):
+        a = np.arange(6 * n, dtype=np.float32).reshape(n, 6) / 90
+        after = function_text(keeps_meaning(text, hoist_guards, a, np.zeros((n, 4), np.float32)))
+        sums = after.split("for k in range(6)")[1:]
+        assert len(sums) == 4
+        assert all("if " not in s.split("T[")[0] for s in sums)

@@ -463,3 +463,35 @@ def test_a_copy_of_one_number() -> None:
     got = np.zeros((), np.float32)
     module(np.array(2.5, np.float32), got)
     assert got == 2.5
+
+
+def test_single_numbers_leave_all_loops_to_be_one() -> None:
+    """Pixels of three channels are whole vectors, whatever number they are scaled by."""
+    x, factor = tensor(1, 37, 40, 3), tensor(name="F")
+    f = te.function([x, factor], [ops.mul(x, factor)], name="f")
+    made = schedule_by_rules(f, tw.Target.of("llvm -mcpu=neoverse-n1 -num-cores=1"))
+    loops = [loop for loop in walk(made.body) if isinstance(loop, For)]
+    assert loops[-1].kind == "vectorized"
+    assert loops[-1].extent is const(4)
+
+
+@pytest.mark.parametrize(("cpu", "lanes"), [("neoverse-n1", 8), ("x86-64-v2", 4), ("x86-64-v3", 8)])
+def test_bytes_that_are_multiplied_by_channel_fill_registers_when_widened(
+    cpu: str, lanes: int
+) -> None:
+    x, w = tensor(1, 1, 20, 20, 32, dtype="int8"), tensor(1, 3, 3, 32, dtype="int8", name="W")
+    sums = ops.depthwise_blocked(x, w, pads=[1] * 4, dtype="int32", name="sums")
+    f = te.function([x, w], [sums], name="f")
+    made = schedule_by_rules(f, tw.Target.of(f"llvm -mcpu={cpu} -num-cores=1"))
+    s = Schedule(made)
+    (block,) = (b.name for b in s.blocks() if len(s.block_of(b).iters) > 5)
+    assert s.loop_of(s.loops(block)[-1]).extent is const(lanes)
+    chance = np.random.default_rng(0)
+    image = chance.integers(-128, 128, (1, 1, 20, 20, 32)).astype(np.int8)
+    weights = chance.integers(-128, 128, (1, 3, 3, 32)).astype(np.int8)
+    got = np.zeros((1, 1, 20, 20, 32), np.int32)
+    tw.build(f, "llvm")(image, weights, got)
+    padded = np.pad(image[0, 0].astype(np.int32), ((1, 1), (1, 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (0, 1))
+    wanted = np.einsum("yxckl,klc->yxc", windows, weights[0].astype(np.int32))
+    np.testing.assert_array_equal(got[0, 0], wanted)

@@ -217,6 +217,19 @@ def _mulhi(a: Array, b: Array) -> Array:
     return high - np.where(a < 0, b, zero) - np.where(b < 0, a, zero)
 
 
+def _mulhi_doubled(a: Array, b: Array) -> Array:
+    """For types of less than 64 bits."""
+    width = 8 * a.dtype.itemsize
+    product = a.astype(np.int64) * b.astype(np.int64)
+    return ((product + (1 << (width - 2))) >> (width - 1)).astype(a.dtype)
+
+
+def _shift_nearest(a: Array, by: Array) -> Array:
+    """For types of less than 64 bits."""
+    half = (np.int64(1) << by.astype(np.int64)) >> 1
+    return ((a.astype(np.int64) + half) >> by).astype(a.dtype)
+
+
 def _mulhi_unsigned(a: Array, b: Array) -> Array:
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
     a_high, a_low, b_high, b_low = a >> half, a & low, b >> half, b & low
@@ -294,6 +307,8 @@ _EXACT: dict[str, _Rule] = {
     "clz": _clz,
     "ctz": _ctz,
     "mulhi": _mulhi,
+    "mulhi_doubled": _mulhi_doubled,
+    "shift_nearest": _shift_nearest,
 }
 #: NumPy gives the nearest float64.
 _ROUNDED_BY_NUMPY: dict[str, _Rule] = {

@@ -192,6 +192,21 @@ for _name in ("isnan", "isinf", "isfinite", "signbit"):
 for _name in ("popcount", "clz", "ctz"):
     declare(_name, 1, "integer", _same)
 declare("mulhi", 2, "integer", _same, doc="the upper half of the product of twice the width")
+#: Fixed-point arithmetic of signed integers, as instructions of Arm have it.
+declare(
+    "mulhi_doubled",
+    2,
+    "integer",
+    _same,
+    doc="the upper half of twice the product, rounded, halves upward; it has room for it",
+)
+declare(
+    "shift_nearest",
+    2,
+    "integer",
+    _same,
+    doc="a divided by 2**b, rounded, halves upward; b is from 0 to less than the width",
+)
 declare(
     "all_lanes",
     1,

@@ -55,6 +55,7 @@ from tilewright.lower.tile_rows import (
     parted,
     repeats_rows,
     rows_of_tile,
+    statements_of,
     uses_of_buffers,
     with_rows,
 )
@@ -104,10 +105,10 @@ class _Hoister:
         """The loop's body, in versions if it has guards that are best decided here."""
         found = dict(_guards(loop.body, ranges, scope, frozenset()))
         found.update(_masks_of_sums(loop, scope))
-        here = {g: w for g, w in found.items() if g not in self.settled}
+        waiting = [s for s in statements_of(loop.body) if _deeper_loop_decides(s, scope)]
+        settled_later = {c for s in waiting for inner in walk(s) for c in _conditions(inner)}
+        here = {g: w for g, w in found.items() if g not in self.settled | settled_later}
         if not any(loop.var in free_vars(whole) for whole in here.values()):
-            return self.stmt(loop.body, ranges, scope)
-        if _deeper_loop_decides(loop.body, scope):
             return self.stmt(loop.body, ranges, scope)
         # A guard that no whole tile satisfies stays where it is.
         hopeful = {g: w for g, w in here.items() if not is_const(simplify(w, ranges), False)}
@@ -123,7 +124,8 @@ class _Hoister:
         if rows is not None:
             before, tile, after = parted(body, rows.guards)
             before, tile = _with_start(before, tile)
-            return seq(*before, self._by_rows(tile, rows, ranges, scope), *after)
+            before, after = (self.stmt(seq(*part), ranges, scope) for part in (before, after))
+            return seq(before, self._by_rows(tile, rows, ranges, scope), after)
         runs = _runs(body, guards) if isinstance(body, Seq) else [body]
         if len(runs) > 1:
             return seq(*(self.versions(run, guards, ranges, scope) for run in runs))

@@ -5,8 +5,8 @@
     acc += broadcast(lane(A[ramp(k * 8 + 4, 1, 4)], 1), 4) * B[…]
 
 Eight scalars that are each broadcast to a vector then cost two loads instead of eight, and the
-multiply-add takes its factor straight from a lane. Only whole aligned groups inside the buffer are
-read.
+multiply-add takes its factor straight from a lane. So it is with the groups of narrow elements that
+dot products multiply. Only whole aligned groups inside the buffer are read.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from tilewright.arith import divisor, linear
 from tilewright.ir import (
     Broadcast,
     Buffer,
+    Call,
     Expr,
     Function,
     Load,
     Ramp,
     call,
     const,
+    is_const,
     map_expr,
     map_function,
+    regroup,
 )
 from tilewright.target import Target
 
@@ -42,19 +45,38 @@ def group_lanes(function: Function, target: Target) -> Function:
 
 
 def _from_lane(node: Expr, target: Target) -> Expr | None:
-    if not isinstance(node, Broadcast) or not isinstance(node.a, Load):
+    if not isinstance(node, Broadcast):
         return None
-    load = node.a
-    (index,) = load.indices
+    found = _factor(node.a)
+    if found is None:
+        return None
+    load, first, count = found
     group = target.lanes(load.dtype)
-    if not load.dtype.is_float or load.mask is not None or _multiple_of(load.buffer) % group:
+    if load.mask is not None or _multiple_of(load.buffer) % group or not load.buffer.is_compact:
         return None
-    lane = linear(index).constant % group
-    start = index - lane if lane else index
-    if divisor(start) % group or not load.buffer.is_compact:
+    at = linear(first).constant % group
+    start = first - at if at else first
+    if divisor(start) % group or at % count:
         return None
-    vector = Load(load.buffer, (Ramp(linear(start).expr(), const(1), group),))
-    return Broadcast(call("lane", vector, const(lane)), node.dtype.lanes)
+    vector: Expr = Load(load.buffer, (Ramp(linear(start).expr(), const(1), group),))
+    if count > 1:
+        vector = regroup(vector, node.dtype.scalar)
+    return Broadcast(call("lane", vector, const(at // count)), node.dtype.lanes)
+
+
+def _factor(e: Expr) -> tuple[Load, Expr, int] | None:
+    """What is loaded, from which element on, and how many: a float, or a group of narrow elements
+    that a dot product takes."""
+    if isinstance(e, Load):
+        (index,) = e.indices
+        return (e, index, 1) if e.dtype.is_float else None
+    if not isinstance(e, Call) or not e.name.startswith("reinterpret_"):
+        return None
+    (load,) = e.args
+    if not isinstance(load, Load) or not isinstance(load.indices[0], Ramp):
+        return None
+    ramp = load.indices[0]
+    return (load, ramp.base, ramp.dtype.lanes) if is_const(ramp.stride, 1) else None
 
 
 def _multiple_of(buffer: Buffer) -> int:

@@ -154,9 +154,16 @@ def _room(condition: Expr, tile: Sequence[For]) -> tuple[For, Expr] | None:
     return None if any(loop.var in free_vars(a) for a in room.terms) else (loop, room.expr())
 
 
+def statements_of(body: Stmt) -> Sequence[Stmt]:
+    """What is done one after the other, each with loops and guards of its own."""
+    if isinstance(body, Alloc):
+        return statements_of(body.body)
+    return body.statements if isinstance(body, Seq) else (body,)
+
+
 def parted(body: Stmt, guards: Collection[Expr]) -> tuple[list[Stmt], Stmt, list[Stmt]]:
     """The statements before those that test `guards`, these together, and those after."""
-    statements = body.statements if isinstance(body, Seq) else (body,)
+    statements = statements_of(body)
     asking = [k for k, s in enumerate(statements) if _asks(s, guards)]
     first, last = asking[0], asking[-1] + 1
     return [*statements[:first]], seq(*statements[first:last]), [*statements[last:]]

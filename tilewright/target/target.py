@@ -155,6 +155,11 @@ class Target:
         return self.arch == "aarch64" and self.has("neon")
 
     @property
+    def has_widening_fma(self) -> bool:
+        """Whether a multiply-add of integers takes factors of half the width of its sum."""
+        return self.arch in ("aarch64", "arm") and self.has("neon")
+
+    @property
     def keeps_constants(self) -> bool:
         """Whether LLVM holds vectors of constants in registers through loops that do not use them,
         where these are in a loop together with one that does."""

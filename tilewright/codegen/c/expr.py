@@ -184,6 +184,9 @@ _LIBM: Final = frozenset(
     "atanh erf pow atan2 sqrt floor ceil trunc fma copysign".split()
 )
 #: Those that have another name there; `round` goes to even, as the floating-point state says.
+_INLINE: Final = frozenset(
+    "abs popcount clz ctz mulhi mulhi_doubled shift_nearest sigmoid rsqrt".split()
+)
 _OTHER_LIBM: Final = {"round": "nearbyint", "abs": "fabs", "coarse_exp": "exp"}
 _TESTS: Final = {"isinf": "isinf", "isfinite": "isfinite", "signbit": "signbit"}
 
@@ -206,7 +209,7 @@ def _emit_call(frame: CFrame, node: Call, args: Sequence[str], as_index: bool) -
         return _reinterpreted(frame, node, args[0])
     if name == "abs" and not dtype.is_signed:
         return args[0]
-    if name in ("abs", "popcount", "clz", "ctz", "mulhi", "sigmoid", "rsqrt"):
+    if name in _INLINE:
         return frame.inline((name, dtype.short), *args)
     if name.startswith("extern."):
         return _external(frame, node, args)

@@ -153,6 +153,15 @@ def _mulhi(dtype: DType) -> str:
     return "\n".join([*lines, f"  return ({t})high;"])
 
 
+def _mulhi_doubled(dtype: DType) -> str:
+    half, width = 1 << (dtype.bits - 2), dtype.bits - 1
+    return f"  return ({c_type(dtype)})(((int64_t)a * b + {half}) >> {width});"
+
+
+def _shift_nearest(dtype: DType) -> str:
+    return f"  return ({c_type(dtype)})((a + ((INT64_C(1) << b) >> 1)) >> b);"
+
+
 def _sigmoid(dtype: DType) -> str:
     t, f, one = (
         c_type(dtype),
@@ -176,6 +185,8 @@ _SOURCES: dict[str, Callable[..., tuple[str, str]]] = {
     "shl": _two(_shift_left),
     "shr": _two(_shift_right),
     "mulhi": _two(_mulhi),
+    "mulhi_doubled": _two(_mulhi_doubled),
+    "shift_nearest": _two(_shift_nearest),
     "convert": _saturating,
     "bits": _bits,
     "abs": _one(_magnitude),

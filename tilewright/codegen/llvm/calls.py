@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.instructions.fixed_point import mulhi_doubled, shift_nearest
 from tilewright.codegen.llvm.instructions.nvidia import (
     async_commit,
     async_copy,
@@ -256,6 +257,8 @@ _EMITTERS: dict[str, Emitter] = {
     "isfinite": _magnitude_against_infinity("<"),
     "signbit": _signbit,
     "mulhi": _mulhi,
+    "mulhi_doubled": mulhi_doubled,
+    "shift_nearest": shift_nearest,
     "all_lanes": _all_lanes,
     "first_lane": _first_lane,
     "lane": _lane,

@@ -77,15 +77,8 @@ def scaled(
         high=high,
         dtype=dtype,
         twice=twice,
-        narrow=_is_narrow(x, found, zero, low, high) and twice,
+        least=int(found.shifts.min(initial=_BITS)),
     )
-
-
-def _is_narrow(x: Value, factors: Multiplier, zero: int, low: int, high: int) -> bool:
-    """Whether all but the product fits 32 bits."""
-    ends = (low - zero, high - zero)
-    fits = all(INT32.min_value <= end <= INT32.max_value for end in ends)
-    return fits and x.dtype is INT32 and bool(np.all(factors.shifts >= _BITS))
 
 
 class Range(NamedTuple):
@@ -176,6 +169,8 @@ def by_table(n: Node, x: Value, stored: Array) -> Value:
     """An element of a table for each byte: the first is that of the least byte."""
     b = n.builder
     table = n.constant(stored)
+    if is_bytes(x) and is_bytes(table):
+        return b.byte_table(x, table)
     index = b.cast(x, dtype="int32")
     if x.dtype.is_signed:
         index = b.add(index, n.scalar(-x.dtype.min_value, index))

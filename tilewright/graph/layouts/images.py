@@ -160,10 +160,14 @@ def change_layout(builder: Builder, value: Value, plain: TensorType, old: int, n
 # ---- forms that many operators share ------------------------------------------------------------
 
 
-def elementwise_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
-    """An operator on tensors that broadcast by NumPy's rules, and has no attributes on axes."""
+def elementwise_layouts(
+    blocking: Blocking, call: Call, out: TensorType, *, whole: int = 0
+) -> Iterator[Form]:
+    """An operator on tensors that broadcast by NumPy's rules, and has no attributes on axes. Every
+    element takes the last `whole` operands as they are."""
+    images = len(call.args) - whole
     for block in blocking.blocks(out):
-        sides = [_side(a, out, block) for a in call.args]
+        sides = [_side(a, out, block) for a in call.args[:images]] + ["scalar"] * whole
         wanted = tuple(block if s == "image" else PLAIN for s in sides)
         emit = _broadcast(call, sides, out.ndim, block)
         channels = channels_of(out) or 0

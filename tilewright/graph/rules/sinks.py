@@ -178,12 +178,19 @@ def _through_table(s: Site) -> Value | None:
     return _back(s, s.again(s.call, [s.x, places]))
 
 
+def _through_byte_table(s: Site) -> Value | None:
+    """byte_table(transpose(x), table) = transpose(byte_table(x, table))"""
+    image = _source(s, s.x)
+    return None if image is None else _back(s, s.again(s.call, [image, s.arg(1)]))
+
+
 Through = Callable[[Site], Value | None]
 _SINKS: Final[dict[str, Through]] = {
     "pad": _through_pad,
     "concat": _through_concat,
     "slice": _through_slice,
     "take": _through_table,
+    "byte_table": _through_byte_table,
     "quantize": _through_scale,
     "dequantize": _through_scale,
     **dict.fromkeys(("sum", "mean", "max", "min", "prod", "l1", "l2"), _through_reduction),

@@ -96,7 +96,8 @@ def has_thin_pixels(s: Schedule, name: str, target: Target) -> bool:
     pixel, channel = block.iters[-2:]
     count = int(channel.extent.value) if isinstance(channel.extent, Const) else 0
     is_odd = count & (count - 1) != 0 and count < vector_lanes(block, target)
-    steps = {(a.step(pixel.var), a.step(channel.var)) for a in accesses_of(block)}
+    tensors = [a for a in accesses_of(block) if a.indices]
+    steps = {(a.step(pixel.var), a.step(channel.var)) for a in tensors}
     return is_odd and steps == {(count, 1)}
 
 
@@ -161,10 +162,12 @@ def _seam(condition: Expr, var: Var) -> int | None:
 
 
 def is_uniform(block: Block) -> bool:
-    """Whether every access is to the same compact shape at the block's own variables in order."""
+    """Whether every access is to a single number, or to the same compact shape at the block's own
+    variables in order."""
     variables = [it.var for it in block.iters]
     shape = [it.extent for it in block.iters]
-    return all(_walks(a, variables, shape) for a in accesses_of(block)) and bool(variables)
+    tensors = [a for a in accesses_of(block) if a.indices]
+    return all(_walks(a, variables, shape) for a in tensors) and bool(variables)
 
 
 def _walks(access: Access, variables: list[Var], shape: list[Expr]) -> bool:

@@ -23,6 +23,8 @@ from tilewright.target import Target
 #: Epilogues of at least so many operations, as many as a transcendental function counts, are
 #: computed a few vectors at a time.
 _LONG: Final = 20
+#: Bytes of the narrowest register that vectors have.
+_STORED: Final = 16
 #: How many vectors are unrolled at most.
 _UNROLLED: Final = 16
 
@@ -54,7 +56,18 @@ def place_epilogue(
     for name in names:
         if s.can("reverse_compute_at", name, loop):
             loops = s.reverse_compute_at(name, loop)
-            vectorize_tile(s, loops, lanes, target.chains if is_long(s, name) else None)
+            wide = lanes_of_stores(s, name, loops, lanes)
+            most = max(1, target.chains * lanes // wide) if is_long(s, name) else None
+            vectorize_tile(s, loops, wide, most)
+
+
+def lanes_of_stores(s: Schedule, name: str, loops: Sequence[Loop], lanes: int) -> int:
+    """The lanes of sums, or more where results are narrower, so that these are stored by whole
+    registers where the tile is as wide."""
+    extent = s.loop_of(loops[-1]).extent if loops else None
+    wide = _STORED // stores_of(s.block_of(name))[0].buffer.dtype.itemsize
+    fits = isinstance(extent, Const) and extent.value % wide == 0
+    return max(lanes, wide) if fits else lanes
 
 
 def vectorize_tile(

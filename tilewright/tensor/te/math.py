@@ -52,6 +52,7 @@ isnan, isinf, isfinite, signbit = _one("isnan"), _one("isinf"), _one("isfinite")
 popcount, clz, ctz = _one("popcount"), _one("clz"), _one("ctz")
 pow, atan2, copysign = _two("pow"), _two("atan2"), _two("copysign")
 mulhi = _two("mulhi")
+mulhi_doubled, shift_nearest = _two("mulhi_doubled"), _two("shift_nearest")
 floordiv, floormod = _operator("floordiv"), _operator("floormod")
 truncdiv, truncmod = _operator("truncdiv"), _operator("truncmod")
 

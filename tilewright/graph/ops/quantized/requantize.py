@@ -30,15 +30,15 @@ def requantize(
     high: int,
     dtype: DType,
     twice: bool = False,
-    narrow: bool = False,
+    least: int = 1,
 ) -> Type:
     """x · multiplier / 2**shift, rounded (halves upward), plus `zero`, clamped to low and high.
 
     Multiplier and shift are int32 and broadcast to x; shifts are from 1 to 62. The product is in
     int64, where it must have room. `twice` rounds after 31 bits first, and then what is left of the
     shift with halves away from zero, as machines do that have an instruction for the first step.
-    `narrow` says that x is int32 and all shifts of the two roundings are 31 or more: all but the
-    product is in 32 bits then.
+    No shift is less than `least`. From 31 on, two roundings of int32 need no more than 32 bits, and
+    some machines have instructions for them.
     """
     require_kind("integer", x, multiplier, shift)
     require_same_dtype(multiplier, shift)
@@ -46,13 +46,13 @@ def requantize(
         require_broadcast_to(x.shape, value.shape, "the multiplier and the shift")
     if not dtype.is_integer or not dtype.min_value <= low <= high <= dtype.max_value:
         raise UserError(f"requantize gives integers from {low} to {high}, not {dtype}")
-    if narrow and not (twice and x.dtype is _INT32 and _fits(low - zero) and _fits(high - zero)):
-        raise UserError("requantize is narrow where int32 is rounded twice and kept in int32")
     return TensorType(dtype, x.shape)
 
 
-def _fits(number: int) -> bool:
-    return _INT32.min_value <= number <= _INT32.max_value
+def _is_narrow(dtype: DType, ends: tuple[int, int], least: int, twice: bool) -> bool:
+    """Whether two roundings, and bounds without the zero point, fit 32 bits."""
+    fits = all(_INT32.min_value <= end <= _INT32.max_value for end in ends)
+    return fits and twice and least >= _HIGH and dtype is _INT32
 
 
 @requantize.reference
@@ -66,9 +66,9 @@ def requantize_reference(
     high: int,
     dtype: DType,
     twice: bool,
-    narrow: bool,
+    least: int,
 ) -> Array:
-    del narrow
+    del least
     by = shift.astype(np.int64)
     first = np.minimum(by, _HIGH) if twice else by
     product = x.astype(np.int64) * multiplier.astype(np.int64)
@@ -89,17 +89,18 @@ def requantize_compute(
     high: int,
     dtype: DType,
     twice: bool,
-    narrow: bool,
+    least: int,
 ) -> te.Tensor:
     def wide_element(e: Expr, m: Expr, s: Expr) -> Expr:
         rounded = _rounded(e, m, s, twice)
         return te.cast(te.clip(rounded + zero, low, high), dtype)
 
     def narrow_element(e: Expr, m: Expr, s: Expr) -> Expr:
-        rounded = _rounded_narrow(e, m, s)
-        return te.cast(te.clip(rounded, low - zero, high - zero) + zero, dtype)
+        rounded = _rounded_narrow(e, m, s, least)
+        return te.cast(te.clip(rounded, *ends) + zero, dtype)
 
-    element = narrow_element if narrow else wide_element
+    ends = (low - zero, high - zero)
+    element = narrow_element if _is_narrow(x.dtype, ends, least, twice) else wide_element
     return mapped(element, x, multiplier, shift, name="requantized")
 
 
@@ -118,15 +119,12 @@ def _rounded(e: Expr, m: Expr, s: Expr, twice: bool) -> Expr:
     return (rounded + ((one << rest) >> 1) - less) >> rest
 
 
-def _rounded_narrow(e: Expr, m: Expr, s: Expr) -> Expr:
-    """The high half of the product, rounded, and then divided by a power of two in 32 bits."""
-    one = te.const(1, _INT32)
-    product = te.cast(e, _INT64) * te.cast(m, _INT64)
-    high = te.cast((product + (1 << (_HIGH - 1))) >> _HIGH, _INT32)
-    rest = s - _HIGH
-    mask = (one << rest) - 1
-    is_over = (high & mask) > (mask >> 1) + te.cast(high < 0, _INT32)
-    return (high >> rest) + te.cast(is_over, _INT32)
+def _rounded_narrow(e: Expr, m: Expr, s: Expr, least: int) -> Expr:
+    """The high half of the product, rounded, and then divided by a power of two in 32 bits: below
+    zero, where there is something left to shift, from one less, so that halves go away from it."""
+    high = te.mulhi_doubled(e, m)
+    signs = high if least > _HIGH else high & (_HIGH - s)
+    return te.shift_nearest(high + (signs >> _HIGH), s - _HIGH)
 
 
 requantize.layouts(elementwise_layouts)

@@ -46,6 +46,7 @@ from tilewright.graph.passes.quantized.by_blocks import (
     matmul_by_blocks,
     with_bias,
 )
+from tilewright.graph.passes.quantized.reciprocals import product_for_quotient
 from tilewright.graph.rewriting.context import Pass, PassContext, Step
 from tilewright.graph.rules import Rule, RuleRewriter, quantized
 from tilewright.graph.rules.site import Site
@@ -358,7 +359,7 @@ def _weights(s: Site, value: Value, outputs: int) -> _Weights | None:
 _RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "conv": (_conv, _depthwise),
     "conv_transpose": (_transposed_conv,),
-    "quantize": (*quantized.RULES["quantize"], _unclipped, _quantize),
+    "quantize": (*quantized.RULES["quantize"], _unclipped, _quantize, product_for_quotient),
     "matmul": (_matmul, matmul_by_blocks),
     "gemm": (_gemm, gemm_by_blocks),
     "dense": (_dense, dense_by_blocks),
@@ -375,5 +376,5 @@ def _rules_for(target: Target, winograd: Step | None) -> dict[str, tuple[Rule, .
         pays = partial(_conv_where_it_pays, target=target, winograd=winograd)
         return _RULES | {"conv": (pays, _depthwise)}
     reads_bytes = target.kind.device == "cpu"
-    quicker = {"conv": (_depthwise,), "quantize": (_unclipped, _quantize)}
+    quicker = {"conv": (_depthwise,), "quantize": (_unclipped, _quantize, product_for_quotient)}
     return BY_BLOCKS | quicker if reads_bytes else BY_BLOCKS

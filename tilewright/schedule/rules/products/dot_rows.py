@@ -9,7 +9,7 @@ read rows in place.
 
 A panel stays in L1 while rows are streamed, and the first row reads it in order. Convolutions of
 images of any size are such products too: their columns come in blocks, and their reductions in
-runs. Rows of pixels are then distributed over the cores.
+runs. Cores take panels of parts of an image then, whose rows of pixels stay in L2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from tilewright.schedule.intrinsics import Dot, dots_for
 from tilewright.schedule.rules.analysis import Contraction, as_contraction, constants_of, extent_of
 from tilewright.schedule.rules.epilogue import place_epilogue
 from tilewright.schedule.rules.products.packing import Layout, pack_operand, schedule_packing
-from tilewright.schedule.rules.products.product import begin_inlined_epilogue, start_with_vectors
+from tilewright.schedule.rules.products.product import (
+    begin_inlined_epilogue,
+    start_with_vectors,
+    used,
+)
 from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -126,8 +130,8 @@ def _known_before(s: Schedule, name: str) -> frozenset[Buffer]:
 def _plan(found: tuple[RowProduct, Dot], target: Target, choices: Choices) -> DotRowsPlan:
     product, dot = found
     rows = choices.choose("rows", _rows_at_once(product))
-    vectors = _vectors(product, dot, rows, target)
-    return DotRowsPlan(product, dot, rows, choices.choose("vectors", range(vectors, 0, -1)))
+    vectors = choices.choose("vectors", _vectors(product, dot, rows, target))
+    return DotRowsPlan(product, dot, rows, vectors)
 
 
 def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
@@ -136,19 +140,51 @@ def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
 
 
 def _rows_at_once(product: RowProduct) -> list[int]:
-    """Numbers of rows that divide all rows, the largest first; where the number of rows is known
-    only at run time, every number of leftover rows gets a version of its own."""
+    """Numbers of rows, the largest first; every number of rows that may be left over gets a version
+    of its own."""
     extent = extent_of(product.rows[-1]) if product.rows else 1
-    return [r for r in range(_ROWS, 0, -1) if extent is None or extent % r == 0]
+    return list(range(min(_ROWS, extent or _ROWS), 0, -1))
 
 
-def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> int:
-    """As many as registers hold, and, where several rows read them, as stay in L1."""
+def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> list[int]:
+    """Numbers of vectors that registers hold and that, where several rows read them, stay in L1.
+
+    The first is the most, or less where that leaves less of the last panel empty.
+    """
     held = (target.vector_registers - 1) // (rows + 1)
-    wanted = -(-(extent_of(product.column) or 1) // dot.columns)
+    columns = extent_of(product.column) or 1
     size = dot.columns * (extent_of(product.depth) or 1) * product.types[1].itemsize
     fit = _VECTORS if not product.rows else target.caches.l1d * 3 // 4 // size
-    return min(wanted, held, max(_VECTORS // 2, min(_VECTORS, fit)))
+    most = min(-(-columns // dot.columns), held, max(_VECTORS // 2, min(_VECTORS, fit)))
+
+    def rate(vectors: int) -> float:
+        cycles = max(rows * vectors / target.fma_ports, target.fma_latency)
+        cycles += target.timing.load_cycles * (rows + vectors)
+        return rows * vectors / cycles * used(columns, vectors * dot.columns)
+
+    return sorted(range(most, 0, -1), key=rate, reverse=True)
+
+
+def steps_at_once(product: RowProduct, dot: Dot, target: Target) -> int:
+    """Steps whose groups of a row are lanes of one vector, where the instruction takes a lane."""
+    lanes = target.lanes(product.types[0]) // dot.depth
+    whole = (extent_of(product.depth) or 0) % (lanes * dot.depth) == 0
+    return lanes if target.has_lane_fma and whole else 1
+
+
+def _rows_in_l2(product: RowProduct, target: Target) -> int:
+    """How many rows of pixels an image has, or as many as take half of L2."""
+    *_, height, width = (extent_of(it) or _UNKNOWN for it in product.rows)
+    channels = prod(
+        extent_of(it) or 1 for it in product.contraction.reduced if _is_channel(it, product)
+    )
+    row = width * channels * product.types[0].itemsize
+    return max(1, min(height, target.caches.l2 // 2 // row))
+
+
+def _is_channel(it: Iter, product: RowProduct) -> bool:
+    """Whether a variable of the reduction is an index of pixels by itself, not a part of one."""
+    return any(i is it.var for i in product.contraction.a.indices)
 
 
 def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None:
@@ -168,15 +204,16 @@ def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None
     around = _around(s, name, loops, c)
     outer, inner = _cut_rows(s, loops, plan)
     panel, vectors, j = s.split(column, None, plan.vectors, dot.columns)
-    steps, k = s.split(depth, None, dot.depth)
+    steps, together, k = s.split(depth, None, steps_at_once(product, dot, target), dot.depth)
     shared = [*around, panel]
     if blocks or runs:
-        # A window: all loops but that over the pixels of a row, which stream past a panel.
-        shared, outer = [*around, *outer[:-1], *blocks], outer[-1:]
-    inside = [loop for loop in (panel, *outer) if loop not in shared]
-    s.reorder(*shared, *inside, *runs, steps, *inner, vectors, j, k)
+        # A window: rows of pixels that stay in L2 stream past a panel.
+        *images, height, width = outer
+        parts, height = s.split(height, None, _rows_in_l2(product, target))
+        shared, outer = [*around, *images, parts, *blocks, panel], [height, width]
+    s.reorder(*shared, *outer, *runs, steps, together, *inner, vectors, j, k)
     start_with_vectors(s, name, s.decompose_reduction(name, (*runs, steps)[0]).name, dot)
-    for loop in (*inner, vectors):
+    for loop in (together, *inner, vectors):
         s.unroll(loop)
     lanes = target.lanes(product.types[2])
     place_epilogue(s, epilogue, (panel, *outer)[-1], lanes, target)

@@ -23,7 +23,7 @@ from tilewright.schedule.facts.products import is_step
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import Dot
 from tilewright.schedule.rules.analysis import Access, Contraction, as_contraction, extent_of
-from tilewright.schedule.rules.epilogue import vectorize_tile
+from tilewright.schedule.rules.epilogue import lanes_of_stores, vectorize_tile
 from tilewright.schedule.rules.products.packing import (
     Layout,
     Packed,
@@ -191,7 +191,8 @@ class ProductCut:
         for name in names:
             if self.s.can("reverse_compute_at", name, loop):
                 lanes = self.target.lanes(self.product.types[2])
-                vectorize_tile(self.s, self.s.reverse_compute_at(name, loop), lanes)
+                loops = self.s.reverse_compute_at(name, loop)
+                vectorize_tile(self.s, loops, lanes_of_stores(self.s, name, loops, lanes))
 
     # ---- loops -----------------------------------------------------------------------------------
 

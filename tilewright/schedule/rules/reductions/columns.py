@@ -12,7 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 from tilewright.arith import linear
-from tilewright.ir import Block, Const, Expr, Iter, Var, free_vars
+from tilewright.ir import Block, Const, DType, Expr, Iter, Var, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Access,
@@ -20,6 +20,7 @@ from tilewright.schedule.rules.analysis import (
     extent_of,
     has_own_loops,
     operations,
+    stores_of,
 )
 from tilewright.schedule.rules.elementwise import instances, parallelize_outer, vector_lanes
 from tilewright.schedule.rules.epilogue import begin_epilogue, place_epilogue
@@ -42,6 +43,8 @@ _TILE, _VECTORS = 12, 4
 #: Accumulators of a tile one vector wide, for windows that overlap, with 32 registers: as many
 #: operands have room beside them.
 _LONG_TILE = 14
+#: Bits of what is multiplied with more lanes, and the type of its sums.
+_NARROW, _SUM = 8, DType.of("int32")
 #: Axes of a window over an image.
 _WINDOW_AXES = 2
 
@@ -97,11 +100,22 @@ def _match(s: Schedule, name: str, target: Target) -> ColumnReduction | None:
     column = vector_variable(block) if has_own_loops(s, name) else None
     if column is None or is_long(block, target):
         return None
-    lanes, work = vector_lanes(block, target), instances(block) * operations(block)
+    lanes, work = _lanes(block, column, target), instances(block) * operations(block)
     s = s.copy()
     epilogue, pads = begin_epilogue(s, name), inline_padding(s, name, column)
     row = _row_variable(s.block_of(name), column)
     return ColumnReduction(s, name, column, row, epilogue, pads, lanes, work)
+
+
+def _lanes(block: Block, column: Iter, target: Target) -> int:
+    """The lanes of sums; twice as many where bytes are multiplied, which fill registers as numbers
+    of 16 bits."""
+    lanes = vector_lanes(block, target)
+    read = {a.buffer.dtype for a in accesses_of(block) if a.step(column.var)}
+    sums = {store.buffer.dtype for store in stores_of(block)}
+    is_wide = sums == {_SUM} and all(t.bits == _NARROW for t in read - sums) and read > sums
+    width = extent_of(column) or 0
+    return 2 * lanes if is_wide and target.has_widening_fma and width % (2 * lanes) == 0 else lanes
 
 
 # ---- decisions ----------------------------------------------------------------------------------
@@ -124,9 +138,10 @@ def _tiles(found: ColumnReduction, target: Target) -> list[ColumnTile]:
     most = _VECTORS if width is None else max(1, min(_VECTORS, width // found.lanes))
     if row is None:
         return [ColumnTile(1, v) for v in range(most, 0, -1)]
-    wide = [ColumnTile(_even(row, max(1, _TILE // v)), v) for v in range(most, 0, -1)]
-    long = ColumnTile(_long_tile(row, target), 1)
-    slides = _slides(found.block, row, found.column, most, target)
+    tile = _TILE * vector_lanes(found.block, target) // found.lanes
+    wide = [ColumnTile(_even(row, max(1, tile // v)), v) for v in range(most, 0, -1)]
+    long = ColumnTile(_long_tile(found, row, target), 1)
+    slides = _slides(found, row, most, tile, target)
     tiles = [long, *wide] if slides else [*wide, long]
     halves = [ColumnTile(max(1, tile.rows // 2), tile.vectors) for tile in tiles]
     return list(dict.fromkeys([*tiles, *halves]))
@@ -159,20 +174,21 @@ def _strip_rows(found: ColumnReduction, target: Target) -> int | None:
     return max(1, -(-(extent_of(last) or 1) // strips))
 
 
-def _slides(block: Block, row: Iter, column: Iter, vectors: int, target: Target) -> bool:
+def _slides(found: ColumnReduction, row: Iter, vectors: int, tile: int, target: Target) -> bool:
     """Whether windows of neighbouring rows overlap so much that a long tile one vector wide loads
     far less than one of several vectors: what is loaded for one row serves the next.
 
     Operands that all columns share do not count: they serve several vectors just as well. Sums over
     more than a window keep their accumulators for longer, and are left to wide tiles.
     """
+    block, column = found.block, found.column
     reduced = {it.var: extent_of(it) or 1 for it in block.iters if it.kind == "reduce"}
     if len([n for n in reduced.values() if n > 1]) > _WINDOW_AXES:
         return False
     own = [a for a in accesses_of(block) if a.step(column.var) != 0 and _reads(a, reduced)]
     if not any(row.var in free_vars(i) and _reads_at(i, reduced) for a in own for i in a.indices):
         return False
-    long, wide = _long_tile(row, target), max(1, _TILE // vectors)
+    long, wide = _long_tile(found, row, target), max(1, tile // vectors)
     of_long, of_wide = (
         _count_tiles(row, rows) * sum(_loaded(a, row, reduced, rows) for a in own)
         for rows in (long, wide)
@@ -208,9 +224,10 @@ def _loaded(access: Access, row: Iter, reduced: dict[Var, int], rows: int) -> in
     return count
 
 
-def _long_tile(row: Iter, target: Target) -> int:
+def _long_tile(found: ColumnReduction, row: Iter, target: Target) -> int:
     """Rows of a tile one vector wide: many share what is loaded, if their windows overlap."""
-    return _even(row, _TILE if target.vector_registers < 32 else _LONG_TILE)
+    most = _TILE if target.vector_registers < 32 else _LONG_TILE
+    return _even(row, most * vector_lanes(found.block, target) // found.lanes)
 
 
 def _even(row: Iter, most: int) -> int:

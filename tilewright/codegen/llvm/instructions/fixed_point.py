@@ -1,0 +1,85 @@
+"""Fixed-point arithmetic: products and quotients by powers of two that are rounded.
+
+Vectors of Arm have instructions for both; elsewhere they are written out, the product in twice the
+width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.types import LLValue, i32, llvm, number, register_type
+from tilewright.ir import Call, DType
+from tilewright.target import Target
+
+#: Lanes of a register of Arm, and the bits of the elements that its instructions are used for.
+_LANES: Final = 4
+_WHOLE: Final = (4, 8, 16, 32, 64)
+_BITS: Final = 32
+_VECTOR: Final = llvm.VectorType(i32, _LANES)
+
+
+class _Instructions(NamedTuple):
+    """What LLVM calls them."""
+
+    product: str
+    shift: str
+
+
+_BY_ARCH: Final = {
+    "aarch64": _Instructions("llvm.aarch64.neon.sqrdmulh", "llvm.aarch64.neon.srshl"),
+    "arm": _Instructions("llvm.arm.neon.vqrdmulh", "llvm.arm.neon.vrshifts"),
+}
+
+
+def mulhi_doubled(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    """See the intrinsic."""
+    own = _instructions(cx.target, node.dtype)
+    if own is not None:
+        return _by_registers(cx, args, lambda a, b: _call(cx, own.product, a, b))
+    bits, b = node.dtype.bits, cx.builder
+    wide = register_type(DType.of(f"int{2 * bits}").with_lanes(node.dtype.lanes))
+    product = b.mul(b.sext(args[0], wide), b.sext(args[1], wide))
+    rounded = b.ashr(b.add(product, number(1 << (bits - 2), wide)), number(bits - 1, wide))
+    return b.trunc(rounded, register_type(node.dtype))
+
+
+def shift_nearest(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    """See the intrinsic. The instruction shifts to the left."""
+    own = _instructions(cx.target, node.dtype)
+    if own is not None:
+        return _by_registers(cx, args, lambda a, by: _call(cx, own.shift, a, cx.builder.neg(by)))
+    (a, by), b, kind = args, cx.builder, register_type(node.dtype)
+    half = b.lshr(b.shl(number(1, kind), by), number(1, kind))
+    is_over = b.icmp_signed("!=", b.and_(a, half), number(0, kind))
+    return b.add(b.ashr(a, by), b.zext(is_over, kind))
+
+
+def _instructions(target: Target, dtype: DType) -> _Instructions | None:
+    is_for = dtype.bits == _BITS and dtype.lanes in _WHOLE
+    return _BY_ARCH.get(target.arch) if is_for and target.has("neon") else None
+
+
+def _call(cx: Context, name: str, a: LLValue, b: LLValue) -> LLValue:
+    return cx.intrinsic(name, _VECTOR, [a, b], [_VECTOR])
+
+
+def _by_registers(
+    cx: Context, args: list[LLValue], of: Callable[[LLValue, LLValue], LLValue]
+) -> LLValue:
+    """What is made of the operands, a register at a time."""
+    starts = range(0, args[0].type.count, _LANES)
+    made = [of(*(_lanes_of(cx, v, v, range(k, k + _LANES)) for v in args)) for k in starts]
+    while len(made) > 1:
+        both = range(2 * made[0].type.count)
+        made = [_lanes_of(cx, *pair, both) for pair in zip(made[::2], made[1::2], strict=True)]
+    return made[0]
+
+
+def _lanes_of(cx: Context, a: LLValue, b: LLValue, order: range) -> LLValue:
+    if len(order) == a.type.count:
+        return a
+    mask = llvm.Constant(llvm.VectorType(i32, len(order)), [llvm.Constant(i32, k) for k in order])
+    return cx.builder.shuffle_vector(a, b, mask)
