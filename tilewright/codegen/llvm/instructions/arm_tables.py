@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.instructions.registers import joined, parts_of
 from tilewright.codegen.llvm.types import LLValue, i8, i32, llvm, number
 from tilewright.ir import Const, Load
 from tilewright.target import Target
@@ -39,14 +40,7 @@ def look_up(cx: Context, node: Load, position: LLValue) -> LLValue:
     assert isinstance(size, Const)
     parts = [_part(cx, node, start) for start in range(0, int(size.value), _TAKEN)]
     numbers = cx.builder.trunc(position, llvm.VectorType(i8, node.dtype.lanes))
-    made = [
-        _picked(cx, parts, _lanes(cx, numbers, numbers, range(k, k + _LANES)))
-        for k in range(0, node.dtype.lanes, _LANES)
-    ]
-    while len(made) > 1:
-        both = range(2 * made[0].type.count)
-        made = [_lanes(cx, *pair, both) for pair in zip(made[::2], made[1::2], strict=True)]
-    return made[0]
+    return joined(cx, [_picked(cx, parts, own) for own in parts_of(cx, numbers, _LANES)])
 
 
 def _part(cx: Context, node: Load, start: int) -> list[LLValue]:
@@ -73,10 +67,3 @@ def _picked(cx: Context, parts: list[list[LLValue]], numbers: LLValue) -> LLValu
 
 def _call(cx: Context, name: str, args: list[LLValue]) -> LLValue:
     return cx.intrinsic(f"llvm.aarch64.neon.{name}", _VECTOR, args, [_VECTOR])
-
-
-def _lanes(cx: Context, a: LLValue, b: LLValue, order: range) -> LLValue:
-    if len(order) == a.type.count:
-        return a
-    mask = llvm.Constant(llvm.VectorType(i32, len(order)), [llvm.Constant(i32, k) for k in order])
-    return cx.builder.shuffle_vector(a, b, mask)

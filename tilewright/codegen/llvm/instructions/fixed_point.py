@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.instructions.registers import joined, parts_of
 from tilewright.codegen.llvm.types import LLValue, i32, llvm, number, register_type
 from tilewright.ir import Call, DType
 from tilewright.target import Target
@@ -70,16 +71,5 @@ def _by_registers(
     cx: Context, args: list[LLValue], of: Callable[[LLValue, LLValue], LLValue]
 ) -> LLValue:
     """What is made of the operands, a register at a time."""
-    starts = range(0, args[0].type.count, _LANES)
-    made = [of(*(_lanes_of(cx, v, v, range(k, k + _LANES)) for v in args)) for k in starts]
-    while len(made) > 1:
-        both = range(2 * made[0].type.count)
-        made = [_lanes_of(cx, *pair, both) for pair in zip(made[::2], made[1::2], strict=True)]
-    return made[0]
-
-
-def _lanes_of(cx: Context, a: LLValue, b: LLValue, order: range) -> LLValue:
-    if len(order) == a.type.count:
-        return a
-    mask = llvm.Constant(llvm.VectorType(i32, len(order)), [llvm.Constant(i32, k) for k in order])
-    return cx.builder.shuffle_vector(a, b, mask)
+    pairs = zip(*(parts_of(cx, v, _LANES) for v in args), strict=True)
+    return joined(cx, [of(*pair) for pair in pairs])

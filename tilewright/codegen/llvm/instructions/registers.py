@@ -1,0 +1,29 @@
+"""Vectors that take several registers, and the parts of them that lie in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.types import LLValue, i32, llvm
+
+
+def parts_of(cx: Context, vector: LLValue, lanes: int) -> list[LLValue]:
+    """A vector by parts of so many lanes."""
+    count = vector.type.count
+    return [_lanes(cx, vector, vector, range(k, k + lanes)) for k in range(0, count, lanes)]
+
+
+def joined(cx: Context, parts: Sequence[LLValue]) -> LLValue:
+    """The vector of some parts: a power of two of them."""
+    while len(parts) > 1:
+        both = range(2 * parts[0].type.count)
+        parts = [_lanes(cx, *pair, both) for pair in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _lanes(cx: Context, a: LLValue, b: LLValue, order: range) -> LLValue:
+    if len(order) == a.type.count:
+        return a
+    mask = llvm.Constant(llvm.VectorType(i32, len(order)), [llvm.Constant(i32, k) for k in order])
+    return cx.builder.shuffle_vector(a, b, mask)
