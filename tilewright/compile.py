@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -21,8 +22,8 @@ from tilewright.target import Target
 
 if TYPE_CHECKING:
     from tilewright.frontends import Source
+    from tilewright.graph import Decision, Step
     from tilewright.graph import Module as Graph
-    from tilewright.graph import Step
     from tilewright.models.model import Model
 
 
@@ -171,9 +172,28 @@ def graph_passes(target: Target) -> list[Step]:
 def _compile_graph(
     module: Graph, target: Target, threads: int | None, *, checked: bool = False
 ) -> RunnableModel:
-    from tilewright.graph import run_passes
+    from tilewright.graph import PassContext, run_passes
+    from tilewright.models.native import NativeModel
 
-    return compile_fused(run_passes(module, graph_passes(target)), target, threads, checked=checked)
+    fused = run_passes(module, graph_passes(target))
+    decided = tuple(PassContext.current().decided.values())
+    _warn_of_refused(decided)
+    made = compile_fused(fused, target, threads, checked=checked)
+    if isinstance(made, NativeModel):
+        made.decisions = decided
+    return made
+
+
+def _warn_of_refused(decisions: Sequence[Decision]) -> None:
+    """Say, once for all decisions, that a record names what cannot be chosen any more."""
+    refused = [d for d in decisions if d.refused]
+    if refused:
+        others = f" (and {len(refused) - 1} others)" if len(refused) > 1 else ""
+        warnings.warn(
+            f"the record for {refused[0]}{others} does not apply any more, so that the default is"
+            f" taken: {refused[0].refused!r} is none of {', '.join(refused[0].options)}",
+            stacklevel=2,
+        )
 
 
 def compile_fused(

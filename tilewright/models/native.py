@@ -28,6 +28,7 @@ from tilewright.support.faults import at_the_border
 from tilewright.target import Target, why_not_here
 
 if TYPE_CHECKING:
+    from tilewright.graph import Decision
     from tilewright.ir import Function
     from tilewright.models.micro import Footprint
     from tilewright.models.profiling import Profiled
@@ -63,6 +64,10 @@ def why_not(target: TargetInfo) -> str:
 
 class NativeModel(CompiledModel):
     """A model as native code for a target, which may be another machine than this one."""
+
+    #: What passes over its graph have chosen, and could have chosen otherwise; an artifact does not
+    #: tell.
+    decisions: tuple[Decision, ...] = ()
 
     def __init__(
         self,

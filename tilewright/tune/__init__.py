@@ -4,6 +4,7 @@
     spaces/      what can be chosen for a kernel: by the default rules, a template, or sketches
     tuners/      which samples of a space to measure next
     measuring/   builds candidates side by side; has them run, here or on other machines
+    variants     what passes over the graph decide, by whole models that run in turns
     session      batch after batch: choose, build, measure, record, judge
     in_place     winners measured inside the model in the end
     allocation   which task gets the next batch

@@ -67,6 +67,23 @@ def tasks_of(
     return sorted(found.values(), key=lambda t: -t.seconds)
 
 
+#: For keys of loops: calls in a run, and the seconds of one.
+KernelTimes = Mapping[str, tuple[int, float]]
+
+
+def kernel_times(
+    model: RunnableModel, inputs: Inputs, runs: int, keys: Mapping[str, str]
+) -> KernelTimes:
+    """What kernels take in some runs of a model, by the keys that belong to their names."""
+    found: dict[str, tuple[int, float]] = {}
+    for name, events in _by_kernel(model.profile(inputs, runs=runs)).items():
+        calls, seconds = found.get(keys[name], (0, 0.0))
+        own = len(events) // runs
+        total = calls * seconds + own * min(e.end - e.start for e in events) / 1e9
+        found[keys[name]] = (calls + own, total / max(1, calls + own))
+    return found
+
+
 def kernel_seconds(model: RunnableModel, inputs: Inputs, runs: int) -> dict[str, float]:
     """The least seconds of a call of each kernel in some runs of a model."""
     events = _by_kernel(model.profile(inputs, runs=runs))

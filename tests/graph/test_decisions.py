@@ -1,0 +1,129 @@
+"""Decisions of passes: listed by keys that names do not change, and taken otherwise."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.graph.test_winograd import convolution, ops_of, values
+from tilewright.graph import Builder, Call, Decision, Module, PassContext, call_key, passes
+
+#: What is chosen depends on the machine.
+TARGET = tw.Target.of("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
+
+
+def planned(module: Module, **taken: str) -> tuple[Module, dict[str, Decision]]:
+    """The module after the passes that choose how convolutions are computed, and their decisions;
+    `taken` names options by the passes that decide."""
+    with PassContext() as context:
+        passes.winograd(TARGET)(_blocked(module))
+        listed = context.decided.values()
+    table = {d.key: taken[d.made_by] for d in listed if d.made_by in taken}
+    with PassContext(decisions={str(TARGET): table}) as context:
+        made = passes.winograd(TARGET)(_blocked(module))
+        return made, {d.made_by: d for d in context.decided.values()}
+
+
+def _blocked(module: Module) -> Module:
+    return passes.constant_folding(passes.plan_layouts(TARGET)(module))
+
+
+def network(x: str = "x", rows: Any = "n", steps: int = 1) -> Call:
+    b = Builder()
+    image = b.input(x, "f32", (rows, 8, 14, 14))
+    b.output(b.conv(image, values(8, 8, 3, 3), strides=[steps, steps], pads=[1] * 4))
+    call = b.build().main.body[-1].expr
+    assert isinstance(call, Call)
+    return call
+
+
+def key_of(call: Call) -> str:
+    return call_key(call, [])
+
+
+def test_names_do_not_change_a_key() -> None:
+    assert key_of(network()) == key_of(network("y", "m"))
+    others = {key_of(network(rows=4)), key_of(network(steps=2)), key_of(network())}
+    assert len(others) == 3
+
+
+def test_own_choices_come_first() -> None:
+    made, decided = planned(convolution())
+    decision = decided["winograd"]
+    assert decision.taken == decision.default != "direct" in decision.others
+    assert decision.cycles > 0 and decision.calls == 1 and not decision.refused
+    assert str(decision) == "winograd of 3×3 convolution of 64 to 64 channels of 14×14"
+    assert ops_of(made)["conv_blocked"] == 0
+
+
+def test_others_are_taken_where_the_context_says_so() -> None:
+    made, decided = planned(convolution(), winograd="direct")
+    assert decided["winograd"].taken == "direct"
+    assert ops_of(made)["conv_blocked"] == 1
+
+
+def test_what_is_no_option_is_refused_and_told_once() -> None:
+    made, decided = planned(convolution(), winograd="by magic")
+    decision = decided["winograd"]
+    assert decision.refused == "by magic" and decision.taken == decision.default
+    assert ops_of(made)["conv_blocked"] == 0
+
+
+def test_contexts_inside_decide_the_same() -> None:
+    with PassContext(decisions={"llvm": {"a": "b"}}), PassContext(opt_level=2) as inner:
+        assert inner.decisions == {"llvm": {"a": "b"}}
+    assert not PassContext.current().decisions
+
+
+def test_weights_do_not_outgrow_their_limit_by_a_decision() -> None:
+    module = convolution((1, 128, 14, 14), 128)
+    _, decided = planned(module)
+    larger = next(o for o in decided["winograd"].options if o.startswith("4×4 tiles of 3×3"))
+    with PassContext(options={"winograd_bytes": 0}) as context:
+        passes.winograd(TARGET)(_blocked(module))
+        (key,) = context.decided
+    table = {str(TARGET): {key: larger.partition(",")[0]}}
+    with PassContext(options={"winograd_bytes": 0}, decisions=table):
+        made = passes.winograd(TARGET)(_blocked(module))
+    assert ops_of(made)["winograd_tiles"] == 0
+
+
+@pytest.mark.parametrize(("steps", "size"), [(1, (1, 32, 15, 13)), (2, (1, 64, 47, 49))])
+def test_every_option_computes_the_same(steps: int, size: tuple[int, ...]) -> None:
+    b = Builder()
+    x, channels = b.input("x", "f32", size), size[1]
+    weight = values(channels, channels, 3, 3)
+    image = b.conv(b.relu(x), weight, strides=[steps] * 2, pads=[1] * 4)
+    b.output(b.relu(image))
+    module, data = b.build(), values(*size)
+    model = tw.compile(module)
+    assert isinstance(model, tw.Model)
+    want = model(data)
+    (decision,) = (d for d in model.decisions if d.made_by == "winograd")
+    assert len(decision.options) >= 2
+    for option in decision.options:
+        with PassContext(decisions={str(model.target): {decision.key: option}}):
+            made = tw.compile(module)
+        assert isinstance(made, tw.Model)
+        assert {d.key: d.taken for d in made.decisions}[decision.key] == option
+        np.testing.assert_allclose(made(data), want, atol=1e-4 * np.abs(want).max())
+
+
+def test_a_record_that_does_not_apply_is_told_of_once() -> None:
+    module = convolution((1, 32, 14, 14), 32)
+    model = tw.compile(module)
+    assert isinstance(model, tw.Model)
+    table = {str(model.target): {d.key: "by magic" for d in model.decisions}}
+    told = r"the record for winograd of .* does not apply any more, .*'by magic' is none of"
+    with PassContext(decisions=table), pytest.warns(UserWarning, match=told) as warned:
+        made = tw.compile(module)
+    assert len(warned) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = tw.compile(module)
+    assert isinstance(made, tw.Model) and isinstance(again, tw.Model)
+    assert made.kernels == again.kernels
