@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,16 @@ import pytest
 
 import tilewright as tw
 from tests.graph.test_winograd import convolution, ops_of, values
-from tilewright.graph import Builder, Call, Decision, Module, PassContext, call_key, passes
+from tilewright.graph import (
+    Builder,
+    Call,
+    Decision,
+    Module,
+    PassContext,
+    call_key,
+    passes,
+    verify,
+)
 
 #: What is chosen depends on the machine.
 TARGET = tw.Target.of("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
@@ -73,6 +83,76 @@ def test_what_is_no_option_is_refused_and_told_once() -> None:
     assert ops_of(made)["conv_blocked"] == 0
 
 
+# ---- layouts ------------------------------------------------------------------------------------
+
+
+def images(*widths: int) -> Module:
+    """Convolutions one after the other, with so many channels."""
+    b = Builder()
+    x = b.input("x", "f32", (1, widths[0], 16, 16))
+    for inputs, outputs in pairwise(widths):
+        x = b.relu(b.conv(x, values(outputs, inputs, 3, 3), pads=[1] * 4))
+    b.output(x)
+    return b.build()
+
+
+def layouts_of(module: Module, table: dict[str, str]) -> tuple[Module, list[Decision]]:
+    with PassContext(decisions={str(TARGET): table}) as context:
+        made = passes.plan_layouts(TARGET)(module)
+        verify(made)
+        return made, list(context.decided.values())
+
+
+def test_the_widths_of_blocks_are_decided_for_the_whole_graph() -> None:
+    module = images(3, 32, 32)
+    _, (whole, *_) = layouts_of(module, {})
+    assert whole.subject == "all 2 convolutions" and whole.default == "as planned"
+    narrow, _ = layouts_of(module, {whole.key: "blocks of 4 at most"})
+    widths = {str(v.shape[-1]) for b in narrow.main.body for v in b.outputs if v.ndim == 5}
+    assert widths == {"4"}
+
+
+def test_convolutions_are_decided_about_where_that_may_pay() -> None:
+    module = images(3, 32, 32)
+    _, (_, first, *_) = layouts_of(module, {})
+    assert first.default == "plain to blocks of 16" and first.subject.startswith("conv of f32[1, 3")
+    other = first.others[0]
+    made, decided = layouts_of(module, {first.key: other})
+    assert {d.key: d.taken for d in decided}[first.key] == other == "blocks of 4 to blocks of 16"
+    assert ops_of(made)["conv_into_blocked"] == 0 and ops_of(made)["to_blocked"] == 1
+
+
+def test_what_suits_one_graph_is_nothing_to_another() -> None:
+    """What is best for a convolution depends on what is around it."""
+    keys = [
+        {d.key for d in layouts_of(images(*widths), {})[1]} for widths in ((3, 32), (3, 32, 32))
+    ]
+    assert keys[0] and keys[1] and keys[0].isdisjoint(keys[1])
+
+
+def test_graphs_without_images_have_no_layouts_to_decide_about() -> None:
+    b = Builder()
+    x = b.input("x", "f32", (8, 8))
+    b.output(b.relu(b.matmul(x, values(8, 8))))
+    assert not layouts_of(b.build(), {})[1]
+
+
+def test_every_layout_computes_the_same() -> None:
+    module, data = images(3, 24, 24), values(1, 3, 16, 16)
+    model = tw.compile(module)
+    assert isinstance(model, tw.Model)
+    want, listed = model(data), [d for d in model.decisions if d.made_by == "plan_layouts"]
+    assert listed
+    for decision in listed:
+        for option in decision.others:
+            with PassContext(decisions={str(model.target): {decision.key: option}}):
+                made = tw.compile(module)
+            np.testing.assert_allclose(made(data), want, atol=1e-4 * np.abs(want).max())
+
+
+# ---- what applies to all ------------------------------------------------------------------------
+
+
 def test_contexts_inside_decide_the_same() -> None:
     with PassContext(decisions={"llvm": {"a": "b"}}), PassContext(opt_level=2) as inner:
         assert inner.decisions == {"llvm": {"a": "b"}}
@@ -85,7 +165,7 @@ def test_weights_do_not_outgrow_their_limit_by_a_decision() -> None:
     larger = next(o for o in decided["winograd"].options if o.startswith("4×4 tiles of 3×3"))
     with PassContext(options={"winograd_bytes": 0}) as context:
         passes.winograd(TARGET)(_blocked(module))
-        (key,) = context.decided
+        (key,) = (d.key for d in context.decided.values() if d.made_by == "winograd")
     table = {str(TARGET): {key: larger.partition(",")[0]}}
     with PassContext(options={"winograd_bytes": 0}, decisions=table):
         made = passes.winograd(TARGET)(_blocked(module))
@@ -118,7 +198,7 @@ def test_a_record_that_does_not_apply_is_told_of_once() -> None:
     model = tw.compile(module)
     assert isinstance(model, tw.Model)
     table = {str(model.target): {d.key: "by magic" for d in model.decisions}}
-    told = r"the record for winograd of .* does not apply any more, .*'by magic' is none of"
+    told = r"the record for .* \(and \d+ others\) does not apply any more, .*'by magic' is none of"
     with PassContext(decisions=table), pytest.warns(UserWarning, match=told) as warned:
         made = tw.compile(module)
     assert len(warned) == 1

@@ -101,6 +101,9 @@ class Variants:
     #: The options that win so far, and their records.
     taken: dict[str, str] = field(default_factory=dict[str, str])
     winners: dict[str, Record] = field(default_factory=dict[str, Record])
+    #: Decisions of which there is something to tell, and the keys of those that are done with.
+    _told: dict[str, Decision] = field(default_factory=dict[str, Decision])
+    _done: set[str] = field(default_factory=set[str])
     #: Options of which there are records: keys and names.
     _known: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     counts: Counter[str] = field(default_factory=Counter[str])
@@ -112,29 +115,33 @@ class Variants:
         own = [r for r in own if r.versions.get("sources") == version]
         self._known.update((r.task, option_of(r)) for r in own)
         found = best_records(own).get(target, {})
+        if not found:
+            return
+        self.model = self.compiled({key: option_of(r) for key, r in found.items()})
         for decision in self.model.decisions:
-            record = found.get(decision.key)
-            if record is not None and option_of(record) in decision.others:
-                self._take(decision, record)
-        if self.taken:
-            self.model = self.compiled(self.taken)
+            if decision.key in found and decision.taken == option_of(found[decision.key]):
+                self._take(decision, found[decision.key])
 
     def run(self) -> None:
         """Measure decisions until the time is up: those first that are about most of a run."""
-        for decision in sorted(self.model.decisions, key=lambda d: -d.cycles):
+        while time.monotonic() < self.deadline and (decision := self._next()):
+            self._done.add(decision.key)
             before = self.taken.get(decision.key)
             for option in self._untried(decision):
                 if time.monotonic() >= self.deadline:
-                    return
+                    break
                 self._try(decision, option)
             if self.taken.get(decision.key) != before:
+                # There may be other decisions now.
                 self.model = self.compiled(self.taken)
+
+    def _next(self) -> Decision | None:
+        left = [d for d in self.model.decisions if d.key not in self._done]
+        return max(left, key=lambda d: d.cycles, default=None)
 
     def summaries(self) -> tuple[DecisionSummary, ...]:
         """What was gained, decision by decision."""
-        known = {d.key: d for d in self.model.decisions}
-        keys = dict.fromkeys((*self.counts, *self.winners))
-        return tuple(self._summary(known[k]) for k in keys if k in known)
+        return tuple(map(self._summary, self._told.values()))
 
     def _summary(self, decision: Decision) -> DecisionSummary:
         record = self.winners.get(decision.key)
@@ -158,6 +165,7 @@ class Variants:
         best = self.winners[decision.key].ratio if decision.key in self.winners else None
         default = {k: v for k, v in self.taken.items() if k != decision.key}
         self.counts[decision.key] += 1
+        self._told[decision.key] = decision
         try:
             variant = self.compiled({**default, decision.key: option})
             model = self.model if best is None else self.compiled(default)
@@ -176,6 +184,7 @@ class Variants:
             self._take(decision, record)
 
     def _take(self, decision: Decision, record: Record) -> None:
+        self._told[decision.key] = decision
         self.taken[decision.key] = option_of(record)
         self.winners[decision.key] = record
 
