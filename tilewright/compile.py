@@ -162,7 +162,7 @@ def graph_passes(target: Target) -> list[Step]:
         # Of equal calls that were made one before; fusion puts each into what reads it.
         Step(passes.widen_where_read, 1, "cpu"),
         # Needs operators that have loops, and nothing dead that would count as a use.
-        Step(passes.fuse, 1),
+        Step(passes.fuse(target), 1),
         # Looks at what kernels hand to each other.
         Step(passes.narrow_values, 0, "gpu"),
     ]

@@ -17,7 +17,7 @@ from tilewright.graph import (
     Decision,
     Module,
     PassContext,
-    call_key,
+    decision_key,
     passes,
     verify,
 )
@@ -52,7 +52,7 @@ def network(x: str = "x", rows: Any = "n", steps: int = 1) -> Call:
 
 
 def key_of(call: Call) -> str:
-    return call_key(call, [])
+    return decision_key(call, [])
 
 
 def test_names_do_not_change_a_key() -> None:
@@ -148,6 +148,66 @@ def test_every_layout_computes_the_same() -> None:
             with PassContext(decisions={str(model.target): {decision.key: option}}):
                 made = tw.compile(module)
             np.testing.assert_allclose(made(data), want, atol=1e-4 * np.abs(want).max())
+
+
+# ---- borders of kernels -------------------------------------------------------------------------
+
+
+def kernels_of(module: Module, table: dict[str, str]) -> tuple[int, list[Decision]]:
+    with PassContext(decisions={str(TARGET): table}) as context:
+        made = passes.fuse(TARGET)(module)
+        verify(made)
+        return len(made.main.body), list(context.decided.values())
+
+
+def gelu() -> Module:
+    """A product whose results many operations follow, by several readers of one value."""
+    b = Builder()
+    x = b.input("x", "f32", (16, 32))
+    y = b.add(b.matmul(x, values(32, 64)), values(64))
+    half = b.mul(y, np.float32(0.5))
+    b.output(b.mul(half, b.add(b.erf(b.mul(y, np.float32(0.7))), np.float32(1))))
+    return b.build()
+
+
+def residual() -> Module:
+    b = Builder()
+    x, skip = b.input("x", "f32", (16, 32)), b.input("skip", "f32", (16, 64))
+    b.output(b.relu(b.add(b.matmul(x, values(32, 64)), skip)))
+    return b.build()
+
+
+def scores(operator: str) -> Module:
+    """A sum over what costs little, or much."""
+    b = Builder()
+    x = b.input("x", "f32", (16, 32))
+    b.output(b.sum(getattr(b, operator)(x), axes=[1]))
+    return b.build()
+
+
+def test_what_follows_a_product_may_be_a_kernel_of_its_own() -> None:
+    for module in (gelu(), residual()):
+        count, (border,) = kernels_of(module, {})
+        assert count == 1 and border.options == ("together", "apart")
+        assert kernels_of(module, {border.key: "apart"})[0] == 2
+
+
+def test_what_a_reduction_computes_again_may_be_a_kernel_of_its_own() -> None:
+    count, (border,) = kernels_of(scores("tanh"), {})
+    assert kernels_of(scores("tanh"), {border.key: border.others[0]})[0] == 3 - count
+    assert kernels_of(scores("neg"), {}) == (1, []), "that is cheap at any rate"
+
+
+@pytest.mark.parametrize("module", [gelu(), residual(), scores("tanh")])
+def test_every_border_computes_the_same(module: Module) -> None:
+    model = tw.compile(module)
+    assert isinstance(model, tw.Model)
+    data = [values(16, 32 if spec.name == "x" else 64) for spec in model.inputs]
+    want, (border,) = model(*data), model.decisions
+    with PassContext(decisions={str(model.target): {border.key: border.others[0]}}):
+        made = tw.compile(module)
+    assert isinstance(made, tw.Model) and len(made.kernels) != len(model.kernels)
+    np.testing.assert_allclose(made(*data), want, rtol=1e-5, atol=1e-4)
 
 
 # ---- what applies to all ------------------------------------------------------------------------

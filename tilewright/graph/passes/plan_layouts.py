@@ -33,7 +33,7 @@ from tilewright.graph.layouts.last import ChannelsLast
 from tilewright.graph.layouts.plan import STATES, Option, PlannedCall, plan
 from tilewright.graph.precision.stored import stored_type
 from tilewright.graph.rewriting.context import Pass, PassContext
-from tilewright.graph.rewriting.decisions import Decision, call_key, joint_key
+from tilewright.graph.rewriting.decisions import Decision, decision_key, joint_key
 from tilewright.support.errors import InternalError
 from tilewright.target import Target
 
@@ -51,7 +51,7 @@ def plan_layouts(target: Target) -> Pass:
         """The module with images in the layouts that suit the whole of it."""
         convs = _convolutions(module)
         # What is best for one image depends on all others.
-        key = joint_key("plan_layouts", *(call_key(c, [out]) for c, out in convs))
+        key = joint_key("plan_layouts", *(decision_key(c, [out]) for c, out in convs))
         blocking = _limited(_blocking(target, convs), convs, key)
         return module if blocking is None else module.map(lambda f: _planned(f, blocking, key))
 
@@ -175,7 +175,7 @@ class _Problem:
     def _key_of(self, index: int) -> str:
         binding = self._body[index]
         assert isinstance(binding.expr, Call)
-        return joint_key(self._key, call_key(binding.expr, [binding.outputs[0].type]))
+        return joint_key(self._key, decision_key(binding.expr, [binding.outputs[0].type]))
 
     def _decided(self, key: str, group: Sequence[int], numbers: Mapping[int, int]) -> int | None:
         """The form that equal calls get in place of what was planned; None where that stays."""

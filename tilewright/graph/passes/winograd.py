@@ -35,7 +35,7 @@ from tilewright.graph.ir import Array, Binding, Call, Module, Value, all_graphs
 from tilewright.graph.ir.types import known_dim
 from tilewright.graph.ops.forms.winograd_planes import winograd_weights
 from tilewright.graph.rewriting.context import Pass, PassContext
-from tilewright.graph.rewriting.decisions import Decision, call_key, joint_key
+from tilewright.graph.rewriting.decisions import Decision, decision_key, joint_key
 from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.graph.winograd.cost import (
     Axes,
@@ -144,7 +144,7 @@ def _conv(binding: Binding, target: Target) -> _Conv | None:
     if sizes is None or not _is_moderate(call.args[1]):
         return None
     costs = form_costs(sizes, target)
-    key = call_key(call, [value.type])
+    key = decision_key(call, [value.type])
     return _Conv(value, key, sizes, direct_cost(sizes, target), costs) if costs else None
 
 

@@ -118,7 +118,9 @@ class PassContext:
         is_option = named in decision.options
         taken, refused = (named, "") if is_option else (decision.default, named)
         if decision.others or refused:
-            self.decided[decision.key] = replace(decision, taken=taken, refused=refused)
+            made = replace(decision, taken=taken, refused=refused)
+            known = self.decided.get(decision.key)
+            self.decided[decision.key] = made if known is None else made.with_calls_of(known)
         return taken
 
     @property

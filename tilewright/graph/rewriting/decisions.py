@@ -6,7 +6,7 @@ A pass that asks a rule or a cost model says what there was to choose from, its 
 
 and goes on with what it is given back: its own choice, unless the context names another one
 (`PassContext.decisions`, by the target and the key). Keys are made of operators, attributes and
-types (`call_key`), never of names, so that equal calls are one decision, in this model and in
+types (`decision_key`), never of names, so that equal calls are one decision, in this model and in
 others.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.graph.ir import Call, Value
@@ -49,6 +49,10 @@ class Decision:
     def others(self) -> tuple[str, ...]:
         return self.options[1:]
 
+    def with_calls_of(self, other: Decision) -> Decision:
+        """The same decision about other calls as well."""
+        return replace(self, calls=self.calls + other.calls, cycles=self.cycles + other.cycles)
+
     def __str__(self) -> str:
         return f"{self.made_by} of {self.subject}"
 
@@ -57,7 +61,7 @@ class Decision:
 DecisionTable = Mapping[str, Mapping[str, str]]
 
 
-def call_key(call: Call, results: Iterable[Type], *more: object) -> str:
+def decision_key(call: Call, results: Iterable[Type], *more: object) -> str:
     """Equal for calls of equal operators, attributes, operands and results, whatever these and
     their dimensions are called."""
     plain = _PlainDims()
