@@ -22,7 +22,7 @@ from tilewright.target import Target
 
 if TYPE_CHECKING:
     from tilewright.frontends import Source
-    from tilewright.graph import Decision, Step
+    from tilewright.graph import Decision, PassContext, Step
     from tilewright.graph import Module as Graph
     from tilewright.models.model import Model
 
@@ -66,6 +66,7 @@ def compile(
     wanted = context.precision if precision is None else precision
     mode = context.denormals if denormals is None else denormals
     context = replace(context, opt_level=level, precision=wanted, denormals=mode, _tokens=[])
+    context = _with_shipped(context, Target.of(target))
     reported = saving_reproducers(target, context)
     given: Mapping[str, Sequence[Any]] = {} if shapes is None else shapes
 
@@ -106,6 +107,7 @@ def build(
 
     graph, context = _graph_of(source), PassContext.current()
     context = replace(context, denormals=denormals or context.denormals, _tokens=[])
+    context = _with_shipped(context, target)
     with context, saving_reproducers(target, context, checked=checked):
         return _compile_graph(graph, target, threads, checked=checked)
 
@@ -242,6 +244,13 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
         host = lower_program(fused.main, calls, kernels)
         lowered = lower_host(host.function, target)
     return Model(fused, host, lowered, kernels, table.functions, target, threads)
+
+
+def _with_shipped(context: PassContext, target: Target) -> PassContext:
+    """A context with the results of tuning that come with the package, if there are any."""
+    from tilewright.shipped import with_shipped
+
+    return with_shipped(context, str(as_permitted(target)))
 
 
 def _graph_of(value: Any) -> Graph:

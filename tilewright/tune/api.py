@@ -180,7 +180,13 @@ def _compiled(
     from tilewright.tune.tasks import native
 
     context = PassContext.current()
-    with replace(context, schedulers=schedulers, decisions=decisions, _tokens=[]):
+    with replace(
+        context,
+        schedulers=schedulers,
+        decisions=decisions,
+        options={**context.options, "shipped_records": False},
+        _tokens=[],
+    ):
         return native(compile_model(model, target, threads=threads, **compiling))
 
 
