@@ -243,7 +243,10 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
     with during("step", "host program"):
         host = lower_program(fused.main, calls, kernels)
         lowered = lower_host(host.function, target)
-    return Model(fused, host, lowered, kernels, table.functions, target, threads)
+    model = Model(fused, host, lowered, kernels, table.functions, target, threads)
+    pairs = zip(functions, tuned, strict=True)
+    model.schedulers = {f.name: o.scheduler for f, o in pairs if o is not options}
+    return model
 
 
 def _with_shipped(context: PassContext, target: Target) -> PassContext:

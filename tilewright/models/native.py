@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.models.recording import Recorder
@@ -68,6 +69,8 @@ class NativeModel(CompiledModel):
     #: What passes over its graph have chosen, and could have chosen otherwise; an artifact does not
     #: tell.
     decisions: tuple[Decision, ...] = ()
+    #: The keys of the schedulers that records gave kernels, by names; nor does it tell these.
+    schedulers: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self,
