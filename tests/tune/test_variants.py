@@ -15,11 +15,13 @@ import tilewright as tw
 from tests.tune.test_records import record
 from tilewright.graph import Builder, Module, PassContext
 from tilewright.runtime import Measured
-from tilewright.tune import best_records, read_records, write_records
+from tilewright.support.profile import Event, Profile
+from tilewright.tune import best_records, in_turns, read_records, write_records
 from tilewright.tune.in_turns import InTurns
 from tilewright.tune.records.best import DECISIONS, decisions_of, option_of, schedulers_of
 from tilewright.tune.report import page_of
 from tilewright.tune.settings import Settings
+from tilewright.tune.tasks import kernel_times
 from tilewright.tune.variants import Varied, search_variants
 
 INPUTS = {"x": np.random.default_rng(0).standard_normal((1, 32, 12, 12)).astype("f4")}
@@ -134,6 +136,35 @@ def test_kernels_that_differ_are_what_counts(others: list[str]) -> None:
     variant = compiled({str(model.target): {decision.key: others[0]}})
     found = turns.beside(model, variant, 3, early=False)
     assert found.failure is None and found.ratio > 0 and found.seconds > 0
+
+
+def test_calls_are_summed_up_as_they_came() -> None:
+    """The least of many short calls is that of a moment without interruption, which a long call
+    never has: many short ones would seem to be faster than one long one on a busy machine."""
+
+    class Busy:
+        def profile(self, inputs: Any, *, runs: int, warmup: int) -> Profile:
+            times = [(0, 10), (10, 20), (20, 70), (70, 80)]
+            return Profile(runs, tuple(Event("short", "", a, b, 0, 0) for a, b in times))
+
+    (found,) = kernel_times(cast("tw.Model", Busy()), {}, {"short": "key"}).items()
+    assert found == ("key", (4, pytest.approx(80e-9)))
+
+
+def test_variants_that_make_the_whole_slower_do_not_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, variant = compiled(), compiled()
+    times = {id(model): {"same": (1, 1.0), "a": (1, 1.0)}, id(variant): {"same": (1, 2.0)}}
+    times[id(variant)]["b"] = (1, 0.5)
+
+    def told(there: Any, *_: Any) -> dict[str, tuple[int, float]]:
+        return times[id(there)]
+
+    monkeypatch.setattr(in_turns, "kernel_times", told)
+    found = InTurns(INPUTS).beside(model, variant, 5, early=False)
+    assert found.ratio == pytest.approx(1.25) and not found.wins(1.0)
+    times[id(variant)]["same"] = (1, 1.0)
+    found = InTurns(INPUTS).beside(model, variant, 5, early=False)
+    assert found.ratio == pytest.approx(0.5) and found.wins(1.0)
 
 
 def test_variants_with_other_answers_are_refused() -> None:

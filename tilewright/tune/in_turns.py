@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -17,8 +16,8 @@ from tilewright.support.errors import TilewrightError
 from tilewright.tune.tasks import KernelTimes, kernel_times, key_of_kernel
 
 #: Runs of each model in a round: as many as fit these seconds.
-_ROUND: Final = 0.05
-_FEWEST, _MOST = 2, 20
+_ROUND: Final = 0.1
+_FEWEST, _MOST = 1, 20
 
 if TYPE_CHECKING:
     from tilewright.tune.measuring.devices import Devices
@@ -49,22 +48,23 @@ class InTurns:
         self, model: NativeModel, variant: NativeModel, rounds: int, *, early: bool
     ) -> Measured:
         """A variant of a model beside it: its kernels that the model has not, in the time of those
-        that they take the place of. Where that makes others slower, the whole counts."""
+        that they take the place of. It is no faster where the whole is not: in most rounds, unless
+        `early` asks for a first impression."""
         keys = {m: {n: key_of_kernel(m, n) for n in m.kernels} for m in (model, variant)}
-        wholes: list[float] = []
+        wholes: list[tuple[float, float]] = []
 
-        def timed(m: NativeModel, there: RunnableModel, runs: int) -> KernelTimes:
-            return kernel_times(there, self.inputs, runs, keys[m])
+        def timed(m: NativeModel, there: RunnableModel) -> KernelTimes:
+            return kernel_times(there, self.inputs, keys[m])
 
         def samples(a: RunnableModel, b: RunnableModel) -> Iterator[Sequence[tuple[float, float]]]:
             runs = _FEWEST
             for _ in range(rounds):
                 start = time.perf_counter()
-                before, after = timed(model, a, runs), timed(variant, b, runs)
-                spent = (time.perf_counter() - start) / (2 * runs)
+                pairs = [(timed(variant, b), timed(model, a)) for _ in range(runs)]
+                spent = (time.perf_counter() - start) / runs
                 runs = max(_FEWEST, min(_MOST, int(_ROUND / spent)))
-                wholes.append(_total(after, {}) / _total(before, {}))
-                yield [(_total(after, before), _total(before, after))]
+                wholes.append(_least([(_part(own), _part(other)) for own, other in pairs]))
+                yield [(_part(own, other), _part(other, own)) for own, other in pairs]
 
         try:
             with self.placed(model, variant) as (a, b):
@@ -73,20 +73,30 @@ class InTurns:
                 found = judged(samples(a, b), early=early)
         except TilewrightError as error:
             return Measured.of_error(error)
-        whole = statistics.median(wholes)
-        return found if whole < 1 else Measured((max(whole, 1.0),), found.seconds, found.reference)
+        whole = Measured(tuple(own / other for own, other in wholes))
+        is_faster = whole.ratio < 1 if early else whole.upper < 1
+        return found if is_faster else replace(found, ratios=(max(1.0, whole.ratio),))
 
     def _answers(self, model: RunnableModel) -> list[Any]:
         return list(_arrays(model.run(self.inputs)))
 
 
-def _total(times: KernelTimes, others: KernelTimes) -> float:
-    """The seconds of a run in calls that the others have not."""
+def _part(times: KernelTimes, others: KernelTimes | None = None) -> float:
+    """The seconds of a run in calls that the others have not.
+
+    Runs are summed up before the least is taken: on a busy machine, the least of many short calls
+    is that of a moment without interruption, which a long call never has.
+    """
     seconds = 0.0
-    for key, (calls, each) in times.items():
-        known, _ = others.get(key, (0, 0.0))
-        seconds += max(0, calls - known) * each
+    for key, (calls, spent) in times.items():
+        known, _ = others.get(key, (0, 0.0)) if others else (0, 0.0)
+        seconds += max(0, calls - known) / calls * spent
     return max(seconds, 1e-9)
+
+
+def _least(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    own, other = zip(*pairs, strict=True)
+    return min(own), min(other)
 
 
 def _arrays(outputs: Sequence[Any]) -> Iterator[Any]:

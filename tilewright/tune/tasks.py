@@ -67,20 +67,18 @@ def tasks_of(
     return sorted(found.values(), key=lambda t: -t.seconds)
 
 
-#: For keys of loops: calls in a run, and the seconds of one.
+#: For keys of loops: calls in a run, and the seconds of all of them.
 KernelTimes = Mapping[str, tuple[int, float]]
 
 
-def kernel_times(
-    model: RunnableModel, inputs: Inputs, runs: int, keys: Mapping[str, str]
-) -> KernelTimes:
-    """What kernels take in some runs of a model, by the keys that belong to their names."""
+def kernel_times(model: RunnableModel, inputs: Inputs, keys: Mapping[str, str]) -> KernelTimes:
+    """What kernels take in a run of a model, after another one that is not looked at, by the keys
+    that belong to their names."""
     found: dict[str, tuple[int, float]] = {}
-    for name, events in _by_kernel(model.profile(inputs, runs=runs)).items():
+    for name, events in _by_kernel(model.profile(inputs, runs=1, warmup=1)).items():
         calls, seconds = found.get(keys[name], (0, 0.0))
-        own = len(events) // runs
-        total = calls * seconds + own * min(e.end - e.start for e in events) / 1e9
-        found[keys[name]] = (calls + own, total / max(1, calls + own))
+        own = sum(e.end - e.start for e in events) / 1e9
+        found[keys[name]] = (calls + len(events), seconds + own)
     return found
 
 
