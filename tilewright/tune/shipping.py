@@ -14,7 +14,7 @@ from tilewright.tune.records.file import read_records, write_records
 from tilewright.tune.records.record import Record
 
 #: Winners that take more of the default's time are not worth their bytes.
-_WORTH: Final = 0.95
+_WORTH: Final = 0.97
 
 
 def add_shipped(records: Iterable[Record]) -> list[Path]:
