@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -21,8 +22,8 @@ from tilewright.target import Target
 
 if TYPE_CHECKING:
     from tilewright.frontends import Source
+    from tilewright.graph import Decision, PassContext, Step
     from tilewright.graph import Module as Graph
-    from tilewright.graph import Step
     from tilewright.models.model import Model
 
 
@@ -65,6 +66,7 @@ def compile(
     wanted = context.precision if precision is None else precision
     mode = context.denormals if denormals is None else denormals
     context = replace(context, opt_level=level, precision=wanted, denormals=mode, _tokens=[])
+    context = _with_shipped(context, Target.of(target))
     reported = saving_reproducers(target, context)
     given: Mapping[str, Sequence[Any]] = {} if shapes is None else shapes
 
@@ -105,6 +107,7 @@ def build(
 
     graph, context = _graph_of(source), PassContext.current()
     context = replace(context, denormals=denormals or context.denormals, _tokens=[])
+    context = _with_shipped(context, target)
     with context, saving_reproducers(target, context, checked=checked):
         return _compile_graph(graph, target, threads, checked=checked)
 
@@ -161,7 +164,7 @@ def graph_passes(target: Target) -> list[Step]:
         # Of equal calls that were made one before; fusion puts each into what reads it.
         Step(passes.widen_where_read, 1, "cpu"),
         # Needs operators that have loops, and nothing dead that would count as a use.
-        Step(passes.fuse, 1),
+        Step(passes.fuse(target), 1),
         # Looks at what kernels hand to each other.
         Step(passes.narrow_values, 0, "gpu"),
     ]
@@ -171,9 +174,28 @@ def graph_passes(target: Target) -> list[Step]:
 def _compile_graph(
     module: Graph, target: Target, threads: int | None, *, checked: bool = False
 ) -> RunnableModel:
-    from tilewright.graph import run_passes
+    from tilewright.graph import PassContext, run_passes
+    from tilewright.models.native import NativeModel
 
-    return compile_fused(run_passes(module, graph_passes(target)), target, threads, checked=checked)
+    fused = run_passes(module, graph_passes(target))
+    decided = tuple(PassContext.current().decided.values())
+    _warn_of_refused(decided)
+    made = compile_fused(fused, target, threads, checked=checked)
+    if isinstance(made, NativeModel):
+        made.decisions = decided
+    return made
+
+
+def _warn_of_refused(decisions: Sequence[Decision]) -> None:
+    """Say, once for all decisions, that a record names what cannot be chosen any more."""
+    refused = [d for d in decisions if d.refused]
+    if refused:
+        others = f" (and {len(refused) - 1} others)" if len(refused) > 1 else ""
+        warnings.warn(
+            f"the record for {refused[0]}{others} does not apply any more, so that the default is"
+            f" taken: {refused[0].refused!r} is none of {', '.join(refused[0].options)}",
+            stacklevel=2,
+        )
 
 
 def compile_fused(
@@ -221,7 +243,17 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
     with during("step", "host program"):
         host = lower_program(fused.main, calls, kernels)
         lowered = lower_host(host.function, target)
-    return Model(fused, host, lowered, kernels, table.functions, target, threads)
+    model = Model(fused, host, lowered, kernels, table.functions, target, threads)
+    pairs = zip(functions, tuned, strict=True)
+    model.schedulers = {f.name: o.scheduler for f, o in pairs if o is not options}
+    return model
+
+
+def _with_shipped(context: PassContext, target: Target) -> PassContext:
+    """A context with the results of tuning that come with the package, if there are any."""
+    from tilewright.shipped import with_shipped
+
+    return with_shipped(context, str(as_permitted(target)))
 
 
 def _graph_of(value: Any) -> Graph:

@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 
 import tilewright as tw
+from tests.tune.test_records import record
+from tilewright.cli.report.collect import collect
+from tilewright.schedule import Trace
+from tilewright.tune.tasks import key_of_kernel
 
 
 def test_a_model_is_tuned_shown_and_compiled(tilewright: Any, model: Path, tmp_path: Path) -> None:
@@ -30,6 +34,22 @@ def test_a_model_is_tuned_shown_and_compiled(tilewright: Any, model: Path, tmp_p
     out = tmp_path / "m.twm"
     assert tilewright("compile", model, "--records", merged, "-o", out).code == 0
     assert tilewright("run", out, "--records", merged).code == 3
+
+
+def test_what_records_change_is_shown(tilewright: Any, model: Path, tmp_path: Path) -> None:
+    plain = tw.compile(str(model))
+    assert isinstance(plain, tw.Model)
+    path, name = tmp_path / "r.jsonl", plain.kernels[0]
+    own = record(key_of_kernel(plain, name), target=str(plain.target), trace=Trace().to_json())
+    tw.tune.write_records([own], path)
+    default = tilewright("inspect", model, "--schedule", name)
+    found = tilewright("inspect", model, "--schedule", name, "--records", path)
+    assert default.code == found.code == 0 and default.out != found.out
+    with tw.tune.apply_best(path):
+        tuned = tw.compile(str(model))
+    assert isinstance(tuned, tw.Model)
+    assert collect(tuned, "a model")["tuned"] == {"kernels": [name], "decisions": []}
+    assert collect(plain, "a model")["tuned"]["kernels"] == []
 
 
 def test_what_cannot_be_used_is_said_before_the_work(

@@ -130,7 +130,7 @@ def _conv_kernel(target: tw.Target, size: int, kernel: int) -> tw.Function:
     weight = np.ones((64 // width, 64 // width, kernel, kernel, width, width), "f4")
     bias = np.ones((64 // width, width), "f4")
     b.output(b.relu(b.conv_blocked(x, weight, bias, pads=[kernel // 2] * 4)))
-    (binding,) = passes.fuse(b.build()).main.body
+    (binding,) = passes.fuse(target)(b.build()).main.body
     return KernelTable()(binding).function
 
 

@@ -142,7 +142,7 @@ def test_strips_whose_tiles_of_registers_are_not_whole(cpu: str, width: int) -> 
     b = Builder()
     b.output(b.winograd_strips(b.input("x", "f32", x.shape), factors, values(2, 8), pads=[1] * 4))
     module = b.build()
-    (binding,) = passes.fuse(module).main.body
+    (binding,) = passes.fuse(TARGET)(module).main.body
     function = KernelTable()(binding).function
 
     scheduled = RULES.schedule(function, target)

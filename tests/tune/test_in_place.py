@@ -14,6 +14,7 @@ from tilewright.graph import PassContext
 from tilewright.schedule import Recorded, Trace
 from tilewright.tune import best_records, read_records
 from tilewright.tune.in_place import InPlace, Schedulers
+from tilewright.tune.in_turns import InTurns
 from tilewright.tune.search import search
 from tilewright.tune.settings import Settings
 from tilewright.tune.spaces.table import space_named
@@ -77,5 +78,5 @@ def test_models_run_in_turns() -> None:
     model = compiled()
     first, second = keys()
     plain_loops = {str(model.target): {first: Recorded(Trace()).key}}
-    found = InPlace(model, INPUTS, made).ratios(plain_loops)
+    found = InPlace(model, InTurns(INPUTS), made).ratios(plain_loops)
     assert set(found) == {first, second} and found[first] > 1.5

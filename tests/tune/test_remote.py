@@ -18,6 +18,7 @@ from tilewright.runtime import Measured, TrialTask
 from tilewright.schedule import Recorded, Trace
 from tilewright.tune import best_records, read_records
 from tilewright.tune.in_place import InPlace, Schedulers
+from tilewright.tune.in_turns import InTurns
 from tilewright.tune.measuring.devices import OneDevice, PoolOfDevices
 from tilewright.tune.measuring.job_queue import Job, JobQueue, StartedTask
 from tilewright.tune.measuring.remote import RemoteMeasurer
@@ -82,8 +83,11 @@ def test_winners_must_win_inside_the_model_there(device: tw.rpc.Device) -> None:
     (key,) = {key_of_kernel(model, name) for name in model.kernels}
     plain_loops = {str(model.target): {key: Recorded(Trace()).key}}
     inputs, on = {"x": np.ones((24, 48), np.float32)}, OneDevice(device)
-    found = InPlace(model, inputs, made, on).ratios(plain_loops)
+    found = InPlace(model, InTurns(inputs, on), made).ratios(plain_loops)
     assert set(found) == {key} and found[key] > 1.5
+    # So are whole variants of a model.
+    beside = InTurns(inputs, on).beside(model, model, 3, early=False)
+    assert beside.failure is None and not beside.wins(1.0)
 
 
 def test_winners_that_lose_inside_the_model_there_are_none(
@@ -92,8 +96,8 @@ def test_winners_that_lose_inside_the_model_there_are_none(
     asked: list[Any] = []
 
     def ratios(self: InPlace, found: Schedulers) -> dict[str, float]:
-        assert self.devices is not None
-        with self.devices.borrowed() as borrowed:
+        assert self.turns.devices is not None
+        with self.turns.devices.borrowed() as borrowed:
             borrowed.ping()
         asked.append(found)
         return {t: 2.0 for tasks in found.values() for t in tasks}

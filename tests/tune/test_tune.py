@@ -238,10 +238,14 @@ def test_every_sample_is_measured_in_the_end(tmp_path: Path) -> None:
     """Also where many are known or illegal by then."""
     b = Builder()
     b.output(b.softmax(b.input("x", "f32", (16, 300))))
+    counts: set[int] = set()
     for tuner in ("grid", "random"):
         path = tmp_path / f"{tuner}.jsonl"
         summary = tune(path, b.build(), trials=None, tuner=tuner, measurer=Pretending())
-        assert summary.trials == 3 and "no more samples" in summary.tasks[0].ended
+        assert "no more samples" in summary.tasks[0].ended
+        counts.add(summary.trials)
+    # Where there are several cores, each schedule is there with threads and without.
+    assert counts in ({3}, {7})
 
 
 def test_sizes_that_are_not_known(tmp_path: Path) -> None:

@@ -87,7 +87,20 @@ def _machine() -> list[tuple[str, Any]]:
         ("linker", shutil.which("cc") or shutil.which("ld") or "none: .so cannot be exported"),
         ("gpu", _gpu()),
         ("other targets", "; ".join(_TARGETS) + "; …"),
+        ("tuned kernels", _shipped(str(here))),
     ]
+
+
+def _shipped(target: str) -> str:
+    """What comes with the package that was tuned on such a machine."""
+    from tilewright.shipped import shipped_for
+    from tilewright.support.config import config
+
+    if not config().shipped_records:
+        return "turned off by TILEWRIGHT_SHIPPED_RECORDS"
+    found = shipped_for(target)
+    kernels, decisions = len(found.schedulers), len(found.decisions)
+    return f"{kernels} kernels and {decisions} decisions come with the package for this machine"
 
 
 def _gpu() -> str:

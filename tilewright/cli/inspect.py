@@ -75,8 +75,10 @@ def _level(model: Any, kernel: str, option: str) -> str:
     if option == "loops":
         return str(model.ir(kernel))
     from tilewright.kernels.levels import kernel_levels
+    from tilewright.kernels.pipeline import DEFAULTS
 
-    levels = kernel_levels(model.ir(kernel), model.target, model.denormals)
+    by = model.schedulers.get(kernel, DEFAULTS.scheduler)
+    levels = kernel_levels(model.ir(kernel), model.target, model.denormals, by)
     return str(getattr(levels, _LEVELS[option]))
 
 

@@ -50,7 +50,7 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
                 format_seconds(r.reference),
                 format_seconds(r.seconds),
                 f"×{1 / (r.ratio or 1.0):.2f}",
-                ", ".join(f"{n.rpartition('.')[2]} = {v}" for n, v in r.values.items()),
+                r.words,
             )
             for r in sorted(winners, key=lambda r: r.ratio or 1.0)
         ],

@@ -56,6 +56,12 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--trials", type=positive, help="samples of each kernel at most")
     parser.add_argument(
+        "--no-variants",
+        dest="variants",
+        action="store_false",
+        help="leave the graph as it is: search schedules of kernels only",
+    )
+    parser.add_argument(
         "--transfer",
         action="append",
         default=[],
@@ -209,6 +215,7 @@ def _tune(args: argparse.Namespace, records: Path, console: Console) -> Exit:
         transfer=[*args.records[1:], *args.transfer],
         threads=args.threads,
         seed=args.seed,
+        variants=args.variants,
         progress=False if console.as_json else None,
         **_compiling(args),
     )
@@ -227,10 +234,13 @@ def _show(summary: Summary, console: Console) -> None:
         failures=summary.failures,
         gain=summary.gain,
         interrupted=summary.interrupted,
+        decisions=[{**asdict(d), "gain": d.gain} for d in summary.decisions],
         tasks=tasks,
     )
     tried = [t for t in summary.tasks if t.trials or t.gain > 1]
     console.table(summary.header, [summary.cells(t) for t in tried])
+    for line in summary.decision_lines:
+        console.text(line)
     console.text(summary.headline)
     console.text(f"compile with --records {summary.records} to have it")
 

@@ -59,6 +59,7 @@ from tilewright.graph.rewriting.context import (
     run_pass,
     run_passes,
 )
+from tilewright.graph.rewriting.decisions import Decision, DecisionTable, decision_key
 from tilewright.graph.rewriting.parts import module_part, without_data
 from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.graph.rules.weights import Weighted, weighted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.ir import Function
-from tilewright.kernels.pipeline import Options, stages_of
+from tilewright.kernels.pipeline import DEFAULTS, Options, stages_of
 from tilewright.support.denormals import Denormals
 from tilewright.target import Target
 
@@ -22,8 +22,13 @@ class Levels:
     asm: str
 
 
-def kernel_levels(function: Function, target: Target, denormals: Denormals = "flush") -> Levels:
-    """All levels of a kernel of a model."""
-    made = stages_of(function, target, Options(denormals=denormals))
+def kernel_levels(
+    function: Function,
+    target: Target,
+    denormals: Denormals = "flush",
+    scheduler: str = DEFAULTS.scheduler,
+) -> Levels:
+    """All levels of a kernel of a model, by the key of its scheduler."""
+    made = stages_of(function, target, Options(denormals=denormals, scheduler=scheduler))
     code = made.code
     return Levels(function.name, str(function), str(made.scheduled), code.text(), code.assembly())

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.models.recording import Recorder
@@ -28,6 +29,7 @@ from tilewright.support.faults import at_the_border
 from tilewright.target import Target, why_not_here
 
 if TYPE_CHECKING:
+    from tilewright.graph import Decision
     from tilewright.ir import Function
     from tilewright.models.micro import Footprint
     from tilewright.models.profiling import Profiled
@@ -63,6 +65,12 @@ def why_not(target: TargetInfo) -> str:
 
 class NativeModel(CompiledModel):
     """A model as native code for a target, which may be another machine than this one."""
+
+    #: What passes over its graph have chosen, and could have chosen otherwise; an artifact does not
+    #: tell.
+    decisions: tuple[Decision, ...] = ()
+    #: The keys of the schedulers that records gave kernels, by names; nor does it tell these.
+    schedulers: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self,

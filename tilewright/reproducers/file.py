@@ -43,6 +43,8 @@ class Conditions:
     verify: bool = False
     checked: bool = False
     denormals: str = "flush"
+    #: What passes took in place of their own choices, by the keys of decisions.
+    decisions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @staticmethod
     def of(target: Target, context: PassContext, checked: bool) -> Conditions:
@@ -58,6 +60,7 @@ class Conditions:
             any(isinstance(i, PassVerifier) for i in context.instruments),
             checked,
             context.denormals,
+            dict(context.decisions.get(str(target), {})),
         )
 
     def kernel_options(self) -> Options:
@@ -76,6 +79,7 @@ class Conditions:
             options=self.options,
             instruments=[PassVerifier()] if self.verify else [],
             denormals=denormals_of(self.denormals),
+            decisions={self.target: self.decisions},
         )
 
 

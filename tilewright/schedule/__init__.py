@@ -2,7 +2,7 @@
 
 from tilewright.schedule.error import RefusedError, ScheduleError
 from tilewright.schedule.handles import BlockRef, Loop
-from tilewright.schedule.rules import Choices, packed_columns
+from tilewright.schedule.rules import Choices, instances, packed_columns
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.schedulers import (
     RULES,
@@ -44,6 +44,7 @@ __all__ = [
     "Tuned",
     "find_intrin",
     "function_of",
+    "instances",
     "packed_columns",
     "register_intrin",
     "require_features",

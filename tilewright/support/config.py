@@ -36,6 +36,8 @@ class Config:
     faults_dir: Path | None
     #: Check the IR after every pass, not only where it crosses a border.
     verify: bool
+    #: Take the results of tuning that come with the package, on machines that they are for.
+    shipped_records: bool
 
 
 def config() -> Config:
@@ -48,6 +50,7 @@ def config() -> Config:
         compile_jobs=_count("COMPILE_JOBS", 0),
         faults_dir=_path("FAULTS_DIR"),
         verify=_flag("VERIFY", False),
+        shipped_records=_flag("SHIPPED_RECORDS", True),
     )
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from tilewright.support.errors import UserError
 from tilewright.support.files import AnyPath
 from tilewright.target import Target
-from tilewright.tune.records.best import schedulers_of
+from tilewright.tune.records.best import decisions_of, schedulers_of
 from tilewright.tune.records.file import read_records
 from tilewright.tune.settings import Settings, seconds_of
 
 if TYPE_CHECKING:
-    from tilewright.graph import PassContext
+    from tilewright.graph import DecisionTable, PassContext
     from tilewright.models.native import NativeModel
     from tilewright.rpc import Device, Pool, SerialDevice
     from tilewright.runtime import BundledOutcome
@@ -41,11 +41,12 @@ def tune(
     transfer: Sequence[AnyPath] = (),
     threads: int | None = None,
     seed: int = 0,
+    variants: bool = True,
     progress: bool | None = None,
     measurer: Measurer | None = None,
     **compiling: Any,
 ) -> Summary:
-    """Search for faster schedules of a model's kernels, by measuring them.
+    """Search for faster forms of a model and schedules of its kernels, by measuring them.
 
     That is done on this machine, or `on` others: a device that `tw.rpc.connect` gives, a board that
     `tw.rpc.connect_serial` gives, or all of a tracker's pool at once. Kernels are built here, for
@@ -59,12 +60,16 @@ def tune(
     "sketches", which know no operator and do not ask the rules. Kernels are measured as a run of
     the model calls them, with `inputs` or with made-up ones whose symbolic dimensions have the
     sizes `dims`. `transfer` names files of records of other models or machines, whose best
-    schedules are tried first. Whatever else `tw.compile` takes says how the model is compiled.
+    schedules are tried first. With `variants`, up to a third of the time goes to what passes over
+    the graph decide: the model with one decision taken otherwise runs in turns with the model as it
+    is. Whatever else `tw.compile` takes says how the model is compiled.
     """
     from tilewright.tune.in_place import InPlace
+    from tilewright.tune.in_turns import InTurns
     from tilewright.tune.search import require_measurer, search
     from tilewright.tune.spaces.table import space_named
     from tilewright.tune.tasks import made_up_inputs, tasks_of
+    from tilewright.tune.variants import Varied, search_variants
 
     space_of, devices = space_named(space), _devices(on, measurer)
     if devices is not None:
@@ -78,22 +83,32 @@ def tune(
     require_measurer(target, measurer)
     compiled = _compiled(model, target, threads, compiling)
     given = made_up_inputs(compiled, dims or {}, seed) if inputs is None else inputs
+    varied, in_place = Varied(compiled), None
+    if measurer is None or (devices is not None and devices.runs_two_models):
+        turns = InTurns(given, devices, threads)
+        if variants:
+            varied = search_variants(
+                compiled,
+                lambda taken: _compiled(model, target, threads, compiling, decisions=taken),
+                turns,
+                settings,
+            )
+        in_place = InPlace(
+            varied.model,
+            turns,
+            lambda found: _compiled(model, target, threads, compiling, found, varied.table),
+        )
+    if varied.interrupted:
+        return varied.summary(settings)
     if devices is None:
-        tasks = tasks_of(compiled, given, threads)
+        tasks = tasks_of(varied.model, given, threads)
     else:
         with devices.borrowed() as device:
-            there = device.load(compiled, threads=threads)
-            tasks = tasks_of(compiled, given, threads, runs_on=there)
-    in_place = None
-    if measurer is None or (devices is not None and devices.runs_two_models):
-        in_place = InPlace(
-            compiled,
-            given,
-            lambda found: _compiled(model, target, threads, compiling, found),
-            devices,
-            threads,
-        )
-    return search(tasks, lambda t: space_of(t.function, t.target), settings, space, in_place)
+            there = device.load(varied.model, threads=threads)
+            tasks = tasks_of(varied.model, given, threads, runs_on=there)
+    return search(
+        tasks, lambda t: space_of(t.function, t.target), settings, space, in_place, varied
+    )
 
 
 def bundle(
@@ -156,14 +171,22 @@ def _compiled(
     threads: int | None,
     compiling: Mapping[str, Any],
     schedulers: Schedulers = MappingProxyType({}),
+    decisions: DecisionTable = MappingProxyType({}),
 ) -> NativeModel:
-    """A model by its default schedules, beside which all is measured, or by those that are given;
-    what was found before is no part of them."""
+    """A model by its default schedules and decisions, beside which all is measured, or by those
+    that are given; what was found before is no part of them."""
     from tilewright.compile import compile as compile_model
     from tilewright.graph import PassContext
     from tilewright.tune.tasks import native
 
-    with replace(PassContext.current(), schedulers=schedulers, _tokens=[]):
+    context = PassContext.current()
+    with replace(
+        context,
+        schedulers=schedulers,
+        decisions=decisions,
+        options={**context.options, "shipped_records": False},
+        _tokens=[],
+    ):
         return native(compile_model(model, target, threads=threads, **compiling))
 
 
@@ -178,7 +201,8 @@ def _devices(on: Device | SerialDevice | Pool | None, measurer: Measurer | None)
 
 
 def apply_best(records: AnyPath | Iterable[AnyPath]) -> PassContext:
-    """A context in which `tw.compile` takes the schedules that won, from one file or many.
+    """A context in which `tw.compile` takes the schedules and decisions that won, from one file or
+    many.
 
         with tw.tune.apply_best("tuning.jsonl"):
             model = tw.compile("model.onnx")
@@ -187,5 +211,10 @@ def apply_best(records: AnyPath | Iterable[AnyPath]) -> PassContext:
     """
     from tilewright.graph import PassContext
 
-    found = schedulers_of(read_records(records))
-    return replace(PassContext.current(), schedulers=found, _tokens=[])
+    found = read_records(records)
+    return replace(
+        PassContext.current(),
+        schedulers=schedulers_of(found),
+        decisions=decisions_of(found),
+        _tokens=[],
+    )

@@ -15,6 +15,8 @@ from tilewright.tune.records.record import Record
 class Watcher(Protocol):
     """Is notified of what a search does."""
 
+    def variant(self, record: Record) -> None: ...
+
     def begin(self, searches: Sequence[Search], deadline: float) -> None: ...
 
     def trial(self, search: Search, record: Record) -> None: ...
@@ -28,6 +30,9 @@ class Watcher(Protocol):
 
 class Quiet:
     """Shows nothing."""
+
+    def variant(self, record: Record) -> None:
+        del record
 
     def begin(self, searches: Sequence[Search], deadline: float) -> None:
         del searches, deadline
@@ -46,11 +51,14 @@ class Quiet:
 
 
 class Lines(Quiet):
-    """A line for every batch."""
+    """A line for every batch, and for every variant of the model."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._deadline = 0.0
+
+    def variant(self, record: Record) -> None:
+        self._say(_variant(record))
 
     def begin(self, searches: Sequence[Search], deadline: float) -> None:
         self._deadline = deadline
@@ -78,6 +86,9 @@ class Live(Quiet):
         self._display = LiveDisplay(console=Console(stderr=True), transient=True)
         self._searches: Sequence[Search] = ()
         self._deadline = 0.0
+
+    def variant(self, record: Record) -> None:
+        self._display.console.print(_variant(record), highlight=False, markup=False)
 
     def begin(self, searches: Sequence[Search], deadline: float) -> None:
         self._searches, self._deadline = searches, deadline
@@ -118,6 +129,13 @@ def watcher_for(progress: bool | None) -> Watcher:
         return Live() if watched else Lines()
     except ImportError:
         return Lines()
+
+
+def _variant(record: Record) -> str:
+    taken = ", ".join(record.values.values())
+    found = f"×{1 / record.ratio:.2f}" if record.ratio else record.failure or ""
+    judged = "" if record.kind == "trial" else "  wins" if record.wins else "  does not win"
+    return f"{record.name}: {taken}  {found}{judged}"
 
 
 def _cells(search: Search) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from tilewright.support.files import AnyPath, replacing
 from tilewright.support.timing import format_seconds
-from tilewright.tune.records.best import best_records
+from tilewright.tune.records.best import DECISIONS, best_records
 from tilewright.tune.records.file import read_records
 from tilewright.tune.records.record import Record
 
@@ -67,6 +67,7 @@ class _Row:
         self.before = min(good, default=0.0)
         self.ratio = winner.ratio if winner is not None and winner.ratio is not None else 1.0
         self.failures = Counter(r.failure for r in records if r.failure)
+        self.is_decision = records[0].space == DECISIONS
 
     @property
     def saved(self) -> float:
@@ -74,17 +75,21 @@ class _Row:
 
 
 def _headline(records: Sequence[Record], rows: Sequence[_Row]) -> str:
-    before = sum(r.calls * r.before for r in rows)
-    after = before - sum(r.saved for r in rows)
+    kernels, decisions = ([r for r in rows if r.is_decision is d] for d in (False, True))
+    # Kernels are those of the model with the decisions that win.
+    total = sum(r.calls * r.before for r in kernels)
+    before = total + sum(r.saved for r in decisions)
+    after = total - sum(r.saved for r in kernels)
     gain = f"×{before / after:.2f}" if after > 0 else "–"
+    decided = f" and {len(decisions)} decisions" if decisions else ""
     return (
-        f"{len(records)} measurements of {len(rows)} kernels, which take {format_seconds(after)} "
-        f"of a run instead of {format_seconds(before)} ({gain})."
+        f"{len(records)} measurements of {len(kernels)} kernels{decided}; a run takes "
+        f"{format_seconds(after)} of kernels instead of {format_seconds(before)} ({gain})."
     )
 
 
 def _table(rows: Sequence[_Row]) -> list[str]:
-    names = ("kernel", "calls", "before", "after", "gain", "trials", "failures")
+    names = ("kernel or decision", "calls", "before", "after", "gain", "trials", "failures", "by")
     head = "".join(f"<th>{n}</th>" for n in names)
     return [f"<table><tr>{head}</tr>", *(_table_row(r) for r in rows), "</table>"]
 
@@ -99,6 +104,7 @@ def _table_row(row: _Row) -> str:
         f"×{1 / row.ratio:.2f}",
         str(len(row.trials)),
         failed,
+        "" if row.winner is None else row.winner.words,
     )
     return f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in cells)}</tr>"
 

@@ -29,6 +29,7 @@ from tilewright.tune.tasks import Task
 from tilewright.tune.transfer import seeds_for
 from tilewright.tune.tuners.table import tuner_of
 from tilewright.tune.tuners.tuner import Example
+from tilewright.tune.variants import Varied
 
 
 def search(
@@ -37,15 +38,18 @@ def search(
     settings: Settings,
     space_name: str,
     in_place: InPlace | None = None,
+    varied: Varied | None = None,
 ) -> Summary:
-    """Search the spaces of tasks for `settings.budget` seconds; then winners must win `in_place`.
+    """Search the spaces of tasks for `settings.budget` seconds, less what variants have taken; then
+    winners must win `in_place`.
 
     An interrupt ends the search as the clock does: everything measured is in the records.
     """
     if not tasks:
         raise UserError("there is nothing to tune", reason="the model calls no kernel")
     require_measurer(tasks[0].target, settings.measurer)
-    start, target, tuner = time.monotonic(), tasks[0].target, tuner_of(settings.tuner)
+    target, tuner = tasks[0].target, tuner_of(settings.tuner)
+    start = time.monotonic() - (varied.seconds if varied else 0.0)
     file = RecordFile(settings.records)
     known = read_records([settings.records, *settings.transfer])
     searches = [Search(task, space_of) for task in tasks]
@@ -84,7 +88,8 @@ def search(
             watcher.end()
             session.close()
     spent = time.monotonic() - start
-    return summary_of(searches, spent, interrupted, text_path(settings.records))
+    decisions = varied.decisions if varied else ()
+    return summary_of(searches, spent, interrupted, text_path(settings.records), decisions)
 
 
 def require_measurer(target: Target, measurer: Measurer | None) -> None:

@@ -29,6 +29,28 @@ class TaskSummary:
         return self.before / self.after if self.after else 1.0
 
 
+@dataclass(frozen=True)
+class DecisionSummary:
+    """What a pass over the graph decides, by default and now."""
+
+    key: str
+    name: str
+    default: str
+    taken: str
+    #: Seconds of a run in the kernels that differ; nothing where the default stays.
+    before: float
+    after: float
+    trials: int
+
+    @property
+    def gain(self) -> float:
+        return self.before / self.after if self.after else 1.0
+
+    @property
+    def saved(self) -> float:
+        return self.before - self.after
+
+
 @dataclass(frozen=True, repr=False)
 class Summary:
     """All kernels of a model, those that took most first; `str` gives a table."""
@@ -37,10 +59,22 @@ class Summary:
     seconds: float
     interrupted: bool
     records: str
+    decisions: tuple[DecisionSummary, ...] = ()
 
     @property
     def trials(self) -> int:
         return sum(t.trials for t in self.tasks)
+
+    @property
+    def variants(self) -> int:
+        """Variants of the whole model that were measured."""
+        return sum(d.trials for d in self.decisions)
+
+    @property
+    def times(self) -> tuple[float, float]:
+        """Seconds of all kernels in a run, before and after."""
+        before, after = (sum(getattr(t, n) for t in self.tasks) for n in ("before", "after"))
+        return before + sum(d.saved for d in self.decisions), after
 
     @property
     def failures(self) -> dict[str, int]:
@@ -54,8 +88,8 @@ class Summary:
     @property
     def gain(self) -> float:
         """The time of all kernels before, in what it is after; an estimate for the model."""
-        after = sum(t.after for t in self.tasks)
-        return sum(t.before for t in self.tasks) / after if after else 1.0
+        before, after = self.times
+        return before / after if after else 1.0
 
     header = ("kernel", "calls", "before", "after", "gain", "trials")
 
@@ -65,19 +99,29 @@ class Summary:
         times = (format_seconds(t.before), format_seconds(t.after))
         return (t.name[:48], str(t.calls), *times, f"×{t.gain:.2f}", str(t.trials))
 
+    @property
+    def decision_lines(self) -> list[str]:
+        """What was decided about the graph otherwise than by default."""
+        return [
+            f"{d.name}: {d.taken} instead of {d.default} (×{d.gain:.2f})"
+            for d in self.decisions
+            if d.taken != d.default
+        ]
+
     def __str__(self) -> str:
         rows = [self.header, *(self.cells(t) for t in self.tasks)]
         lines = [f"{name:48} " + " ".join(f"{c:>9}" for c in rest) for name, *rest in rows]
-        return "\n".join([*lines, self.headline])
+        return "\n".join([*self.decision_lines, *lines, self.headline])
 
     @property
     def headline(self) -> str:
         """All of it in one line."""
-        before, after = (sum(getattr(t, n) for t in self.tasks) for n in ("before", "after"))
+        before, after = self.times
+        variants = f"{self.variants} variants and " if self.variants else ""
         failed = ", ".join(f"{count} {reason}" for reason, count in self.failures.items())
         times = f"{format_seconds(after)} instead of {format_seconds(before)}"
         return (
-            f"{'interrupted: ' if self.interrupted else ''}{self.trials} trials in "
+            f"{'interrupted: ' if self.interrupted else ''}{variants}{self.trials} trials in "
             f"{self.seconds:.0f} s{f' ({failed})' if failed else ''}; kernels take "
             f"{times} of a run (×{self.gain:.2f})"
         )
@@ -87,8 +131,13 @@ class Summary:
 
 
 def summary_of(
-    searches: Sequence[Search], seconds: float, interrupted: bool, records: str
+    searches: Sequence[Search],
+    seconds: float,
+    interrupted: bool,
+    records: str,
+    decisions: tuple[DecisionSummary, ...] = (),
 ) -> Summary:
+    """What searches have gained, and decisions before them."""
     rows = [
         TaskSummary(
             s.task.key,
@@ -102,4 +151,4 @@ def summary_of(
         )
         for s in searches
     ]
-    return Summary(tuple(rows), seconds, interrupted, records)
+    return Summary(tuple(rows), seconds, interrupted, records, decisions)

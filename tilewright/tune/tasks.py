@@ -67,6 +67,21 @@ def tasks_of(
     return sorted(found.values(), key=lambda t: -t.seconds)
 
 
+#: For keys of loops: calls in a run, and the seconds of all of them.
+KernelTimes = Mapping[str, tuple[int, float]]
+
+
+def kernel_times(model: RunnableModel, inputs: Inputs, keys: Mapping[str, str]) -> KernelTimes:
+    """What kernels take in a run of a model, after another one that is not looked at, by the keys
+    that belong to their names."""
+    found: dict[str, tuple[int, float]] = {}
+    for name, events in _by_kernel(model.profile(inputs, runs=1, warmup=1)).items():
+        calls, seconds = found.get(keys[name], (0, 0.0))
+        own = sum(e.end - e.start for e in events) / 1e9
+        found[keys[name]] = (calls + len(events), seconds + own)
+    return found
+
+
 def kernel_seconds(model: RunnableModel, inputs: Inputs, runs: int) -> dict[str, float]:
     """The least seconds of a call of each kernel in some runs of a model."""
     events = _by_kernel(model.profile(inputs, runs=runs))

@@ -11,6 +11,7 @@ from tilewright.cli.loading import graph_of
 from tilewright.cli.report.drawing import drawn, kind_of
 from tilewright.graph import Binding, Graph, kernel_bindings
 from tilewright.kernels.levels import kernel_levels
+from tilewright.kernels.pipeline import DEFAULTS
 from tilewright.lower import ArenaPlan, arena_plan
 from tilewright.models.native import NativeModel
 
@@ -46,8 +47,18 @@ def collect(
         "memory": {**_memory(plan), "usual": bool(host.dims)},
         "constants": model.memory["constants"],
         "profile": profile.run if profile else None,
+        "tuned": _tuned(model),
     }
     return report
+
+
+def _tuned(model: NativeModel) -> dict[str, Any]:
+    """What records have changed, those of the package among them."""
+    changed = [d for d in model.decisions if d.taken != d.default]
+    return {
+        "kernels": sorted(model.schedulers),
+        "decisions": [f"{d}: {d.taken} instead of {d.default}" for d in changed],
+    }
 
 
 def _owners(main: Graph, calls: Sequence[tuple[str, str]]) -> dict[Binding, str]:
@@ -75,7 +86,8 @@ def _in_order(graph: Graph, kernels: set[Binding]) -> list[Binding]:
 def _kernel(
     model: NativeModel, name: str, owner: Mapping[Binding, str], advance: Callable[[], None]
 ) -> dict[str, Any]:
-    levels = kernel_levels(model.ir(name), model.target, model.denormals)
+    by = model.schedulers.get(name, DEFAULTS.scheduler)
+    levels = kernel_levels(model.ir(name), model.target, model.denormals, by)
     own = [b for b, kernel in owner.items() if kernel == name]
     advance()
     return {

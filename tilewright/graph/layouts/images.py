@@ -47,6 +47,10 @@ class Form(NamedTuple):
     #: Emits it: from a builder and the operands, the result.
     emit: Emit
 
+    def __str__(self) -> str:
+        layouts = (self.operands[0] if self.operands else PLAIN, self.result)
+        return " to ".join(f"blocks of {k}" if k else "plain" for k in layouts)
+
 
 @dataclass(frozen=True)
 class Blocking:
@@ -55,6 +59,8 @@ class Blocking:
     target: Target
     #: Bytes of the smallest elements that are multiplied.
     itemsize: int = 4
+    #: The widest block there may be; 0: any.
+    widest: int = 0
 
     @property
     def is_last(self) -> bool:
@@ -69,7 +75,7 @@ class Blocking:
         found = [width]
         while found[-1] > lanes:
             found.append(found[-1] // 2)
-        return tuple(found)
+        return tuple(w for w in found if not self.widest or w <= self.widest)
 
     def blocks(self, type_: Type) -> list[int]:
         """The blocked layouts that an image may have: the widest two that the channels fill."""

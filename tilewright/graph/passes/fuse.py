@@ -17,15 +17,18 @@ they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 from tilewright.graph.fusion.definitions import Facts, FactTable, LoopKind
 from tilewright.graph.fusion.sharing import Joins, is_shared
 from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Read, Value
 from tilewright.graph.ir.types import dims_of
-from tilewright.graph.rewriting.context import PassContext
+from tilewright.graph.layouts.images import count
+from tilewright.graph.rewriting.context import Pass, PassContext
+from tilewright.graph.rewriting.decisions import Decision, decision_key, joint_key
 from tilewright.graph.rewriting.rewrite import all_used, attribute_dims, grouped, users_of
 from tilewright.ir import Var
+from tilewright.target import Target
 
 AnyGraph = TypeVar("AnyGraph", bound=Graph)
 #: Calls in one group, at most, and what an element of its result may cost: large groups take long
@@ -34,25 +37,41 @@ MAX_CALLS: Final = 32
 MAX_COST: Final = 200
 #: Maps before a reduction run once for each pass over its operand; they must not cost more.
 _CHEAP_BEFORE: Final = 8
+#: Maps behind a sum of products that cost so much may be better in a kernel of their own.
+_LONG_AFTER: Final = 8
+_TOGETHER, _APART = "together", "apart"
 
 
-def fuse(module: Module) -> Module:
-    """The module with calls that make one kernel put together."""
-    limit = int(PassContext.current().option("max_fused_calls", MAX_CALLS))
-    facts = FactTable()
-    return module.map(lambda f: _fused(f, facts, limit))
+def fuse(target: Target) -> Pass:
+    """The pass for a machine."""
+
+    def fuse(module: Module) -> Module:
+        """The module with calls that make one kernel put together."""
+        limit = int(PassContext.current().option("max_fused_calls", MAX_CALLS))
+        setting = _Setting(FactTable(), limit, target)
+        return module.map(lambda f: _fused(f, setting))
+
+    return fuse
 
 
-def _fused(graph: AnyGraph, facts: FactTable, limit: int) -> AnyGraph:
-    bodies = [_with_inner(b, facts, limit) for b in graph.body]
-    return cast("AnyGraph", graph.with_(_Fuser(graph, bodies, facts, limit).run()))
+class _Setting(NamedTuple):
+    """What is the same for all graphs of a module."""
+
+    facts: FactTable
+    limit: int
+    target: Target
 
 
-def _with_inner(binding: Binding, facts: FactTable, limit: int) -> Binding:
+def _fused(graph: AnyGraph, setting: _Setting) -> AnyGraph:
+    bodies = [_with_inner(b, setting) for b in graph.body]
+    return cast("AnyGraph", graph.with_(_Fuser(graph, bodies, setting).run()))
+
+
+def _with_inner(binding: Binding, setting: _Setting) -> Binding:
     expr = binding.expr
     if not expr.graphs or isinstance(expr, Fused):
         return binding
-    graphs = [_fused(g, facts, limit) for g in expr.graphs]
+    graphs = [_fused(g, setting) for g in expr.graphs]
     return Binding(binding.outputs, expr.with_graphs(graphs), binding.origin)
 
 
@@ -69,10 +88,13 @@ class _Group:
 
 
 class _Fuser:
-    def __init__(self, graph: Graph, body: Sequence[Binding], facts: FactTable, limit: int) -> None:
-        self._graph, self._body, self._limit = graph, body, limit
-        joins = Joins(graph)
-        self._facts = [_facts_of(b, facts, joins) for b in body]
+    def __init__(self, graph: Graph, body: Sequence[Binding], setting: _Setting) -> None:
+        self._graph, self._body, self._limit = graph, body, setting.limit
+        self._target, joins = setting.target, Joins(graph)
+        self._facts = [_facts_of(b, setting.facts, joins) for b in body]
+        self._makers = {v: b for b in body for v in b.outputs}
+        #: Whether what reads a value goes with what makes it, where that was asked.
+        self._borders: dict[Value, bool] = {}
         self._uses = users_of(graph, body)
         self._owner: dict[Value, _Group] = {}
         #: The binding that shows a dimension first; those of the parameters are there before.
@@ -143,7 +165,11 @@ class _Fuser:
         if len(group.members) >= self._limit or group.cost + facts.cost > MAX_COST:
             return False
         fits = _FITS[facts.kind]
-        return fits(self, group, value, binding) and self._is_ready(group, binding)
+        if not fits(self, group, value, binding) or not self._is_ready(group, binding):
+            return False
+        own = facts.kind is not LoopKind.REDUCTION or group.cost <= _CHEAP_BEFORE
+        is_open = self._is_open(group, value, facts)
+        return self._goes_with(value, group, binding, own=own) if is_open else own
 
     def _is_ready(self, group: _Group, binding: Binding) -> bool:
         """Whether all operands are there when the group runs, or it can wait for them."""
@@ -161,6 +187,9 @@ class _Fuser:
         del group
         if any(v.shape != value.shape for v in binding.outputs):
             return False
+        return self._only_maps_read(value)
+
+    def _only_maps_read(self, value: Value) -> bool:
         return all(k is not None and self._is_map_of(k, value) for k in self._uses[value])
 
     def _is_map_of(self, index: int, value: Value) -> bool:
@@ -176,10 +205,9 @@ class _Fuser:
         return alone and group.kind <= LoopKind.INJECTIVE
 
     def reduction_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
-        """A reduction takes in cheap maps that nothing else reads."""
+        """A reduction takes in maps that nothing else reads, if they are cheap."""
         del binding
-        cheap = group.kind is LoopKind.MAP and group.cost <= _CHEAP_BEFORE
-        return cheap and self._is_private(value)
+        return group.kind is LoopKind.MAP and self._is_private(value)
 
     def _is_private(self, value: Value) -> bool:
         """Whether one call of this graph alone reads it."""
@@ -210,6 +238,57 @@ class _Fuser:
 
     def _stays_inside(self, value: Value, group: _Group) -> bool:
         return all(k in group.members for k in self._uses[value])
+
+    # ---- borders that may be better elsewhere ---------------------------------------------------
+
+    def _is_open(self, group: _Group, value: Value, facts: Facts) -> bool:
+        """Whether what reads a value may be better on the other side of a border, so that both are
+        worth measuring: where what a reduction computes again for each pass is neither cheap nor
+        dear, and where a sum of products is followed by a whole operand or by much else."""
+        if facts.kind is LoopKind.REDUCTION:
+            return _CHEAP_BEFORE // 4 < group.cost <= _CHEAP_BEFORE * 4
+        maker = self._makers[value]
+        if group.kind is not LoopKind.CONTRACTION or self._body[group.members[0]] is not maker:
+            return False
+        after = self._maps_after(value)
+        inside = {value, *(v for k in after for v in self._body[k].outputs)}
+        operands = {v for k in after for v in _operands(self._body[k])} - inside
+        is_long = sum(self._facts[k].cost for k in after) >= _LONG_AFTER
+        return is_long or any(v.shape == value.shape for v in operands)
+
+    def _maps_after(self, value: Value) -> list[int]:
+        """The maps that alone read a value, and those of what these give, in order."""
+        found: set[int] = set()
+        pending = [value]
+        while pending:
+            known = pending.pop()
+            if self._only_maps_read(known):
+                new = {k for k in self._uses[known] if k is not None} - found
+                pending += [v for k in new for v in self._body[k].outputs]
+                found |= new
+        return sorted(found)
+
+    def _goes_with(self, value: Value, group: _Group, binding: Binding, *, own: bool) -> bool:
+        """Whether what reads a value, if anything, goes with what makes it; `own` is the rule's
+        answer."""
+        if value not in self._borders:
+            self._borders[value] = self._decided(value, group, binding, own=own)
+        return self._borders[value]
+
+    def _decided(self, value: Value, group: _Group, binding: Binding, *, own: bool) -> bool:
+        is_sum = group.kind is LoopKind.CONTRACTION
+        after = [self._body[k] for k in self._maps_after(value)] if is_sum else [binding]
+        before = [self._body[k] for k in group.members]
+        keys = [_decision_key(b) for b in (*before, *after)]
+        names = [", ".join(dict.fromkeys(map(_operator, part))) for part in (after, before)]
+        decision = Decision(
+            joint_key("fuse", *keys),
+            "fuse",
+            f"{names[0]} with {names[1]} to {value.type}",
+            (_TOGETHER, _APART) if own else (_APART, _TOGETHER),
+            cycles=count(value.shape),
+        )
+        return PassContext.current().decide(self._target, decision) == _TOGETHER
 
     # ---- what comes out -------------------------------------------------------------------------
 
@@ -250,6 +329,16 @@ def _facts_of(binding: Binding, facts: FactTable, joins: Joins) -> Facts:
     if not isinstance(binding.expr, Call) or is_shared(binding) or joins.is_free(binding):
         return Facts(LoopKind.OPAQUE)
     return facts(binding.expr, [v.type for v in binding.outputs])
+
+
+def _decision_key(binding: Binding) -> str:
+    assert isinstance(binding.expr, Call)
+    return decision_key(binding.expr, [v.type for v in binding.outputs])
+
+
+def _operator(binding: Binding) -> str:
+    assert isinstance(binding.expr, Call)
+    return binding.expr.op.name
 
 
 def _operands(binding: Binding) -> list[Value]:

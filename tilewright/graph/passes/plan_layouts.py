@@ -13,7 +13,9 @@ takes, gives and what graphs inside it use stays plain.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import inf
 from typing import Final, TypeVar, cast
 
 from tilewright.graph.building.builder import Builder
@@ -31,11 +33,15 @@ from tilewright.graph.layouts.last import ChannelsLast
 from tilewright.graph.layouts.plan import STATES, Option, PlannedCall, plan
 from tilewright.graph.precision.stored import stored_type
 from tilewright.graph.rewriting.context import Pass, PassContext
+from tilewright.graph.rewriting.decisions import Decision, decision_key, joint_key
 from tilewright.support.errors import InternalError
 from tilewright.target import Target
 
 AnyGraph = TypeVar("AnyGraph", bound=Graph)
 _SLIGHT: Final = 1e-3
+#: Forms are worth measuring whose predicted time is at most so many times the least.
+_TRIED: Final = 1.25
+_AS_PLANNED, _ALL_PLAIN = "as planned", "all plain"
 
 
 def plan_layouts(target: Target) -> Pass:
@@ -43,15 +49,26 @@ def plan_layouts(target: Target) -> Pass:
 
     def plan_layouts(module: Module) -> Module:
         """The module with images in the layouts that suit the whole of it."""
-        blocking = _blocking(target, module)
-        return module if blocking is None else module.map(lambda f: _planned(f, blocking))
+        convs = _convolutions(module)
+        # What is best for one image depends on all others.
+        key = joint_key("plan_layouts", *(decision_key(c, [out]) for c, out in convs))
+        blocking = _limited(_blocking(target, convs), convs, key)
+        return module if blocking is None else module.map(lambda f: _planned(f, blocking, key))
 
     return plan_layouts
 
 
-def _blocking(target: Target, module: Module) -> Blocking | None:
+def _convolutions(module: Module) -> list[tuple[Call, TensorType]]:
+    bodies = [g.body for f in module.functions.values() for g in all_graphs(f)]
+    calls = [(b.expr, b.outputs) for body in bodies for b in body if isinstance(b.expr, Call)]
+    return [(c, outputs[0].tensor) for c, outputs in calls if c.op.name == "conv"]
+
+
+def _blocking(target: Target, convs: Sequence[tuple[Call, TensorType]]) -> Blocking | None:
     """The layouts that suit a machine; on GPUs, channels last suit products of narrow floats."""
-    itemsize = _itemsize(module)
+    images = [c.args[0] for c, _ in convs]
+    # Of the smallest elements of images that convolutions read.
+    itemsize = min([4, *(x.dtype.itemsize for x in images if x is not None)])
     if target.kind.device == "cpu":
         return Blocking(target, itemsize)
     narrow = stored_type()
@@ -59,17 +76,27 @@ def _blocking(target: Target, module: Module) -> Blocking | None:
     return ChannelsLast(target, itemsize) if itemsize == 2 else None
 
 
-def _itemsize(module: Module) -> int:
-    """Bytes of the smallest elements of images that convolutions read."""
-    graphs = [g for f in module.functions.values() for g in all_graphs(f)]
-    calls = [b.expr for g in graphs for b in g.body if isinstance(b.expr, Call)]
-    images = [c.args[0] for c in calls if c.op.name == "conv"]
-    return min([4, *(x.dtype.itemsize for x in images if x is not None)])
+def _limited(
+    blocking: Blocking | None, convs: Sequence[tuple[Call, TensorType]], key: str
+) -> Blocking | None:
+    """The layouts that there are to choose from: all that suit the machine, or fewer."""
+    if blocking is None or not convs:
+        return blocking
+    plain = [c.op.plain_cost(blocking, c, out) for c, out in convs]
+    others = [[f.cost for f in c.op.forms(blocking, c, out)] for c, out in convs]
+    least = sum(min([own, *costs]) for own, costs in zip(plain, others, strict=True))
+    narrower = {f"blocks of {w} at most": replace(blocking, widest=w) for w in blocking.widths[1:]}
+    ways: dict[str, Blocking | None] = {_AS_PLANNED: blocking, **narrower}
+    if sum(plain) <= _TRIED * least:
+        ways[_ALL_PLAIN] = None
+    subject = f"all {len(convs)} convolutions"
+    decision = Decision(key, "plan_layouts", subject, tuple(ways), len(convs), least)
+    return ways[PassContext.current().decide(blocking.target, decision)]
 
 
-def _planned(graph: AnyGraph, blocking: Blocking) -> AnyGraph:
-    body = [_with_inner(b, blocking) for b in graph.body]
-    problem = _Problem(graph, body, blocking)
+def _planned(graph: AnyGraph, blocking: Blocking, key: str) -> AnyGraph:
+    body = [_with_inner(b, blocking, key) for b in graph.body]
+    problem = _Problem(graph, body, blocking, key)
     if not problem.is_worth_it:
         same = all(a is b for a, b in zip(body, graph.body, strict=True))
         return graph if same else cast("AnyGraph", graph.with_(body))
@@ -78,11 +105,11 @@ def _planned(graph: AnyGraph, blocking: Blocking) -> AnyGraph:
     return cast("AnyGraph", graph.with_(_Writer(body, graph.results, chosen, blocking).body()))
 
 
-def _with_inner(binding: Binding, blocking: Blocking) -> Binding:
+def _with_inner(binding: Binding, blocking: Blocking, key: str) -> Binding:
     expr = binding.expr
     if not expr.graphs:
         return binding
-    graphs = [_planned(g, blocking) for g in expr.graphs]
+    graphs = [_planned(g, blocking, key) for g in expr.graphs]
     return Binding(binding.outputs, expr.with_graphs(graphs), binding.origin)
 
 
@@ -99,8 +126,8 @@ def used_values(binding: Binding) -> list[Value]:
 class _Problem:
     """The graph as numbered values and the forms of its calls."""
 
-    def __init__(self, graph: Graph, body: Sequence[Binding], blocking: Blocking) -> None:
-        self._blocking, self._body = blocking, body
+    def __init__(self, graph: Graph, body: Sequence[Binding], blocking: Blocking, key: str) -> None:
+        self._blocking, self._body, self._key = blocking, body, key
         self._forms = [_forms(b, blocking) for b in body]
         self._numbers: dict[Value, int] = {}
         self._values: list[Value] = []
@@ -124,10 +151,66 @@ class _Problem:
             taken.append(index)
         steps.append(self._end(made))
         numbers = plan(steps, self._change, limit)
+        given = self._given(dict(zip(taken, numbers, strict=False)))
+        if given:
+            fixed = [_with_only(s, given.get(k)) for s, k in zip(steps, [*taken, -1], strict=True)]
+            numbers = plan(fixed, self._change, limit)
         for index, number in zip(taken, numbers, strict=False):
             if number:
                 chosen[index] = self._forms[index][number]
         return chosen
+
+    def _given(self, numbers: Mapping[int, int]) -> dict[int, int]:
+        """The numbers of forms that bindings get in place of those that were planned."""
+        alike: dict[str, list[int]] = {}
+        for index, forms in enumerate(self._forms):
+            if any(form.cost > 0 for form in forms[1:]):
+                alike.setdefault(self._key_of(index), []).append(index)
+        found: dict[int, int] = {}
+        for key, group in alike.items():
+            taken = self._decided(key, group, numbers)
+            found.update((index, taken) for index in group if taken is not None)
+        return found
+
+    def _key_of(self, index: int) -> str:
+        binding = self._body[index]
+        assert isinstance(binding.expr, Call)
+        return joint_key(self._key, decision_key(binding.expr, [binding.outputs[0].type]))
+
+    def _decided(self, key: str, group: Sequence[int], numbers: Mapping[int, int]) -> int | None:
+        """The form that equal calls get in place of what was planned; None where that stays."""
+        forms, planned = self._forms[group[0]], list(dict.fromkeys(numbers[k] for k in group))
+        named = {str(forms[k]): k for k in [*planned, *self._worth_measuring(group[0], numbers)]}
+        # Equal calls differ where what is around them does.
+        options = tuple(named) if len(planned) == 1 else (_AS_PLANNED, *named)
+        binding, cycles = self._body[group[0]], forms[planned[0]].cost * len(group)
+        assert isinstance(binding.expr, Call)
+        operands = ", ".join(str(v.type) for v in binding.expr.args if v is not None)
+        subject = f"{binding.expr.op.name} of {operands}"
+        decision = Decision(key, "plan_layouts", subject, options, len(group), cycles)
+        taken = PassContext.current().decide(self._blocking.target, decision)
+        return None if taken == decision.default else named[taken]
+
+    def _worth_measuring(self, index: int, numbers: Mapping[int, int]) -> Iterator[int]:
+        """The forms of a call that may turn out to be the fastest: the best of those that read, or
+        give, plain images or blocks. How wide these are is decided for the whole graph."""
+        forms, planned = self._forms[index], self._forms[index][numbers[index]]
+        binding, number = self._body[index], self._blocking.number
+        value, made = (self._number(v) for v in (binding.expr.args[0], binding.outputs[0]) if v)
+
+        def cost(form: Form) -> float:
+            """With what it takes to convert the image and the result to what was planned."""
+            before = self._change(value, number(planned.operands[0]), number(form.operands[0]))
+            return (
+                form.cost + before + self._change(made, number(form.result), number(planned.result))
+            )
+
+        seen: set[tuple[bool, bool]] = set()
+        for k in sorted(range(len(forms)), key=lambda k: cost(forms[k])):
+            kind = (forms[k].operands[0] == PLAIN, forms[k].result == PLAIN)
+            if kind not in seen and cost(forms[k]) <= _TRIED * planned.cost:
+                seen.add(kind)
+                yield k
 
     def _step(self, binding: Binding, forms: Sequence[Form], made: set[Value]) -> PlannedCall:
         if not forms:
@@ -163,6 +246,14 @@ class _Problem:
             both = (blocking.layout(type_, number) for number in (old, new))
             self._changes[key] = blocking.change(type_, *both)
         return self._changes[key]
+
+
+def _with_only(step: PlannedCall, number: int | None) -> PlannedCall:
+    """A call that can be computed in one form only, if that is given."""
+    if number is None:
+        return step
+    options = [o if k == number else o._replace(cost=inf) for k, o in enumerate(step.options)]
+    return step._replace(options=options)
 
 
 def _forms(binding: Binding, blocking: Blocking) -> list[Form]:

@@ -35,15 +35,18 @@ from tilewright.graph.ir import Array, Binding, Call, Module, Value, all_graphs
 from tilewright.graph.ir.types import known_dim
 from tilewright.graph.ops.forms.winograd_planes import winograd_weights
 from tilewright.graph.rewriting.context import Pass, PassContext
+from tilewright.graph.rewriting.decisions import Decision, decision_key, joint_key
 from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.graph.winograd.cost import (
     Axes,
     ConvSizes,
     WinogradForm,
     direct_cost,
-    paying_forms,
+    form_costs,
+    paying,
     planes_of,
     sizes_of,
+    worth_measuring,
 )
 from tilewright.target import Target
 
@@ -51,6 +54,8 @@ from tilewright.target import Target
 _GROWTH, _LEAST_GROWTH = 0.25, 24 << 20
 #: Weights from here on are not transformed.
 _LARGE = 1e18
+#: What decisions call the convolution as it is, and equal ones that have several forms.
+_DIRECT, _MIXED = "direct", "as memory allows"
 
 
 def winograd(target: Target) -> Pass:
@@ -78,6 +83,24 @@ class _Winograd(Rewriter):
 # ---- choosing -----------------------------------------------------------------------------------
 
 
+class _Conv(NamedTuple):
+    """A convolution that may have other forms, and what these cost."""
+
+    value: Value
+    #: Equal for convolutions that are the same but for their weights.
+    key: str
+    sizes: ConvSizes
+    direct: float
+    costs: Mapping[WinogradForm, float]
+
+    def growth(self, form: WinogradForm | None, matrices: int | None = None) -> int:
+        """Bytes by which a form makes weights larger than so many matrices, or than they are."""
+        if form is None:
+            return 0
+        before = self.sizes.window if matrices is None else matrices
+        return (form.matrices - before) * self.sizes.inputs * self.sizes.outputs * 4
+
+
 class _Change(NamedTuple):
     """From one form of a convolution to a faster one: the cycles that saves, the bytes it takes."""
 
@@ -95,10 +118,66 @@ class _Change(NamedTuple):
 def _chosen_forms(module: Module, target: Target) -> dict[Value, WinogradForm]:
     """The forms of convolutions, by their results, within the limit on the growth of weights."""
     bindings = [b for f in module.functions.values() for g in all_graphs(f) for b in g.body]
-    steps = [s for b in bindings for s in _steps(b, target)]
+    convs = [c for b in bindings if (c := _conv(b, target)) is not None]
+    if not convs:
+        return {}
     room = max(_LEAST_GROWTH, int(_GROWTH * _constant_bytes(bindings)))
     left = int(PassContext.current().option("winograd_bytes", room))
+    own = _by_worth(convs, left)
+    given: dict[Value, WinogradForm | None] = {}
+    for conv, form in _given_forms(convs, own, target):
+        if conv.growth(form) <= left:
+            given[conv.value] = form
+            left -= conv.growth(form)
+    if not given:
+        return own
+    others = _by_worth([c for c in convs if c.value not in given], left)
+    return others | {value: form for value, form in given.items() if form is not None}
+
+
+def _conv(binding: Binding, target: Target) -> _Conv | None:
+    call = binding.expr
+    if not isinstance(call, Call) or call.op.name != "conv_blocked":
+        return None
+    value = binding.outputs[0]
+    sizes = sizes_of(call, value.tensor)
+    if sizes is None or not _is_moderate(call.args[1]):
+        return None
+    costs = form_costs(sizes, target)
+    key = decision_key(call, [value.type])
+    return _Conv(value, key, sizes, direct_cost(sizes, target), costs) if costs else None
+
+
+def _given_forms(
+    convs: Sequence[_Conv], own: Mapping[Value, WinogradForm], target: Target
+) -> Iterator[tuple[_Conv, WinogradForm | None]]:
+    """The forms that convolutions get in place of those that the cost model chooses."""
+    alike: dict[str, list[_Conv]] = {}
+    for conv in convs:
+        alike.setdefault(conv.key, []).append(conv)
+    for key, group in alike.items():
+        first, forms = group[0], list(dict.fromkeys(own.get(c.value) for c in group))
+        tried = [*forms, None, *worth_measuring(first.costs, first.sizes, target)]
+        named = {str(form or _DIRECT): form for form in dict.fromkeys(tried)}
+        # Where there is memory for some of them only, equal ones differ.
+        options = tuple(named) if len(forms) == 1 else (_MIXED, *named)
+        decision = Decision(
+            joint_key("winograd", key),
+            "winograd",
+            str(first.sizes),
+            options,
+            len(group),
+            first.direct * len(group),
+        )
+        taken = PassContext.current().decide(target, decision)
+        if taken != decision.default:
+            yield from ((conv, named[taken]) for conv in group)
+
+
+def _by_worth(convs: Iterable[_Conv], left: int) -> dict[Value, WinogradForm]:
+    """The forms by which convolutions become faster, where a byte saves most first."""
     forms: dict[Value, WinogradForm] = {}
+    steps = [step for conv in convs for step in _steps(conv)]
     for step in sorted(steps, key=lambda s: s.worth, reverse=True):
         if forms.get(step.conv) == step.before and step.bytes <= left:
             forms[step.conv] = step.form
@@ -106,23 +185,18 @@ def _chosen_forms(module: Module, target: Target) -> dict[Value, WinogradForm]:
     return forms
 
 
-def _steps(binding: Binding, target: Target) -> Iterator[_Change]:
+def _steps(conv: _Conv) -> Iterator[_Change]:
     """Forms that pay, each after those that need less memory: every further byte saves less."""
-    call = binding.expr
-    if not isinstance(call, Call) or call.op.name != "conv_blocked":
-        return
-    conv = binding.outputs[0]
-    sizes = sizes_of(call, conv.tensor)
-    if sizes is None or not _is_moderate(call.args[1]):
-        return
-    costs = paying_forms(sizes, target)
-    left, before = costs, None
-    cycles, matrices = direct_cost(sizes, target), sizes.window
+    left, before = paying(conv.costs, conv.direct), None
+    cycles, matrices = conv.direct, conv.sizes.window
     while left:
-        options = [_step(conv, before, f, cycles - c, matrices, sizes) for f, c in left.items()]
+        options = [
+            _Change(conv.value, before, f, cycles - c, conv.growth(f, matrices))
+            for f, c in left.items()
+        ]
         best = max(options, key=lambda s: s.worth)
         yield best
-        before, cycles, matrices = best.form, costs[best.form], best.form.matrices
+        before, cycles, matrices = best.form, conv.costs[best.form], best.form.matrices
         left = {f: c for f, c in left.items() if c < cycles and f.matrices > matrices}
 
 
@@ -131,18 +205,6 @@ def _is_moderate(weight: Value | None) -> bool:
     assert weight is not None and weight.constant is not None
     array = weight.constant
     return not array.size or bool(max(array.max(), -array.min()) < _LARGE)
-
-
-def _step(
-    conv: Value,
-    before: WinogradForm | None,
-    form: WinogradForm,
-    cycles: float,
-    matrices: int,
-    sizes: ConvSizes,
-) -> _Change:
-    more = (form.matrices - matrices) * sizes.inputs * sizes.outputs * 4
-    return _Change(conv, before, form, cycles, more)
 
 
 def _constant_bytes(bindings: Iterable[Binding]) -> int:

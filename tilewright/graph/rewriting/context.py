@@ -13,14 +13,16 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, Final, Literal, NamedTuple, Protocol, TextIO
 
 from tilewright.graph.ir import Module
+from tilewright.graph.rewriting.decisions import Decision, DecisionTable
 from tilewright.support.denormals import Denormals, denormals_of
 from tilewright.support.errors import TilewrightError, UserError, nearest
 from tilewright.support.faults import during
+from tilewright.target import Target
 
 Pass = Callable[[Module], Module]
 MAX_LEVEL: Final = 3
@@ -70,6 +72,13 @@ class PassContext:
     #: Schedulers that kernels get in place of the default, by the target and then by the key of
     #: their loops; those of the context outside, unless given.
     schedulers: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: _outer_schedulers())
+    #: What passes take in place of their own choices, by the target and then by the key of the
+    #: decision; those of the context outside, unless given.
+    decisions: DecisionTable = field(default_factory=lambda: _outer_decisions())
+    #: What passes have decided in this context, by keys.
+    decided: dict[str, Decision] = field(
+        default_factory=dict[str, Decision], init=False, repr=False
+    )
     _tokens: list[Token[PassContext | None]] = field(
         default_factory=list[Token["PassContext | None"]], repr=False
     )
@@ -103,6 +112,17 @@ class PassContext:
         """A setting for a pass."""
         return self.options.get(name, default)
 
+    def decide(self, target: Target, decision: Decision) -> str:
+        """The option to take: the first, unless another one is named here."""
+        named = self.decisions.get(str(target), {}).get(decision.key, decision.default)
+        is_option = named in decision.options
+        taken, refused = (named, "") if is_option else (decision.default, named)
+        if decision.others or refused:
+            made = replace(decision, taken=taken, refused=refused)
+            known = self.decided.get(decision.key)
+            self.decided[decision.key] = made if known is None else made.with_calls_of(known)
+        return taken
+
     @property
     def merges_kernels(self) -> bool:
         """Whether loops over small launches of a GPU become one launch, by a pass over loops."""
@@ -118,6 +138,11 @@ _current: ContextVar[PassContext | None] = ContextVar("pass_context", default=No
 def _outer_schedulers() -> Mapping[str, Mapping[str, str]]:
     outer = _current.get()
     return {} if outer is None else outer.schedulers
+
+
+def _outer_decisions() -> DecisionTable:
+    outer = _current.get()
+    return {} if outer is None else outer.decisions
 
 
 def run_passes(module: Module, steps: Iterable[Step]) -> Module:

@@ -7,7 +7,7 @@ how much faster it will be (`least_share`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from math import prod
 from typing import Final, NamedTuple, TypeAlias
@@ -22,6 +22,9 @@ from tilewright.target import Target
 _USUAL: Final = 224
 #: Winograd's algorithm is taken where its predicted time is at most this share of the direct one's.
 _WORTH: Final = 0.85
+#: Forms are worth measuring whose predicted time is at most so many times the least, and how many.
+_TRIED: Final = 1.5
+_MOST_TRIED: Final = 4
 
 Axes: TypeAlias = tuple[Along, Along]
 
@@ -45,6 +48,12 @@ class ConvSizes(NamedTuple):
     def window(self) -> int:
         """Taps of the kernel: each has a matrix of weights."""
         return prod(self.kernel)
+
+    def __str__(self) -> str:
+        (high, wide), (down, across) = self.kernel, self.strides
+        steps = "" if down == across == 1 else f" by steps of {down}×{across}"
+        size = f"{self.inputs} to {self.outputs} channels of {self.height}×{self.width}"
+        return f"{high}×{wide} convolution of {size}{steps}"
 
     def tiles(self, axes: Axes) -> int:
         down, across = axes
@@ -71,6 +80,13 @@ class WinogradForm(NamedTuple):
         if self.stored:
             return sum(planes_of(axes) * groups_of(axes) for axes in self.terms)
         return prod(a.kernel for a in self.axes)
+
+    def __str__(self) -> str:
+        down, across = max(self.terms, key=planes_of)
+        phases = f"in {len(self.terms)} phases" if len(self.terms) > 1 else ""
+        way = "by strips" if self.strips else "" if self.stored else "weights transformed as used"
+        tiles = f"{down.tile}×{across.tile} tiles of {down.taps}×{across.taps}"
+        return ", ".join(filter(None, (tiles, phases, way)))
 
 
 def planes_of(axes: Axes) -> int:
@@ -124,11 +140,31 @@ def _likely(dim: Expr) -> int:
     return max(1, int(evaluate(dim, dict.fromkeys(free_vars(dim), _USUAL))))
 
 
-def paying_forms(sizes: ConvSizes, target: Target) -> dict[WinogradForm, float]:
-    """The forms that pay, with the cycles that each takes."""
-    costs = {form: _cost(sizes, form, target) for form in _forms(sizes, target)}
-    most = _WORTH * direct_cost(sizes, target)
-    return {form: cost for form, cost in costs.items() if cost <= most}
+def form_costs(sizes: ConvSizes, target: Target) -> dict[WinogradForm, float]:
+    """The forms that a convolution can have, with the cycles that each takes."""
+    return {form: _cost(sizes, form, target) for form in _forms(sizes, target)}
+
+
+def paying(costs: Mapping[WinogradForm, float], direct: float) -> dict[WinogradForm, float]:
+    """The forms that pay, where direct convolution takes so many cycles."""
+    return {form: cost for form, cost in costs.items() if cost <= _WORTH * direct}
+
+
+def worth_measuring(
+    costs: Mapping[WinogradForm, float], sizes: ConvSizes, target: Target
+) -> list[WinogradForm]:
+    """The forms that may turn out to be the fastest, those first that should be: squares also by
+    strips where they would not be, and the other way round."""
+    most = _TRIED * min([direct_cost(sizes, target), *costs.values()])
+    ranked = sorted((f for f, cost in costs.items() if cost <= most), key=lambda f: costs[f])
+    found = [other for form in ranked for other in (form, *_with_other_strips(form, sizes))]
+    return found[:_MOST_TRIED]
+
+
+def _with_other_strips(form: WinogradForm, sizes: ConvSizes) -> Iterator[WinogradForm]:
+    is_square = len(form.terms) == 1 and _is_square(form.axes)
+    if form.stored and is_square and sizes.are_known:
+        yield form._replace(strips=not form.strips)
 
 
 def least_share(call: Call, out: TensorType, target: Target) -> float:
@@ -137,7 +173,7 @@ def least_share(call: Call, out: TensorType, target: Target) -> float:
     if sizes is None:
         return 1.0
     direct = direct_cost(sizes, target)
-    return min(paying_forms(sizes, target).values(), default=direct) / direct
+    return min(paying(form_costs(sizes, target), direct).values(), default=direct) / direct
 
 
 # ---- forms --------------------------------------------------------------------------------------

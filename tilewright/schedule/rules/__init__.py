@@ -16,6 +16,7 @@ say what is fast, primitives what is right: where one of them refuses, the block
 """
 
 # pyright: reportUnusedImport=false
+from tilewright.schedule.rules.elementwise import instances
 from tilewright.schedule.rules.products.tiles import packed_columns
 from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.rules.table import (

@@ -1,4 +1,4 @@
-"""Which schedules records are for: the winners, by machine and task."""
+"""What records are for: schedules and decisions that win, by machine and task."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from tilewright.tune.records.record import Record
 #: Spaces whose samples are measured beside what models get by default. Those of templates are not,
 #: and name the buffers of one function.
 FOR_MODELS: Final = ("rules", "sketches")
+#: The space of what passes over graphs decide: one choice by its name, without a trace.
+DECISIONS: Final = "graph"
 
 
 def winning(records: Iterable[Record]) -> list[Record]:
-    """The schedules that win. What was measured last decides about each."""
+    """What wins. What was measured last decides about each schedule, and each option."""
     last: dict[tuple[str, str, str], Record] = {}
     for record in records:
         if record.kind == "verdict":
-            last[record.target, record.task, str(record.trace)] = record
+            chosen = record.trace if record.space != DECISIONS else record.values
+            last[record.target, record.task, str(chosen)] = record
     return [r for r in last.values() if r.wins and r.ratio is not None]
 
 
@@ -43,6 +46,17 @@ def schedulers_of(records: Iterable[Record]) -> Mapping[str, Mapping[str, str]]:
     best = best_records(r for r in records if r.space in FOR_MODELS)
     keys = {t: {task: _key(r) for task, r in found.items()} for t, found in best.items()}
     return {t: {task: k for task, k in found.items() if k} for t, found in keys.items()}
+
+
+def decisions_of(records: Iterable[Record]) -> Mapping[str, Mapping[str, str]]:
+    """What passes are to decide otherwise than by default, by target and by the key."""
+    best = best_records(r for r in records if r.space == DECISIONS and r.values)
+    return {t: {key: option_of(r) for key, r in found.items()} for t, found in best.items()}
+
+
+def option_of(record: Record) -> str:
+    """What the record of a decision takes."""
+    return next(iter(record.values.values()))
 
 
 def _key(record: Record) -> str | None:

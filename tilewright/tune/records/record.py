@@ -74,6 +74,11 @@ class Record:
         return Record(**known)
 
     @property
+    def words(self) -> str:
+        """What it chooses."""
+        return ", ".join(f"{n.rpartition('.')[2]} = {v}" for n, v in self.values.items())
+
+    @property
     def scheduler(self) -> str:
         """The key of the scheduler that makes this schedule."""
         if self.trace is None:

@@ -50,8 +50,10 @@ class Overview {
 
   machine() {
     const r = this.report;
+    const tuned = r.tuned.kernels.length ? [`${r.tuned.kernels.length} of ${r.kernels.length} kernels`] : [];
     return panel("Made for", "The target, and what made it", table(["", ""], [
-      { cells: ["Target", el("code", {}, r.target)] }, { cells: ["Tilewright", r.version] }]));
+      { cells: ["Target", el("code", {}, r.target)] }, { cells: ["Tilewright", r.version] },
+      ...[...tuned, ...r.tuned.decisions].map((text) => ({ cells: ["By records", text] }))]));
   }
 }
 
