@@ -11,6 +11,8 @@ beside the accumulators. These are stored first, and loaded again a few vectors 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
 from typing import Final
 
 from tilewright.ir import Const, const
@@ -79,36 +81,31 @@ def vectorize_tile(
 
 
 def _cut(s: Schedule, loops: Sequence[Loop], most: int) -> tuple[list[Loop], list[Loop]]:
-    """The innermost of `loops`, the last of them split evenly, so that about `most` vectors are
-    unrolled; and those of the others that have more than one iteration.
+    """The loops of about `most` vectors, which are to be unrolled, and those around them that have
+    more than one iteration; loops are split evenly for that, and reordered.
 
-    More than `most` are unrolled where they fill groups of `most` better: 7 of 14 make 4 and 3.
+    More than `most` are unrolled where they fill groups of `most` better: 7 make 4 and 3, which is
+    better than 2. Of those that fill groups alike the fewest are taken.
     """
-    _, (inner, part) = max(_parts(s, loops), key=lambda p: (_per_group(p[0], most), -p[0]))
-    others, chosen = list(loops[: len(loops) - inner]), list(loops[len(loops) - inner :])
-    if part > 1:
-        rest, within = s.split(others.pop(), None, part)
-        others.append(rest)
-        chosen.insert(0, within)
-    return chosen, [loop for loop in others if s.loop_of(loop).extent is not const(1)]
+    extents = [s.loop_of(loop).extent for loop in loops]
+    sizes = [int(e.value) if isinstance(e, Const) else None for e in extents]
+    factors = max(_factors(sizes), key=lambda f: (_per_group(prod(f), most), -prod(f), f[::-1]))
+    inside, around, nest = list[Loop](), list[Loop](), list[Loop]()
+    for loop, size, factor in zip(loops, sizes, factors, strict=True):
+        parts = [loop] if factor in (1, size) else [*s.split(loop, None, factor)]
+        nest += parts
+        if factor > 1:
+            inside.append(parts.pop())
+        around += parts
+    if nest != [*around, *inside]:
+        s.reorder(*around, *inside)
+    return inside, [loop for loop in around if s.loop_of(loop).extent is not const(1)]
 
 
-def _parts(s: Schedule, loops: Sequence[Loop]) -> Iterator[tuple[int, tuple[int, int]]]:
-    """How many vectors may be unrolled: all of so many inner loops, and a part of the next."""
-    together = 1
-    yield 1, (0, 1)
-    for inner, loop in enumerate(reversed(loops)):
-        extent = s.loop_of(loop).extent
-        if not isinstance(extent, Const):
-            return
-        whole = int(extent.value)
-        for part in range(2, min(whole, _UNROLLED // together + 1)):
-            if whole % part == 0:
-                yield together * part, (inner, part)
-        together *= whole
-        if together > _UNROLLED:
-            return
-        yield together, (inner + 1, 1)
+def _factors(sizes: Sequence[int | None]) -> Iterator[tuple[int, ...]]:
+    """How many iterations of each loop may be unrolled together."""
+    divisors = [[d for d in range(1, _UNROLLED + 1) if (n or 1) % d == 0] for n in sizes]
+    return (f for f in product(*divisors) if prod(f) <= _UNROLLED)
 
 
 def _per_group(count: int, most: int) -> float:
