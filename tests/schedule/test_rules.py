@@ -12,7 +12,6 @@ import tilewright as tw
 from tilewright import ops, te
 from tilewright.ir import Block, Const, Expr, For, Select, all_exprs, binary, const, evaluate, walk
 from tilewright.schedule import RULES, Schedule, schedule_by_rules
-from tilewright.schedule.rules.epilogue import vectorize_tile
 
 Definition = Callable[[], tuple[list[te.Tensor], te.Tensor]]
 
@@ -230,20 +229,6 @@ def test_long_epilogues_come_in_groups_of_four_vectors(rows: int) -> None:
     around = [f for f in walk(scheduled.body) if isinstance(f, For) and last in walk(f)]
     unrolled = [evaluate(f.extent, {}) for f in around if f.kind == "unrolled"]
     assert np.prod(unrolled) % 4 == 0
-
-
-@pytest.mark.parametrize(
-    ("rows", "unrolled"), [(7, [7]), (8, [2, 2]), (10, [2, 2]), (4, [2, 2]), (3, [3])]
-)
-def test_of_ways_to_fill_groups_of_vectors_the_one_with_least_code_is_taken(
-    rows: int, unrolled: list[int]
-) -> None:
-    """Tiles of so many rows of two vectors, in groups of four."""
-    x = tensor(rows, 8)
-    s = Schedule(te.function([x], [te.compute((rows, 8), lambda i, j: te.exp(x[i, j]), name="Y")]))
-    vectorize_tile(s, s.loops("Y"), 4, 4)
-    loops = [s.loop_of(loop) for loop in s.loops("Y")]
-    assert [evaluate(f.extent, {}) for f in loops if f.kind == "unrolled"] == unrolled
 
 
 @pytest.mark.parametrize("comparison", ["lt", "le", "gt", "ge"])

@@ -15,10 +15,10 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from tilewright.ir import Const, const
+from tilewright.ir import Const, const, free_vars
 from tilewright.schedule.facts.products import is_step
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.rules.analysis import operations, stores_of
+from tilewright.schedule.rules.analysis import accesses_of, operations, stores_of
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -27,6 +27,8 @@ from tilewright.target import Target
 _LONG: Final = 20
 #: How many vectors are unrolled at most.
 _UNROLLED: Final = 16
+#: The same for epilogues of few operations.
+_WRITTEN_OUT: Final = 64
 
 
 def begin_epilogue(s: Schedule, name: str) -> list[str]:
@@ -56,7 +58,30 @@ def place_epilogue(
     for name in names:
         if s.can("reverse_compute_at", name, loop):
             loops = s.reverse_compute_at(name, loop)
-            vectorize_tile(s, loops, lanes, target.chains if is_long(s, name) else None)
+            if is_long(s, name):
+                vectorize_tile(s, loops, lanes, target.chains)
+            else:
+                vectorize_tile(s, loops[_repeated(s, name, loops, lanes) :], lanes)
+
+
+def _repeated(s: Schedule, name: str, loops: Sequence[Loop], lanes: int) -> int:
+    """How many of the outer loops stay loops: where all together would be much code, those that
+    run over the same registers again and again."""
+    block = s.block_of(name)
+    kept = [i for a in accesses_of(block) if a.buffer.scope == "local" for i in a.indices]
+    chosen = {v for i in kept for v in free_vars(i)}
+    bound = zip(block.iters, block.bindings, strict=True)
+    registers = {v for it, b in bound if it.var in chosen for v in free_vars(b)}
+    extents = [s.loop_of(loop).extent for loop in loops]
+    sizes = [int(e.value) if isinstance(e, Const) else 1 for e in extents]
+    count = 0
+    while (
+        prod(sizes[count:]) > _WRITTEN_OUT * lanes
+        and count < len(loops) - 1
+        and loops[count].var not in registers
+    ):
+        count += 1
+    return count
 
 
 def vectorize_tile(
