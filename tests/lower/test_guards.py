@@ -368,3 +368,51 @@ def test_rows_that_follow_in_smaller_tiles_leave_the_sums_their_versions(
         sums = after.split("for k in range(6)")[1:]
         assert len(sums) == 4
         assert all("if " not in s.split("T[")[0] for s in sums)
+
+
+def test_what_iterations_do_beside_guards_is_there_once(keeps_meaning: Any) -> None:
+    """Transforms of tiles are long: they are not repeated for the few stores at an edge."""
+    text = """
+    def f(A: f32[4 * n + 16, 8], C: f32[n, 8]):
+        for y in range((n + 3) // 4):
+            for v in range(2):
+                T = alloc(f32[16, 4], scope="local")
+                for i in unrolled(16):
+                    for l in vectorized(4):
+                        T[i, l] = sqrt(A[y * 4 + i, v * 4 + l])
+                for i in unrolled(4):
+                    for l in vectorized(4):
+                        if y * 4 + i < n:
+                            C[y * 4 + i, v * 4 + l] = exp(T[i, l])
+    """
+    for n in (1, 4, 7):
+        a = np.arange(8 * (4 * n + 16), dtype=np.float32).reshape(-1, 8) / 900
+        after = function_text(keeps_meaning(text, hoist_guards, a, np.zeros((n, 8), np.float32)))
+        assert (after.count("sqrt("), after.count("exp(")) == (1, 2)
+
+
+def test_sums_that_are_copied_out_of_registers_come_in_parts_where_there_are_many_rows(
+    keeps_meaning: Any,
+) -> None:
+    text = """
+    def f(A: f32[n, m, 6], C: f32[n * m]):
+        for io in range((n * m + 6) // 7):
+            T = alloc(f32[7], scope="local")
+            for ii in unrolled(7):
+                T[ii] = 0.0
+            for k in range(6):
+                for ii in unrolled(7):
+                    if io * 7 + ii < n * m:
+                        T[ii] = T[ii] + A[(io * 7 + ii) // m, (io * 7 + ii) % m, k]
+            S = alloc(f32[7])
+            for ij in unrolled(7):
+                S[ij] = T[ij]
+            for ij in unrolled(7):
+                if io * 7 + ij < n * m:
+                    C[io * 7 + ij] = exp(S[ij])
+    """
+    for m in range(1, 16):
+        a = np.arange(6 * m, dtype=np.float32).reshape(1, m, 6) / 90
+        after = function_text(keeps_meaning(text, hoist_guards, a, np.zeros(m, np.float32)))
+        assert after.count("exp(") == 2
+        assert after.count("for k in range(6)") == 4

@@ -73,6 +73,12 @@ class TileRows(NamedTuple):
         return range(1, self.most + 1)
 
     @property
+    def are_many(self) -> bool:
+        """Whether rows run through several dimensions of unknown sizes as one: there are many
+        tiles for one at the edge."""
+        return any(isinstance(a, Binary) and a.op == "mul" for a in linear(self.room).terms)
+
+    @property
     def parts(self) -> Sequence[int]:
         """Numbers of rows, descending, some of which make up any number below the most."""
         return [1 << k for k in reversed(range((self.most - 1).bit_length()))]
@@ -108,7 +114,9 @@ def repeats_rows(stmt: Stmt, rows: TileRows, ranges: Ranges) -> bool:
     """Whether a loop in `stmt` sums up these rows, or tests them many times."""
     loops = [s for s in walk(stmt) if isinstance(s, For) and s.kind == "serial"]
     return any(
-        _is_long(loop, ranges) or _stores_again(loop) for loop in loops if _asks(loop, rows.guards)
+        _is_long(loop, ranges) or _stores_again(loop)
+        for loop in loops
+        if holds_guards(loop, rows.guards)
     )
 
 
@@ -164,12 +172,12 @@ def statements_of(body: Stmt) -> Sequence[Stmt]:
 def parted(body: Stmt, guards: Collection[Expr]) -> tuple[list[Stmt], Stmt, list[Stmt]]:
     """The statements before those that test `guards`, these together, and those after."""
     statements = statements_of(body)
-    asking = [k for k, s in enumerate(statements) if _asks(s, guards)]
+    asking = [k for k, s in enumerate(statements) if holds_guards(s, guards)]
     first, last = asking[0], asking[-1] + 1
     return [*statements[:first]], seq(*statements[first:last]), [*statements[last:]]
 
 
-def _asks(stmt: Stmt, guards: Collection[Expr]) -> bool:
+def holds_guards(stmt: Stmt, guards: Collection[Expr]) -> bool:
     branches = (s for s in walk(stmt) if isinstance(s, If))
     return any(c in guards for branch in branches for c in conjuncts(branch.condition))
 
@@ -184,6 +192,18 @@ def with_rows(stmt: Stmt, rows: TileRows, count: int) -> Stmt:
             return with_rows(stmt.then, rows, count)
         stmt = replace(stmt, condition=condition)
     return map_children(stmt, lambda s: with_rows(s, rows, count))
+
+
+def with_copies(tile: Stmt, rows: TileRows) -> TileRows:
+    """Also the loops over rows of buffers in registers that ask nothing: what they start from, and
+    copies of them. Of what is copied, rows outside are read by nobody."""
+    used = [(s.buffer, s.indices) for s in walk(tile) if isinstance(s, Store)]
+    used += [(e.buffer, e.indices) for s in walk(tile) for x in child_exprs(s) for e in loads_in(x)]
+    local = [(b, k, i) for b, indices in used if b.scope == "local" for k, i in enumerate(indices)]
+    places = {(b, k) for b, k, i in local if i in rows.loops}
+    along = {i for b, k, i in local if (b, k) in places and isinstance(i, Var)}
+    whole = {s.var for s in walk(tile) if isinstance(s, For) and s.extent is const(rows.most)}
+    return rows._replace(loops=rows.loops | (along & whole))
 
 
 def from_row(stmt: Stmt, rows: TileRows, start: Var, own: Collection[Buffer]) -> Stmt:

@@ -6,10 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.arith import prove
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.instructions import x86, x86_bytes
 from tilewright.codegen.llvm.types import LLValue, number, register_type
 from tilewright.ir import Binary, Broadcast, Cast, Const, DType, Expr, Unary
+from tilewright.support.dtype import index
 
 #: A product may become part of a fused operation with a sum that permits it as well.
 _FUSED = ("contract",)
@@ -115,7 +117,7 @@ def _constant_of(expr: Expr) -> int | float | None:
 
 def _division(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
     """Integer division and remainder that never trap: by zero gives 0, by -1 negates."""
-    builder, signed = cx.builder, node.dtype.kind == "int"
+    builder, signed = cx.builder, node.dtype.kind == "int" and not _is_natural(cx, node)
     floors, remains = node.op.startswith("floor"), node.op.endswith("mod")
     divisor = int(_constant_of(node.b) or 0)
     if divisor > 0 and not divisor & (divisor - 1) and floors:
@@ -123,6 +125,8 @@ def _division(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
     if divisor not in (0, -1):
         return _divide(cx, a, b, signed=signed, floors=floors, remains=remains)
     zero, one = number(0, a.type), number(1, a.type)
+    if not signed and _is_at_least(cx, node.b, 1):
+        return _divide(cx, a, b, signed=False, remains=remains)
     by_zero = builder.icmp_signed("==", b, zero)
     if not signed:
         quotient = _divide(cx, a, builder.select(by_zero, one, b), signed=False, remains=remains)
@@ -132,6 +136,16 @@ def _division(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
     result = _divide(cx, a, safe, signed=True, floors=floors, remains=remains)
     result = builder.select(negates, zero if remains else builder.neg(a), result)
     return builder.select(by_zero, zero, result)
+
+
+def _is_natural(cx: Context, node: Binary) -> bool:
+    """Whether it divides indices that are known not to be negative: as numbers without a sign."""
+    return _is_at_least(cx, node.a, 0) and _is_at_least(cx, node.b, 0)
+
+
+def _is_at_least(cx: Context, expr: Expr, least: int) -> bool:
+    """Whether an index is known to be no less than a number."""
+    return expr.dtype is index and prove(expr >= least, cx.ranges)
 
 
 def _by_power_of_two(cx: Context, node: Binary, a: LLValue, divisor: int) -> LLValue:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.arith import Ranges
+from tilewright.arith import Ranges, knowing_nothing
 from tilewright.codegen.llvm.available import AvailableValues
 from tilewright.codegen.llvm.types import Builder, LLType, LLValue, llvm, mangle
 from tilewright.ir import Buffer, Expr, Var
@@ -83,8 +83,8 @@ class Context:
     #: with products: elsewhere every operation is rounded by itself, so that operators give the
     #: same bits in one kernel as in several.
     accumulations: frozenset[Expr] = frozenset()
-    #: What is known of indices, where arithmetic on them may be narrow (`llvm.narrow_index`).
-    ranges: Ranges | None = None
+    #: What is known of indices.
+    ranges: Ranges = field(default_factory=knowing_nothing)
     #: Values that are valid until memory changes.
     available: AvailableValues = field(default_factory=AvailableValues)
 
@@ -102,7 +102,7 @@ class Context:
     def knowing(self, learn: Callable[[Ranges], Ranges]) -> Generator[None]:
         """More is known of indices within."""
         before = self.ranges
-        self.ranges = None if before is None else learn(before)
+        self.ranges = learn(before)
         yield
         self.ranges = before
 

@@ -91,11 +91,9 @@ def _emit_kernel(
     aliases = AliasScopes(module, function.name)
     aliased = in_place(function)
     aliases.register(buffers_of(function), aliased)
-    cx = Context(module, target, builder, aliases)
+    cx = Context(module, target, builder, aliases, ranges=Ranges.for_function(function))
     for param, argument in zip(params, kernel.args, strict=False):
         _bind(cx, param, argument, param not in aliased)
-    if target.index_bits == 32:
-        cx.ranges = Ranges.for_function(function)
     workspace = Workspace.of(function)
     frame = Frame(cx, kernel.args[-1], workspace, messages, emit_stmt, is_host=True)
     frame.recorder = EventEmitter(cx, function.name) if profiled else None

@@ -28,14 +28,14 @@ _OPERATIONS: Final = frozenset(
 
 def fits(cx: Context, expr: Expr) -> bool:
     """Whether an index is known to fit 32 bits, on a machine that gains by that."""
-    if cx.ranges is None or expr.dtype.scalar is not index:
+    if cx.target.index_bits != 32 or expr.dtype.scalar is not index:
         return False
     return bounds(expr, cx.ranges).lies_in(_LOW, _HIGH)
 
 
 def emit_narrow(cx: Context, node: Expr, args: list[LLValue], emitter: Emitter) -> LLValue | None:
     """The value of a node computed in 32 bits; None where it may not fit, or is no arithmetic."""
-    if cx.ranges is None or not _is_arithmetic(node):
+    if cx.target.index_bits != 32 or not _is_arithmetic(node):
         return None
     gives_index = node.dtype.scalar is index
     if not all(fits(cx, e) for e in ((*node.operands, node) if gives_index else node.operands)):

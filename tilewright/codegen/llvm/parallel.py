@@ -91,7 +91,8 @@ def _emit_body(frame: Frame, loop: For, captured: Captured, kind: LLType, suffix
 
     def body(count: LLValue) -> None:
         cx.variables[loop.var] = count
-        inner.emit_body(inner, loop.body)
+        with cx.knowing(lambda known: known.with_extent(loop.var, loop.extent)):
+            inner.emit_body(inner, loop.body)
 
     inner.streamed = frame.streamed
     emit_loop(inner, function.args[2], body, start=function.args[1])

@@ -11,12 +11,14 @@ beside the accumulators. These are stored first, and loaded again a few vectors 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
 from typing import Final
 
-from tilewright.ir import Const, const
+from tilewright.ir import Const, const, free_vars
 from tilewright.schedule.facts.products import is_step
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.rules.analysis import operations, stores_of
+from tilewright.schedule.rules.analysis import accesses_of, operations, stores_of
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -27,6 +29,8 @@ _LONG: Final = 20
 _STORED: Final = 16
 #: How many vectors are unrolled at most.
 _UNROLLED: Final = 16
+#: The same for epilogues of few operations.
+_WRITTEN_OUT: Final = 64
 
 
 def begin_epilogue(s: Schedule, name: str) -> list[str]:
@@ -57,8 +61,10 @@ def place_epilogue(
         if s.can("reverse_compute_at", name, loop):
             loops = s.reverse_compute_at(name, loop)
             wide = lanes_of_stores(s, name, loops, lanes)
-            most = max(1, target.chains * lanes // wide) if is_long(s, name) else None
-            vectorize_tile(s, loops, wide, most)
+            if is_long(s, name):
+                vectorize_tile(s, loops, wide, max(1, target.chains * lanes // wide))
+            else:
+                vectorize_tile(s, loops[_repeated(s, name, loops, wide) :], wide)
 
 
 def lanes_of_stores(s: Schedule, name: str, loops: Sequence[Loop], lanes: int) -> int:
@@ -68,6 +74,26 @@ def lanes_of_stores(s: Schedule, name: str, loops: Sequence[Loop], lanes: int) -
     wide = _STORED // stores_of(s.block_of(name))[0].buffer.dtype.itemsize
     fits = isinstance(extent, Const) and extent.value % wide == 0
     return max(lanes, wide) if fits else lanes
+
+
+def _repeated(s: Schedule, name: str, loops: Sequence[Loop], lanes: int) -> int:
+    """How many of the outer loops stay loops: where all together would be much code, those that
+    run over the same registers again and again."""
+    block = s.block_of(name)
+    kept = [i for a in accesses_of(block) if a.buffer.scope == "local" for i in a.indices]
+    chosen = {v for i in kept for v in free_vars(i)}
+    bound = zip(block.iters, block.bindings, strict=True)
+    registers = {v for it, b in bound if it.var in chosen for v in free_vars(b)}
+    extents = [s.loop_of(loop).extent for loop in loops]
+    sizes = [int(e.value) if isinstance(e, Const) else 1 for e in extents]
+    count = 0
+    while (
+        prod(sizes[count:]) > _WRITTEN_OUT * lanes
+        and count < len(loops) - 1
+        and loops[count].var not in registers
+    ):
+        count += 1
+    return count
 
 
 def vectorize_tile(
@@ -92,36 +118,31 @@ def vectorize_tile(
 
 
 def _cut(s: Schedule, loops: Sequence[Loop], most: int) -> tuple[list[Loop], list[Loop]]:
-    """The innermost of `loops`, the last of them split evenly, so that about `most` vectors are
-    unrolled; and those of the others that have more than one iteration.
+    """The loops of about `most` vectors, which are to be unrolled, and those around them that have
+    more than one iteration; loops are split evenly for that, and reordered.
 
-    More than `most` are unrolled where they fill groups of `most` better: 7 of 14 make 4 and 3.
+    More than `most` are unrolled where they fill groups of `most` better: 7 make 4 and 3, which is
+    better than 2. Of those that fill groups alike the fewest are taken.
     """
-    _, (inner, part) = max(_parts(s, loops), key=lambda p: (_per_group(p[0], most), -p[0]))
-    others, chosen = list(loops[: len(loops) - inner]), list(loops[len(loops) - inner :])
-    if part > 1:
-        rest, within = s.split(others.pop(), None, part)
-        others.append(rest)
-        chosen.insert(0, within)
-    return chosen, [loop for loop in others if s.loop_of(loop).extent is not const(1)]
+    extents = [s.loop_of(loop).extent for loop in loops]
+    sizes = [int(e.value) if isinstance(e, Const) else None for e in extents]
+    factors = max(_factors(sizes), key=lambda f: (_per_group(prod(f), most), -prod(f), f[::-1]))
+    inside, around, nest = list[Loop](), list[Loop](), list[Loop]()
+    for loop, size, factor in zip(loops, sizes, factors, strict=True):
+        parts = [loop] if factor in (1, size) else [*s.split(loop, None, factor)]
+        nest += parts
+        if factor > 1:
+            inside.append(parts.pop())
+        around += parts
+    if nest != [*around, *inside]:
+        s.reorder(*around, *inside)
+    return inside, [loop for loop in around if s.loop_of(loop).extent is not const(1)]
 
 
-def _parts(s: Schedule, loops: Sequence[Loop]) -> Iterator[tuple[int, tuple[int, int]]]:
-    """How many vectors may be unrolled: all of so many inner loops, and a part of the next."""
-    together = 1
-    yield 1, (0, 1)
-    for inner, loop in enumerate(reversed(loops)):
-        extent = s.loop_of(loop).extent
-        if not isinstance(extent, Const):
-            return
-        whole = int(extent.value)
-        for part in range(2, min(whole, _UNROLLED // together + 1)):
-            if whole % part == 0:
-                yield together * part, (inner, part)
-        together *= whole
-        if together > _UNROLLED:
-            return
-        yield together, (inner + 1, 1)
+def _factors(sizes: Sequence[int | None]) -> Iterator[tuple[int, ...]]:
+    """How many iterations of each loop may be unrolled together."""
+    divisors = [[d for d in range(1, _UNROLLED + 1) if (n or 1) % d == 0] for n in sizes]
+    return (f for f in product(*divisors) if prod(f) <= _UNROLLED)
 
 
 def _per_group(count: int, most: int) -> float:

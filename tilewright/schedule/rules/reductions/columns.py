@@ -45,6 +45,9 @@ _TILE, _VECTORS = 12, 4
 _LONG_TILE = 14
 #: Bits of what is multiplied with more lanes, and the type of its sums.
 _NARROW, _SUM = 8, DType.of("int32")
+#: Vectors that a tile and its reduction have together where this is unrolled: windows of 3×3 share
+#: what is loaded, whatever their tile.
+_LARGE = 9 * _LONG_TILE
 #: Axes of a window over an image.
 _WINDOW_AXES = 2
 
@@ -262,7 +265,7 @@ def _schedule(s: Schedule, name: str, plan: ColumnsPlan, target: Target) -> None
     for loop in (*row_inner, middle):
         s.unroll(loop)
     s.vectorize(vector)
-    _unroll_short(s, inner)
+    _unroll_short(s, inner, _LARGE // (tile.rows * tile.vectors))
     place_epilogue(s, found.epilogue, outer[-1], lanes, target)
     # An image that is not cut into strips is padded once, before all else.
     pads = found.pads if plan.strip is not None else []
@@ -281,12 +284,12 @@ def _power_of_two_below(number: int) -> int:
     return 1 << (max(1, number).bit_length() - 1)
 
 
-def _unroll_short(s: Schedule, loops: list[Loop]) -> None:
-    """Unroll the innermost reduction loops, as long as they are short together."""
+def _unroll_short(s: Schedule, loops: list[Loop], most: int) -> None:
+    """Unroll the innermost reduction loops, as long as they are short together: at most `most`."""
     count = 1
     for loop in reversed(loops):
         extent = s.loop_of(loop).extent
-        if not isinstance(extent, Const) or count * int(extent.value) > _SHORT:
+        if not isinstance(extent, Const) or count * int(extent.value) > min(_SHORT, most):
             return
         count *= int(extent.value)
         s.unroll(loop)

@@ -1,0 +1,186 @@
+"""Conditions of tiles: where they stand, what makes them true for a whole tile, and statements in
+which they are known to hold or to fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilewright.arith import Ranges, conjuncts, knowing_nothing, simplify, symbolic_bounds
+from tilewright.ir import (
+    TRUE,
+    Alloc,
+    Binary,
+    Const,
+    Expr,
+    For,
+    If,
+    Load,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    child_exprs,
+    child_stmts,
+    const,
+    free_vars,
+    loads_in,
+    map_children,
+    map_expr,
+    map_exprs,
+    walk,
+)
+
+#: Conditions, each with what makes it true for a whole tile.
+Guards = dict[Expr, Expr]
+#: So many statements without guards in an iteration take longer than to test a condition by far.
+_MUCH = 16
+
+
+def holds(stmt: Stmt, guards: set[Expr]) -> bool:
+    return any(c in guards for s in walk(stmt) for c in conditions_of(s))
+
+
+def does_more(loop: For, guards: Guards) -> bool:
+    """Whether every iteration does so much beside what the guards stand in that it may test them:
+    versions of all of it would be much code."""
+    if loop.kind != "serial":
+        return False
+    body = loop.body
+    while isinstance(body, Alloc):
+        body = body.body
+    statements = body.statements if isinstance(body, Seq) else (body,)
+    return sum(_written_out(s) for s in statements if not holds(s, {*guards})) >= _MUCH
+
+
+def _written_out(stmt: Stmt) -> int:
+    """How many statements there are when all loops over tiles are unrolled."""
+    inside = sum(map(_written_out, child_stmts(stmt)))
+    if isinstance(stmt, For) and stmt.kind == "unrolled" and isinstance(stmt.extent, Const):
+        return int(stmt.extent.value) * inside
+    return max(inside, 1)
+
+
+def deeper_loop_decides(body: Stmt, scope: frozenset[Var]) -> bool:
+    """Whether some guard needs a variable that a loop further in binds: then all wait for it."""
+    for stmt in _loops(body):
+        inner = dict(guards_in(stmt.body, knowing_nothing(), scope | {stmt.var}, frozenset()))
+        if any(stmt.var in free_vars(g) for g in inner):
+            return True
+    return False
+
+
+def _loops(body: Stmt) -> Iterator[For]:
+    """The loops below that are neither unrolled nor vectorized."""
+    pending = [body]
+    while pending:
+        stmt = pending.pop()
+        if isinstance(stmt, For) and stmt.kind not in ("vectorized", "unrolled"):
+            yield stmt
+        pending.extend(child_stmts(stmt))
+
+
+def guards_in(
+    stmt: Stmt, ranges: Ranges, scope: frozenset[Var], tile: frozenset[Var]
+) -> Iterator[tuple[Expr, Expr]]:
+    """Conditions below that involve tile loops, each with the condition of the whole tile."""
+    if isinstance(stmt, For):
+        ranges = ranges.with_extent(stmt.var, stmt.extent)
+        if stmt.kind in ("vectorized", "unrolled"):
+            tile = tile | {stmt.var}
+    for condition in conditions_of(stmt):
+        if tile.isdisjoint(free_vars(condition)):
+            continue
+        whole = _for_whole_tile(condition, ranges, tile)
+        if whole is not None and free_vars(whole) <= scope:
+            yield condition, whole
+    for child in child_stmts(stmt):
+        yield from guards_in(child, ranges, scope, tile)
+
+
+def masks_of_sums(loop: For, scope: frozenset[Var]) -> Iterator[tuple[Expr, Expr]]:
+    """Masks that all of an innermost loop's body shares, where its iterations are summed up in a
+    tile: rows of windows that lie outside of an image."""
+    inside = list(walk(loop.body))
+    stored = [i for s in inside if isinstance(s, Store) for i in s.indices]
+    if any(_loops(loop.body)) or any(loop.var in free_vars(i) for i in stored):
+        return
+    for mask in (c for s in inside for c in masks(s)):
+        if loop.var in free_vars(mask) and free_vars(mask) <= scope and not loads_in(mask):
+            yield mask, mask
+
+
+def conditions_of(stmt: Stmt) -> Iterator[Expr]:
+    """The conditions of branches, and the masks of loads."""
+    if isinstance(stmt, If):
+        yield from conjuncts(stmt.condition)
+    yield from masks(stmt)
+
+
+def masks(stmt: Stmt) -> Iterator[Expr]:
+    for expr in child_exprs(stmt):
+        for load in loads_in(expr):
+            if load.mask is not None:
+                yield from conjuncts(load.mask)
+
+
+def _for_whole_tile(condition: Expr, ranges: Ranges, tile: frozenset[Var]) -> Expr | None:
+    """What makes `condition` true for all values of the tile's variables."""
+    if not isinstance(condition, Binary) or not condition.a.dtype.is_integer:
+        return None
+    if loads_in(condition) or condition.op not in ("lt", "le", "gt", "ge"):
+        return None
+    difference = simplify(condition.a - condition.b, ranges)
+    ends = symbolic_bounds(difference, ranges, tile & free_vars(difference))
+    if ends is None:
+        return None
+    worst = ends[1] if condition.op in ("lt", "le") else ends[0]
+    whole = simplify(Binary(condition.op, worst, const(0)), ranges)
+    return whole if tile.isdisjoint(free_vars(whole)) else None
+
+
+def outside(body: Stmt, guards: Guards) -> Stmt:
+    """`body` where not all guards hold, if these ask the same of all of a tile.
+
+    What would be loaded where all of them do is zero.
+    """
+    if any(whole is not guard for guard, whole in guards.items()):
+        return body
+    memo: dict[Expr, Expr] = {}
+
+    def fails(condition: Expr | None) -> bool:
+        return condition is not None and guards.keys() <= set(conjuncts(condition))
+
+    def on_node(node: Expr) -> Expr | None:
+        if isinstance(node, Select) and fails(node.condition):
+            return node.b
+        return const(0, node.dtype) if isinstance(node, Load) and fails(node.mask) else None
+
+    return map_exprs(body, lambda e: map_expr(e, on_node, memo))
+
+
+def without(body: Stmt, guards: set[Expr]) -> Stmt:
+    """`body` where the guards are known to hold."""
+    memo: dict[Expr, Expr] = {}
+
+    def on_node(node: Expr) -> Expr | None:
+        if node in guards:
+            return TRUE
+        if isinstance(node, Binary) and node.op == "and" and (node.a is TRUE or node.b is TRUE):
+            return node.b if node.a is TRUE else node.a
+        if isinstance(node, Load) and node.mask is TRUE:
+            return Load(node.buffer, node.indices)
+        return None
+
+    def on_expr(expr: Expr) -> Expr:
+        return map_expr(expr, on_node, memo)
+
+    def copy(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, If):
+            condition = simplify(on_expr(stmt.condition))
+            if condition is TRUE:
+                return copy(stmt.then)
+        return map_children(stmt, copy, on_expr)
+
+    return copy(body)
