@@ -162,8 +162,9 @@ def test_dot_products_of_any_image_take_rows_by_lanes(kernel: int) -> None:
     weight = np.ones((1, 2, kernel, kernel, 64, 64), "i1")
     sums = b.conv_blocked(x, weight, pads=[kernel // 2] * 4, dtype="int32")
     b.output(b.relu(sums))
-    (binding,) = passes.fuse(b.build()).main.body
-    built = tw.build(KernelTable()(binding).function, "llvm -mcpu=neoverse-n1 -num-cores=2")
+    target = tw.Target.of("llvm -mcpu=neoverse-n1 -num-cores=2")
+    (binding,) = passes.fuse(target)(b.build()).main.body
+    built = tw.build(KernelTable()(binding).function, target)
     loops = [(f, b) for f in functions_of(built.asm) for b in f.blocks if b.is_loop]
     function, loop = max(loops, key=lambda found: len(_named("sdot", found[1])))
     # Four rows by four vectors, four steps at a time: 16 and 4 loads, of which some are pairs.
