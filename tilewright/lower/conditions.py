@@ -4,7 +4,7 @@ which they are known to hold or to fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tilewright.arith import Ranges, conjuncts, knowing_nothing, simplify, symbolic_bounds
 from tilewright.ir import (
@@ -38,7 +38,15 @@ Guards = dict[Expr, Expr]
 _MUCH = 16
 
 
+def statements_of(body: Stmt) -> Sequence[Stmt]:
+    """What is done one after the other, each with loops and guards of its own."""
+    if isinstance(body, Alloc):
+        return statements_of(body.body)
+    return body.statements if isinstance(body, Seq) else (body,)
+
+
 def holds(stmt: Stmt, guards: set[Expr]) -> bool:
+    """Whether a branch or the mask of a load in `stmt` asks for one of the guards."""
     return any(c in guards for s in walk(stmt) for c in conditions_of(s))
 
 
@@ -47,10 +55,7 @@ def does_more(loop: For, guards: Guards) -> bool:
     versions of all of it would be much code."""
     if loop.kind != "serial":
         return False
-    body = loop.body
-    while isinstance(body, Alloc):
-        body = body.body
-    statements = body.statements if isinstance(body, Seq) else (body,)
+    statements = statements_of(loop.body)
     return sum(_written_out(s) for s in statements if not holds(s, {*guards})) >= _MUCH
 
 

@@ -50,16 +50,16 @@ from tilewright.lower.conditions import (
     masks,
     masks_of_sums,
     outside,
+    statements_of,
     without,
 )
 from tilewright.lower.tile_rows import (
     TileRows,
+    branches_on,
     from_row,
-    holds_guards,
     parted,
     repeats_rows,
     rows_of_tile,
-    statements_of,
     uses_of_buffers,
     with_copies,
     with_rows,
@@ -199,7 +199,7 @@ class _Hoister:
         sums = {
             b
             for s in statements
-            if holds_guards(s, rows.guards)
+            if branches_on(s, rows.guards)
             for b in uses_of_buffers(s)
             if b.scope == "local"
         }

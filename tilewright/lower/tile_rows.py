@@ -32,7 +32,6 @@ from tilewright.ir import (
     For,
     If,
     Load,
-    Seq,
     Stmt,
     Store,
     Var,
@@ -48,6 +47,7 @@ from tilewright.ir import (
     substitute,
     walk,
 )
+from tilewright.lower.conditions import statements_of
 
 #: Rows of all versions together; what would have more keeps its conditions.
 _MOST = 36
@@ -116,7 +116,7 @@ def repeats_rows(stmt: Stmt, rows: TileRows, ranges: Ranges) -> bool:
     return any(
         _is_long(loop, ranges) or _stores_again(loop)
         for loop in loops
-        if holds_guards(loop, rows.guards)
+        if branches_on(loop, rows.guards)
     )
 
 
@@ -162,22 +162,16 @@ def _room(condition: Expr, tile: Sequence[For]) -> tuple[For, Expr] | None:
     return None if any(loop.var in free_vars(a) for a in room.terms) else (loop, room.expr())
 
 
-def statements_of(body: Stmt) -> Sequence[Stmt]:
-    """What is done one after the other, each with loops and guards of its own."""
-    if isinstance(body, Alloc):
-        return statements_of(body.body)
-    return body.statements if isinstance(body, Seq) else (body,)
-
-
 def parted(body: Stmt, guards: Collection[Expr]) -> tuple[list[Stmt], Stmt, list[Stmt]]:
     """The statements before those that test `guards`, these together, and those after."""
     statements = statements_of(body)
-    asking = [k for k, s in enumerate(statements) if holds_guards(s, guards)]
+    asking = [k for k, s in enumerate(statements) if branches_on(s, guards)]
     first, last = asking[0], asking[-1] + 1
     return [*statements[:first]], seq(*statements[first:last]), [*statements[last:]]
 
 
-def holds_guards(stmt: Stmt, guards: Collection[Expr]) -> bool:
+def branches_on(stmt: Stmt, guards: Collection[Expr]) -> bool:
+    """Whether a branch in `stmt` tests one of the guards; masks of loads do not count."""
     branches = (s for s in walk(stmt) if isinstance(s, If))
     return any(c in guards for branch in branches for c in conjuncts(branch.condition))
 

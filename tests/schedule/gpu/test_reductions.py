@@ -13,6 +13,7 @@ from tilewright import te
 from tilewright.ir import Alloc, Function, walk
 from tilewright.schedule import Schedule
 from tilewright.schedule.rules.gpu import results
+from tilewright.schedule.rules.gpu.grid import extent_of_loop
 
 Array = np.ndarray[Any, Any]
 
@@ -171,9 +172,9 @@ def test_a_thread_has_several_windows_that_overlap(
     ]
     want = np.einsum("nrcoij,ijo->nrco", windows, weights)
     s = check(te.function([X, W], [out], name="f"), [x, weights], want)
-    of_sum = [s.loop_of(loop) for loop in s.loops("Y")]
-    own = [f for f in of_sum if f.kind in ("unrolled", "vectorized")][2:]
-    assert [f.extent.value for f in own] == wanted  # type: ignore[attr-defined]
+    kinds = ("unrolled", "vectorized")
+    _, _, *own = [loop for loop in s.loops("Y") if s.loop_of(loop).kind in kinds]
+    assert [extent_of_loop(s, loop) for loop in own] == wanted
 
 
 def test_many_rows_have_few_threads_each() -> None:

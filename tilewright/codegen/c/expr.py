@@ -184,10 +184,11 @@ _LIBM: Final = frozenset(
     "atanh erf pow atan2 sqrt floor ceil trunc fma copysign".split()
 )
 #: Those that have another name there; `round` goes to even, as the floating-point state says.
+_OTHER_LIBM: Final = {"round": "nearbyint", "abs": "fabs", "coarse_exp": "exp"}
+#: What functions of our own compute (`c.inline_functions`).
 _INLINE: Final = frozenset(
     "abs popcount clz ctz mulhi mulhi_doubled shift_nearest sigmoid rsqrt".split()
 )
-_OTHER_LIBM: Final = {"round": "nearbyint", "abs": "fabs", "coarse_exp": "exp"}
 _TESTS: Final = {"isinf": "isinf", "isfinite": "isfinite", "signbit": "signbit"}
 
 

@@ -117,11 +117,12 @@ def _constant_of(expr: Expr) -> int | float | None:
 
 def _division(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
     """Integer division and remainder that never trap: by zero gives 0, by -1 negates."""
-    builder, signed = cx.builder, node.dtype.kind == "int" and not _is_natural(cx, node)
+    builder = cx.builder
     floors, remains = node.op.startswith("floor"), node.op.endswith("mod")
     divisor = int(_constant_of(node.b) or 0)
     if divisor > 0 and not divisor & (divisor - 1) and floors:
         return _by_power_of_two(cx, node, a, divisor)
+    signed = node.dtype.kind == "int" and not _is_natural(cx, node)
     if divisor not in (0, -1):
         return _divide(cx, a, b, signed=signed, floors=floors, remains=remains)
     zero, one = number(0, a.type), number(1, a.type)

@@ -76,7 +76,7 @@ def _in_a_row(phases: Sequence[Stmt], written: set[Buffer]) -> Stmt:
             continue
         parts = _Parts(written)
         reading, after[k] = parts.split(phases[k])
-        if parts.early and reading is not None:
+        if reading is not None:
             place = k - 2 if k >= 2 and is_over_threads(phases[k - 2]) else k - 1
             before[place].append(renew(reading, {}))
             buffers += parts.early.values()

@@ -16,13 +16,11 @@ from tilewright.schedule.rules.analysis import (
     stores_of,
 )
 from tilewright.schedule.rules.elementwise import is_uniform
-from tilewright.schedule.rules.gpu.grid import count_of, fused, launch, threads_for
+from tilewright.schedule.rules.gpu.grid import WIDE, count_of, fused, launch, threads_for
 from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Bytes that a thread reads or writes at once.
-_WIDE: Final = 16
 #: Vectors from which on a thread takes several: there are threads enough all the same.
 _MANY: Final = 1 << 20
 _SEVERAL: Final = 4
@@ -66,7 +64,7 @@ def lanes_of(block: Block) -> int:
     if any(a.step(last) not in (0, 1) for a in accesses):
         return _rows_as_vectors(block, accesses, written)
     widest = max(a.buffer.dtype.itemsize for a in accesses)
-    lanes = _WIDE // widest
+    lanes = WIDE // widest
     while lanes > 1 and inner % lanes:
         lanes //= 2
     return max(1, lanes)
@@ -77,7 +75,7 @@ def _rows_as_vectors(block: Block, accesses: Sequence[Access], written: Sequence
     but neighbours of what the next thread reads: few channels of an image that come to lie side by
     side. Otherwise 1."""
     row = extent_of(block.iters[-1])
-    is_vector = row is not None and row * max(a.buffer.dtype.itemsize for a in written) <= _WIDE
+    is_vector = row is not None and row * max(a.buffer.dtype.itemsize for a in written) <= WIDE
     if not is_vector or row is None or len(block.iters) < 2:
         return 1
     read = [a for a in accesses if a.step(block.iters[-1].var) not in (0, 1)]

@@ -12,6 +12,8 @@ from tilewright.schedule.facts.products import is_reduction
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.schedule import Schedule
 
+#: Bytes that a thread reads or writes at once.
+WIDE: Final = 16
 #: Threads of a block, where nothing speaks for another number.
 THREADS: Final = 256
 

@@ -32,8 +32,8 @@ from tilewright.schedule.rules.analysis import (
     is_intermediate,
     stores_of,
 )
-from tilewright.schedule.rules.gpu.grid import count_of, extent_of_loop, fused
-from tilewright.schedule.rules.gpu.product_plan import VECTOR, Plan, Product, product_of
+from tilewright.schedule.rules.gpu.grid import WIDE, count_of, extent_of_loop, fused
+from tilewright.schedule.rules.gpu.product_plan import Plan, Product, product_of
 from tilewright.schedule.rules.gpu.results import following
 from tilewright.schedule.schedule import Schedule
 
@@ -152,7 +152,7 @@ def _source(copy: Block) -> Access:
 
 def _lanes(copy: Block) -> int:
     """Elements of a vector."""
-    return max(1, VECTOR // _source(copy).buffer.dtype.itemsize)
+    return max(1, WIDE // _source(copy).buffer.dtype.itemsize)
 
 
 def _is_aligned(block: Block, access: Access, along: Var, lanes: int) -> bool:

@@ -21,8 +21,6 @@ from tilewright.target import Target
 
 #: Threads of a block in both directions.
 SIDE: Final = 16
-#: Bytes that a thread copies at once.
-VECTOR: Final = 16
 #: Neighbours that a thread takes at once.
 LANES: Final = 4
 #: Steps of the sum whose operands are in shared memory at the same time, about.

@@ -27,6 +27,7 @@ from tilewright.schedule.rules.analysis import (
     stores_of,
 )
 from tilewright.schedule.rules.gpu.grid import (
+    WIDE,
     count_of,
     extent_of_loop,
     feeds_only,
@@ -40,8 +41,6 @@ from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Bytes that a thread reads at once.
-_WIDE: Final = 16
 #: Windows of up to so many elements are unrolled.
 _SHORT: Final = 32
 #: Iterations of longer ones that are unrolled, and how few of a loop that has no others inside.
@@ -120,8 +119,8 @@ def _lanes(s: Schedule, name: str) -> int:
     home = following(s, name)
     out = stores_of(s.block_of(name))[0].buffer
     read = [a.buffer for a in accesses_of(s.block_of(name)) if a.buffer is not out]
-    extent, widest = out.shape[-1], max((b.dtype.itemsize for b in read), default=_WIDE)
-    lanes = gcd(_WIDE // widest, int(extent.value)) if isinstance(extent, Const) else 1
+    extent, widest = out.shape[-1], max((b.dtype.itemsize for b in read), default=WIDE)
+    lanes = gcd(WIDE // widest, int(extent.value)) if isinstance(extent, Const) else 1
     are_vectors = all(_has_vectors(s.block_of(n), lanes) for n in (name, home) if n is not None)
     return lanes if are_vectors else 1
 

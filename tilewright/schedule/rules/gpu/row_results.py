@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 from tilewright.ir import Buffer, Const, DType, Expr, Load, Var, all_exprs, const
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import Access, extent_of, stores_of
+from tilewright.schedule.rules.gpu.grid import WIDE
 from tilewright.schedule.rules.gpu.operands import loops_of, positions
-from tilewright.schedule.rules.gpu.product_plan import VECTOR, Tile
+from tilewright.schedule.rules.gpu.product_plan import Tile
 from tilewright.schedule.rules.gpu.warp_tiles import WarpTile, by_threads
 from tilewright.schedule.schedule import Schedule
 
@@ -113,4 +114,4 @@ def _variables(s: Schedule, home: str, read: Buffer, places: tuple[int, int]) ->
 
 def _lanes(s: Schedule, home: str) -> int:
     """Elements of the result that a thread writes at once."""
-    return max(1, VECTOR // stores_of(s.block_of(home))[0].buffer.dtype.itemsize)
+    return max(1, WIDE // stores_of(s.block_of(home))[0].buffer.dtype.itemsize)

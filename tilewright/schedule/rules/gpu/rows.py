@@ -36,6 +36,7 @@ from tilewright.schedule.rules.analysis import (
 )
 from tilewright.schedule.rules.gpu.elementwise import lanes_of
 from tilewright.schedule.rules.gpu.grid import (
+    WIDE,
     count_of,
     extent_of_loop,
     feeds_only,
@@ -60,8 +61,6 @@ _LEAST_THREADS: Final = 8
 _MOST_EACH: Final = 24
 #: Partial results are joined by so many threads before one thread joins theirs.
 _JOINING: Final = 16
-#: Bytes that a thread reads at once.
-_WIDE: Final = 16
 #: Loops of constant length up to this are unrolled.
 _SHORT: Final = 16
 #: Bytes of shared memory that rows of a block take at most: several blocks should fit.
@@ -232,8 +231,8 @@ def _lanes(s: Schedule, name: str, along: Loop, threads: int) -> int:
     read = [a for a in accesses_of(block) if a.step(last.var) != 0]
     if length is None or length % threads or any(a.step(last.var) != 1 for a in read):
         return 1
-    widest = max((a.buffer.dtype.itemsize for a in read), default=_WIDE)
-    return gcd(_WIDE // widest, length // threads, extent_of(last) or 1)
+    widest = max((a.buffer.dtype.itemsize for a in read), default=WIDE)
+    return gcd(WIDE // widest, length // threads, extent_of(last) or 1)
 
 
 def _row_loops(s: Schedule, last: str, before: list[str], rows: int) -> tuple[Loop, Loop | None]:
