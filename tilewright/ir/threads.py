@@ -84,6 +84,7 @@ _FOR_ALL: Final = (
     "grid_barrier",
     "async_commit",
     "async_wait",
+    "products_fence",
     "products_start",
     "products_commit",
     "products_wait",

@@ -144,6 +144,7 @@ GROUP_PRODUCTS: Final = {
 }
 for _name in GROUP_PRODUCTS:
     declare(_name, 7, "any", lambda _: int32, pure=False, doc="sums of a thread, A, B, strides")
+declare("products_fence", 0, "any", lambda _: int32, pure=False, doc="they see what was stored")
 declare("products_start", 0, "any", lambda _: int32, pure=False, doc="before products of a group")
 declare("products_commit", 0, "any", lambda _: int32, pure=False, doc="what to wait for together")
 declare("products_wait", 1, "any", lambda _: int32, pure=False, doc="for all but the latest")

@@ -8,6 +8,7 @@ from tilewright.lower.formats import native_formats
 from tilewright.lower.gpu import (
     access_of,
     drop_thread_dimensions,
+    fence_operands,
     merge_launches,
     place_barriers,
     read_early,
@@ -40,6 +41,7 @@ __all__ = [
     "expand",
     "expand_math",
     "expand_rounding",
+    "fence_operands",
     "flat_loop_passes",
     "group_lanes",
     "lower",

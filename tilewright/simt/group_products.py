@@ -112,6 +112,7 @@ class _Operand(NamedTuple):
         groups = lanes.threads // _THREADS
         own = np.tile(offsets.reshape(_THREADS, -1), (groups, 1))
         index = swizzled(first.reshape(lanes.shape)[..., None] + own)
+        memory.require_fenced(lanes, index, wanted)
         found, unknown = memory.load(lanes, index, wanted)
         if unknown is not None:
             raise_where(unknown, wanted, f"what a group multiplies from {memory.buffer.name}")
@@ -128,6 +129,10 @@ def _load_own(memory: Memory, lanes: Lanes, place: Array, wanted: Mask) -> Array
     lane, own = sum_place(row % TILE_SIDE, step)
     held = found.reshape(lanes.blocks, -1, GROUP, WARP, SUMS)
     return held[:, :, row // TILE_SIDE, lane, own]
+
+
+def _fence(state: State, _s: Evaluate, _call: Call) -> Run:
+    return lambda _active: state.lanes.pass_fence()
 
 
 def _start(_state: State, _s: Evaluate, _call: Call) -> Run:
@@ -156,6 +161,7 @@ def _wait(state: State, _s: Evaluate, call: Call) -> Run:
 #: What executes a call for its effect, by name.
 GROUP_EFFECTS: Final[dict[str, Callable[[State, Evaluate, Call], Run]]] = {
     **dict.fromkeys(GROUP_PRODUCTS, _product),
+    "products_fence": _fence,
     "products_start": _start,
     "products_commit": _commit,
     "products_wait": _wait,

@@ -59,6 +59,8 @@ class Lanes:
             **_split("threadIdx", self._thread_numbers, geometry.block),
         }
         self.who = self._stamps()
+        #: How many barriers a block had passed at its last fence of products.
+        self.fenced = np.full((self.blocks, 1), -1, np.int64)
         #: What was read last that nobody had written.
         self.last_unwritten = ""
 
@@ -103,6 +105,9 @@ class Lanes:
             self._barriers += some
         self.who = self._stamps()
         return None
+
+    def pass_fence(self) -> None:
+        self.fenced = self._barriers.copy()
 
     def first_of(self, bad: Array, index: Array) -> tuple[int, int]:
         """The first lane where something is bad, and its index."""

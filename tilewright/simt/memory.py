@@ -82,6 +82,18 @@ class Memory:
         lanes.remember(unwritten, self._named, index)
         return data, unwritten
 
+    def require_fenced(self, lanes: Lanes, index: Array, wanted: Mask) -> None:
+        """Products of groups see what threads had stored before their last fence."""
+        if self._races is None:
+            return
+        late = self._races.barriers_before(self._position(index)) > lanes.fenced[..., None]
+        late = late if wanted is None else late & wanted
+        if late.any():
+            lane, number = lanes.first_of(late, index)
+            raise LaneError(
+                lane, f"its group multiplies {self._named(number)} with no fence before"
+            )
+
     def store(self, lanes: Lanes, index: Array, value: Array, unknown: Mask, wanted: Mask) -> None:
         """Write `value` where lanes want to; what is unknown counts as not written."""
         index = self.inside(index, self.size, wanted, lanes)

@@ -16,6 +16,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 #: Bits of a thread's number, and of the barriers and the thread together.
 _THREAD_BITS: Final = 11
 _BLOCK_SHIFT: Final = 32
+_LATEST: Final = np.int64((1 << _BLOCK_SHIFT) - 1)
 _MANY_THREADS: Final = np.int64((1 << _THREAD_BITS) - 1)
 _MANY_BLOCKS: Final = np.int64((1 << 63) - 1)
 _NOBODY: Final = -1
@@ -52,6 +53,13 @@ class Races:
     def forget(self) -> None:
         self._writer.fill(_NOBODY)
         self._reader.fill(_NOBODY)
+
+    def barriers_before(self, at: Array) -> Array:
+        """How many barriers its block had passed when each element was written, -1 if it was not;
+        of more blocks than one, that is not told apart."""
+        writer = self._writer[at]
+        passed = (writer & _LATEST) >> _THREAD_BITS
+        return np.where(writer < 0, _NOBODY, passed)
 
     def read(self, at: Array, who: Array) -> Race | None:
         """Note that elements are read, at once; gives a race where there is one."""

@@ -11,7 +11,8 @@ import tilewright as tw
 from tests.schedule.gpu.launches import TARGET, launches_of, run, scheduled, threads_of
 from tests.schedule.gpu.test_tensor_products import Array, conv, instructions, numbers, product
 from tilewright import simt, te
-from tilewright.ir import DType, Evaluate, Var, call, cast, const, map_stmt
+from tilewright.codegen.cuda import backend as cuda_backend
+from tilewright.ir import Const, DType, Evaluate, Var, call, cast, const, map_stmt
 from tilewright.kernels.pipeline import generated, lowered
 from tilewright.schedule import RULES_BY_ADDRESS, Schedule
 from tilewright.schedule.rules.gpu import split_sums, tensor_tiles
@@ -108,6 +109,34 @@ def test_windows() -> None:
     np.testing.assert_array_equal(got, want)
 
 
+def test_tiles_that_three_groups_compute() -> None:
+    """6304 rows of 768 columns are one tile for each of 132 multiprocessors."""
+    s = RULES_BY_ADDRESS.schedule(product(6304, 768, 3072), TARGET)
+    (launch,) = launches_of(s.function)
+    assert threads_of(launch) == {"threadIdx.x": 32, "threadIdx.y": 4, "threadIdx.z": 3}
+    assert isinstance(launch.extent, Const) and launch.extent.value == 132
+
+
+@pytest.mark.usefixtures("only_groups")
+def test_sums_of_three_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_three = [shape for shape in tensor_tiles._BY_GROUPS if shape.warps.down == 3]
+    monkeypatch.setattr(tensor_tiles, "_BY_GROUPS", of_three)
+    s = scheduled(product(250, 200, 128))
+    assert groups(s)
+    x, y = operands(250, 200, 128, "")
+    got = run(s.function, [x, y], [((250, 200), "float32")])[0]
+    np.testing.assert_array_equal(got, wanted(x, y, ""))
+
+
+@pytest.mark.usefixtures("only_groups")
+def test_operands_that_products_do_not_see_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = scheduled(product(64, 64, 128))
+    monkeypatch.setattr(cuda_backend, "fence_operands", lambda function: function)
+    x, y = operands(64, 64, 128, "")
+    with pytest.raises(simt.SimtError, match="with no fence before"):
+        run(s.function, [x, y], [((64, 64), "float32")])
+
+
 def test_rows_that_are_no_whole_vectors_are_left_to_warps() -> None:
     assert not groups(RULES_BY_ADDRESS.schedule(product(256, 100, 200), TARGET))
 
@@ -121,7 +150,9 @@ def test_the_code_of_a_product() -> None:
         "products go on in the next iteration"
     )
     assert text.count("wgmma.wait_group.sync.aligned 0") == 1, "and end before their sums are read"
-    assert text.count("fence.proxy.async.shared::cta") == text.count("bar.sync")
+    assert text.count("fence.proxy.async.shared::cta") == 1, "where copies have arrived"
+    arrived = text[text.index("cp.async.wait_group") :]
+    assert arrived.index("fence.proxy.async") < arrived.index("bar.sync")
     assert ".local" not in text and "st.global.v4" in text
 
 

@@ -28,6 +28,7 @@ from tilewright.lower import (
     drop_thread_dimensions,
     expand_math,
     expand_rounding,
+    fence_operands,
     flat_loop_passes,
     merge_launches,
     native_formats,
@@ -122,6 +123,7 @@ class CudaBackend(Backend):
             ("read_early", read_early),
             # Looks at whole phases, which stay as they are from here on.
             ("place_barriers", place_barriers),
+            ("fence_operands", fence_operands),
         ]
 
     def generate(

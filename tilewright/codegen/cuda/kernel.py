@@ -232,11 +232,6 @@ class DeviceFrame(Frame):
 
     def barrier(self) -> None:
         """All threads of the block wait for each other; what they wrote is seen by all."""
-        if self._shared.feeds_groups:
-            # Products of groups read shared memory by another way than threads write it.
-            kind = llvm.FunctionType(void, [])
-            text = "fence.proxy.async.shared::cta;"
-            self.cx.builder.asm(kind, text, "~{memory}", [], side_effect=True)
         declared = self.cx.declare("llvm.nvvm.barrier.cta.sync.aligned.all", void, [i32])
         self.cx.builder.call(declared, [llvm.Constant(i32, 0)])
         self.cx.available.forget()

@@ -37,18 +37,15 @@ class SharedMemory(NamedTuple):
     places: dict[Buffer, int]
     size: int
     alignment: int
-    #: Whether groups of warps multiply what lies there.
-    feeds_groups: bool
 
     @classmethod
     def of(cls, body: Stmt) -> SharedMemory:
         """The shared memory of a kernel."""
-        operands = set(_operands(body))
-        alignments = {b: SWIZZLE * b.dtype.itemsize for b in operands}
+        alignments = {b: SWIZZLE * b.dtype.itemsize for b in _operands(body)}
         places: dict[Buffer, int] = {}
         size = _place(body, 0, places, alignments)
         most = max(alignments.values(), default=SHARED_ALIGNMENT)
-        return cls(places, size, most, bool(operands))
+        return cls(places, size, most)
 
 
 def bytes_of(buffer: Buffer) -> int:

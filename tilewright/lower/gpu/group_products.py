@@ -7,6 +7,13 @@
 
 Loops whose copies run ahead wait later (`stages`). What threads read and write of the operands lies
 where the product looks for it (`swizzled`).
+
+Products read shared memory by another way than threads write it: between what writes an operand and
+the barrier after it stands a fence.
+
+    for z, y, x in threads: As[…] = …     -->      for z, y, x in threads: As[…] = …
+    barrier()                                      products_fence()
+                                                   barrier()
 """
 
 from __future__ import annotations
@@ -26,14 +33,20 @@ from tilewright.ir import (
     Const,
     Evaluate,
     Expr,
+    For,
     Function,
     Load,
     Ramp,
+    Seq,
     Stmt,
     Store,
+    While,
     address_of,
     call,
+    child_stmts,
     const,
+    is_barrier,
+    is_grid_barrier,
     is_over_threads,
     map_children,
     map_expr,
@@ -42,6 +55,7 @@ from tilewright.ir import (
     swizzled,
     walk,
 )
+from tilewright.lower.gpu.accesses import touched_by
 
 
 def wait_for_products(function: Function) -> Function:
@@ -63,8 +77,7 @@ def _waiting(stmt: Stmt) -> Stmt:
 
 def swizzle_operands(function: Function) -> Function:
     """Elements of operands lie where products of groups look for them."""
-    given = (b for call in _products(function.body) for b in _buffers_of(call)[1:])
-    operands = {b for b in given if b.scope == "shared"}
+    operands = set(_operands(function.body))
     if not operands:
         return function
 
@@ -84,6 +97,47 @@ def swizzle_operands(function: Function) -> Function:
 
     memo: dict[Expr, Expr] = {}
     return map_function(function, on_stmt, lambda e: map_expr(e, on_node, memo))
+
+
+def fence_operands(function: Function) -> Function:
+    """The function with fences between what writes operands and the barriers after that."""
+    operands = set(_operands(function.body))
+    return function.with_body(_fenced(function.body, operands, False)[0]) if operands else function
+
+
+def _fenced(stmt: Stmt, operands: set[Buffer], is_due: bool) -> tuple[Stmt, bool]:
+    """A statement with fences, and whether one is due after it, as it may be before it."""
+    if is_barrier(stmt) or is_grid_barrier(stmt):
+        return (seq(_effect("products_fence"), stmt) if is_due else stmt), False
+    if is_over_threads(stmt) or not child_stmts(stmt):
+        return stmt, is_due or _writes(stmt, operands)
+    if isinstance(stmt, Seq):
+        placed: list[Stmt] = []
+        for child in stmt.statements:
+            done, is_due = _fenced(child, operands, is_due)
+            placed.append(done)
+        return seq(*placed), is_due
+    # The next iteration of a loop comes after its end.
+    before = is_due or (isinstance(stmt, For | While) and _leaves_due(stmt.body, operands))
+    after = [is_due]
+
+    def inside(child: Stmt) -> Stmt:
+        done, due = _fenced(child, operands, before)
+        after.append(due)
+        return done
+
+    return map_children(stmt, inside), any(after)
+
+
+def _writes(stmt: Stmt, operands: set[Buffer]) -> bool:
+    """Whether operands are written, or copies to them arrive."""
+    calls = (s.call for s in walk(stmt) if isinstance(s, Evaluate))
+    arrives = any(isinstance(c, Call) and c.name == "async_wait" for c in calls)
+    return arrives or bool(touched_by(walk(stmt))[1] & operands)
+
+
+def _leaves_due(body: Stmt, operands: set[Buffer]) -> bool:
+    return _fenced(body, operands, False)[1]
 
 
 def _swizzled(place: Expr) -> Expr:
@@ -123,6 +177,12 @@ def _products(stmt: Stmt) -> Iterator[Call]:
     for s in walk(stmt):
         if isinstance(s, Evaluate) and isinstance(s.call, Call) and s.call.name in GROUP_PRODUCTS:
             yield s.call
+
+
+def _operands(stmt: Stmt) -> Iterator[Buffer]:
+    """What groups multiply that lies in shared memory."""
+    for product in _products(stmt):
+        yield from (b for b in _buffers_of(product)[1:] if b.scope == "shared")
 
 
 def _buffers_of(product: Call) -> list[Buffer]:

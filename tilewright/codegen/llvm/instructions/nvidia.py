@@ -140,6 +140,10 @@ def group_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     return llvm.Constant(i32, 0)
 
 
+def products_fence(cx: Context, _node: Call, _args: list[LLValue]) -> LLValue:
+    return _asm(cx, "fence.proxy.async.shared::cta;")
+
+
 def products_start(cx: Context, _node: Call, _args: list[LLValue]) -> LLValue:
     return _asm(cx, "wgmma.fence.sync.aligned;")
 

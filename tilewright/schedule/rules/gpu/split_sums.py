@@ -33,7 +33,7 @@ _LONG: Final = 4096
 #: Tiles that each multiprocessor should have.
 _EACH: Final = 2
 #: Bytes of partial sums, written and read again, that take as long as an iteration of a tile.
-_BYTES_OF_STEP: Final = 750_000
+_BYTES_OF_STEP: Final = 2_000_000
 
 
 class LongProduct(NamedTuple):

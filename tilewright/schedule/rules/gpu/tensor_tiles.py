@@ -6,6 +6,7 @@ to 800 products of 21 sizes on an H200 (`benchmarks/gpu.py` times products).
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Final, NamedTuple
 
 from tilewright.ir import (
@@ -67,17 +68,21 @@ _BY_WARPS: Final = (
     Shape(Tile(32, 16), Warps(2, 1)),
     Shape(Tile(16, 16), Warps(1, 1)),
 )
+#: All threads of a tile copy as many vectors of each operand.
 _BY_GROUPS: Final = tuple(
     Shape(Tile(rows, columns), Warps(rows // GROUP_ROWS, GROUP, are_groups=True))
-    for rows in (64, 128)
-    for columns in GROUP_COLUMNS
+    for rows, columns in product((64, 128, 192), GROUP_COLUMNS)
+    if columns * PITCH // NEIGHBOURS % (rows // GROUP_ROWS * GROUP * WARP) == 0
 )
+#: Registers of a thread besides its sums.
+_OWN_REGISTERS: Final = 48
 
 
 def plan_tensor_product(found: Product, target: Target, choices: Choices) -> TensorPlan:
     gpu = target.gpu
     assert gpu is not None
-    shapes = [*_BY_WARPS, *(_BY_GROUPS if _suits_groups(found, gpu) else ())]
+    groups = [s for s in _BY_GROUPS if _registers(s) <= gpu.registers]
+    shapes = [*_BY_WARPS, *(groups if _suits_groups(found, gpu) else ())]
     fitting = [shape for shape in shapes if _is_filled(found, shape)]
     shape = choices.choose("tile", sorted(fitting, key=lambda s: _cost(found, s, gpu)))
     length = _length(found)
@@ -98,6 +103,12 @@ def _suits_groups(found: Product, gpu: Gpu) -> bool:
     rows = [c.buffer.shape[-1] for c in (found.contraction.a, found.contraction.b)]
     are_wide = all(isinstance(e, Const) and int(e.value) % NEIGHBOURS == 0 for e in rows)
     return gpu.has_group_products and sizes.count(None) <= 1 and are_wide
+
+
+def _registers(shape: Shape) -> int:
+    """About how many registers the groups that compute a tile take."""
+    threads = shape.warps.down * GROUP * WARP
+    return threads * (shape.tile.columns // 2 + _OWN_REGISTERS)
 
 
 def _is_filled(found: Product, shape: Shape) -> bool:
@@ -146,8 +157,6 @@ _CACHED: Final = 2.0
 _ARRIVAL_SECONDS: Final = 1e-6
 _GROUP_SECONDS: Final = 1.5e-6
 _RESULT_SECONDS: Final = 1.4e-10
-#: Registers of a thread besides its sums.
-_OWN_REGISTERS: Final = 48
 
 
 def _cost(found: Product, shape: Shape, gpu: Gpu) -> float:
@@ -174,10 +183,8 @@ def _cost_by_groups(found: Product, shape: Shape, gpu: Gpu) -> float:
     iterations = -(-_length(found) // PITCH)
     stages = min(iterations, _stages(found, shape, PITCH, gpu))
     each = (rows + columns) * PITCH * size
-    threads = shape.warps.down * GROUP * WARP
-    registers = threads * (columns // 2 + _OWN_REGISTERS)
     taken = each * stages + row_results_bytes(shape.tile)
-    fitting = min(gpu.shared // taken, gpu.registers // registers)
+    fitting = min(gpu.shared // taken, gpu.registers // _registers(shape))
     together = max(1, min(fitting, -(-tiles // gpu.multiprocessors)))
     peak = _REACHED * gpu.tensor_flops / gpu.multiprocessors
     multiplied = 2 * rows * columns * PITCH / peak
