@@ -173,6 +173,30 @@ def main(a: f32[2, 3, 4, 5], b: f32[2, 3, 5, 6]):
         ["einsum"],
         ["transpose", "matmul"],
     ),
+    "transposes of matrices whose batch is reshaped": (
+        """
+def main(x: f32[1, 8, n, 6], y: f32[8, n, 6]):
+    a = transpose(y, axes=[0, 2, 1])
+    b = reshape(a, shape=[1, 8, 6, n])
+    z = matmul(x, b)
+    return z
+""",
+        ["transpose_b=True"],
+        ["transpose("],
+    ),
+    "transposes of matrices that are reshaped themselves": (
+        """
+def main(x: f32[8, 2, 3], y: f32[8, 4, 3]):
+    a = transpose(y, axes=[0, 2, 1])
+    b = reshape(a, shape=[8, 3, 4])
+    c = transpose(x, axes=[0, 2, 1])
+    d = reshape(c, shape=[8, 2, 3])
+    z = matmul(d, b)
+    return z
+""",
+        ["transpose_b=True", "transpose("],
+        ["transpose_a=True"],
+    ),
     "a product reads a transposed operand": (
         """
 def main(a: f32[2, 4, 5], b: f32[2, 6, 5]):

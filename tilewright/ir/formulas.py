@@ -33,13 +33,13 @@ def _unconverted(e: Expr) -> Expr:
 def product_of_loads(e: Expr) -> tuple[Load, Load] | None:
     """The two elements that `e` multiplies, each maybe converted, if it does just that.
 
-    A sum of such products is a contraction. Elements at places that are read from memory
-    themselves do not count: nothing is known of where they lie.
+    A sum of such products is a contraction; squares are of one element. Elements at places that are
+    read from memory themselves do not count: nothing is known of where they lie.
     """
     if not isinstance(e, Binary) or e.op != "mul":
         return None
     a, b = _unconverted(e.a), _unconverted(e.b)
-    if not isinstance(a, Load) or not isinstance(b, Load):
+    if not isinstance(a, Load) or not isinstance(b, Load) or a is b:
         return None
     is_plain = not any(loads_in(i) for load in (a, b) for i in load.indices)
     return (a, b) if is_plain else None

@@ -16,10 +16,11 @@ they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeVar, cast
 
 from tilewright.graph.fusion.definitions import Facts, FactTable, LoopKind
+from tilewright.graph.fusion.repeated import with_own_copies
 from tilewright.graph.fusion.sharing import Joins, is_shared
 from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Read, Value
 from tilewright.graph.ir.types import dims_of
@@ -57,14 +58,30 @@ def fuse(target: Target) -> Pass:
 class _Setting(NamedTuple):
     """What is the same for all graphs of a module."""
 
-    facts: FactTable
+    table: FactTable
     limit: int
     target: Target
 
+    def facts_of(self, binding: Binding, joins: Joins) -> Facts:
+        """What a binding's loops do."""
+        facts = _facts_of(binding, self.table, joins)
+        is_part = facts.kind is LoopKind.MAP and facts.moves and _is_part(binding)
+        return facts._replace(kind=LoopKind.INJECTIVE) if is_part and self.chooses else facts
+
+    @property
+    def chooses(self) -> bool:
+        """Whether kernels may choose, element by element, between what others compute: threads that
+        choose alike lie together, and a launch costs more than reading some elements twice."""
+        return self.target.gpu is not None
+
 
 def _fused(graph: AnyGraph, setting: _Setting) -> AnyGraph:
-    bodies = [_with_inner(b, setting) for b in graph.body]
-    return cast("AnyGraph", graph.with_(_Fuser(graph, bodies, setting).run()))
+    graph = cast("AnyGraph", graph.with_([_with_inner(b, setting) for b in graph.body]))
+    if setting.chooses:
+        joins = Joins(graph)
+        own = with_own_copies(graph, graph.body, lambda b: setting.facts_of(b, joins))
+        graph = cast("AnyGraph", graph.with_(own))
+    return cast("AnyGraph", graph.with_(_Fuser(graph, setting).run()))
 
 
 def _with_inner(binding: Binding, setting: _Setting) -> Binding:
@@ -88,10 +105,12 @@ class _Group:
 
 
 class _Fuser:
-    def __init__(self, graph: Graph, body: Sequence[Binding], setting: _Setting) -> None:
+    def __init__(self, graph: Graph, setting: _Setting) -> None:
+        body = graph.body
         self._graph, self._body, self._limit = graph, body, setting.limit
         self._target, joins = setting.target, Joins(graph)
-        self._facts = [_facts_of(b, setting.facts, joins) for b in body]
+        self._chooses = setting.chooses
+        self._facts = [setting.facts_of(b, joins) for b in body]
         self._makers = {v: b for b in body for v in b.outputs}
         #: Whether what reads a value goes with what makes it, where that was asked.
         self._borders: dict[Value, bool] = {}
@@ -201,8 +220,8 @@ class _Fuser:
 
     def injective_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
         """A rearrangement takes in maps and rearrangements that nothing else reads."""
-        alone = self._is_private(value) and len(binding.expr.args) == 1
-        return alone and group.kind <= LoopKind.INJECTIVE
+        is_alone = len(binding.expr.args) == 1 or self._chooses
+        return is_alone and self._is_private(value) and group.kind <= LoopKind.INJECTIVE
 
     def reduction_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
         """A reduction takes in maps that nothing else reads, if they are cheap."""
@@ -215,15 +234,19 @@ class _Fuser:
         return len(uses) == 1 and None not in uses
 
     def _absorb(self, index: int, binding: Binding, group: _Group) -> None:
-        """Take in maps that make other operands of a map, where nothing else reads them."""
-        if self._facts[index].kind is not LoopKind.MAP or group.members == [index]:
+        """Take in what makes other operands of a map, where nothing else reads them: maps, and
+        rearrangements if kernels choose; or of a rearrangement."""
+        most = LoopKind.INJECTIVE if self._chooses else LoopKind.MAP
+        if self._facts[index].kind > most or group.members == [index]:
             return
+        is_map = self._facts[index].kind is LoopKind.MAP
         for value in _operands(binding):
             other = self._owner.get(value)
-            if other is None or other is group or other.kind is not LoopKind.MAP or other.is_read:
+            if other is None or other is group or other.kind > most or other.is_read:
                 continue
-            if self._fits_into(other, value, group) and value.shape == binding.outputs[0].shape:
-                self._add(group, other.members, Facts(LoopKind.MAP, other.cost))
+            is_whole = not is_map or value.shape == binding.outputs[0].shape
+            if self._fits_into(other, value, group) and is_whole and not other.transposes:
+                self._add(group, other.members, Facts(other.kind, other.cost))
                 other.members = []
 
     def _fits_into(self, other: _Group, value: Value, group: _Group) -> bool:
@@ -329,6 +352,12 @@ def _facts_of(binding: Binding, facts: FactTable, joins: Joins) -> Facts:
     if not isinstance(binding.expr, Call) or is_shared(binding) or joins.is_free(binding):
         return Facts(LoopKind.OPAQUE)
     return facts(binding.expr, [v.type for v in binding.outputs])
+
+
+def _is_part(binding: Binding) -> bool:
+    """Whether the result has another shape than its only operand."""
+    operands = _operands(binding)
+    return len(operands) == 1 and operands[0].shape != binding.outputs[0].shape
 
 
 def _decision_key(binding: Binding) -> str:

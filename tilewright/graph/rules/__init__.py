@@ -15,6 +15,7 @@ from tilewright.graph.rules import (
     gathers,
     identities,
     integers,
+    norms,
     panels,
     powers,
     reductions,
@@ -42,6 +43,7 @@ def _merged(*tables: Table) -> dict[str, tuple[Rule, ...]]:
 _ALGEBRA = _merged(
     identities.RULES,
     powers.RULES,
+    norms.RULES,
     casts.RULES,
     reshapes.RULES,
     transposes.RULES,
@@ -61,5 +63,6 @@ def algebra_rules(name: str) -> Iterator[Rule]:
 
 
 def scale_rules(name: str) -> Iterable[Rule]:
-    """What moves constant factors and addends, for an operator."""
-    return scales.RULES.get(name, ())
+    """What moves constant factors and addends, for an operator; and transposes of factors, between
+    which and their product nothing may be left then."""
+    return (*scales.RULES.get(name, ()), *transposes.PRODUCTS.get(name, ()))

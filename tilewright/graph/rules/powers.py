@@ -6,7 +6,7 @@ import numpy as np
 
 from tilewright.graph.ir import Value
 from tilewright.graph.rules.rewriter import Rule
-from tilewright.graph.rules.site import Site
+from tilewright.graph.rules.site import Site, number_in
 
 #: Divisors whose reciprocals are far from overflow and underflow.
 _LEAST, _MOST = 2.0**-60, 2.0**60
@@ -14,7 +14,7 @@ _LEAST, _MOST = 2.0**-60, 2.0**60
 
 def _power(s: Site) -> Value | None:
     """x ** 2 = x x; x ** 3 = x x x"""
-    exponent = _number(s.arg(1))
+    exponent = number_in(s.arg(1))
     if exponent not in (2, 3) or not s.x.dtype.is_float or s.result.shape != s.x.shape:
         return None
     square = s.emit("mul", s.x, s.x)
@@ -24,7 +24,7 @@ def _power(s: Site) -> Value | None:
 def _divided(s: Site) -> Value | None:
     """f(x / c) = f(x * (1 / c)) where f is smooth: its argument is rounded anyway."""
     inner = s.private(s.x, "div")
-    divisor = None if inner is None else _number(inner.args[1])
+    divisor = None if inner is None else number_in(inner.args[1])
     if inner is None or divisor is None or not _LEAST < abs(divisor) < _MOST:
         return None
     x, c = inner.args
@@ -33,14 +33,6 @@ def _divided(s: Site) -> Value | None:
         return None
     inverse = s.constant(np.full(c.tensor.static_shape, 1 / divisor), c)
     return s.again(s.call, [s.emit("mul", x, inverse)])
-
-
-def _number(value: Value | None) -> float | None:
-    """The number that a constant holds alone."""
-    array = None if value is None else value.constant
-    if array is None or array.dtype.kind not in "fiu" or array.size != 1:
-        return None
-    return float(array.reshape(()))
 
 
 RULES: dict[str, tuple[Rule, ...]] = {

@@ -167,6 +167,14 @@ class Site:
         return kept[::-1]
 
 
+def number_in(value: Value | None) -> float | None:
+    """The number that a constant holds alone."""
+    array = None if value is None else value.constant
+    if array is None or array.dtype.kind not in "fiu" or array.size != 1:
+        return None
+    return float(array.reshape(()))
+
+
 def speaks_of_places(call: Call) -> bool:
     """Whether attributes name axes, shapes or the like, which mean something else elsewhere."""
     given = (v for v in call.attrs.values() if not isinstance(v, bool))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tilewright.arith import prove_equal
 from tilewright.graph.ir import Call, Value
 from tilewright.graph.ir.types import known_dim
 from tilewright.graph.rules.grouping import AxisGroup, pieces_of
@@ -137,10 +138,26 @@ def _into_flags(s: Site) -> Value | None:
     args: list[Any] = list(s.args)
     flags: dict[str, bool] = {}
     for k, flag in enumerate(("transpose_a", "transpose_b")):
-        inner = s.private(args[k], "transpose")
-        if inner is not None and _swaps_last(order_of(inner)):
-            args[k], flags[flag] = inner.args[0], not s.attr(flag)
+        turned = _before_swap(s, args[k])
+        if turned is not None:
+            args[k], flags[flag] = turned, not s.attr(flag)
     return s.again(s.call, [*args, *s.call.args[len(args) :]], **flags) if flags else None
+
+
+def _before_swap(s: Site, matrices: Value) -> Value | None:
+    """Matrices before they were transposed; their batch may have got other dimensions since."""
+    view = s.private(matrices, "reshape")
+    swapped = matrices if view is None else view.args[0]
+    inner = s.private(swapped, "transpose")
+    source = None if inner is None else inner.args[0]
+    if inner is None or source is None or swapped is None or not _swaps_last(order_of(inner)):
+        return None
+    if view is None:
+        return source
+    sides = zip(matrices.shape[-2:], swapped.shape[-2:], strict=True)
+    if matrices.ndim < 2 or not all(prove_equal(a, b) for a, b in sides):
+        return None
+    return s.emit("reshape", source, shape=[*matrices.shape[:-2], *source.shape[-2:]])
 
 
 def _swaps_last(order: Order) -> bool:
@@ -148,8 +165,9 @@ def _swaps_last(order: Order) -> bool:
     return rank >= 2 and order == (*range(rank - 2), rank - 1, rank - 2)
 
 
+#: For products, whose factors may be transposed.
+PRODUCTS = {"matmul": (_into_flags,), "gemm": (_into_flags,)}
 RULES = {
     "transpose": (_of_nothing, _of_transpose, _of_ones, _of_map, _of_merged, _of_product),
-    "matmul": (_into_flags,),
-    "gemm": (_into_flags,),
+    **PRODUCTS,
 }
