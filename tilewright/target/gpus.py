@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from tilewright.ir import Factors
 from tilewright.support.errors import UserError, nearest
 from tilewright.target.cpu import Caches, Cpu
 
@@ -57,6 +58,15 @@ class Gpu(NamedTuple):
         """Whether warps multiply tiles of narrow floats (`mma.sync`, `ldmatrix`), and copies to
         shared memory run ahead (`cp.async`)."""
         return self.capability >= (8, 0)
+
+    def tensor_flops_of(self, itemsize: int) -> float:
+        """Operations a second of tensor instructions on elements of so many bytes."""
+        return self.tensor_flops * 2 / itemsize
+
+    def multiplies(self, factors: Factors) -> bool:
+        """Whether there are tensor instructions for some types."""
+        del factors
+        return self.has_warp_products
 
     @property
     def has_early_launches(self) -> bool:
