@@ -6,9 +6,9 @@ multiprocessor holds, which all parts share, and how many there are, which a run
 
 from __future__ import annotations
 
+import sys
 from typing import Final, NamedTuple
 
-from tilewright.ir import Factors
 from tilewright.support.errors import UserError, nearest
 from tilewright.target.cpu import Caches, Cpu
 
@@ -63,10 +63,9 @@ class Gpu(NamedTuple):
         """Operations a second of tensor instructions on elements of so many bytes."""
         return self.tensor_flops * 2 / itemsize
 
-    def multiplies(self, factors: Factors) -> bool:
-        """Whether there are tensor instructions for some types."""
-        del factors
-        return self.has_warp_products
+    def multiplies(self, dtype: str) -> bool:
+        """Whether there are tensor instructions for factors of a type."""
+        return self.capability >= _MULTIPLIED_SINCE.get(dtype, (sys.maxsize, 0))
 
     @property
     def has_early_launches(self) -> bool:
@@ -77,6 +76,10 @@ class Gpu(NamedTuple):
     def has_group_products(self) -> bool:
         """Whether four warps multiply tiles of narrow floats in shared memory (`wgmma`)."""
         return self.name == "sm_90a"
+
+
+#: The architectures since which tensor instructions multiply a type.
+_MULTIPLIED_SINCE: Final = dict.fromkeys(("float16", "bfloat16", "int8", "uint8"), (8, 0))
 
 
 def _kib(count: int) -> int:

@@ -42,7 +42,7 @@ _KINDS: Final = {
 def warp_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     """C += A · B on tiles of 16 × 16, as two products of 8 columns each."""
     gpu, product = cx.target.gpu, WARP_PRODUCTS[node.name]
-    if gpu is None or not gpu.multiplies(product.factors):
+    if gpu is None or not gpu.multiplies(product.factors.a.name):
         raise _missing(cx, node, "GPUs since sm_80 have it")
     sums, a_place, b_place = args
     if product.a_is_own:

@@ -76,7 +76,7 @@ def has_instruction(p: Product, target: Target) -> bool:
     # registers, which their layout does not say.
     sides = (extent_of(it) for it in (p.row, p.column))
     is_wide = all(extent is None or extent > TILE_SIDE // 2 for extent in sides)
-    return is_wide and gpu is not None and factors is not None and gpu.multiplies(factors)
+    return is_wide and gpu is not None and factors is not None and gpu.multiplies(factors.a.name)
 
 
 def runs_along_sum(s: Schedule, name: str, copy: str, depth: Var) -> bool:
