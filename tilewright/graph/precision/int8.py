@@ -59,7 +59,8 @@ def int8_rules(target: Target, winograd: Step | None) -> Rules:
         return rules
     pays = partial(_conv_where_it_pays, target=target, winograd=winograd)
     # Matrix units are faster than Winograd's algorithm in any case.
-    return rules | {"conv": _conv if target.has("amx-int8") else pays}
+    has_matrix_unit = target.gpu is not None or target.has("amx-int8")
+    return rules | {"conv": _conv if has_matrix_unit else pays}
 
 
 def _product(call: Call, w: Writing) -> Sequence[Value] | None:
