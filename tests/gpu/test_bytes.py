@@ -11,6 +11,7 @@ import pytest
 import tilewright as tw
 from tests.frontends.tflite.writer import Writer
 from tests.gpu.half_networks import NETWORKS, Weights
+from tests.schedule.gpu.launches import assemble
 from tilewright.graph import Builder, PassContext, PassVerifier, Value
 from tilewright.schedule import RULES_BY_ADDRESS
 from tilewright.target.gpus import GPUS
@@ -158,3 +159,21 @@ def test_convolutions_of_tflite() -> None:
     made = b.tensor("int8", (1, 5, 5, 32), scale=np.float32(0.9), zero=4)
     y = b.op("CONV_2D", [given, *held], made, version=3, padding=0, stride_w=2, stride_h=2)
     check_same(b.model([y]), [stored("int8", 1, 9, 9, 16)], 1)
+
+
+def copies(zero: int, target: str) -> int:
+    """Asynchronous copies in the code of a padded convolution of bytes with a zero point."""
+    q = Quantized(31)
+    image = q.bytes(q.b.input("x", "f32", (16, 64, 40, 40)), 0.03, zero, "uint8")
+    made = q.b.conv(image, q.weight(64, 64, 3, 3), pads=(1, 1, 1, 1))
+    q.b.output(q.bytes(made, 0.05, zero, "uint8"))
+    model = tw.compile(q.b.build(), target)
+    (kernel,) = (k for k in model.kernels if "conv_last" in k)
+    s = RULES_BY_ADDRESS.schedule(model.ir(kernel), model.target)
+    return assemble(s.function, model.target).count("cp.async.cg.shared.global")
+
+
+def test_zero_points_around_an_image_do_not_hold_up_copies() -> None:
+    """Pixels are copied asynchronously where they are inside, others are written."""
+    target = "cuda -arch=sm_90a"
+    assert copies(120, target) == copies(0, target) > 0

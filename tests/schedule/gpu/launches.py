@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -152,10 +153,10 @@ def assemble(function: Function, target: tw.Target = TARGET) -> str:
     """The code of a scheduled function, which NVIDIA's assembler takes, where there is one."""
     text, gpu, assembler = generated(function, target).assembly(), target.gpu, shutil.which("ptxas")
     if assembler is not None and gpu is not None:
-        code = text[text.index(".version") :]
         command = [assembler, f"-arch={gpu.name}", "-o", os.devnull, "/dev/stdin"]
-        made = subprocess.run(command, input=code, capture_output=True, text=True, check=False)
-        assert made.returncode == 0, made.stderr
+        for code in re.split(r"^(?=\.version)", text, flags=re.MULTILINE)[1:]:
+            made = subprocess.run(command, input=code, capture_output=True, text=True, check=False)
+            assert made.returncode == 0, made.stderr
     return text
 
 
