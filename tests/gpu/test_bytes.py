@@ -167,7 +167,7 @@ def copies(zero: int, target: str) -> int:
     image = q.bytes(q.b.input("x", "f32", (16, 64, 40, 40)), 0.03, zero, "uint8")
     made = q.b.conv(image, q.weight(64, 64, 3, 3), pads=(1, 1, 1, 1))
     q.b.output(q.bytes(made, 0.05, zero, "uint8"))
-    model = tw.compile(q.b.build(), target)
+    model: Any = tw.compile(q.b.build(), target)
     (kernel,) = (k for k in model.kernels if "conv_last" in k)
     s = RULES_BY_ADDRESS.schedule(model.ir(kernel), model.target)
     return assemble(s.function, model.target).count("cp.async.cg.shared.global")

@@ -1,9 +1,9 @@
 """What threads of a GPU do together: products C += A · B on tiles, and reads of others' memory.
 
 What is multiplied is a row of a table (`FACTORS`): the types of A, of B and of the sums. An
-instruction takes 32 bytes of each row along the sum, which are 16 steps of half precision and 32 of
-bytes. Elements of 16 bits may lie along the sum or along the other side, others along the sum
-alone.
+instruction takes 32 bytes of each row along the sum: 16 steps of half precision, 32 of bytes and of
+floats of eight bits. Elements of 16 bits may lie along the sum or along the other side, others
+along the sum alone.
 
 **By a warp** (`WarpProduct`), 16 × 16: each thread holds eight sums of the tile, in memory of its
 own; both operands lie in shared memory, by rows or by columns, and each thread names the first of
@@ -42,6 +42,7 @@ from tilewright.support.dtype import (
     uint8,
 )
 
+_FLOAT8: Final = DType.of("float8_e4m3fn")
 #: Threads that run in lockstep.
 WARP: Final = 32
 #: Rows and columns of a product by a warp.
@@ -97,7 +98,7 @@ class Factors:
 
 #: What tensor instructions multiply.
 FACTORS: Final = (
-    *(Factors(dtype, dtype, float32) for dtype in (float16, bfloat16)),
+    *(Factors(dtype, dtype, float32) for dtype in (float16, bfloat16, _FLOAT8)),
     *(Factors(a, b, int32) for a, b in product((int8, uint8), repeat=2)),
 )
 

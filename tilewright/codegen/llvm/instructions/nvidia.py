@@ -34,6 +34,7 @@ _KINDS: Final = {
     "int32": "s32",
     "float16": "f16",
     "bfloat16": "bf16",
+    "float8_e4m3fn": "e4m3",
     "int8": "s8",
     "uint8": "u8",
 }
@@ -43,7 +44,8 @@ def warp_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     """C += A · B on tiles of 16 × 16, as two products of 8 columns each."""
     gpu, product = cx.target.gpu, WARP_PRODUCTS[node.name]
     if gpu is None or not gpu.multiplies(product.factors.a.name):
-        raise _missing(cx, node, "GPUs since sm_80 have it")
+        since = "sm_89" if product.factors.a.name.startswith("float8") else "sm_80"
+        raise _missing(cx, node, f"GPUs since {since} have it")
     sums, a_place, b_place = args
     if product.a_is_own:
         a = _own_matrix(cx, a_place)
@@ -297,15 +299,23 @@ def _multiply(
     """Add a product to the four sums of a thread."""
     factors, kind = product.factors, _sum_type(product.factors)
     is_half = factors.a.name == "float16"
-    kinds = list(dict.fromkeys(_KINDS[t.name] for t in (factors.a, factors.b)))
-    types = "f32.f32" if is_half else ".".join(kinds)
-    name = f"llvm.nvvm.mma.m16n8k{factors.steps}.row.col.{types}"
+    name = f"llvm.nvvm.mma.m16n8k{factors.steps}.row.col.{_intrinsic_types(factors)}"
     operands = [cx.builder.bitcast(x, _HALVES) if is_half else x for x in (*a, *b)]
     places = [_element(cx, sums, k, kind) for k in range(4)]
     before = [cx.builder.load(place, typ=kind) for place in places]
     after = _call(cx, name, kind, 4, [*operands, *before])
     for value, place in zip(after, places, strict=True):
         cx.builder.store(value, place)
+
+
+def _intrinsic_types(factors: Factors) -> str:
+    """The types of `mma.sync` as LLVM's names have them: some of them follow from others."""
+    a, b = _KINDS[factors.a.name], _KINDS[factors.b.name]
+    if factors.a.name == "float16":
+        return "f32.f32"
+    if factors.a.is_float and not factors.lie_freely:
+        return f"f32.{a}.{b}.f32"
+    return a if a == b else f"{a}.{b}"
 
 
 def _sum_type(factors: Factors) -> LLType:
