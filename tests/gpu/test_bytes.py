@@ -177,3 +177,17 @@ def test_zero_points_around_an_image_do_not_hold_up_copies() -> None:
     """Pixels are copied asynchronously where they are inside, others are written."""
     target = "cuda -arch=sm_90a"
     assert copies(120, target) == copies(0, target) > 0
+
+
+@pytest.mark.usefixtures("layouts")
+@pytest.mark.parametrize("channels", [2, 3])
+def test_few_channels_and_their_windows_fill_instructions(channels: int) -> None:
+    q = Quantized(32)
+    image = q.bytes(q.b.input("x", "f32", (1, channels, 20, 20)), 0.03, 110, "uint8")
+    made = q.b.conv(image, q.weight(16, channels, 5, 5), strides=(2, 2), pads=(2, 2, 2, 2))
+    q.b.output(made)
+    graph, x = q.b.build(), q.w.image(1, channels, 20, 20)
+    model = compiled(graph)
+    assert len(instructions(model)) == 1
+    (found,), (wanted,) = model.run([x]), tw.compile(graph).run([x])
+    np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), atol=1e-4)
