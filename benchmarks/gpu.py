@@ -9,8 +9,9 @@ packed where the GPU is.
 
 `pack` needs no GPU: it compiles models to artifacts (for `--arch`, sm_90a unless given) and puts
 inputs and the processor's answers beside them, in single precision whatever `--precision` says.
-With `float16`, kernels take and give it. `run` needs no compiler: it compares answers and times
-runs by events, beside the least time that the bytes and operations of each kernel take. Where
+With `float16`, kernels take and give it; those named `…_bytes` multiply bytes by constant bytes in
+any case. `run` needs no compiler: it compares answers and times runs by events, beside the least
+time that bytes and operations of each kernel take. Where
 PyTorch is installed, its kernels are timed as well, each as a CUDA graph; with `--torch` models
 too (that needs what `make bench` installs), eager and by torch.compile, whichever is faster.
 """
@@ -22,7 +23,7 @@ import json
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 #: The GPU's own figures (H200): bytes a second, and operations, by bytes of an element.
-BANDWIDTH, FLOPS = 4.4e12, {4: 67e12, 2: 989e12}
+BANDWIDTH, FLOPS = 4.4e12, {4: 67e12, 2: 989e12, 1: 1979e12}
 #: How far answers may be off, by precision.
 TOLERANCES = {"float32": 2e-3, "float16": 2e-2, "bf16": 1e-1}
 
@@ -42,11 +43,14 @@ class Kernel:
 
     op: str
     shapes: tuple[tuple[int, ...], ...]
-    torch: str
+    #: None where PyTorch has no such kernel: then answers are packed.
+    torch: str | None
     attrs: dict[str, Any]
     flops: float = 0.0
     #: Elements of the result.
     results: int = 0
+    #: Whether it multiplies bytes, by a constant.
+    of_bytes: bool = False
 
     def floor(self, itemsize: int) -> float:
         """Milliseconds that memory and arithmetic take at least, on elements of so many bytes."""
@@ -64,6 +68,15 @@ def conv(n: int, c: int, size: int, out: int, window: int) -> Kernel:
     pads = [window // 2] * 4
     flops = 2.0 * n * out * c * size * size * window * window
     return Kernel("Conv", shapes, "conv2d", {"pads": pads}, flops, n * out * size * size)
+
+
+def byte_product(*size: int) -> Kernel:
+    return replace(product(*size), op="MatMulInteger", torch="byte_product", of_bytes=True)
+
+
+def byte_conv(*size: int) -> Kernel:
+    """Quantized before and after, as models are."""
+    return replace(conv(*size), torch=None, of_bytes=True)
 
 
 def attention(tokens: int, depth: int, batch: int = 0) -> Kernel:
@@ -91,6 +104,10 @@ KERNELS = {
     "matmul_6304_768_3072": product(6304, 768, 3072),
     "matmul_128_768_3072": product(128, 768, 3072),
     "matmul_1_4096": product(1, 4096, 4096),
+    **{f"matmul_{n}_bytes": byte_product(n, n, n) for n in (512, 1024, 2048, 4096, 8192)},
+    "matmul_6304_768_3072_bytes": byte_product(6304, 768, 3072),
+    "conv_64_56_bytes": byte_conv(32, 64, 56, 64, 3),
+    "conv_256_14_bytes": byte_conv(32, 256, 14, 256, 3),
     "conv_64_56": conv(1, 64, 56, 64, 3),
     "conv_256_14": conv(1, 256, 14, 256, 3),
     "attention_128_64": attention(128, 64, 32),
@@ -123,7 +140,7 @@ def pack(
             print(f"{name}: {error}", flush=True)
             continue
         model.save(folder / f"{name}.twm")
-        if name in KERNELS:
+        if name in KERNELS and KERNELS[name].torch is not None:
             print(f"{name}: packed", flush=True)
             continue
         here = tw.compile(source)
@@ -136,6 +153,8 @@ def pack(
 
 
 def model_of(name: str, precision: str, skeletons: Path | None, batch: int = 1) -> Any:
+    if name in KERNELS and KERNELS[name].of_bytes:
+        return onnx_of_bytes(KERNELS[name])
     if name in KERNELS:
         return onnx_of(KERNELS[name], "FLOAT16" if precision == "float16" else "FLOAT")
     if skeletons is not None:
@@ -176,6 +195,38 @@ def onnx_of(kernel: Kernel, element: str) -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)])
 
 
+def byte_weights(kernel: Kernel) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(1).integers(-127, 128, kernel.shapes[1], dtype=np.int8)
+
+
+def onnx_of_bytes(kernel: Kernel) -> Any:
+    """A product of bytes by constant bytes, with sums as results; or a convolution between what is
+    quantized."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    held = {
+        "w": byte_weights(kernel),
+        "scale": np.array(0.02, np.float32),
+        "small": np.array(0.001, np.float32),
+        "zero": np.array(0, np.int8),
+    }
+    is_conv, make = kernel.op == "Conv", helper.make_node
+    nodes = [make(kernel.op, ["x", "w"], ["y"])]
+    if is_conv:
+        nodes = [
+            make("DequantizeLinear", ["x", "scale", "zero"], ["image"]),
+            make("DequantizeLinear", ["w", "small", "zero"], ["weights"]),
+            make("Conv", ["image", "weights"], ["sums"], **kernel.attrs),
+            make("QuantizeLinear", ["sums", "scale", "zero"], ["y"]),
+        ]
+    given = helper.make_tensor_value_info("x", TensorProto.INT8, kernel.shapes[0])
+    made = TensorProto.INT8 if is_conv else TensorProto.INT32
+    output = helper.make_tensor_value_info("y", made, None)
+    kept = [numpy_helper.from_array(v, k) for k, v in held.items() if is_conv or k == "w"]
+    graph = helper.make_graph(nodes, "kernel", [given], [output], kept)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)])
+
+
 def inputs_of(model: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Free dimensions are 1, or 128 for tokens, as in `whole_models.runner`."""
     random = np.random.default_rng(0)
@@ -184,6 +235,8 @@ def inputs_of(model: Any) -> dict[str, np.ndarray[Any, Any]]:
         shape = [d if isinstance(d, int) else (128 if k else 1) for k, d in enumerate(spec.shape)]
         if spec.numpy.kind == "f":
             made[spec.name] = random.normal(size=shape).astype(spec.numpy)
+        elif spec.numpy == np.int8:
+            made[spec.name] = random.integers(-128, 128, shape, dtype=np.int8)
         else:
             made[spec.name] = random.integers(0, 2, shape).astype(spec.numpy)
     return made
@@ -222,11 +275,12 @@ def run(folder: Path, only: list[str], torch_mode: str, batch: int) -> int:
 def run_one(tw: Any, name: str, path: Path, torch_mode: str, batch: int) -> dict[str, Any]:
     model = tw.load(path)
     kernel = KERNELS.get(name)
-    if kernel is None:
+    if kernel is None or kernel.torch is None:
         held = np.load(path.with_suffix(".npz"))
         inputs = {k[3:]: held[k] for k in held.files if k.startswith("in_")}
         wanted = [held[f"out_{k}"] for k in range(len(held.files) - len(inputs))]
-        torch_ms = torch_model_ms(name, model.precision, torch_mode, batch) if torch_mode else 0.0
+        mode = torch_mode if kernel is None else ""
+        torch_ms = torch_model_ms(name, model.precision, mode, batch) if mode else 0.0
     else:
         inputs = inputs_of(model)
         wanted, torch_ms = torch_answers(kernel, list(inputs.values()))
@@ -256,6 +310,7 @@ def torch_answers(kernel: Kernel, arrays: list[Any]) -> tuple[list[Any], float]:
         return [None], 0.0
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     given = [torch.from_numpy(a).cuda() for a in arrays]
+    assert kernel.torch is not None
     call = TORCH[kernel.torch](torch, kernel)
 
     def step() -> Any:
@@ -263,6 +318,12 @@ def torch_answers(kernel: Kernel, arrays: list[Any]) -> tuple[list[Any], float]:
 
     wanted = step().cpu().numpy()
     return [wanted], graph_ms(torch, step)
+
+
+def torch_byte_product(torch: Any, weights: Any) -> Callable[..., Any]:
+    """By weights whose columns lie together."""
+    columns = torch.from_numpy(weights.T.copy()).cuda().t()
+    return lambda x: torch._int_mm(x, columns)
 
 
 def torch_model_ms(name: str, precision: str, mode: str, batch: int) -> float:
@@ -278,6 +339,7 @@ TORCH: dict[str, Callable[[Any, Kernel], Callable[..., Any]]] = {
     "transpose": lambda torch, _: lambda x: x.t().contiguous(),
     "sum": lambda torch, _: lambda x: x.sum(1),
     "matmul": lambda torch, _: torch.matmul,
+    "byte_product": lambda torch, k: torch_byte_product(torch, byte_weights(k)),
     "attention": lambda torch, _: torch.nn.functional.scaled_dot_product_attention,
     "conv2d": lambda torch, k: (
         lambda x, w: torch.nn.functional.conv2d(x, w, padding=k.attrs["pads"][0])

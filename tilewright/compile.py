@@ -48,9 +48,10 @@ def compile(
     from 0 (every operator by itself) to 3; that of the open `PassContext` unless given.
 
     `precision` says in what products are computed: "float32"; "bf16", with sums in float32, where
-    the target is faster at it; "float16", on GPUs; or "int8-dynamic", products by constant weights
-    in bytes. On GPUs, "float16" and "bf16" are also what is stored between kernels, which compute
-    in float32 all the same. Inputs and outputs keep their types.
+    the target is faster at it; "float16", on GPUs; "float8", products by constant weights in floats
+    of eight bits, on GPUs since sm_89; or "int8-dynamic", the same in bytes. On GPUs, "float16" and
+    "bf16" are also what is stored between kernels, which compute in float32 all the same. Inputs
+    and outputs keep their types.
 
     `denormals` says what becomes of numbers below the least normal one (2**-126 in float32):
     "flush" makes them zeros, since they are slow; "keep" computes with them. After a run the

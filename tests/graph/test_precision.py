@@ -309,7 +309,7 @@ def test_there_is_no_such_precision() -> None:
     graph, _ = _gemm(4, 64, 48)
     with pytest.raises(UserError, match="there is no precision int4") as caught:
         tw.compile(graph, precision="int4")
-    assert "bf16 or int8-dynamic" in str(caught.value)
+    assert "bf16, float8 or int8-dynamic" in str(caught.value)
 
 
 def test_a_saved_model_tells_its_precision(tmp_path: Path) -> None:

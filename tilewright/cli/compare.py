@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilewright.insight.taps import Layer
 
 #: Errors that are let pass where products are rounded.
-_TOLERANCES = {"float16": 0.005, "bf16": 0.02, "int8-dynamic": 0.1}
+_TOLERANCES = {"float16": 0.005, "bf16": 0.02, "float8": 0.1, "int8-dynamic": 0.1}
 _AGAINST = ("reference", "onnxruntime", *(f"opt_level={k}" for k in range(4)))
 
 
@@ -44,7 +44,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--tolerance",
         type=float,
         help="error that is let pass, relative to a tensor's largest value; default 1e-3, for bf16"
-        " 0.02, for int8-dynamic 0.1",
+        " 0.02, for float8 and int8-dynamic 0.1",
     )
     add_inputs(parser)
     add_compile_options(parser)

@@ -114,6 +114,8 @@ from tilewright.ir.visit import (
     walk_expr,
 )
 from tilewright.ir.warps import (
+    EXCHANGED_BYTES,
+    FACTORS,
     GROUP,
     GROUP_COLUMNS,
     GROUP_PRODUCTS,
@@ -121,13 +123,16 @@ from tilewright.ir.warps import (
     NEIGHBOURS,
     OWNERS,
     PITCH,
+    ROW_BYTES,
     SUMS,
-    SWIZZLE,
+    SWIZZLE_BYTES,
     TILE_SIDE,
     WARP,
     WARP_PRODUCTS,
+    Factors,
     GroupProduct,
     WarpProduct,
+    find_factors,
     sum_place,
     swizzled,
 )

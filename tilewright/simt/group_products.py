@@ -15,12 +15,12 @@ from tilewright.ir import (
     GROUP,
     GROUP_PRODUCTS,
     GROUP_ROWS,
-    PITCH,
     SUMS,
     TILE_SIDE,
     WARP,
     Call,
     Evaluate,
+    Factors,
     GroupProduct,
     Load,
     sum_place,
@@ -31,7 +31,7 @@ from tilewright.simt.lanes import Array, Lanes, Mask
 from tilewright.simt.memory import Memory
 from tilewright.simt.state import Run, State
 from tilewright.simt.unknown import raise_where
-from tilewright.simt.warps import require_whole
+from tilewright.simt.warps import multiplied, require_whole
 
 _THREADS: Final = GROUP * WARP
 
@@ -70,14 +70,13 @@ def _multiply(
     require_whole(lanes, active, _THREADS, "group")
     wanted = None if active is None else active[..., None]
     c, a, b = memories
-    rows = _Operand(GROUP_ROWS, product.a_by_columns, *strides[:2])
-    columns = _Operand(product.columns, not product.b_by_columns, *strides[2:])
+    factors = product.factors
+    rows = _Operand(factors, GROUP_ROWS, product.a_by_columns, *strides[:2])
+    columns = _Operand(factors, product.columns, not product.b_by_columns, *strides[2:])
     load = _load_own if product.a_is_own else rows.load
     left = load(a, lanes, places[1], wanted)
     right = columns.load(b, lanes, places[2], wanted)
-    # Lowering keeps small formats as the integers of their bits.
-    left, right = (x.view(product.dtype.numpy).astype("float32") for x in (left, right))
-    total = left @ np.swapaxes(right, -1, -2)
+    total = multiplied(factors, left, np.swapaxes(right, -1, -2))
     index = np.broadcast_to(places[0], lanes.shape)[..., None] + np.arange(product.sums)
     before, unknown = c.load(lanes, index, wanted)
     if unknown is not None:
@@ -85,38 +84,40 @@ def _multiply(
     row, column = np.indices((GROUP_ROWS, product.columns))
     lane, own = sum_place(row % TILE_SIDE, column % TILE_SIDE)
     each = product.sums // (product.columns // TILE_SIDE)
-    added: Array = np.zeros((*total.shape[:2], GROUP, WARP, product.sums), "float32")
+    added: Array = np.zeros((*total.shape[:2], GROUP, WARP, product.sums), total.dtype)
     added[:, :, row // TILE_SIDE, lane, column // TILE_SIDE * each + own] = total
     c.store(lanes, index, before + added.reshape(before.shape), None, wanted)
 
 
 class _Operand(NamedTuple):
     """An operand: its rows or columns, whether these are neighbours in memory, and how far rows and
-    blocks of 64 columns lie apart there."""
+    blocks of such rows lie apart there."""
 
+    factors: Factors
     side: int
     is_inner: bool
     pitch: int
     apart: int
 
     def load(self, memory: Memory, lanes: Lanes, place: Array, wanted: Mask) -> Array:
-        """That of all groups as rows of sixteen: (blocks, groups, side, 16). Each thread reads a
-        part of it."""
+        """That of all groups as rows of the steps: (blocks, groups, side, steps). Each thread reads
+        a part of it."""
         first = np.broadcast_to(place, lanes.shape).reshape(lanes.blocks, -1, _THREADS)
         differing = first != first[:, :, :1]
         if differing.any():
             raise LaneError(int(np.argmax(differing)), "its group names another operand")
-        row, step = np.indices((self.side, TILE_SIDE))
+        steps, pitch, size = self.factors.steps, self.factors.pitch, self.factors.a.itemsize
+        row, step = np.indices((self.side, steps))
         outer, inner = (step, row) if self.is_inner else (row, step)
-        offsets = inner // PITCH * self.apart + outer * self.pitch + inner % PITCH
+        offsets = inner // pitch * self.apart + outer * self.pitch + inner % pitch
         groups = lanes.threads // _THREADS
         own = np.tile(offsets.reshape(_THREADS, -1), (groups, 1))
-        index = swizzled(first.reshape(lanes.shape)[..., None] + own)
+        index = swizzled(first.reshape(lanes.shape)[..., None] + own, size)
         memory.require_fenced(lanes, index, wanted)
         found, unknown = memory.load(lanes, index, wanted)
         if unknown is not None:
             raise_where(unknown, wanted, f"what a group multiplies from {memory.buffer.name}")
-        return found.reshape(lanes.blocks, groups, self.side, TILE_SIDE)
+        return found.reshape(lanes.blocks, groups, self.side, steps)
 
 
 def _load_own(memory: Memory, lanes: Lanes, place: Array, wanted: Mask) -> Array:

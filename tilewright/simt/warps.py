@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.ir import NEIGHBOURS, TILE_SIDE, WARP, WarpProduct, sum_place
+from tilewright.ir import SUMS, TILE_SIDE, WARP, Factors, WarpProduct, sum_place
 from tilewright.simt.error import LaneError
 from tilewright.simt.lanes import Array, Lanes, Mask
 from tilewright.simt.memory import Memory
@@ -21,27 +21,33 @@ def multiply(
     Whole warps take part; what is unknown is not multiplied with.
     """
     require_whole(lanes, active, WARP, "warp")
+    counts = SUMS, product.factors.neighbours, product.factors.neighbours
     c, a, b = (
-        _neighbours(lanes, memory, place, active)
-        for memory, place in zip(memories, places, strict=True)
+        _neighbours(lanes, memory, place, count, active)
+        for memory, place, count in zip(memories, places, counts, strict=True)
     )
-    # Lowering keeps small formats as the integers of their bits.
     row, column = np.indices((TILE_SIDE, TILE_SIDE))
     lane, own = sum_place(row, column)
     if product.a_is_own:
-        left = a.reshape(a.shape[0], -1, WARP, NEIGHBOURS)[:, :, lane, own]
+        left = a.reshape(a.shape[0], -1, WARP, SUMS)[:, :, lane, own]
     else:
         left = _tile(a, product.a_start)
     left = np.swapaxes(left, -1, -2) if product.a_by_columns else left
     right = _tile(b, product.b_start)
     right = np.swapaxes(right, -1, -2) if product.b_by_columns else right
-    left, right = (x.view(product.dtype.numpy) for x in (left, right))
-    sums = (left.astype("float32") @ right.astype("float32")).astype("float32")
-    added = np.zeros(c.shape, "float32").reshape(*sums.shape[:2], WARP, NEIGHBOURS)
+    sums = multiplied(product.factors, left, right)
+    added = np.zeros(c.shape, sums.dtype).reshape(*sums.shape[:2], WARP, SUMS)
     added[:, :, lane, own] = sums
-    index = np.broadcast_to(places[0], lanes.shape)[..., None] + np.arange(NEIGHBOURS)
+    index = np.broadcast_to(places[0], lanes.shape)[..., None] + np.arange(SUMS)
     wanted = None if active is None else active[..., None]
     memories[0].store(lanes, index, c + added.reshape(c.shape), None, wanted)
+
+
+def multiplied(factors: Factors, left: Array, right: Array) -> Array:
+    """Products of tiles as they are in memory: small formats as the integers of their bits."""
+    left, right = left.view(factors.a.numpy), right.view(factors.b.numpy)
+    dtype = factors.sums.numpy
+    return left.astype(dtype) @ right.astype(dtype)
 
 
 def require_whole(lanes: Lanes, active: Mask, threads: int, kind: str) -> None:
@@ -55,10 +61,10 @@ def require_whole(lanes: Lanes, active: Mask, threads: int, kind: str) -> None:
         raise LaneError(int(np.argmax(parted)), reason)
 
 
-def _neighbours(lanes: Lanes, memory: Memory, place: Array, active: Mask) -> Array:
-    """The elements that each thread names: (blocks, threads, 8)."""
+def _neighbours(lanes: Lanes, memory: Memory, place: Array, count: int, active: Mask) -> Array:
+    """The elements that each thread names: (blocks, threads, count)."""
     wanted = None if active is None else active[..., None]
-    index = np.broadcast_to(place, lanes.shape)[..., None] + np.arange(NEIGHBOURS)
+    index = np.broadcast_to(place, lanes.shape)[..., None] + np.arange(count)
     found, unknown = memory.load(lanes, index, wanted)
     if unknown is not None:
         raise_where(unknown, wanted, f"what a warp multiplies from {memory.buffer.name}")
@@ -66,10 +72,11 @@ def _neighbours(lanes: Lanes, memory: Memory, place: Array, active: Mask) -> Arr
 
 
 def _tile(values: Array, start: Any) -> Array:
-    """The tiles of all warps as they lie in shared memory: (blocks, warps, 16, 16)."""
-    blocks, threads, _ = values.shape
-    tile = np.zeros((blocks, threads // WARP, TILE_SIDE, TILE_SIDE), values.dtype)
+    """The tiles of all warps as they lie in shared memory: (blocks, warps, 16, two rows' worth of
+    neighbours)."""
+    blocks, threads, count = values.shape
+    tile = np.zeros((blocks, threads // WARP, TILE_SIDE, 2 * count), values.dtype)
     rows, columns = start(np.arange(WARP))
-    own = values.reshape(blocks, -1, WARP, NEIGHBOURS)
-    tile[:, :, rows[:, None], columns[:, None] + np.arange(NEIGHBOURS)] = own
+    own = values.reshape(blocks, -1, WARP, count)
+    tile[:, :, rows[:, None], columns[:, None] + np.arange(count)] = own
     return tile

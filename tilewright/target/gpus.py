@@ -6,6 +6,7 @@ multiprocessor holds, which all parts share, and how many there are, which a run
 
 from __future__ import annotations
 
+import sys
 from typing import Final, NamedTuple
 
 from tilewright.support.errors import UserError, nearest
@@ -58,6 +59,14 @@ class Gpu(NamedTuple):
         shared memory run ahead (`cp.async`)."""
         return self.capability >= (8, 0)
 
+    def tensor_flops_of(self, itemsize: int) -> float:
+        """Operations a second of tensor instructions on elements of so many bytes."""
+        return self.tensor_flops * 2 / itemsize
+
+    def multiplies(self, dtype: str) -> bool:
+        """Whether there are tensor instructions for factors of a type."""
+        return self.capability >= _MULTIPLIED_SINCE.get(dtype, (sys.maxsize, 0))
+
     @property
     def has_early_launches(self) -> bool:
         """Whether kernels can begin before those end that they wait for (`griddepcontrol`)."""
@@ -69,6 +78,13 @@ class Gpu(NamedTuple):
         return self.name == "sm_90a"
 
 
+#: The architectures since which tensor instructions multiply a type.
+_MULTIPLIED_SINCE: Final = {
+    **dict.fromkeys(("float16", "bfloat16", "int8", "uint8"), (8, 0)),
+    "float8_e4m3fn": (8, 9),
+}
+
+
 def _kib(count: int) -> int:
     return count << 10
 
@@ -78,7 +94,7 @@ _TABLE: Final = (
     Gpu("sm_75", "ptx63", 72, _kib(64), _kib(64), 1024, 6 << 20, 0.67e12, 16.3e12, 130e12),
     Gpu("sm_80", "ptx80", 108, _kib(163), _kib(164), 2048, 40 << 20, 2.0e12, 19.5e12, 312e12),
     Gpu("sm_86", "ptx80", 84, _kib(99), _kib(100), 1536, 6 << 20, 0.94e12, 40e12, 160e12),
-    Gpu("sm_89", "ptx80", 144, _kib(99), _kib(100), 1536, 96 << 20, 1.0e12, 91e12, 360e12),
+    Gpu("sm_89", "ptx84", 144, _kib(99), _kib(100), 1536, 96 << 20, 1.0e12, 91e12, 360e12),
     Gpu("sm_90", "ptx86", 132, _kib(227), _kib(228), 2048, 60 << 20, 4.4e12, 67e12, 990e12),
     Gpu("sm_90a", "ptx86", 132, _kib(227), _kib(228), 2048, 60 << 20, 4.4e12, 67e12, 990e12),
 )

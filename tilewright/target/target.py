@@ -190,6 +190,8 @@ class Target:
     def has_byte_products(self) -> bool:
         """Whether products of bytes, summed in int32, are faster than of floats: there are
         instructions for them, or none for floats."""
+        if self.gpu is not None:
+            return self.gpu.multiplies("int8")
         instructions = ("dotprod", "avx512vnni", "avxvnni", "amx-int8")
         return not self.has_float_unit or any(map(self.has, instructions))
 

@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +31,7 @@ from tilewright.ir import (
     verify,
     walk,
 )
-from tilewright.kernels.pipeline import lowered
+from tilewright.kernels.pipeline import generated, lowered
 from tilewright.schedule import RULES_BY_ADDRESS, Rules, Schedule, Trace
 from tilewright.schedule.primitives.loops.launch_rest import touches_elements
 from tilewright.target import verify_for
@@ -143,6 +147,17 @@ def _execute(
         if isinstance(param, Buffer) and param.dtype.numpy != arguments[k].dtype:
             arguments[k] = arguments[k].view(param.dtype.numpy)
     simt.run(flat, [*arguments, *known])
+
+
+def assemble(function: Function, target: tw.Target = TARGET) -> str:
+    """The code of a scheduled function, which NVIDIA's assembler takes, where there is one."""
+    text, gpu, assembler = generated(function, target).assembly(), target.gpu, shutil.which("ptxas")
+    if assembler is not None and gpu is not None:
+        command = [assembler, f"-arch={gpu.name}", "-o", os.devnull, "/dev/stdin"]
+        for code in re.split(r"^(?=\.version)", text, flags=re.MULTILINE)[1:]:
+            made = subprocess.run(command, input=code, capture_output=True, text=True, check=False)
+            assert made.returncode == 0, made.stderr
+    return text
 
 
 def _shape(buffer: Buffer, array: Array) -> Sequence[int]:

@@ -13,7 +13,7 @@ from tilewright.arith import knowing_nothing
 from tilewright.codegen.convention import size_in_bytes
 from tilewright.ir import (
     GROUP_PRODUCTS,
-    SWIZZLE,
+    SWIZZLE_BYTES,
     Alloc,
     Buffer,
     Call,
@@ -41,7 +41,7 @@ class SharedMemory(NamedTuple):
     @classmethod
     def of(cls, body: Stmt) -> SharedMemory:
         """The shared memory of a kernel."""
-        alignments = {b: SWIZZLE * b.dtype.itemsize for b in _operands(body)}
+        alignments = dict.fromkeys(_operands(body), SWIZZLE_BYTES)
         places: dict[Buffer, int] = {}
         size = _place(body, 0, places, alignments)
         most = max(alignments.values(), default=SHARED_ALIGNMENT)

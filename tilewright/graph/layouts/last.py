@@ -24,6 +24,9 @@ _VECTOR: Final = 16
 class ChannelsLast(Blocking):
     """Layouts for GPUs: a block is as wide as the image has channels."""
 
+    #: The most bytes that floats are stored in.
+    floats: int = 4
+
     @property
     def is_last(self) -> bool:
         return True
@@ -32,10 +35,13 @@ class ChannelsLast(Blocking):
     def widths(self) -> tuple[int, ...]:
         return ()
 
-    @property
-    def least(self) -> int:
+    def size_of(self, dtype: DType) -> int:
+        """Bytes of an element, as it will be stored."""
+        return min(dtype.itemsize, self.floats) if dtype.is_float else dtype.itemsize
+
+    def least(self, dtype: DType) -> int:
         """Channels that fill a vector."""
-        return _VECTOR // self.itemsize
+        return _VECTOR // self.size_of(dtype)
 
     def blocks(self, type_: Type) -> list[int]:
         channels = channels_of(type_)
@@ -49,17 +55,18 @@ class ChannelsLast(Blocking):
 
     # ---- costs ----------------------------------------------------------------------------------
 
-    def convolution(self, products: float, *, last: bool) -> float:
-        """The time of a convolution of so many products."""
-        gpu = self.target.gpu
+    def convolution(self, products: float, dtype: DType, *, last: bool) -> float:
+        """The time of a convolution of so many products of elements of a type."""
+        gpu, size = self.target.gpu, self.size_of(dtype)
         assert gpu is not None
+        if size > 2:
+            return 2e9 * products / (gpu.flops * gpu.conv_share)
         share = gpu.conv_share if last else gpu.plain_conv_share
-        return 2e9 * products / (gpu.tensor_flops * share)
+        return 2e9 * products / (gpu.tensor_flops_of(size) * share)
 
     def copy(self, elements: float, dtype: DType) -> float:
         assert self.target.gpu is not None
-        del dtype
-        return 2e9 * elements * self.itemsize / self.target.gpu.bandwidth
+        return 2e9 * elements * self.size_of(dtype) / self.target.gpu.bandwidth
 
     def change(self, type_: TensorType, old: int, new: int) -> float:
         if old == new or (is_view(type_, old) and is_view(type_, new)):

@@ -8,7 +8,10 @@ attention, which are a dimension between the rows. Neighbours in memory must sta
 tile: of a row, a column or the sum.
 
 Weights are transposed instead where their rows are no whole vectors, which copies go by, and their
-columns are: such as those of a classifier with an odd number of classes.
+columns are: such as those of a classifier with an odd number of classes. Those of bytes come to lie
+along the sum, which tensor instructions want.
+
+    y = matmul_integer(x, w, z)     -->     y = sub(matmul(x, transposed w, int32), z * sums of w)
 """
 
 from __future__ import annotations
@@ -18,15 +21,18 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tilewright.graph.ir import Call, Module, Value
+from tilewright.graph.ir import Array, Call, Module, Value
+from tilewright.graph.ir.types import is_single
 from tilewright.graph.passes.dead_code import dead_code
 from tilewright.graph.rules import Rule, RuleRewriter
 from tilewright.graph.rules.site import Site
 from tilewright.graph.rules.transposes import equation_of, order_of
+from tilewright.ir import DType
 
 _LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz")
-#: Elements of a vector of the narrow types that tensor instructions multiply.
+#: Elements of a vector of the narrow floats that tensor instructions multiply.
 _VECTOR: Final = 8
+_INT32: Final = DType.of("int32")
 
 
 class _Product(NamedTuple):
@@ -38,6 +44,11 @@ class _Product(NamedTuple):
     @property
     def batch(self) -> set[str]:
         return set(self.operands[0]) & set(self.operands[1]) & set(self.result)
+
+
+def _is_byte(dtype: DType) -> bool:
+    """Whether tensor instructions multiply a type as bytes."""
+    return dtype.is_integer and dtype.bits == 8
 
 
 def absorb_transposes(module: Module) -> Module:
@@ -68,12 +79,47 @@ def _with_whole_rows(s: Site) -> Value | None:
     if w.constant is None or w.ndim != 2 or not s.makers.may_change(w):
         return None
     rows, columns = w.constant.shape
-    if columns % _VECTOR == 0 or rows % _VECTOR or columns == 1:
+    is_whole = columns % _VECTOR == 0 or rows % _VECTOR or columns == 1
+    if s.attr("transpose_b") if _is_byte(w.dtype) else is_whole:
         return None
     turned = s.constant(np.ascontiguousarray(w.constant.T), w)
     args = [*s.call.args]
     args[1] = turned
     return s.again(s.call, args, transpose_b=not s.attr("transpose_b"))
+
+
+def _along_sum(s: Site) -> Value | None:
+    """A product by constant bytes, which have no zero point, or one that they take in."""
+    x, (w, x_zero, w_zero) = s.arg(0), s.call.args[1:4]
+    columns = _centred_columns(w, w_zero)
+    if columns is None or not _is_byte(x.dtype) or x.ndim < 2:
+        return None
+    factors = s.constant(np.ascontiguousarray(columns.T))
+    total = s.emit("matmul", x, factors, transpose_b=True, dtype=_INT32)
+    if x_zero is None:
+        return total
+    zero = s.emit("cast", x_zero, dtype=_INT32)
+    if zero.ndim == 1 and not is_single(zero.shape):
+        zero = s.emit("reshape", zero, shape=(-1, 1))
+    elif zero.ndim < 2:
+        zero = s.emit("reshape", zero, shape=())
+    sums = s.constant(columns.sum(axis=0, dtype=np.int32))
+    return s.emit("sub", total, s.emit("mul", zero, sums))
+
+
+def _centred_columns(w: Value | None, zero: Value | None) -> Array | None:
+    """Constant weights without their zero points, in bytes."""
+    columns = None if w is None else w.constant
+    if w is None or columns is None or columns.ndim != 2 or not _is_byte(w.dtype):
+        return None
+    if zero is None or zero.constant is None:
+        return columns if zero is None else None
+    centred = columns.astype(np.int16) - zero.constant.reshape(-1).astype(np.int16)
+    for dtype in (np.int8, np.uint8):
+        ends = np.iinfo(dtype)
+        if ends.min <= centred.min(initial=0) and centred.max(initial=0) <= ends.max:
+            return centred.astype(dtype)
+    return None
 
 
 def _source(s: Site, k: int, labels: str, product: _Product) -> tuple[Value, str] | None:
@@ -123,6 +169,7 @@ def _rules(name: str) -> Iterable[Rule]:
 
 _RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "matmul": (_absorbed, _with_whole_rows),
+    "matmul_integer": (_along_sum,),
     "gemm": (_with_whole_rows,),
     "einsum": (_absorbed,),
 }

@@ -65,15 +65,16 @@ def _convolutions(module: Module) -> list[tuple[Call, TensorType]]:
 
 
 def _blocking(target: Target, convs: Sequence[tuple[Call, TensorType]]) -> Blocking | None:
-    """The layouts that suit a machine; on GPUs, channels last suit products of narrow floats."""
+    """The layouts that suit a machine; on GPUs, channels last suit products of narrow types."""
     images = [c.args[0] for c, _ in convs]
     # Of the smallest elements of images that convolutions read.
     itemsize = min([4, *(x.dtype.itemsize for x in images if x is not None)])
     if target.kind.device == "cpu":
         return Blocking(target, itemsize)
     narrow = stored_type()
-    itemsize = itemsize if narrow is None else min(itemsize, narrow.itemsize)
-    return ChannelsLast(target, itemsize) if itemsize == 2 else None
+    floats = 4 if narrow is None else narrow.itemsize
+    itemsize = min(itemsize, floats)
+    return ChannelsLast(target, itemsize, floats=floats) if itemsize <= 2 else None
 
 
 def _limited(

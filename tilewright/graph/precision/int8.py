@@ -33,6 +33,7 @@ from tilewright.graph.ir import Array, Call, Value
 from tilewright.graph.ir.types import TensorType
 from tilewright.graph.ops.forms.quantize_rows import LEAST
 from tilewright.graph.ops.recurrent.recurrent import SCANS
+from tilewright.graph.precision.images import image_scales, is_nonnegative
 from tilewright.graph.precision.products import PRODUCTS, as_product, is_dense_convolution
 from tilewright.graph.precision.rewriter import Rules, Writing
 from tilewright.graph.rewriting.context import PassContext, Step
@@ -45,11 +46,6 @@ _WORTH: Final = 1 << 10
 #: The largest magnitude of a quantized weight: -128 is not used, so that the range is symmetric.
 _GREATEST: Final = 127
 _FLOAT32, _INT32, _INT8, _UINT8 = (DType.of(t) for t in ("float32", "int32", "int8", "uint8"))
-#: Operators whose results are never negative, and those that keep that of their operands.
-_NONNEGATIVE: Final = frozenset(["relu", "sigmoid", "hard_sigmoid", "exp", "abs", "softmax"])
-_KEEPING_SIGN: Final = frozenset(["max_pool", "avg_pool", "concat", "reshape", "add", "slice"])
-#: How many calls back it is looked for an operator whose results are never negative.
-_BACK: Final = 6
 
 
 def int8_rules(target: Target, winograd: Step | None) -> Rules:
@@ -59,7 +55,8 @@ def int8_rules(target: Target, winograd: Step | None) -> Rules:
         return rules
     pays = partial(_conv_where_it_pays, target=target, winograd=winograd)
     # Matrix units are faster than Winograd's algorithm in any case.
-    return rules | {"conv": _conv if target.has("amx-int8") else pays}
+    has_matrix_unit = target.gpu is not None or target.has("amx-int8")
+    return rules | {"conv": _conv if has_matrix_unit else pays}
 
 
 def _product(call: Call, w: Writing) -> Sequence[Value] | None:
@@ -152,29 +149,9 @@ def _conv(call: Call, w: Writing) -> Sequence[Value] | None:
 
 def _image(x: Value, w: Writing) -> tuple[Value, Value]:
     """Bytes, and the scale of each image."""
-    is_nonnegative = _is_nonnegative(x, w)
-    dtype = _UINT8 if is_nonnegative else _INT8
-    size = x if is_nonnegative else w.emit("abs", x)
-    spatial = range(2, x.ndim)
-    greatest = w.emit("max", size, axes=tuple(spatial), keepdims=True)
-    greatest = w.emit("max", greatest, axes=(1,), keepdims=True)
-    most = np.float32(dtype.max_value)
-    factor = w.emit("div", most, w.emit("maximum", greatest, np.float32(LEAST)))
-    scale = w.emit("mul", greatest, np.float32(1 / dtype.max_value))
+    dtype = _UINT8 if is_nonnegative(x, w) else _INT8
+    factor, scale = image_scales(x, dtype.max_value, w)
     return w.emit("to_bytes", x, factor, dtype=dtype), scale
-
-
-def _is_nonnegative(value: Value, w: Writing, back: int = _BACK) -> bool:
-    """Whether it is known that no element is negative."""
-    call = w.makers.get(value)
-    if call is None or not back:
-        return False
-    if call.op.name == "clip":
-        low = None if call.args[1] is None else call.args[1].constant
-        return low is not None and bool((low >= 0).all())
-    operands = [a for a in call.args if a is not None]
-    keeps = call.op.name in _KEEPING_SIGN and all(_is_nonnegative(a, w, back - 1) for a in operands)
-    return keeps or call.op.name in _NONNEGATIVE
 
 
 def quantized_columns(weights: Array) -> tuple[Array, Array] | None:

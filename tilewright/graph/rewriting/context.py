@@ -27,7 +27,7 @@ from tilewright.target import Target
 Pass = Callable[[Module], Module]
 MAX_LEVEL: Final = 3
 #: In what products may be computed; everything else, and what goes in and out, keeps its type.
-PRECISIONS: Final = ("float32", "float16", "bf16", "int8-dynamic")
+PRECISIONS: Final = ("float32", "float16", "bf16", "float8", "int8-dynamic")
 #: A pass that is not over graphs; see `PassContext.merges_kernels`.
 MERGE_KERNELS: Final = "merge_kernels"
 
@@ -63,7 +63,9 @@ class PassContext:
     disabled_passes: Collection[str] = ()
     #: float16, bf16: products of such factors, summed in float32, where the machine is faster at
     #: that; on GPUs, values between kernels are stored so as well;
-    #: int8-dynamic: products by constant weights in bytes, with scales found at run time.
+    #: float8: products by constant weights in floats of eight bits, on GPUs since sm_89;
+    #: int8-dynamic: products by constant weights in bytes, with scales found at run time, as
+    #: those of float8 are.
     precision: str = "float32"
     #: flush: numbers below the least normal one are zeros, which is faster; keep: as IEEE 754 says.
     denormals: Denormals = "flush"

@@ -24,9 +24,9 @@ from math import prod
 
 from tilewright.arith import prove_equal, simplify
 from tilewright.ir import (
+    EXCHANGED_BYTES,
     GROUP_PRODUCTS,
-    NEIGHBOURS,
-    SWIZZLE,
+    SWIZZLE_BYTES,
     Binary,
     Buffer,
     Call,
@@ -87,13 +87,13 @@ def swizzle_operands(function: Function) -> Function:
         if not isinstance(node, Load) or node.buffer not in operands:
             return None
         (place,) = node.indices
-        return Load(node.buffer, (_swizzled(place),), node.mask)
+        return Load(node.buffer, (_swizzled(place, node.buffer.dtype.itemsize),), node.mask)
 
     def on_stmt(stmt: Stmt) -> Stmt | None:
         if not isinstance(stmt, Store) or stmt.buffer not in operands:
             return None
         (place,) = stmt.indices
-        return replace(stmt, indices=(_swizzled(place),))
+        return replace(stmt, indices=(_swizzled(place, stmt.buffer.dtype.itemsize),))
 
     memo: dict[Expr, Expr] = {}
     return map_function(function, on_stmt, lambda e: map_expr(e, on_node, memo))
@@ -140,24 +140,26 @@ def _leaves_due(body: Stmt, operands: set[Buffer]) -> bool:
     return _fenced(body, operands, False)[1]
 
 
-def _swizzled(place: Expr) -> Expr:
+def _swizzled(place: Expr, itemsize: int) -> Expr:
     """A place, swizzled: only the part of it where that matters, which threads compute once."""
-    if isinstance(place, Ramp) and place.stride is const(1) and _is_within_eight(place):
-        return Ramp(_swizzled(place.base), place.stride, place.dtype.lanes)
+    if isinstance(place, Ramp) and place.stride is const(1) and _stays_together(place, itemsize):
+        return Ramp(_swizzled(place.base, itemsize), place.stride, place.dtype.lanes)
     if place.dtype.is_vector:
-        return swizzled(place)
+        return swizzled(place, itemsize)
     whole, rest = const(0), const(0)
     for term in _terms(place):
-        if prove_equal(simplify(term % SWIZZLE), const(0)):
+        if prove_equal(simplify(term % (SWIZZLE_BYTES // itemsize)), const(0)):
             whole = whole + term
         else:
             rest = rest + term
-    return swizzled(rest) + whole
+    return swizzled(rest, itemsize) + whole
 
 
-def _is_within_eight(place: Ramp) -> bool:
+def _stays_together(place: Ramp, itemsize: int) -> bool:
+    """Whether a vector lies inside of the bytes that are exchanged as a whole."""
     lanes = place.dtype.lanes
-    return NEIGHBOURS % lanes == 0 and prove_equal(simplify(place.base % lanes), const(0))
+    is_part = EXCHANGED_BYTES % (lanes * itemsize) == 0
+    return is_part and prove_equal(simplify(place.base % lanes), const(0))
 
 
 def _terms(place: Expr) -> Iterator[Expr]:

@@ -319,9 +319,10 @@ def _asynchronous(stmt: Stmt) -> Stmt:
 
 def _copy(store: Store) -> Stmt | None:
     value = store.value
-    conditions: list[Expr] = []
-    while isinstance(value, Select) and _is_zero(value.b) and not value.condition.dtype.is_vector:
+    conditions, others = list[Expr](), list[Expr]()
+    while isinstance(value, Select) and not value.condition.dtype.is_vector:
         conditions += conjuncts(value.condition)
+        others.append(value.b)
         value = value.a
     if not isinstance(value, Load) or store.mask is not None or not _is_whole(value, conditions):
         return None
@@ -335,8 +336,22 @@ def _copy(store: Store) -> Stmt | None:
         for b, at in zip((store.buffer, value.buffer), first, strict=True)
         if at is not None
     ]
-    read = select(all_of(*conditions), const(length), const(0)) if conditions else const(length)
-    return _effect("async_copy", *places, const(length), read)
+    if all(map(_is_zero, others)):
+        read = select(all_of(*conditions), const(length), const(0)) if conditions else const(length)
+        return _effect("async_copy", *places, const(length), read)
+    if not all(map(_is_number, others)):
+        return None
+    # What surrounds an image, such as a zero point, is written at once.
+    copy = _effect("async_copy", *places, const(length), const(length))
+    return If(all_of(*conditions), copy, replace(store, value=_without_load(store.value)))
+
+
+def _without_load(value: Expr) -> Expr:
+    """What is chosen where an element is not read."""
+    if isinstance(value, Select) and isinstance(value.a, Select):
+        return select(value.condition, _without_load(value.a), value.b)
+    assert isinstance(value, Select)
+    return value.b
 
 
 def _is_whole(load: Load, conditions: Sequence[Expr]) -> bool:
@@ -359,3 +374,7 @@ def _is_zero(value: Expr) -> bool:
         and not np.any(np.asarray(scalar.value))
         and not (np.signbit(float(scalar.value)))
     )
+
+
+def _is_number(value: Expr) -> bool:
+    return isinstance(value.a if isinstance(value, Broadcast) else value, Const)

@@ -7,21 +7,20 @@ or groups alone.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from tilewright.ir import (
     GROUP,
     GROUP_PRODUCTS,
     GROUP_ROWS,
-    PITCH,
     SUMS,
     TILE_SIDE,
     WARP,
     WARP_PRODUCTS,
     Buffer,
-    DType,
     Evaluate,
     Expr,
+    Factors,
     For,
     Function,
     GroupProduct,
@@ -40,16 +39,16 @@ from tilewright.ir import (
 )
 from tilewright.schedule.tensor_intrin import TensorIntrin, register_maker
 
-_F32: Final = DType.of("float32")
-
 
 def warp_product(product: WarpProduct) -> TensorIntrin:
     """C[lane, own] += A · B"""
-    a = Buffer("A", product.dtype, (TILE_SIDE, TILE_SIDE), scope="shared")
+    factors = product.factors
+    along = TILE_SIDE, factors.steps
+    a = Buffer("A", factors.a, along[:: -1 if product.a_by_columns else 1], scope="shared")
     if product.a_is_own:
-        a = Buffer("A", product.dtype, (WARP, SUMS), scope="local")
-    b = Buffer("B", product.dtype, (TILE_SIDE, TILE_SIDE), scope="shared")
-    c = Buffer("C", _F32, (WARP, SUMS), scope="local")
+        a = Buffer("A", factors.a, (WARP, SUMS), scope="local")
+    b = Buffer("B", factors.b, along[:: 1 if product.b_by_columns else -1], scope="shared")
+    c = Buffer("C", factors.sums, (WARP, SUMS), scope="local")
     params = (a, b, c)
     described = Function("description", params, _described(product, a, b, c))
     lane = Var("lane")
@@ -65,20 +64,26 @@ def _described(product: WarpProduct, a: Buffer, b: Buffer, c: Buffer) -> Stmt:
     place = sum_place(i, j)
     left = a[sum_place(i, k) if product.a_is_own else (k, i) if product.a_by_columns else (i, k)]
     right = b[(j, k) if product.b_by_columns else (k, j)]
-    update = Store(c, place, Load(c, place) + cast(left, _F32) * cast(right, _F32))
-    return _nest((i, j, k), (TILE_SIDE, TILE_SIDE, TILE_SIDE), update)
+    update = _update(Load(c, place), left, right)
+    return _nest((i, j, k), (TILE_SIDE, TILE_SIDE, product.factors.steps), update)
+
+
+def _update(total: Load, left: Expr, right: Expr) -> Stmt:
+    """A product of two elements, added to a sum."""
+    dtype = total.buffer.dtype
+    return Store(total.buffer, total.indices, total + cast(left, dtype) * cast(right, dtype))
 
 
 def group_product(product: GroupProduct) -> TensorIntrin:
     """C[warp, lane, tile, own] += A · B"""
-    shapes = [
-        _operand_shape(GROUP_ROWS, by_sum=not product.a_by_columns),
-        _operand_shape(product.columns, by_sum=product.b_by_columns),
-    ]
-    c = Buffer("C", _F32, (GROUP, WARP, product.columns // TILE_SIDE, SUMS), scope="local")
-    a, b = (Buffer(n, product.dtype, e, scope="shared") for n, e in zip("AB", shapes, strict=True))
+    factors = product.factors
+    left_shape = _operand_shape(factors, GROUP_ROWS, by_sum=not product.a_by_columns)
+    right_shape = _operand_shape(factors, product.columns, by_sum=product.b_by_columns)
+    c = Buffer("C", factors.sums, (GROUP, WARP, product.columns // TILE_SIDE, SUMS), scope="local")
+    a = Buffer("A", factors.a, left_shape, scope="shared")
+    b = Buffer("B", factors.b, right_shape, scope="shared")
     if product.a_is_own:
-        a = Buffer("A", product.dtype, (GROUP, WARP, SUMS), scope="local")
+        a = Buffer("A", factors.a, (GROUP, WARP, SUMS), scope="local")
     described = Function("description", (a, b, c), _described_group(product, a, b, c))
     lane, warp = Var("lane"), Var("warp")
     left, right = (_named_by(x, warp, lane) for x in (a, b))
@@ -106,22 +111,24 @@ def _named_by(operand: Buffer, warp: Var, lane: Var) -> _Named:
     return _Named(lying[(0,) * lying.ndim], (strides[-1], strides[0]))
 
 
-def _operand_shape(side: int, *, by_sum: bool) -> tuple[int, ...]:
+def _operand_shape(factors: Factors, side: int, *, by_sum: bool) -> tuple[int, ...]:
     """Rows along the sum, or blocks of rows along the other side."""
-    return (side, TILE_SIDE) if by_sum else (side // PITCH, TILE_SIDE, PITCH)
+    if by_sum:
+        return side, factors.steps
+    return side // factors.pitch, factors.steps, factors.pitch
 
 
 def _described_group(product: GroupProduct, a: Buffer, b: Buffer, c: Buffer) -> Stmt:
     i, j, k = Var("vi"), Var("vj"), Var("vk")
     lane, own = sum_place(i % TILE_SIDE, j % TILE_SIDE)
-    place = i // TILE_SIDE, lane, j // TILE_SIDE, own
+    place, pitch = (i // TILE_SIDE, lane, j // TILE_SIDE, own), product.factors.pitch
     if product.a_is_own:
         left = a[(i // TILE_SIDE, *sum_place(i % TILE_SIDE, k))]
     else:
-        left = a[(i // PITCH, k, i % PITCH) if product.a_by_columns else (i, k)]
-    right = b[(j, k) if product.b_by_columns else (j // PITCH, k, j % PITCH)]
-    update = Store(c, place, Load(c, place) + cast(left, _F32) * cast(right, _F32))
-    return _nest((i, j, k), (GROUP_ROWS, product.columns, TILE_SIDE), update)
+        left = a[(i // pitch, k, i % pitch) if product.a_by_columns else (i, k)]
+    right = b[(j, k) if product.b_by_columns else (j // pitch, k, j % pitch)]
+    update = _update(Load(c, place), left, right)
+    return _nest((i, j, k), (GROUP_ROWS, product.columns, product.factors.steps), update)
 
 
 def _nest(variables: tuple[Var, ...], extents: tuple[int, ...], update: Stmt) -> Stmt:

@@ -12,12 +12,12 @@ from tilewright.codegen.llvm.memory import known_alignment
 from tilewright.codegen.llvm.types import LLType, LLValue, i32, i64, llvm, memory_type, void
 from tilewright.ir import (
     GROUP_PRODUCTS,
-    PITCH,
-    SWIZZLE,
+    SWIZZLE_BYTES,
     WARP_PRODUCTS,
     Call,
     Const,
     Expr,
+    Factors,
     Load,
     WarpProduct,
 )
@@ -28,13 +28,24 @@ _GLOBAL: Final = llvm.PointerType(addrspace=1)
 _FLOAT: Final = llvm.FloatType()
 _LOG2_E: Final = struct.unpack("f", struct.pack("f", 1.4426950408889634))[0]
 _HALVES: Final = llvm.VectorType(llvm.HalfType(), 2)
+#: What PTX calls types.
+_KINDS: Final = {
+    "float32": "f32",
+    "int32": "s32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "e4m3",
+    "int8": "s8",
+    "uint8": "u8",
+}
 
 
 def warp_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     """C += A · B on tiles of 16 × 16, as two products of 8 columns each."""
     gpu, product = cx.target.gpu, WARP_PRODUCTS[node.name]
-    if gpu is None or not gpu.has_warp_products:
-        raise _missing(cx, node, "GPUs since sm_80 have it")
+    if gpu is None or not gpu.multiplies(product.factors.a.name):
+        since = "sm_89" if product.factors.a.name.startswith("float8") else "sm_80"
+        raise _missing(cx, node, f"GPUs since {since} have it")
     sums, a_place, b_place = args
     if product.a_is_own:
         a = _own_matrix(cx, a_place)
@@ -116,27 +127,32 @@ def group_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     sums, *places = args[:3]
     strides = [_number(a) for a in node.args[3:]]
     shared = [k for k in range(2) if k or not product.a_is_own]
-    if any(strides[2 * k] != PITCH for k in shared):
+    pitch = product.factors.pitch
+    if any(strides[2 * k] != pitch for k in shared):
         raise UserError(
             f"cannot compile a call of {node.name}",
-            reason=f"rows of its operands do not lie {PITCH} elements apart in shared memory",
+            reason=f"rows of its operands do not lie {pitch} elements apart in shared memory",
             remedy="lay them out in such rows (transform_layout)",
         )
     by_sum = not product.a_by_columns, product.b_by_columns
-    operands = [_described_matrix(cx, places[k], strides[2 * k + 1]) for k in shared]
+    size = product.factors.a.itemsize
+    operands = [_described_matrix(cx, places[k], size * strides[2 * k + 1]) for k in shared]
     if product.a_is_own:
         operands = [*_own_matrix(cx, places[0]), *operands]
-    kind = "f16" if product.dtype.name == "float16" else "bf16"
+    factors = product.factors
+    kinds = ".".join(_KINDS[t.name] for t in (factors.sums, factors.a, factors.b))
     registers, given = _named(product.sums, 0), _named(len(operands), product.sums * 2)
-    name = f"wgmma.mma_async.sync.aligned.m64n{product.columns}k16.f32.{kind}.{kind}"
+    name = f"wgmma.mma_async.sync.aligned.m64n{product.columns}k{factors.steps}.{kinds}"
     a = f"{{{', '.join(given[:-1])}}}" if product.a_is_own else given[0]
-    transposed = ", ".join(str(int(not by_sum[k])) for k in shared)
+    # Factors of floats; whether operands are transposed, where they can be.
+    more = ["1", "1"] if factors.a.is_float else []
+    more += [str(int(not by_sum[k])) for k in shared] if factors.lie_freely else []
     text = f"""{{
   .reg .pred adds;
   setp.ne.b32 adds, 1, 0;
-  {name} {{{", ".join(registers)}}}, {a}, {given[-1]}, adds, 1, 1, {transposed};
+  {name} {{{", ".join(registers)}}}, {a}, {", ".join([given[-1], "adds", *more])};
 }}"""
-    _on_sums(cx, sums, product.sums, text, operands)
+    _on_sums(cx, sums, product.sums, text, operands, _sum_type(factors))
     return llvm.Constant(i32, 0)
 
 
@@ -158,7 +174,10 @@ def products_wait(cx: Context, node: Call, _args: list[LLValue]) -> LLValue:
 
 def products_finish(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     """Sums go through the wait, so that nothing that reads them is moved before it."""
-    _on_sums(cx, args[0], _number(node.args[1]), "wgmma.wait_group.sync.aligned 0;", [])
+    load = node.args[0].operands[0]
+    assert isinstance(load, Load)
+    kind = memory_type(load.buffer.dtype)
+    _on_sums(cx, args[0], _number(node.args[1]), "wgmma.wait_group.sync.aligned 0;", [], kind)
     return llvm.Constant(i32, 0)
 
 
@@ -168,23 +187,25 @@ _SWIZZLED: Final = 1 << 62
 
 def _described_matrix(cx: Context, place: LLValue, apart: int) -> LLValue:
     """What `wgmma` calls a matrix descriptor: an address, how far blocks of columns lie apart, and
-    how far groups of eight rows do, in units of sixteen bytes."""
+    how far groups of eight rows do, from bytes in units of sixteen."""
     builder = cx.builder
     address = builder.ptrtoint(builder.addrspacecast(place, _SHARED), i32)
     address = builder.and_(builder.lshr(address, llvm.Constant(i32, 4)), llvm.Constant(i32, 0x3FFF))
-    fixed = _SWIZZLED | (apart * 2 // 16) << 16 | (SWIZZLE * 2 // 16) << 32
+    fixed = _SWIZZLED | (apart // 16) << 16 | (SWIZZLE_BYTES // 16) << 32
     return builder.or_(builder.zext(address, i64), llvm.Constant(i64, fixed))
 
 
-def _on_sums(cx: Context, sums: LLValue, count: int, text: str, operands: list[LLValue]) -> None:
+def _on_sums(
+    cx: Context, sums: LLValue, count: int, text: str, operands: list[LLValue], each: LLType
+) -> None:
     """An instruction that reads and writes the sums of a thread."""
     builder = cx.builder
-    places = [_element(cx, sums, k) for k in range(count)]
-    before = [builder.load(place, typ=_FLOAT) for place in places]
-    result = llvm.LiteralStructType([_FLOAT] * count)
+    places = [_element(cx, sums, k, each) for k in range(count)]
+    before = [builder.load(place, typ=each) for place in places]
+    result = llvm.LiteralStructType([each] * count)
     kind = llvm.FunctionType(result, [v.type for v in (*before, *operands)])
     own = ["r" if v.type == i32 else "l" for v in operands]
-    ties = [*["=f"] * count, *map(str, range(count)), *own, "~{memory}"]
+    ties = [*["=f" if each == _FLOAT else "=r"] * count, *map(str, range(count)), *own, "~{memory}"]
     made = builder.asm(kind, text, ",".join(ties), [*before, *operands], side_effect=True)
     for k, place in enumerate(places):
         builder.store(builder.extract_value(made, k), place)
@@ -280,14 +301,29 @@ def _multiply(
     cx: Context, product: WarpProduct, a: list[LLValue], b: list[LLValue], sums: LLValue
 ) -> None:
     """Add a product to the four sums of a thread."""
-    is_half = product.dtype.name == "float16"
-    name = f"llvm.nvvm.mma.m16n8k16.row.col.{'f32.f32' if is_half else 'bf16'}"
+    factors, kind = product.factors, _sum_type(product.factors)
+    is_half = factors.a.name == "float16"
+    name = f"llvm.nvvm.mma.m16n8k{factors.steps}.row.col.{_intrinsic_types(factors)}"
     operands = [cx.builder.bitcast(x, _HALVES) if is_half else x for x in (*a, *b)]
-    places = [_element(cx, sums, k) for k in range(4)]
-    before = [cx.builder.load(place, typ=_FLOAT) for place in places]
-    after = _call(cx, name, _FLOAT, 4, [*operands, *before])
+    places = [_element(cx, sums, k, kind) for k in range(4)]
+    before = [cx.builder.load(place, typ=kind) for place in places]
+    after = _call(cx, name, kind, 4, [*operands, *before])
     for value, place in zip(after, places, strict=True):
         cx.builder.store(value, place)
+
+
+def _intrinsic_types(factors: Factors) -> str:
+    """The types of `mma.sync` as LLVM's names have them: some of them follow from others."""
+    a, b = _KINDS[factors.a.name], _KINDS[factors.b.name]
+    if factors.a.name == "float16":
+        return "f32.f32"
+    if factors.a.is_float and not factors.lie_freely:
+        return f"f32.{a}.{b}.f32"
+    return a if a == b else f"{a}.{b}"
+
+
+def _sum_type(factors: Factors) -> LLType:
+    return _FLOAT if factors.sums.is_float else i32
 
 
 def _call(cx: Context, name: str, kind: LLType, count: int, args: list[LLValue]) -> list[LLValue]:

@@ -18,6 +18,7 @@ from tilewright.graph.ops.neural.conv import (
     conv_reference,
     require_bias,
     require_bias_type,
+    require_fill,
     with_bias,
 )
 from tilewright.graph.ops.neural.windows import Window
@@ -40,11 +41,13 @@ def conv_last(
     dilations: Ints = (),
     groups: int = 1,
     dtype: DType | None = None,
+    fill: int = 0,
 ) -> Type:
-    """The convolution of an image with channels last. The result, and the bias, are in `dtype`, to
-    which factors are converted first, or in theirs."""
+    """The convolution of an image with channels last; `dtype` and `fill` are as for `conv`."""
     require_kind("number", x, weight)
-    require_same_dtype(x, weight)
+    if dtype is None:
+        require_same_dtype(x, weight)
+    require_fill(x, fill)
     require_bias(bias, weight.shape[0])
     require_bias_type(bias, dtype or x.dtype)
     if x.ndim != weight.ndim + 1 or known_dim(x.shape[1]) != 1:
@@ -76,11 +79,12 @@ def conv_last_compute(
     dilations: Ints,
     groups: int,
     dtype: DType | None,
+    fill: int,
     out: TensorType,
 ) -> te.Tensor:
     del dtype
     window = Window.of(weight.shape[1:-1], strides, pads, dilations)
-    image, work = window.padded(x), accumulator(out.dtype)
+    image, work = window.padded(x, fill), accumulator(out.dtype)
     (taps, axes), rc = window.taps(), te.reduce_axis(weight.shape[-1], name="rc")
 
     def product(n: Expr, one: Any, channel: Any, at: Sequence[Expr], o: Any) -> Any:

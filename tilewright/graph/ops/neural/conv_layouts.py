@@ -42,11 +42,11 @@ def conv_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Fo
 @conv.cost
 def conv_cost(blocking: Blocking, call: Call, out: TensorType) -> float:
     """What the plain form costs."""
-    weight = call.args[1]
-    assert weight is not None
+    x, weight, _ = call.args
+    assert x is not None and weight is not None
     products = count(out.shape) * count(weight.shape[1:])
     if isinstance(blocking, ChannelsLast):
-        return blocking.convolution(products, last=False)
+        return blocking.convolution(products, x.dtype, last=False)
     rates = blocking.target.timing.conv
     share = rates.depthwise_plain if known_dim(weight.shape[1]) == 1 else rates.plain
     return blocking.products(products, out.dtype, share)
@@ -147,16 +147,22 @@ def _channels_last(blocking: ChannelsLast, call: Call, out: TensorType) -> Itera
     x, weight, _ = call.args
     assert x is not None and weight is not None
     channels, outputs = channels_of(x.type), channels_of(out)
-    if channels is None or outputs is None or not x.dtype.is_float or not weight.is_constant:
+    if channels is None or outputs is None or not weight.is_constant:
         return
-    cost = blocking.convolution(count(out.shape) * count(weight.shape[1:]), last=True)
+    # Of integers, only bytes are multiplied so.
+    if x.dtype.is_integer and (x.dtype.bits > 8 or out.dtype.bits != 32):
+        return
+    cost = blocking.convolution(count(out.shape) * count(weight.shape[1:]), x.dtype, last=True)
     is_depthwise = known_dim(weight.shape[1]) == 1 and channels == outputs == call.attrs["groups"]
+    least = blocking.least(x.dtype)
     if is_depthwise and channels > 1:
         yield Form((channels, PLAIN, PLAIN), outputs, cost, _depthwise_emit(call, channels))
-    elif channels >= blocking.least or call.attrs["groups"] > 1 or _is_product(call):
+    elif blocking.size_of(x.dtype) > 2:
+        return
+    elif channels >= least or call.attrs["groups"] > 1 or _is_product(call):
         yield Form((channels, PLAIN, PLAIN), outputs, cost, _last_emit(call))
     else:
-        yield Form((PLAIN,) * 3, outputs, cost, _filled_emit(call, blocking.least))
+        yield Form((PLAIN,) * 3, outputs, cost, _filled_emit(call, least))
 
 
 def _last_emit(call: Call) -> Emit:
@@ -167,9 +173,7 @@ def _last_emit(call: Call) -> Emit:
             made = builder.emit("matmul", x, flat, transpose_b=True, dtype=call.attrs["dtype"])
             return made if bias is None else builder.emit("add", made, bias)
         transposed = builder.emit("transpose", weight, axes=(0, *range(2, weight.ndim), 1))
-        # Floats are padded with zeros.
-        attrs = {k: v for k, v in call.attrs.items() if k != "fill"}
-        return builder.emit("conv_last", x, transposed, bias, **attrs)
+        return builder.emit("conv_last", x, transposed, bias, **call.attrs)
 
     return emit
 

@@ -27,9 +27,10 @@ machines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
+from math import prod
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -100,20 +101,29 @@ class _Weights(NamedTuple):
     scales: Array
 
 
-def _conv(s: Site) -> Value | None:
-    """All channels together, or in groups that fill instructions for bytes."""
-    if s.attr("dtype") is not None:
-        return None
-    x, w = _bytes(s, s.x), _weights(s, s.arg(1), 0)
-    if x is None or w is None or not fills_byte_products(w.array.shape, s.attr("groups")):
-        return None
-    return _convolved(s, x, w, _INT32)
+Filling = Callable[[Sequence[int], int], bool]
 
 
 def fills_byte_products(weight: Sequence[int], groups: int) -> bool:
     """Whether a convolution by weights of a shape has enough channels, in each of its groups."""
     sides = weight[0] // groups, weight[1]
     return min(sides) >= _FEW if groups == 1 else all(n and n % _WHOLE == 0 for n in sides)
+
+
+def _fills_tensor_products(weight: Sequence[int], groups: int) -> bool:
+    """The same on GPUs, whose sums run over windows as well as over channels."""
+    is_long = weight[0] >= _FEW and weight[1] > 1 and prod(weight[1:]) >= _WHOLE
+    return is_long if groups == 1 else fills_byte_products(weight, groups)
+
+
+def _conv(s: Site, fills: Filling = fills_byte_products) -> Value | None:
+    """All channels together, or in groups that fill instructions for bytes."""
+    if s.attr("dtype") is not None:
+        return None
+    x, w = _bytes(s, s.x), _weights(s, s.arg(1), 0)
+    if x is None or w is None or not fills(w.array.shape, s.attr("groups")):
+        return None
+    return _convolved(s, x, w, _INT32)
 
 
 def _transposed_conv(s: Site) -> Value | None:
@@ -370,6 +380,8 @@ def _rules_for(target: Target, winograd: Step | None) -> dict[str, tuple[Rule, .
     """The rules that make a machine faster."""
     if not target.has_float_unit:
         return _RULES | {"conv": (_conv, partial(_depthwise, dtype=_INT32))}
+    if target.gpu is not None and target.has_byte_products:
+        return _RULES | {"conv": (partial(_conv, fills=_fills_tensor_products), _depthwise)}
     if target.has_byte_products:
         return _RULES
     if target.has_pair_products:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import gcd, prod
 from typing import Final, NamedTuple
 
-from tilewright.ir import Block, Buffer, Const, Iter, Load, Var, all_exprs
+from tilewright.ir import Block, Buffer, Const, Factors, Iter, Load, Var, all_exprs, find_factors
 from tilewright.schedule.rules.analysis import (
     Contraction,
     as_contraction,
@@ -54,6 +54,12 @@ class Product(NamedTuple):
     column: Iter
     others: tuple[Iter, ...]
     reduced: tuple[Iter, ...]
+
+    @property
+    def factors(self) -> Factors | None:
+        """What is multiplied, where tensor instructions can."""
+        c = self.contraction
+        return find_factors(*(access.buffer.dtype for access in (c.a, c.b, c.out)))
 
 
 class Plan(NamedTuple):

@@ -10,7 +10,8 @@ for tiles of C in blocks:
         for z, y in warps: for k1, i, j: acc[z, y, :, i, j, :] += As[…] · Bs[…]      `ir.warps`
     for z, y, x in threads: C[…] = acc[…]                      with what follows element by element
 
-A tile lies in shared memory as its operand does: by rows or by columns.
+A tile lies in shared memory as its operand does, by rows or by columns, where the instruction can
+take both; those of bytes lie along the sum.
 """
 
 from __future__ import annotations
@@ -86,11 +87,12 @@ def _schedule(s: Schedule, name: str, home: str, tensor: TensorPlan) -> None:
     sides = (p.row.var, p.column.var)
     (depth,) = (it.var for it in p.reduced)
     copies = [copying(s, name, access.buffer) for access in (p.contraction.a, p.contraction.b)]
-    along = [runs_along_sum(s, name, c, depth) for c in copies]
+    lie_freely = tile.factors.lie_freely
+    along = [not lie_freely or runs_along_sum(s, name, c, depth) for c in copies]
     block = s.block_of(name)
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
     outside, (inner,) = cut_sum(s, [loops[depth]], plan)
-    k1, k = s.split(inner, None, TILE_SIDE)
+    k1, k = s.split(inner, None, tile.factors.steps)
     if warps.are_groups:
         m0, wm, i = s.split(loops[p.row.var], None, warps.down, GROUP_ROWS)
         n0, j = s.split(loops[p.column.var], None, plan.tile.columns)
@@ -125,15 +127,14 @@ def _schedule(s: Schedule, name: str, home: str, tensor: TensorPlan) -> None:
         s.unroll(loop)
     for loop, axis in zip(warp_loops, ("threadIdx.z", "threadIdx.y"), strict=False):
         s.bind(loop, axis)
-    s.tensorize(i, _instruction(tensor, along).name)
+    s.tensorize(i, _instruction(tile, along).name)
     s.annotate(k0, STAGES, stages)
 
 
-def _instruction(tensor: TensorPlan, along: list[bool]) -> WarpProduct | GroupProduct:
-    dtype = tensor.plan.product.contraction.a.buffer.dtype
-    if tensor.warps.are_groups:
-        return GroupProduct(dtype, tensor.plan.tile.columns, not along[0], along[1])
-    return WarpProduct(dtype, not along[0], along[1])
+def _instruction(tile: WarpTile, along: list[bool]) -> WarpProduct | GroupProduct:
+    if tile.warps.are_groups:
+        return GroupProduct(tile.factors, tile.size.columns, not along[0], along[1])
+    return WarpProduct(tile.factors, not along[0], along[1])
 
 
 def _with_epilogue(s: Schedule, name: str, tensor: TensorPlan, _target: Target) -> None:

@@ -10,14 +10,14 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from tilewright.ir import (
+    EXCHANGED_BYTES,
     GROUP,
     GROUP_COLUMNS,
     GROUP_ROWS,
-    NEIGHBOURS,
-    PITCH,
-    TILE_SIDE,
+    ROW_BYTES,
     WARP,
     Const,
+    Factors,
 )
 from tilewright.schedule.rules.analysis import extent_of
 from tilewright.schedule.rules.gpu.product_plan import Plan, Product, Tile
@@ -28,8 +28,8 @@ from tilewright.target import Gpu, Target
 
 #: What a size counts as that is known only when the program runs: tokens, or a small batch.
 UNKNOWN: Final = 256
-#: Steps of the sum whose operands are in shared memory at the same time, the best first.
-_STEPS: Final = (64, 32, 16)
+#: Bytes of each row along the sum that are in shared memory at the same time, the best first.
+_STEP_BYTES: Final = (128, 64, 32)
 #: Of how many iterations the operands are in shared memory at once, and the part of a
 #: multiprocessor's memory that they may take with warps: two blocks should fit.
 _STAGES: Final = 4
@@ -72,7 +72,7 @@ _BY_WARPS: Final = (
 _BY_GROUPS: Final = tuple(
     Shape(Tile(rows, columns), Warps(rows // GROUP_ROWS, GROUP, are_groups=True))
     for rows, columns in product((64, 128, 192), GROUP_COLUMNS)
-    if columns * PITCH // NEIGHBOURS % (rows // GROUP_ROWS * GROUP * WARP) == 0
+    if columns * ROW_BYTES // EXCHANGED_BYTES % (rows // GROUP_ROWS * GROUP * WARP) == 0
 )
 #: Registers of a thread besides its sums.
 _OWN_REGISTERS: Final = 48
@@ -85,10 +85,11 @@ def plan_tensor_product(found: Product, target: Target, choices: Choices) -> Ten
     shapes = [*_BY_WARPS, *(groups if _suits_groups(found, gpu) else ())]
     fitting = [shape for shape in shapes if _is_filled(found, shape)]
     shape = choices.choose("tile", sorted(fitting, key=lambda s: _cost(found, s, gpu)))
-    length = _length(found)
-    own = min(_STEPS, key=lambda steps: -(-length // steps) * steps)
-    others = [n for n in _STEPS if n != own]
-    steps = choices.choose("steps", (PITCH,) if shape.warps.are_groups else (own, *others))
+    length, factors = _length(found), _factors(found)
+    several = [size // factors.a.itemsize for size in _STEP_BYTES]
+    own = min(several, key=lambda steps: -(-length // steps) * steps)
+    others = [n for n in several if n != own]
+    steps = choices.choose("steps", (factors.pitch,) if shape.warps.are_groups else (own, *others))
     stages = _stages(found, shape, steps, gpu)
     fewer = [n for n in (stages - 1, stages - 2) if n >= 3]
     stages = choices.choose("stages", (stages, *fewer))
@@ -101,7 +102,8 @@ def _suits_groups(found: Product, gpu: Gpu) -> bool:
     whole vectors, which copies are by that run ahead."""
     sizes = [extent_of(it) for it in (found.row, found.column, *found.others, *found.reduced)]
     rows = [c.buffer.shape[-1] for c in (found.contraction.a, found.contraction.b)]
-    are_wide = all(isinstance(e, Const) and int(e.value) % NEIGHBOURS == 0 for e in rows)
+    neighbours = _factors(found).neighbours
+    are_wide = all(isinstance(e, Const) and int(e.value) % neighbours == 0 for e in rows)
     return gpu.has_group_products and sizes.count(None) <= 1 and are_wide
 
 
@@ -120,10 +122,10 @@ def _is_filled(found: Product, shape: Shape) -> bool:
 
 
 def _stages(found: Product, shape: Shape, steps: int, gpu: Gpu) -> int:
-    size = found.contraction.a.buffer.dtype.itemsize
-    rows, columns = shape.tile
+    factors, (rows, columns) = _factors(found), shape.tile
+    size = factors.a.itemsize
     if not shape.warps.are_groups:
-        each = (rows + columns) * (steps + NEIGHBOURS) * size
+        each = (rows + columns) * (steps + factors.neighbours) * size
         return max(2, min(_STAGES, int(_SHARE * gpu.shared_in_all) // each))
     is_alone = _tiles(found, shape.tile) <= gpu.multiprocessors
     wanted = _STAGES_ALONE if is_alone else _STAGES
@@ -140,13 +142,18 @@ def _tiles(found: Product, tile: Tile) -> int:
     return count
 
 
+def _factors(found: Product) -> Factors:
+    assert found.factors is not None, "there is an instruction"
+    return found.factors
+
+
 def _length(found: Product) -> int:
     return extent_of(found.reduced[0]) or UNKNOWN
 
 
 # ---- how long it takes --------------------------------------------------------------------------
 
-#: What sixteen steps of warps take at least, and what beginning and ending a tile takes.
+#: What the steps of an instruction take at least, and what beginning and ending a tile takes.
 _STEP_SECONDS: Final = 1e-7
 _TILE_SECONDS: Final = 1e-6
 #: The share of its tensor operations that a GPU reaches, and how many times as fast as its memory
@@ -166,12 +173,13 @@ def _cost(found: Product, shape: Shape, gpu: Gpu) -> float:
 
 
 def _cost_by_warps(found: Product, shape: Shape, gpu: Gpu) -> float:
-    """A step of sixteen after the other."""
-    tile = shape.tile
-    size = found.contraction.a.buffer.dtype.itemsize
-    multiplied = 2 * tile.rows * tile.columns * TILE_SIDE * gpu.multiprocessors / gpu.tensor_flops
-    copied = (tile.rows + tile.columns) * TILE_SIDE * size * gpu.multiprocessors / gpu.bandwidth
-    steps = -(-_length(found) // TILE_SIDE)
+    """The steps of an instruction after those before."""
+    tile, factors = shape.tile, _factors(found)
+    at_once, size = factors.steps, factors.a.itemsize
+    flops = gpu.tensor_flops_of(size)
+    multiplied = 2 * tile.rows * tile.columns * at_once * gpu.multiprocessors / flops
+    copied = (tile.rows + tile.columns) * at_once * size * gpu.multiprocessors / gpu.bandwidth
+    steps = -(-_length(found) // at_once)
     rounds = max(1.0, _tiles(found, tile) / gpu.multiprocessors)
     return rounds * (steps * max(multiplied, copied, _STEP_SECONDS) + _TILE_SECONDS)
 
@@ -179,15 +187,15 @@ def _cost_by_warps(found: Product, shape: Shape, gpu: Gpu) -> float:
 def _cost_by_groups(found: Product, shape: Shape, gpu: Gpu) -> float:
     """Rounds of tiles, where a multiprocessor has several at the same time if they fit."""
     (rows, columns), tiles = shape.tile, _tiles(found, shape.tile)
-    size = found.contraction.a.buffer.dtype.itemsize
-    iterations = -(-_length(found) // PITCH)
-    stages = min(iterations, _stages(found, shape, PITCH, gpu))
-    each = (rows + columns) * PITCH * size
+    size, pitch = _factors(found).a.itemsize, _factors(found).pitch
+    iterations = -(-_length(found) // pitch)
+    stages = min(iterations, _stages(found, shape, pitch, gpu))
+    each = (rows + columns) * pitch * size
     taken = each * stages + row_results_bytes(shape.tile)
     fitting = min(gpu.shared // taken, gpu.registers // _registers(shape))
     together = max(1, min(fitting, -(-tiles // gpu.multiprocessors)))
-    peak = _REACHED * gpu.tensor_flops / gpu.multiprocessors
-    multiplied = 2 * rows * columns * PITCH / peak
+    peak = _REACHED * gpu.tensor_flops_of(size) / gpu.multiprocessors
+    multiplied = 2 * rows * columns * pitch / peak
     copied = each * gpu.multiprocessors / (_CACHED * gpu.bandwidth)
     waiting = _ARRIVAL_SECONDS / max(1, stages - 2)
     iteration = max(together * max(multiplied, copied), waiting)

@@ -7,20 +7,19 @@ warps of a group run along `threadIdx.y`.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from tilewright.ir import (
+    EXCHANGED_BYTES,
     GROUP,
     GROUP_ROWS,
-    NEIGHBOURS,
-    PITCH,
+    ROW_BYTES,
     TILE_SIDE,
     WARP,
-    WARP_PRODUCTS,
     Buffer,
     Const,
-    DType,
     Expr,
+    Factors,
     Load,
     Var,
     all_exprs,
@@ -34,8 +33,6 @@ from tilewright.schedule.rules.gpu.operands import loops_of, positions, runs_alo
 from tilewright.schedule.rules.gpu.product_plan import Product, Tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
-
-_F32: Final = DType.of("float32")
 
 
 class Warps(NamedTuple):
@@ -59,6 +56,13 @@ class WarpTile(NamedTuple):
     size: Tile
     warps: Warps
 
+    @property
+    def factors(self) -> Factors:
+        """What its instruction multiplies."""
+        found = self.product.factors
+        assert found is not None, "its product has an instruction"
+        return found
+
     def parts(self, side: int) -> tuple[int, int, int]:
         """Rows (0) or columns (1) as warps, tiles of an instruction, and what is in these."""
         count = (self.warps.down, self.warps.over)[side]
@@ -67,15 +71,12 @@ class WarpTile(NamedTuple):
 
 def has_instruction(p: Product, target: Target) -> bool:
     """Whether there is an instruction for a product, which rows and columns are enough for."""
-    c, gpu = p.contraction, target.gpu
-    types = (c.a.buffer.dtype, c.b.buffer.dtype)
-    has_types = any(types == (w.dtype, w.dtype) for w in WARP_PRODUCTS.values())
+    gpu, factors = target.gpu, p.factors
     # With half of an instruction's rows or columns all sums would be in the first of a thread's
     # registers, which their layout does not say.
     sides = (extent_of(it) for it in (p.row, p.column))
     is_wide = all(extent is None or extent > TILE_SIDE // 2 for extent in sides)
-    is_known = gpu is not None and gpu.has_warp_products
-    return is_known and is_wide and has_types and c.out.buffer.dtype == _F32
+    return is_wide and gpu is not None and factors is not None and gpu.multiplies(factors.a.name)
 
 
 def runs_along_sum(s: Schedule, name: str, copy: str, depth: Var) -> bool:
@@ -185,9 +186,10 @@ def lay_out_copy(
     """A tile with neighbours along the sum or along the other side, as its operand has.
 
     Rows are an odd number of vectors apart, so that those of eight rows lie in different banks.
-    Groups of warps take rows of 64 elements, which their product swizzles instead.
+    Groups of warps take rows of some length, which their product swizzles instead.
     """
     tile = s.block_of(copy).writes[0].buffer
+    pitch, vector = (size // tile.dtype.itemsize for size in (ROW_BYTES, EXCHANGED_BYTES))
     (load,) = [
         e for e in all_exprs(s.block_of(name).body) if isinstance(e, Load) and e.buffer is tile
     ]
@@ -213,10 +215,10 @@ def lay_out_copy(
         tiles = [number] if is_known else others
         row, element = own[outer[0]] % outer[1], own[inner[0]] % inner[1]
         if by_groups:
-            return (*tiles, element // PITCH, row, element % PITCH)
+            return (*tiles, element // pitch, row, element % pitch)
         return (*tiles, row, element)
 
     s.transform_layout(copy, tile, layout)
     if is_known and not by_groups:
         # The first dimension alone can shrink where strides are given.
-        s.storage_align(copy, 0, 1, 2 * NEIGHBOURS, NEIGHBOURS)
+        s.storage_align(copy, 0, 1, 2 * vector, vector)

@@ -290,10 +290,10 @@ class Cut(ABC):
 
 
 def _instruction(side: Side, *, is_own: bool) -> WarpProduct | GroupProduct:
-    dtype, (a, b) = side.tile.product.contraction.a.buffer.dtype, side.along
+    factors, (a, b) = side.tile.factors, side.along
     if side.tile.warps.are_groups:
-        return GroupProduct(dtype, side.tile.size.columns, not a, b, a_is_own=is_own)
-    return WarpProduct(dtype, not a, b, a_is_own=is_own)
+        return GroupProduct(factors, side.tile.size.columns, not a, b, a_is_own=is_own)
+    return WarpProduct(factors, not a, b, a_is_own=is_own)
 
 
 def _heads(p: Product, number: int) -> Sequence[Var]:

@@ -156,7 +156,8 @@ def _is_product(s: Schedule, name: str, target: Target) -> bool:
     if p is None or len(p.reduced) != 1:
         return False
     is_known = all(isinstance(it.extent, Const) for it in s.block_of(name).iters)
-    return is_known and has_instruction(p, target)
+    lie_freely = p.factors is not None and p.factors.lie_freely
+    return is_known and lie_freely and has_instruction(p, target)
 
 
 def _between(s: Schedule, first: str, second: str) -> list[str]:
