@@ -132,6 +132,19 @@ def test_matrices_of_onnx(dtype: str, zero: int) -> None:
     check_same(model, [stored("uint8", 3, 17, 64)], 1)
 
 
+def test_matrices_that_are_not_alike() -> None:
+    """A batch of weights, each column of which has a zero point."""
+    onnx = pytest.importorskip("onnx")
+    held = {
+        "w": stored("int8", 3, 64, 24),
+        "xz": np.array(9, "uint8"),
+        "wz": stored("int8", 3, 1, 24),
+    }
+    node = onnx.helper.make_node("MatMulInteger", ["x", "w", "xz", "wz"], ["y"])
+    model = onnx_graph([node], ("uint8", (3, 17, 64)), held)
+    check_same(model, [stored("uint8", 3, 17, 64)], 1)
+
+
 def test_operators_of_onnx() -> None:
     onnx = pytest.importorskip("onnx")
     scale, zero = np.float32(0.02), np.array(5, "uint8")
@@ -147,6 +160,24 @@ def test_operators_of_onnx() -> None:
     ]
     model = onnx_graph(nodes, ("uint8", (1, 16, 9, 9)), held)
     check_same(model, [stored("uint8", 1, 16, 9, 9)], 2)
+    assert not any("patches" in k for k in compiled(model).kernels), "windows stay where they are"
+
+
+@pytest.mark.parametrize(("dtype", "zero"), [("uint8", 128), ("uint8", 3), ("int8", 0)])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_convolutions_of_onnx(dtype: str, zero: int, groups: int) -> None:
+    """Weights of any zero point; some take it in."""
+    onnx = pytest.importorskip("onnx")
+    held = {"w": stored(dtype, 32, 16, 3, 3), "xz": np.array(9, "uint8")}
+    held["wz"] = np.array(zero, dtype)
+    attrs = {"pads": [1, 1, 1, 1], "group": groups}
+    node = onnx.helper.make_node("ConvInteger", ["x", "w", "xz", "wz"], ["y"], **attrs)
+    shape = (1, 16 * groups, 9, 7)
+    model = onnx_graph([node], ("uint8", shape), held)
+    (found,), (wanted,) = (
+        m.run([stored("uint8", *shape)]) for m in (compiled(model), tw.compile(model))
+    )
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
 
 
 @pytest.mark.usefixtures("layouts")

@@ -21,9 +21,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tilewright.graph.ir import Array, Call, Module, Value
+from tilewright.graph.ir import Call, Module, Value
 from tilewright.graph.ir.types import is_single
 from tilewright.graph.passes.dead_code import dead_code
+from tilewright.graph.passes.quantized.centred import centred_bytes
 from tilewright.graph.rules import Rule, RuleRewriter
 from tilewright.graph.rules.site import Site
 from tilewright.graph.rules.transposes import equation_of, order_of
@@ -91,8 +92,9 @@ def _with_whole_rows(s: Site) -> Value | None:
 def _along_sum(s: Site) -> Value | None:
     """A product by constant bytes, which have no zero point, or one that they take in."""
     x, (w, x_zero, w_zero) = s.arg(0), s.call.args[1:4]
-    columns = _centred_columns(w, w_zero)
-    if columns is None or not _is_byte(x.dtype) or x.ndim < 2:
+    is_matrix = w is not None and w.ndim == 2 and x.ndim >= 2
+    columns = centred_bytes(w, w_zero, axis=1) if is_matrix and _is_byte(x.dtype) else None
+    if columns is None:
         return None
     factors = s.constant(np.ascontiguousarray(columns.T))
     total = s.emit("matmul", x, factors, transpose_b=True, dtype=_INT32)
@@ -105,21 +107,6 @@ def _along_sum(s: Site) -> Value | None:
         zero = s.emit("reshape", zero, shape=())
     sums = s.constant(columns.sum(axis=0, dtype=np.int32))
     return s.emit("sub", total, s.emit("mul", zero, sums))
-
-
-def _centred_columns(w: Value | None, zero: Value | None) -> Array | None:
-    """Constant weights without their zero points, in bytes."""
-    columns = None if w is None else w.constant
-    if w is None or columns is None or columns.ndim != 2 or not _is_byte(w.dtype):
-        return None
-    if zero is None or zero.constant is None:
-        return columns if zero is None else None
-    centred = columns.astype(np.int16) - zero.constant.reshape(-1).astype(np.int16)
-    for dtype in (np.int8, np.uint8):
-        ends = np.iinfo(dtype)
-        if ends.min <= centred.min(initial=0) and centred.max(initial=0) <= ends.max:
-            return centred.astype(dtype)
-    return None
 
 
 def _source(s: Site, k: int, labels: str, product: _Product) -> tuple[Value, str] | None:

@@ -47,6 +47,7 @@ from tilewright.graph.passes.quantized.by_blocks import (
     matmul_by_blocks,
     with_bias,
 )
+from tilewright.graph.passes.quantized.integer_convs import INTEGER_CONVS
 from tilewright.graph.passes.quantized.reciprocals import product_for_quotient
 from tilewright.graph.rewriting.context import Pass, PassContext, Step
 from tilewright.graph.rules import Rule, RuleRewriter, quantized
@@ -381,7 +382,8 @@ def _rules_for(target: Target, winograd: Step | None) -> dict[str, tuple[Rule, .
     if not target.has_float_unit:
         return _RULES | {"conv": (_conv, partial(_depthwise, dtype=_INT32))}
     if target.gpu is not None and target.has_byte_products:
-        return _RULES | {"conv": (partial(_conv, fills=_fills_tensor_products), _depthwise)}
+        of_images = {"conv": (partial(_conv, fills=_fills_tensor_products), _depthwise)}
+        return _RULES | INTEGER_CONVS | of_images
     if target.has_byte_products:
         return _RULES
     if target.has_pair_products:
