@@ -36,18 +36,6 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
     return Runtime(program)
 
 
-@pytest.fixture(scope="module")
-def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
-    """The same with every access to memory checked, where the compiler can do that."""
-    program = tmp_path_factory.mktemp("sanitized") / "tilewright-run"
-    words = ["cc", "-g", "-O1", "-std=c11", "-D_GNU_SOURCE", "-fsanitize=address,undefined"]
-    words += ["-fno-sanitize-recover=all", *map(str, sorted(SOURCE.glob("*.c")))]
-    done = subprocess.run([*words, "-o", str(program), "-lm", "-lpthread"], capture_output=True)
-    if done.returncode:
-        pytest.skip("the compiler has no AddressSanitizer")
-    return Runtime(program)
-
-
 def _dense() -> object:
     b = Builder()
     b.output(b.dense(b.input("x", "f32", ("n", 24)), weights(10, 24), weights(10)))

@@ -55,7 +55,7 @@ def build_runtime(
     place = Path(text_path(path))
     words = compiler_for(target, place) if compiler is None else list(compiler)
     env = {**os.environ, **(environment or {})}
-    sources = sorted(SOURCE.glob("*.c"))
+    sources = runtime_sources()
     options: list[str] = []
     if mbedtls is not None:
         encryption = Path(text_path(mbedtls)).resolve()
@@ -72,6 +72,11 @@ def build_runtime(
             file.write(made.read_bytes())
             os.fchmod(file.fileno(), 0o755)
     return [place]
+
+
+def runtime_sources() -> list[Path]:
+    """The C files of a program that runs models, without those that serve."""
+    return sorted([*SOURCE.glob("*.c"), *SOURCE.glob("signing/*.c")])
 
 
 def compiler_for(target: str, place: Path) -> list[str]:
