@@ -17,7 +17,7 @@ from tests.device_runtime.built import Runtime
 from tests.device_runtime.served import Served
 from tilewright.device_runtime import SOURCE
 from tilewright.graph import Builder
-from tilewright.runtime import make_key_pair
+from tilewright.runtime import RunnableModel, make_key_pair
 
 pytest.importorskip("cryptography")
 pytestmark = pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler")
@@ -83,7 +83,7 @@ def _flipped(data: bytes, rng: randomness.Random) -> bytes:
 # ---- artifacts ----------------------------------------------------------------------------------
 
 
-def _signed(path: Path, key: bytes | None) -> tw.RunnableModel:
+def _signed(path: Path, key: bytes | None) -> RunnableModel:
     b = Builder()
     b.output(b.relu(b.input("x", "f32", ("n", 4)) + np.arange(4, dtype=np.float32)))
     model = tw.compile(b.build())
