@@ -27,9 +27,9 @@ test: $(STAMP)/test wheels emulators  ## run the test suite
 fuzz: $(STAMP)/test  ## try every edit of the manifests of artifacts; takes long
 	TILEWRIGHT_FUZZ=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/runtime/test_manifest_edits.py
 
-fuzz-rpc: $(STAMP)/test  ## send many damaged messages to servers, kill them at many moments; takes long
+fuzz-rpc: $(STAMP)/test emulators  ## send damaged messages to servers, kill them at any moment; takes long
 	TILEWRIGHT_FUZZ_RPC=10000 TILEWRIGHT_KILL_RPC=200 $(BIN)/python -m pytest -q -n $(JOBS) \
-	  tests/rpc/test_hostile.py tests/rpc/test_tracker.py
+	  tests/rpc/test_hostile.py tests/rpc/test_tracker.py tests/device_runtime/test_hostile.py
 
 # FORMATS: all, unless named. COUNT: mutations of each.
 FORMATS ?=

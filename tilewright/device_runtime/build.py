@@ -117,11 +117,15 @@ def _serving(encryption: Path, place: Path) -> tuple[list[str], list[Path]]:
         )
     if place.suffix == ".a":
         raise UserError(f"cannot write {place}", reason="the library does not serve, a program can")
+    own = sorted((SOURCE / "server").glob("*.c"))
+    return serving_options(encryption), [*own, *sorted((encryption / "library").glob("*.c"))]
+
+
+def serving_options(encryption: Path) -> list[str]:
+    """What a compiler is told of a program that serves, with the sources of mbedTLS."""
     config = SOURCE / "server" / "mbedtls_config.h"
     folders = [f"-I{encryption / name}" for name in ("include", "library")]
-    options = ["-DTILEWRIGHT_SERVE", f'-DMBEDTLS_CONFIG_FILE="{config}"', *folders]
-    own = sorted((SOURCE / "server").glob("*.c"))
-    return options, [*own, *sorted((encryption / "library").glob("*.c"))]
+    return ["-DTILEWRIGHT_SERVE", f'-DMBEDTLS_CONFIG_FILE="{config}"', *folders]
 
 
 def _compiled(
