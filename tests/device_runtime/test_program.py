@@ -220,6 +220,22 @@ def test_examples(example: str, artifact: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.array(got, np.float32), want)
 
 
+@pytest.mark.skipif(not shutil.which("rustc"), reason="there is no Rust compiler")
+def test_an_example_in_rust(artifact: Path, tmp_path: Path) -> None:
+    build_runtime(tmp_path / "libtilewright.a", compiler=["cc"])
+    words = ["rustc", "-D", "warnings", "-L", str(tmp_path), "-l", "static=tilewright", "-l", "m"]
+    command = [*words, str(EXAMPLES / "run.rs"), "-o", str(tmp_path / "run")]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    assert built.returncode == 0, built.stderr
+    run = [str(tmp_path / "run")]
+    done = subprocess.run([*run, str(artifact)], capture_output=True, text=True, timeout=60)
+    got = np.array([float(word) for word in done.stdout.splitlines()[1:]], np.float32)
+    want = tw.load(artifact)(np.ones((1, 24), np.float32)).ravel()
+    np.testing.assert_array_equal(got, want)
+    done = subprocess.run([*run, "none.twm"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "cannot load none.twm" in done.stderr
+
+
 def test_the_command_takes_no_model(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["export", "a.onnx", "--format", "runtime", "-o", str(tmp_path / "r")]) != 0
     assert "leave the model out" in capsys.readouterr().err
