@@ -248,6 +248,23 @@ def test_systems_without_a_runtime(tmp_path: Path) -> None:
         build_runtime(tmp_path / "r", "llvm -mtriple=x86_64-pc-windows-gnu")
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        *(f"-mtriple=armv7-linux-gnueabihf -mcpu=cortex-{c}" for c in ("a7", "a9", "a15", "a53")),
+        *(f"-mcpu={cpu}" for cpu in ("cortex-a53", "cortex-a72", "cortex-a76", "neoverse-v1")),
+        *(f"-mcpu={cpu}" for cpu in ("x86-64", "haswell", "skylake-avx512", "znver4")),
+        *(f"-mcpu={cpu}" for cpu in ("rv64gc", "rv64gcv")),
+    ],
+)
+def test_features_of_processors_are_known(target: str) -> None:
+    """What the program has not heard of, it takes for missing: then it runs nothing there."""
+    text = (SOURCE / "features.c").read_text(encoding="utf-8")
+    known = {name for name in tw.Target.of(f"llvm {target}").features if f'{{"{name}",' in text}
+    missing = set(tw.Target.of(f"llvm {target}").features) - known
+    assert not {name for name in missing if not name.startswith("prefer-")}
+
+
 def test_all_that_code_asks_of_a_system_is_there() -> None:
     text = (SOURCE / "system.c").read_text(encoding="utf-8")
     missing = [name for name in C_FUNCTIONS if f"FUNCTION({name})" not in text]
