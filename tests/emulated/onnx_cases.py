@@ -59,10 +59,12 @@ def main() -> int:
     native = [c for c in load_cases("node") if f"node/{c.name}" not in KNOWN_FAILURES]
     cases, failed, python = native[given.first :: given.step], 0, ForeignPython()
     with tempfile.TemporaryDirectory() as folder:
-        for case in cases:
+        for number, case in enumerate(cases):
             if why := fault(case, python, Path(folder)):
                 failed += 1
                 print(f"{case.name}: {' '.join(why.split())[:300]}", flush=True)
+            if number % 50 == 49:
+                print(f"{number + 1 - failed} of {number + 1}", flush=True)
     python.close()
     right = len(cases) - failed
     print(f"{right} of {len(cases)} that pass here are right on {python.arch}")
