@@ -12,8 +12,8 @@ WHEELS := magika==1.0.3 silero_vad==6.2.3 onnx_asr==0.12.0 rapidocr_onnxruntime=
 BENCH_WHEELS := mediapipe==0.10.14
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-emulated test-targets fuzz fuzz-files fuzz-rpc wheels emulators bench
-.PHONY: lint format docs clean
+.PHONY: help demo test test-emulated test-foreign test-targets fuzz fuzz-files fuzz-rpc wheels
+.PHONY: emulators bench lint format docs clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -27,9 +27,9 @@ test: $(STAMP)/test wheels emulators  ## run the test suite
 fuzz: $(STAMP)/test  ## try every edit of the manifests of artifacts; takes long
 	TILEWRIGHT_FUZZ=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/runtime/test_manifest_edits.py
 
-fuzz-rpc: $(STAMP)/test  ## send many damaged messages to servers, kill them at many moments; takes long
+fuzz-rpc: $(STAMP)/test emulators  ## send damaged messages to servers, kill them at any moment; takes long
 	TILEWRIGHT_FUZZ_RPC=10000 TILEWRIGHT_KILL_RPC=200 $(BIN)/python -m pytest -q -n $(JOBS) \
-	  tests/rpc/test_hostile.py tests/rpc/test_tracker.py
+	  tests/rpc/test_hostile.py tests/rpc/test_tracker.py tests/device_runtime/test_hostile.py
 
 # FORMATS: all, unless named. COUNT: mutations of each.
 FORMATS ?=
@@ -40,6 +40,11 @@ fuzz-files: $(STAMP)/test  ## take damaged files of every format through the who
 test-emulated: $(STAMP)/test wheels emulators  ## run all that can be run of the other architecture
 	TILEWRIGHT_EMULATE=all $(BIN)/python -m pytest -q -n $(JOBS) --timeout=900 -rs \
 	  tests/emulated tests/codegen/test_instructions.py
+
+# GRAPHS: how many random ones. MODELS: files, or folders of them; build/models has those of `bench`.
+GRAPHS ?= 100
+test-foreign: $(STAMP)/test emulators  ## run graphs and models on other architectures, emulated
+	$(BIN)/python -m tests.emulated.sweep --graphs $(GRAPHS) $(MODELS)
 
 # MODELS: files, or folders of them, in place of random graphs. LIMIT: how many seconds to go on.
 MODELS ?=

@@ -4,16 +4,19 @@
 
 QEMU's emulators, of programs and of whole boards, come out of Debian's packages, which are only
 unpacked; a C compiler for all architectures comes out of a wheel (`ziglang`), which builds a static
-libc for each of them now, so that tests need not. mbedTLS comes as source. What is there already is
+libc for each of them now, so that tests need not. mbedTLS comes as source. Python comes for the
+other of the two architectures that most people have, with NumPy out of wheels. What is there is
 left alone. Tests that find nothing are skipped.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -33,6 +36,16 @@ LIBRARIES = (
     " libfuse3-3 libaio1 libndctl6 libdaxctl1 libnl-3-200 libnl-route-3-200"
 )
 
+
+#: What Debian calls the two architectures, and the Python that it has.
+DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
+PYTHONS = ("3.11", "3.13")
+#: Parts of a Python, and the libraries that it is linked with, by the names that releases have.
+PYTHON_PARTS = (
+    "python{0}-minimal libpython{0}-minimal libpython{0}-stdlib libc6 libexpat1 zlib1g libssl3"
+    " libssl3t64 libffi8 libbz2-1.0 liblzma5 libgcc-s1 libstdc++6 libuuid1 libcrypt1"
+)
+WHEELS = ("numpy", "ml_dtypes", "pillow")
 
 #: The first release whose mbedTLS speaks TLS 1.3 on both sides.
 MBEDTLS_RELEASE = "trixie"
@@ -113,6 +126,45 @@ def _encryption(folder: Path) -> bool:
     return fetched and (folder / "mbedtls").is_dir()
 
 
+def _python(folder: Path) -> bool:
+    """A Python of the other architecture, with the packages that running models takes."""
+    arch = "x86_64" if platform.machine() in ("aarch64", "arm64") else "aarch64"
+    return any(_python_of(folder / f"python-{arch}", arch, version) for version in PYTHONS)
+
+
+def _python_of(place: Path, arch: str, version: str) -> bool:
+    if (place / "site" / "numpy").is_dir():
+        return True
+    if not shutil.which("apt-get") or not shutil.which("dpkg"):
+        return False
+    apt = place.resolve() / "apt"
+    (apt / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+    own = [f"-oDir::State::Lists={apt / 'lists'}", f"-oDir::Cache={apt}"]
+    own += [f"-oAPT::Architecture={DEBIAN[arch]}", f"-oAPT::Architectures::={DEBIAN[arch]}"]
+    own += ["-oDir::State::status=/dev/null"]
+    _done(["apt-get", *own, "update"], place)
+    for package in PYTHON_PARTS.format(version).split():
+        _done(["apt-get", *own, "download", package], place)
+    for package in place.glob("*.deb"):
+        _done(["dpkg", "-x", str(package), str(place / "root")])
+        package.unlink()
+    shutil.rmtree(apt, ignore_errors=True)
+    return (place / "root/usr/bin" / f"python{version}").exists() and _wheels(place, arch, version)
+
+
+def _wheels(place: Path, arch: str, version: str) -> bool:
+    """Packages of another architecture, which are only unpacked."""
+    tags = [f"--platform=manylinux{tag}_{arch}" for tag in ("2014", "_2_28")]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    pip += ["--no-deps", "--only-binary=:all:", f"--python-version={version}", *tags]
+    fetched = _done([*pip, "--dest", str(place / "wheels"), *WHEELS])
+    for wheel in (place / "wheels").glob("*.whl"):
+        with zipfile.ZipFile(wheel) as file:
+            file.extractall(place / "site")
+    shutil.rmtree(place / "wheels", ignore_errors=True)
+    return fetched
+
+
 def _compiler(folder: Path) -> bool:
     install = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "ziglang>=0.13"]
     if not (folder / "ziglang").is_dir() and not _done(
@@ -149,6 +201,7 @@ _PARTS = {
     "an emulator of boards": _boards,
     "a C compiler for other architectures": _compiler,
     "a library for encryption": _encryption,
+    "a Python of another architecture": _python,
 }
 
 

@@ -26,6 +26,7 @@ class Runtime:
 
     program: Path
     runner: tuple[str, ...] = ()
+    seconds: float = _SECONDS
 
     def call(self, *words: str | Path, leaks: bool = True) -> subprocess.CompletedProcess[str]:
         """Sanitized programs look for leaks, which takes seconds on some machines."""
@@ -34,7 +35,7 @@ class Runtime:
             command,
             capture_output=True,
             text=True,
-            timeout=_SECONDS,
+            timeout=self.seconds,
             errors="replace",
             env={**os.environ, "ASAN_OPTIONS": f"detect_leaks={int(leaks)}"},
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -17,12 +18,14 @@ MBEDTLS = FETCHED / "mbedtls"
 class Served:
     """A server that runs, and its key."""
 
-    def __init__(self, program: Path, folder: Path, *words: str) -> None:
+    def __init__(self, program: Path, folder: Path, *words: str, **env: str) -> None:
         self.key = folder / "key"
         if not self.key.exists():
             tw.rpc.write_key(self.key)
         command = [str(program), "serve", "--key-file", str(self.key), "--name", "dev", *words]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env={**os.environ, **env}
+        )
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().split()[-1]
 

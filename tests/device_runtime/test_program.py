@@ -36,18 +36,6 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
     return Runtime(program)
 
 
-@pytest.fixture(scope="module")
-def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
-    """The same with every access to memory checked, where the compiler can do that."""
-    program = tmp_path_factory.mktemp("sanitized") / "tilewright-run"
-    words = ["cc", "-g", "-O1", "-std=c11", "-D_GNU_SOURCE", "-fsanitize=address,undefined"]
-    words += ["-fno-sanitize-recover=all", *map(str, sorted(SOURCE.glob("*.c")))]
-    done = subprocess.run([*words, "-o", str(program), "-lm", "-lpthread"], capture_output=True)
-    if done.returncode:
-        pytest.skip("the compiler has no AddressSanitizer")
-    return Runtime(program)
-
-
 def _dense() -> object:
     b = Builder()
     b.output(b.dense(b.input("x", "f32", ("n", 24)), weights(10, 24), weights(10)))
@@ -232,6 +220,22 @@ def test_examples(example: str, artifact: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.array(got, np.float32), want)
 
 
+@pytest.mark.skipif(not shutil.which("rustc"), reason="there is no Rust compiler")
+def test_an_example_in_rust(artifact: Path, tmp_path: Path) -> None:
+    build_runtime(tmp_path / "libtilewright.a", compiler=["cc"])
+    words = ["rustc", "-D", "warnings", "-L", str(tmp_path), "-l", "static=tilewright", "-l", "m"]
+    command = [*words, str(EXAMPLES / "run.rs"), "-o", str(tmp_path / "run")]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    assert built.returncode == 0, built.stderr
+    run = [str(tmp_path / "run")]
+    done = subprocess.run([*run, str(artifact)], capture_output=True, text=True, timeout=60)
+    got = np.array([float(word) for word in done.stdout.splitlines()[1:]], np.float32)
+    want = tw.load(artifact)(np.ones((1, 24), np.float32)).ravel()
+    np.testing.assert_array_equal(got, want)
+    done = subprocess.run([*run, "none.twm"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "cannot load none.twm" in done.stderr
+
+
 def test_the_command_takes_no_model(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["export", "a.onnx", "--format", "runtime", "-o", str(tmp_path / "r")]) != 0
     assert "leave the model out" in capsys.readouterr().err
@@ -242,6 +246,23 @@ def test_the_command_takes_no_model(capsys: pytest.CaptureFixture[str], tmp_path
 def test_systems_without_a_runtime(tmp_path: Path) -> None:
     with pytest.raises(tw.UserError, match="there is no runtime for"):
         build_runtime(tmp_path / "r", "llvm -mtriple=x86_64-pc-windows-gnu")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *(f"-mtriple=armv7-linux-gnueabihf -mcpu=cortex-{c}" for c in ("a7", "a9", "a15", "a53")),
+        *(f"-mcpu={cpu}" for cpu in ("cortex-a53", "cortex-a72", "cortex-a76", "neoverse-v1")),
+        *(f"-mcpu={cpu}" for cpu in ("x86-64", "haswell", "skylake-avx512", "znver4")),
+        *(f"-mcpu={cpu}" for cpu in ("rv64gc", "rv64gcv")),
+    ],
+)
+def test_features_of_processors_are_known(target: str) -> None:
+    """What the program has not heard of, it takes for missing: then it runs nothing there."""
+    text = (SOURCE / "features.c").read_text(encoding="utf-8")
+    known = {name for name in tw.Target.of(f"llvm {target}").features if f'{{"{name}",' in text}
+    missing = set(tw.Target.of(f"llvm {target}").features) - known
+    assert not {name for name in missing if not name.startswith("prefer-")}
 
 
 def test_all_that_code_asks_of_a_system_is_there() -> None:

@@ -80,6 +80,15 @@ def command(pid: int) -> str:
         return ""
 
 
+#: Bytes that a process may come to hold, whatever it is sent: for threads, and to be used again.
+FLAT_BYTES = 16 << 20
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process holds."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def until(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
     """Wait for something to become true; what it then is."""
     end = time.monotonic() + seconds

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.rpc.hosts import Host, data, files_below, started, until
-from tests.rpc.mutations import mutations
+from tests.rpc.hosts import FLAT_BYTES, Host, files_below, resident, started, until
+from tests.rpc.mutations import example_messages, mutations
 from tilewright.rpc.client.link import Link
 from tilewright.rpc.serving.calls import Calls
 from tilewright.rpc.serving.fates import Ending
@@ -78,6 +78,25 @@ def test_nobody_there(key: Path) -> None:
         tw.rpc.connect(address, key)
 
 
+def test_a_server_that_ends_at_the_opening_has_no_other_key(key: Path) -> None:
+    """It is killed when it has the proof: nothing is known of its key, but that nobody is there."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def end() -> None:
+        sock, _ = listener.accept()
+        listener.close()
+        with sock:
+            sock.sendall(handshake._LISTENER.pack(b"TWRPC", 1, Role.SERVER, 0, os.urandom(32)))
+            sock.recv(104, socket.MSG_WAITALL)
+
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    thread = threading.Thread(target=end)
+    thread.start()
+    with pytest.raises(tw.rpc.UnreachableError, match="cannot reach"):
+        Link(address, read_key(key)).open()
+    thread.join()
+
+
 def test_a_recorded_opening_is_of_no_use(server: Host, key: Path) -> None:
     secret = read_key(key)
     with _dial(server) as sock:
@@ -109,10 +128,13 @@ def _recording(sock: socket.socket, key: bytes) -> bytes:
 def test_damaged_openings(server: Host, key: Path) -> None:
     before = _waiting(server)
     example = handshake._CLIENT.pack(b"TWRPC", 1, 1, 0, os.urandom(32), bytes(32), os.urandom(32))
+    held, others = resident(server.process.pid), set(files_below(server.folder))
     for damaged in mutations(example, seed=1, count=COUNT):
         with _dial(server) as sock, contextlib.suppress(OSError):
             sock.sendall(damaged)
     assert _waiting(server) == before
+    assert set(files_below(server.folder)) == others
+    assert resident(server.process.pid) < held + FLAT_BYTES
     _still_serves(server, key)
 
 
@@ -254,36 +276,6 @@ class _Plain:
         return self.ending
 
 
-def _messages(model: tw.Model, folder: Path) -> dict[str, bytes]:
-    """A message of each kind, as clients send them."""
-    model.save(folder / "m.twm")
-    artifact, array = (folder / "m.twm").read_bytes(), data().tobytes()
-    specs = {"arrays": [["float32", [3, 16]]], "inputs": {"listed": [{"array": 0}]}, "model": 1}
-    calls: dict[str, tuple[dict[str, object], bytes]] = {
-        "ping": ({"call": "ping"}, b""),
-        "load": ({"call": "load", "threads": 1}, artifact),
-        "run": ({"call": "run", **specs}, array),
-        "time": ({"call": "time", **specs, "repeat": 1, "warmup": 0, "min_repeat_ms": 0}, array),
-        "record": ({"call": "record", **specs, "runs": 1, "warmup": 0, "words": 0}, array),
-        "unload": ({"call": "unload", "model": 1}, b""),
-        "threads": ({"call": "threads", "model": 1, "count": 1, "affinity": None}, b""),
-    }
-    code = {"arrays": [["uint8", [4]], ["uint8", [0]]], "target": ["llvm", "x86_64-linux", ["sse"]]}
-    params = [["x", "float32", ["n", ["mul", 4, "n"]], None, 64, True], ["k", "int32"]]
-    kernel = {"name": "f", "messages": ["a"], "threads": 1, "params": params, "dims": ["n"]}
-    calls["kernel"] = ({"call": "load_kernel", **code, **kernel}, b"\x7fELF")
-    several = {"kernels": [1], "rounds": 1, "min_repeat_ms": 0, "warmup": 0}
-    given = {"arrays": specs["arrays"], "arguments": [{"array": 0}]}
-    calls["measure"] = ({"call": "measure", **several, **given}, array)
-    calls["call"] = ({"call": "call_kernel", "kernel": 1, **given}, array)
-    texts = {"inputs": {"named": {"x": {"strings": ["a", "b"], "shape": [2]}}}, "model": 1}
-    calls["texts"] = ({"call": "run", **texts}, b"")
-    return {
-        name: packed(Kind.REQUEST, 7, header, len(body)) + body
-        for name, (header, body) in calls.items()
-    }
-
-
 @pytest.fixture
 def no_timers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("signal.setitimer", lambda *_: None)
@@ -291,7 +283,7 @@ def no_timers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_damaged_messages(model: tw.Model, tmp_path: Path, no_timers: None) -> None:
     """They end the session or get an error; no other exception, no file left, no hang."""
-    messages = _messages(model, tmp_path)
+    messages = example_messages(model, tmp_path)
     folder = tmp_path / "session"
     folder.mkdir()
     assert _Plain(folder).send(messages["load"] + messages["run"]) is Ending.CLOSED
@@ -353,7 +345,7 @@ def _answers(message: bytes, folder: Path) -> str:
 
 def test_damaged_messages_over_the_wire(server: Host, key: Path, model: tw.Model, tmp_path: Path):
     """The same with keys, encryption and processes, a few times."""
-    messages = _messages(model, tmp_path)
+    messages = example_messages(model, tmp_path)
     link = Link(server.address, read_key(key))
     for damaged in mutations(messages["run"], seed=99, count=6):
         channel, _ = link.open()

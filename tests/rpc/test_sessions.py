@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -102,6 +103,36 @@ def test_a_session_that_is_killed_is_reported(server: Host, key: Path, model: tw
             there(data())
         assert lost.value.kind == "killed"
         assert (there(data()) == model(data())).all()
+
+
+@pytest.mark.parametrize("killed", [True, False], ids=["killed", "hung"])
+def test_a_process_that_fails_at_the_handover_gives_way(
+    killed: bool, key: Path, model: tw.Model, tmp_path: Path
+) -> None:
+    """It waits for a client, and does no more when it is handed one: another gets it."""
+    with started("server", key, tmp_path / "f") as host:
+        (waiting,) = until(lambda: host.sessions())
+        # Once it has said that it is ready, so that the server relies on it.
+        until(lambda: _rests(waiting))
+        os.kill(waiting, signal.SIGSTOP)
+        if killed:
+            threading.Timer(1.0, stop, (waiting,)).start()
+        with tw.rpc.connect(host.address, key) as device:
+            assert (device.load(model)(data()) == model(data())).all()
+            assert waiting not in host.sessions()
+        assert len(until(lambda: len(found := host.sessions()) == 1 and found)) == 1
+
+
+def _rests(pid: int) -> bool:
+    """Whether a process has started, and now waits for something."""
+
+    def seen() -> tuple[str, list[str]]:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return words[0], words[11:13]
+
+    before = seen()
+    time.sleep(0.5)
+    return before == seen() and before[0] == "S" and before[1] != ["0", "0"]
 
 
 def test_too_much_memory_is_an_error_of_the_call(key: Path, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Generator
@@ -13,12 +15,13 @@ from pathlib import Path
 import pytest
 
 import tilewright as tw
-from tests.rpc.hosts import Host, data, started, stop, until
+from tests.rpc.hosts import FLAT_BYTES, Host, data, resident, started, stop, until
 from tilewright.rpc.client.link import Link
 from tilewright.rpc.wire.keys import read_key
 
-#: Kills at random moments; `make fuzz-rpc` does more.
-KILLS = int(os.environ.get("TILEWRIGHT_KILL_RPC", "3"))
+#: Kills at random moments, and damaged messages of each kind; `make fuzz-rpc` does more.
+KILLS = int(os.environ.get("TILEWRIGHT_KILL_RPC", "4"))
+COUNT = int(os.environ.get("TILEWRIGHT_FUZZ_RPC", "1000")) // 40
 
 
 @contextlib.contextmanager
@@ -136,8 +139,9 @@ def test_pools_spread_work_and_do_lost_work_again(
 
 
 def test_work_goes_on_whoever_is_killed(key: Path, model: tw.Model, tmp_path: Path) -> None:
-    """Sessions, servers and the tracker are killed at random moments while clients work."""
+    """Sessions, servers, the tracker and clients are killed at random moments while others work."""
     rng = random.Random(7)
+    model.save(tmp_path / "m.twm")
     with contextlib.ExitStack() as stack:
         tracker = stack.enter_context(started("tracker", key, tmp_path / "t", "--port", "0"))
         words = ("--tracker", tracker.address, "--name", "pi")
@@ -161,13 +165,17 @@ def test_work_goes_on_whoever_is_killed(key: Path, model: tw.Model, tmp_path: Pa
                         assert (device.load(model)(data()) == expected).all()
                         done[k] += 1
 
-        clients = [threading.Thread(target=client, args=(k,)) for k in range(2)]
+        # Should the test fail, they have nobody to ask, and end with it.
+        stack.callback(stopped.set)
+        clients = [threading.Thread(target=client, args=(k,), daemon=True) for k in range(2)]
         for thread in clients:
             thread.start()
         for _ in range(KILLS):
             time.sleep(rng.uniform(0.1, 1.0))
-            which = rng.choice(("session", "server", "tracker"))
-            if which == "tracker":
+            which = rng.choice(("session", "server", "tracker", "client"))
+            if which == "client":
+                _killed_client(tracker, key, tmp_path)
+            elif which == "tracker":
                 tracker.kill()
                 options = ("--port", str(tracker.port))
                 tracker = stack.enter_context(started("tracker", key, tmp_path / "t", *options))
@@ -183,6 +191,25 @@ def test_work_goes_on_whoever_is_killed(key: Path, model: tw.Model, tmp_path: Pa
         for thread in clients:
             thread.join(60)
             assert not thread.is_alive()
+
+
+_CLIENT = """
+import sys, numpy, tilewright as tw
+with tw.rpc.connect(sys.argv[1], sys.argv[2]).request("pi", timeout=60) as device:
+    model = device.load(sys.argv[3])
+    while True:
+        model(numpy.ones((3, 16), numpy.float32))
+        print("works", flush=True)
+"""
+
+
+def _killed_client(tracker: Host, key: Path, folder: Path) -> None:
+    """A client that is killed while it works on a device, which others then get."""
+    words = [sys.executable, "-c", _CLIENT, tracker.address, str(key), str(folder / "m.twm")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "works\n"
+        process.kill()
 
 
 def test_damaged_messages_to_a_tracker(key: Path, tmp_path: Path) -> None:
@@ -206,11 +233,14 @@ def test_damaged_messages_to_a_tracker(key: Path, tmp_path: Path) -> None:
     ]
     with started("tracker", key, tmp_path / "t", "--port", "0") as host:
         link = Link(host.address, read_key(key))
+        link.open()[0].close()
+        held = resident(host.process.pid)
         for k, call in enumerate(calls):
-            for damaged in mutations(packed(Kind.REQUEST, 1, call), seed=k, count=25):
+            for damaged in mutations(packed(Kind.REQUEST, 1, call), seed=k, count=COUNT):
                 channel, _ = link.open()
                 with contextlib.suppress(OSError):
                     channel.socket.sendall(damaged)
                 channel.close()
         tracker = tw.rpc.connect(host.address, key)
         until(lambda: tracker.devices() == [])
+        assert resident(host.process.pid) < held + FLAT_BYTES

@@ -5,5 +5,11 @@ their code into memory, runs and times models. `docs/device_runtime.md` shows it
 """
 
 # pyright: reportUnusedImport=false
-from tilewright.device_runtime.build import SOURCE, build_runtime, compiler_for
+from tilewright.device_runtime.build import (
+    SOURCE,
+    build_runtime,
+    compiler_for,
+    runtime_sources,
+    serving_options,
+)
 from tilewright.device_runtime.monitor import MONITOR, MONITOR_BOARDS, build_monitor

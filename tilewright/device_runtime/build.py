@@ -55,7 +55,7 @@ def build_runtime(
     place = Path(text_path(path))
     words = compiler_for(target, place) if compiler is None else list(compiler)
     env = {**os.environ, **(environment or {})}
-    sources = sorted(SOURCE.glob("*.c"))
+    sources = runtime_sources()
     options: list[str] = []
     if mbedtls is not None:
         encryption = Path(text_path(mbedtls)).resolve()
@@ -72,6 +72,11 @@ def build_runtime(
             file.write(made.read_bytes())
             os.fchmod(file.fileno(), 0o755)
     return [place]
+
+
+def runtime_sources() -> list[Path]:
+    """The C files of a program that runs models, without those that serve."""
+    return sorted([*SOURCE.glob("*.c"), *SOURCE.glob("signing/*.c")])
 
 
 def compiler_for(target: str, place: Path) -> list[str]:
@@ -112,11 +117,15 @@ def _serving(encryption: Path, place: Path) -> tuple[list[str], list[Path]]:
         )
     if place.suffix == ".a":
         raise UserError(f"cannot write {place}", reason="the library does not serve, a program can")
+    own = sorted((SOURCE / "server").glob("*.c"))
+    return serving_options(encryption), [*own, *sorted((encryption / "library").glob("*.c"))]
+
+
+def serving_options(encryption: Path) -> list[str]:
+    """What a compiler is told of a program that serves, with the sources of mbedTLS."""
     config = SOURCE / "server" / "mbedtls_config.h"
     folders = [f"-I{encryption / name}" for name in ("include", "library")]
-    options = ["-DTILEWRIGHT_SERVE", f'-DMBEDTLS_CONFIG_FILE="{config}"', *folders]
-    own = sorted((SOURCE / "server").glob("*.c"))
-    return options, [*own, *sorted((encryption / "library").glob("*.c"))]
+    return ["-DTILEWRIGHT_SERVE", f'-DMBEDTLS_CONFIG_FILE="{config}"', *folders]
 
 
 def _compiled(

@@ -76,15 +76,20 @@ static void ask(uint64_t *words) {
 }
 #elif defined(__arm__)
 static const char *const architectures[] = {"armv7", "arm", "armv7l", "armv7a", NULL};
-enum { H1, WORDS };
-/* Half-precision conversions come with the fourth version of the unit or with NEON's. */
+enum { H1, H2, WORDS };
+/* Half-precision conversions come with the fourth version of the unit or with NEON's. The unit of
+   ARMv8 has no bit of its own: processors that have it have checksums as well. */
 static const feature features[] = {
     {"vfp2sp", H1, 6},    {"neon", H1, 12},  {"vfp3", H1, 13},    {"vfp3d16sp", H1, 13},
     {"fp64", H1, 13},     {"d32", H1, 19},   {"vfp4", H1, 16},    {"vfp4d16sp", H1, 16},
-    {"fp16", H1, 16},     {"hwdiv-arm", H1, 17}, {"hwdiv", H1, 18},
+    {"fp16", H1, 16},     {"hwdiv-arm", H1, 17}, {"hwdiv", H1, 18}, {"crc", H2, 4},
+    {"fp-armv8", H2, 4},  {"fp-armv8d16", H2, 4}, {"fp-armv8d16sp", H2, 4},
 };
 
-static void ask(uint64_t *words) { words[H1] = getauxval(AT_HWCAP); }
+static void ask(uint64_t *words) {
+  words[H1] = getauxval(AT_HWCAP);
+  words[H2] = getauxval(AT_HWCAP2);
+}
 #elif defined(__riscv) && __riscv_xlen == 64
 static const char *const architectures[] = {"riscv64", NULL};
 enum { H1, WORDS };

@@ -86,6 +86,23 @@ bool tw_container_open(tw_container *container, tw_arena *arena, int file, tw_er
 void tw_container_close(tw_container *container);
 const tw_member *tw_container_find(const tw_container *container, const char *name);
 
+/* ---- signatures ----------------------------------------------------------------------------- */
+
+#define TW_SIGNATURE "signature"
+enum { TW_KEY_BYTES = 32, TW_MOST_KEYS = 16 };
+
+/* The public keys of those whose artifacts are used. */
+typedef struct tw_trust {
+  uint8_t keys[TW_MOST_KEYS][TW_KEY_BYTES];
+  int32_t count;
+} tw_trust;
+
+/* Trust whoever has the private key to a public one: a file of PEM, or of 32 bytes. */
+bool tw_trust_add(tw_trust *trust, const char *path, tw_error *error);
+/* Whether one of the keys signed a container as it is. */
+bool tw_trust_covers(const tw_trust *trust, const tw_container *container, tw_arena *arena,
+                     tw_error *error);
+
 /* ---- programs ------------------------------------------------------------------------------- */
 
 typedef struct tw_constant {
@@ -166,7 +183,9 @@ struct tw_model {
 
 /* Link the code of a program that was read. */
 bool tw_model_load_code(tw_model *model, tw_error *error);
-bool tw_model_open_file(int file, int32_t threads, tw_model **model, tw_error *error);
+/* Without `trust`, signatures are not looked at. */
+bool tw_model_open_file(int file, int32_t threads, const tw_trust *trust, tw_model **model,
+                        tw_error *error);
 
 /* A call whose arguments are bound: it can run many times. */
 typedef struct tw_call {

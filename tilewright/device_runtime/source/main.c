@@ -14,16 +14,17 @@
 
 static const char usage[] =
     "usage: tilewright-run MODEL.twm [--input NAME=FILE.npy]... [--output-dir DIR]\n"
-    "                      [--time] [--repeat N] [--threads N]\n"
+    "                      [--time] [--repeat N] [--threads N] [--trusted KEY.pem]...\n"
 #ifdef TILEWRIGHT_SERVE
     "       tilewright-run serve --key-file FILE [--host ADDRESS] [--port N] [--name NAME]\n"
     "                      [--target TEXT] [--sessions N] [--memory BYTES] [--message BYTES]\n"
     "                      [--room BYTES] [--call-seconds N] [--idle-seconds N]\n"
-    "                      [--tracker ADDRESS:PORT]\n"
+    "                      [--tracker ADDRESS:PORT] [--trusted KEY.pem]...\n"
 #endif
     "\n"
     "Runs a model on arrays in files of NumPy, and writes its outputs to DIR/NAME.npy. Without\n"
-    "inputs it tells what the model takes and gives. --time tells how long a run takes.\n";
+    "inputs it tells what the model takes and gives. --time tells how long a run takes. With\n"
+    "--trusted, only artifacts that one of these public keys signed are used.\n";
 
 enum { MOST_INPUTS = 256, DONE = 0, FAILED = 1, MISUSED = 2 };
 
@@ -31,6 +32,8 @@ typedef struct {
   const char *model, *folder;
   const char *inputs[MOST_INPUTS];
   int input_count;
+  const char *keys[TW_MOST_KEYS];
+  int32_t key_count;
   int32_t repeat, threads;
   bool wants_time;
 } options;
@@ -64,6 +67,9 @@ static int read_options(int count, char **words, options *asked) {
     } else if (k++, !strcmp(word, "--input")) {
       if (asked->input_count == MOST_INPUTS) return misused("there are too many of", word);
       asked->inputs[asked->input_count++] = value;
+    } else if (!strcmp(word, "--trusted")) {
+      if (asked->key_count == TW_MOST_KEYS) return misused("there are too many of", word);
+      asked->keys[asked->key_count++] = value;
     } else if (!strcmp(word, "--output-dir")) {
       asked->folder = value;
     } else if (!strcmp(word, "--repeat")) {
@@ -184,8 +190,10 @@ int main(int count, char **words) {
   if (code) return code;
   tw_model *model;
   tw_error error = {{0}};
-  bool is_done = tw_model_open(asked.model, asked.threads, &model, &error) &&
-                 use(&asked, model, &error);
+  bool is_open = asked.key_count ? tw_model_open_trusted(asked.model, asked.keys, asked.key_count,
+                                                         asked.threads, &model, &error)
+                                 : tw_model_open(asked.model, asked.threads, &model, &error);
+  bool is_done = is_open && use(&asked, model, &error);
   tw_model_close(model);
   if (!is_done) fprintf(stderr, "tilewright-run: %s\n", error.text);
   return is_done ? DONE : FAILED;

@@ -75,10 +75,12 @@ bool tw_model_load_code(tw_model *model, tw_error *error) {
   return true;
 }
 
-bool tw_model_open_file(int file, int32_t threads, tw_model **model, tw_error *error) {
+bool tw_model_open_file(int file, int32_t threads, const tw_trust *trust, tw_model **model,
+                        tw_error *error) {
   tw_model *made = calloc(1, sizeof *made);
   if (!made) return tw_no_memory(error);
   if (tw_container_open(&made->container, &made->arena, file, error) &&
+      (!trust || tw_trust_covers(trust, &made->container, &made->arena, error)) &&
       tw_program_read(&made->program, &made->container, &made->arena, error) &&
       tw_model_load_code(made, error) && tw_model_set_threads(made, threads, error)) {
     *model = made;
@@ -88,14 +90,28 @@ bool tw_model_open_file(int file, int32_t threads, tw_model **model, tw_error *e
   return false;
 }
 
-bool tw_model_open(const char *path, int32_t threads, tw_model **model, tw_error *error) {
+static bool open_path(const char *path, int32_t threads, const tw_trust *trust, tw_model **model,
+                      tw_error *error) {
   *model = NULL;
   int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return tw_fail(error, "cannot load %s: %s", path, strerror(errno));
   tw_error reason;
-  bool is_open = tw_model_open_file(file, threads, model, &reason);
+  bool is_open = tw_model_open_file(file, threads, trust, model, &reason);
   close(file);
   return is_open || tw_fail(error, "cannot load %s: %s", path, reason.text);
+}
+
+bool tw_model_open(const char *path, int32_t threads, tw_model **model, tw_error *error) {
+  return open_path(path, threads, NULL, model, error);
+}
+
+bool tw_model_open_trusted(const char *path, const char *const *keys, int32_t key_count,
+                           int32_t threads, tw_model **model, tw_error *error) {
+  tw_trust trust = {.count = 0};
+  *model = NULL;
+  for (int32_t k = 0; k < key_count; k++)
+    if (!tw_trust_add(&trust, keys[k], error)) return false;
+  return open_path(path, threads, &trust, model, error);
 }
 
 void tw_model_close(tw_model *model) {

@@ -53,6 +53,10 @@ typedef struct tw_timing {
    one that this machine can run is taken. `threads` is how many threads run it; 0: one for each
    processor. The file must not change while the model is open: its parameters stay mapped. */
 bool tw_model_open(const char *path, int32_t threads, tw_model **model, tw_error *error);
+/* The same for an artifact that one of these public keys must have signed, by Ed25519; others are
+   refused before anything in them is used. Keys are paths of files: PEM, or 32 bytes. */
+bool tw_model_open_trusted(const char *path, const char *const *keys, int32_t key_count,
+                           int32_t threads, tw_model **model, tw_error *error);
 void tw_model_close(tw_model *model);
 
 int32_t tw_model_input_count(const tw_model *model);

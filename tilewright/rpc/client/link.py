@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tilewright.rpc.wire.channel import Channel
-from tilewright.rpc.wire.errors import UnreachableError
+from tilewright.rpc.wire.errors import TurnedAwayError, UnreachableError
 from tilewright.rpc.wire.fates import Fate
 from tilewright.rpc.wire.handshake import NO_TICKET, Intent, Opening, Role, authenticate
 from tilewright.rpc.wire.limits import OPENING_SECONDS
@@ -30,14 +30,14 @@ class Link:
     def role(self) -> Role:
         """Whether a server or a tracker listens there."""
         # A session that nobody has been is a question that both answer at no cost.
-        with self._connected() as sock:
-            return self._authenticated(sock, Intent.FATE, NO_TICKET)[0].role
+        sock, opening, _ = self._authenticated(Intent.FATE, NO_TICKET)
+        sock.close()
+        return opening.role
 
     def open(self, ticket: bytes = NO_TICKET) -> tuple[Channel, dict[str, Any]]:
         """A new encrypted connection, and what the listener says of itself."""
-        sock = self._connected()
+        sock, opening, _ = self._authenticated(Intent.OPEN, ticket)
         try:
-            opening, _ = self._authenticated(sock, Intent.OPEN, ticket)
             return open_channel(sock, self.key, opening, _ANSWER_BYTES, {"client": user_name()})
         except (OSError, ValueError) as error:
             sock.close()
@@ -48,17 +48,30 @@ class Link:
 
     def fate(self, session: str) -> Fate:
         """How a session has ended; "unknown" if that cannot be learned."""
-        with contextlib.suppress(UserError, ValueError), self._connected() as sock:
-            return Fate.of_text(self._authenticated(sock, Intent.FATE, bytes.fromhex(session))[1])
+        with contextlib.suppress(UserError, ValueError):
+            sock, _, text = self._authenticated(Intent.FATE, bytes.fromhex(session))
+            sock.close()
+            return Fate.of_text(text)
         return Fate()
 
-    def _authenticated(
-        self, sock: socket.socket, intent: Intent, ticket: bytes
-    ) -> tuple[Opening, str]:
+    def _authenticated(self, intent: Intent, ticket: bytes) -> tuple[socket.socket, Opening, str]:
+        """A connection to a listener that has the same key, and what it says."""
         try:
-            return authenticate(sock, self.key, intent, ticket)
+            return self._attempt(intent, ticket)
+        except TurnedAwayError:
+            # It has another key, or ended at that moment: then there is nobody now, or a new one.
+            return self._attempt(intent, ticket)
+
+    def _attempt(self, intent: Intent, ticket: bytes) -> tuple[socket.socket, Opening, str]:
+        sock = self._connected()
+        try:
+            return sock, *authenticate(sock, self.key, intent, ticket)
         except (OSError, ValueError) as error:
+            sock.close()
             raise self._unreachable(error) from None
+        except BaseException:
+            sock.close()
+            raise
 
     def _connected(self) -> socket.socket:
         try:

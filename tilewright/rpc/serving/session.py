@@ -18,7 +18,7 @@ from typing import Any
 
 from tilewright.rpc.serving.calls import Calls
 from tilewright.rpc.serving.fates import Ending
-from tilewright.rpc.serving.sessions import READY
+from tilewright.rpc.serving.sessions import READY, TAKEN
 from tilewright.rpc.wire.channel import Channel, Heartbeat, Parts
 from tilewright.rpc.wire.errors import ProtocolError, error_data
 from tilewright.rpc.wire.frames import Kind, Prefix
@@ -38,9 +38,10 @@ def main(number: int) -> Ending:
     try:
         control.sendall(READY)
         data, numbers, _, _ = socket.recv_fds(control, 4096, 1)
+        if not data or not numbers:
+            return Ending.CLOSED
+        control.sendall(TAKEN)
     except OSError:
-        return Ending.CLOSED
-    if not data or not numbers:
         return Ending.CLOSED
     given: dict[str, Any] = json.loads(data)
     client = socket.socket(fileno=numbers[0])

@@ -26,19 +26,26 @@ from tilewright.rpc.wire.limits import OPENING_SECONDS, START_SECONDS, Limits
 
 #: What a process says when it waits for its client.
 READY: Final = b"ready\n"
+#: What it says when it has its client, before it reads anything of the connection.
+TAKEN: Final = b"taken\n"
+#: Processes that are tried for one client: any may be killed at any moment.
+_ATTEMPTS: Final = 3
 #: Sessions of which it is remembered how they ended.
 _REMEMBERED: Final = 256
 #: Seconds to wait for a session that is about to end, before a client is turned away.
 _GRACE_SECONDS: Final = 3.0
 #: The same before a client is told how its session ended: less than it waits for an answer.
 _FATE_SECONDS: Final = 0.8 * OPENING_SECONDS
+#: Seconds for a process that is ready to take its client, who waits for two of them.
+_TAKING_SECONDS: Final = 0.3 * OPENING_SECONDS
 _PACKAGE: Final = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True)
 class _Process:
-    """A process that serves one client, or waits for it."""
+    """A process that serves one client, or waits for it; its name is that of the session."""
 
+    name: str
     process: subprocess.Popen[bytes]
     control: socket.socket
     folder: Path
@@ -92,38 +99,52 @@ class Sessions:
     def begin(self, client: socket.socket, opening: Opening, tell: Callable[[bool], None]) -> None:
         """Hand a client to a process, for which there must be room.
 
-        `tell` is called as soon as it is known whether there is a process that works.
+        `tell` is called as soon as it is known whether there is a process that works. One that ends
+        before it has taken the client gives way to another: nothing of the connection is lost.
         """
-        name = secrets.token_hex(32)
-        given = {
-            "session": name,
-            "server_nonce": opening.server_nonce.hex(),
-            "client_nonce": opening.client_nonce.hex(),
-            "ticket": opening.ticket.hex(),
-        }
+        made = self._ready()
         try:
-            made = self._take()
+            tell(made is not None)
+            for _ in range(_ATTEMPTS):
+                if made is None:
+                    break
+                if _takes(made, client, opening):
+                    waiting = (made, opening.ticket)
+                    threading.Thread(target=self._wait, args=waiting, daemon=True).start()
+                    return
+                self._dismiss(made)
+                made = self._ready()
         except OSError:
-            self.give_up_room()
-            self._ended(opening.ticket)
-            raise
-        with self._changed:
-            self._coming -= 1
-            self._running[name] = made
-        threading.Thread(target=self._wait, args=(name, made, opening.ticket), daemon=True).start()
-        threading.Thread(target=self._refill, daemon=True).start()
-        try:
-            # What the process was told must have been read: messages have no borders here.
-            is_ready = _is_ready(made.control)
-            tell(is_ready)
-            if is_ready:
-                socket.send_fds(made.control, [json.dumps(given).encode()], [client.fileno()])
-                return
-        except OSError:
+            # The client has gone.
             pass
-        # Its end is waited for, as that of all others.
-        with contextlib.suppress(OSError):
-            made.process.kill()
+        if made is not None:
+            self._dismiss(made)
+        self.give_up_room()
+        self._ended(opening.ticket)
+
+    def _ready(self) -> _Process | None:
+        """A process that waits for its client, which takes the room that was reserved."""
+        for _ in range(_ATTEMPTS):
+            try:
+                made = self._take()
+            except OSError:
+                return None
+            with self._changed:
+                self._coming -= 1
+                self._running[made.name] = made
+            threading.Thread(target=self._refill, daemon=True).start()
+            # What the process was told must have been read: messages have no borders here.
+            if _says(made, READY, START_SECONDS):
+                return made
+            self._dismiss(made)
+        return None
+
+    def _dismiss(self, made: _Process) -> None:
+        """Another process is to have the client, in the same room."""
+        with self._changed:
+            self._running.pop(made.name, None)
+            self._coming += 1
+        self._discard(made)
 
     def _take(self) -> _Process:
         with self._changed:
@@ -161,17 +182,17 @@ class Sessions:
         theirs.close()
         settings = {**self._settings, "folder": str(folder), "limits": self._limits.as_data()}
         ours.sendall(json.dumps(settings).encode() + b"\n")
-        return _Process(process, ours, folder)
+        return _Process(secrets.token_hex(32), process, ours, folder)
 
     # ---- ending ---------------------------------------------------------------------------------
 
-    def _wait(self, name: str, made: _Process, ticket: bytes) -> None:
+    def _wait(self, made: _Process, ticket: bytes) -> None:
         """Wait for the end of a session, and clear up after it."""
         code = made.process.wait()
         self._discard(made)
         with self._changed:
-            self._running.pop(name, None)
-            self._fates[name] = fate_of(code, self._limits)
+            self._running.pop(made.name, None)
+            self._fates[made.name] = fate_of(code, self._limits)
             while len(self._fates) > _REMEMBERED:
                 self._fates.popitem(last=False)
             self._changed.notify_all()
@@ -203,11 +224,26 @@ class Sessions:
             self._discard(made)
 
 
-def _is_ready(control: socket.socket) -> bool:
-    """Whether a process has started, for which there is time on slow machines."""
-    control.settimeout(START_SECONDS)
+def _takes(made: _Process, client: socket.socket, opening: Opening) -> bool:
+    """Hand a client to a process; whether it has it now."""
+    given = {
+        "session": made.name,
+        "server_nonce": opening.server_nonce.hex(),
+        "client_nonce": opening.client_nonce.hex(),
+        "ticket": opening.ticket.hex(),
+    }
     try:
-        return control.recv(len(READY), socket.MSG_WAITALL) == READY
+        socket.send_fds(made.control, [json.dumps(given).encode()], [client.fileno()])
+    except OSError:
+        return False
+    return _says(made, TAKEN, _TAKING_SECONDS)
+
+
+def _says(made: _Process, word: bytes, seconds: float) -> bool:
+    """Whether a process says a word in time."""
+    made.control.settimeout(seconds)
+    try:
+        return made.control.recv(len(word), socket.MSG_WAITALL) == word
     except OSError:
         return False
 

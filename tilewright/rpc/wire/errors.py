@@ -29,6 +29,10 @@ class RefusedError(WireError):
     """A server has no session to give, for now."""
 
 
+class TurnedAwayError(WireError):
+    """A listener closed the connection when it saw the client's proof, or ended at that moment."""
+
+
 class DeviceLostError(WireError):
     """A session ended before it answered; the message says why, as far as that is known.
 

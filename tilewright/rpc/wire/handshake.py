@@ -18,7 +18,7 @@ import time
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from tilewright.rpc.wire.errors import ProtocolError, RefusedError
+from tilewright.rpc.wire.errors import ProtocolError, RefusedError, TurnedAwayError
 from tilewright.rpc.wire.keys import PROOF_BYTES, is_proof, proof
 from tilewright.rpc.wire.limits import OPENING_SECONDS, START_SECONDS
 from tilewright.support.errors import UserError
@@ -127,7 +127,7 @@ def _verdict(sock: socket.socket, key: bytes, opening: Opening, deadline: float)
     try:
         head = _read(sock, _VERDICT.size, deadline)
     except ConnectionError:
-        raise UserError(
+        raise TurnedAwayError(
             "the server does not let this client in",
             reason="it has another key",
             remedy="use the key file that the server was started with",

@@ -202,7 +202,8 @@ tw_outcome tw_call_load(tw_calls *calls, const tw_json *header, int file, int64_
     return done_if(tw_fail(error, "there is no room for the model on this device"));
   int64_t count = optional(header, "threads");
   if (count < 0 || count > INT32_MAX) return wrong(error, "threads");
-  if (!tw_model_open_file(file, (int32_t)count, &calls->models[slot], error)) return REFUSED;
+  if (!tw_model_open_file(file, (int32_t)count, calls->trust, &calls->models[slot], error))
+    return REFUSED;
   calls->sizes[slot] = size;
   tw_text_print(&calls->fields, "\"model\":%d,\"target\":", slot + 1);
   tw_json_write_text(&calls->fields, tw_model_target(calls->models[slot]));
@@ -241,6 +242,10 @@ tw_outcome tw_call_answer(tw_calls *calls, const tw_json *header, tw_error *erro
   if (!strcmp(name, "ping")) return ANSWERED;
   if (!strcmp(name, "trial"))
     return done_if(tw_fail(error, "clients of this device make trials by calls of kernels"));
+  if (calls->trust && (tw_is_kernel_call(name) || !strcmp(name, "record")))
+    return done_if(tw_fail(error, "this device neither profiles models nor takes single kernels: that "
+                                  "takes code that nobody has signed, and the server was started "
+                                  "with --trusted"));
   if (tw_is_kernel_call(name)) return tw_kernel_answer(calls, name, header, error);
   tw_model *model = model_of(calls, header);
   if (!model) return wrong(error, "model");

@@ -58,7 +58,8 @@ static bool set_number(tw_settings *settings, const char *option, double value) 
   return false;
 }
 
-static bool read_options(int count, char **words, tw_settings *settings, const char **key) {
+static bool read_options(int count, char **words, tw_settings *settings, const char **key,
+                         tw_error *error) {
   for (int k = 1; k < count; k += 2) {
     const char *option = words[k], *value = k + 1 < count ? words[k + 1] : NULL;
     double number;
@@ -73,7 +74,9 @@ static bool read_options(int count, char **words, tw_settings *settings, const c
       settings->target = value;
     else if (!strcmp(option, "--tracker"))
       settings->tracker = value;
-    else if (!read_number(value, 0, 1e15, &number) || !set_number(settings, option, number))
+    else if (!strcmp(option, "--trusted")) {
+      if (!tw_trust_add(&settings->trust, value, error)) return false;
+    } else if (!read_number(value, 0, 1e15, &number) || !set_number(settings, option, number))
       return false;
   }
   const tw_limits *limits = &settings->limits;
@@ -91,8 +94,9 @@ int tw_serve_command(int count, char **words, const char *usage) {
   tw_this_target(target, sizeof target);
   settings.name = name;
   settings.target = target;
-  if (!read_options(count, words, &settings, &key)) return fputs(usage, stderr), 2;
-  if (read_key(key, &settings, &error) && tw_serve(&settings, &error)) return 0;
+  bool is_asked = read_options(count, words, &settings, &key, &error);
+  if (!is_asked && !*error.text) return fputs(usage, stderr), 2;
+  if (is_asked && read_key(key, &settings, &error) && tw_serve(&settings, &error)) return 0;
   fprintf(stderr, "tilewright-run: %s\n", error.text);
   return 1;
 }

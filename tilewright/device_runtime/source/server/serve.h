@@ -27,6 +27,8 @@ typedef struct tw_settings {
   int32_t port;
   uint8_t key[KEY_BYTES];
   tw_limits limits;
+  /* Whose artifacts are run; everybody's where it names nobody. */
+  tw_trust trust;
   /* The certificate and its private key, in binary form. */
   uint8_t certificate[1024], private_key[256];
   size_t certificate_size, private_key_size;
@@ -142,6 +144,8 @@ typedef struct tw_kernel tw_kernel;
 /* What a session holds, and the answer to the request that it is at. */
 typedef struct tw_calls {
   const tw_limits *limits;
+  /* Whose artifacts are run; NULL: everybody's. */
+  const tw_trust *trust;
   tw_model *models[MOST_MODELS];
   int64_t sizes[MOST_MODELS];
   tw_kernel *kernels[MOST_KERNELS];

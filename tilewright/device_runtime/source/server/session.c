@@ -281,6 +281,7 @@ int tw_session(const tw_settings *settings, int socket, const tw_opening *openin
                const char *name) {
   session it = {.settings = settings, .socket = socket, .lock = PTHREAD_MUTEX_INITIALIZER};
   it.calls.limits = &settings->limits;
+  it.calls.trust = settings->trust.count ? &settings->trust : NULL;
   confine(&settings->limits);
   set_alarm(OPENING_SECONDS);
   it.channel = tw_channel_open(settings, socket, false);
