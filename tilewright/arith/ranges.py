@@ -85,10 +85,15 @@ class Ranges:
 
     @staticmethod
     def for_function(function: Function) -> Ranges:
-        """What holds throughout a function: no dimension of its buffers is negative."""
+        """What holds throughout a function: no dimension of its buffers is negative, and scalars
+        that its attribute `positive` numbers among its parameters are positive."""
         ranges = knowing_nothing()
         for dim in function.dims:
             ranges = ranges.with_bounds(dim, 0, None)
+        for k in function.attrs.get("positive", ()):
+            scalar = function.params[k]
+            assert isinstance(scalar, Var)
+            ranges = ranges.with_bounds(scalar, 1, None)
         return ranges
 
     def with_extent(self, var: Var, extent: Expr | int) -> Ranges:
