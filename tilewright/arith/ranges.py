@@ -91,9 +91,7 @@ class Ranges:
         for dim in function.dims:
             ranges = ranges.with_bounds(dim, 0, None)
         for k in function.attrs.get("positive", ()):
-            scalar = function.params[k]
-            assert isinstance(scalar, Var)
-            ranges = ranges.with_bounds(scalar, 1, None)
+            ranges = ranges.with_bounds(_scalar(function, int(k)), 1, None)
         return ranges
 
     def with_extent(self, var: Var, extent: Expr | int) -> Ranges:
@@ -324,6 +322,12 @@ def conjuncts(condition: Expr) -> list[Expr]:
         elif part is not TRUE:
             found.append(part)
     return found
+
+
+def _scalar(function: Function, number: int) -> Var:
+    scalar = function.params[number]
+    assert isinstance(scalar, Var)
+    return scalar
 
 
 def _where_positive(extent: Expr) -> Expr:
