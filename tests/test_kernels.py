@@ -22,8 +22,15 @@ from tilewright.graph import Builder, Module, evaluate
 from tilewright.ir import evaluate as evaluate_expr
 from tilewright.ir import function_text, parse_function, same_function
 from tilewright.kernels import compiled, workers
-from tilewright.kernels.compiled import CompiledKernel, Options, compile_function, compile_kernels
+from tilewright.kernels.compiled import (
+    CompiledKernel,
+    Options,
+    ScheduledKernel,
+    scheduled_kernel,
+)
 from tilewright.kernels.formulas import expr_of, formula_of
+from tilewright.kernels.jobs import Job, Result, packed, perform
+from tilewright.kernels.together import compile_kernels
 from tilewright.target import Target
 
 HOST = Target.of("llvm")
@@ -41,13 +48,13 @@ def function(factor: float, name: str = "scale") -> tw.Function:
     return te.function([x], [te.compute((100,), lambda i: x[i] * factor, name="Y")], name=name)
 
 
-def refuse(*_: Any) -> bytes:
+def refuse(*_: Any) -> Result:
     raise AssertionError("this was compiled already")
 
 
 def test_a_kernel_is_compiled_once(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (first,) = compile_kernels([function(2.0)], HOST, [Options()])
-    monkeypatch.setattr(workers, "compile_function", refuse)
+    monkeypatch.setattr(workers, "perform", refuse)
     (again,) = compile_kernels([function(2.0)], HOST, [Options()])
     assert first == again
     for other in ((function(3.0), HOST, Options()), (function(2.0), HOST, Options(checked=True))):
@@ -60,7 +67,7 @@ def test_another_version_of_the_tool_compiles_anew(
 ) -> None:
     compile_kernels([function(2.0)], HOST, [Options()])
     monkeypatch.setattr(compiled, "tool_version", lambda: "other")
-    monkeypatch.setattr(workers, "compile_function", refuse)
+    monkeypatch.setattr(workers, "perform", refuse)
     with pytest.raises(AssertionError, match="compiled already"):
         compile_kernels([function(2.0)], HOST, [Options()])
 
@@ -97,17 +104,25 @@ def test_packing_keeps_everything() -> None:
 def test_workers_give_what_this_process_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_COMPILE_JOBS", "3")
     functions = [function(float(k), f"scale_{k}") for k in range(12)]
-    here = [compile_function(f, HOST, Options()) for f in functions]
+    jobs = [Job(task, f, Options()) for f in functions for task in ("compile", "schedule")]
+    jobs += [Job("generate", j.function, Options(), _scheduled(j)) for j in jobs[1::2]]
+    here = [packed(perform(job, HOST)) for job in jobs]
     done_here: list[str] = []
 
-    def slow(f: tw.Function, *rest: Any) -> bytes:
+    def slow(job: Job, target: Target) -> Result:
         time.sleep(0.3)
-        done_here.append(f.name)
-        return compile_function(f, *rest)
+        done_here.append(job.function.name)
+        return perform(job, target)
 
-    monkeypatch.setattr(workers, "compile_function", slow)
-    assert workers.compile_side_by_side(functions, HOST, [Options()] * len(functions)) == here
-    assert len(done_here) < len(functions), "no worker did anything"
+    monkeypatch.setattr(workers, "perform", slow)
+    with workers.processes(HOST, len(jobs)) as processes:
+        first = processes.perform(jobs[:8])
+        assert [*map(packed, [*first, *processes.perform(jobs[8:])])] == here
+    assert len(done_here) < len(jobs), "no worker did anything"
+
+
+def _scheduled(job: Job) -> ScheduledKernel:
+    return scheduled_kernel(job.function, HOST, job.options)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -124,8 +139,9 @@ def test_workers_that_die_are_made_up_for(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("TILEWRIGHT_COMPILE_JOBS", "2")
     monkeypatch.setattr(sys, "executable", "/bin/false")
     functions = [function(float(k), f"scale_{k}") for k in range(5)]
-    made = workers.compile_side_by_side(functions, HOST, [Options()] * len(functions))
-    assert [CompiledKernel.unpacked(m).name for m in made] == [f.name for f in functions]
+    with workers.processes(HOST, len(functions)) as processes:
+        made = processes.perform([Job("compile", f, Options()) for f in functions])
+    assert [m.name for m in made if isinstance(m, CompiledKernel)] == [f.name for f in functions]
 
 
 SCRIPT = """
@@ -178,6 +194,7 @@ from tests.network_cases import CASES, Case
 from tilewright import te
 from tilewright.kernels import workers
 from tilewright.kernels.compiled import Options
+from tilewright.kernels.jobs import Job
 
 code = "import os, sys, time; sys.stdin.buffer.read(8); "
 code += f"os.write({sys.argv[1]}, str(os.getpid()).encode() + bytes([10])); time.sleep(60)"
@@ -190,10 +207,11 @@ def busy(*_):
     time.sleep(60)
 
 subprocess.Popen = started
-workers.compile_function = busy
+workers.perform = busy
 x = te.placeholder((8,), name="X")
 functions = [te.function([x], [te.compute((8,), lambda i: x[i] * k, name="Y")]) for k in range(8)]
-workers.compile_side_by_side(functions, tw.Target.of("llvm"), [Options()] * 8)
+with workers.processes(tw.Target.of("llvm"), 8) as processes:
+    processes.perform([Job("compile", f, Options()) for f in functions])
 """
 
 
@@ -235,7 +253,7 @@ def busy(*_):
     print("busy", file=sys.stderr, flush=True)
     time.sleep(60)
 
-workers.compile_text = busy
+workers.perform = busy
 workers.serve()
 """
 
@@ -249,7 +267,7 @@ def test_workers_end_with_their_input() -> None:
         env={**os.environ, "PYTHONPATH": str(Path(tw.__file__).parent.parent)},
     )
     assert process.stdin is not None and process.stderr is not None
-    task = json.dumps({"options": {"checked": False}, "function": "def f(): pass"}).encode()
+    task = json.dumps(Job("compile", function(2.0), Options()).message()).encode()
     for message in (str(HOST).encode(), task):
         process.stdin.write(len(message).to_bytes(8, "little") + message)
     process.stdin.flush()

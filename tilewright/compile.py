@@ -218,13 +218,9 @@ def compile_fused(
 
 def _compile_native(fused: Graph, target: Target, threads: int | None, checked: bool) -> Model:
     from tilewright.graph import KernelTable, PassContext, kernel_bindings, lower_program
-    from tilewright.kernels.compiled import (
-        Options,
-        compile_kernels,
-        warn_of_notes,
-        with_schedulers,
-    )
+    from tilewright.kernels.compiled import Options, warn_of_notes, with_schedulers
     from tilewright.kernels.prepare import prepare_calls
+    from tilewright.kernels.together import compile_kernels
     from tilewright.lower import lower_host
     from tilewright.models.constants import constants_of
     from tilewright.models.model import Model
@@ -235,8 +231,8 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
     options = Options(checked, context.denormals, merges=context.merges_kernels)
     tuned = with_schedulers(options, functions, context.schedulers.get(str(target), {}))
     made = compile_kernels(functions, target, tuned)
-    warn_of_notes(made)
-    kernels = {kernel.name: kernel for kernel in made}
+    kernels = {function.name: kernel for function, kernel in zip(functions, made, strict=True)}
+    warn_of_notes(kernels)
     # What passes and LLVM have done with makes room for packed weights.
     let_files_go(v.constant for v in constants_of(fused) if v.constant is not None)
     return_free_memory()

@@ -94,20 +94,20 @@ def test_a_kernel_that_ends_a_worker_does_not_end_this_process(
 def _wait_for_workers(monkeypatch: pytest.MonkeyPatch, seconds: float = 60) -> None:
     """This process compiles nothing before a worker has ended, or had so much time."""
     started: list[Any] = []
-    start, compile_function = workers.Answering.started, workers.compile_function
+    start, perform = workers.Answering.started, workers.perform
 
     def starting(*args: str) -> Any:
         started.append(start(*args))
         return started[-1]
 
-    def waiting(*args: Any) -> bytes:
+    def waiting(*args: Any) -> Any:
         end = time.monotonic() + seconds
         while started and started[-1]._process.poll() is None and time.monotonic() < end:
             time.sleep(0.05)
         started.clear()
         # The thread that feeds the worker sees it a little later.
         time.sleep(0.5)
-        return compile_function(*args)
+        return perform(*args)
 
     monkeypatch.setattr(workers.Answering, "started", staticmethod(starting))
-    monkeypatch.setattr(workers, "compile_function", waiting)
+    monkeypatch.setattr(workers, "perform", waiting)

@@ -85,10 +85,13 @@ class Ranges:
 
     @staticmethod
     def for_function(function: Function) -> Ranges:
-        """What holds throughout a function: no dimension of its buffers is negative."""
+        """What holds throughout a function: no dimension of its buffers is negative, and scalars
+        that its attribute `positive` numbers among its parameters are positive."""
         ranges = knowing_nothing()
         for dim in function.dims:
             ranges = ranges.with_bounds(dim, 0, None)
+        for k in function.attrs.get("positive", ()):
+            ranges = ranges.with_bounds(_scalar(function, int(k)), 1, None)
         return ranges
 
     def with_extent(self, var: Var, extent: Expr | int) -> Ranges:
@@ -319,6 +322,12 @@ def conjuncts(condition: Expr) -> list[Expr]:
         elif part is not TRUE:
             found.append(part)
     return found
+
+
+def _scalar(function: Function, number: int) -> Var:
+    scalar = function.params[number]
+    assert isinstance(scalar, Var)
+    return scalar
 
 
 def _where_positive(extent: Expr) -> Expr:

@@ -14,12 +14,14 @@ On machines without an operating system, functions are called by their own signa
 workspace of a program is a static array, `NAME.arena`.
 
 A function that calls kernels names them in its attribute `kernels`, with the messages of each.
+Those that share code stand in its attribute `shared`, with the name of the code and the sizes that
+this takes before all else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from tilewright.arith import Ranges, simplify
 from tilewright.ir import Buffer, Expr, Function, Param, Var, const, free_vars
@@ -63,6 +65,12 @@ def adopt_messages(function: Function, messages: list[str]) -> dict[str, int]:
             first[name] = len(messages)
             messages.extend(own)
     return first
+
+
+def code_called(function: Function) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """The name of the code that kernels share, and the sizes that it takes first, by kernels."""
+    shared: Mapping[str, Sequence[Any]] = function.attrs.get("shared", {})
+    return {kernel: (name, tuple(sizes)) for kernel, (name, *sizes) in shared.items()}
 
 
 def arena_name(program: str) -> str:

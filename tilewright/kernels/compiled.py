@@ -1,62 +1,92 @@
-"""Kernels: loop functions as object code, each compiled once and kept on disk.
+"""Kernels: loop functions as object code, with what their callers must know.
 
-What a kernel's callers must know travels with its code: the messages it can fail with, and how
-much workspace it needs, over its numbers (scalars, then dimensions). All of it is plain data, so
-that it can lie in the cache and go between processes.
+That is the messages a kernel can fail with, and how much workspace it needs, over its numbers
+(scalars, then dimensions). All of it is plain data, so that it can lie in the cache and go between
+processes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright import __version__
 from tilewright.codegen import numbers_of
-from tilewright.ir import Buffer, Const, Expr, Function, parse_function, structural_hash
+from tilewright.ir import (
+    Buffer,
+    Const,
+    Expr,
+    Function,
+    const,
+    function_text,
+    parse_function,
+    structural_hash,
+)
 from tilewright.kernels.formulas import expr_of, formula_of
-from tilewright.kernels.pipeline import Options, generated, stages_of
+from tilewright.kernels.pipeline import Options, generated, scheduled, split_of
 from tilewright.runtime import PackedKernel, Preparation
 from tilewright.schedule import UNAPPLIED
-from tilewright.support.cache import cache_key, default_cache
+from tilewright.support.cache import cache_key
+from tilewright.support.errors import UserError
 from tilewright.support.faults import during
 from tilewright.target import KINDS, Target, why_not_here
 
 if TYPE_CHECKING:
-    from tilewright.lower import Prepared
+    from tilewright.codegen import Code
 
 
+@dataclass(frozen=True)
 class CompiledKernel(PackedKernel):
     """A kernel's code with what its callers must know."""
 
+    #: What the code takes before all else, where kernels share it (`kernels.families`).
+    sizes: tuple[int, ...] = ()
+
     def workspace_for(self, numbers: Sequence[Expr]) -> Expr:
         """The bytes of workspace for a call with these numbers."""
-        return expr_of(self.workspace, numbers)
+        return expr_of(self.workspace, [*map(const, self.sizes), *numbers])
 
 
-def compile_kernels(
-    functions: Sequence[Function], target: Target, options: Sequence[Options]
-) -> list[CompiledKernel]:
-    """Object code for all functions, each by its own options: from the cache, or compiled by all
-    cores."""
-    from tilewright.kernels.workers import compile_side_by_side
+class Once(NamedTuple):
+    """What is done with constants once: parameters by number, element types and shapes."""
 
-    store = default_cache()
-    keys = [_key(f, target, o) for f, o in zip(functions, options, strict=True)]
-    found = [store.get(key) for key in keys]
-    missing = [k for k, data in enumerate(found) if data is None]
-    made = compile_side_by_side(
-        [functions[k] for k in missing], target, [options[k] for k in missing]
-    )
-    for k, data in zip(missing, made, strict=True):
-        found[k] = data
-        store.put(keys[k], data)
-    return [CompiledKernel.unpacked(data) for data in found if data is not None]
+    taken: tuple[int, ...]
+    dropped: tuple[int, ...]
+    made: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class ScheduledKernel(NamedTuple):
+    """A kernel under its schedule, in parts: what every call does, and what is done once."""
+
+    parts: tuple[Function, ...]
+    once: Once | None
+    note: str
+
+    def packed(self) -> bytes:
+        """All of it as bytes."""
+        return json.dumps([[function_text(p) for p in self.parts], self.once, self.note]).encode()
+
+    @staticmethod
+    def unpacked(data: bytes) -> ScheduledKernel:
+        """The kernel that `packed` made these bytes of."""
+        texts, once, note = json.loads(data)
+        return ScheduledKernel(
+            tuple(parse_function(t) for t in texts), once and once_of(once), note
+        )
+
+
+def once_of(fields: Sequence[Any]) -> Once:
+    """What JSON has made of it, as it was."""
+    taken, dropped, made = fields
+    shapes = tuple((dtype, tuple(shape)) for dtype, shape in made)
+    return Once(tuple(taken), tuple(dropped), shapes)
 
 
 def with_schedulers(
@@ -69,54 +99,91 @@ def with_schedulers(
     return [options if key is None else replace(options, scheduler=key) for key in keys]
 
 
-def warn_of_notes(kernels: Sequence[CompiledKernel]) -> None:
-    """Say, once for all kernels, what their users should know of them."""
-    noted = [k for k in kernels if k.note]
+def warn_of_notes(kernels: Mapping[str, CompiledKernel]) -> None:
+    """Say, once for all kernels by name, what their users should know of them."""
+    noted = [(name, kernel.note) for name, kernel in kernels.items() if kernel.note]
     if noted:
         others = f" (and {len(noted) - 1} others)" if len(noted) > 1 else ""
         warnings.warn(
-            f"the record for {noted[0].name}{others} does not apply any more, so that the default"
-            f" schedule is used: {noted[0].note}",
+            f"the record for {noted[0][0]}{others} does not apply any more, so that the default"
+            f" schedule is used: {noted[0][1]}",
             stacklevel=2,
         )
 
 
-def compile_text(text: str, target: Target, options: Options) -> bytes:
-    """What `compile_function` makes of a function in the text form."""
-    return compile_function(parse_function(text), target, options)
-
-
 def compile_function(function: Function, target: Target, options: Options) -> bytes:
-    """A packed kernel of a loop function under the default schedule."""
+    """A packed kernel of a loop function under its schedule."""
     with during("kernel", function.name, function):
-        return _compiled(function, target, options).packed()
+        return compiled_kernel(function, target, options).packed()
 
 
-def _compiled(function: Function, target: Target, options: Options) -> CompiledKernel:
-    made, split, code = stages_of(function, target, options)
-    workspace = formula_of(code.workspace, numbers_of(function))
-    once = _compiled_preparation(split, target, options) if split else None
-    note = made.attrs.get(UNAPPLIED, "")
-    return CompiledKernel(code.name, code.messages, workspace, code.serialized(), once, note)
+def compiled_kernel(function: Function, target: Target, options: Options) -> CompiledKernel:
+    """The kernel of a loop function."""
+    return generated_kernel(scheduled_kernel(function, target, options), target, options)
 
 
-def _compiled_preparation(split: Prepared, target: Target, options: Options) -> Preparation:
-    code = generated(split.prepare, _preparing(target, options), options)
-    made = tuple((b.dtype.name, _static_shape(b)) for b in split.made)
+def scheduled_kernel(function: Function, target: Target, options: Options) -> ScheduledKernel:
+    """A loop function under its schedule, without what it does with constants alone."""
+    made = scheduled(function, target, options)
+    split, note = split_of(made, target), made.attrs.get(UNAPPLIED, "")
+    if split is None:
+        return ScheduledKernel((made,), None, note)
+    shapes = tuple((b.dtype.name, _static_shape(b)) for b in split.made)
+    once = Once(split.taken, split.dropped, shapes)
+    return ScheduledKernel((split.function, split.prepare), once, note)
+
+
+def generated_kernel(kernel: ScheduledKernel, target: Target, options: Options) -> CompiledKernel:
+    """The code of a scheduled kernel."""
+    code = _serialized(kernel.parts, _codes(kernel.parts, target, options))
+    return completed(code, kernel.once, kernel.note)
+
+
+def shared_code(
+    parts: Sequence[Function], target: Target, options: Options
+) -> CompiledKernel | None:
+    """The code of a family of kernels; None where each is better off with its own.
+
+    That is where something holds for the sizes of each and cannot be proved for all: messages tell
+    of it, and speak of names that no kernel has.
+    """
+    try:
+        codes = _codes(parts, target, options)
+    except UserError:
+        # Memory that is of a known size in each of them alone.
+        return None
+    return None if any(code.messages for code in codes) else _serialized(parts, codes)
+
+
+def _codes(parts: Sequence[Function], target: Target, options: Options) -> list[Code]:
+    machines = (target, preparing(target, options))
+    return [generated(p, m, options) for p, m in zip(parts, machines, strict=False)]
+
+
+def _serialized(parts: Sequence[Function], codes: Sequence[Code]) -> CompiledKernel:
+    code, *rest = codes
+    workspace = formula_of(code.workspace, numbers_of(parts[0]))
+    once = _preparation(rest[0]) if rest else None
+    return CompiledKernel(code.name, code.messages, workspace, code.serialized(), once)
+
+
+def completed(
+    code: CompiledKernel, once: Once | None, note: str, sizes: Sequence[int] = ()
+) -> CompiledKernel:
+    """The code as that of a kernel, of which this is known besides."""
+    prepares = code.preparation
+    if prepares is not None and once is not None:
+        prepares = replace(prepares, **once._asdict())
+    return replace(code, preparation=prepares, note=note, sizes=tuple(sizes))
+
+
+def _preparation(code: Code) -> Preparation:
     size = code.workspace
     workspace = int(size.value) if isinstance(size, Const) else None
-    return Preparation(
-        code.name,
-        code.object_code(),
-        code.messages,
-        split.taken,
-        split.dropped,
-        made,
-        workspace,
-    )
+    return Preparation(code.name, code.object_code(), code.messages, (), (), (), workspace)
 
 
-def _preparing(target: Target, options: Options) -> Target:
+def preparing(target: Target, options: Options) -> Target:
     """The machine that prepares constants: this one, where code for the target cannot run here.
 
     Code that another program compiles is not waited for.
@@ -140,10 +207,19 @@ def loops_key(function: Function) -> str:
     return structural_hash(function, with_name=False)
 
 
-def _key(function: Function, target: Target, options: Options) -> str:
+def kernel_key(function: Function, target: Target, options: Options) -> str:
+    """What identifies the code of a kernel in the cache."""
     body = loops_key(function)
-    machines = f"{target} prepared by {_preparing(target, options)}"
+    machines = f"{target} prepared by {preparing(target, options)}"
     return cache_key("kernel", body, function.name, machines, str(options), tool_version())
+
+
+def shared_key(parts: Sequence[Function], target: Target, options: Options) -> str:
+    """What identifies the code of a family, which schedulers have done with."""
+    texts = [function_text(part) for part in parts]
+    machines = f"{target} prepared by {preparing(target, options)}"
+    known = str(replace(options, scheduler=""))
+    return cache_key("family", *texts, machines, known, tool_version())
 
 
 @cache

@@ -60,11 +60,8 @@ DEFAULTS: Final = Options()
 
 def stages_of(function: Function, target: Target, options: Options = DEFAULTS) -> Stages:
     """All steps for a kernel of a model, whose constants are known before it runs."""
-    from tilewright.lower import split_constant_work
-
     made = scheduled(function, target, options)
-    # What a GPU's kernels do with constants is not taken out yet.
-    split = split_constant_work(made) if target.kind.device == "cpu" else None
+    split = split_of(made, target)
     return Stages(made, split, generated(split.function if split else made, target, options))
 
 
@@ -81,6 +78,14 @@ def scheduled(function: Function, target: Target, options: Options = DEFAULTS) -
     verify_for(made, target)
     require_features(made, target)
     return made
+
+
+def split_of(made: Function, target: Target) -> Prepared | None:
+    """A scheduled function and, apart, what it does with constants alone, if that is anything."""
+    from tilewright.lower import split_constant_work
+
+    # What a GPU's kernels do with constants is not taken out yet.
+    return split_constant_work(made) if target.kind.device == "cpu" else None
 
 
 def lowered(

@@ -10,7 +10,8 @@ from tilewright.graph import Array, Binding, KernelCall, TensorType, Value, dtyp
 from tilewright.ir import DType, Var
 from tilewright.kernels.compiled import CompiledKernel, Preparation
 from tilewright.kernels.module import install_threadpool
-from tilewright.runtime import CPU, ArrayParam, NativeFunction, Signature, let_go
+from tilewright.runtime import CPU, ArrayParam, NativeFunction, ScalarParam, Signature, let_go
+from tilewright.support.dtype import index
 from tilewright.support.faults import during
 
 
@@ -33,7 +34,7 @@ def _prepared(call: KernelCall, kernel: CompiledKernel, store: _Store) -> Kernel
     params = [k for k, p in enumerate(call.function.params) if not _is_number(p)]
     constants = [values[params.index(k)] for k in once.taken]
     with during("kernel", kernel.name):
-        added = store.made(once, constants)
+        added = store.made(once, kernel.sizes, constants)
     return call._replace(dropped=frozenset(once.dropped), added=added)
 
 
@@ -46,22 +47,31 @@ class _Store:
 
     def __init__(self, threads: int | None) -> None:
         self._threads = threads
-        self._loaded: dict[str, NativeFunction] = {}
+        self._loaded: dict[tuple[str, tuple[int, ...]], NativeFunction] = {}
         self._made: dict[tuple[str, tuple[int, ...]], tuple[Value, ...]] = {}
 
-    def made(self, once: Preparation, constants: Sequence[Value]) -> tuple[Value, ...]:
+    def made(
+        self, once: Preparation, sizes: tuple[int, ...], constants: Sequence[Value]
+    ) -> tuple[Value, ...]:
+        """What is made of constants; the code takes `sizes` first."""
         arrays = [np.require(v.constant, requirements=["C", "A"]) for v in constants]
         key = (once.name, tuple(id(v.constant) for v in constants))
         if key not in self._made:
-            self._made[key] = tuple(_value(a) for a in self._run(once, constants, arrays))
+            made = self._run(once, sizes, constants, arrays)
+            self._made[key] = tuple(_value(a) for a in made)
         return self._made[key]
 
     def _run(
-        self, once: Preparation, constants: Sequence[Value], arrays: Sequence[Array]
+        self,
+        once: Preparation,
+        sizes: tuple[int, ...],
+        constants: Sequence[Value],
+        arrays: Sequence[Array],
     ) -> list[Array]:
         outputs = [CPU.zeros(shape, DType.of(dtype).numpy) for dtype, shape in once.made]
-        if once.name not in self._loaded:
+        if (once.name, sizes) not in self._loaded:
             params = [
+                *(ScalarParam(f"size{k}", index) for k in range(len(sizes))),
                 *(
                     ArrayParam(v.name, v.dtype, v.tensor.static_shape, None, 1, False)
                     for v in constants
@@ -69,10 +79,10 @@ class _Store:
                 *(ArrayParam("packed", DType.of(d), shape) for d, shape in once.made),
             ]
             signature = Signature(once.name, tuple(params), ())
-            self._loaded[once.name] = NativeFunction(
+            self._loaded[once.name, sizes] = NativeFunction(
                 once.object_code, signature, once.messages, self._threads
             )
-        self._loaded[once.name](*arrays, *outputs)
+        self._loaded[once.name, sizes](*sizes, *arrays, *outputs)
         for value in constants:
             assert value.constant is not None
             # Weights in files would otherwise be in memory twice, as they are and packed.

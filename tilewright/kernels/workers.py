@@ -1,9 +1,9 @@
 """Processes that compile kernels side by side.
 
 LLVM's Python binding holds a global lock, so threads would take turns. A worker is a process of its
-own (`support.processes`) that reads loop functions as text and writes packed kernels. What a worker
-fails to compile, the parent compiles itself, and so gets to see the error; not so where the worker
-crashed, as the parent would.
+own (`support.processes`) that reads jobs with functions as text and answers with what came of them.
+What a worker fails at, the parent does itself, and so gets to see the error; not so where the
+worker crashed, as the parent would.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import threading
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import NamedTuple
 
-from tilewright.ir import Block, Function, function_text, walk
-from tilewright.kernels.compiled import Options, compile_function, compile_text
+from tilewright.ir import Function
+from tilewright.kernels.jobs import Job, Result, packed, perform, unpacked
+from tilewright.kernels.pipeline import Options
 from tilewright.support.collector import collecting_rarely
 from tilewright.support.config import config
 from tilewright.support.errors import InternalError
@@ -35,31 +35,62 @@ class KernelCrashError(InternalError):
     """LLVM ended the process that compiled a kernel."""
 
 
-def compile_side_by_side(
-    functions: Sequence[Function], target: Target, options: Sequence[Options]
-) -> list[bytes]:
-    """Packed kernels of all functions, each by its own options.
+class Processes:
+    """This process and its workers, which take one job after the other."""
 
-    This process and its workers take one after the other.
-    """
-    work = _Work(functions, target, options)
-    with _workers(work, _worker_count(len(functions))) as threads:
-        work.compile_here()
+    def __init__(self, target: Target, workers: Sequence[Worker]) -> None:
+        self._target, self._workers = target, workers
+
+    def perform(self, jobs: Sequence[Job]) -> list[Result]:
+        """What comes of all jobs."""
+        work = _Work(jobs, self._target)
+        threads = self._fed(work)
+        work.do_here()
         for thread in threads:
             thread.join()
         # What a worker took and did not bring back.
-        work.compile_here()
-    return [work.done[k] for k in range(len(functions))]
+        work.do_here()
+        return [work.done[k] for k in range(len(jobs))]
+
+    def perform_elsewhere(self, job: Job) -> Result:
+        """What comes of a job that a worker does: if that crashes, this process does not."""
+        work = _Work([job], self._target)
+        for thread in self._fed(work):
+            thread.join()
+        work.do_here()
+        return work.done[0]
+
+    def _fed(self, work: _Work) -> list[threading.Thread]:
+        threads = [
+            threading.Thread(target=_feed, args=(w, work), daemon=True) for w in self._workers
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+
+@contextmanager
+def processes(target: Target, kernels: int) -> Generator[Processes]:
+    """Processes for so many kernels; the workers end with the block, whatever ends it."""
+    with _started(target, _worker_count(kernels)) as workers:
+        yield Processes(target, workers)
 
 
 def compile_in_worker(function: Function, target: Target, options: Options) -> bytes:
     """A packed kernel that a worker compiles: if that crashes, this process does not."""
-    work = _Work([function], target, [options])
-    with _workers(work, 1) as threads:
-        for thread in threads:
-            thread.join()
-        work.compile_here()
-    return work.done[0]
+    with _started(target, 1) as workers:
+        job = Job("compile", function, options)
+        return packed(Processes(target, workers).perform_elsewhere(job))
+
+
+@contextmanager
+def _started(target: Target, count: int) -> Generator[list[Worker]]:
+    workers = [w for w in (Worker.started(target) for _ in range(count)) if w is not None]
+    try:
+        yield workers
+    finally:
+        for worker in workers:
+            worker.process.end()
 
 
 def _worker_count(kernels: int) -> int:
@@ -76,18 +107,15 @@ def cpus() -> Sequence[int]:
 
 
 class _Work:
-    """The functions that wait, and the kernels that are done, by number."""
+    """The jobs that wait, and what came of those that are done, by number."""
 
-    def __init__(
-        self, functions: Sequence[Function], target: Target, options: Sequence[Options]
-    ) -> None:
-        self.functions, self.target, self.options = functions, target, options
-        self.done: dict[int, bytes] = {}
-        #: The signals that ended workers, by the functions that they were at.
+    def __init__(self, jobs: Sequence[Job], target: Target) -> None:
+        self.jobs, self.target = jobs, target
+        self.done: dict[int, Result] = {}
+        #: The signals that ended workers, by the jobs that they were at.
         self.crashes: dict[int, str] = {}
         # Large ones first, so that the last to end does not end much later than the others.
-        order = sorted(range(len(functions)), key=lambda k: -_size(functions[k]))
-        self.waiting = deque(order)
+        self.waiting = deque(sorted(range(len(jobs)), key=lambda k: -jobs[k].size()))
 
     def take(self) -> int | None:
         try:
@@ -95,19 +123,13 @@ class _Work:
         except IndexError:
             return None
 
-    def compile_here(self) -> None:
-        """Compile what waits, in this process."""
+    def do_here(self) -> None:
+        """Do what waits, in this process."""
         while not self.crashes and (k := self.take()) is not None:
-            self.done[k] = compile_function(self.functions[k], self.target, self.options[k])
+            self.done[k] = perform(self.jobs[k], self.target)
         for k, cause in self.crashes.items():
-            with during("kernel", self.functions[k].name, self.functions[k]):
+            with during("kernel", self.jobs[k].function.name, self.jobs[k].function):
                 raise KernelCrashError("the compiler crashed", reason=cause)
-
-
-def _size(function: Function) -> int:
-    """How long a function may take to compile, compared to others: reductions are cut finely."""
-    blocks = [s for s in walk(function.body) if isinstance(s, Block)]
-    return sum(1 + 8 * (b.init is not None) for b in blocks)
 
 
 # ---- this side ----------------------------------------------------------------------------------
@@ -125,6 +147,7 @@ class Worker:
 
     def __init__(self, process: Answering, target: Target) -> None:
         self.process, self._target = process, target
+        self._is_ready: bool | None = None
 
     @staticmethod
     def started(target: Target) -> Worker | None:
@@ -134,40 +157,31 @@ class Worker:
 
     def is_ready(self) -> bool:
         """Whether it has started, which is nothing that a kernel could be blamed for."""
-        return self.process.ask(str(self._target).encode()) is not None
+        if self._is_ready is None:
+            self._is_ready = self.process.ask(str(self._target).encode()) is not None
+        return self._is_ready
 
     def compiled(
         self, function: Function, options: Options, timeout: float | None = None
     ) -> Answer | None:
         """A packed kernel or an error; None where the process has ended (`process.ended_by`)."""
-        message = {"options": asdict(options), "function": function_text(function)}
-        answer = self.process.ask(json.dumps(message).encode(), timeout)
+        return self.answer(Job("compile", function, options), timeout)
+
+    def answer(self, job: Job, timeout: float | None = None) -> Answer | None:
+        """What came of a job, packed, or an error; None where the process has ended."""
+        answer = self.process.ask(json.dumps(job.message()).encode(), timeout)
         if answer is None:
             return None
         return Answer(b"", answer[1:].decode()) if answer[:1] == _FAILED else Answer(answer[1:])
-
-
-@contextmanager
-def _workers(work: _Work, count: int) -> Generator[list[threading.Thread]]:
-    """Threads that each feed one worker; the workers end with the block, whatever ends it."""
-    workers = [w for w in (Worker.started(work.target) for _ in range(count)) if w is not None]
-    threads = [threading.Thread(target=_feed, args=(w, work), daemon=True) for w in workers]
-    try:
-        for thread in threads:
-            thread.start()
-        yield threads
-    finally:
-        for worker in workers:
-            worker.process.end()
 
 
 def _feed(worker: Worker, work: _Work) -> None:
     if not worker.is_ready():
         return
     while (k := work.take()) is not None:
-        answer = worker.compiled(work.functions[k], work.options[k])
-        if answer is not None and answer.kernel:
-            work.done[k] = answer.kernel
+        answer = worker.answer(work.jobs[k])
+        if answer is not None and not answer.error:
+            work.done[k] = unpacked(work.jobs[k].task, answer.kernel)
             continue
         if answer is None and (cause := worker.process.crash) is not None:
             work.crashes[k] = cause
@@ -182,7 +196,7 @@ _DONE, _FAILED = b"1", b"0"
 
 
 def serve() -> None:
-    """Compile what comes in until nothing more does."""
+    """Do what comes in until nothing more does."""
     messages = Messages()
     texts = iter(messages)
     target = Target.of(next(texts).decode())
@@ -193,9 +207,8 @@ def serve() -> None:
 
 
 def _answer(text: bytes, target: Target) -> bytes:
-    message = json.loads(text)
     try:
-        return _DONE + compile_text(message["function"], target, Options(**message["options"]))
+        return _DONE + packed(perform(Job.of_message(json.loads(text)), target))
     except Exception as error:
         # The parent compiles it again and sees the error, or takes it for the answer.
-        return _FAILED + str(error).encode()
+        return _FAILED + (str(error) or type(error).__name__).encode()

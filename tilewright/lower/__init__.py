@@ -24,6 +24,7 @@ from tilewright.lower.math import Arithmetic, expand, expand_math
 from tilewright.lower.pipeline import NamedPass, flat_loop_passes, lower
 from tilewright.lower.prefetch import place_prefetches
 from tilewright.lower.prepare import Prepared, split_constant_work
+from tilewright.lower.quotients import bind_quotients
 from tilewright.lower.rounding import expand_rounding
 from tilewright.lower.scalarize import scalarize
 from tilewright.lower.tiles import place_tiles
@@ -37,6 +38,7 @@ __all__ = [
     "Prepared",
     "access_of",
     "arena_plan",
+    "bind_quotients",
     "drop_thread_dimensions",
     "expand",
     "expand_math",

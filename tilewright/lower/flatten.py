@@ -18,6 +18,7 @@ from tilewright.ir import (
     Load,
     Stmt,
     Store,
+    Var,
     all_exprs,
     cast,
     const,
@@ -46,7 +47,8 @@ def _divides_by_sizes(function: Function) -> bool:
     remainders = (
         e for e in all_exprs(function.body) if isinstance(e, Binary) and e.op == "floormod"
     )
-    return bool(function.dims) and any(not isinstance(e.b, Const) for e in remainders)
+    has_sizes = bool(function.dims) or any(isinstance(p, Var) for p in function.params)
+    return has_sizes and any(not isinstance(e.b, Const) for e in remainders)
 
 
 def _simplified(stmt: Stmt, ranges: Ranges) -> Stmt:

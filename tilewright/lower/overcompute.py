@@ -65,7 +65,9 @@ class _Relaxer:
 
     def __init__(self, function: Function) -> None:
         allocs = [s for s in walk(function.body) if isinstance(s, Alloc)]
-        self.known = frozenset(function.dims)
+        scalars = [p for p in function.params if isinstance(p, Var)]
+        #: What callers know, and sizes may depend on.
+        self.known = frozenset([*function.dims, *scalars])
         self.steps = _loops_over_steps(function)
         # With strides of its own a row that grows would reach into the next one.
         held = [b for s in allocs for b in s.buffers if b.is_compact]

@@ -78,7 +78,8 @@ class Model(NativeModel):
         sealed = _Sealing(constants, pool, target_info(target))
         denormals = _denormals(target)
         made = host_code(lowered, target, denormals)
-        parts = [k.code for k in kernels.values()]
+        # Some kernels share their code.
+        parts = list(dict.fromkeys(k.code for k in kernels.values()))
         self._source = backend_of(target).source(made, parts)
         program = _program(graph, host, lowered, made, parts, target, sealed)
         super().__init__(program, constants, sealed.target, pool, threads)

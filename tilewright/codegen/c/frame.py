@@ -68,6 +68,8 @@ class CFrame:
         self.known: frozenset[Var] = frozenset()
         #: Where the messages of each kernel that can fail begin in the table.
         self.first_messages: dict[str, int] = {}
+        #: The code of kernels that share it, with the sizes that it takes first.
+        self.shared: dict[str, tuple[str, tuple[int, ...]]] = {}
         #: Calls of kernels so far, and whether each is recorded.
         self.calls, self.profiled = 0, False
         #: Numbered blocks of the heap, and lists.

@@ -13,6 +13,7 @@ from tilewright.codegen.c.types import c_type, function_name
 from tilewright.codegen.convention import ERROR, EVENT_NUMBERS, MAX_MESSAGE_VALUES, POOL
 from tilewright.codegen.sizes import saturated
 from tilewright.ir import Call, Const, Expr, Load
+from tilewright.support.dtype import index
 
 _ADDRESS = "uint64"
 
@@ -21,17 +22,18 @@ def emit_kernel_call(frame: CFrame, node: Call) -> None:
     """Call the kernel that `node` names; leave the function where it fails."""
     name = node.name.removeprefix("kernel.")
     *operands, workspace = node.args
+    called, sizes = frame.shared.get(name, (name, ()))
     kinds = ["void *" if a.dtype.name == _ADDRESS else c_type(a.dtype) for a in operands]
-    own = function_name(name)
-    params = ", ".join([*kinds, "const uint64_t *"])
-    frame.unit.declare(f'TW_KERNEL int32_t {own}({params}) TW_NAMED("{name}");')
+    own = function_name(called)
+    params = ", ".join([*(c_type(index) for _ in sizes), *kinds, "const uint64_t *"])
+    frame.unit.declare(f'TW_KERNEL int32_t {own}({params}) TW_NAMED("{called}");')
     with frame.block(""):
         args = [_operand(frame, a) for a in operands]
         env = f"env[{POOL}], {frame.value(workspace)}, env[{ERROR}]"
         frame.line(f"const uint64_t calls_env[3] = {{{env}}};")
         if frame.profiled:
             frame.line("const int64_t began = tw_now();")
-        call = f"{own}({', '.join([*args, 'calls_env'])})"
+        call = f"{own}({', '.join([*map(str, sizes), *args, 'calls_env'])})"
         frame.line(f"const int32_t failed = {call};")
         if frame.profiled:
             _record(frame, operands, args)

@@ -15,6 +15,7 @@ from tilewright.codegen.convention import (
     EVENT_WORDS,
     Workspace,
     adopt_messages,
+    code_called,
     in_place,
     numbers_of,
     parameters,
@@ -132,6 +133,7 @@ def _emit_kernel(
 ) -> None:
     frame = CFrame(unit, function_name(function.name), workspace, messages, is_main=True)
     frame.first_messages = adopt_messages(function, messages)
+    frame.shared = code_called(function)
     frame.profiled = profiled
     frame.known = frozenset(numbers_of(function))
     together, params, first = in_place(function), list[str](), list[str]()

@@ -9,7 +9,7 @@ from typing import Any
 from tilewright.arith import prove
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.instructions import x86, x86_bytes
-from tilewright.codegen.llvm.types import LLValue, number, register_type
+from tilewright.codegen.llvm.types import LLValue, i64, llvm, number, register_type
 from tilewright.ir import Binary, Broadcast, Cast, Const, DType, Expr, Unary
 from tilewright.support.dtype import index
 
@@ -127,7 +127,7 @@ def _division(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
         return _divide(cx, a, b, signed=signed, floors=floors, remains=remains)
     zero, one = number(0, a.type), number(1, a.type)
     if not signed and _is_at_least(cx, node.b, 1):
-        return _divide(cx, a, b, signed=False, remains=remains)
+        return _unseen(cx, _divide(cx, a, b, signed=False, remains=remains))
     by_zero = builder.icmp_signed("==", b, zero)
     if not signed:
         quotient = _divide(cx, a, builder.select(by_zero, one, b), signed=False, remains=remains)
@@ -137,6 +137,14 @@ def _division(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
     result = _divide(cx, a, safe, signed=True, floors=floors, remains=remains)
     result = builder.select(negates, zero if remains else builder.neg(a), result)
     return builder.select(by_zero, zero, result)
+
+
+def _unseen(cx: Context, value: LLValue) -> LLValue:
+    """A quotient as a plain number: LLVM steps no pointer through a loop that begins at one which
+    it would have to divide for, as it does not know divisors to be positive."""
+    if cx.target.kind.device != "cpu" or value.type != i64 or cx.target.pointer_bits != 64:
+        return value
+    return cx.builder.asm(llvm.FunctionType(i64, [i64]), "", "=r,0", [value], side_effect=False)
 
 
 def _is_natural(cx: Context, node: Binary) -> bool:

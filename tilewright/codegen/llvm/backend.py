@@ -28,6 +28,7 @@ from tilewright.ir import Function
 from tilewright.lower import (
     Arithmetic,
     NamedPass,
+    bind_quotients,
     expand_math,
     expand_rounding,
     flat_loop_passes,
@@ -118,6 +119,8 @@ class LlvmBackend(Backend):
             ("group_lanes", lambda f: group_lanes(f, target)),
             # Asks where loads lie in the end.
             ("place_prefetches", lambda f: place_prefetches(f, target)),
+            # Others compare positions as they are written.
+            ("bind_quotients", bind_quotients),
         ]
 
     def generate(

@@ -67,6 +67,8 @@ class Frame:
         self.recorder: EventEmitter | None = None
         #: Where the messages of each kernel that can fail begin in the table.
         self.first_messages: dict[str, int] = {}
+        #: The code of kernels that share it, with the sizes that it takes first.
+        self.shared: dict[str, tuple[str, tuple[int, ...]]] = {}
         #: Whether heap blocks lie in the memory of a device.
         self.on_device = False
         #: The device code of kernels that this function launches, by name.

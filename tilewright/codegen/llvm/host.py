@@ -33,9 +33,10 @@ def emit_kernel_call(frame: Frame, node: Call) -> None:
     env = frame.kernel_env()
     if not isinstance(workspace, llvm.Constant):
         cx.builder.store(workspace, frame.env_word(env, 1))
-    args.append(env)
+    called, sizes = frame.shared.get(name, (name, ()))
+    given = [*(llvm.Constant(i64, size) for size in sizes), *args, env]
     start = frame.recorder.now() if frame.recorder else None
-    code = cx.builder.call(cx.declare(name, i32, [a.type for a in args]), args)
+    code = cx.builder.call(cx.declare(called, i32, [a.type for a in given]), given)
     if frame.recorder:
         frame.recorder.record(frame.calls, start, [a for a in args if a.type != pointer])
     frame.calls += 1

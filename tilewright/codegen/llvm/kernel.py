@@ -15,6 +15,7 @@ from tilewright.codegen.convention import (
     Workspace,
     adopt_messages,
     arena_name,
+    code_called,
     in_place,
     is_host_program,
     parameters,
@@ -100,6 +101,7 @@ def _emit_kernel(
     frame.on_device = bool(function.attrs.get("device"))
     frame.images = dict(function.attrs.get("images", {}))
     frame.first_messages = adopt_messages(function, messages)
+    frame.shared = code_called(function)
     emit_streaming(frame, function)
     frame.finish()
     return workspace

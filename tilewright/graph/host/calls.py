@@ -39,6 +39,13 @@ _TOO_FAR: Final = 1 << 62
 class KernelInfo(Protocol):
     """What the caller of a kernel must know of it."""
 
+    #: What its code is called, and the sizes that this takes first.
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def sizes(self) -> tuple[int, ...]: ...
+
     @property
     def messages(self) -> tuple[str, ...]: ...
 

@@ -93,10 +93,13 @@ class _Lowering:
         body, table, constants = m.program(scope)
         loose = self._loose_dims()
         params = (*inputs, *results.values(), table, record, *loose)
-        messages = {name: list(info.messages) for name, info in sorted(self._kernels.items())}
+        kernels = sorted(self._kernels.items())
+        messages = {name: list(info.messages) for name, info in kernels}
+        shared = {name: [info.name, *info.sizes] for name, info in kernels if info.sizes}
         # The program's own: the table and the record, which follow inputs and outputs.
         first = sum(isinstance(p, Buffer) for p in inputs) + len(results)
         attrs = {"kernels": messages, "own_buffers": (first, first + 1)}
+        attrs |= {"shared": shared} if shared else {}
         function = LoopFunction(graph.name, params, body, attrs)
         dims = [*loose, *function.dims]
         return HostProgram(function, constants, dims, direct, records, self._origins)

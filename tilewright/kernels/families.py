@@ -1,0 +1,169 @@
+"""Functions whose loops differ in sizes alone, as one function that takes these sizes.
+
+    def f(p0: f32[2, 16], …): for i in range(2): …
+    def g(p0: f32[8, 16], …): for i in range(8): …
+    -->
+    def h(size0: i64, p0: f32[2 * size0, 16], …): for i in range(2 * size0): …       for 1 and 4
+
+Functions are compared as text, with plain names and under their schedules: what schedules decide
+(tiles, vectors, conditions at edges) is the same in all, so that each has the schedule that it has
+by itself. With its sizes put in, the function of a family is the one that they were taken from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import gcd
+from typing import Final, NamedTuple
+
+from tilewright.ir import (
+    Alloc,
+    Buffer,
+    Function,
+    function_text,
+    parse_function,
+    replace_buffers,
+    walk,
+)
+
+#: The most sizes of a family.
+_MOST_SIZES: Final = 6
+#: A number may be a multiple of a size and up to so many more: a border on both sides.
+_BORDER: Final = 4
+#: Attributes that say something of a function, but change nothing in its code.
+_REMARKS: Final = frozenset(["constants", "refused", "unapplied"])
+#: What is the same in all functions of a family, and numbers, which need not be.
+_PARTS: Final = re.compile(
+    r"@attrs.*$|note\b.*$|(?:unrolled|vectorized)\([^)]*\)|align=\d+|\"[^\"\n]*\""
+    r"|\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+"
+    r"|(?<![\w.])(?P<number>\d+)(?![\w.])",
+    re.MULTILINE,
+)
+#: The bounds in the condition of a block: those of tiles at an edge, which has code of its own.
+_BOUNDS: Final = re.compile(r"(?<=<)[^<]*?(?= and |\)$)")
+_CONDITION: Final = re.compile(r"^ *where\(.*\)$", re.MULTILINE)
+_BLOCK: Final = re.compile(r'(?<=block\(")[^"]*(?=")')
+_SIZE: Final = re.compile(r"\bsize\d")
+_DIGEST_LENGTH: Final = 12
+
+
+class Family(NamedTuple):
+    """Functions that share one, by their numbers, and the sizes that make it each of them.
+
+    A function may come in several parts, which all take the sizes first.
+    """
+
+    members: tuple[int, ...]
+    parts: tuple[Function, ...]
+    sizes: tuple[tuple[int, ...], ...]
+
+
+class _Text(NamedTuple):
+    """The parts of a function as text without numbers, and the numbers."""
+
+    pieces: tuple[str, ...]
+    numbers: tuple[int, ...]
+
+
+def families(functions: Sequence[Sequence[Function]]) -> list[Family]:
+    """The families among functions, each with its parts; those that have none are left out."""
+    texts = [_text(parts) for parts in functions]
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for k, text in enumerate(texts):
+        alike.setdefault(text.pieces, []).append(k)
+    groups = [members for members in alike.values() if len(members) > 1]
+    made = [_family(members, [texts[k] for k in members], functions) for members in groups]
+    return [family for family in made if family is not None]
+
+
+def _family(
+    members: Sequence[int], texts: Sequence[_Text], functions: Sequence[Sequence[Function]]
+) -> Family | None:
+    columns = list(zip(*(text.numbers for text in texts), strict=True))
+    sizes: list[tuple[int, ...]] = []
+    # Those without a border first, of which the others are multiples and more.
+    distinct = sorted(dict.fromkeys(columns), key=lambda column: -gcd(*column))
+    terms = {column: _term(column, sizes) for column in distinct}
+    if not sizes or len(sizes) > _MOST_SIZES or any(_SIZE.search(p) for p in texts[0].pieces):
+        return None
+    if any(min(size) < 1 for size in sizes):
+        return None
+    first, *rest = texts[0].pieces
+    whole = first + "".join(terms[c] + piece for c, piece in zip(columns, rest, strict=True))
+    params = "".join(f"size{k}: i64, " for k in range(len(sizes)))
+    whole = whole.replace("def kernel(", f"def kernel({params}")
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:_DIGEST_LENGTH]
+    hints = [part.name.rpartition("_")[0] for part in functions[members[0]]]
+    parts = [parse_function(text) for text in whole.split(_BETWEEN)]
+    positive = list(range(len(sizes)))
+    named = [
+        replace(part, name=f"{hint}_{digest}").with_attrs(positive=positive)
+        for part, hint in zip(parts, hints, strict=True)
+    ]
+    return Family(tuple(members), tuple(named), tuple(zip(*sizes, strict=True)))
+
+
+def _term(column: tuple[int, ...], sizes: list[tuple[int, ...]]) -> str:
+    """A number as it is in all functions, by the sizes; one is added where these do not do."""
+    if len(set(column)) == 1:
+        return str(column[0])
+    found = [(_multiple(column, size), k) for k, size in enumerate(sizes)]
+    fits = [(m[1], m, k) for m, k in found if m is not None and 0 <= m[1] <= _BORDER]
+    if not fits:
+        factor = gcd(*column)
+        sizes.append(tuple(n // factor for n in column))
+        fits = [(0, (factor, 0), len(sizes) - 1)]
+    _, (factor, more), k = min(fits)
+    multiple = f"size{k}" if factor == 1 else f"{factor} * size{k}"
+    return f"({multiple} + {more})" if more else f"({multiple})"
+
+
+def _multiple(column: Sequence[int], size: Sequence[int]) -> tuple[int, int] | None:
+    """The factor and the summand that make the numbers of the sizes, if any do."""
+    other = next(k for k, n in enumerate(size) if n != size[0])
+    factor = (column[other] - column[0]) // (size[other] - size[0])
+    more = column[0] - factor * size[0]
+    fits = factor > 0 and all(factor * s + more == n for s, n in zip(size, column, strict=True))
+    return (factor, more) if fits else None
+
+
+# ---- text ---------------------------------------------------------------------------------------
+
+_BETWEEN: Final = "\n---\n"
+
+
+def _text(parts: Sequence[Function]) -> _Text:
+    whole = _BETWEEN.join(_plain_text(part) for part in parts)
+    kept = [
+        (bound.start() + line.start(), bound.end() + line.start())
+        for line in _CONDITION.finditer(whole)
+        for bound in _BOUNDS.finditer(line[0])
+    ]
+    pieces, numbers, start = list[str](), list[int](), 0
+    for found in _numbers(whole):
+        if any(low <= found.start() < high for low, high in kept):
+            continue
+        pieces.append(whole[start : found.start()])
+        numbers.append(int(found[0]))
+        start = found.end()
+    return _Text((*pieces, whole[start:]), tuple(numbers))
+
+
+def _numbers(text: str) -> Iterator[re.Match[str]]:
+    return (found for found in _PARTS.finditer(text) if found["number"] is not None)
+
+
+def _plain_text(function: Function) -> str:
+    """The text of a function with names that say nothing of where it comes from."""
+    inner = [b for s in walk(function.body) if isinstance(s, Alloc) for b in s.buffers]
+    buffers = [*function.buffers, *inner]
+    plain = {b: b.with_(name=f"p{k}") for k, b in enumerate(buffers)}
+    params = tuple(plain[p] if isinstance(p, Buffer) else p for p in function.params)
+    attrs = {k: v for k, v in function.attrs.items() if k not in _REMARKS}
+    body = replace_buffers(function.body, plain)
+    made = function_text(Function("kernel", params, body, attrs))
+    number = iter(range(len(made)))
+    return _BLOCK.sub(lambda _: f"b{next(number)}", made)
