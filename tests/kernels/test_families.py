@@ -12,8 +12,13 @@ import tilewright as tw
 from tilewright import te
 from tilewright.graph import Builder, Module, evaluate
 from tilewright.ir import Function, interpret
-from tilewright.kernels import workers
+from tilewright.kernels import together, workers
 from tilewright.kernels.families import families
+
+
+@pytest.fixture(autouse=True)
+def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "MANY", 2)
 
 
 def rows(count: int, factor: float = 2.0, name: str = "X", unrolled: int = 4) -> Function:
@@ -114,6 +119,14 @@ def test_sizes_of_calls_and_of_families_go_together() -> None:
     assert shared_by(model)
     for count in (1, 7, 48, 65):
         require_right(model, module, count)
+
+
+def test_small_models_do_not_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "MANY", 64)
+    module = stages()
+    model = tw.compile(module)
+    assert not shared_by(model)
+    require_right(model, module, 48)
 
 
 def test_shared_code_is_saved_and_profiled(tmp_path: Path) -> None:

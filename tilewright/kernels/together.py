@@ -1,14 +1,15 @@
 """All kernels of a model: from the cache, or compiled by all cores.
 
-Kernels whose loops differ in sizes alone share code that takes the sizes (`kernels.families`).
-Which ones do is known when all are scheduled, and kept in the cache beside their code, as a plan.
+Where there are many, those whose loops differ in sizes alone share code that takes the sizes
+(`kernels.families`). Which ones do is known when all are scheduled, and kept in the cache beside
+their code, as a plan.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from tilewright.ir import Function
 from tilewright.kernels.compiled import (
@@ -27,6 +28,10 @@ from tilewright.kernels.workers import Processes, processes
 from tilewright.support.cache import DiskCache, cache_key, default_cache
 from tilewright.target import Target
 
+#: Kernels from which on a model shares code: it takes long to compile then, and a kernel by numbers
+#: that it is given, which may be slower by some hundredths, is a small part of it.
+MANY: Final = 64
+
 
 def compile_kernels(
     functions: Sequence[Function], target: Target, options: Sequence[Options]
@@ -34,7 +39,7 @@ def compile_kernels(
     """The kernels of all functions, each by its own options."""
     keys = [kernel_key(f, target, o) for f, o in zip(functions, options, strict=True)]
     work = _Kernels(functions, target, options, keys, default_cache())
-    may_share = len(functions) > 1 and _may_share(target, options[0])
+    may_share = len(functions) >= MANY and _may_share(target, options[0])
     return work.planned() if may_share else work.apart()
 
 
