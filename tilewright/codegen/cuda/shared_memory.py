@@ -6,25 +6,20 @@ block runs one of these.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from tilewright.arith import knowing_nothing
 from tilewright.codegen.convention import size_in_bytes
 from tilewright.ir import (
-    GROUP_PRODUCTS,
     SWIZZLE_BYTES,
     Alloc,
     Buffer,
-    Call,
     Const,
-    Evaluate,
     If,
-    Load,
     Stmt,
     child_stmts,
-    walk,
 )
+from tilewright.lower import group_operands
 from tilewright.support.errors import UserError
 
 #: Alignment in bytes: the widest access.
@@ -41,7 +36,7 @@ class SharedMemory(NamedTuple):
     @classmethod
     def of(cls, body: Stmt) -> SharedMemory:
         """The shared memory of a kernel."""
-        alignments = dict.fromkeys(_operands(body), SWIZZLE_BYTES)
+        alignments = dict.fromkeys(group_operands(body), SWIZZLE_BYTES)
         places: dict[Buffer, int] = {}
         size = _place(body, 0, places, alignments)
         most = max(alignments.values(), default=SHARED_ALIGNMENT)
@@ -76,12 +71,3 @@ def _place(stmt: Stmt, start: int, places: dict[Buffer, int], alignments: dict[B
 
 def _rounded(size: int, unit: int) -> int:
     return -(-size // unit) * unit
-
-
-def _operands(body: Stmt) -> Iterable[Buffer]:
-    """What groups of warps multiply."""
-    for s in walk(body):
-        if isinstance(s, Evaluate) and isinstance(s.call, Call) and s.call.name in GROUP_PRODUCTS:
-            loads = [a.operands[0] for a in s.call.args[1:3]]
-            given = [load.buffer for load in loads if isinstance(load, Load)]
-            yield from (buffer for buffer in given if buffer.scope == "shared")

@@ -22,11 +22,9 @@ from tilewright.graph.rewriting.rewrite import all_used
 _MOST_READERS: Final = 4
 
 
-def with_own_copies(
-    graph: Graph, body: Sequence[Binding], facts: Callable[[Binding], Facts]
-) -> list[Binding]:
+def with_own_copies(graph: Graph, facts: Callable[[Binding], Facts]) -> list[Binding]:
     """The bindings of a graph, with copies made again for each of their readers."""
-    return _Repeater(graph, facts).run(body)
+    return _Repeater(graph, facts).run(graph.body)
 
 
 class _Repeater:

@@ -79,7 +79,7 @@ def _fused(graph: AnyGraph, setting: _Setting) -> AnyGraph:
     graph = cast("AnyGraph", graph.with_([_with_inner(b, setting) for b in graph.body]))
     if setting.chooses:
         joins = Joins(graph)
-        own = with_own_copies(graph, graph.body, lambda b: setting.facts_of(b, joins))
+        own = with_own_copies(graph, lambda b: setting.facts_of(b, joins))
         graph = cast("AnyGraph", graph.with_(own))
     return cast("AnyGraph", graph.with_(_Fuser(graph, setting).run()))
 

@@ -3,7 +3,12 @@
 from tilewright.lower.gpu.accesses import access_of
 from tilewright.lower.gpu.barriers import place_barriers
 from tilewright.lower.gpu.early_reads import read_early
-from tilewright.lower.gpu.group_products import fence_operands, swizzle_operands, wait_for_products
+from tilewright.lower.gpu.group_products import (
+    fence_operands,
+    group_operands,
+    swizzle_operands,
+    wait_for_products,
+)
 from tilewright.lower.gpu.launches import single_threaded, split_launches
 from tilewright.lower.gpu.merge_launches import merge_launches
 from tilewright.lower.gpu.private import drop_thread_dimensions
@@ -14,6 +19,7 @@ __all__ = [
     "access_of",
     "drop_thread_dimensions",
     "fence_operands",
+    "group_operands",
     "merge_launches",
     "place_barriers",
     "reach_device",

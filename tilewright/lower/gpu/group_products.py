@@ -77,7 +77,7 @@ def _waiting(stmt: Stmt) -> Stmt:
 
 def swizzle_operands(function: Function) -> Function:
     """Elements of operands lie where products of groups look for them."""
-    operands = set(_operands(function.body))
+    operands = set(group_operands(function.body))
     if not operands:
         return function
 
@@ -101,7 +101,7 @@ def swizzle_operands(function: Function) -> Function:
 
 def fence_operands(function: Function) -> Function:
     """The function with fences between what writes operands and the barriers after that."""
-    operands = set(_operands(function.body))
+    operands = set(group_operands(function.body))
     return function.with_body(_fenced(function.body, operands, False)[0]) if operands else function
 
 
@@ -181,7 +181,7 @@ def _products(stmt: Stmt) -> Iterator[Call]:
             yield s.call
 
 
-def _operands(stmt: Stmt) -> Iterator[Buffer]:
+def group_operands(stmt: Stmt) -> Iterator[Buffer]:
     """What groups multiply that lies in shared memory."""
     for product in _products(stmt):
         yield from (b for b in _buffers_of(product)[1:] if b.scope == "shared")
