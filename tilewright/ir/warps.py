@@ -213,7 +213,14 @@ declare("products_fence", 0, "any", lambda _: int32, pure=False, doc="they see w
 declare("products_start", 0, "any", lambda _: int32, pure=False, doc="before products of a group")
 declare("products_commit", 0, "any", lambda _: int32, pure=False, doc="what to wait for together")
 declare("products_wait", 1, "any", lambda _: int32, pure=False, doc="for all but the latest")
-declare("products_finish", 2, "any", lambda _: int32, pure=False, doc="all: sums, their number")
+declare(
+    "products_finish",
+    3,
+    "any",
+    lambda _: int32,
+    pure=False,
+    doc="products of sums, their number, how many of the latest go on",
+)
 declare(
     "of_lane",
     3,

@@ -149,7 +149,7 @@ def _commit(state: State, _s: Evaluate, _call: Call) -> Run:
 
 
 def _wait(state: State, _s: Evaluate, call: Call) -> Run:
-    left = state.number(call.args[0]) if call.name == "products_wait" else 0
+    left = state.number(call.args[-1])
 
     def run(active: Mask) -> None:
         while len(state.product_groups) > left:

@@ -70,7 +70,8 @@ def _waiting(stmt: Stmt) -> Stmt:
     if not sums:
         return stmt
     finish = (
-        _effect("products_finish", address_of(Load(b, (const(0),))), const(_size(b))) for b in sums
+        _effect("products_finish", address_of(Load(b, (const(0),))), const(_size(b)), const(0))
+        for b in sums
     )
     return seq(_effect("products_start"), stmt, _effect("products_commit"), *finish)
 

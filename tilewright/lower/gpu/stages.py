@@ -17,7 +17,8 @@ loop stand as early in the launch as they can, so that what is computed before i
 
 Products of groups of warps (`group_products`) go on during the next iteration: a thread waits for
 those of the iteration before, whose operands may be overwritten in the next one. So copies are one
-iteration less ahead than there is room for.
+iteration less ahead than there is room for. Where an iteration has two such products, the second
+one's copies are made an iteration later, and so is it (`overlap`).
 """
 
 from __future__ import annotations
@@ -26,13 +27,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-import numpy as np
-
-from tilewright.arith import conjuncts
 from tilewright.ir import (
     STAGES,
     Alloc,
-    Broadcast,
     Buffer,
     Call,
     Const,
@@ -43,12 +40,10 @@ from tilewright.ir import (
     If,
     Load,
     Ramp,
-    Select,
     Seq,
     Stmt,
     Store,
     While,
-    address_of,
     all_exprs,
     all_of,
     barrier,
@@ -59,13 +54,12 @@ from tilewright.ir import (
     map_expr,
     map_stmt,
     renew,
-    select,
     seq,
     walk,
 )
+from tilewright.lower.gpu.async_copies import asynchronous
+from tilewright.lower.gpu.overlap import Overlap, overlap_of
 
-#: The lengths of asynchronous copies, in bytes.
-_LENGTHS: Final = (4, 8, 16)
 #: What the versions of a buffer lie apart divides by, in bytes.
 _ALIGNMENT: Final = 16
 
@@ -144,7 +138,7 @@ def _copies_alone(stmt: Stmt, before: Sequence[Stmt]) -> Stmt | None:
     shared = {b for b in _written([stmt]) if b.scope == "shared"}
     if not _fills(stmt, shared) or shared & (_written(before) | _read(before)):
         return None
-    copies = _asynchronous(stmt)
+    copies = asynchronous(stmt)
     return None if _written([copies]) else copies
 
 
@@ -232,28 +226,79 @@ def _pipelined(loop: For, parts: _Parts, stages: int) -> _Pipeline:
     """Of a loop with no more iterations than stages all copies are made before it."""
     extent = int(loop.extent.value) if isinstance(loop.extent, Const) else None
     is_short = extent is not None and extent <= stages
+    overlap = overlap_of(parts.uses) if extent is not None and not is_short else None
+    if overlap is not None:
+        return _overlapping(loop, parts, overlap, max(2, stages))
     goes_on = bool(parts.finish)
     versions = extent if is_short and extent is not None else max(3 if goes_on else 2, stages)
     ahead = versions if is_short else versions - (2 if goes_on else 1)
     larger = {b: _versions(b, versions) for b in parts.buffers}
-    copies = [_asynchronous(copy) for copy in parts.copies]
+    copies = [asynchronous(copy) for copy in parts.copies]
     filling: list[Stmt] = []
     for k in range(ahead):
         filling += [_at(copies, loop, const(k), larger, versions), _effect("async_commit")]
     coming = loop.var + ahead
     next_copies = [] if is_short else [_at(copies, loop, coming, larger, versions)]
     body = seq(
-        _effect("async_wait", const(ahead - 1)),
-        barrier(),
-        *(If(coming < loop.extent, c) for c in next_copies),
-        # A group without copies counts as well, so that the number to wait for stays the same.
-        _effect("async_commit"),
+        *_arrival(ahead, [If(coming < loop.extent, c) for c in next_copies]),
         *(_redirected(use, larger, loop.var % versions) for use in parts.uses),
         *([_effect("products_wait", const(1))] if goes_on else []),
     )
     body = Alloc(tuple(parts.others), body) if parts.others else body
     plain = {k: v for k, v in loop.annotations.items() if k != STAGES}
     steady = seq(replace(loop, body=body, annotations=plain), *parts.finish)
+    return _Pipeline([b for b, _ in larger.values()], _read(parts.copies), filling, steady)
+
+
+def _arrival(ahead: int, next_copies: Sequence[Stmt]) -> list[Stmt]:
+    """What an iteration begins with: its own copies are there, and others start."""
+    return [
+        _effect("async_wait", const(ahead - 1)),
+        barrier(),
+        *next_copies,
+        # A group without copies counts as well, so that the number to wait for stays the same.
+        _effect("async_commit"),
+    ]
+
+
+def _overlapping(loop: For, parts: _Parts, overlap: Overlap, versions: int) -> _Pipeline:
+    """A loop whose second product, with its copies, is one iteration late."""
+    ahead, last = versions - 1, loop.extent
+    larger = {b: _versions(b, versions) for b in parts.buffers}
+    read = _read([*overlap.early, *overlap.between, *overlap.rest])
+    copies = {
+        delay: [asynchronous(c) for c in parts.copies if bool(_written([c]) & read) != bool(delay)]
+        for delay in (0, 1)
+    }
+
+    def copies_of(iteration: Expr) -> list[Stmt]:
+        """What comes with an iteration: copies for its first product, and for a late one."""
+        places = [(iteration - delay, copies[delay]) for delay in (0, 1)]
+        return [
+            If(all_of(place >= 0, place < last), _at(given, loop, place, larger, versions))
+            for place, given in places
+            if given
+        ]
+
+    def at(iteration: Expr, statements: Sequence[Stmt]) -> list[Stmt]:
+        return [_at([s], loop, iteration, larger, versions) for s in statements]
+
+    def step(iteration: Expr, statements: Sequence[Stmt]) -> list[Stmt]:
+        return [*_arrival(ahead, copies_of(iteration + ahead)), *statements]
+
+    filling: list[Stmt] = []
+    for k in range(ahead):
+        filling += [*copies_of(const(k)), _effect("async_commit")]
+    coming = loop.var + 1
+    parts_of_step = (coming, overlap.early), (loop.var, overlap.late), (coming, overlap.later())
+    body = step(coming, [s for place, given in parts_of_step for s in at(place, given)])
+    plain = {k: v for k, v in loop.annotations.items() if k != STAGES}
+    steady = seq(
+        *step(const(0), at(const(0), overlap.first())),
+        replace(loop, extent=last - 1, body=seq(*body), annotations=plain),
+        *step(last, [*at(last - 1, overlap.late), *overlap.finish_late]),
+    )
+    steady = Alloc(tuple(parts.others), steady) if parts.others else steady
     return _Pipeline([b for b, _ in larger.values()], _read(parts.copies), filling, steady)
 
 
@@ -307,74 +352,3 @@ def _redirected(stmt: Stmt, larger: dict[Buffer, tuple[Buffer, int]], version: E
 
     memo: dict[Expr, Expr] = {}
     return map_stmt(stmt, on_stmt, lambda e: map_expr(e, on_node, memo))
-
-
-# ---- asynchronous copies ------------------------------------------------------------------------
-
-
-def _asynchronous(stmt: Stmt) -> Stmt:
-    """Stores of what was just loaded, in whole words, as asynchronous copies."""
-    return map_stmt(stmt, lambda s: _copy(s) if isinstance(s, Store) else None)
-
-
-def _copy(store: Store) -> Stmt | None:
-    value = store.value
-    conditions, others = list[Expr](), list[Expr]()
-    while isinstance(value, Select) and not value.condition.dtype.is_vector:
-        conditions += conjuncts(value.condition)
-        others.append(value.b)
-        value = value.a
-    if not isinstance(value, Load) or store.mask is not None or not _is_whole(value, conditions):
-        return None
-    (to,), (source,) = store.indices, value.indices
-    length = store.buffer.dtype.itemsize * value.dtype.lanes
-    is_same = store.buffer.dtype == value.buffer.dtype
-    if not is_same or length not in _LENGTHS or None in (first := [_first(to), _first(source)]):
-        return None
-    places = [
-        address_of(Load(b, (at,)))
-        for b, at in zip((store.buffer, value.buffer), first, strict=True)
-        if at is not None
-    ]
-    if all(map(_is_zero, others)):
-        read = select(all_of(*conditions), const(length), const(0)) if conditions else const(length)
-        return _effect("async_copy", *places, const(length), read)
-    if not all(map(_is_number, others)):
-        return None
-    # What surrounds an image, such as a zero point, is written at once.
-    copy = _effect("async_copy", *places, const(length), const(length))
-    return If(all_of(*conditions), copy, replace(store, value=_without_load(store.value)))
-
-
-def _without_load(value: Expr) -> Expr:
-    """What is chosen where an element is not read."""
-    if isinstance(value, Select) and isinstance(value.a, Select):
-        return select(value.condition, _without_load(value.a), value.b)
-    assert isinstance(value, Select)
-    return value.b
-
-
-def _is_whole(load: Load, conditions: Sequence[Expr]) -> bool:
-    """Whether a load has all of its lanes wherever it is chosen."""
-    mask = load.mask.a if isinstance(load.mask, Broadcast) else load.mask
-    return mask is None or {*conjuncts(mask)} <= {*conditions}
-
-
-def _first(index: Expr) -> Expr | None:
-    """The first of some neighbours; None where they are not."""
-    if isinstance(index, Ramp):
-        return index.base if index.stride is const(1) else None
-    return None if index.dtype.is_vector else index
-
-
-def _is_zero(value: Expr) -> bool:
-    scalar = value.a if isinstance(value, Broadcast) else value
-    return (
-        isinstance(scalar, Const)
-        and not np.any(np.asarray(scalar.value))
-        and not (np.signbit(float(scalar.value)))
-    )
-
-
-def _is_number(value: Expr) -> bool:
-    return isinstance(value.a if isinstance(value, Broadcast) else value, Const)

@@ -14,6 +14,7 @@ from tilewright.ir import (
     GROUP_PRODUCTS,
     SWIZZLE_BYTES,
     WARP_PRODUCTS,
+    Binary,
     Call,
     Const,
     Expr,
@@ -136,7 +137,10 @@ def group_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
         )
     by_sum = not product.a_by_columns, product.b_by_columns
     size = product.factors.a.itemsize
-    operands = [_described_matrix(cx, places[k], size * strides[2 * k + 1]) for k in shared]
+    operands = [
+        _described_matrix(cx, node.args[1 + k], places[k], size * strides[2 * k + 1])
+        for k in shared
+    ]
     if product.a_is_own:
         operands = [*_own_matrix(cx, places[0]), *operands]
     factors = product.factors
@@ -177,22 +181,40 @@ def products_finish(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     load = node.args[0].operands[0]
     assert isinstance(load, Load)
     kind = memory_type(load.buffer.dtype)
-    _on_sums(cx, args[0], _number(node.args[1]), "wgmma.wait_group.sync.aligned 0;", [], kind)
+    count, left = map(_number, node.args[1:])
+    _on_sums(cx, args[0], count, f"wgmma.wait_group.sync.aligned {left};", [], kind)
     return llvm.Constant(i32, 0)
 
 
-#: In a matrix descriptor: rows of 128 bytes whose sixteens are exchanged.
-_SWIZZLED: Final = 1 << 62
+#: The upper half of a matrix descriptor: rows of 128 bytes whose sixteens are exchanged, and how
+#: far groups of eight rows lie apart, in units of sixteen bytes.
+_ROWS: Final = 1 << 30 | SWIZZLE_BYTES // 16
 
 
-def _described_matrix(cx: Context, place: LLValue, apart: int) -> LLValue:
+def _described_matrix(cx: Context, address: Expr, place: LLValue, apart: int) -> LLValue:
     """What `wgmma` calls a matrix descriptor: an address, how far blocks of columns lie apart, and
-    how far groups of eight rows do, from bytes in units of sixteen."""
+    how far groups of eight rows do, from bytes in units of sixteen.
+
+    Products that follow each other differ in the constant part of the address, which is added last:
+    the rest is computed once.
+    """
+    load = address.operands[0]
+    assert isinstance(load, Load)
     builder = cx.builder
-    address = builder.ptrtoint(builder.addrspacecast(place, _SHARED), i32)
-    address = builder.and_(builder.lshr(address, llvm.Constant(i32, 4)), llvm.Constant(i32, 0x3FFF))
-    fixed = _SWIZZLED | (apart // 16) << 16 | (SWIZZLE_BYTES // 16) << 32
-    return builder.or_(builder.zext(address, i64), llvm.Constant(i64, fixed))
+    start = _constant_part(load.indices[0]) * load.buffer.dtype.itemsize // 16
+    first = builder.gep(place, [llvm.Constant(i64, -16 * start)], source_etype=llvm.IntType(8))
+    bits = builder.ptrtoint(builder.addrspacecast(first, _SHARED), i32)
+    bits = builder.and_(builder.lshr(bits, llvm.Constant(i32, 4)), llvm.Constant(i32, 0x3FFF))
+    bits = builder.or_(bits, llvm.Constant(i32, apart // 16 << 16))
+    bits = builder.add(bits, llvm.Constant(i32, start))
+    return builder.or_(builder.zext(bits, i64), llvm.Constant(i64, _ROWS << 32))
+
+
+def _constant_part(index: Expr) -> int:
+    """What is added to all else in an index."""
+    if isinstance(index, Binary) and index.op == "add":
+        return _constant_part(index.a) + _constant_part(index.b)
+    return int(index.value) if isinstance(index, Const) else 0
 
 
 def _on_sums(

@@ -1,0 +1,95 @@
+"""The last product of an iteration goes on during the next one.
+
+    for k in range(n):                     S = Q · K[0]; P = f(S)
+        S = Q · K[k]; finish S             for k in range(1, n):
+        P = f(S)                  -->          start S = Q · K[k]; start C += P · V[k - 1]
+        C = g(C)                               finish S; T = f(S)
+        C += P · V[k]; finish C                finish C; P = T; C = g(C)
+                                           C += P · V[n - 1]; finish C
+
+Products are those of groups of warps (`group_products`), whose threads go on until they wait: what
+is computed of the first product's sums hides the second product. An iteration's statements are put
+in the order that is above on the right, if those that move do not touch what they pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tilewright.ir import Call, Evaluate, Stmt, call, const, walk
+from tilewright.lower.gpu.accesses import touched_by
+
+
+class Overlap(NamedTuple):
+    """What an iteration does, in parts."""
+
+    #: All until the first product has started, and what waits for it.
+    early: list[Stmt]
+    finish_early: list[Stmt]
+    #: What does not touch the operands and sums of the second product.
+    between: list[Stmt]
+    #: The second product, and what waits for it.
+    late: list[Stmt]
+    finish_late: list[Stmt]
+    #: What has to wait for the second product of the iteration before.
+    rest: list[Stmt]
+
+    def first(self) -> list[Stmt]:
+        """The first iteration, without its second product."""
+        return [*self.early, *self.finish_early, *self.between, *self.rest]
+
+    def later(self) -> list[Stmt]:
+        """The rest of another iteration, after the second product of the one before has started."""
+        finish = map(_but_for_the_latest, self.finish_early)
+        return [*finish, *self.between, *self.finish_late, *self.rest]
+
+
+def overlap_of(uses: Sequence[Stmt]) -> Overlap | None:
+    """The parts of an iteration that has two products of groups, if they can go on side by side."""
+    starts, commits = (
+        [k for k, s in enumerate(uses) if _is_call(s, name)]
+        for name in ("products_start", "products_commit")
+    )
+    if len(starts) != 2 or len(commits) != 2:
+        return None
+    (_, start), (first, last) = starts, commits
+    finished, end = _after_waits(uses, first), _after_waits(uses, last)
+    early, late, after = uses[: first + 1], uses[start:end], uses[end:]
+    if finished == first + 1 or any(_meet(s, t) for s in (*early, *after) for t in late):
+        return None
+    between, rest = list[Stmt](), list[Stmt]()
+    for stmt in (*uses[finished:start], *after):
+        waits = any(_meet(stmt, other) for other in (*late, *rest))
+        (rest if waits else between).append(stmt)
+    return Overlap(
+        [*early],
+        [*uses[first + 1 : finished]],
+        between,
+        [*uses[start : last + 1]],
+        [*uses[last + 1 : end]],
+        rest,
+    )
+
+
+def _after_waits(uses: Sequence[Stmt], commit: int) -> int:
+    """Where the statements begin that follow those that wait for a product."""
+    places = range(commit + 1, len(uses))
+    return next((k for k in places if not _is_call(uses[k], "products_finish")), len(uses))
+
+
+def _meet(a: Stmt, b: Stmt) -> bool:
+    """Whether one of two statements writes what the other touches."""
+    (read, written), (other_read, other_written) = (touched_by(walk(s)) for s in (a, b))
+    return bool(written & (other_read | other_written) or read & other_written)
+
+
+def _is_call(stmt: Stmt, name: str) -> bool:
+    given = stmt.call if isinstance(stmt, Evaluate) else None
+    return isinstance(given, Call) and given.name == name
+
+
+def _but_for_the_latest(finish: Stmt) -> Stmt:
+    """A wait for products that lets the latest go on."""
+    assert isinstance(finish, Evaluate) and isinstance(finish.call, Call)
+    return Evaluate(call("products_finish", *finish.call.args[:2], const(1)))
