@@ -420,3 +420,39 @@ def test_what_a_neighbour_has_not_written() -> None:
         """,
         zeros(32),
     )
+
+
+# ---- groups that take turns ---------------------------------------------------------------------
+
+
+def two_groups(touched: str) -> str:
+    return f"""
+        def k(A: f32[256], B: f32[256]):
+            for b in thread(1, "blockIdx.x"):
+                S = alloc(f32[256], scope="shared")
+                for z in thread(2, "threadIdx.z"):
+                    for y in thread(4, "threadIdx.y"):
+                        for x in thread(32, "threadIdx.x"):
+                            S[z * 128 + y * 32 + x] = A[z * 128 + y * 32 + x]
+                groups_arrive(0)
+                for z in thread(2, "threadIdx.z"):
+                    for y in thread(4, "threadIdx.y"):
+                        for x in thread(32, "threadIdx.x"):
+                            B[z * 128 + y * 32 + x] = {touched}
+                groups_await(0)
+                for z in thread(2, "threadIdx.z"):
+                    for y in thread(4, "threadIdx.y"):
+                        for x in thread(32, "threadIdx.x"):
+                            B[z * 128 + y * 32 + x] = S[255 - (z * 128 + y * 32 + x)]
+        """
+
+
+def test_a_group_sees_what_the_other_stored_before_it_arrived() -> None:
+    a, b = np.arange(256, dtype="f4"), zeros(256)
+    execute(two_groups("1.0"), a, b)
+    np.testing.assert_array_equal(b, a[::-1])
+
+
+def test_a_group_that_arrived_leaves_shared_memory_alone() -> None:
+    message = "it touches the element 0 of shared S, which its group has told to be done with"
+    fails(message, two_groups("S[z * 128 + y * 32 + x]"), zeros(256), zeros(256))

@@ -86,6 +86,7 @@ from tilewright.ir.threads import (
     THREAD_AXES,
     barrier,
     grid_barrier,
+    is_arrival,
     is_barrier,
     is_cooperative,
     is_for_all_threads,

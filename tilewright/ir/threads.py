@@ -56,7 +56,13 @@ def barrier() -> Evaluate:
 
 
 def is_barrier(stmt: Stmt) -> bool:
-    return _calls(stmt, "barrier")
+    """Whether the threads of a block wait for each other, or for the other group of theirs."""
+    return _calls(stmt, "barrier", "groups_await")
+
+
+def is_arrival(stmt: Stmt) -> bool:
+    """Whether a group of warps tells that it has done what the other one awaits."""
+    return _calls(stmt, "groups_arrive")
 
 
 def grid_barrier() -> Evaluate:
@@ -84,6 +90,8 @@ _FOR_ALL: Final = (
     "grid_barrier",
     "async_commit",
     "async_wait",
+    "groups_arrive",
+    "groups_await",
     "products_fence",
     "products_start",
     "products_commit",

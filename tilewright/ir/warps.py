@@ -19,6 +19,11 @@ different banks. That is `wgmma`, which goes on while threads do other work: `pr
 some of them, `products_commit` after, `products_wait` for all but the latest, and `products_finish`
 before the sums are read.
 
+**By two groups in turn**: one multiplies while the other computes. In place of a barrier, a group
+says that it is done with what lies in shared memory, and that its part of what comes next is there
+(`groups_arrive`); it awaits the other's arrival before it touches shared memory again
+(`groups_await`). Arrivals are numbered, and awaited in order.
+
 **By neighbours** (`of_lane`): what another thread of the warp has for a value. So threads read what
 is in each other's registers.
 
@@ -212,6 +217,10 @@ for _name in GROUP_PRODUCTS:
 declare("products_fence", 0, "any", lambda _: int32, pure=False, doc="they see what was stored")
 declare("products_start", 0, "any", lambda _: int32, pure=False, doc="before products of a group")
 declare("products_commit", 0, "any", lambda _: int32, pure=False, doc="what to wait for together")
+declare("groups_arrive", 1, "any", lambda _: int32, pure=False, doc="done, for a numbered time")
+declare(
+    "groups_await", 1, "any", lambda _: int32, pure=False, doc="the other's arrival of a number"
+)
 declare("products_wait", 1, "any", lambda _: int32, pure=False, doc="for all but the latest")
 declare(
     "products_finish",

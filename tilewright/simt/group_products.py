@@ -136,6 +136,13 @@ def _fence(state: State, _s: Evaluate, _call: Call) -> Run:
     return lambda _active: state.lanes.pass_fence()
 
 
+def _arrive(state: State, _s: Evaluate, _call: Call) -> Run:
+    def run(_active: Mask) -> None:
+        state.lanes.have_arrived = True
+
+    return run
+
+
 def _start(_state: State, _s: Evaluate, _call: Call) -> Run:
     return lambda _active: None
 
@@ -162,6 +169,7 @@ def _wait(state: State, _s: Evaluate, call: Call) -> Run:
 #: What executes a call for its effect, by name.
 GROUP_EFFECTS: Final[dict[str, Callable[[State, Evaluate, Call], Run]]] = {
     **dict.fromkeys(GROUP_PRODUCTS, _product),
+    "groups_arrive": _arrive,
     "products_fence": _fence,
     "products_start": _start,
     "products_commit": _commit,

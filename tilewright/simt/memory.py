@@ -165,6 +165,10 @@ class Memory:
             at, who = at[accesses], who[accesses]
         if not at.size:
             return
+        if lanes.have_arrived and self.buffer.scope == "shared":
+            lane, number = lanes.first_of(np.ones((), bool) if wanted is None else wanted, index)
+            reason = "which its group has told to be done with, without awaiting the other group"
+            raise LaneError(lane, f"it touches {self._named(number)}, {reason}")
         race = self._races.write(at, who) if write else self._races.read(at, who)
         if race is not None:
             access = race.access if accesses is None else int(accesses[race.access])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -239,11 +240,16 @@ def test_code_with_scores_in_registers(keys: int) -> None:
 @pytest.mark.parametrize("size", [64, 128])
 def test_code_with_a_running_maximum(size: int) -> None:
     """Groups of warps multiply, and threads of a row exchange what they know of it without a
-    barrier: there is one for each chunk, for copies."""
+    barrier. The second product of a chunk goes on while the next chunk begins: the first chunk and
+    the last product stand outside of the loop."""
     s = RULES_BY_ADDRESS.schedule(attention(Sizes(8, 16, 512, 512, size)), TARGET)
     text = generated(s.function, TARGET).assembly()
     assert ".local" not in text, "what threads keep is in registers"
-    assert text.count("wgmma.mma_async") == size // 16 + 128 // 16, "of scores, and of results"
-    assert text.count("shfl.sync.idx") == 16, "of four threads for two rows: maxima, and totals"
-    assert len(re.findall(r"\bbar(rier)?\.\w*sync|barrier\.sync", text)) == 1
+    assert text.count("wgmma.mma_async") == 2 * (size // 16 + 128 // 16), "scores, and results"
+    waits = re.findall(r"wgmma.wait_group.sync.aligned (\d)", text)
+    assert sorted(waits) == ["0", "0", "0", "1"], "one is for scores alone"
+    assert text.count("shfl.sync.idx") == 24, "of four threads for two rows: maxima, and totals"
+    meetings = Counter(re.findall(r"bar\.\w+\s+[0%]", text.replace("\t", "")))
+    turns = {"bar.sync 0": 1, "bar.arrive %": 2, "bar.sync %": 2}
+    assert meetings == (turns if size == 128 else {"bar.sync 0": 3}), "two groups take turns"
     assert "ld.shared" not in text, "threads read nothing of shared memory"

@@ -45,6 +45,7 @@ from tilewright.ir import (
     call,
     child_stmts,
     const,
+    is_arrival,
     is_barrier,
     is_grid_barrier,
     is_over_threads,
@@ -108,7 +109,7 @@ def fence_operands(function: Function) -> Function:
 
 def _fenced(stmt: Stmt, operands: set[Buffer], is_due: bool) -> tuple[Stmt, bool]:
     """A statement with fences, and whether one is due after it, as it may be before it."""
-    if is_barrier(stmt) or is_grid_barrier(stmt):
+    if is_barrier(stmt) or is_grid_barrier(stmt) or is_arrival(stmt):
         return (seq(_effect("products_fence"), stmt) if is_due else stmt), False
     if is_over_threads(stmt) or not child_stmts(stmt):
         return stmt, is_due or _writes(stmt, operands)

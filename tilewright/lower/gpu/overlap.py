@@ -35,14 +35,15 @@ class Overlap(NamedTuple):
     #: What has to wait for the second product of the iteration before.
     rest: list[Stmt]
 
-    def first(self) -> list[Stmt]:
-        """The first iteration, without its second product."""
-        return [*self.early, *self.finish_early, *self.between, *self.rest]
+    def first(self, arrival: Sequence[Stmt]) -> list[Stmt]:
+        """The first iteration, without its second product; `arrival` follows its sums."""
+        return [*self.early, *self.finish_early, *arrival, *self.between, *self.rest]
 
-    def later(self) -> list[Stmt]:
-        """The rest of another iteration, after the second product of the one before has started."""
+    def later(self, arrival: Sequence[Stmt]) -> list[Stmt]:
+        """The rest of another iteration, after the second product of the one before has started;
+        `arrival` follows the sums of both."""
         finish = map(_but_for_the_latest, self.finish_early)
-        return [*finish, *self.between, *self.finish_late, *self.rest]
+        return [*finish, *self.between, *self.finish_late, *arrival, *self.rest]
 
 
 def overlap_of(uses: Sequence[Stmt]) -> Overlap | None:

@@ -18,7 +18,8 @@ loop stand as early in the launch as they can, so that what is computed before i
 Products of groups of warps (`group_products`) go on during the next iteration: a thread waits for
 those of the iteration before, whose operands may be overwritten in the next one. So copies are one
 iteration less ahead than there is room for. Where an iteration has two such products, the second
-one's copies are made an iteration later, and so is it (`overlap`).
+one's copies are made an iteration later, and so is it (`overlap`). Two groups of warps multiply in
+turn then: each tells when it has its sums, and does not wait for what the other makes of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from tilewright.ir import (
+    GROUP,
     STAGES,
+    WARP,
     Alloc,
     Buffer,
     Call,
@@ -55,6 +58,7 @@ from tilewright.ir import (
     map_stmt,
     renew,
     seq,
+    threads_of,
     walk,
 )
 from tilewright.lower.gpu.async_copies import asynchronous
@@ -240,7 +244,11 @@ def _pipelined(loop: For, parts: _Parts, stages: int) -> _Pipeline:
     coming = loop.var + ahead
     next_copies = [] if is_short else [_at(copies, loop, coming, larger, versions)]
     body = seq(
-        *_arrival(ahead, [If(coming < loop.extent, c) for c in next_copies]),
+        _arrived(ahead),
+        barrier(),
+        *(If(coming < loop.extent, c) for c in next_copies),
+        # A group without copies counts as well, so that the number to wait for stays the same.
+        _effect("async_commit"),
         *(_redirected(use, larger, loop.var % versions) for use in parts.uses),
         *([_effect("products_wait", const(1))] if goes_on else []),
     )
@@ -248,17 +256,6 @@ def _pipelined(loop: For, parts: _Parts, stages: int) -> _Pipeline:
     plain = {k: v for k, v in loop.annotations.items() if k != STAGES}
     steady = seq(replace(loop, body=body, annotations=plain), *parts.finish)
     return _Pipeline([b for b, _ in larger.values()], _read(parts.copies), filling, steady)
-
-
-def _arrival(ahead: int, next_copies: Sequence[Stmt]) -> list[Stmt]:
-    """What an iteration begins with: its own copies are there, and others start."""
-    return [
-        _effect("async_wait", const(ahead - 1)),
-        barrier(),
-        *next_copies,
-        # A group without copies counts as well, so that the number to wait for stays the same.
-        _effect("async_commit"),
-    ]
 
 
 def _overlapping(loop: For, parts: _Parts, overlap: Overlap, versions: int) -> _Pipeline:
@@ -270,6 +267,8 @@ def _overlapping(loop: For, parts: _Parts, overlap: Overlap, versions: int) -> _
         delay: [asynchronous(c) for c in parts.copies if bool(_written([c]) & read) != bool(delay)]
         for delay in (0, 1)
     }
+    takes_turns = threads_of(loop) == (WARP, GROUP, 2)
+    arrival = [_arrived(ahead), _effect("groups_arrive", loop.var)] if takes_turns else []
 
     def copies_of(iteration: Expr) -> list[Stmt]:
         """What comes with an iteration: copies for its first product, and for a late one."""
@@ -284,22 +283,30 @@ def _overlapping(loop: For, parts: _Parts, overlap: Overlap, versions: int) -> _
         return [_at([s], loop, iteration, larger, versions) for s in statements]
 
     def step(iteration: Expr, statements: Sequence[Stmt]) -> list[Stmt]:
-        return [*_arrival(ahead, copies_of(iteration + ahead)), *statements]
+        meeting = [_arrived(ahead), barrier()]
+        if takes_turns and iteration is not first:
+            meeting = [_effect("groups_await", iteration - 1)]
+        return [*meeting, *copies_of(iteration + ahead), _effect("async_commit"), *statements]
 
     filling: list[Stmt] = []
     for k in range(ahead):
         filling += [*copies_of(const(k)), _effect("async_commit")]
-    coming = loop.var + 1
-    parts_of_step = (coming, overlap.early), (loop.var, overlap.late), (coming, overlap.later())
-    body = step(coming, [s for place, given in parts_of_step for s in at(place, given)])
+    first, coming = const(0), loop.var + 1
+    given = (coming, overlap.early), (loop.var, overlap.late), (coming, overlap.later(arrival))
+    body = step(coming, [s for place, statements in given for s in at(place, statements)])
     plain = {k: v for k, v in loop.annotations.items() if k != STAGES}
     steady = seq(
-        *step(const(0), at(const(0), overlap.first())),
+        *step(first, at(first, overlap.first(arrival))),
         replace(loop, extent=last - 1, body=seq(*body), annotations=plain),
         *step(last, [*at(last - 1, overlap.late), *overlap.finish_late]),
     )
     steady = Alloc(tuple(parts.others), steady) if parts.others else steady
     return _Pipeline([b for b, _ in larger.values()], _read(parts.copies), filling, steady)
+
+
+def _arrived(ahead: int) -> Stmt:
+    """A wait for a thread's own copies, but for those of iterations that are not next."""
+    return _effect("async_wait", const(ahead - 1))
 
 
 def _effect(name: str, *args: Expr) -> Evaluate:

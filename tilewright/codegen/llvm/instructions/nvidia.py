@@ -160,6 +160,26 @@ def group_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     return llvm.Constant(i32, 0)
 
 
+def groups_arrive(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
+    return _of_group(cx, "bar.arrive $0, 256;", args[0], 2, -1)
+
+
+def groups_await(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
+    return _of_group(cx, "bar.sync $0, 256;", args[0], 1, 1)
+
+
+def _of_group(cx: Context, text: str, turn: LLValue, first: int, sign: int) -> LLValue:
+    """An instruction on the barrier of a number: the first group's is 1, the second one's 2."""
+    builder = cx.builder
+    name = "llvm.nvvm.read.ptx.sreg.tid.z"
+    group = builder.call(cx.declare(name, i32, []), [])
+    number = builder.add(builder.mul(group, llvm.Constant(i32, sign)), llvm.Constant(i32, first))
+    turn = builder.and_(builder.trunc(turn, i32), llvm.Constant(i32, 1))
+    number = builder.add(number, builder.shl(turn, llvm.Constant(i32, 1)))
+    builder.asm(llvm.FunctionType(void, [i32]), text, "r,~{memory}", [number], side_effect=True)
+    return llvm.Constant(i32, 0)
+
+
 def products_fence(cx: Context, _node: Call, _args: list[LLValue]) -> LLValue:
     return _asm(cx, "fence.proxy.async.shared::cta;")
 
