@@ -160,6 +160,8 @@ def graph_passes(target: Target) -> list[Step]:
         Step(passes.absorb_transposes, 2, "gpu"),
         # Scores that are never in memory; what is left is fused by single calls.
         Step(passes.fuse_attention(target), 2),
+        # Products that are no part of attention any more.
+        Step(passes.pad_operands(target), 2, "gpu"),
         # Weights that are unpacked now are not folded any more.
         Step(passes.unpack_panels(target), 2, "cpu"),
         # Of equal calls that were made one before; fusion puts each into what reads it.

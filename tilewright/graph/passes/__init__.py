@@ -16,6 +16,7 @@ from tilewright.graph.passes.legalize import legalize
 from tilewright.graph.passes.narrow_products import narrow_products
 from tilewright.graph.passes.narrow_values import narrow_values
 from tilewright.graph.passes.outline import NATIVE_PREFIX, foreign_bindings, is_native, outline
+from tilewright.graph.passes.pad_operands import pad_operands
 from tilewright.graph.passes.plan_layouts import plan_layouts
 from tilewright.graph.passes.quantized.quantized_products import (
     fills_byte_products,

@@ -1,0 +1,89 @@
+"""Gives large products operands whose rows are whole vectors, for GPUs.
+
+    y = matmul(a, b)         f16[1001, 1003], f16[1003, 999]
+
+    u = pad(a)               f16[1001, 1008]
+    v = pad(b)               f16[1008, 1000]
+    y = slice(matmul(u, v))
+
+Tiles of operands are copied to shared memory by vectors, which rows that are no whole vectors do
+not have: such a product takes several times as long as one that has them, and longer than it takes
+to write its operands anew. Constants cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from tilewright.graph.ir import Module, Value
+from tilewright.graph.ir.types import known_dim
+from tilewright.graph.passes.dead_code import dead_code
+from tilewright.graph.rules import Rule, RuleRewriter
+from tilewright.graph.rules.site import Site
+from tilewright.target import Target
+
+#: The bytes of a vector.
+_VECTOR: Final = 16
+#: Multiplications of a product that is worth padding.
+_LEAST: Final = 1 << 28
+
+
+def pad_operands(target: Target) -> Callable[[Module], Module]:
+    """A pass that pads the operands of large products that tensor instructions compute."""
+
+    def apply(module: Module) -> Module:
+        if target.gpu is None or not target.gpu.has_warp_products:
+            return module
+        changed = module.map(lambda f: RuleRewriter(f, _rules).graph(f))
+        return module if changed is module else dead_code(changed)
+
+    return apply
+
+
+def _padded(s: Site) -> Value | None:
+    a, b = s.args
+    sizes = [known_dim(d) for d in (*a.shape, *b.shape)]
+    if not a.dtype.is_float or a.dtype.bits != 16 or None in sizes or min(a.ndim, b.ndim) < 2:
+        return None
+    names = ["mk", "kn"]
+    for k, flag in enumerate(("transpose_a", "transpose_b")):
+        names[k] = names[k][::-1] if s.call.attrs[flag] else names[k]
+    known = {
+        n: known_dim(d) or 0
+        for x, own in zip((a, b), names, strict=True)
+        for n, d in zip(own, x.shape[-2:], strict=True)
+    }
+    along = {own[-1] for own in names}
+    unit = _VECTOR // a.dtype.itemsize
+    larger = {n: -(-size // unit) * unit if n in along else size for n, size in known.items()}
+    batch = max(prod(known_dim(d) or 0 for d in x.shape[:-2]) for x in (a, b))
+    if larger == known or batch * prod(known.values()) < _LEAST:
+        return None
+    operands = [
+        _enlarged(s, x, [larger[n] - known[n] for n in own])
+        for x, own in zip((a, b), names, strict=True)
+    ]
+    total = s.emit("matmul", *operands, **s.call.attrs)
+    ends = [known[n] for n in "mn"]
+    if ends == [larger[n] for n in "mn"]:
+        return total
+    axes = [total.ndim - 2, total.ndim - 1]
+    return s.emit("slice", total, starts=[0, 0], ends=ends, axes=axes)
+
+
+def _enlarged(s: Site, x: Value, more: Sequence[int]) -> Value:
+    """A matrix with rows and columns of zeros after its own."""
+    if not any(more):
+        return x
+    after = [0] * (x.ndim - 2) + list(more)
+    if x.constant is not None:
+        return s.constant(np.pad(x.constant, [(0, n) for n in after]))
+    return s.emit("pad", x, None, before=[0] * x.ndim, after=after)
+
+
+def _rules(name: str) -> Iterable[Rule]:
+    return (_padded,) if name == "matmul" else ()
