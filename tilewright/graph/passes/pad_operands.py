@@ -29,19 +29,19 @@ from tilewright.target import Target
 #: The bytes of a vector.
 _VECTOR: Final = 16
 #: Multiplications of a product that is worth padding.
-_LEAST: Final = 1 << 28
+_LEAST: Final = 1 << 27
 
 
 def pad_operands(target: Target) -> Callable[[Module], Module]:
     """A pass that pads the operands of large products that tensor instructions compute."""
 
-    def apply(module: Module) -> Module:
+    def pad_operands(module: Module) -> Module:
         if target.gpu is None or not target.gpu.has_warp_products:
             return module
         changed = module.map(lambda f: RuleRewriter(f, _rules).graph(f))
         return module if changed is module else dead_code(changed)
 
-    return apply
+    return pad_operands
 
 
 def _padded(s: Site) -> Value | None:
