@@ -241,14 +241,27 @@ def applying(options: argparse.Namespace, folder: Path) -> None:
 
 
 def remote(options: argparse.Namespace, folder: Path) -> None:
+    """Of a kernel whose candidates take longer to build than to measure, and of one that is the
+    other way round, as on devices that are slower than the machine that builds."""
+    for rows, side in ((128, 512), (512, 2048)):
+        print(f"{rows} x {side} x {side}", flush=True)
+        _remote(_product(rows, side), options, folder / f"remote{side}")
+
+
+def _product(rows: int, side: int) -> Any:
     import numpy as np
 
     from tilewright.graph import Builder
 
     b, rng = Builder(), np.random.default_rng(0)
-    x = b.input("x", "f32", (128, 512))
-    b.output(b.relu(b.matmul(x, rng.standard_normal((512, 512)).astype(np.float32))))
-    graph, key = b.build(), folder / "k"
+    x = b.input("x", "f32", (rows, side))
+    b.output(b.relu(b.matmul(x, rng.standard_normal((side, side)).astype(np.float32))))
+    return b.build()
+
+
+def _remote(graph: Any, options: argparse.Namespace, folder: Path) -> None:
+    folder.mkdir()
+    key = folder / "k"
     tw.rpc.write_key(key)
     with _rpc(key, "tracker", "--port", "0") as address:
         tracker = tw.rpc.connect(address, key)
