@@ -37,6 +37,8 @@ class Measured(NamedTuple):
     instructions: int
     stack: int
     footprint: Footprint
+    #: Bytes of inputs and outputs.
+    exchanged: int
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ class Board:
             self._emulate(tools, folder)
             raw = (folder / "outputs.bin").read_bytes()
             instructions, stack = map(int, (folder / "figures.txt").read_text().split())
-        return Measured(_cut(raw, results), instructions, stack, footprint)
+        exchanged = sum(a.nbytes for a in (*arrays, *results))
+        return Measured(_cut(raw, results), instructions, stack, footprint, exchanged)
 
     def _link(self, tools: Tools, folder: Path) -> None:
         flags = ("-O2", "-ffreestanding", "-I.", f"-I{folder}", "-Wl,-e,start")

@@ -68,7 +68,7 @@ class Network:
         operands = [
             self.at,
             self.w.constant(weights, scale=scales, axis=axis),
-            self.w.constant(bias, scale=_SCALE * scales),
+            self.w.constant(bias, scale=self.w.tensors[self.at][4][2] * scales),
         ]
         made = self.w.tensor("int8", out, scale=_SCALE, zero=-128 if relu else 0)
         self.shape = out
@@ -84,7 +84,8 @@ class Network:
     def pool(self) -> int:
         """The mean of each channel, as average pooling over the whole image."""
         _, h, w, c = self.shape
-        made = self.w.tensor("int8", [1, 1, 1, c], scale=_SCALE, zero=-128)
+        fields = self.w.tensors[self.at][4]
+        made = self.w.tensor("int8", [1, 1, 1, c], scale=fields[2], zero=fields[3])
         options: dict[str, Any] = {"stride_w": w, "stride_h": h, "filter_w": w, "filter_h": h}
         options["padding"] = _VALID
         self.at = self.w.op("AVERAGE_POOL_2D", [self.at], made, version=2, **options)
