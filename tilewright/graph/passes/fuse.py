@@ -22,6 +22,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 from tilewright.graph.fusion.definitions import Facts, FactTable, LoopKind
 from tilewright.graph.fusion.repeated import with_own_copies
 from tilewright.graph.fusion.sharing import Joins, is_shared
+from tilewright.graph.fusion.tails import is_widening, widening_tail
 from tilewright.graph.ir import Binding, Call, Fused, Graph, Module, Read, Value
 from tilewright.graph.ir.types import dims_of
 from tilewright.graph.layouts.images import count
@@ -242,12 +243,32 @@ class _Fuser:
         is_map = self._facts[index].kind is LoopKind.MAP
         for value in _operands(binding):
             other = self._owner.get(value)
-            if other is None or other is group or other.kind > most or other.is_read:
+            if other is None or other is group or other.is_read:
                 continue
             is_whole = not is_map or value.shape == binding.outputs[0].shape
-            if self._fits_into(other, value, group) and is_whole and not other.transposes:
+            if other.kind > most:
+                self._take_tail(value, other, group, is_whole=is_map and is_whole)
+            elif self._fits_into(other, value, group) and is_whole and not other.transposes:
                 self._add(group, other.members, Facts(other.kind, other.cost))
                 other.members = []
+
+    def _take_tail(self, value: Value, other: _Group, group: _Group, *, is_whole: bool) -> None:
+        """Take in the last maps of another kernel that give an operand of a map, where what they
+        are given is narrower: that lies in memory then."""
+        if other.kind is LoopKind.OPAQUE or not is_whole:
+            return
+        maps = {
+            self._body[k].outputs[0]: self._body[k]
+            for k in other.members
+            if self._facts[k].kind is LoopKind.MAP and self._is_private(self._body[k].outputs[0])
+        }
+        tail = [self._body.index(b) for b in widening_tail(value, maps)]
+        cost = sum(self._facts[k].cost for k in tail)
+        has_room = len(group.members) + len(tail) <= self._limit and group.cost + cost <= MAX_COST
+        if tail and has_room and all(self._is_there(group, self._body[k]) for k in tail):
+            self._add(group, tail, Facts(LoopKind.MAP, cost))
+            other.members = [k for k in other.members if k not in tail]
+            other.cost -= cost
 
     def _fits_into(self, other: _Group, value: Value, group: _Group) -> bool:
         if len(group.members) + len(other.members) > self._limit:
@@ -329,15 +350,6 @@ class _Fuser:
         if not outputs:
             return []
         return [grouped(members, outputs)]
-
-
-def is_widening(binding: Binding) -> bool:
-    """Whether it gives the same numbers, or what they stand for, in a wider type."""
-    call = binding.expr
-    if not isinstance(call, Call) or call.op.name not in ("cast", "dequantize"):
-        return False
-    x = call.args[0]
-    return x is not None and binding.outputs[0].dtype.bits > x.dtype.bits
 
 
 _FITS = {

@@ -15,8 +15,8 @@ from collections.abc import Sequence, Set
 from typing import TypeVar, cast
 
 from tilewright.graph.fusion.definitions import FactTable, LoopKind
+from tilewright.graph.fusion.tails import is_widening
 from tilewright.graph.ir import Binding, Call, Graph, Module, Value
-from tilewright.graph.passes.fuse import is_widening
 from tilewright.graph.rewriting.rewrite import users_of
 
 AnyGraph = TypeVar("AnyGraph", bound=Graph)
