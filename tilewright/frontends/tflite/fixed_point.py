@@ -77,7 +77,7 @@ def scaled(
         high=high,
         dtype=dtype,
         twice=twice,
-        least=int(found.shifts.min(initial=_BITS)),
+        least=int(found.shifts.min()) if found.shifts.size else _BITS,
     )
 
 

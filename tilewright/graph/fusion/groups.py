@@ -44,7 +44,8 @@ from tilewright.support.faults import during
 from tilewright.tensor import te
 
 _NAME_LENGTH: Final = 48
-#: Whole numbers up to this, and halves, are written into the formulas that use them.
+#: Whole numbers up to this, and halves, are written into the formulas that use them; so are
+#: integers that are powers of two, by which products are shifts.
 _SMALL: Final = 4
 
 
@@ -260,12 +261,15 @@ def _is_inlined_number(value: Value) -> bool:
 
 
 def _inlined_number(value: Value) -> Any:
-    """The number, where a constant is a small one that is inlined: 0, 1, 2, ½ …"""
+    """The number, where a constant is one that is inlined: 0, 1, 2, ½ …"""
     array = value.constant
     if array is None or array.size != 1 or value.dtype.is_storage_only:
         return None
     number = array.reshape(()).item()
-    if not isinstance(number, int | float) or not abs(number) <= _SMALL or number * 2 % 1:
+    if not isinstance(number, int | float):
+        return None
+    is_power = isinstance(number, int) and number > 0 and number.bit_count() == 1
+    if not is_power and (not abs(number) <= _SMALL or number * 2 % 1):
         return None
     # 0.0 and -0.0 are equal in Python.
     return (number, bool(np.signbit(number)))
