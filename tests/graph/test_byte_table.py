@@ -13,6 +13,7 @@ from tilewright import te
 from tilewright.graph import Builder, Call, Module, Step, Value, evaluate, run_passes
 from tilewright.graph.passes import algebra, dead_code
 from tilewright.ops import byte_table
+from tilewright.schedule import Schedule
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(3)
@@ -115,6 +116,27 @@ def test_a_table_is_looked_up_where_a_convolution_ends(groups: int) -> None:
     assert not any("mul" in name for name in model.kernels)
     (name,) = [k for k in model.kernels if "byte_table" in k]
     assert "conv" in name or "depthwise" in name
+    found = tw.compile(module, target="simt").run([image])[0]
+    np.testing.assert_array_equal(np.asarray(found), evaluate(module, [image])[0])
+
+
+@pytest.mark.parametrize(("groups", "at_once"), [(1, 1), (48, 2)])
+def test_tables_have_registers(groups: int, at_once: int) -> None:
+    """Beside sums of windows there are none left: what they give is looked up row by row."""
+    b = Builder()
+    x = b.input("x", "int8", (1, 48, 16, 16))
+    weights = RNG.integers(-9, 9, (48, 48 // groups, 3, 3)).astype(np.int8)
+    total = b.conv(x, weights, pads=[1, 1, 1, 1], groups=groups, dtype="int32")
+    rounded = _rounded(b, total, 0x61A80000, 36, 3)
+    b.output(b.byte_table(rounded, RNG.integers(-128, 128, 256).astype(np.int8)))
+    target = tw.Target.of("llvm -mcpu=neoverse-n1 -num-cores=1")
+    model = tw.compile(b.build(), target)
+    assert isinstance(model, tw.Model)
+    (name,) = [k for k in model.kernels if "byte_table" in k]
+    built = tw.build(model.ir(name), target)
+    names = [block.name for block in Schedule(built.ir("scheduled")).blocks()]
+    assert len({"requantized", "byte_table"}.intersection(names)) == at_once
+    assert "tbl\t" in built.asm and "ldrb" not in built.asm
 
 
 def test_other_types_are_refused() -> None:
