@@ -35,6 +35,8 @@ from tilewright.target import Target
 _VECTORS, _ROWS = 8, 4
 #: Rows of a tile where a vector of a row serves several steps: few loads are left then.
 _LONG_ROWS = 7
+#: Steps of a sum from which on that pays: what is done with sums has fewer registers then.
+_LONG_SUM = 64
 #: Operations that it takes to narrow and store a vector of results by itself, not as part of a
 #: whole register.
 _NARROWING = 3
@@ -148,10 +150,11 @@ def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
 
 def _rows_at_once(product: RowProduct, dot: Dot, target: Target) -> list[int]:
     """Numbers of rows, the largest first; every number of rows that may be left over gets a version
-    of its own. Where it is known how many are left, and a vector of a row serves several steps,
-    tiles may have more rows than elsewhere, and the fastest are first."""
+    of its own. Where it is known how many are left, sums are long, and a vector of a row serves
+    several steps, tiles may have more rows than elsewhere, and the fastest are first."""
     extent = extent_of(product.rows[-1]) if product.rows else 1
-    if extent is None or steps_at_once(product, dot, target) == 1:
+    is_short = _steps(product, dot) < _LONG_SUM
+    if extent is None or is_short or steps_at_once(product, dot, target) == 1:
         return list(range(min(_ROWS, extent or _ROWS), 0, -1))
 
     def slowness(rows: int) -> float:
@@ -187,7 +190,7 @@ def _cycles(product: RowProduct, dot: Dot, rows: int, vectors: int, target: Targ
     are smaller.
     """
     shared = steps_at_once(product, dot, target)
-    steps = prod(extent_of(it) or 1 for it in product.contraction.reduced) / dot.depth
+    steps = _steps(product, dot)
     panel = dot.columns * dot.depth * product.types[1].itemsize
     is_far = _ROWS * panel * steps > target.caches.l1d / _PANEL_SHARE
 
@@ -206,6 +209,10 @@ def _cycles(product: RowProduct, dot: Dot, rows: int, vectors: int, target: Targ
     if shared == 1:
         across, along = [(rows, 1)], [(vectors, sum(n for _, n in along))]
     return sum(n * m * one(r, v) for r, n in across for v, m in along)
+
+
+def _steps(product: RowProduct, dot: Dot) -> float:
+    return prod(extent_of(it) or 1 for it in product.contraction.reduced) / dot.depth
 
 
 def _parts(extent: int, tile: int) -> list[tuple[int, int]]:
