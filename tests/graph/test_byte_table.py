@@ -148,8 +148,9 @@ def test_other_types_are_refused() -> None:
         b.byte_table(b.input("y", "int8", (4,)), b.constant(np.zeros(16, np.int8)))
 
 
-def test_arm_picks_bytes_out_of_registers() -> None:
-    x = te.placeholder((4096,), "int8", name="X")
+@pytest.mark.parametrize("shape", [(4096,), (64, 64, 3), (672, 7, 7)])
+def test_arm_picks_bytes_out_of_registers(shape: tuple[int, ...]) -> None:
+    x = te.placeholder(shape, "int8", name="X")
     table = te.placeholder((256,), "int8", name="T")
     f = te.function([x, table], [byte_table(x, table)], name="f")
     text = tw.build(f, "llvm -mcpu=neoverse-n1 -num-cores=1").asm
