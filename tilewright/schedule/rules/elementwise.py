@@ -176,10 +176,15 @@ def _seam(condition: Expr, var: Var) -> int | None:
 
 def is_uniform(block: Block) -> bool:
     """Whether every access is to a single number, to the same compact shape at the block's own
-    variables in order, or to a table at a place that elements alone tell."""
+    variables in order, or, where all sizes are known, to a table at a place that elements tell.
+
+    Elsewhere vectors of places are not found to be neighbours.
+    """
     variables = [it.var for it in block.iters]
     shape = [it.extent for it in block.iters]
-    tensors = [a for a in accesses_of(block) if a.indices and not _is_told(a, variables)]
+    tensors = [a for a in accesses_of(block) if a.indices]
+    if all(isinstance(extent, Const) for extent in shape):
+        tensors = [a for a in tensors if not _is_told(a, variables)]
     return all(_walks(a, variables, shape) for a in tensors) and bool(variables)
 
 
