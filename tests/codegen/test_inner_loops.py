@@ -154,6 +154,27 @@ def test_blocked_convolutions_keep_their_tile_in_registers(cpu: str, kernel: int
     assert len(loop.instructions) - len(loop.fmas) <= (tile.vectors + tile.rows + 8) * steps
 
 
+@pytest.mark.parametrize(
+    ("width", "blocks", "rows", "vectors"), [(14, 4, 7, 3), (28, 2, 7, 3), (56, 1, 4, 4)]
+)
+def test_tiles_of_dot_products_grow_with_what_they_read(
+    width: int, blocks: int, rows: int, vectors: int
+) -> None:
+    """Panels of weights that do not stay in L1 are read by tiles of many rows; all fit registers,
+    and no row of an image is left over."""
+    b = Builder()
+    x = b.input("x", "i8", (1, blocks, width, width, 64))
+    weight = np.ones((1, blocks, 3, 3, 64, 64), "i1")
+    b.output(b.relu(b.conv_blocked(x, weight, pads=[1] * 4, dtype="int32")))
+    target = tw.Target.of("llvm -mcpu=neoverse-n1 -num-cores=2")
+    (binding,) = passes.fuse(target)(b.build()).main.body
+    built = tw.build(KernelTable()(binding).function, target)
+    loops = [(f, b) for f in functions_of(built.asm) for b in f.blocks if b.is_loop]
+    function, loop = max(loops, key=lambda found: len(_named("sdot", found[1])))
+    assert len(_named("sdot", loop)) == 4 * rows * vectors
+    assert not function.on_stack(loop)
+
+
 @pytest.mark.parametrize("kernel", [1, 3])
 def test_dot_products_of_any_image_take_rows_by_lanes(kernel: int) -> None:
     """Four groups of a row are one load, and no column of a block is padded."""

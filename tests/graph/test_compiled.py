@@ -39,3 +39,17 @@ def test_values_that_are_doubled_again_and_again() -> None:
     b.output(value)
     (got,) = tw.compile(b.build()).run([np.full((2, 4), 3, np.float32)])
     np.testing.assert_array_equal(got, np.full((2, 4), 3 * 2.0**60, np.float32))
+
+
+@pytest.mark.parametrize(("factor", "is_written"), [(1 << 20, True), (1000, False)])
+def test_products_by_powers_of_two_are_shifts(factor: int, is_written: bool) -> None:
+    """The number is part of the formula; others come from memory, so that kernels are shared."""
+    b = Builder()
+    x = b.input("x", "i32", (64,))
+    b.output(b.mul(x, np.int32(factor)))
+    model = tw.compile(b.build())
+    assert isinstance(model, tw.Model)
+    (kernel,) = model.kernels
+    assert (str(factor) in str(model.ir(kernel))) == is_written
+    given = np.arange(-32, 32, dtype=np.int32)
+    np.testing.assert_array_equal(np.asarray(model.run([given])[0]), given * np.int32(factor))

@@ -61,6 +61,24 @@ def test_abs_neg_sign_of_integers(dtype: str) -> None:
         check(name, [x], symbolic=False)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_halves_are_rounded_away_from_zero(dtype: str) -> None:
+    kind = np.dtype(dtype).type
+    whole = np.array([0, 1, 2, 3, 100, 1023, 2**22 - 1, 2**23 - 1, 2**23 + 1], np.float64)
+    halves = np.concatenate([whole + 0.5, whole, [0.3, 0.7, 65504, np.inf, np.nan]])
+    halves = halves[~(halves > np.finfo(dtype).max) | np.isinf(halves)].astype(dtype)
+    with np.errstate(over="ignore"):
+        near = [halves, np.nextafter(halves, kind(0)), np.nextafter(halves, kind(np.inf))]
+    x = np.concatenate([*near, *(-v for v in near)])
+    exact = x.astype(np.float64)
+    wanted = np.sign(exact) * np.floor(np.abs(exact) + 0.5)
+    inside = np.abs(exact) < 2**40
+    just_below = np.abs(exact) == np.nextafter(0.5, 0)
+    wanted = np.where(inside & ~just_below, wanted, np.where(just_below, 0, exact))
+    (found,) = check("round_away", [x])
+    np.testing.assert_array_equal(found, wanted.astype(dtype))
+
+
 def test_unary_of_nothing_and_of_a_scalar() -> None:
     check("exp", [np.zeros((0, 3), "float32")])
     check("exp", [np.array(0.5, "float32")])

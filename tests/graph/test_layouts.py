@@ -150,6 +150,25 @@ def test_a_residual_block_changes_no_layouts(target: tw.Target) -> None:
     assert not found["to_blocked"] and not found["from_blocked"] and not found["conv"]
 
 
+@pytest.mark.parametrize("channels", [32, 18])
+def test_whole_images_are_reduced_where_they_lie(channels: int) -> None:
+    """But for images that do not fill their last block, which would count."""
+    b = Builder("main")
+    x = b.input("x", "f32", (2, 16, 9, 9))
+    image = b.add(b.conv(x, values(channels, 16, 3, 3)), np.float32(100))
+    least = b.min(image, axes=[1, 2, 3], keepdims=True)
+    b.output(b.mean(b.conv(b.sub(image, least), values(16, channels, 3, 3)), axes=[2, 3]))
+    b.output(b.min(image, axes=[1, 2, 3]))
+    module = b.build()
+    planned = passes.constant_folding(passes.plan_layouts(HERE)(module))
+    verify(planned)
+    assert bool(ops_of(planned)["from_blocked"]) == (channels == 18)
+    array = values(2, 16, 9, 9)
+    for found in (evaluate(planned, [array]), tw.compile(module).run([array])):
+        for got, want in zip(found, evaluate(module, [array]), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
+
+
 def test_blocks_that_channels_do_not_fill_stay_blocked() -> None:
     """Adding a number to channels that only fill a block would make them more than zeros."""
     b = Builder("main")

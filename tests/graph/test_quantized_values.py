@@ -168,6 +168,24 @@ def test_each_reader_makes_floats_of_bytes() -> None:
     assert large and set(large) == {"uint8"}, "images are stored as bytes alone"
 
 
+def test_each_reader_makes_wide_integers_of_bytes() -> None:
+    b = Builder()
+    x = b.input("x", "i8", (1, 32, 8, 8))
+    stored = b.clip(x, np.int8(-9), np.int8(50))
+    wide = b.cast(stored, dtype="i32")
+    total = b.sum(wide, axes=[2, 3], keepdims=True)
+    b.output(b.mul(wide, total))
+    module = b.build()
+    assert operators(widen_where_read(module)).count("cast") == 2
+    array = image(1, 32, 8, 8).astype(np.int8)
+    model = tw.compile(module)
+    np.testing.assert_array_equal(model.run([array])[0], evaluate(module, [array])[0])
+    assert isinstance(model, tw.Model)
+    bodies = [b.expr.graphs[0].body for b in model.graph.main.body if isinstance(b.expr, Fused)]
+    kernels = [[b.expr.op.name for b in body if isinstance(b.expr, Call)] for body in bodies]
+    assert kernels == [["cast", "sum"], ["cast", "mul"]], "between kernels lie bytes"
+
+
 def test_graphs_without_bytes_stay_as_they_are() -> None:
     b = Builder()
     x = b.input("x", "f32", (1, 32, 8, 8))

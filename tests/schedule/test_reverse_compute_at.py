@@ -143,3 +143,38 @@ def test_parallel_loops_must_stay_parallel(program: Any) -> None:
     s.parallel(outer)
     with pytest.raises(ScheduleError, match="loop i_j_0 around it is parallel, and iterations"):
         s.reverse_compute_at("D", outer)
+
+
+LOOKED_UP = """
+def looked_up(X: i8[6, 8], T: i8[256], Y: i8[6, 8]):
+    S = alloc(i8[6, 8])
+    for i in range(6):
+        for j in range(8):
+            with block("S", vi=spatial(6, i), vj=spatial(8, j)):
+                reads(X[vi, vj])
+                writes(S[vi, vj])
+                S[vi, vj] = X[vi, vj] + X[vi, vj]
+    for i in range(6):
+        for j in range(8):
+            with block("Y", vi=spatial(6, i), vj=spatial(8, j)):
+                reads(T[0:256], S[vi, vj])
+                writes(Y[vi, vj])
+                Y[vi, vj] = T[i64(S[vi, vj]) + {least}]
+"""
+
+
+def test_what_looks_up_elements_of_a_table_that_has_all_of_them() -> None:
+    function = parse_function(LOOKED_UP.format(least=128))
+    s = Schedule(function)
+    s.reverse_compute_at("Y", s.loops("S")[0])
+    x = np.arange(48).reshape(6, 8).astype(np.int8)
+    table = np.random.default_rng(0).integers(-128, 128, 256).astype(np.int8)
+    found = np.zeros((6, 8), np.int8)
+    interpret(s.function, x, table, found)
+    np.testing.assert_array_equal(found, table[(x + x).astype(int) + 128])
+
+
+def test_elements_that_may_lead_out_of_a_table_are_no_indices_before_they_are_complete() -> None:
+    s = Schedule(parse_function(LOOKED_UP.format(least=127)))
+    with pytest.raises(ScheduleError, match="uses S to index"):
+        s.reverse_compute_at("Y", s.loops("S")[0])

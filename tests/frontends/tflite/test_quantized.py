@@ -14,6 +14,8 @@ import pytest
 
 from tests.frontends.tflite.peer import lite, ours, require_close
 from tests.frontends.tflite.writer import Writer
+from tilewright.frontends.tflite import from_tflite
+from tilewright.graph import Call
 
 RNG = np.random.default_rng(3)
 
@@ -230,6 +232,26 @@ def two(op: str, dtype: str, *, activation: int = 0, same: bool = False) -> byte
 def test_two_operands(op: str, dtype: str, activation: int) -> None:
     xs = [stored(dtype, 2, 300) for _ in range(2)]
     single((None, two(op, dtype, activation=activation)), *xs)
+
+
+@pytest.mark.parametrize(("same", "rounded"), [(True, 1), (False, 2)])
+def test_operands_with_the_largest_steps_are_not_rounded(same: bool, rounded: int) -> None:
+    data = two("ADD", "int8", same=same)
+    calls = [b.expr for b in from_tflite(data).main.body if isinstance(b.expr, Call)]
+    assert sum(c.op.name == "requantize" for c in calls) == rounded
+    xs = [np.repeat(np.arange(-128, 128), 3)[:600].reshape(2, 300).astype(np.int8)] * 2
+    xs[1] = RNG.permutation(xs[1].ravel()).reshape(2, 300)
+    single((None, data), *xs)
+
+
+def test_the_least_shift_is_known() -> None:
+    """That of factors below one half is more than 31, and one step of the arithmetic falls away."""
+    data = two("MUL", "int8")
+    calls = [b.expr for b in from_tflite(data).main.body if isinstance(b.expr, Call)]
+    (call,) = [c for c in calls if c.op.name == "requantize"]
+    shift = call.args[2]
+    assert shift is not None and shift.constant is not None
+    assert call.attrs["least"] == int(shift.constant) > 31
 
 
 @pytest.mark.parametrize("op", ["MAXIMUM", "MINIMUM"])

@@ -77,7 +77,7 @@ def scaled(
         high=high,
         dtype=dtype,
         twice=twice,
-        least=int(found.shifts.min(initial=_BITS)),
+        least=int(found.shifts.min()) if found.shifts.size else _BITS,
     )
 
 
@@ -125,14 +125,6 @@ def away_from_zero(x: Array) -> Array:
     return whole + np.where(np.abs(x - whole) >= 0.5, np.sign(x), 0)
 
 
-def rounded_away(n: Node, x: Value) -> Value:
-    """`away_from_zero` of a value."""
-    b = n.builder
-    whole = b.trunc(x)
-    is_half = b.greater_equal(b.abs(b.sub(x, whole)), n.scalar(0.5, x))
-    return b.add(whole, b.where(is_half, b.sign(x), n.scalar(0, x)))
-
-
 def real(n: Node, index: int) -> Value:
     """An operand as real numbers."""
     return dequantized(n, n[index], n.tensor(index).quantization)
@@ -157,7 +149,7 @@ def quantized(n: Node, x: Value, index: int = 0) -> Value:
     if dtype.is_float or n.out(index).quantization is None:
         return x
     b, how = n.builder, n.out_quantization(index)
-    stored = b.add(rounded_away(n, b.div(x, n.scalar(how.scale, x))), n.scalar(how.zero, x))
+    stored = b.add(b.round_away(b.div(x, n.scalar(how.scale, x))), n.scalar(how.zero, x))
     held = b.clip(stored, n.scalar(dtype.min_value, x), n.scalar(dtype.max_value, x))
     return b.cast(held, dtype=dtype)
 

@@ -18,7 +18,6 @@ from tilewright.frontends.tflite.fixed_point import (
     dequantized,
     multiplier_of,
     result_range,
-    rounded_away,
     scaled,
 )
 from tilewright.frontends.tflite.node import Node
@@ -237,7 +236,7 @@ def quantized_rows(n: Node, x: Value, axes: tuple[int, ...], *, asymmetric: bool
         most = b.max(b.abs(x), axes=axes, keepdims=True)
         is_zero = b.equal(most, n.scalar(0, x))
         inverse = b.where(is_zero, n.scalar(0, x), b.div(n.scalar(127, x), most))
-        steps = b.clip(rounded_away(n, b.mul(x, inverse)), n.scalar(-127, x), n.scalar(127, x))
+        steps = b.clip(b.round_away(b.mul(x, inverse)), n.scalar(-127, x), n.scalar(127, x))
         return Rows(b.cast(steps, dtype="int8"), b.div(most, n.scalar(127, x)), None)
     low = b.minimum(b.min(x, axes=axes, keepdims=True), n.scalar(0, x))
     high = b.maximum(b.max(x, axes=axes, keepdims=True), n.scalar(0, x))
@@ -248,9 +247,10 @@ def quantized_rows(n: Node, x: Value, axes: tuple[int, ...], *, asymmetric: bool
     steps_low, steps_high = b.div(low, scale), b.div(high, scale)
     is_low = b.less(b.add(n.scalar(128, x), b.abs(steps_low)), b.add(n.scalar(127, x), steps_high))
     by_low, by_high = b.sub(n.scalar(-128, x), steps_low), b.sub(n.scalar(127, x), steps_high)
-    zero = rounded_away(n, b.where(is_low, by_low, by_high))
+    zero = b.round_away(b.where(is_low, by_low, by_high))
     zero = b.clip(zero, n.scalar(-128, x), n.scalar(127, x))
-    steps = rounded_away(n, b.add(zero, b.div(x, scale)))
+    inverse = b.div(n.scalar(1, x), scale)
+    steps = b.round_away(b.add(zero, b.mul(x, inverse)))
     stored = b.clip(steps, n.scalar(-128, x), n.scalar(127, x))
     return Rows(b.cast(stored, dtype="int8"), scale, zero)
 

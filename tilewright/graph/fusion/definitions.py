@@ -1,6 +1,7 @@
 """What the loops of a call do, read off its definition: fusion asks for this, not for names.
 
-map           an element of the result needs the same element of each operand (or broadcasts it)
+map           an element of the result needs the same element of each operand (or broadcasts it,
+              or looks up what a small table has for it)
 injective     it needs one other element of an operand, or chooses between some
 reduction     it combines many, in a loop or unrolled
 contraction   it sums products of two operands
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tilewright.graph.ir import Call, Value
 from tilewright.graph.ir.attributes import attribute_key
@@ -33,6 +34,9 @@ from tilewright.ir import (
 )
 from tilewright.ir import Call as CallExpr
 from tilewright.tensor import te
+
+#: Elements of a table that lies in registers, or at least never leaves the nearest cache.
+_TABLE: Final = 256
 
 
 class LoopKind(IntEnum):
@@ -150,7 +154,7 @@ def _instances(op: te.Compute) -> int:
 def _kind(op: te.Compute) -> LoopKind:
     if op.reduction is not None:
         return LoopKind.CONTRACTION if is_contraction(op) else LoopKind.REDUCTION
-    if all(_reads_own(load, op) for load in _loads(op)):
+    if all(_reads_own(load, op) or _looks_up(load, op) for load in _loads(op)):
         return LoopKind.MAP
     return LoopKind.REDUCTION if sums_by_place(op) else LoopKind.INJECTIVE
 
@@ -198,6 +202,13 @@ def _reads_own(load: Load, op: te.Compute) -> bool:
             # Axes that come in another order are transposed.
             left = left[left.index(axis) + 1 :]
     return True
+
+
+def _looks_up(load: Load, op: te.Compute) -> bool:
+    """Whether an element of a small table is read, at a place that own elements alone tell."""
+    sizes = [d.value for d in load.buffer.shape if isinstance(d, Const)]
+    is_small = len(sizes) == len(load.buffer.shape) and prod(sizes) <= _TABLE
+    return is_small and not any(free_vars(_without_loads(i)) & set(op.axes) for i in load.indices)
 
 
 def _moves(op: te.Compute) -> bool:

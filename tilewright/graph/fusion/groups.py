@@ -44,7 +44,8 @@ from tilewright.support.faults import during
 from tilewright.tensor import te
 
 _NAME_LENGTH: Final = 48
-#: Whole numbers up to this, and halves, are written into the formulas that use them.
+#: Whole numbers up to this, and halves, are written into the formulas that use them; so are
+#: integers that are powers of two, by which products are shifts.
 _SMALL: Final = 4
 
 
@@ -260,12 +261,15 @@ def _is_inlined_number(value: Value) -> bool:
 
 
 def _inlined_number(value: Value) -> Any:
-    """The number, where a constant is a small one that is inlined: 0, 1, 2, ½ …"""
+    """The number, where a constant is one that is inlined: 0, 1, 2, ½ …"""
     array = value.constant
     if array is None or array.size != 1 or value.dtype.is_storage_only:
         return None
     number = array.reshape(()).item()
-    if not isinstance(number, int | float) or not abs(number) <= _SMALL or number * 2 % 1:
+    if not isinstance(number, int | float):
+        return None
+    is_power = isinstance(number, int) and number > 0 and number.bit_count() == 1
+    if not is_power and (not abs(number) <= _SMALL or number * 2 % 1):
         return None
     # 0.0 and -0.0 are equal in Python.
     return (number, bool(np.signbit(number)))
@@ -293,7 +297,9 @@ def _inlined(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[t
         assert isinstance(op, te.Compute)
         renewed = _renewed(op, made, formulas)
         made.update(zip(op.outputs, renewed.outputs, strict=True))
-        if not wanted.intersection(op.outputs) and _is_inlined(renewed, readers[op]):
+        is_place = _follows_sums(renewed) and any(_looks_up(r, op) for r in readers[op])
+        is_kept = is_place or not wanted.isdisjoint(op.outputs)
+        if not is_kept and _is_inlined(renewed, readers[op]):
             formulas[renewed.outputs[0]] = renewed
     return [made[t] for t in outputs]
 
@@ -323,11 +329,23 @@ def _is_read_often(op: te.Compute, readers: Sequence[te.Compute]) -> bool:
     A product reads an element for each row or column; what follows a product is computed in its
     tile.
     """
-    sources = [t.op for t in op.inputs]
-    if any(map(is_contraction, sources)):
+    if any(is_contraction(t.op) for t in op.inputs):
         return any(map(_combines, readers))
-    sums = any(isinstance(t, te.Compute) and t.reduction is not None for t in sources)
-    return (sums or isinstance(op.values[0], Load)) and any(map(is_contraction, readers))
+    is_slow = _follows_sums(op) or isinstance(op.values[0], Load)
+    return is_slow and any(map(is_contraction, readers))
+
+
+def _follows_sums(op: te.Compute) -> bool:
+    sources = [t.op for t in op.inputs]
+    return any(isinstance(t, te.Compute) and t.reduction is not None for t in sources)
+
+
+def _looks_up(reader: te.Compute, op: te.Compute) -> bool:
+    """Whether elements say where in a table others are read. Whether there are registers for it
+    beside those of sums, schedules know."""
+    loads = (e for value in reader.values for e in walk_expr(value) if isinstance(e, Load))
+    inner = (i for e in loads for index in e.indices for i in walk_expr(index))
+    return any(isinstance(i, Load) and i.buffer in op.outputs for i in inner)
 
 
 def _combines(op: te.Compute) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from tilewright.graph.rules import (
+    bytes,
     casts,
     gathers,
     identities,
@@ -59,6 +60,7 @@ _ALGEBRA = _merged(
 def algebra_rules(name: str) -> Iterator[Rule]:
     """What gives the same elements: the rules for an operator, then those for all maps."""
     yield from _ALGEBRA.get(name, ())
+    yield from bytes.MAPS
     yield from reshapes.MAPS
 
 

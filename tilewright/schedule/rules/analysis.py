@@ -23,6 +23,7 @@ from tilewright.ir import (
     all_exprs,
     const,
     free_vars,
+    loads_in,
     substitute,
     walk,
     work_of,
@@ -166,6 +167,13 @@ def is_cheap(block: Block) -> bool:
 def is_conditional(block: Block) -> bool:
     """Whether elements are chosen by a condition (padding, concatenation)."""
     return any(isinstance(e, Select) for e in all_exprs(block.body))
+
+
+def looks_up(block: Block, buffer: Buffer) -> bool:
+    """Whether elements of a buffer say where others are read, in a table."""
+    loads = (e for e in all_exprs(block) if isinstance(e, Load))
+    inner = (i for e in loads for index in e.indices for i in loads_in(index))
+    return any(i.buffer is buffer for i in inner)
 
 
 # ---- contractions -------------------------------------------------------------------------------

@@ -6,7 +6,20 @@ from collections.abc import Sequence
 from math import prod
 
 from tilewright.arith import conjuncts, linear
-from tilewright.ir import Binary, Block, Const, Expr, Load, Select, Var, all_exprs, const
+from tilewright.ir import (
+    Binary,
+    Block,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Var,
+    all_exprs,
+    const,
+    free_vars,
+    loads_in,
+    map_expr,
+)
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Access,
@@ -162,12 +175,29 @@ def _seam(condition: Expr, var: Var) -> int | None:
 
 
 def is_uniform(block: Block) -> bool:
-    """Whether every access is to a single number, or to the same compact shape at the block's own
-    variables in order."""
+    """Whether every access is to a single number, to the same compact shape at the block's own
+    variables in order, or, where all sizes are known, to a table at a place that elements tell.
+
+    Elsewhere vectors of places are not found to be neighbours.
+    """
     variables = [it.var for it in block.iters]
     shape = [it.extent for it in block.iters]
     tensors = [a for a in accesses_of(block) if a.indices]
+    if all(isinstance(extent, Const) for extent in shape):
+        tensors = [a for a in tensors if not _is_told(a, variables)]
     return all(_walks(a, variables, shape) for a in tensors) and bool(variables)
+
+
+def _is_told(access: Access, variables: list[Var]) -> bool:
+    """Whether loaded elements say where, and nothing else does."""
+    memo: dict[Expr, Expr] = {}
+    without = [
+        map_expr(i, lambda e: const(0, e.dtype) if isinstance(e, Load) else None, memo)
+        for i in access.indices
+    ]
+    return any(map(loads_in, access.indices)) and not any(
+        free_vars(i) & set(variables) for i in without
+    )
 
 
 def _walks(access: Access, variables: list[Var], shape: list[Expr]) -> bool:

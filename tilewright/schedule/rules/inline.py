@@ -12,6 +12,7 @@ from tilewright.schedule.rules.analysis import (
     is_conditional,
     is_injective,
     is_intermediate,
+    looks_up,
 )
 from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.rules.winograd.positions import chooses_by_position
@@ -19,7 +20,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
 
-def _is_worth_inlining(s: Schedule, name: str, _target: Target) -> bool | None:
+def _is_worth_inlining(s: Schedule, name: str, target: Target) -> bool | None:
     block = s.block_of(name)
     if not is_injective(block) or not is_intermediate(s, block.writes[0].buffer):
         return None
@@ -32,6 +33,9 @@ def _is_worth_inlining(s: Schedule, name: str, _target: Target) -> bool | None:
         return None  # it is computed once for all steps
     heavy = is_conditional(block) and any(map(_reads_often, uses))
     heavy |= _reads_sums(s, block) and any(as_contraction(u) is not None for u in uses)
+    # Tables take registers that are not there beside sums; threads of GPUs read them from memory.
+    is_place = target.gpu is None and any(looks_up(u, block.writes[0].buffer) for u in uses)
+    heavy |= is_place and _reads_sums(s, block)
     return ((len(uses) == 1 or is_cheap(block)) and not heavy) or None
 
 

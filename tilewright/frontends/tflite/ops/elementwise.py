@@ -98,6 +98,7 @@ def logical_not(n: Node) -> Value:
 
 #: By how many bits operands of a quantized sum are made finer before they are rounded.
 _FINER: Final = {8: 20, 16: 15}
+_HALF: Final = 0.5
 
 
 @converts("ADD", "SUB")
@@ -108,7 +109,7 @@ def add(n: Node) -> Value:
     finer = _FINER[n[0].dtype.bits]
     scales = [float(n.quantization(k).scale) for k in (0, 1)]
     most = 2 * max(scales)
-    parts = [scaled(n, _finer(n, k, finer), scales[k] / most) for k in (0, 1)]
+    parts = [_finer(n, k, finer, scales[k] / most) for k in (0, 1)]
     total = n.builder.emit(name, *parts)
     limits = result_range(n, n.activation)
     factor = most / ((1 << finer) * float(n.out_quantization().scale))
@@ -121,8 +122,12 @@ def centred(n: Node, index: int) -> Value:
     return b.sub(b.cast(n[index], dtype=INT32), n.constant(n.quantization(index).zero, INT32))
 
 
-def _finer(n: Node, index: int, bits: int) -> Value:
-    return n.builder.mul(centred(n, index), n.constant(1 << bits, INT32))
+def _finer(n: Node, index: int, bits: int, factor: float) -> Value:
+    """An operand times a factor, made finer by so many bits."""
+    if factor == _HALF:
+        # Nothing is rounded: the other operand's steps are no larger.
+        return n.builder.mul(centred(n, index), n.constant(1 << (bits - 1), INT32))
+    return scaled(n, n.builder.mul(centred(n, index), n.constant(1 << bits, INT32)), factor)
 
 
 @converts("MUL")

@@ -9,7 +9,6 @@ from tilewright.frontends.tflite.fixed_point import (
     is_bytes,
     quantized,
     real,
-    rounded_away,
 )
 from tilewright.frontends.tflite.images import activated
 from tilewright.frontends.tflite.node import Node
@@ -43,7 +42,7 @@ def _softmax_of_bytes(n: Node, beta: float) -> Value:
     )
     total = b.sum(powers, axes=[x.ndim - 1], keepdims=True)
     inverse = b.div(n.scalar(1, powers), b.mul(total, n.scalar(out.scale, powers)))
-    stored = b.add(rounded_away(n, b.mul(powers, inverse)), n.scalar(out.zero, powers))
+    stored = b.add(b.round_away(b.mul(powers, inverse)), n.scalar(out.zero, powers))
     dtype = n.out_dtype()
     held = b.clip(stored, n.scalar(dtype.min_value, stored), n.scalar(dtype.max_value, stored))
     return b.cast(held, dtype=dtype)

@@ -14,9 +14,10 @@ from tilewright.graph.ir.op import OpDef, op
 from tilewright.graph.ir.types import Type
 from tilewright.graph.layouts.images import elementwise_layouts
 from tilewright.graph.ops.elementwise.elementwise import map_known, mapped, require_kind
-from tilewright.ir import Expr
+from tilewright.ir import DType, Expr
 from tilewright.tensor import te
 
+_FLOAT32 = DType.of("float32")
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
@@ -46,6 +47,22 @@ def _sign(e: Expr) -> Expr:
     # NaN compares false with both, and stays NaN.
     zero_or_nan = te.select(e < 0, te.const(-1, e.dtype), e) if e.dtype.is_signed else e
     return te.select(e > 0, te.const(1, e.dtype), zero_or_nan)
+
+
+def _rounded_away(x: Array) -> Array:
+    whole = np.trunc(x)
+    return whole + np.where(np.abs(x - whole) >= x.dtype.type(0.5), np.sign(x), x.dtype.type(0))
+
+
+def _round_away(e: Expr) -> Expr:
+    """What is added is the number below one half: it brings nothing but halves, whose sums with it
+    are rounded to even, to the next whole number."""
+    work = e.dtype if e.dtype.bits >= _FLOAT32.bits else _FLOAT32
+    kind = work.numpy.type
+    half = float(np.nextafter(kind(0.5), kind(0)))
+    wide = te.cast(e, work)
+    nearer = te.select(wide < 0, te.const(-half, work), te.const(half, work))
+    return te.cast(te.trunc(wide + nearer), e.dtype)
 
 
 UNARY: dict[str, UnaryRow] = {
@@ -83,6 +100,7 @@ UNARY: dict[str, UnaryRow] = {
     "floor": UnaryRow(np.floor, te.floor),
     "ceil": UnaryRow(np.ceil, te.ceil),
     "round": UnaryRow(np.rint, te.round),
+    "round_away": UnaryRow(_rounded_away, _round_away),
     "trunc": UnaryRow(np.trunc, te.trunc),
     "logical_not": UnaryRow(np.logical_not, te.logical_not, "bool"),
     "bitwise_not": UnaryRow(np.invert, lambda e: ~e, "integer"),

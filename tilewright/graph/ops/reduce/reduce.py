@@ -132,10 +132,13 @@ def _reduced(row: ReduceFormula, x: te.Tensor, axes: Ints, keepdims: bool, name:
 
 
 def _layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
-    """Reductions over spatial axes; where no others are left, the result is plain."""
+    """Reductions over spatial axes; where no others are left, the result is plain. So it is where
+    whole images are reduced."""
     (x,) = call.args
     assert x is not None
     over, keepdims = sorted_axes(call.attrs["axes"], x.ndim), call.attrs["keepdims"]
+    if over == tuple(range(1, x.ndim)):
+        yield from _layouts_of_images(blocking, call, out)
     rest = [a for a in range(2, x.ndim) if a not in over]
     if not over or over[0] < 2 or (rest and not keepdims):
         return
@@ -150,6 +153,21 @@ def _layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
         whole = (channels_of(x.type) or 0) % block == 0
         if whole or (keepdims and keeps_zero):
             yield Form((block,), block if keepdims else PLAIN, 0.0, emit)
+
+
+def _layouts_of_images(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
+    """Reductions over channels and pixels, of blocks that are full."""
+    (x,) = call.args
+    assert x is not None
+    axes = tuple(range(1, x.ndim + 1))
+
+    def emit(builder: Builder, args: Sequence[Any]) -> Any:
+        reduced = builder.emit(call.op, *args, axes=axes, keepdims=True)
+        return builder.emit("reshape", reduced, shape=out.shape)
+
+    for block in blocking.blocks(x.type):
+        if (channels_of(x.type) or 0) % block == 0:
+            yield Form((block,), PLAIN, 0.0, emit)
 
 
 def _declare(name: str, row: ReduceFormula) -> OpDef:

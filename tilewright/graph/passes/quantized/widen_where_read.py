@@ -1,4 +1,4 @@
-"""Gives each reader of a value that is stored as bytes its own copy of the step back to floats.
+"""Gives each reader of a value that is stored as bytes its own copy of the step to a wider type.
 
     a = dequantize(q)                        a = dequantize(q)
     m = global_avg_pool(a)          -->      m = global_avg_pool(a)
@@ -6,7 +6,7 @@
                                              y = mul(b, s)
 
 What is read by something else than maps has to lie in memory: it lies there as bytes if each of
-its readers dequantizes it by itself.
+its readers dequantizes it, or casts it to wider integers, by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AnyGraph = TypeVar("AnyGraph", bound=Graph)
 
 
 def widen_where_read(module: Module) -> Module:
-    """The module with values dequantized where they are read."""
+    """The module with values made wider where they are read."""
     facts = FactTable()
     return module.map(lambda f: _repeated(f, facts))
 
@@ -33,7 +33,7 @@ def _repeated(graph: AnyGraph, facts: FactTable) -> AnyGraph:
     chosen = {
         b.outputs[0]: b
         for b in graph.body
-        if _is_dequantized(b) and _is_read_in_several_ways(users[b.outputs[0]], graph.body, facts)
+        if is_widening(b) and _is_read_in_several_ways(users[b.outputs[0]], graph.body, facts)
     }
     if not chosen:
         return graph
@@ -43,11 +43,6 @@ def _repeated(graph: AnyGraph, facts: FactTable) -> AnyGraph:
             continue
         body += _with_copies(binding, chosen)
     return cast("AnyGraph", graph.with_(body))
-
-
-def _is_dequantized(binding: Binding) -> bool:
-    call = binding.expr
-    return isinstance(call, Call) and call.op.name == "dequantize" and is_widening(binding)
 
 
 def _is_read_in_several_ways(

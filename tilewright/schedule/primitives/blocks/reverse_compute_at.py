@@ -164,15 +164,19 @@ def _is_complete_after(tree: Tree, block: Block, loop: For, buffer: Buffer) -> F
             )
         if not writes_are_distinct(writer):
             return Fault(f"block {writer.name} writes elements of {buffer.name} twice", "", writer)
-    return _is_no_index(block, buffer)
+    return _is_no_index(tree, block, buffer)
 
 
-def _is_no_index(block: Block, buffer: Buffer) -> Fault | None:
-    """Elements that are read before they are complete do no harm as values, only as indices."""
+def _is_no_index(tree: Tree, block: Block, buffer: Buffer) -> Fault | None:
+    """Elements that are read before they are complete do no harm as values, only as indices that
+    not every element keeps inside of what they index."""
+    ranges = Ranges.for_function(tree.function)
     for expr in all_exprs(block):
-        if isinstance(expr, Load) and any(
-            inner.buffer is buffer for i in expr.indices for inner in loads_in(i)
-        ):
+        if not isinstance(expr, Load):
+            continue
+        pairs = zip(expr.indices, expr.buffer.shape, strict=True)
+        told = [p for p in pairs if any(inner.buffer is buffer for inner in loads_in(p[0]))]
+        if not all(prove(all_of(i >= 0, i < extent), ranges) for i, extent in told):
             return Fault(f"block {block.name} uses {buffer.name} to index", "", block)
     return None
 

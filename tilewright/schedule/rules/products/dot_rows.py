@@ -26,7 +26,6 @@ from tilewright.schedule.rules.products.packing import Layout, pack_operand, sch
 from tilewright.schedule.rules.products.product import (
     begin_inlined_epilogue,
     start_with_vectors,
-    used,
 )
 from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
@@ -34,6 +33,16 @@ from tilewright.target import Target
 
 #: A tile of sums has at most so many vectors of columns, and so many rows.
 _VECTORS, _ROWS = 8, 4
+#: Rows of a tile where a vector of a row serves several steps: few loads are left then.
+_LONG_ROWS = 7
+#: Steps of a sum from which on that pays: what is done with sums has fewer registers then.
+_LONG_SUM = 64
+#: Operations that it takes to narrow and store a vector of results by itself, not as part of a
+#: whole register.
+_NARROWING = 3
+#: The part of L1 that a panel as wide as a tile is high may take, to be there still when the next
+#: tile reads it.
+_PANEL_SHARE = 4
 #: What an extent that is known only at run time counts as.
 _UNKNOWN = 64
 #: An image has at least two variables of rows: height and width.
@@ -129,7 +138,7 @@ def _known_before(s: Schedule, name: str) -> frozenset[Buffer]:
 
 def _plan(found: tuple[RowProduct, Dot], target: Target, choices: Choices) -> DotRowsPlan:
     product, dot = found
-    rows = choices.choose("rows", _rows_at_once(product))
+    rows = choices.choose("rows", _rows_at_once(product, dot, target))
     vectors = choices.choose("vectors", _vectors(product, dot, rows, target))
     return DotRowsPlan(product, dot, rows, vectors)
 
@@ -139,11 +148,20 @@ def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
     return next((d for d in dots_for(target, a, b, out) if d.rows == 1), None)
 
 
-def _rows_at_once(product: RowProduct) -> list[int]:
+def _rows_at_once(product: RowProduct, dot: Dot, target: Target) -> list[int]:
     """Numbers of rows, the largest first; every number of rows that may be left over gets a version
-    of its own."""
+    of its own. Where it is known how many are left, sums are long, and a vector of a row serves
+    several steps, tiles may have more rows than elsewhere, and the fastest are first."""
     extent = extent_of(product.rows[-1]) if product.rows else 1
-    return list(range(min(_ROWS, extent or _ROWS), 0, -1))
+    is_short = _steps(product, dot) < _LONG_SUM
+    if extent is None or is_short or steps_at_once(product, dot, target) == 1:
+        return list(range(min(_ROWS, extent or _ROWS), 0, -1))
+
+    def slowness(rows: int) -> float:
+        vectors = _vectors(product, dot, rows, target)[0]
+        return _cycles(product, dot, rows, vectors, target)
+
+    return sorted(range(min(_LONG_ROWS, extent), 0, -1), key=slowness)
 
 
 def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> list[int]:
@@ -151,18 +169,56 @@ def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> list[i
 
     The first is the most, or less where that leaves less of the last panel empty.
     """
-    held = (target.vector_registers - 1) // (rows + 1)
+    steps = steps_at_once(product, dot, target)
+    held = (target.vector_registers - (1 if steps == 1 else rows)) // (rows + 1)
     columns = extent_of(product.column) or 1
     size = dot.columns * (extent_of(product.depth) or 1) * product.types[1].itemsize
     fit = _VECTORS if not product.rows else target.caches.l1d * 3 // 4 // size
     most = min(-(-columns // dot.columns), held, max(_VECTORS // 2, min(_VECTORS, fit)))
 
-    def rate(vectors: int) -> float:
-        cycles = max(rows * vectors / target.fma_ports, target.fma_latency)
-        cycles += target.timing.load_cycles * (rows + vectors)
-        return rows * vectors / cycles * used(columns, vectors * dot.columns)
+    def slowness(vectors: int) -> float:
+        return _cycles(product, dot, rows, vectors, target)
 
-    return sorted(range(most, 0, -1), key=rate, reverse=True)
+    return sorted(range(most, 0, -1), key=slowness)
+
+
+def _cycles(product: RowProduct, dot: Dot, rows: int, vectors: int, target: Target) -> float:
+    """How long all columns of a row of pixels take by tiles of so many rows and vectors.
+
+    Panels that do not stay in L1 are read from L2 by every tile, and vectors that fill no whole
+    register as results take longer. Where a vector of a row serves several steps, tiles at edges
+    are smaller.
+    """
+    shared = steps_at_once(product, dot, target)
+    steps = _steps(product, dot)
+    panel = dot.columns * dot.depth * product.types[1].itemsize
+    is_far = _ROWS * panel * steps > target.caches.l1d / _PANEL_SHARE
+
+    def one(r: int, v: int) -> float:
+        cycles = max(r * v / target.fma_ports, target.fma_latency)
+        cycles += target.timing.load_cycles * (r / shared + v)
+        if shared == 1:
+            return cycles
+        cycles += target.timing.l2_cycles_per_byte * v * panel if is_far else 0
+        is_whole = v * dot.columns % target.lanes(product.types[0]) == 0
+        return cycles * steps + (0 if is_whole else _NARROWING * r * v / target.fma_ports)
+
+    extent = (extent_of(product.rows[-1]) if product.rows else 1) or rows
+    across = _parts(extent, rows)
+    along = _parts(-(-(extent_of(product.column) or 1) // dot.columns), vectors)
+    if shared == 1:
+        across, along = [(rows, 1)], [(vectors, sum(n for _, n in along))]
+    return sum(n * m * one(r, v) for r, n in across for v, m in along)
+
+
+def _steps(product: RowProduct, dot: Dot) -> float:
+    return prod(extent_of(it) or 1 for it in product.contraction.reduced) / dot.depth
+
+
+def _parts(extent: int, tile: int) -> list[tuple[int, int]]:
+    """The sizes of tiles, and how many there are of each."""
+    whole, rest = divmod(extent, tile)
+    return [(tile, whole), (rest, 1)] if rest else [(tile, whole)]
 
 
 def steps_at_once(product: RowProduct, dot: Dot, target: Target) -> int:

@@ -19,6 +19,7 @@ from tilewright.schedule.rules.analysis import (
     accesses_of,
     extent_of,
     has_own_loops,
+    looks_up,
     operations,
     stores_of,
 )
@@ -267,6 +268,7 @@ def _schedule(s: Schedule, name: str, plan: ColumnsPlan, target: Target) -> None
     s.vectorize(vector)
     _unroll_short(s, inner, _LARGE // (tile.rows * tile.vectors))
     place_epilogue(s, found.epilogue, outer[-1], lanes, target)
+    _look_up_rows(s, found.epilogue[-1], shared[-1:], target)
     # An image that is not cut into strips is padded once, before all else.
     pads = found.pads if plan.strip is not None else []
     if pads:
@@ -274,6 +276,20 @@ def _schedule(s: Schedule, name: str, plan: ColumnsPlan, target: Target) -> None
     within = shared if plan.serial_tiles else outer
     parallelize_outer(s, name, target, found.work, within=within)
     join_pixels(s, pads, target)
+
+
+def _look_up_rows(s: Schedule, name: str, rows: list[Loop], target: Target) -> None:
+    """Look up what an epilogue gives, a row at a time: beside accumulators there are no registers
+    for a table."""
+    made = stores_of(s.block_of(name))[0].buffer
+    for reader in [b.name for b in s.consumers(name)]:
+        is_table = looks_up(s.block_of(reader), made)
+        if is_table and rows and s.can("reverse_compute_at", reader, rows[0]):
+            inner = s.reverse_compute_at(reader, rows[0])[-1]
+            lanes = target.lanes(stores_of(s.block_of(reader))[0].buffer.dtype)
+            extent = s.loop_of(inner).extent
+            if isinstance(extent, Const) and extent.value % lanes == 0:
+                s.vectorize(s.split(inner, None, lanes)[1])
 
 
 COLUMNS = Rule("columns", _match, _plan, _schedule)

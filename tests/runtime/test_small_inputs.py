@@ -1,0 +1,106 @@
+"""Models with small inputs and outputs, which runs copy: every run has arrays of its own."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.graph import Builder
+from tilewright.runtime import executor
+from tilewright.support.errors import UserError
+
+
+def model(size: int = 8) -> Any:
+    """x + 1 and the sum of x and a state, which is the next state."""
+    b = Builder()
+    x, state = b.input("x", "f32", (2, size)), b.input("state", "i32", (size,))
+    b.output(b.add(x, np.float32(1)))
+    b.output(b.add(state, b.cast(b.sum(x, axes=[0]), dtype="i32")))
+    return tw.compile(b.build(), threads=1)
+
+
+def check(results: Any, x: Any, state: Any) -> None:
+    np.testing.assert_array_equal(results[0], x + 1)
+    np.testing.assert_array_equal(results[1], state + x.sum(0).astype(np.int32))
+
+
+@pytest.mark.parametrize("size", [8, 5000])
+def test_results_of_a_run_stay_as_they_are(size: int) -> None:
+    made, first = model(size), np.full((2, size), 3, np.float32)
+    state = np.arange(size, dtype=np.int32)
+    kept = made.run([first, state])
+    again = made.run({"x": first * 2, "state": kept[1]})
+    check(kept, first, state)
+    check(again, first * 2, kept[1])
+    assert not any(np.shares_memory(a, b) for a in kept for b in (*again, first, state))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda x: x[:, ::2],
+        lambda x: np.asfortranarray(x[:, :8]),
+        lambda x: np.frombuffer(x[:, :8].tobytes(), np.float32).reshape(2, 8),
+        lambda x: x[:, :8].tolist(),
+        lambda x: x[:, :8].view(np.matrix),
+    ],
+    ids=["with gaps", "columns first", "read-only", "a list", "a matrix"],
+)
+def test_arrays_of_all_kinds(given: Any) -> None:
+    made, state = model(), np.arange(8, dtype=np.int32)
+    x = given(np.arange(32, dtype=np.float32).reshape(2, 16))
+    for _ in range(2):
+        check(made.run([x, state]), np.array(x), state)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.zeros((2, 8), np.float64), r"must be float32\[2, 8\]"),
+        (np.zeros((2, 1), np.float32), "got the shape"),
+        (np.zeros(8, np.float32), "got 1 dimensions"),
+        (np.zeros((2, 8), ">f4"), "byte order"),
+    ],
+)
+def test_others_are_refused(x: Any, message: str) -> None:
+    made, state = model(), np.arange(8, dtype=np.int32)
+    check(made.run([np.ones((2, 8), np.float32), state]), np.ones((2, 8), np.float32), state)
+    with pytest.raises(UserError, match=message):
+        made.run([x, state])
+
+
+def test_threads_do_not_share_arrays() -> None:
+    made, state = model(), np.arange(8, dtype=np.int32)
+
+    def run(number: int) -> None:
+        x = np.full((2, 8), number, np.float32)
+        for _ in range(200):
+            check(made.run([x, state]), x, state)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, range(4)))
+
+
+def test_addresses_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, state = model(), np.arange(8, dtype=np.int32)
+    x = np.ones((2, 8), np.float32)
+    made.run([x, state])
+
+    def refused(*_: Any) -> Any:
+        raise AssertionError("a call was bound again")
+
+    monkeypatch.setattr(executor, "native_inputs", refused)
+    made.set_threads(2)
+    check(made.run([x, state]), x, state)
+
+
+def test_outputs_of_the_callers() -> None:
+    made, state = model(), np.arange(8, dtype=np.int32)
+    x, own = np.ones((2, 8), np.float32), np.zeros((2, 8), np.float32)
+    results = made.run([x, state], out=[own])
+    assert results[0] is own
+    check(results, x, state)
