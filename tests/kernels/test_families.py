@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.graph import Builder, Module, evaluate
-from tilewright.ir import Function, interpret
+from tilewright.ir import Function, function_text, interpret, parse_function
 from tilewright.kernels import together, workers
 from tilewright.kernels.families import families
 
@@ -45,6 +45,30 @@ def test_numbers_that_differ_become_sizes() -> None:
         interpret(function, x, own)
         interpret(shared, size, x, common)
         np.testing.assert_array_equal(own, common)
+
+
+def test_names_of_dimensions_do_not_matter() -> None:
+    def scaled(columns: int, count: str) -> Function:
+        n = te.var(count)
+        x = te.placeholder((n, columns), name="X")
+        y = te.compute((n, columns), lambda i, j: x[i, j] * 2.0, name="Y")
+        return te.function([x], [y], name="f")
+
+    functions = [scaled(8, "height"), scaled(24, "width")]
+    (family,) = families([[f] for f in functions])
+    assert family.sizes == ((1,), (3,))
+    for function, (size,) in zip(functions, family.sizes, strict=True):
+        x = np.random.default_rng(size).standard_normal((5, 8 * size)).astype(np.float32)
+        own, common = (np.zeros_like(x) for _ in range(2))
+        interpret(function, x, own)
+        interpret(family.parts[0], size, x, common)
+        np.testing.assert_array_equal(own, common)
+
+
+def test_names_of_loops_do_not_matter() -> None:
+    """Those of a function that was read from text are other ones."""
+    read = parse_function(function_text(rows(24)).replace("j_1", "inner"))
+    assert len(families([[rows(8)], [read]])) == 1
 
 
 @pytest.mark.parametrize(

@@ -19,15 +19,7 @@ from dataclasses import replace
 from math import gcd
 from typing import Final, NamedTuple
 
-from tilewright.ir import (
-    Alloc,
-    Buffer,
-    Function,
-    function_text,
-    parse_function,
-    replace_buffers,
-    walk,
-)
+from tilewright.ir import Function, parse_function, plain_text
 
 #: The most sizes of a family.
 _MOST_SIZES: Final = 6
@@ -46,7 +38,6 @@ _PARTS: Final = re.compile(
 _BOUNDS: Final = re.compile(r"(?<=<)[^<]*?(?= and |\)$)")
 _CONDITION: Final = re.compile(r"^ *where\(.*\)$", re.MULTILINE)
 _BLOCK: Final = re.compile(r'(?<=block\(")[^"]*(?=")')
-_SIZE: Final = re.compile(r"\bsize\d")
 _DIGEST_LENGTH: Final = 12
 
 
@@ -87,7 +78,7 @@ def _family(
     # Those without a border first, of which the others are multiples and more.
     distinct = sorted(dict.fromkeys(columns), key=lambda column: -gcd(*column))
     terms = {column: _term(column, sizes) for column in distinct}
-    if not sizes or len(sizes) > _MOST_SIZES or any(_SIZE.search(p) for p in texts[0].pieces):
+    if not sizes or len(sizes) > _MOST_SIZES:
         return None
     if any(min(size) < 1 for size in sizes):
         return None
@@ -158,12 +149,7 @@ def _numbers(text: str) -> Iterator[re.Match[str]]:
 
 def _plain_text(function: Function) -> str:
     """The text of a function with names that say nothing of where it comes from."""
-    inner = [b for s in walk(function.body) if isinstance(s, Alloc) for b in s.buffers]
-    buffers = [*function.buffers, *inner]
-    plain = {b: b.with_(name=f"p{k}") for k, b in enumerate(buffers)}
-    params = tuple(plain[p] if isinstance(p, Buffer) else p for p in function.params)
     attrs = {k: v for k, v in function.attrs.items() if k not in _REMARKS}
-    body = replace_buffers(function.body, plain)
-    made = function_text(Function("kernel", params, body, attrs))
+    made = plain_text(replace(function, name="kernel", attrs=attrs))
     number = iter(range(len(made)))
     return _BLOCK.sub(lambda _: f"b{next(number)}", made)
