@@ -10,10 +10,13 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.codegen import OUT_OF_MEMORY
 from tilewright.graph import Builder, Module, evaluate
 from tilewright.ir import Function, function_text, interpret, parse_function
 from tilewright.kernels import together, workers
+from tilewright.kernels.compiled import shared_code
 from tilewright.kernels.families import families
+from tilewright.kernels.pipeline import Options
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +41,7 @@ def test_numbers_that_differ_become_sizes() -> None:
     (shared,) = family.parts
     assert [p.name for p in shared.params] == ["size0", "p0", "p1"]
     assert [str(b.shape[0]) for b in shared.buffers] == ["8 * size0 + 2", "8 * size0"]
-    assert shared.attrs["positive"] == [0] and shared.name.startswith("scale_")
+    assert shared.attrs["at_most"] == [5] and shared.name.startswith("scale_")
     for function, (size,) in zip(functions, family.sizes, strict=True):
         x = np.random.default_rng(size).standard_normal((8 * size + 2, 16)).astype(np.float32)
         own, common = (np.zeros((8 * size, 16), np.float32) for _ in range(2))
@@ -95,6 +98,34 @@ def test_conditions_at_edges_are_the_same_in_a_family() -> None:
 
     assert families([[tiled(6)], [tiled(9)]]) == []
     assert len(families([[tiled(8)], [tiled(12)]])) == 1
+
+
+def mirrored(columns: int) -> Function:
+    """Rows that threads keep by themselves, and read from the end."""
+    x = te.placeholder((6, columns), name="X")
+    y = te.compute((6, columns), lambda i, j: x[i, j] * 2.0, name="Y")
+    z = te.compute((6, columns), lambda i, j: y[i, columns - 1 - j] + 1.0, name="Z")
+    s = tw.Schedule(te.function([x], [z], name="mirrored"))
+    outer = s.loops("Z")[0]
+    s.compute_at("Y", outer)
+    s.parallel(outer)
+    return s.function
+
+
+@pytest.mark.parametrize(
+    ("columns", "messages"),
+    [
+        pytest.param((8, 24), (), id="on the stack"),
+        pytest.param((1 << 20, 3 << 20), (OUT_OF_MEMORY,), id="on the heap"),
+    ],
+)
+def test_threads_have_memory_for_the_largest_of_a_family(
+    columns: tuple[int, int], messages: tuple[str, ...]
+) -> None:
+    (family,) = families([[mirrored(c)] for c in columns])
+    assert family.sizes == ((1,), (3,)), "the last position is known by the size"
+    code = shared_code(family.parts, tw.Target.of("llvm"), Options())
+    assert code is not None and code.messages == messages
 
 
 # ---- models -------------------------------------------------------------------------------------

@@ -85,13 +85,13 @@ class Ranges:
 
     @staticmethod
     def for_function(function: Function) -> Ranges:
-        """What holds throughout a function: no dimension of its buffers is negative, and scalars
-        that its attribute `positive` numbers among its parameters are positive."""
+        """What holds throughout a function: no dimension of its buffers is negative, and its first
+        parameters are from 1 up to the numbers in its attribute `at_most`."""
         ranges = knowing_nothing()
         for dim in function.dims:
             ranges = ranges.with_bounds(dim, 0, None)
-        for k in function.attrs.get("positive", ()):
-            ranges = ranges.with_bounds(_scalar(function, int(k)), 1, None)
+        for k, most in enumerate(function.attrs.get("at_most", ())):
+            ranges = ranges.with_bounds(_scalar(function, k), 1, int(most))
         return ranges
 
     def with_extent(self, var: Var, extent: Expr | int) -> Ranges:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright import __version__
-from tilewright.codegen import numbers_of
+from tilewright.codegen import OUT_OF_MEMORY, numbers_of
 from tilewright.ir import (
     Buffer,
     Const,
@@ -145,14 +145,15 @@ def shared_code(
     """The code of a family of kernels; None where each is better off with its own.
 
     That is where something holds for the sizes of each and cannot be proved for all: messages tell
-    of it, and speak of names that no kernel has.
+    of it, and speak of names that no kernel has, but for those of memory that the heap lacks.
     """
     try:
         codes = _codes(parts, target, options)
     except UserError:
         # Memory that is of a known size in each of them alone.
         return None
-    return None if any(code.messages for code in codes) else _serialized(parts, codes)
+    messages = {message for code in codes for message in code.messages}
+    return _serialized(parts, codes) if messages <= {OUT_OF_MEMORY} else None
 
 
 def _codes(parts: Sequence[Function], target: Target, options: Options) -> list[Code]:

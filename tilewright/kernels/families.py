@@ -23,7 +23,8 @@ from tilewright.ir import Function, parse_function, plain_text
 
 #: The most sizes of a family.
 _MOST_SIZES: Final = 6
-#: A number may be a multiple of a size and up to so many more: a border on both sides.
+#: A number may be a multiple of a size and up to so many more or less: a border on both sides, or
+#: the last position.
 _BORDER: Final = 4
 #: Attributes that say something of a function, but change nothing in its code.
 _REMARKS: Final = frozenset(["constants", "refused", "unapplied"])
@@ -86,12 +87,12 @@ def _family(
     whole = first + "".join(terms[c] + piece for c, piece in zip(columns, rest, strict=True))
     params = "".join(f"size{k}: i64, " for k in range(len(sizes)))
     whole = whole.replace("def kernel(", f"def kernel({params}")
-    digest = hashlib.sha256(whole.encode()).hexdigest()[:_DIGEST_LENGTH]
+    at_most = [max(size) for size in sizes]
+    digest = hashlib.sha256(f"{at_most} {whole}".encode()).hexdigest()[:_DIGEST_LENGTH]
     hints = [part.name.rpartition("_")[0] for part in functions[members[0]]]
     parts = [parse_function(text) for text in whole.split(_BETWEEN)]
-    positive = list(range(len(sizes)))
     named = [
-        replace(part, name=f"{hint}_{digest}").with_attrs(positive=positive)
+        replace(part, name=f"{hint}_{digest}").with_attrs(at_most=at_most)
         for part, hint in zip(parts, hints, strict=True)
     ]
     return Family(tuple(members), tuple(named), tuple(zip(*sizes, strict=True)))
@@ -102,14 +103,14 @@ def _term(column: tuple[int, ...], sizes: list[tuple[int, ...]]) -> str:
     if len(set(column)) == 1:
         return str(column[0])
     found = [(_multiple(column, size), k) for k, size in enumerate(sizes)]
-    fits = [(m[1], m, k) for m, k in found if m is not None and 0 <= m[1] <= _BORDER]
+    fits = [(abs(m[1]), m, k) for m, k in found if m is not None and abs(m[1]) <= _BORDER]
     if not fits:
         factor = gcd(*column)
         sizes.append(tuple(n // factor for n in column))
         fits = [(0, (factor, 0), len(sizes) - 1)]
     _, (factor, more), k = min(fits)
     multiple = f"size{k}" if factor == 1 else f"{factor} * size{k}"
-    return f"({multiple} + {more})" if more else f"({multiple})"
+    return f"({multiple} {more:+})" if more else f"({multiple})"
 
 
 def _multiple(column: Sequence[int], size: Sequence[int]) -> tuple[int, int] | None:

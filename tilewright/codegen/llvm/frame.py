@@ -10,9 +10,11 @@ from tilewright.arith import simplify
 from tilewright.codegen.convention import (
     ERROR,
     MAX_MESSAGE_VALUES,
+    OUT_OF_MEMORY,
     POOL,
     WORKSPACE,
     Workspace,
+    most_bytes,
     require_known,
     size_in_bytes,
 )
@@ -30,7 +32,7 @@ from tilewright.codegen.llvm.types import (
     pointer,
     void,
 )
-from tilewright.ir import Buffer, Const, Expr, For, Stmt
+from tilewright.ir import Buffer, Expr, For, Stmt
 from tilewright.support.errors import InternalError
 from tilewright.support.memory import ALIGNMENT
 
@@ -81,8 +83,9 @@ class Frame:
         """Give `buffer` an address."""
         size = size_in_bytes(buffer, self.workspace.ranges)
         wants_stack = buffer.scope == "local" or not self.is_host
-        if wants_stack and isinstance(size, Const) and self._fits_stack(int(size.value)):
-            address = self.stack_slot(llvm.ArrayType(i8, max(1, int(size.value))))
+        most = most_bytes(size, self.workspace.ranges) if wants_stack else None
+        if most is not None and self._fits_stack(most):
+            address = self.stack_slot(llvm.ArrayType(i8, max(1, most)))
         elif self.is_host:
             offset = emit(self.cx, self.workspace.place(buffer))
             address = self.cx.builder.gep(self.word(WORKSPACE), [offset], source_etype=i8)
@@ -131,7 +134,7 @@ class Frame:
             amount = amount if word == i64 else builder.trunc(amount, word)
             taken = builder.call(cx.declare("malloc", pointer, [word]), [amount])
             with builder.if_then(builder.icmp_unsigned("==", taken, null), likely=False):
-                self.fail("out of memory: {} bytes are needed", [builder.zext(amount, i64)])
+                self.fail(OUT_OF_MEMORY, [builder.zext(amount, i64)])
             builder.store(taken, slot)
         number = builder.ptrtoint(builder.load(slot, typ=pointer), i64)
         up = builder.add(number, llvm.Constant(i64, ALIGNMENT - 1))
