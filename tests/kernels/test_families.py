@@ -15,8 +15,9 @@ from tilewright.graph import Builder, Module, evaluate
 from tilewright.ir import Function, function_text, interpret, parse_function
 from tilewright.kernels import together, workers
 from tilewright.kernels.compiled import shared_code
-from tilewright.kernels.families import families
+from tilewright.kernels.families import families, narrower
 from tilewright.kernels.pipeline import Options
+from tilewright.kernels.together import compile_kernels
 
 
 @pytest.fixture(autouse=True)
@@ -126,6 +127,25 @@ def test_threads_have_memory_for_the_largest_of_a_family(
     assert family.sizes == ((1,), (3,)), "the last position is known by the size"
     code = shared_code(family.parts, tw.Target.of("llvm"), Options())
     assert code is not None and code.messages == messages
+
+
+def flattened(height: int, width: int) -> Function:
+    """An image as a row: that accesses lie inside is known by height · width alone."""
+    x = te.placeholder((height, width), name="X")
+    y = te.compute((height * width,), lambda i: x[i // width, i % width] + 1.0, name="Y")
+    return te.function([x], [y], name=f"flattened_{height}_{width}")
+
+
+def test_where_not_all_can_share_those_of_one_size_more_do() -> None:
+    shapes = [(64, 512), (192, 512), (320, 512), (64, 1536), (320, 2560)]
+    functions = [flattened(*shape) for shape in shapes]
+    target, options = tw.Target.of("llvm"), Options()
+    (family,) = families([[f] for f in functions])
+    assert shared_code(family.parts, target, options) is None
+    (inner,) = narrower(family, [[f] for f in functions])
+    assert inner.members == (0, 1, 2) and inner.sizes == ((1,), (3,), (5,))
+    made = compile_kernels(functions, target, [options] * len(functions))
+    assert [bool(kernel.sizes) for kernel in made] == [True, True, True, False, False]
 
 
 # ---- models -------------------------------------------------------------------------------------

@@ -71,6 +71,25 @@ def families(functions: Sequence[Sequence[Function]]) -> list[Family]:
     return [family for family in made if family is not None]
 
 
+def narrower(family: Family, functions: Sequence[Sequence[Function]]) -> list[Family]:
+    """The families of those that agree in one size more: the one that tells them apart least.
+
+    What cannot be proved for all sizes may hold where some depend on others, such as the numbers of
+    tiles along the rows and the columns of one image.
+    """
+    columns = list(zip(*family.sizes, strict=True))
+    column = min(columns, key=lambda size: len(set(size)))
+    apart = [
+        [k for k, size in zip(family.members, column, strict=True) if size == each]
+        for each in dict.fromkeys(column)
+    ]
+    return [
+        inner._replace(members=tuple(group[k] for k in inner.members))
+        for group in apart
+        for inner in families([functions[k] for k in group])
+    ]
+
+
 def _family(
     members: Sequence[int], texts: Sequence[_Text], functions: Sequence[Sequence[Function]]
 ) -> Family | None:
