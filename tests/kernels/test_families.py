@@ -99,6 +99,10 @@ def test_conditions_at_edges_are_the_same_in_a_family() -> None:
 
     assert families([[tiled(6)], [tiled(9)]]) == []
     assert len(families([[tiled(8)], [tiled(12)]])) == 1
+    (family,) = families([[tiled(6)], [tiled(14)]])
+    assert family.sizes == ((1,), (3,)), "the whole tiles"
+    (shared,) = family.parts
+    assert str(shared.buffers[0].shape[0]) == "4 * size0 + 2"
 
 
 def mirrored(columns: int) -> Function:

@@ -35,9 +35,11 @@ _PARTS: Final = re.compile(
     r"|(?<![\w.])(?P<number>\d+)(?![\w.])",
     re.MULTILINE,
 )
-#: The bounds in the condition of a block: those of tiles at an edge, which has code of its own.
-_BOUNDS: Final = re.compile(r"(?<=<)[^<]*?(?= and |\)$)")
-_CONDITION: Final = re.compile(r"^ *where\(.*\)$", re.MULTILINE)
+#: The conditions of a block, the number below which a position is, and the steps of its loops.
+_CONDITIONS: Final = re.compile(r"^ *where\((.*)\)$", re.MULTILINE)
+_BOUND: Final = re.compile(r"(?<= < )\d+$")
+_STEP: Final = re.compile(r"(?<= \* )\d+\b")
+_AND: Final = " and "
 _BLOCK: Final = re.compile(r'(?<=block\(")[^"]*(?=")')
 _DIGEST_LENGTH: Final = 12
 
@@ -53,19 +55,29 @@ class Family(NamedTuple):
     sizes: tuple[tuple[int, ...], ...]
 
 
+class _Edge(NamedTuple):
+    """A tile that ends before the others, which has code of its own: it has so many rows or columns
+    of the step between tiles. The number where they end is given by its place among the numbers."""
+
+    number: int
+    step: int
+    rest: int
+
+
 class _Text(NamedTuple):
     """The parts of a function as text without numbers, and the numbers."""
 
     pieces: tuple[str, ...]
     numbers: tuple[int, ...]
+    edges: tuple[_Edge, ...]
 
 
 def families(functions: Sequence[Sequence[Function]]) -> list[Family]:
     """The families among functions, each with its parts; those that have none are left out."""
     texts = [_text(parts) for parts in functions]
-    alike: dict[tuple[str, ...], list[int]] = {}
+    alike: dict[object, list[int]] = {}
     for k, text in enumerate(texts):
-        alike.setdefault(text.pieces, []).append(k)
+        alike.setdefault((text.pieces, text.edges), []).append(k)
     groups = [members for members in alike.values() if len(members) > 1]
     made = [_family(members, [texts[k] for k in members], functions) for members in groups]
     return [family for family in made if family is not None]
@@ -95,9 +107,11 @@ def _family(
 ) -> Family | None:
     columns = list(zip(*(text.numbers for text in texts), strict=True))
     sizes: list[tuple[int, ...]] = []
+    ends = {columns[edge.number]: edge for edge in texts[0].edges}
+    terms = {column: _end_term(column, edge, sizes) for column, edge in ends.items()}
     # Those without a border first, of which the others are multiples and more.
     distinct = sorted(dict.fromkeys(columns), key=lambda column: -gcd(*column))
-    terms = {column: _term(column, sizes) for column in distinct}
+    terms |= {column: _term(column, sizes) for column in distinct if column not in terms}
     if not sizes or len(sizes) > _MOST_SIZES:
         return None
     if any(min(size) < 1 for size in sizes):
@@ -132,6 +146,14 @@ def _term(column: tuple[int, ...], sizes: list[tuple[int, ...]]) -> str:
     return f"({multiple} {more:+})" if more else f"({multiple})"
 
 
+def _end_term(column: tuple[int, ...], edge: _Edge, sizes: list[tuple[int, ...]]) -> str:
+    """Where tiles end, by the number of whole ones."""
+    if len(set(column)) == 1:
+        return str(column[0])
+    whole = tuple(n // edge.step for n in column)
+    return f"({edge.step} * {_term(whole, sizes)} + {edge.rest})"
+
+
 def _multiple(column: Sequence[int], size: Sequence[int]) -> tuple[int, int] | None:
     """The factor and the summand that make the numbers of the sizes, if any do."""
     other = next(k for k, n in enumerate(size) if n != size[0])
@@ -148,19 +170,35 @@ _BETWEEN: Final = "\n---\n"
 
 def _text(parts: Sequence[Function]) -> _Text:
     whole = _BETWEEN.join(_plain_text(part) for part in parts)
-    kept = [
-        (bound.start() + line.start(), bound.end() + line.start())
-        for line in _CONDITION.finditer(whole)
-        for bound in _BOUNDS.finditer(line[0])
-    ]
-    pieces, numbers, start = list[str](), list[int](), 0
+    steps, kept = _conditions(whole)
+    pieces, numbers, edges, start = list[str](), list[int](), list[_Edge](), 0
     for found in _numbers(whole):
-        if any(low <= found.start() < high for low, high in kept):
+        at, number = found.start(), int(found[0])
+        if any(at in stretch for stretch in kept):
             continue
-        pieces.append(whole[start : found.start()])
-        numbers.append(int(found[0]))
+        if at in steps:
+            edges.append(_Edge(len(numbers), steps[at], number % steps[at]))
+        pieces.append(whole[start:at])
+        numbers.append(number)
         start = found.end()
-    return _Text((*pieces, whole[start:]), tuple(numbers))
+    return _Text((*pieces, whole[start:]), tuple(numbers), tuple(edges))
+
+
+def _conditions(whole: str) -> tuple[dict[int, int], list[range]]:
+    """The steps of tiles by the places of the numbers where they end, and stretches of the text
+    whose numbers are the same in a family: other conditions, but for those about dimensions."""
+    steps, kept = dict[int, int](), list[range]()
+    for line in _CONDITIONS.finditer(whole):
+        at = line.start(1)
+        for condition in line[1].split(_AND):
+            bound = _BOUND.search(condition)
+            found = _STEP.findall(condition) if bound else []
+            if bound and found:
+                steps[at + bound.start()] = max(map(int, found))
+            elif bound or " < " not in condition:
+                kept.append(range(at, at + len(condition)))
+            at += len(condition) + len(_AND)
+    return steps, kept
 
 
 def _numbers(text: str) -> Iterator[re.Match[str]]:
