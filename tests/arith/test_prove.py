@@ -312,3 +312,10 @@ def test_bounds_of_inner_loops_tell_of_quotients() -> None:
     inside = Ranges().with_bounds(n, 1, None).with_extent(block, tiles * 11)
     assert prove(block // 11 < tiles, inside)
     assert not prove(block // 10 < tiles, inside)
+
+
+def test_what_is_left_of_whole_tiles() -> None:
+    n, rest = Var("n"), Var("rest")
+    ranges = Ranges().with_bounds(n, 0, None).with_extent(rest, n % 16)
+    assert prove(n // 16 * 16 + rest < n, ranges)
+    assert not prove(n // 16 * 16 + rest + 1 < n, ranges)

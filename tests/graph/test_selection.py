@@ -8,8 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.graph.harness import check
 from tilewright.graph import Builder, evaluate
+from tilewright.kernels.pipeline import host_code
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(6)
@@ -180,3 +182,15 @@ def test_a_size_that_depends_on_data_goes_on() -> None:
     kept, shape = evaluate(b.function(), [np.array([0, 3, 0, 4], "f4")])
     np.testing.assert_array_equal(kept, [[3], [4]])
     np.testing.assert_array_equal(shape, [2])
+
+
+def test_what_frees_memory_does_not_grow_with_each_place_that_may_fail() -> None:
+    def merged_values(count: int) -> int:
+        b = Builder()
+        for k in range(count):
+            b.output(b.add(b.non_zero(b.input(f"x{k}", "f32", ("n",))), np.array(1)))
+        model = tw.compile(b.build())
+        assert isinstance(model, tw.Model)
+        return host_code(model.ir(), tw.Target.of("llvm"), "flush").text().count(" phi ")
+
+    assert merged_values(8) == merged_values(2)

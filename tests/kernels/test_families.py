@@ -10,10 +10,14 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.codegen import OUT_OF_MEMORY
 from tilewright.graph import Builder, Module, evaluate
-from tilewright.ir import Function, interpret
+from tilewright.ir import Function, function_text, interpret, parse_function
 from tilewright.kernels import together, workers
-from tilewright.kernels.families import families
+from tilewright.kernels.compiled import shared_code
+from tilewright.kernels.families import families, narrower
+from tilewright.kernels.pipeline import Options
+from tilewright.kernels.together import compile_kernels
 
 
 @pytest.fixture(autouse=True)
@@ -38,13 +42,37 @@ def test_numbers_that_differ_become_sizes() -> None:
     (shared,) = family.parts
     assert [p.name for p in shared.params] == ["size0", "p0", "p1"]
     assert [str(b.shape[0]) for b in shared.buffers] == ["8 * size0 + 2", "8 * size0"]
-    assert shared.attrs["positive"] == [0] and shared.name.startswith("scale_")
+    assert shared.attrs["at_most"] == [5] and shared.name.startswith("scale_")
     for function, (size,) in zip(functions, family.sizes, strict=True):
         x = np.random.default_rng(size).standard_normal((8 * size + 2, 16)).astype(np.float32)
         own, common = (np.zeros((8 * size, 16), np.float32) for _ in range(2))
         interpret(function, x, own)
         interpret(shared, size, x, common)
         np.testing.assert_array_equal(own, common)
+
+
+def test_names_of_dimensions_do_not_matter() -> None:
+    def scaled(columns: int, count: str) -> Function:
+        n = te.var(count)
+        x = te.placeholder((n, columns), name="X")
+        y = te.compute((n, columns), lambda i, j: x[i, j] * 2.0, name="Y")
+        return te.function([x], [y], name="f")
+
+    functions = [scaled(8, "height"), scaled(24, "width")]
+    (family,) = families([[f] for f in functions])
+    assert family.sizes == ((1,), (3,))
+    for function, (size,) in zip(functions, family.sizes, strict=True):
+        x = np.random.default_rng(size).standard_normal((5, 8 * size)).astype(np.float32)
+        own, common = (np.zeros_like(x) for _ in range(2))
+        interpret(function, x, own)
+        interpret(family.parts[0], size, x, common)
+        np.testing.assert_array_equal(own, common)
+
+
+def test_names_of_loops_do_not_matter() -> None:
+    """Those of a function that was read from text are other ones."""
+    read = parse_function(function_text(rows(24)).replace("j_1", "inner"))
+    assert len(families([[rows(8)], [read]])) == 1
 
 
 @pytest.mark.parametrize(
@@ -71,6 +99,57 @@ def test_conditions_at_edges_are_the_same_in_a_family() -> None:
 
     assert families([[tiled(6)], [tiled(9)]]) == []
     assert len(families([[tiled(8)], [tiled(12)]])) == 1
+    (family,) = families([[tiled(6)], [tiled(14)]])
+    assert family.sizes == ((1,), (3,)), "the whole tiles"
+    (shared,) = family.parts
+    assert str(shared.buffers[0].shape[0]) == "4 * size0 + 2"
+
+
+def mirrored(columns: int) -> Function:
+    """Rows that threads keep by themselves, and read from the end."""
+    x = te.placeholder((6, columns), name="X")
+    y = te.compute((6, columns), lambda i, j: x[i, j] * 2.0, name="Y")
+    z = te.compute((6, columns), lambda i, j: y[i, columns - 1 - j] + 1.0, name="Z")
+    s = tw.Schedule(te.function([x], [z], name="mirrored"))
+    outer = s.loops("Z")[0]
+    s.compute_at("Y", outer)
+    s.parallel(outer)
+    return s.function
+
+
+@pytest.mark.parametrize(
+    ("columns", "messages"),
+    [
+        pytest.param((8, 24), (), id="on the stack"),
+        pytest.param((1 << 20, 3 << 20), (OUT_OF_MEMORY,), id="on the heap"),
+    ],
+)
+def test_threads_have_memory_for_the_largest_of_a_family(
+    columns: tuple[int, int], messages: tuple[str, ...]
+) -> None:
+    (family,) = families([[mirrored(c)] for c in columns])
+    assert family.sizes == ((1,), (3,)), "the last position is known by the size"
+    code = shared_code(family.parts, tw.Target.of("llvm"), Options())
+    assert code is not None and code.messages == messages
+
+
+def flattened(height: int, width: int) -> Function:
+    """An image as a row: that accesses lie inside is known by height · width alone."""
+    x = te.placeholder((height, width), name="X")
+    y = te.compute((height * width,), lambda i: x[i // width, i % width] + 1.0, name="Y")
+    return te.function([x], [y], name=f"flattened_{height}_{width}")
+
+
+def test_where_not_all_can_share_those_of_one_size_more_do() -> None:
+    shapes = [(64, 512), (192, 512), (320, 512), (64, 1536), (320, 2560)]
+    functions = [flattened(*shape) for shape in shapes]
+    target, options = tw.Target.of("llvm"), Options()
+    (family,) = families([[f] for f in functions])
+    assert shared_code(family.parts, target, options) is None
+    (inner,) = narrower(family, [[f] for f in functions])
+    assert inner.members == (0, 1, 2) and inner.sizes == ((1,), (3,), (5,))
+    made = compile_kernels(functions, target, [options] * len(functions))
+    assert [bool(kernel.sizes) for kernel in made] == [True, True, True, False, False]
 
 
 # ---- models -------------------------------------------------------------------------------------

@@ -81,10 +81,22 @@ class _Search:
 
     def _relaxations(self, total: Linear, depth: int) -> Iterator[Goals]:
         """Each is a way to prove `total` non-negative: by proving all of its sums so."""
+        yield from self._join_remainders(total)
         yield from self._open_first(total)
         yield from self._eliminate(total, depth)
         for fact in self.ranges.facts:
             yield from _cancel(total, fact)
+
+    def _join_remainders(self, total: Linear) -> Iterator[Goals]:
+        """x % c beside x // c is x - c * (x // c)."""
+        for atom, k in total.terms.items():
+            if not isinstance(atom, Binary) or atom.op != "floormod":
+                continue
+            quotient, c = Binary("floordiv", atom.a, atom.b), number(atom.b)
+            x = exact_linear(atom.a, self.ranges) if quotient in total.terms else None
+            if x is not None and c is not None and c > 0:
+                whole = x.minus(Linear({quotient: c}, 0, x.dtype))
+                yield (total.without(atom).plus(whole, k),)
 
     def _open_first(self, total: Linear) -> Iterator[Goals]:
         """By the first atom that can be opened; then by the first of those that depend on the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 from weakref import ReferenceType, ref
 
@@ -49,6 +49,7 @@ class Ranges:
         "facts",
         "intervals",
         "limits",
+        "links",
         "multiples",
         "news",
         "simplified",
@@ -62,6 +63,8 @@ class Ranges:
     limits: dict[Expr, Interval]
     #: Sums that are not negative.
     facts: tuple[Linear, ...]
+    #: The variables that a bound (by its variable) or a fact ties to each other.
+    links: dict[Var | Linear, frozenset[Var]]
     #: Boolean expressions that are true.
     conditions: frozenset[Expr]
     #: Expressions known to be multiples of a constant.
@@ -80,18 +83,19 @@ class Ranges:
     def __init__(self) -> None:
         self.variables, self.limits, self.multiples = {}, {}, {}
         self.facts, self.conditions = (), frozenset()
+        self.links = {}
         self.intervals, self.simplified, self.answers = {}, {}, {}
         self.source, self.news = None, frozenset()
 
     @staticmethod
     def for_function(function: Function) -> Ranges:
-        """What holds throughout a function: no dimension of its buffers is negative, and scalars
-        that its attribute `positive` numbers among its parameters are positive."""
+        """What holds throughout a function: no dimension of its buffers is negative, and its first
+        parameters are from 1 up to the numbers in its attribute `at_most`."""
         ranges = knowing_nothing()
         for dim in function.dims:
             ranges = ranges.with_bounds(dim, 0, None)
-        for k in function.attrs.get("positive", ()):
-            ranges = ranges.with_bounds(_scalar(function, int(k)), 1, None)
+        for k, most in enumerate(function.attrs.get("at_most", ())):
+            ranges = ranges.with_bounds(_scalar(function, k), 1, int(most))
         return ranges
 
     def with_extent(self, var: Var, extent: Expr | int) -> Ranges:
@@ -121,7 +125,15 @@ class Ranges:
         after.variables.pop(var, None)
         after.variables[var] = Bounds(*ends, position=_next_position(self))
         after.limits[var] = self._constant_limits(var, *ends)
+        after._link(var, [var, *(end for end in ends if end is not None)])
         return after
+
+    def _link(self, by: Var | Linear, parts: Iterable[Expr]) -> None:
+        """Remember which variables a bound, or a fact, ties to each other."""
+        tied = frozenset[Var]().union(*(part.variables for part in parts))
+        self.links.pop(by, None)
+        if len(tied) > 1:
+            self.links[by] = tied
 
     def _end(self, end: Expr | int, var: Var) -> Expr:
         return const(end, var.dtype) if isinstance(end, int) else _simplified(end, self)
@@ -190,15 +202,10 @@ class Ranges:
 
     def _touched_by(self, about: frozenset[Var]) -> frozenset[Var]:
         """All variables that may be known better where something is learned about some."""
-        links = [
-            v.variables.union(*(e.variables for e in (b.low, b.high) if e is not None))
-            for v, b in self.variables.items()
-        ]
-        links += [frozenset[Var]().union(*(a.variables for a in f.terms)) for f in self.facts]
         grown = True
         while grown:
             grown = False
-            for link in links:
+            for link in self.links.values():
                 if not (link <= about or link.isdisjoint(about)):
                     about, grown = about | link, True
         return about
@@ -211,6 +218,7 @@ class Ranges:
         copy = Ranges()
         copy.variables, copy.limits = dict(self.variables), dict(self.limits)
         copy.facts, copy.conditions = self.facts, self.conditions
+        copy.links = dict(self.links)
         copy.multiples = dict(self.multiples)
         return copy
 
@@ -246,6 +254,7 @@ class Ranges:
             self._narrow(atom, coefficient, fact.constant)
         if fact.terms:
             self.facts = (*self.facts, fact)
+            self._link(fact, fact.terms)
         self.intervals.clear()
 
     def _narrow(self, atom: Expr, coefficient: int, constant: int) -> None:

@@ -28,11 +28,11 @@ def symbolic_bounds(expr: Expr, ranges: Ranges, over: Iterable[Var]) -> tuple[Ex
     The true values lie between the two; where each variable stands once, they are met. None where a
     variable has no range or the expression is not monotone in it.
     """
-    running = frozenset(over)
-    found = _extremes(simplify(expr, ranges), ranges, running, _DEPTH)
-    if found is None:
-        return None
-    return simplify(found[0], ranges), simplify(found[1], ranges)
+    memo, key = ranges.memo("symbolic_bounds"), (expr, frozenset(over))
+    if key not in memo:
+        found = _extremes(simplify(expr, ranges), ranges, key[1], _DEPTH)
+        memo[key] = found and (simplify(found[0], ranges), simplify(found[1], ranges))
+    return memo[key]
 
 
 def _extremes(e: Expr, ranges: Ranges, over: frozenset[Var], depth: int) -> Extremes | None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tilewright.arith import Ranges, simplify
+from tilewright.arith import Ranges, bounds, simplify
 from tilewright.ir import Buffer, Expr, Function, Param, Var, const, free_vars
 from tilewright.support.errors import UserError
 from tilewright.support.memory import ALIGNMENT
@@ -31,6 +31,8 @@ from tilewright.support.memory import ALIGNMENT
 #: The words of an `env`.
 POOL, WORKSPACE, ERROR = range(3)
 MAX_MESSAGE_VALUES: Final = 4
+#: What kernels fail with where the heap has no memory for a buffer of theirs.
+OUT_OF_MEMORY: Final = "out of memory: {} bytes are needed"
 #: The most bytes of buffers on the stack of the thread that uses them.
 STACK_LIMIT: Final = 1 << 20
 
@@ -120,6 +122,11 @@ def size_in_bytes(buffer: Buffer, ranges: Ranges) -> Expr:
         for extent, stride in zip(buffer.shape, buffer.stride_exprs(), strict=True):
             elements = elements + (extent - 1) * stride
     return simplify(elements * buffer.dtype.itemsize, ranges)
+
+
+def most_bytes(size: Expr, ranges: Ranges) -> int | None:
+    """The most that a size in bytes can be, if anything is known of that."""
+    return bounds(size, ranges).high
 
 
 def require_known(buffer: Buffer, size: Expr, known: frozenset[Var]) -> None:

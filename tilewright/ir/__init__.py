@@ -77,7 +77,13 @@ from tilewright.ir.text.heads import SuiteHead
 from tilewright.ir.text.names import Namer, find_dtype, plain_name
 from tilewright.ir.text.parse_expr import ExprReader
 from tilewright.ir.text.parser import StmtReader, parse_function
-from tilewright.ir.text.printer import expr_text, function_text, listing, stmt_text
+from tilewright.ir.text.printer import (
+    expr_text,
+    function_text,
+    listing,
+    plain_text,
+    stmt_text,
+)
 from tilewright.ir.text.source import Source
 from tilewright.ir.text.syntax import dotted
 from tilewright.ir.threads import (

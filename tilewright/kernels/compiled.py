@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright import __version__
-from tilewright.codegen import numbers_of
+from tilewright.codegen import OUT_OF_MEMORY, numbers_of
 from tilewright.ir import (
+    Assert,
     Buffer,
     Const,
     Expr,
@@ -28,9 +29,10 @@ from tilewright.ir import (
     function_text,
     parse_function,
     structural_hash,
+    walk,
 )
 from tilewright.kernels.formulas import expr_of, formula_of
-from tilewright.kernels.pipeline import Options, generated, scheduled, split_of
+from tilewright.kernels.pipeline import After, Options, generated, scheduled, split_of
 from tilewright.runtime import PackedKernel, Preparation
 from tilewright.schedule import UNAPPLIED
 from tilewright.support.cache import cache_key
@@ -145,19 +147,28 @@ def shared_code(
     """The code of a family of kernels; None where each is better off with its own.
 
     That is where something holds for the sizes of each and cannot be proved for all: messages tell
-    of it, and speak of names that no kernel has.
+    of it, and speak of names that no kernel has, but for those of memory that the heap lacks.
     """
     try:
-        codes = _codes(parts, target, options)
+        codes = _codes(parts, target, options, _require_proofs)
     except UserError:
-        # Memory that is of a known size in each of them alone.
+        # Memory that is of a known size in each of them alone, or an access that is checked.
         return None
-    return None if any(code.messages for code in codes) else _serialized(parts, codes)
+    messages = {message for code in codes for message in code.messages}
+    return _serialized(parts, codes) if messages <= {OUT_OF_MEMORY} else None
 
 
-def _codes(parts: Sequence[Function], target: Target, options: Options) -> list[Code]:
+def _require_proofs(after: str, function: Function) -> None:
+    """Refuse a function that checks anything, before more work is done on it."""
+    if after == "check_bounds" and any(isinstance(s, Assert) for s in walk(function.body)):
+        raise UserError(f"{function.name} checks what it accesses")
+
+
+def _codes(
+    parts: Sequence[Function], target: Target, options: Options, after: After | None = None
+) -> list[Code]:
     machines = (target, preparing(target, options))
-    return [generated(p, m, options) for p, m in zip(parts, machines, strict=False)]
+    return [generated(p, m, options, after) for p, m in zip(parts, machines, strict=False)]
 
 
 def _serialized(parts: Sequence[Function], codes: Sequence[Code]) -> CompiledKernel:

@@ -19,19 +19,12 @@ from dataclasses import replace
 from math import gcd
 from typing import Final, NamedTuple
 
-from tilewright.ir import (
-    Alloc,
-    Buffer,
-    Function,
-    function_text,
-    parse_function,
-    replace_buffers,
-    walk,
-)
+from tilewright.ir import Function, parse_function, plain_text
 
 #: The most sizes of a family.
 _MOST_SIZES: Final = 6
-#: A number may be a multiple of a size and up to so many more: a border on both sides.
+#: A number may be a multiple of a size and up to so many more or less: a border on both sides, or
+#: the last position.
 _BORDER: Final = 4
 #: Attributes that say something of a function, but change nothing in its code.
 _REMARKS: Final = frozenset(["constants", "refused", "unapplied"])
@@ -42,11 +35,12 @@ _PARTS: Final = re.compile(
     r"|(?<![\w.])(?P<number>\d+)(?![\w.])",
     re.MULTILINE,
 )
-#: The bounds in the condition of a block: those of tiles at an edge, which has code of its own.
-_BOUNDS: Final = re.compile(r"(?<=<)[^<]*?(?= and |\)$)")
-_CONDITION: Final = re.compile(r"^ *where\(.*\)$", re.MULTILINE)
+#: The conditions of a block, the number below which a position is, and the steps of its loops.
+_CONDITIONS: Final = re.compile(r"^ *where\((.*)\)$", re.MULTILINE)
+_BOUND: Final = re.compile(r"(?<= < )\d+$")
+_STEP: Final = re.compile(r"(?<= \* )\d+\b")
+_AND: Final = " and "
 _BLOCK: Final = re.compile(r'(?<=block\(")[^"]*(?=")')
-_SIZE: Final = re.compile(r"\bsize\d")
 _DIGEST_LENGTH: Final = 12
 
 
@@ -61,22 +55,51 @@ class Family(NamedTuple):
     sizes: tuple[tuple[int, ...], ...]
 
 
+class _Edge(NamedTuple):
+    """A tile that ends before the others, which has code of its own: it has so many rows or columns
+    of the step between tiles. The number where they end is given by its place among the numbers."""
+
+    number: int
+    step: int
+    rest: int
+
+
 class _Text(NamedTuple):
     """The parts of a function as text without numbers, and the numbers."""
 
     pieces: tuple[str, ...]
     numbers: tuple[int, ...]
+    edges: tuple[_Edge, ...]
 
 
 def families(functions: Sequence[Sequence[Function]]) -> list[Family]:
     """The families among functions, each with its parts; those that have none are left out."""
     texts = [_text(parts) for parts in functions]
-    alike: dict[tuple[str, ...], list[int]] = {}
+    alike: dict[object, list[int]] = {}
     for k, text in enumerate(texts):
-        alike.setdefault(text.pieces, []).append(k)
+        alike.setdefault((text.pieces, text.edges), []).append(k)
     groups = [members for members in alike.values() if len(members) > 1]
     made = [_family(members, [texts[k] for k in members], functions) for members in groups]
     return [family for family in made if family is not None]
+
+
+def narrower(family: Family, functions: Sequence[Sequence[Function]]) -> list[Family]:
+    """The families of those that agree in one size more: the one that tells them apart least.
+
+    What cannot be proved for all sizes may hold where some depend on others, such as the numbers of
+    tiles along the rows and the columns of one image.
+    """
+    columns = list(zip(*family.sizes, strict=True))
+    column = min(columns, key=lambda size: len(set(size)))
+    apart = [
+        [k for k, size in zip(family.members, column, strict=True) if size == each]
+        for each in dict.fromkeys(column)
+    ]
+    return [
+        inner._replace(members=tuple(group[k] for k in inner.members))
+        for group in apart
+        for inner in families([functions[k] for k in group])
+    ]
 
 
 def _family(
@@ -84,10 +107,12 @@ def _family(
 ) -> Family | None:
     columns = list(zip(*(text.numbers for text in texts), strict=True))
     sizes: list[tuple[int, ...]] = []
+    ends = {columns[edge.number]: edge for edge in texts[0].edges}
+    terms = {column: _end_term(column, edge, sizes) for column, edge in ends.items()}
     # Those without a border first, of which the others are multiples and more.
     distinct = sorted(dict.fromkeys(columns), key=lambda column: -gcd(*column))
-    terms = {column: _term(column, sizes) for column in distinct}
-    if not sizes or len(sizes) > _MOST_SIZES or any(_SIZE.search(p) for p in texts[0].pieces):
+    terms |= {column: _term(column, sizes) for column in distinct if column not in terms}
+    if not sizes or len(sizes) > _MOST_SIZES:
         return None
     if any(min(size) < 1 for size in sizes):
         return None
@@ -95,12 +120,12 @@ def _family(
     whole = first + "".join(terms[c] + piece for c, piece in zip(columns, rest, strict=True))
     params = "".join(f"size{k}: i64, " for k in range(len(sizes)))
     whole = whole.replace("def kernel(", f"def kernel({params}")
-    digest = hashlib.sha256(whole.encode()).hexdigest()[:_DIGEST_LENGTH]
+    at_most = [max(size) for size in sizes]
+    digest = hashlib.sha256(f"{at_most} {whole}".encode()).hexdigest()[:_DIGEST_LENGTH]
     hints = [part.name.rpartition("_")[0] for part in functions[members[0]]]
     parts = [parse_function(text) for text in whole.split(_BETWEEN)]
-    positive = list(range(len(sizes)))
     named = [
-        replace(part, name=f"{hint}_{digest}").with_attrs(positive=positive)
+        replace(part, name=f"{hint}_{digest}").with_attrs(at_most=at_most)
         for part, hint in zip(parts, hints, strict=True)
     ]
     return Family(tuple(members), tuple(named), tuple(zip(*sizes, strict=True)))
@@ -111,14 +136,22 @@ def _term(column: tuple[int, ...], sizes: list[tuple[int, ...]]) -> str:
     if len(set(column)) == 1:
         return str(column[0])
     found = [(_multiple(column, size), k) for k, size in enumerate(sizes)]
-    fits = [(m[1], m, k) for m, k in found if m is not None and 0 <= m[1] <= _BORDER]
+    fits = [(abs(m[1]), m, k) for m, k in found if m is not None and abs(m[1]) <= _BORDER]
     if not fits:
         factor = gcd(*column)
         sizes.append(tuple(n // factor for n in column))
         fits = [(0, (factor, 0), len(sizes) - 1)]
     _, (factor, more), k = min(fits)
     multiple = f"size{k}" if factor == 1 else f"{factor} * size{k}"
-    return f"({multiple} + {more})" if more else f"({multiple})"
+    return f"({multiple} {more:+})" if more else f"({multiple})"
+
+
+def _end_term(column: tuple[int, ...], edge: _Edge, sizes: list[tuple[int, ...]]) -> str:
+    """Where tiles end, by the number of whole ones."""
+    if len(set(column)) == 1:
+        return str(column[0])
+    whole = tuple(n // edge.step for n in column)
+    return f"({edge.step} * {_term(whole, sizes)} + {edge.rest})"
 
 
 def _multiple(column: Sequence[int], size: Sequence[int]) -> tuple[int, int] | None:
@@ -137,19 +170,35 @@ _BETWEEN: Final = "\n---\n"
 
 def _text(parts: Sequence[Function]) -> _Text:
     whole = _BETWEEN.join(_plain_text(part) for part in parts)
-    kept = [
-        (bound.start() + line.start(), bound.end() + line.start())
-        for line in _CONDITION.finditer(whole)
-        for bound in _BOUNDS.finditer(line[0])
-    ]
-    pieces, numbers, start = list[str](), list[int](), 0
+    steps, kept = _conditions(whole)
+    pieces, numbers, edges, start = list[str](), list[int](), list[_Edge](), 0
     for found in _numbers(whole):
-        if any(low <= found.start() < high for low, high in kept):
+        at, number = found.start(), int(found[0])
+        if any(at in stretch for stretch in kept):
             continue
-        pieces.append(whole[start : found.start()])
-        numbers.append(int(found[0]))
+        if at in steps:
+            edges.append(_Edge(len(numbers), steps[at], number % steps[at]))
+        pieces.append(whole[start:at])
+        numbers.append(number)
         start = found.end()
-    return _Text((*pieces, whole[start:]), tuple(numbers))
+    return _Text((*pieces, whole[start:]), tuple(numbers), tuple(edges))
+
+
+def _conditions(whole: str) -> tuple[dict[int, int], list[range]]:
+    """The steps of tiles by the places of the numbers where they end, and stretches of the text
+    whose numbers are the same in a family: other conditions, but for those about dimensions."""
+    steps, kept = dict[int, int](), list[range]()
+    for line in _CONDITIONS.finditer(whole):
+        at = line.start(1)
+        for condition in line[1].split(_AND):
+            bound = _BOUND.search(condition)
+            found = _STEP.findall(condition) if bound else []
+            if bound and found:
+                steps[at + bound.start()] = max(map(int, found))
+            elif bound or " < " not in condition:
+                kept.append(range(at, at + len(condition)))
+            at += len(condition) + len(_AND)
+    return steps, kept
 
 
 def _numbers(text: str) -> Iterator[re.Match[str]]:
@@ -158,12 +207,7 @@ def _numbers(text: str) -> Iterator[re.Match[str]]:
 
 def _plain_text(function: Function) -> str:
     """The text of a function with names that say nothing of where it comes from."""
-    inner = [b for s in walk(function.body) if isinstance(s, Alloc) for b in s.buffers]
-    buffers = [*function.buffers, *inner]
-    plain = {b: b.with_(name=f"p{k}") for k, b in enumerate(buffers)}
-    params = tuple(plain[p] if isinstance(p, Buffer) else p for p in function.params)
     attrs = {k: v for k, v in function.attrs.items() if k not in _REMARKS}
-    body = replace_buffers(function.body, plain)
-    made = function_text(Function("kernel", params, body, attrs))
+    made = plain_text(replace(function, name="kernel", attrs=attrs))
     number = iter(range(len(made)))
     return _BLOCK.sub(lambda _: f"b{next(number)}", made)

@@ -21,7 +21,7 @@ from tilewright.kernels.compiled import (
     once_of,
     shared_key,
 )
-from tilewright.kernels.families import Family, families
+from tilewright.kernels.families import Family, families, narrower
 from tilewright.kernels.jobs import Job, packed
 from tilewright.kernels.pipeline import Options
 from tilewright.kernels.workers import Processes, processes
@@ -91,17 +91,20 @@ class _Kernels(NamedTuple):
         pairs = zip(self.functions, self.options, strict=True)
         done = workers.perform([Job("schedule", function, options) for function, options in pairs])
         kernels = cast("list[ScheduledKernel]", done)
-        found = families([kernel.parts for kernel in kernels])
-        shared = {shared_key(f.parts, self.target, self.options[0]): f for f in found}
-        members = {k for family in found for k in family.members}
+        parts = [kernel.parts for kernel in kernels]
+        found = families(parts)
         own = {self.keys[k]: self._own(k, kernel) for k, kernel in enumerate(kernels)}
-        alone = {key for k, key in enumerate(self.keys) if k not in members}
-        first = {key: self._sharing(family) for key, family in shared.items()}
-        codes = self._codes(first | {key: own[key] for key in alone}, workers)
         rows = [_Row(key) for key in self.keys]
-        for key in [key for key in shared if codes[key]]:
-            for k, sizes in zip(shared[key].members, shared[key].sizes, strict=True):
-                rows[k] = _Row(key, sizes, kernels[k].once, kernels[k].note)
+        codes: dict[str, bytes] = {}
+        while found:
+            shared = {shared_key(f.parts, self.target, self.options[0]): f for f in found}
+            jobs = {key: self._sharing(family) for key, family in shared.items()}
+            codes |= self._codes(jobs, workers)
+            for key in [key for key in shared if codes[key]]:
+                family = shared.pop(key)
+                for k, sizes in zip(family.members, family.sizes, strict=True):
+                    rows[k] = _Row(key, sizes, kernels[k].once, kernels[k].note)
+            found = [f for wide in shared.values() for f in narrower(wide, parts)]
         left = {row.entry: own[row.entry] for row in rows if row.entry not in codes}
         return rows, codes | self._codes(left, workers)
 

@@ -16,17 +16,17 @@ from tilewright.codegen.c.types import Names, c_type, memory_type
 from tilewright.codegen.convention import (
     ERROR,
     MAX_MESSAGE_VALUES,
+    OUT_OF_MEMORY,
     STACK_LIMIT,
     WORKSPACE,
     Workspace,
+    most_bytes,
     require_known,
     size_in_bytes,
 )
-from tilewright.ir import Buffer, Call, Const, DType, Expr, Var
+from tilewright.ir import Buffer, Call, DType, Expr, Var
 from tilewright.support.errors import InternalError
 from tilewright.support.memory import ALIGNMENT
-
-OUT_OF_MEMORY = "out of memory: {} bytes are needed"
 
 
 def declared_type(expr: Expr) -> str:
@@ -132,8 +132,9 @@ class CFrame:
         size, kind = size_in_bytes(buffer, self.workspace.ranges), memory_type(buffer.dtype)
         name = self.names.new(buffer.name)
         wants_stack = buffer.scope == "local" or not self.is_main
-        if wants_stack and isinstance(size, Const) and self._fits_stack(int(size.value)):
-            count = max(1, -(-int(size.value) // buffer.dtype.itemsize))
+        most = most_bytes(size, self.workspace.ranges) if wants_stack else None
+        if most is not None and self._fits_stack(most):
+            count = max(1, -(-most // buffer.dtype.itemsize))
             self.line(f"{kind} {name}[{count}];")
         elif self.is_main:
             offset = self.value(self.workspace.place(buffer), as_index=True)

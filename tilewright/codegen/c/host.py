@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilewright.codegen.c.frame import OUT_OF_MEMORY, CFrame
+from tilewright.codegen.c.frame import CFrame
 from tilewright.codegen.c.lists import EMPTY_BYTES, LISTS
 from tilewright.codegen.c.types import c_type, function_name
-from tilewright.codegen.convention import ERROR, EVENT_NUMBERS, MAX_MESSAGE_VALUES, POOL
+from tilewright.codegen.convention import (
+    ERROR,
+    EVENT_NUMBERS,
+    MAX_MESSAGE_VALUES,
+    OUT_OF_MEMORY,
+    POOL,
+)
 from tilewright.codegen.sizes import saturated
 from tilewright.ir import Call, Const, Expr, Load
 from tilewright.support.dtype import index

@@ -10,9 +10,11 @@ from tilewright.arith import simplify
 from tilewright.codegen.convention import (
     ERROR,
     MAX_MESSAGE_VALUES,
+    OUT_OF_MEMORY,
     POOL,
     WORKSPACE,
     Workspace,
+    most_bytes,
     require_known,
     size_in_bytes,
 )
@@ -30,7 +32,7 @@ from tilewright.codegen.llvm.types import (
     pointer,
     void,
 )
-from tilewright.ir import Buffer, Const, Expr, For, Stmt
+from tilewright.ir import Buffer, Expr, For, Stmt
 from tilewright.support.errors import InternalError
 from tilewright.support.memory import ALIGNMENT
 
@@ -56,6 +58,8 @@ class Frame:
         self.entry = cx.builder.block
         self.leave = self.function.append_basic_block("leave")
         self._heap: list[LLValue] = []
+        #: The addresses of numbered heap blocks.
+        self._blocks: Any = None
         self._stack_used = 0
         self._known = frozenset(cx.variables)
         #: Results that are written by non-temporal stores (`codegen.llvm.streams`).
@@ -81,8 +85,9 @@ class Frame:
         """Give `buffer` an address."""
         size = size_in_bytes(buffer, self.workspace.ranges)
         wants_stack = buffer.scope == "local" or not self.is_host
-        if wants_stack and isinstance(size, Const) and self._fits_stack(int(size.value)):
-            address = self.stack_slot(llvm.ArrayType(i8, max(1, int(size.value))))
+        most = most_bytes(size, self.workspace.ranges) if wants_stack else None
+        if most is not None and self._fits_stack(most):
+            address = self.stack_slot(llvm.ArrayType(i8, max(1, most)))
         elif self.is_host:
             offset = emit(self.cx, self.workspace.place(buffer))
             address = self.cx.builder.gep(self.word(WORKSPACE), [offset], source_etype=i8)
@@ -131,7 +136,7 @@ class Frame:
             amount = amount if word == i64 else builder.trunc(amount, word)
             taken = builder.call(cx.declare("malloc", pointer, [word]), [amount])
             with builder.if_then(builder.icmp_unsigned("==", taken, null), likely=False):
-                self.fail("out of memory: {} bytes are needed", [builder.zext(amount, i64)])
+                self.fail(OUT_OF_MEMORY, [builder.zext(amount, i64)])
             builder.store(taken, slot)
         number = builder.ptrtoint(builder.load(slot, typ=pointer), i64)
         up = builder.add(number, llvm.Constant(i64, ALIGNMENT - 1))
@@ -158,12 +163,35 @@ class Frame:
         return self._kernel_env
 
     def heap_block(self, number: int) -> LLValue:
-        """The stack slot that holds the address of a numbered heap block, freed at the end."""
-        if number not in self.cx.blocks:
-            slot = self.stack_slot(pointer, start=llvm.Constant(pointer, None))
-            self.cx.blocks[number] = slot
-            self._heap.append(slot)
-        return self.cx.blocks[number]
+        """Where the address of a numbered heap block is, which is freed at the end.
+
+        They lie in one table, which a loop frees: as variables of their own each would be a phi
+        over all places where the function may fail.
+        """
+        blocks, builder = self.cx.blocks, self.cx.builder
+        if number not in blocks:
+            self._blocks = self._blocks or self.stack_slot(llvm.ArrayType(pointer, 1))
+            self._blocks.allocated_type = llvm.ArrayType(pointer, len(blocks) + 1)
+            with self._in_entry():
+                blocks[number] = self._address_of(llvm.Constant(i64, len(blocks)))
+                builder.store(llvm.Constant(pointer, None), blocks[number])
+        return blocks[number]
+
+    def _address_of(self, block: LLValue) -> LLValue:
+        return self.cx.builder.gep(self._blocks, [block], source_etype=pointer)
+
+    def _free_blocks(self) -> None:
+        builder, count = self.cx.builder, llvm.Constant(i64, len(self.cx.blocks))
+        before, body, done = builder.block, *map(builder.append_basic_block, ("free", "freed"))
+        builder.branch(body)
+        builder.position_at_end(body)
+        number = builder.phi(i64)
+        self.free(builder.load(self._address_of(number), typ=pointer))
+        following = builder.add(number, llvm.Constant(i64, 1))
+        number.add_incoming(llvm.Constant(i64, 0), before)
+        number.add_incoming(following, body)
+        builder.cbranch(builder.icmp_unsigned("<", following, count), body, done)
+        builder.position_at_end(done)
 
     def take(self, size: LLValue) -> LLValue:
         """A new heap block; null where there is no memory."""
@@ -215,6 +243,8 @@ class Frame:
         builder.position_at_end(self.leave)
         for slot in self._heap:
             self.free(builder.load(slot, typ=pointer))
+        if self._blocks is not None:
+            self._free_blocks()
         for slot in self.cx.lists.values():
             builder.call(list_function(self.cx, "release"), [builder.load(slot, typ=pointer)])
         if self._status is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.codegen.convention import POOL
+from tilewright.codegen.convention import OUT_OF_MEMORY, POOL
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.expr import emit
 from tilewright.codegen.llvm.frame import Frame
@@ -111,7 +111,7 @@ def _require_memory(frame: Frame, missing: LLValue, size: LLValue) -> None:
     builder = frame.cx.builder
     with builder.if_then(missing, likely=False):
         amount = size if size.type == i64 else builder.zext(size, i64)
-        frame.fail("out of memory: {} bytes are needed", [amount])
+        frame.fail(OUT_OF_MEMORY, [amount])
 
 
 def _size(frame: Frame, expr: Expr) -> LLValue:

@@ -1,15 +1,16 @@
 """The cheapest choice of forms for a sequence of calls: dynamic programming over known layouts.
 
-Calls are taken in order. A state is a set of bits for each live value: the layouts in which it is
-available. Of all ways to a state, the cheapest is kept. A layout that a form needs and that is not
-available is converted from the nearest one, and available from then on. The plan is the best there
-is as long as the states stay within the limit; beyond it, only the cheapest go on, so that time
-grows with the number of calls alone.
+Values that are plain in all forms, and calls that have to do with such alone, are left out: there
+is nothing to choose. The other calls are taken in order. A state is a set of bits for each live
+value: the layouts in which it is available. Of all ways to a state, the cheapest is kept. A layout
+that a form needs and that is not available is converted from the nearest one, and available from
+then on. The plan is the best there is as long as the states stay within the limit; beyond it, only
+the cheapest go on, so that time grows with the number of calls alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from heapq import nsmallest
 from typing import Final, NamedTuple
 
@@ -47,6 +48,32 @@ class _Way(NamedTuple):
 
 def plan(steps: Sequence[PlannedCall], change: Change, limit: int = STATES) -> list[int]:
     """The number of the option to take for each step; values that no step makes are plain."""
+    varied = _varied(steps)
+    narrowed = [_about(step, varied) for step in steps]
+    open_ones = [k for k, step in enumerate(narrowed) if not _is_settled(step)]
+    chosen = _planned([narrowed[k] for k in open_ones], change, limit)
+    numbers = dict(zip(open_ones, chosen, strict=True))
+    return [numbers.get(k, 0) for k in range(len(steps))]
+
+
+def _varied(steps: Sequence[PlannedCall]) -> set[int]:
+    """The values that some form makes or reads in a layout that is not the plain one."""
+    options = [(step.made, option) for step in steps for option in step.options]
+    read = {value for _, option in options for value, layout in option.takes if layout}
+    return read | {made for made, option in options if made is not None and option.gives}
+
+
+def _about(step: PlannedCall, values: Container[int | None]) -> PlannedCall:
+    """What a step has to do with some values; others are plain all the time."""
+    options = [o._replace(takes=tuple(t for t in o.takes if t[0] in values)) for o in step.options]
+    return PlannedCall(step.made if step.made in values else None, options)
+
+
+def _is_settled(step: PlannedCall) -> bool:
+    return step.made is None and len(step.options) == 1 and not step.options[0].takes
+
+
+def _planned(steps: Sequence[PlannedCall], change: Change, limit: int) -> list[int]:
     last = _last_uses(steps)
     prices = _Prices(change)
     live: list[int] = []

@@ -100,10 +100,10 @@ class Const(Expr):
     value: Number
 
     def __new__(cls, value: Number, dtype: object) -> Const:
-        dtype = DType.of(dtype)
         known = _table.find((dtype, value)) if type(value) is int else None
         if known is not None:
             return known
+        dtype = DType.of(dtype)
         value = fit(value, dtype)
         # The bits tell 0.0 from -0.0, and the type tells 1 from True.
         key = (dtype, struct.pack("<d", value) if isinstance(value, float) else value)

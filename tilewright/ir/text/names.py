@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 from functools import lru_cache
+from itertools import count
 from typing import Final
 
 from tilewright.ir.buffer import Buffer
@@ -63,11 +64,24 @@ class Namer:
         self._next.update(other._next)
 
     def _numbered(self, base: str) -> str:
-        count = self._next.get(base, 1)
-        while f"{base}_{count}" in self._taken:
-            count += 1
-        self._next[base] = count + 1
-        return f"{base}_{count}"
+        number = self._next.get(base, 1)
+        while f"{base}_{number}" in self._taken:
+            number += 1
+        self._next[base] = number + 1
+        return f"{base}_{number}"
+
+
+class PlainNamer(Namer):
+    """Names that only tell what comes first: v0, v1, … for variables, p0, p1, … for buffers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts = {Var: count(), Buffer: count()}
+
+    def bind(self, thing: Var | Buffer) -> str:
+        letter = "p" if isinstance(thing, Buffer) else "v"
+        self._names[thing] = name = f"{letter}{next(self._counts[type(thing)])}"
+        return name
 
 
 def plain_name(hint: str) -> str:

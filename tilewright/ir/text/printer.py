@@ -52,7 +52,7 @@ from tilewright.ir.stmt import (
     Store,
     While,
 )
-from tilewright.ir.text.names import Namer
+from tilewright.ir.text.names import Namer, PlainNamer
 from tilewright.ir.text.print_expr import expr_text as expr_text
 from tilewright.support.dtype import DType, index
 
@@ -62,6 +62,11 @@ _INDENT = "    "
 def function_text(function: Function, mark: Stmt | None = None, message: str = "") -> str:
     """A whole function; the line of the statement `mark` is underlined, with `message`."""
     return _Printer({} if mark is None else {mark: message}).function(function)
+
+
+def plain_text(function: Function) -> str:
+    """A whole function with plain names: functions that differ in names alone have one text."""
+    return _Printer({}, PlainNamer()).function(function)
 
 
 def stmt_text(stmt: Stmt) -> str:
@@ -79,8 +84,8 @@ def listing(function: Function, culprits: Mapping[Stmt, str], context: int = 4) 
 class _Printer:
     """Turns statements into lines."""
 
-    def __init__(self, marks: Mapping[Stmt, str]) -> None:
-        self.names = Namer()
+    def __init__(self, marks: Mapping[Stmt, str], names: Namer | None = None) -> None:
+        self.names = names or Namer()
         self.lines: list[str] = []
         self.marks = marks
         self.marked: list[int] = []
