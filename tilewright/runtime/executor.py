@@ -148,6 +148,7 @@ class CompiledModel(RunnableModel):
     # ---- running --------------------------------------------------------------------------------
 
     def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
+        self._require_loaded()
         given = in_order(inputs, self._program.inputs)
         if self._copied is not None and _is_empty(out) and _are_plain(given, self._copied):
             return self._outputs_of_copies(given)
