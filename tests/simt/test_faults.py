@@ -456,3 +456,8 @@ def test_a_group_sees_what_the_other_stored_before_it_arrived() -> None:
 def test_a_group_that_arrived_leaves_shared_memory_alone() -> None:
     message = "it touches the element 0 of shared S, which its group has told to be done with"
     fails(message, two_groups("S[z * 128 + y * 32 + x]"), zeros(256), zeros(256))
+
+
+def test_groups_take_turns_by_twos() -> None:
+    text = two_groups("1.0").replace("thread(2,", "thread(1,")
+    fails("its block is not made of two groups of four warps", text, zeros(256), zeros(256))

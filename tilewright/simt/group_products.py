@@ -136,11 +136,13 @@ def _fence(state: State, _s: Evaluate, _call: Call) -> Run:
     return lambda _active: state.lanes.pass_fence()
 
 
-def _arrive(state: State, _s: Evaluate, _call: Call) -> Run:
+def _arrive(state: State, s: Evaluate, _call: Call) -> Run:
     def run(_active: Mask) -> None:
+        if state.lanes.threads != 2 * _THREADS:
+            raise LaneError(0, "its block is not made of two groups of four warps")
         state.lanes.have_arrived = True
 
-    return run
+    return state.told(s, run)
 
 
 def _start(_state: State, _s: Evaluate, _call: Call) -> Run:

@@ -15,8 +15,8 @@ Without a loop only launches of single blocks are merged: that all blocks wait f
 longer than a launch that follows another in a graph, and such launches run one at a time.
 
 A check that fails leaves the kernel, and those that wait would wait forever: launches with checks
-are not merged. Nor are those of functions whose result may lie where an operand does, since then
-distinct buffers overlap.
+are not merged. Nor are those by two groups of warps that take turns (others may have more threads),
+or of functions whose result may lie where an operand does, where distinct buffers overlap.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from tilewright.ir import (
     const,
     free_vars,
     grid_barrier,
+    is_arrival,
     is_over_blocks,
     is_over_threads,
     map_children,
@@ -199,7 +200,8 @@ def _launches(stmt: Stmt) -> Iterator[Stmt]:
 def _is_mergeable(stmt: Stmt) -> bool:
     """Whether a statement is a launch of a known number of blocks, or a loop over such alone."""
     if is_over_blocks(stmt):
-        return _is_known(stmt) and not any(isinstance(s, Assert) for s in walk(stmt))
+        kept = (s for s in walk(stmt) if isinstance(s, Assert) or is_arrival(s))
+        return _is_known(stmt) and not any(kept)
     if isinstance(stmt, Seq):
         return all(map(_is_mergeable, stmt.statements))
     if isinstance(stmt, Alloc):

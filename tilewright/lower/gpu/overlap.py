@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tilewright.ir import Call, Evaluate, Stmt, call, const, walk
+from tilewright.ir import Buffer, Call, Evaluate, Stmt, call, const, walk
 from tilewright.lower.gpu.accesses import touched_by
 
 
@@ -57,7 +57,11 @@ def overlap_of(uses: Sequence[Stmt]) -> Overlap | None:
     (_, start), (first, last) = starts, commits
     finished, end = _after_waits(uses, first), _after_waits(uses, last)
     early, late, after = uses[: first + 1], uses[start:end], uses[end:]
+    others = [*uses[:start], *after]
     if finished == first + 1 or any(_meet(s, t) for s in (*early, *after) for t in late):
+        return None
+    if _shared_reads(late) & _shared_reads(others):
+        # Its operands stay for an iteration more, those of the others do not.
         return None
     between, rest = list[Stmt](), list[Stmt]()
     for stmt in (*uses[finished:start], *after):
@@ -77,6 +81,11 @@ def _after_waits(uses: Sequence[Stmt], commit: int) -> int:
     """Where the statements begin that follow those that wait for a product."""
     places = range(commit + 1, len(uses))
     return next((k for k in places if not _is_call(uses[k], "products_finish")), len(uses))
+
+
+def _shared_reads(statements: Sequence[Stmt]) -> set[Buffer]:
+    reads, _ = touched_by(inner for s in statements for inner in walk(s))
+    return {b for b in reads if b.scope == "shared"}
 
 
 def _meet(a: Stmt, b: Stmt) -> bool:
