@@ -257,12 +257,10 @@ class _Fuser:
         are given is narrower: that lies in memory then."""
         if other.kind is LoopKind.OPAQUE or not is_whole:
             return
-        maps = {
-            self._body[k].outputs[0]: self._body[k]
-            for k in other.members
-            if self._facts[k].kind is LoopKind.MAP and self._is_private(self._body[k].outputs[0])
-        }
-        tail = [self._body.index(b) for b in widening_tail(value, maps)]
+        maps = [k for k in other.members if self._facts[k].kind is LoopKind.MAP]
+        made = {self._body[k].outputs[0]: k for k in maps}
+        private = {v: self._body[k] for v, k in made.items() if self._is_private(v)}
+        tail = [made[b.outputs[0]] for b in widening_tail(value, private)]
         cost = sum(self._facts[k].cost for k in tail)
         has_room = len(group.members) + len(tail) <= self._limit and group.cost + cost <= MAX_COST
         if tail and has_room and all(self._is_there(group, self._body[k]) for k in tail):

@@ -11,8 +11,10 @@ from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.memory import known_alignment
 from tilewright.codegen.llvm.types import LLType, LLValue, i32, i64, llvm, memory_type, void
 from tilewright.ir import (
+    GROUP,
     GROUP_PRODUCTS,
     SWIZZLE_BYTES,
+    WARP,
     WARP_PRODUCTS,
     Binary,
     Call,
@@ -161,21 +163,22 @@ def group_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
 
 
 def groups_arrive(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
-    return _of_group(cx, "bar.arrive $0, 256;", args[0], 2, -1)
+    return _of_group(cx, "bar.arrive", args[0], 2, -1)
 
 
 def groups_await(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
-    return _of_group(cx, "bar.sync $0, 256;", args[0], 1, 1)
+    return _of_group(cx, "bar.sync", args[0], 1, 1)
 
 
-def _of_group(cx: Context, text: str, turn: LLValue, first: int, sign: int) -> LLValue:
-    """An instruction on the barrier of a number: the first group's is 1, the second one's 2."""
+def _of_group(cx: Context, name: str, turn: LLValue, first: int, sign: int) -> LLValue:
+    """An instruction on the barrier where a group awaits the other one: numbers 1 and 2 in even
+    turns, 3 and 4 in odd ones, as a group may arrive again before the other has awaited it."""
     builder = cx.builder
-    name = "llvm.nvvm.read.ptx.sreg.tid.z"
-    group = builder.call(cx.declare(name, i32, []), [])
+    group = builder.call(cx.declare("llvm.nvvm.read.ptx.sreg.tid.z", i32, []), [])
     number = builder.add(builder.mul(group, llvm.Constant(i32, sign)), llvm.Constant(i32, first))
     turn = builder.and_(builder.trunc(turn, i32), llvm.Constant(i32, 1))
     number = builder.add(number, builder.shl(turn, llvm.Constant(i32, 1)))
+    text = f"{name} $0, {2 * GROUP * WARP};"
     builder.asm(llvm.FunctionType(void, [i32]), text, "r,~{memory}", [number], side_effect=True)
     return llvm.Constant(i32, 0)
 
