@@ -91,7 +91,12 @@ class Online(InRegisters):
         finding = self._by_chunks(greatest, around)
         grid = s.merge(first.loops.grid, around)
         finding = s.merge(first.loops.steps, finding)
-        s.bind(grid, "blockIdx.x")
+        if self.plan.tiles_each > 1:
+            grid, blocks = s.split(grid, self.plan.tiles_each, None)
+            s.reorder(blocks, grid)
+            s.bind(blocks, "blockIdx.x")
+        else:
+            s.bind(grid, "blockIdx.x")
         first, second = self.started(first, first.loops.sums), self.started(second, adding)
         starts = [
             s.decompose_reduction(name, loop).name

@@ -85,6 +85,8 @@ class AttentionPlan(NamedTuple):
     steps: int
     stages: int
     way: Way = "shared"
+    #: Tiles that a block of threads goes through.
+    tiles_each: int = 1
 
     @property
     def is_shared(self) -> bool:
@@ -259,7 +261,17 @@ def plan_attention(found: Attention, target: Target, choices: Choices) -> Attent
     if not best:
         return None
     by_choice = {p.choice: p for p in (best[0], *fitting)}
-    return by_choice[choices.choose("rows", list(by_choice))]
+    plan = by_choice[choices.choose("rows", list(by_choice))]
+    return plan._replace(tiles_each=_tiles_each(plan, target.gpu))
+
+
+def _tiles_each(plan: AttentionPlan, gpu: Gpu) -> int:
+    """Where a multiprocessor has room for one block only, this one goes through several tiles: what
+    the next one reads is copied while a tile ends. All blocks have as many."""
+    is_alone = plan.warps == Warps(2, GROUP, are_groups=True) and _extent(plan.found, 1) > PITCH
+    count = _count(plan)
+    most = max((n for n in range(1, gpu.multiprocessors + 1) if count % n == 0), default=1)
+    return count // most if is_alone and most >= _BUSY * gpu.multiprocessors else 1
 
 
 def _has_few_keys(found: Attention) -> bool:
