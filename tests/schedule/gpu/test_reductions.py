@@ -10,7 +10,7 @@ import pytest
 
 from tests.schedule.gpu.launches import launches_of, loops, run, scheduled, threads_of
 from tilewright import te
-from tilewright.ir import Alloc, Function, walk
+from tilewright.ir import Alloc, Function, is_const, walk
 from tilewright.schedule import Schedule
 from tilewright.schedule.rules.gpu import results
 from tilewright.schedule.rules.gpu.grid import extent_of_loop
@@ -126,6 +126,28 @@ def test_few_long_columns_are_cut_into_parts() -> None:
     x = numbers(3000, 50)
     s = check(loops("sum", x, axes=[0], keepdims=False), [x], x.sum(0), 1e-4)
     assert len(launches_of(s.function)) == 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "blocks"),
+    [((300, 4096), 128), ((257, 500), 125), ((1001, 999), 111), ((4, 150, 64), 32)],
+)
+@pytest.mark.parametrize("name", ["sum", "max"])
+def test_threads_share_columns(name: str, shape: tuple[int, ...], blocks: int) -> None:
+    """By vectors where columns are whole ones; the last sizes make no whole parts."""
+    x, axis = numbers(*shape), len(shape) - 2
+    want = getattr(x, name)(axis)
+    s = check(loops(name, x, axes=[axis], keepdims=False), [x], want, 1e-4)
+    (launch,) = launches_of(s.function)
+    assert is_const(launch.extent, blocks)
+    assert ("vectorized(4)" in str(s.function)) == (shape[-1] % 4 == 0)
+    assert "global" not in scopes(s).values(), "what lies between stays on the chip"
+
+
+def test_a_row_times_a_matrix_is_one_launch() -> None:
+    x, w = numbers(1, 700), numbers(700, 384)
+    s = check(loops("matmul", x, w), [x, w], x @ w, 1e-4)
+    assert len(launches_of(s.function)) == 1
 
 
 def test_the_place_of_the_greatest_element() -> None:

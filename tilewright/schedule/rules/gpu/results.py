@@ -95,7 +95,7 @@ def _match_sum(s: Schedule, name: str, target: Target) -> Results | None:
 
 
 def _runs(s: Schedule, name: str) -> list[Run]:
-    lanes, block = _lanes(s, name), s.block_of(name)
+    lanes, block = lanes_of_sums(s, name), s.block_of(name)
     counts = [lanes >> k for k in range(lanes.bit_length())]
     out = stores_of(block)[0].buffer
     extent = out.shape[-2] if len(out.shape) > 1 and _overlap(block) else const(1)
@@ -114,7 +114,7 @@ def _overlap(block: Block) -> bool:
     return any(own in free_vars(index) and reduced & free_vars(index) for index in indices)
 
 
-def _lanes(s: Schedule, name: str) -> int:
+def lanes_of_sums(s: Schedule, name: str) -> int:
     """How many neighbouring sums one access can take, for all that they and what follows read."""
     home = following(s, name)
     out = stores_of(s.block_of(name))[0].buffer
