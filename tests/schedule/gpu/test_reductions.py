@@ -130,7 +130,13 @@ def test_few_long_columns_are_cut_into_parts() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "blocks"),
-    [((300, 4096), 128), ((257, 500), 125), ((1001, 999), 111), ((4, 150, 64), 32)],
+    [
+        ((300, 4096), 128),
+        ((257, 500), 125),
+        ((1001, 999), 111),
+        ((4, 150, 64), 32),
+        ((16, 200, 960), 640),
+    ],
 )
 @pytest.mark.parametrize("name", ["sum", "max"])
 def test_threads_share_columns(name: str, shape: tuple[int, ...], blocks: int) -> None:

@@ -33,8 +33,9 @@ from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Gpu, Target
 
-#: Threads of a block, and elements that each of them sums up at least.
+#: Threads of a block, results that it has at most, and elements that each of them sums up at least.
 _THREADS: Final = 512
+_WIDEST: Final = 32
 _LEAST_EACH: Final = 4
 #: Parts of a sum are joined by so many threads before one joins theirs.
 _JOINING: Final = 16
@@ -86,7 +87,7 @@ def _match(s: Schedule, name: str, target: Target) -> ColumnSums | None:
 def _widths(found: ColumnSums, gpu: Gpu) -> list[int]:
     """Results that a block can have, the best first."""
     units = found.results // found.lanes
-    fitting = [n for n in range(1, _THREADS + 1) if units % n == 0]
+    fitting = [n for n in range(1, _WIDEST // found.lanes + 1) if units % n == 0]
     return sorted((found.lanes * n for n in fitting), key=lambda w: (_time(found, w, gpu), -w))
 
 
