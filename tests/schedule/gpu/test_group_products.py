@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,17 @@ def test_what_follows(dtype: str, columns: int) -> None:
     want = np.maximum(wanted(x, y, "b") + bias, 0).astype(DType.of(dtype).numpy)
     got = run(s.function, [x, y, bias], [((150, columns), DType.of(dtype).numpy)])[0]
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("rows", [9, 16, 17, 33])
+def test_any_tile_of_few_rows_can_be_chosen(rows: int) -> None:
+    function = product(rows, 256, 128)
+    (choice,) = (k for k in RULES_BY_ADDRESS.offered(function, TARGET) if k.endswith(".tile"))
+    x, y = operands(rows, 256, 128, "")
+    for number in range(len(RULES_BY_ADDRESS.offered(function, TARGET)[choice])):
+        s = scheduled(function, rules=replace(RULES_BY_ADDRESS, taken={choice: number}))
+        got = run(s.function, [x, y], [((rows, 256), "float32")])[0]
+        np.testing.assert_array_equal(got, wanted(x, y, ""))
 
 
 @pytest.mark.usefixtures("only_groups")

@@ -15,6 +15,7 @@ from tilewright.ir import (
     GROUP_COLUMNS,
     GROUP_ROWS,
     ROW_BYTES,
+    TILE_SIDE,
     WARP,
     Const,
     Factors,
@@ -114,8 +115,11 @@ def _registers(shape: Shape) -> int:
 
 
 def _is_filled(found: Product, shape: Shape) -> bool:
-    """Whether all warps of a tile have something to compute."""
+    """Whether all warps of a tile have something to compute, or all groups: more than the rows of
+    one warp, without which the layout of sums would not tell the warps of a group apart."""
     (rows, columns), warps = shape
+    if warps.are_groups and (extent_of(found.row) or rows) <= TILE_SIDE:
+        return False
     parts = rows // warps.down, columns if warps.are_groups else columns // warps.over
     sides = zip((found.row, found.column), shape.tile, parts, strict=True)
     return all((extent_of(it) or size) > size - part for it, size, part in sides)
