@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.schedule.gpu.launches import launches_of, loops, run, scheduled, threads_of
+from tests.schedule.gpu.launches import TARGET, launches_of, loops, run, scheduled, threads_of
 from tilewright import te
 from tilewright.ir import Alloc, Function, is_const, walk
+from tilewright.kernels.pipeline import lowered
 from tilewright.schedule import Schedule
 from tilewright.schedule.rules.gpu import results
 from tilewright.schedule.rules.gpu.grid import extent_of_loop
@@ -150,10 +151,16 @@ def test_threads_share_columns(name: str, shape: tuple[int, ...], blocks: int) -
     assert "global" not in scopes(s).values(), "what lies between stays on the chip"
 
 
-def test_a_row_times_a_matrix_is_one_launch() -> None:
-    x, w = numbers(1, 700), numbers(700, 384)
+@pytest.mark.parametrize("rows", [1, 2, 5, 8])
+@pytest.mark.parametrize(("length", "columns", "lanes"), [(700, 384, 4), (301, 99, 1)])
+def test_few_rows_times_a_matrix_are_one_launch(
+    rows: int, length: int, columns: int, lanes: int
+) -> None:
+    """The matrix is read once: each thread has sums of all rows."""
+    x, w = numbers(rows, length), numbers(length, columns)
     s = check(loops("matmul", x, w), [x, w], x @ w, 1e-4)
     assert len(launches_of(s.function)) == 1
+    assert f'alloc(f32[1, {rows}, {lanes}], scope="local")' in str(lowered(s.function, TARGET))
 
 
 def test_the_place_of_the_greatest_element() -> None:

@@ -9,7 +9,7 @@ from tilewright.schedule.primitives.blocks.remove_empty import never_runs
 from tilewright.schedule.rules.analysis import is_scheduled
 from tilewright.schedule.rules.elementwise import ELEMENTWISE, ELEMENTWISE_BY_ROWS, STEPWISE
 from tilewright.schedule.rules.gpu.attention.rule import ONE_LAUNCH_ATTENTION
-from tilewright.schedule.rules.gpu.columns import COLUMN_SUMS
+from tilewright.schedule.rules.gpu.columns import COLUMN_SUMS, FEW_ROWS
 from tilewright.schedule.rules.gpu.elementwise import ELEMENTS
 from tilewright.schedule.rules.gpu.inline import INLINE_CHOICES
 from tilewright.schedule.rules.gpu.parts import PARTS
@@ -107,7 +107,7 @@ GPU_RULES: Final[Table] = (
     Stage("blocks", (SEPARATE_OPERANDS,)),
     # Before products: all that a step computes of a tile goes by its product.
     Stage("blocks", (STEP_PRODUCTS,)),
-    Stage("blocks", (SPLIT_SUMS,)),
+    Stage("blocks", (FEW_ROWS, SPLIT_SUMS)),
     Stage("blocks", (TENSOR_PRODUCTS, TENSOR_PRODUCTS_ALONE, PRODUCTS, PRODUCTS_ALONE)),
     Stage("blocks", (INLINE_CHOICES,)),
     # Reductions: few long ones by parts, all blocks that share rows in one launch, or one by one.

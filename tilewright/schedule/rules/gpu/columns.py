@@ -8,17 +8,25 @@ for n0 in blocks:
     for n in threads: for h: S[n] += few[h, n]                       with what follows by element
 
 One launch takes as long as its fullest multiprocessor reads; where that is far longer than all of
-them together would, the sums are cut into parts (`parts`).
+them together would, the sums are cut into parts (`parts`). Few rows that are multiplied by a matrix
+have all of a thread's columns in its registers, so that the matrix is read once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Final, NamedTuple
 
-from tilewright.ir import free_vars
+from tilewright.ir import Block, free_vars
 from tilewright.schedule.handles import Loop
-from tilewright.schedule.rules.analysis import accesses_of, has_own_loops, stores_of
+from tilewright.schedule.rules.analysis import (
+    accesses_of,
+    as_contraction,
+    extent_of,
+    has_own_loops,
+    stores_of,
+)
 from tilewright.schedule.rules.gpu.grid import (
     THREADS,
     count_of,
@@ -27,6 +35,7 @@ from tilewright.schedule.rules.gpu.grid import (
     fused,
     only_reduces,
 )
+from tilewright.schedule.rules.gpu.operands import loops_of
 from tilewright.schedule.rules.gpu.results import following, lanes_of_sums, result_loops
 from tilewright.schedule.rules.reductions.rows import walks_neighbours
 from tilewright.schedule.rules.rule import Choices, Rule
@@ -42,27 +51,34 @@ _JOINING: Final = 16
 #: Elements of a sum that a thread reads at a time, and the least length of a sum.
 _TOGETHER: Final = 8
 _LEAST: Final = 128
+#: The most rows, and sums that all threads of a block keep: they fit into shared memory.
+_MOST_ROWS: Final = 8
+_MOST_SUMS: Final = 1 << 14
 #: What memory moves at once, in bytes, and bytes a second that one multiprocessor reads.
 _SECTOR: Final = 32
 _OWN_BANDWIDTH: Final = 40e9
 
 
 class ColumnSums(NamedTuple):
-    """How many results there are and how many elements each of them has; neighbours that a thread
-    reads at once, and the bytes of one."""
+    """How many columns there are and how many elements each of them has; rows that are multiplied
+    by them; neighbours that a thread reads at once, and the bytes of one."""
 
-    results: int
+    columns: int
     length: int
+    rows: int
     lanes: int
     size: int
 
 
 class Columns(NamedTuple):
-    """Results of a block and of a thread, and the threads that share a sum."""
+    """Rows, columns of a block and of a thread, the threads that share a sum, and how many of them
+    are joined first."""
 
+    rows: int
     width: int
     lanes: int
     sharing: int
+    joining: int
 
 
 def _match(s: Schedule, name: str, target: Target) -> ColumnSums | None:
@@ -76,40 +92,58 @@ def _match(s: Schedule, name: str, target: Target) -> ColumnSums | None:
         return None
     out = stores_of(block)[0].buffer
     sizes = [a.buffer.dtype.itemsize for a in accesses_of(block) if a.buffer is not out]
-    found = ColumnSums(results, length, lanes_of_sums(s, name), max(sizes))
+    rows = _rows(block)
+    found = ColumnSums(results // rows, length, rows, lanes_of_sums(s, name), max(sizes))
     gpu = target.gpu
     assert gpu is not None
-    are_few = results < gpu.multiprocessors * THREADS
+    are_few = found.columns < gpu.multiprocessors * THREADS and rows <= _MOST_ROWS
     is_short = are_few and _time(found, _widths(found, gpu)[0], gpu) < _apart(found, gpu)
     return found if is_short else None
 
 
+def _match_rows(s: Schedule, name: str, target: Target) -> ColumnSums | None:
+    return _match(s, name, target) if _rows(s.block_of(name)) > 1 else None
+
+
+def _rows(block: Block) -> int:
+    """How many rows are multiplied by the columns, if rows are what results have first."""
+    found = as_contraction(block) if only_reduces(block) else None
+    if found is None or found.batch or not found.rows or not found.columns:
+        return 1
+    places = {index: k for k, index in enumerate(stores_of(block)[0].indices)}
+    rows, columns = ([places[it.var] for it in side] for side in (found.rows, found.columns))
+    return prod(extent_of(it) or 1 for it in found.rows) if max(rows) < min(columns) else 1
+
+
 def _widths(found: ColumnSums, gpu: Gpu) -> list[int]:
-    """Results that a block can have, the best first."""
-    units = found.results // found.lanes
+    """Columns that a block can have, the best first."""
+    units = found.columns // found.lanes
     fitting = [n for n in range(1, _WIDEST // found.lanes + 1) if units % n == 0]
     return sorted((found.lanes * n for n in fitting), key=lambda w: (_time(found, w, gpu), -w))
 
 
 def _time(found: ColumnSums, width: int, gpu: Gpu) -> float:
     """Seconds that the fullest multiprocessor takes to read its part."""
-    each = -(-found.results // width // gpu.multiprocessors)
+    each = -(-found.columns // width // gpu.multiprocessors)
     moved = found.length * max(_SECTOR, width * found.size) * max(1, each)
     return moved / _OWN_BANDWIDTH
 
 
 def _apart(found: ColumnSums, gpu: Gpu) -> float:
     """Seconds that two launches take."""
-    read = found.results * found.length * found.size
+    read = found.columns * found.length * found.size
     return read / gpu.bandwidth + gpu.launch_time * 1e-9
 
 
 def _plan(found: ColumnSums, target: Target, choices: Choices) -> Columns:
     assert target.gpu is not None
     width = choices.choose("width", _widths(found, target.gpu)[:4])
-    most = max(1, min(_THREADS * found.lanes // width, found.length // _LEAST_EACH))
+    threads = min(_THREADS, _MOST_SUMS // (found.rows * found.lanes))
+    most = max(1, min(threads * found.lanes // width, found.length // _LEAST_EACH))
     even = [n for n in range(1, most + 1) if found.length % n == 0 and n % _JOINING == 0]
-    return Columns(width, found.lanes, even[-1] if even else most)
+    sharing = even[-1] if even else most
+    joining = min(_JOINING, _THREADS // (found.rows * width))
+    return Columns(found.rows, width, found.lanes, sharing, joining)
 
 
 def _schedule(s: Schedule, name: str, plan: Columns, _target: Target) -> None:
@@ -120,10 +154,13 @@ def _schedule(s: Schedule, name: str, plan: Columns, _target: Target) -> None:
     parts = s.rfactor(own, 0).name
     home = s.cache_write(parts, 0, "local").name
     made = [home]
-    if plan.sharing > _JOINING:
+    if plan.sharing > plan.joining:
         part = next(x for x in s.loops(name) if not feeds_only(s.block_of(name), x, "spatial"))
-        made.append(s.rfactor(s.split(part, None, _JOINING)[1], 0).name)
-    grid, thread = s.split(fused(s, result_loops(s, last)), None, plan.width)
+        made.append(s.rfactor(s.split(part, None, plan.joining)[1], 0).name)
+    rows, columns = _cut(s, result_loops(s, last), plan.rows)
+    grid, column = s.split(fused(s, columns), None, plan.width)
+    s.reorder(grid, *rows, column)
+    thread = fused(s, [*rows, column])
     s.bind(grid, "blockIdx.x")
     s.bind(thread, "threadIdx.x")
     _write_out(s, s.compute_at(name, thread))
@@ -138,21 +175,33 @@ def _schedule(s: Schedule, name: str, plan: Columns, _target: Target) -> None:
         _write_out(s, others)
 
 
+def _cut(s: Schedule, loops: list[Loop], rows: int) -> tuple[list[Loop], list[Loop]]:
+    """Loops over results: over so many rows, and over columns."""
+    count = next(k for k in range(len(loops) + 1) if count_of(s, loops[:k]) == rows)
+    return loops[:count], loops[count:]
+
+
 def _by_vectors(s: Schedule, parts: str, home: str, grid: Loop, lanes: int) -> None:
     """Parts of sums in registers, several neighbours by each thread, and put down by it."""
     (*rest, column), _ = _by_columns(s, home, grid)
+    first = stores_of(s.block_of(home))[0].indices[0]
+    (sharing,) = loops_of(s, home, first, grid)
+    rows, vector = [x for x in rest if x != sharing], list[Loop]()
     if lanes > 1:
-        column, vector = s.split(column, None, lanes)
-        s.vectorize(vector)
-    thread = fused(s, [*rest, column])
+        column, *vector = s.split(column, None, lanes)
+    s.reorder(sharing, column, *rows, *vector)
+    thread = fused(s, [sharing, column])
     s.bind(thread, "threadIdx.x")
     own = list(s.compute_at(parts, thread))
     block = s.block_of(parts)
-    neighbours = [x for x in own if feeds_only(block, x, "spatial")]
-    (along,) = [x for x in own if x not in neighbours]
-    if lanes > 1:
-        s.reorder(along, *neighbours)
-        s.vectorize(neighbours[-1])
+    sums = [x for x in own if feeds_only(block, x, "spatial")]
+    (along,) = [x for x in own if x not in sums]
+    if sums:
+        s.reorder(along, *sums)
+    for loops in ([*rows, *vector], sums):
+        if lanes > 1:
+            s.vectorize(loops.pop())
+        _write_out(s, loops)
     if (extent_of_loop(s, along) or 0) > _JOINING:
         along = s.split(along, None, _TOGETHER)[1]
     _write_out(s, [along])
@@ -178,3 +227,4 @@ def _by_columns(s: Schedule, name: str, grid: Loop) -> tuple[list[Loop], list[Lo
 
 
 COLUMN_SUMS = Rule("columns", _match, _plan, _schedule)
+FEW_ROWS = Rule("few_rows", _match_rows, _plan, _schedule)
