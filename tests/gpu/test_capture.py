@@ -107,18 +107,23 @@ class Driver:
         return self._add("set")
 
 
+def _forget_driver() -> None:
+    for found_once in (libcuda.has_early_launches, libcuda._function):
+        found_once.cache_clear()
+
+
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Driver]]:
     """A device behind such a driver."""
     driver = Driver()
     monkeypatch.setattr(libcuda, "_load", lambda: (driver, ""))
-    libcuda.has_early_launches.cache_clear()
+    _forget_driver()
     spec = importlib.util.find_spec("tilewright.runtime.gpu.cuda")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     yield module.DEVICE, driver
-    libcuda.has_early_launches.cache_clear()
+    _forget_driver()
 
 
 A, B, C, D, E = ((k * 1024, k * 1024 + 512) for k in range(1, 6))

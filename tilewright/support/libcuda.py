@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
@@ -43,6 +44,14 @@ def why_no_driver() -> str:
 
 def call(name: str, *args: Any) -> None:
     """Call a function of the driver; raises `CudaError` where it fails."""
+    status = _function(name)(*args)
+    if status:
+        raise CudaError(name, status, _text_of(_load()[0], status))
+
+
+@cache
+def _function(name: str) -> Callable[..., int]:
+    """A function of the driver, found once: that takes longer than to call it."""
     library, reason = _load()
     if library is None:
         raise UserError(
@@ -50,9 +59,7 @@ def call(name: str, *args: Any) -> None:
             reason=reason,
             remedy="run on a machine with a GPU and its driver, or compile for target 'llvm'",
         )
-    status = int(library[name](*args))
-    if status:
-        raise CudaError(name, status, _text_of(library, status))
+    return library[name]
 
 
 def devices() -> int:

@@ -347,10 +347,12 @@ class _Replayed:
         weakref.finalize(self, _forget, self._graphs).atexit = False
 
     def __call__(self, words: Any) -> int:
-        with self._device.lock:
-            self._device.fence()
-            is_plain = self._device.waits or self._device.is_capturing
-            return self._device.enter(self._entry, words) if is_plain else self._run(words)
+        device = self._device
+        with device.lock:
+            if not device.waits and not device.is_capturing:
+                return self._run(words)
+            device.fence()
+            return device.enter(self._entry, words)
 
     def _run(self, words: Any) -> int:
         key = bytes(words)
