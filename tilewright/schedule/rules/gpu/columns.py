@@ -53,7 +53,7 @@ _TOGETHER: Final = 8
 _LEAST: Final = 128
 #: The most rows, and sums that all threads of a block keep: they fit into shared memory.
 _MOST_ROWS: Final = 8
-_MOST_SUMS: Final = 1 << 14
+_MOST_SUMS: Final = 1 << 15
 #: What memory moves at once, in bytes, and bytes a second that one multiprocessor reads.
 _SECTOR: Final = 32
 _OWN_BANDWIDTH: Final = 40e9
@@ -139,7 +139,8 @@ def _plan(found: ColumnSums, target: Target, choices: Choices) -> Columns:
     assert target.gpu is not None
     width = choices.choose("width", _widths(found, target.gpu)[:4])
     threads = min(_THREADS, _MOST_SUMS // (found.rows * found.lanes))
-    most = max(1, min(threads * found.lanes // width, found.length // _LEAST_EACH))
+    least = max(_LEAST_EACH, 2 * found.rows)
+    most = max(1, min(threads * found.lanes // width, found.length // least))
     even = [n for n in range(1, most + 1) if found.length % n == 0 and n % _JOINING == 0]
     sharing = even[-1] if even else most
     joining = min(_JOINING, _THREADS // (found.rows * width))
