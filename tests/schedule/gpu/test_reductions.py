@@ -137,6 +137,7 @@ def test_few_long_columns_are_cut_into_parts() -> None:
         ((1001, 999), 111),
         ((4, 150, 64), 32),
         ((16, 200, 960), 640),
+        ((32, 200, 240), 384),
     ],
 )
 @pytest.mark.parametrize("name", ["sum", "max"])

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final, NamedTuple
 
-from tilewright.ir import Block, free_vars
+from tilewright.ir import Block, Const, const, free_vars, substitute
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     accesses_of,
@@ -60,10 +60,12 @@ _OWN_BANDWIDTH: Final = 40e9
 
 
 class ColumnSums(NamedTuple):
-    """How many columns there are and how many elements each of them has; rows that are multiplied
-    by them; neighbours that a thread reads at once, and the bytes of one."""
+    """How many columns there are, how many of them are neighbours, and how many elements each has;
+    rows that are multiplied by them; neighbours that a thread reads at once, and the bytes of
+    one."""
 
     columns: int
+    neighbours: int
     length: int
     rows: int
     lanes: int
@@ -92,8 +94,11 @@ def _match(s: Schedule, name: str, target: Target) -> ColumnSums | None:
         return None
     out = stores_of(block)[0].buffer
     sizes = [a.buffer.dtype.itemsize for a in accesses_of(block) if a.buffer is not out]
-    rows = _rows(block)
-    found = ColumnSums(results // rows, length, rows, lanes_of_sums(s, name), max(sizes))
+    rows, neighbours = _rows(block), out.shape[-1] if out.shape else const(1)
+    if not isinstance(neighbours, Const):
+        return None
+    lanes, columns = lanes_of_sums(s, name), results // rows
+    found = ColumnSums(columns, int(neighbours.value), length, rows, lanes, max(sizes))
     gpu = target.gpu
     assert gpu is not None
     are_few = found.columns < gpu.multiprocessors * THREADS and rows <= _MOST_ROWS
@@ -117,9 +122,9 @@ def _rows(block: Block) -> int:
 
 def _widths(found: ColumnSums, gpu: Gpu) -> list[int]:
     """Columns that a block can have, the best first."""
-    units = found.columns // found.lanes
-    fitting = [n for n in range(1, _WIDEST // found.lanes + 1) if units % n == 0]
-    return sorted((found.lanes * n for n in fitting), key=lambda w: (_time(found, w, gpu), -w))
+    widths = range(found.lanes, _WIDEST + 1, found.lanes)
+    fitting = [w for w in widths if found.neighbours % w == 0]
+    return sorted(fitting, key=lambda w: (_time(found, w, gpu), -w))
 
 
 def _time(found: ColumnSums, width: int, gpu: Gpu) -> float:
@@ -215,12 +220,17 @@ def _write_out(s: Schedule, loops: Sequence[Loop]) -> None:
 
 
 def _by_columns(s: Schedule, name: str, grid: Loop) -> tuple[list[Loop], list[Loop]]:
-    """The loops inside of the one over blocks of threads: over results, columns innermost, and then
-    the others."""
+    """The loops inside of the one over blocks of threads: over results in the order of memory, so
+    that columns are innermost, and then the others."""
     block, loops = s.block_of(name), list(s.loops(name))
     inside = loops[loops.index(grid) + 1 :]
-    spatial = [x for x in inside if feeds_only(block, x, "spatial")]
-    spatial.sort(key=lambda x: any({x.var, grid.var} <= free_vars(b) for b in block.bindings))
+    values = {it.var: b for it, b in zip(block.iters, block.bindings, strict=True)}
+    places = [substitute(index, values) for index in stores_of(block)[0].indices]
+
+    def place(loop: Loop) -> int:
+        return max((k for k, e in enumerate(places) if loop.var in free_vars(e)), default=-1)
+
+    spatial = sorted((x for x in inside if feeds_only(block, x, "spatial")), key=place)
     others = [x for x in inside if x not in spatial]
     if len(inside) > 1:
         s.reorder(*spatial, *others)
