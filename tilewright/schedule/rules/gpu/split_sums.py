@@ -14,12 +14,14 @@ from __future__ import annotations
 from math import log, prod, sqrt
 from typing import Final, NamedTuple
 
-from tilewright.ir import DType
+from tilewright.ir import DType, Iter, Var, const
 from tilewright.schedule.rules.analysis import extent_of
 from tilewright.schedule.rules.gpu.product_plan import Product, match_product
+from tilewright.schedule.rules.gpu.tensor_tiles import estimate
+from tilewright.schedule.rules.gpu.warp_tiles import has_instruction
 from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
-from tilewright.target import Target
+from tilewright.target import Gpu, Target
 
 _F32: Final = DType.of("float32")
 #: The side of tiles that are counted.
@@ -37,8 +39,9 @@ _BYTES_OF_STEP: Final = 2_000_000
 
 
 class LongProduct(NamedTuple):
-    """How many tiles and results a product has, and how long its sum is."""
+    """A product, how many tiles and results it has, and how long its sum is."""
 
+    product: Product
     tiles: int
     results: int
     length: int
@@ -62,22 +65,39 @@ def _counted(found: Product) -> LongProduct | None:
         return None
     batch = prod(e or 0 for e in others)
     tiles = batch * prod(-(-(side or 0) // _TILE) for side in sides)
-    return LongProduct(tiles, batch * prod(side or 0 for side in sides), length)
+    return LongProduct(found, tiles, batch * prod(side or 0 for side in sides), length)
 
 
 def _parts(found: LongProduct, target: Target) -> int:
     """Parts that are all as long: at most as many as keep the device busy, and about as many as
     make up for the partial sums that they write."""
-    assert target.gpu is not None
-    wanted = _EACH * target.gpu.multiprocessors // max(1, found.tiles)
+    gpu = target.gpu
+    assert gpu is not None
+    wanted = _EACH * gpu.multiprocessors // max(1, found.tiles)
     most = min(wanted, found.length // _LEAST)
     even = [n for n in range(1, most + 1) if found.length % n == 0]
-    whole = [[n for n in even if n > 1 and found.length // n % steps == 0] for steps in _STEPS]
-    candidates = next(filter(None, whole), even)
+    lengths = [[n for n in even if n > 1 and found.length // n % steps == 0] for steps in _STEPS]
+    candidates = next(filter(None, lengths), even)
+    if has_instruction(found.product, target) and estimate(found.product, gpu).by_groups:
+        return min([1, *candidates], key=lambda n: _seconds(found, n, gpu))
     # Where n partial sums take as long to write and read as the steps that each part has.
-    moved = 2 * _F32.itemsize * max(1, found.results)
-    best = sqrt(found.length / _STEPS[0] * _BYTES_OF_STEP / moved)
+    best = sqrt(found.length / _STEPS[0] * _BYTES_OF_STEP / _moved(found))
     return min(candidates, key=lambda n: abs(log(n / best)), default=1)
+
+
+def _seconds(found: LongProduct, parts: int, gpu: Gpu) -> float:
+    """About how long both launches take, or one without parts."""
+    (along,) = found.product.reduced
+    part = along._replace(extent=const(found.length // parts))
+    batch = Iter(Var("part", along.var.dtype), const(parts), "spatial")
+    cut = found.product._replace(others=(*found.product.others, batch), reduced=(part,))
+    joined = gpu.launch_time * 1e-9 + parts * _moved(found) / gpu.bandwidth if parts > 1 else 0.0
+    return estimate(cut, gpu).seconds + joined
+
+
+def _moved(found: LongProduct) -> int:
+    """The bytes of partial sums of one part, written and read again."""
+    return 2 * _F32.itemsize * max(1, found.results)
 
 
 def _plan(found: LongProduct, target: Target, choices: Choices) -> int:

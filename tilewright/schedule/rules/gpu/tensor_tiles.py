@@ -36,7 +36,7 @@ _STEP_BYTES: Final = (128, 64, 32)
 _STAGES: Final = 4
 _SHARE: Final = 0.5
 #: The same where each multiprocessor has a tile at most: nothing else hides how long copies take.
-_STAGES_ALONE: Final = 6
+_STAGES_ALONE: Final = 8
 
 
 class Shape(NamedTuple):
@@ -82,9 +82,7 @@ _OWN_REGISTERS: Final = 48
 def plan_tensor_product(found: Product, target: Target, choices: Choices) -> TensorPlan:
     gpu = target.gpu
     assert gpu is not None
-    groups = [s for s in _BY_GROUPS if _registers(s) <= gpu.registers]
-    shapes = [*_BY_WARPS, *(groups if _suits_groups(found, gpu) else ())]
-    fitting = [shape for shape in shapes if _is_filled(found, shape)]
+    fitting = _shapes(found, gpu)
     shape = choices.choose("tile", sorted(fitting, key=lambda s: _cost(found, s, gpu)))
     length, factors = _length(found), _factors(found)
     several = [size // factors.a.itemsize for size in _STEP_BYTES]
@@ -95,6 +93,25 @@ def plan_tensor_product(found: Product, target: Target, choices: Choices) -> Ten
     fewer = [n for n in (stages - 1, stages - 2) if n >= 3]
     stages = choices.choose("stages", (stages, *fewer))
     return TensorPlan(Plan(found, shape.tile, 0, steps), shape.warps, stages)
+
+
+class Estimate(NamedTuple):
+    """About how long a product takes, and whether groups of warps multiply."""
+
+    seconds: float
+    by_groups: bool
+
+
+def estimate(found: Product, gpu: Gpu) -> Estimate:
+    best = min(_shapes(found, gpu), key=lambda shape: _cost(found, shape, gpu))
+    return Estimate(_cost(found, best, gpu), best.warps.are_groups)
+
+
+def _shapes(found: Product, gpu: Gpu) -> list[Shape]:
+    """The tiles that a product can have."""
+    groups = [s for s in _BY_GROUPS if _registers(s) <= gpu.registers]
+    shapes = [*_BY_WARPS, *(groups if _suits_groups(found, gpu) else ())]
+    return [shape for shape in shapes if _is_filled(found, shape)]
 
 
 def _suits_groups(found: Product, gpu: Gpu) -> bool:
