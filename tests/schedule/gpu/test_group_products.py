@@ -193,7 +193,7 @@ def test_operands_that_are_overwritten_too_early_are_found() -> None:
     waits = Evaluate(call("products_wait", const(1)))
 
     def without(stmt: Any) -> Any:
-        later = Evaluate(call("products_wait", const(9)))
+        later = Evaluate(call("products_wait", const(3)))
         return later if str(stmt) == str(waits) else None
 
     with pytest.raises(simt.SimtError):
