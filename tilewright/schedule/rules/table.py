@@ -41,6 +41,7 @@ from tilewright.schedule.rules.reductions.long_columns import LONG_COLUMNS
 from tilewright.schedule.rules.reductions.rows import ROWS, TOTAL
 from tilewright.schedule.rules.remove_empty import REMOVE_EMPTY
 from tilewright.schedule.rules.rule import Choices, Rule
+from tilewright.schedule.rules.shared_places import SHARED_PLACES
 from tilewright.schedule.rules.stream import STREAM
 from tilewright.schedule.rules.transpose import THIN_TRANSPOSE, TRANSPOSE
 from tilewright.schedule.rules.winograd.positions import POSITIONS
@@ -87,6 +88,7 @@ CPU_RULES: Final[Table] = (
     Stage("function", (ROWS,)),
     Stage("blocks", (CONTRACTION, TOTAL, LONG_COLUMNS, COLUMNS)),
     # The rest.
+    Stage("blocks", (SHARED_PLACES,)),
     Stage("blocks", (TRANSPOSE, THIN_TRANSPOSE, ELEMENTWISE, ELEMENTWISE_BY_ROWS, STEPWISE)),
 )
 
