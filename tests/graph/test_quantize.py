@@ -126,6 +126,32 @@ def _calls(module: Module) -> list[Call]:
     return [b.expr for b in module.main.body if isinstance(b.expr, Call)]
 
 
+def free_rows(columns: Any = 40, depth: Any = 70) -> Module:
+    """Computed factors of which the first has any number of rows."""
+    b = Builder("main")
+    x, x_zero = b.input("x", "uint8", ("n", 2, "rows", depth)), b.input("p", "uint8", ())
+    y, y_zero = b.input("y", "int8", ("n", 2, depth, columns)), b.input("q", "int8", ())
+    b.output(b.matmul_integer(x, y, x_zero, y_zero))
+    return b.build()
+
+
+@pytest.mark.parametrize("cpu", ["neoverse-n1", "neoverse-v1", "cascadelake"])
+def test_any_number_of_rows_by_instructions(cpu: str) -> None:
+    model = tw.compile(free_rows(), target=f"llvm -mcpu={cpu} -num-cores=2")
+    assert isinstance(model, tw.Model)
+    (name,) = model.kernels
+    assert "tensor_intrin" in kernel_levels(model.ir(name), model.target).scheduled
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 4, 9, 33])
+def test_any_number_of_rows(rows: int) -> None:
+    module = free_rows()
+    y, q = bytes_("int8", 2, 2, 70, 40), np.int8(-5)
+    arrays = [bytes_("uint8", 2, 2, rows, 70), np.uint8(7), y, q]
+    for got, want in zip(tw.compile(module).run(arrays), evaluate(module, arrays), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_matmul_integer_by_instructions() -> None:
     """Large enough for dot-product instructions, where the machine has them."""
     a, b = bytes_("uint8", 33, 70), bytes_("int8", 70, 40)

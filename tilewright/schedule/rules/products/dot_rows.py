@@ -1,7 +1,7 @@
 """Products with few rows, or with a number known only at run time, by dot-product instructions that
 read rows in place.
 
-    pack the columns, once: they are constants
+    pack the columns: once, where they are constants
     for panel of columns (parallel):
         for row, or a few at a time:
             sums over the reduction, by the instruction: a group of a row times all columns
@@ -51,7 +51,8 @@ _WINDOW_ROWS = 2
 
 @dataclass(frozen=True)
 class RowProduct:
-    """C[…, j] += A[…, k] * B[…, k, j] for constant B: rows of any number of dimensions.
+    """C[…, j] += A[…, k] * B[…, k, j], rows of any number of dimensions. B is constant, or one matrix
+    for any number of rows.
 
     It may be a step of a scan. Of several variables of columns, or of the reduction, the last one
     runs over neighbours in memory.
@@ -82,9 +83,11 @@ class RowProduct:
 
 
 def as_row_product(block: Block, constants: frozenset[Buffer]) -> RowProduct | None:
-    """The block as a product of rows by constant columns, if it is that."""
+    """The block as a product of rows by columns that are packed, if it is that."""
     c = as_contraction(block)
-    if c is None or not c.columns or not c.reduced or c.b.buffer not in constants:
+    if c is None or not c.columns or not c.reduced:
+        return None
+    if c.b.buffer not in constants and not _may_have_many_rows(c, block):
         return None
     column, depth = c.columns[-1], c.reduced[-1]
     if any(extent_of(it) is None for it in (*c.columns, *c.reduced)) or not _is_plain(c, block):
@@ -95,6 +98,14 @@ def as_row_product(block: Block, constants: frozenset[Buffer]) -> RowProduct | N
     if is_window and (len(c.rows) < _WINDOW_ROWS or c.batch):
         return None
     return RowProduct(c, column, depth) if neighbours else None
+
+
+def _may_have_many_rows(c: Contraction, block: Block) -> bool:
+    """Whether it is worth packing columns that are computed: there may be any number of rows, and
+    it is done once."""
+    is_single = all(len(part) == 1 for part in (c.rows, c.columns, c.reduced))
+    in_steps = any(it.kind == "ordered" for it in block.iters)
+    return is_single and not in_steps and extent_of(c.rows[-1]) is None
 
 
 def _is_plain(c: Contraction, block: Block) -> bool:
