@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import ml_dtypes
@@ -135,21 +136,25 @@ def free_rows(columns: Any = 40, depth: Any = 70) -> Module:
     return b.build()
 
 
+@pytest.mark.parametrize("sizes", [(40, 70), ("columns", 70), (40, "depth"), ("columns", "depth")])
 @pytest.mark.parametrize("cpu", ["neoverse-n1", "neoverse-v1", "cascadelake"])
-def test_any_number_of_rows_by_instructions(cpu: str) -> None:
-    model = tw.compile(free_rows(), target=f"llvm -mcpu={cpu} -num-cores=2")
+def test_any_number_of_rows_by_instructions(cpu: str, sizes: tuple[Any, Any]) -> None:
+    model = tw.compile(free_rows(*sizes), target=f"llvm -mcpu={cpu} -num-cores=2")
     assert isinstance(model, tw.Model)
     (name,) = model.kernels
     assert "tensor_intrin" in kernel_levels(model.ir(name), model.target).scheduled
 
 
-@pytest.mark.parametrize("rows", [0, 1, 3, 4, 9, 33])
-def test_any_number_of_rows(rows: int) -> None:
-    module = free_rows()
-    y, q = bytes_("int8", 2, 2, 70, 40), np.int8(-5)
-    arrays = [bytes_("uint8", 2, 2, rows, 70), np.uint8(7), y, q]
-    for got, want in zip(tw.compile(module).run(arrays), evaluate(module, arrays), strict=True):
-        np.testing.assert_array_equal(got, want)
+@pytest.mark.parametrize("free", [False, True])
+def test_any_number_of_rows(free: bool) -> None:
+    module = free_rows("columns", "depth") if free else free_rows()
+    model = tw.compile(module)
+    sizes = [(1, 1), (5, 3), (33, 17), (16, 64)] if free else [(40, 70)]
+    for rows, (columns, depth) in itertools.product([0, 1, 3, 4, 9, 33], sizes):
+        y, q = bytes_("int8", 2, 2, depth, columns), np.int8(-5)
+        arrays = [bytes_("uint8", 2, 2, rows, depth), np.uint8(7), y, q]
+        for got, want in zip(model.run(arrays), evaluate(module, arrays), strict=True):
+            np.testing.assert_array_equal(got, want)
 
 
 def test_matmul_integer_by_instructions() -> None:
