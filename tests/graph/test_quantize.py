@@ -157,6 +157,23 @@ def test_any_number_of_rows(free: bool) -> None:
             np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("rows", [33, "rows"])
+def test_sums_of_rows_beside_a_product_are_vectors(rows: Any) -> None:
+    """A zero point that the other factor cannot take in costs sums of all rows."""
+    factors = bytes_("uint8", 64, 48)
+    factors[0, :2] = 0, 255
+    b = Builder("main")
+    b.output(b.matmul_integer(b.input("x", "uint8", (rows, 64)), factors, None, np.uint8(100)))
+    module = b.build()
+    model = tw.compile(module)
+    assert isinstance(model, tw.Model)
+    (name,) = model.kernels
+    scheduled = kernel_levels(model.ir(name), model.target).scheduled
+    assert "a_sums_rf" in scheduled
+    x = bytes_("uint8", 33, 64)
+    np.testing.assert_array_equal(model.run([x])[0], evaluate(module, [x])[0])
+
+
 def test_matmul_integer_by_instructions() -> None:
     """Large enough for dot-product instructions, where the machine has them."""
     a, b = bytes_("uint8", 33, 70), bytes_("int8", 70, 40)

@@ -38,7 +38,7 @@ from tilewright.schedule.rules.products.steps import STEP
 from tilewright.schedule.rules.products.widen import WIDEN
 from tilewright.schedule.rules.reductions.columns import COLUMNS
 from tilewright.schedule.rules.reductions.long_columns import LONG_COLUMNS
-from tilewright.schedule.rules.reductions.rows import ROWS, TOTAL
+from tilewright.schedule.rules.reductions.rows import ROWS, SINGLE_ROWS, TOTAL
 from tilewright.schedule.rules.remove_empty import REMOVE_EMPTY
 from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.rules.shared_places import SHARED_PLACES
@@ -86,7 +86,7 @@ CPU_RULES: Final[Table] = (
     # Other products, and reductions. Row by row goes all of a function, or nothing.
     Stage("blocks", (STEP,)),
     Stage("function", (ROWS,)),
-    Stage("blocks", (CONTRACTION, TOTAL, LONG_COLUMNS, COLUMNS)),
+    Stage("blocks", (CONTRACTION, TOTAL, SINGLE_ROWS, LONG_COLUMNS, COLUMNS)),
     # The rest.
     Stage("blocks", (SHARED_PLACES,)),
     Stage("blocks", (TRANSPOSE, THIN_TRANSPOSE, ELEMENTWISE, ELEMENTWISE_BY_ROWS, STEPWISE)),
