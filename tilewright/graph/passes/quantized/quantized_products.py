@@ -305,6 +305,7 @@ _RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "conv": (_conv, _depthwise),
     "conv_transpose": (_transposed_conv,),
     "quantize": (*quantized.RULES["quantize"], _unclipped, _quantize, product_for_quotient),
+    "where": quantized.RULES["where"],
     "matmul": (_matmul, matmul_by_blocks),
     "gemm": (_gemm, gemm_by_blocks),
     "dense": (_dense, dense_by_blocks),
