@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.graph.harness import check
-from tilewright.graph import Builder
+import tilewright as tw
+from tests.graph.harness import check, natively
+from tilewright.graph import Builder, evaluate
+from tilewright.kernels.levels import kernel_levels
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(7)
@@ -87,6 +89,27 @@ def test_grid_sample(mode: str, padding: str) -> None:
         check("grid_sample", [images, grid], symbolic=symbolic, rtol=1e-4, atol=1e-5, **how)
 
 
+@pytest.mark.parametrize(("channels", "together"), [(3, 3), (8, 4), (5, 1)])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_places_are_computed_once_for_several_channels(
+    mode: str, channels: int, together: int
+) -> None:
+    b = Builder("main")
+    x, grid = b.input("x", "f32", ("n", channels, "h", "w")), b.input("g", "f32", ("n", 6, 16, 2))
+    b.output(b.grid_sample(x, grid, mode=mode))
+    module = b.build()
+    model = tw.compile(module)
+    assert isinstance(model, tw.Model)
+    (name,) = [k for k in model.kernels if "sample_at" in k]
+    scheduled = kernel_levels(model.ir(name), model.target).scheduled
+    assert (f"unrolled({together})" in scheduled) == (together > 1)
+    rng = np.random.default_rng(4)
+    images = rng.standard_normal((2, channels, 5, 7)).astype("f4")
+    arrays = [images, rng.uniform(-1.2, 1.2, (2, 6, 16, 2)).astype("f4")]
+    (got,), (want,) = model.run(arrays), evaluate(module, arrays)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
 def test_grid_sample_of_volumes() -> None:
     volume = RNG.standard_normal((1, 2, 3, 4, 5)).astype("f4")
     grid = RNG.uniform(-1.6, 1.6, (1, 2, 2, 3, 3)).astype("f4")
@@ -98,9 +121,6 @@ def test_a_grid_of_the_pixels_themselves_changes_nothing() -> None:
     theta = b.constant(np.array([[[1, 0, 0], [0, 1, 0]]] * 2, "f4"))
     x = b.input("x", "f32", IMAGES.shape)
     b.output(b.grid_sample(x, b.affine_grid(theta, size=[9, 11])))
-    from tests.graph.harness import natively
-    from tilewright.graph import evaluate
-
     (result,) = evaluate(b.function(), [IMAGES], apply=natively)
     np.testing.assert_allclose(result, IMAGES, atol=2e-5)
 

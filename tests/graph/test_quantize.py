@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import ml_dtypes
@@ -11,7 +12,7 @@ import pytest
 import tilewright as tw
 from tests.graph.harness import check
 from tests.graph.interpreted import check_definition
-from tilewright.graph import Builder, evaluate
+from tilewright.graph import Builder, Call, Module, evaluate, passes
 from tilewright.kernels.levels import kernel_levels
 from tilewright.support.errors import UserError
 
@@ -90,6 +91,87 @@ def test_matmul_integer(types: tuple[str, str]) -> None:
     zeros = [bytes_(types[0], 2, 3, 1), bytes_(types[1], 2, 1, 5)]
     check_definition("matmul_integer", [*batch, *zeros], symbolic=False)
     check("matmul_integer", [a, b, zero_a, zero_b], symbolic=False)
+
+
+_ZEROS = [np.uint8(0), np.uint8(90), np.array([90, 0, 80, 100, 90], "uint8")]
+
+
+@pytest.mark.parametrize("zero", _ZEROS)
+def test_constant_factors_take_in_their_zero_points(zero: np.ndarray) -> None:
+    """Those of the other factor alone cost sums over all of it."""
+    factors = np.minimum(bytes_("uint8", 9, 5), 127)
+    b = Builder("main")
+    x, x_zero = b.input("x", "uint8", ("n", 9)), b.input("z", "uint8", ())
+    b.output(b.matmul_integer(x, factors, x_zero, zero))
+    image = b.input("image", "uint8", (1, 9, "l"))
+    weights = factors.T.reshape(5, 9, 1).copy()
+    b.output(b.conv_integer(image, weights, np.uint8(0), zero, pads=[1, 1]))
+    module = b.build()
+    (product, conv) = (c for c in _calls(passes.algebra(module)) if c.op.name == "matmul_integer")
+    assert product.args[3] is None and product.args[2] is not None
+    assert conv.args[2] is None and conv.args[3] is None
+    arrays = [bytes_("uint8", 4, 9), np.uint8(7), bytes_("uint8", 1, 9, 6)]
+    for got, want in zip(tw.compile(module).run(arrays), evaluate(module, arrays), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_zero_points_that_leave_no_bytes_stay() -> None:
+    b = Builder("main")
+    factors = np.array([[0, 255], [3, 4]], "uint8")
+    b.output(b.matmul_integer(b.input("x", "uint8", ("n", 2)), factors, None, np.uint8(100)))
+    (call,) = _calls(passes.algebra(b.build()))
+    assert call.args[3] is not None
+
+
+def _calls(module: Module) -> list[Call]:
+    return [b.expr for b in module.main.body if isinstance(b.expr, Call)]
+
+
+def free_rows(columns: Any = 40, depth: Any = 70) -> Module:
+    """Computed factors of which the first has any number of rows."""
+    b = Builder("main")
+    x, x_zero = b.input("x", "uint8", ("n", 2, "rows", depth)), b.input("p", "uint8", ())
+    y, y_zero = b.input("y", "int8", ("n", 2, depth, columns)), b.input("q", "int8", ())
+    b.output(b.matmul_integer(x, y, x_zero, y_zero))
+    return b.build()
+
+
+@pytest.mark.parametrize("sizes", [(40, 70), ("columns", 70), (40, "depth"), ("columns", "depth")])
+@pytest.mark.parametrize("cpu", ["neoverse-n1", "neoverse-v1", "cascadelake"])
+def test_any_number_of_rows_by_instructions(cpu: str, sizes: tuple[Any, Any]) -> None:
+    model = tw.compile(free_rows(*sizes), target=f"llvm -mcpu={cpu} -num-cores=2")
+    assert isinstance(model, tw.Model)
+    (name,) = model.kernels
+    assert "tensor_intrin" in kernel_levels(model.ir(name), model.target).scheduled
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_any_number_of_rows(free: bool) -> None:
+    module = free_rows("columns", "depth") if free else free_rows()
+    model = tw.compile(module)
+    sizes = [(1, 1), (5, 3), (33, 17), (16, 64)] if free else [(40, 70)]
+    for rows, (columns, depth) in itertools.product([0, 1, 3, 4, 9, 33], sizes):
+        y, q = bytes_("int8", 2, 2, depth, columns), np.int8(-5)
+        arrays = [bytes_("uint8", 2, 2, rows, depth), np.uint8(7), y, q]
+        for got, want in zip(model.run(arrays), evaluate(module, arrays), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("rows", [33, "rows"])
+def test_sums_of_rows_beside_a_product_are_vectors(rows: Any) -> None:
+    """A zero point that the other factor cannot take in costs sums of all rows."""
+    factors = bytes_("uint8", 64, 48)
+    factors[0, :2] = 0, 255
+    b = Builder("main")
+    b.output(b.matmul_integer(b.input("x", "uint8", (rows, 64)), factors, None, np.uint8(100)))
+    module = b.build()
+    model = tw.compile(module)
+    assert isinstance(model, tw.Model)
+    (name,) = model.kernels
+    scheduled = kernel_levels(model.ir(name), model.target).scheduled
+    assert "a_sums_rf" in scheduled
+    x = bytes_("uint8", 33, 64)
+    np.testing.assert_array_equal(model.run([x])[0], evaluate(module, [x])[0])
 
 
 def test_matmul_integer_by_instructions() -> None:

@@ -241,6 +241,52 @@ def test_matrices(transposed: bool) -> None:
         check(module, stored("uint8", rows, 40))
 
 
+def attention_module(length: Any, transposed: bool) -> Module:
+    """Attention with all that it computes in bytes."""
+    b = Builder("main")
+    shapes = ("n", 2, length, 16), ("n", 2, *((length, 16) if transposed else (16, length)))
+    q, k, v = (b.input(n, "uint8", s) for n, s in zip("qkv", (*shapes, shapes[0]), strict=True))
+    queries = b.dequantize(q, np.float32(0.02), np.uint8(120))
+    keys = b.dequantize(k, np.float32(0.03), np.uint8(0))
+    scores = b.matmul(queries, keys, transpose_b=transposed)
+    stored_scores = b.quantize(scores, np.float32(0.05), np.uint8(128))
+    shares = b.softmax(b.dequantize(stored_scores, np.float32(0.05), np.uint8(128)), axis=-1)
+    stored_shares = b.quantize(shares, np.float32(1 / 255), np.uint8(0))
+    weights = b.dequantize(stored_shares, np.float32(1 / 255), np.uint8(0))
+    y = b.matmul(weights, b.dequantize(v, np.float32(0.01), np.uint8(99)))
+    b.output(b.quantize(y, np.float32(0.02), np.uint8(64)))
+    return b.build()
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products_of_two_computed_tensors(transposed: bool) -> None:
+    module = attention_module(24, transposed)
+    assert operators(quantized_products(VNNI)(module)).count("matmul_integer") == 2
+    for plain in (PAIRS, PLAIN):
+        assert "matmul_integer" not in operators(quantized_products(plain)(module))
+    keys = stored("uint8", 2, 2, *((24, 16) if transposed else (16, 24)))
+    check(module, stored("uint8", 2, 2, 24, 16), keys, stored("uint8", 2, 2, 24, 16))
+
+
+def test_products_of_two_matrices_of_any_size_stay_in_floats() -> None:
+    names = operators(quantized_products(VNNI)(attention_module("length", False)))
+    assert "matmul_integer" not in names
+
+
+@pytest.mark.parametrize(("depth", "there"), [(4, False), (33_025, True), (33_026, False)])
+def test_products_of_two_are_long_enough_and_do_not_wrap_around(depth: int, there: bool) -> None:
+    b = Builder("main")
+    x, y = b.input("x", "uint8", (8, depth)), b.input("y", "uint8", (depth, 8))
+    reals = (b.dequantize(v, np.float32(0.02), np.uint8(0)) for v in (x, y))
+    b.output(b.matmul(*reals))
+    module = b.build()
+    assert ("matmul_integer" in operators(quantized_products(VNNI)(module))) == there
+    if there:
+        most = [np.full((8, depth), 255, np.uint8), np.full((depth, 8), 255, np.uint8)]
+        (got,) = tw.compile(module, threads=1).run(most)
+        np.testing.assert_allclose(got, 255**2 * depth * 0.02**2, rtol=1e-6)
+
+
 def test_scales_that_are_computed_stay() -> None:
     b = Builder("main")
     x, scale = b.input("x", "uint8", ("n", 40)), b.input("scale", "f32", ())

@@ -52,6 +52,23 @@ def test_there_and_back_is_nothing() -> None:
         same(module, np.arange(256).astype(np.uint8))
 
 
+def test_bytes_stand_for_numbers() -> None:
+    """As exporters write softmax of rows that may all be masked."""
+    b = Builder("main")
+    x = b.input("x", "uint8", ("n", 8))
+    real = b.dequantize(x, np.float32(0.02), np.uint8(3))
+    y = b.where(b.isnan(real), np.float32(0), real)
+    b.output(b.quantize(y, np.float32(0.02), np.uint8(3)))
+    wild = b.dequantize(x, np.float32(np.inf), np.uint8(3))
+    b.output(b.where(b.isnan(wild), np.float32(0), wild))
+    module = b.build()
+    names = operators(quantized_products(VNNI)(module))
+    assert names == ["dequantize", "isnan", "where"], "those of the second result"
+    (array,) = arrays = [np.arange(16, dtype=np.uint8).reshape(2, 8)]
+    first, second = tw.compile(module).run(arrays)
+    assert np.array_equal(first, array) and np.array_equal(second, evaluate(module, arrays)[1])
+
+
 @pytest.mark.parametrize(
     ("scale", "zero"), [(0.021, 100), (0.02, 99), (0.0, 100), (-0.02, 100), (np.nan, 100)]
 )

@@ -25,6 +25,8 @@ from tilewright.ir import (
     Expr,
     For,
     Function,
+    If,
+    Ramp,
     Store,
     Var,
     all_exprs,
@@ -36,7 +38,7 @@ from tilewright.ir import (
     minimum,
     walk_expr,
 )
-from tilewright.lower.math import EXPANSIONS, Arithmetic, expand, expand_math
+from tilewright.lower.math import EXPANSIONS, Arithmetic, expand, expand_angles, expand_math
 from tilewright.support.denormals import DENORMALS, Denormals
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -435,8 +437,50 @@ def test_functions_are_rewritten_throughout() -> None:
     value = call("exp", call("sigmoid", x[i])) + call("sqrt", x[i])
     store = Store(x, (cast(call("floor", call("cos", const(0.5))), "int64"),), value)
     function = Function("f", (x,), For(i, const(8), "serial", store))
-    expanded = expand_math(function)
+    expanded = expand_angles(expand_math(function))
     left = {e.name for e in all_exprs(expanded.body) if isinstance(e, Call)}
     assert {"sqrt", "floor", "fma"} <= left
     assert not left & set(EXPANSIONS)
     assert expand_math(expanded) is expanded
+    assert expand_angles(expanded) is expanded
+
+
+# ---- angles that are near, and others -----------------------------------------------------------
+
+#: Up to where angles are near.
+NEAR = {"float32": 2.0**15, "float64": 2.0**25}
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_near_angles(name: str, dtype: str, executor: Executor) -> None:
+    """Everywhere, and where next to nothing is left of them."""
+    rng, limit = np.random.default_rng(6), NEAR[dtype]
+    multiples = rng.integers(1, int(limit / 1.6), COUNT) * (np.pi / 2)
+    points = np.concatenate([rng.uniform(-limit, limit, COUNT), multiples, -multiples])
+    x = points.astype(dtype)
+    x = np.concatenate([x, np.nextafter(x, np.array(0, dtype))])
+    assert np.abs(x).max() <= limit
+    assert error_of(executor, name, [x], reference(name, x)).max() <= LIMIT
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_near_angles_are_the_same_beside_others(name: str, dtype: str, executor: Executor) -> None:
+    x = np.random.default_rng(7).uniform(-100, 100, 64).astype(dtype)
+    mixed = x.copy()
+    mixed[::3] = [HARD_ANGLES[dtype], np.inf, *np.full(20, 1e30)]
+    alone, beside = executor(name, x), executor(name, mixed)
+    kept = np.arange(64) % 3 != 0
+    assert np.array_equal(alone[kept], beside[kept])
+
+
+def test_statements_with_angles_have_two_versions() -> None:
+    x, y = (Buffer(n, "float32", (8,)) for n in "XY")
+    at = Ramp(const(0), const(1), 8)
+    store = Store(y, (at,), call("sin", call("cos", x[at]) * 9))
+    versions = expand_angles(Function("f", (x, y), store)).body
+    assert isinstance(versions, If) and "all_lanes" in str(versions.condition)
+    near, others = (list(all_exprs(s)) for s in (versions.then, versions.otherwise) if s)
+    assert len(near) < len(others) / 2
+    assert not any(isinstance(e, Call) and e.name == "mulhi" for e in near)

@@ -96,5 +96,5 @@ def _operations(value: Expr) -> int:
 def _operations_of_call(name: str, dtypes: tuple[DType, ...], dtype: DType) -> int:
     """Those of the arithmetic that a function is computed by; a fused multiply-add is two."""
     args = tuple(Var(f"x{k}", d) for k, d in enumerate(dtypes))
-    arithmetic = expand(Call(name, args, dtype))
+    arithmetic = expand(Call(name, args, dtype), angles="near")
     return 1 + (name == "fma") if arithmetic is None else _operations(arithmetic)

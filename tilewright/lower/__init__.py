@@ -21,7 +21,7 @@ from tilewright.lower.gpu import (
 )
 from tilewright.lower.host import lower_host
 from tilewright.lower.lanes import group_lanes
-from tilewright.lower.math import Arithmetic, expand, expand_math
+from tilewright.lower.math import Arithmetic, expand, expand_angles, expand_math
 from tilewright.lower.pipeline import NamedPass, flat_loop_passes, lower
 from tilewright.lower.prefetch import place_prefetches
 from tilewright.lower.prepare import Prepared, split_constant_work
@@ -42,6 +42,7 @@ __all__ = [
     "bind_quotients",
     "drop_thread_dimensions",
     "expand",
+    "expand_angles",
     "expand_math",
     "expand_rounding",
     "fence_operands",

@@ -29,6 +29,7 @@ from tilewright.lower import (
     Arithmetic,
     NamedPass,
     bind_quotients,
+    expand_angles,
     expand_math,
     expand_rounding,
     flat_loop_passes,
@@ -112,6 +113,8 @@ class LlvmBackend(Backend):
             ("expand_rounding", lambda f: expand_rounding(f, target)),
             ("vectorize", vectorize),
             ("unroll", unroll),
+            # Asks all lanes of a vector at once.
+            ("expand_angles", lambda f: expand_angles(f, arithmetic)),
             ("simplify_flat", simplify_function),
             # Needs the positions of tiles as constants.
             ("place_tiles", place_tiles),

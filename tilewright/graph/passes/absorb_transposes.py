@@ -24,8 +24,8 @@ import numpy as np
 from tilewright.graph.ir import Call, Module, Value
 from tilewright.graph.ir.types import is_single
 from tilewright.graph.passes.dead_code import dead_code
-from tilewright.graph.passes.quantized.centred import centred_bytes
 from tilewright.graph.rules import Rule, RuleRewriter
+from tilewright.graph.rules.centred import centred_bytes
 from tilewright.graph.rules.site import Site
 from tilewright.graph.rules.transposes import equation_of, order_of
 from tilewright.ir import DType

@@ -1,4 +1,7 @@
-"""Convolutions of bytes: machines multiply bytes in groups of four, which lie in channels."""
+"""Products of bytes: machines multiply bytes in groups of four, which lie in channels.
+
+A zero point of one factor costs a sum over all of the other: constant bytes take theirs in.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,25 @@ import numpy as np
 
 from tilewright.graph.ir import Value
 from tilewright.graph.ir.types import is_single, known_dim, product
+from tilewright.graph.rules.centred import centred_bytes
 from tilewright.graph.rules.site import Site
+
+
+def _without_zeros(s: Site) -> Value | None:
+    """product(x, w, 0, q) = product(x, w - q), where that is made of bytes"""
+    x, weight, x_zero, weight_zero = s.call.args
+    kept = _unless_nought(x_zero), _unless_nought(weight_zero)
+    axis = 0 if s.call.op.name == "conv_integer" else s.arg(1).ndim - 1
+    if kept[1] is not None and weight is not None and weight.is_constant:
+        bytes_ = centred_bytes(weight, kept[1], axis) if s.makers.may_change(weight) else None
+        if bytes_ is not None:
+            return s.again(s.call, [x, s.constant(bytes_), kept[0], None])
+    return None if kept == (x_zero, weight_zero) else s.again(s.call, [x, weight, *kept])
+
+
+def _unless_nought(zero: Value | None) -> Value | None:
+    is_nought = zero is not None and zero.constant is not None and not zero.constant.any()
+    return None if is_nought else zero
 
 
 def _as_product(s: Site) -> Value | None:
@@ -85,4 +106,8 @@ def _centred(s: Site, x: Value | None, zero: Value | None) -> Value:
     return s.emit("sub", wide, s.emit("cast", zero, dtype=s.result.dtype))
 
 
-RULES = {"conv_integer": (_as_product, _as_conv), "qlinear_conv": (_in_steps,)}
+RULES = {
+    "matmul_integer": (_without_zeros,),
+    "conv_integer": (_without_zeros, _as_product, _as_conv),
+    "qlinear_conv": (_in_steps,),
+}

@@ -46,6 +46,17 @@ def _back(s: Site) -> Value | None:
     return source if source.dtype is s.result.dtype and bits <= 8 else None
 
 
+def _of_numbers(s: Site) -> Value | None:
+    """where(isnan(dequantize(x, c)), y, z) = z"""
+    test = s.made_by(s.x, "isnan")
+    inner = None if test is None else s.made_by(test.args[0], "dequantize")
+    if inner is None or inner.args[0] is None or not inner.args[0].dtype.is_integer:
+        return None
+    other = s.arg(2)
+    is_whole = other.shape == s.result.shape and other.dtype is s.result.dtype
+    return other if is_whole and _scale_of(inner) is not None else None
+
+
 def _scale_of(call: Call) -> tuple[float, int] | None:
     """The one scale and zero point of a call that are known, where numbers survive them."""
     scale, zero = call.args[1:]
@@ -61,4 +72,4 @@ def _scale_of(call: Call) -> tuple[float, int] | None:
 
 
 #: For machines that are faster with bytes than with floats.
-RULES: Final = {"quantize": (_back, _before_moves)}
+RULES: Final = {"quantize": (_back, _before_moves), "where": (_of_numbers,)}

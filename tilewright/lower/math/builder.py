@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from tilewright.lower.math.coefficients import ByType, Coefficients, Ratio
 
 #: Polynomials with up to so many terms are evaluated one term after the other.
 _SHORT = 4
+
+
+#: Those up to `reduction.near_limit`, those of any size in a longer way, or each in its own.
+Angles = Literal["near", "far", "both"]
 
 
 class Pair(NamedTuple):
@@ -29,14 +33,22 @@ class MathBuilder:
     With `fused` the target has fused multiply-add: the low part of a product costs one operation.
     Without it nothing relies on single rounding, and no `fma` is emitted. With `flush` results
     below the least normal number are zero. With `coarse` it has reciprocals that are a bit off.
+    `angles` says how sizes of angles are taken off (`reduction`).
     """
 
     def __init__(
-        self, dtype: DType, *, fused: bool = True, flush: bool = True, coarse: bool = False
+        self,
+        dtype: DType,
+        *,
+        fused: bool = True,
+        flush: bool = True,
+        coarse: bool = False,
+        angles: Angles = "far",
     ) -> None:
         scalar, layout = dtype.scalar, dtype.float_format
         assert layout is not None
         self.lanes, self.scalar, self.fused, self.flush = dtype.lanes, scalar, fused, flush
+        self.angles: Angles = angles
         self.width, self.mantissa, self.bias = scalar.bits, layout.mantissa, layout.bias
         self.signed = DType.of(f"int{scalar.bits}")
         self.unsigned = DType.of(f"uint{scalar.bits}")

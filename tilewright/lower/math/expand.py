@@ -4,6 +4,8 @@
 
 Every function is within 4 units in the last place for all arguments, and exact for special ones.
 float16 and bfloat16 are computed in float32. What one instruction does (sqrt, floor, fma, …) stays.
+Statements with angles have two versions (`expand_angles`): with vectors whose angles are all near,
+which are most, and with others.
 Where denormals are flushed, what would be one is zero; since that goes for what is computed on the
 way as well, results may also be off by no more than twice the least normal number.
 """
@@ -11,16 +13,32 @@ way as well, results may also be off by no more than twice the least normal numb
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from tilewright.ir import Call, Expr, Function, cast, map_expr, map_exprs
-from tilewright.lower.math.builder import MathBuilder
+from tilewright.ir import (
+    Call,
+    Expr,
+    Function,
+    If,
+    Stmt,
+    Store,
+    all_of,
+    call,
+    cast,
+    map_expr,
+    map_exprs,
+    map_function,
+    walk_expr,
+)
+from tilewright.lower.math.builder import Angles, MathBuilder
 from tilewright.lower.math.error_function import erf
 from tilewright.lower.math.exponential import coarse_exp, exp, exp2, expm1, sigmoid
 from tilewright.lower.math.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
 from tilewright.lower.math.inverse_trigonometric import acos, asin, atan, atan2
 from tilewright.lower.math.logarithm import log, log1p, log2, log10
 from tilewright.lower.math.power import pow, rsqrt
+from tilewright.lower.math.reduction import near_limit
 from tilewright.lower.math.trigonometric import cos, sin, tan
 from tilewright.support.denormals import Denormals
 from tilewright.support.dtype import float32
@@ -34,6 +52,7 @@ _FUNCTIONS: tuple[Callable[..., Expr], ...] = (
     *(erf, pow, rsqrt),
 )
 EXPANSIONS: dict[str, Callable[..., Expr]] = {f.__name__: f for f in _FUNCTIONS}
+_OF_ANGLES: Final = frozenset(["sin", "cos", "tan"])
 
 
 class Arithmetic(NamedTuple):
@@ -47,6 +66,11 @@ class Arithmetic(NamedTuple):
     #: Whether it has instructions for powers of two and reciprocals of float32 that are a bit off.
     has_coarse: bool = False
 
+    @property
+    def tells_angles(self) -> bool:
+        """Whether it pays to tell near angles from others."""
+        return self.fused and not self.has_coarse
+
     @staticmethod
     def of(target: Target, denormals: Denormals) -> Arithmetic:
         has_coarse = target.gpu is not None
@@ -56,34 +80,91 @@ class Arithmetic(NamedTuple):
 _DEFAULT: Final = Arithmetic()
 
 
-def expand(node: Call, arithmetic: Arithmetic = _DEFAULT) -> Expr | None:
-    """The arithmetic that computes `node`, or None where it is no function of this library."""
+def expand(
+    node: Call, arithmetic: Arithmetic = _DEFAULT, angles: Angles | None = None
+) -> Expr | None:
+    """The arithmetic that computes `node`, or None where it is no function of this library.
+
+    `angles` is what is known of them: nothing unless given.
+    """
     expansion = EXPANSIONS.get(node.name)
     by_instruction = arithmetic.has_coarse and node.dtype.scalar is float32
     if expansion is None or (expansion is coarse_exp and by_instruction):
         return None
+    known = angles or ("both" if arithmetic.tells_angles else "far")
     if node.dtype.bits < 32:
-        wide = (cast(a, "float32") for a in node.args)
-        return cast(_expanded(expansion, tuple(wide), arithmetic), node.dtype)
-    return _expanded(expansion, node.args, arithmetic)
+        wide = tuple(cast(a, "float32") for a in node.args)
+        return cast(_expanded(expansion, wide, arithmetic, known), node.dtype)
+    return _expanded(expansion, node.args, arithmetic, known)
 
 
 def expand_math(function: Function, arithmetic: Arithmetic = _DEFAULT) -> Function:
-    """`function` with every call that `expand` knows expanded."""
+    """`function` with calls that `expand` knows expanded; those of angles are left where near ones
+    are told from others."""
+
+    def expanded(node: Call) -> Expr | None:
+        is_left = arithmetic.tells_angles and node.name in _OF_ANGLES
+        return None if is_left else expand(node, arithmetic)
+
+    return function.with_body(map_exprs(function.body, _replacing(expanded)))
+
+
+def expand_angles(function: Function, arithmetic: Arithmetic = _DEFAULT) -> Function:
+    """`function` with calls that have angles expanded, in two versions of each statement that is
+    stored:
+
+        y[ramp(i, 1, 4)] = sin(x)
+        -->
+        if all_lanes(abs(x) <= limit): y[ramp(i, 1, 4)] = … else: y[ramp(i, 1, 4)] = …
+
+    All loops over lanes are vectors by now.
+    """
+
+    def expanded(node: Call) -> Expr | None:
+        return expand(node, arithmetic) if node.name in _OF_ANGLES else None
+
+    versions = map_function(function, lambda s: _in_versions(s, arithmetic))
+    return function.with_body(map_exprs(versions.body, _replacing(expanded)))
+
+
+def _in_versions(stmt: Stmt, arithmetic: Arithmetic) -> Stmt | None:
+    """A statement for angles that are near, and itself for others."""
+    if not isinstance(stmt, Store):
+        return None
+    calls = [e for e in walk_expr(stmt.value) if isinstance(e, Call) and e.name in _OF_ANGLES]
+    if not calls:
+        return None
+
+    def expanded(node: Call) -> Expr | None:
+        return expand(node, arithmetic, "near") if node.name in _OF_ANGLES else None
+
+    # Angles that depend on others are what they should be if those are near.
+    near = _replacing(expanded)
+    are_near = all_of(*(_is_near(near(e.args[0])) for e in dict.fromkeys(calls)))
+    return If(are_near, replace(stmt, value=near(stmt.value)), stmt, stmt.span)
+
+
+def _is_near(angle: Expr) -> Expr:
+    b = MathBuilder(angle.dtype)
+    condition = b.abs(angle) <= near_limit(b)
+    return call("all_lanes", condition) if condition.dtype.is_vector else condition
+
+
+def _replacing(expanded: Callable[[Call], Expr | None]) -> Callable[[Expr], Expr]:
     memo: dict[Expr, Expr] = {}
-
-    def on_node(e: Expr) -> Expr | None:
-        return expand(e, arithmetic) if isinstance(e, Call) else None
-
-    return function.with_body(map_exprs(function.body, lambda e: map_expr(e, on_node, memo)))
+    return lambda e: map_expr(e, lambda n: expanded(n) if isinstance(n, Call) else None, memo)
 
 
 def _expanded(
-    expansion: Callable[..., Expr], args: tuple[Expr, ...], arithmetic: Arithmetic
+    expansion: Callable[..., Expr], args: tuple[Expr, ...], arithmetic: Arithmetic, angles: Angles
 ) -> Expr:
     flush = arithmetic.denormals == "flush"
     builder = MathBuilder(
-        args[0].dtype, fused=arithmetic.fused, flush=flush, coarse=arithmetic.has_coarse
+        args[0].dtype,
+        fused=arithmetic.fused,
+        flush=flush,
+        coarse=arithmetic.has_coarse,
+        angles=angles,
     )
     result = expansion(builder, *args)
     return result if arithmetic.flushes else builder.flushed(result)

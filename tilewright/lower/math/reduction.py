@@ -1,9 +1,13 @@
 """An angle reduced to |r| <= pi/4 and a quadrant, exactly, however large it is.
 
-Payne and Hanek's way, in whole numbers: with |x| = m 2**e, only the bits of 2/pi around position e
-matter to m 2**e (2/pi) modulo 4. A window of three words is moved there by selects on the bits of e
-(constants instead of a table: no gather) and multiplied by m; the top two bits of the fraction are
-the quadrant, the rest is the angle.
+Up to `near_limit` by Cody and Waite's way: |x| - n pi/2 in three steps, by parts of pi/2. The first
+one is exact; so is the second wherever so little is left that the third one matters. That takes
+fused multiply-adds.
+
+Beyond, Payne and Hanek's way, in whole numbers: with |x| = m 2**e, only the bits of 2/pi around
+position e matter to m 2**e (2/pi) modulo 4. A window of three words is moved there by selects on
+the bits of e (constants instead of a table: no gather) and multiplied by m; the top two bits of the
+fraction are the quadrant, the rest is the angle.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from typing import NamedTuple
 
 from tilewright.ir import Expr, call, cast, reinterpret, select
 from tilewright.lower.math.builder import MathBuilder, Pair
-from tilewright.lower.math.coefficients import HALF_PI, TWO_OVER_PI
+from tilewright.lower.math.coefficients import HALF_PI, HALF_PI_REST, TWO_OVER_PI
 
 _TABLE_BITS = 1280
 #: Words of the window and one more, for the shift within a word.
@@ -28,8 +32,35 @@ class ReducedAngle(NamedTuple):
     quadrant: Expr
 
 
+def near_limit(b: MathBuilder) -> float:
+    """How large angles may be for the short way."""
+    return b.pick(2.0**15, 2.0**25)
+
+
 def reduce_angle(b: MathBuilder, x: Expr) -> ReducedAngle:
+    """By the way that the builder asks for."""
     size = b.abs(x)
+    if b.angles == "near":
+        return _near(b, size)
+    far = _far(b, size)
+    if b.angles == "far":
+        return far
+    # What an angle is reduced to does not depend on how large others are.
+    is_near, near = size <= near_limit(b), _near(b, size)
+    high, low = (select(is_near, a, c) for a, c in zip(near.angle, far.angle, strict=True))
+    return ReducedAngle(Pair(high, low), select(is_near, near.quadrant, far.quadrant))
+
+
+def _near(b: MathBuilder, size: Expr) -> ReducedAngle:
+    turns = call("round", size * (1 / HALF_PI.float64[0]))
+    rest = size
+    for part in (*b.of_type(HALF_PI), *b.of_type(HALF_PI_REST)):
+        rest = b.fma(-turns, part, rest)
+    quadrant = reinterpret(cast(turns, b.signed), b.unsigned)
+    return ReducedAngle(Pair(rest, b.number(0.0)), quadrant)
+
+
+def _far(b: MathBuilder, size: Expr) -> ReducedAngle:
     high, low = _fraction_of_turn(b, size)
     quarter = b.width - 2
     quadrant = (high + b.whole(1 << (quarter - 1))) >> quarter

@@ -39,9 +39,10 @@ from tilewright.schedule.rules.products.steps import STEP
 from tilewright.schedule.rules.products.widen import WIDEN
 from tilewright.schedule.rules.reductions.columns import COLUMNS
 from tilewright.schedule.rules.reductions.long_columns import LONG_COLUMNS
-from tilewright.schedule.rules.reductions.rows import ROWS, TOTAL
+from tilewright.schedule.rules.reductions.rows import ROWS, SINGLE_ROWS, TOTAL
 from tilewright.schedule.rules.remove_empty import REMOVE_EMPTY
 from tilewright.schedule.rules.rule import Choices, Rule
+from tilewright.schedule.rules.shared_places import SHARED_PLACES
 from tilewright.schedule.rules.stream import STREAM
 from tilewright.schedule.rules.transpose import THIN_TRANSPOSE, TRANSPOSE
 from tilewright.schedule.rules.winograd.positions import POSITIONS
@@ -86,8 +87,9 @@ CPU_RULES: Final[Table] = (
     # Other products, and reductions. Row by row goes all of a function, or nothing.
     Stage("blocks", (STEP,)),
     Stage("function", (ROWS,)),
-    Stage("blocks", (CONTRACTION, TOTAL, LONG_COLUMNS, COLUMNS)),
+    Stage("blocks", (CONTRACTION, TOTAL, SINGLE_ROWS, LONG_COLUMNS, COLUMNS)),
     # The rest.
+    Stage("blocks", (SHARED_PLACES,)),
     Stage("blocks", (TRANSPOSE, THIN_TRANSPOSE, ELEMENTWISE, ELEMENTWISE_BY_ROWS, STEPWISE)),
 )
 

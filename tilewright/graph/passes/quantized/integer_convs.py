@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from tilewright.graph.ir import Value
-from tilewright.graph.passes.quantized.centred import centred_bytes
 from tilewright.graph.rules import Rule, integers
+from tilewright.graph.rules.centred import centred_bytes
 from tilewright.graph.rules.site import Site
 from tilewright.ir import DType
 

@@ -16,6 +16,8 @@ a float unit have sums of integers there, too.
 
     t = conv(x, float32 of w, groups=channels, dtype=float32, fill=z)
 
+Products of two tensors that are both computed are those of attention (`of_two`).
+
 A transposed convolution is one of its phases (`ops.forms.conv_phases`), which are moved to their
 places when they are real numbers, or bytes again.
 
@@ -31,11 +33,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from math import prod
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from tilewright.graph.ir import Array, Call, Module, Value
+from tilewright.graph.ir import Call, Module, Value
 from tilewright.graph.ir.types import known_dim
 from tilewright.graph.ops.forms.conv_phases import Phases, phase_weights, phases_of
 from tilewright.graph.passes.dead_code import dead_code
@@ -47,12 +49,19 @@ from tilewright.graph.passes.quantized.by_blocks import (
     matmul_by_blocks,
     with_bias,
 )
+from tilewright.graph.passes.quantized.dequantized import (
+    Bytes,
+    Weights,
+    bytes_of,
+    scaled,
+    weights_of,
+)
 from tilewright.graph.passes.quantized.integer_convs import INTEGER_CONVS
+from tilewright.graph.passes.quantized.of_two import product_of_two
 from tilewright.graph.passes.quantized.reciprocals import product_for_quotient
 from tilewright.graph.rewriting.context import Pass, PassContext, Step
 from tilewright.graph.rules import Rule, RuleRewriter, quantized
 from tilewright.graph.rules.site import Site
-from tilewright.graph.sizes.axes import axis_of
 from tilewright.graph.winograd.cost import least_share
 from tilewright.ir import DType
 from tilewright.target import Target
@@ -87,21 +96,6 @@ def quantized_products(target: Target, winograd: Step | None = None) -> Pass:
     return quantized_products
 
 
-class _Bytes(NamedTuple):
-    """A tensor of bytes with the one scale and zero point that make it real numbers."""
-
-    value: Value
-    scale: Array
-    zero: int
-
-
-class _Weights(NamedTuple):
-    """Signed bytes without a zero point, and a scale for each output."""
-
-    array: Array
-    scales: Array
-
-
 Filling = Callable[[Sequence[int], int], bool]
 
 
@@ -121,7 +115,7 @@ def _conv(s: Site, fills: Filling = fills_byte_products) -> Value | None:
     """All channels together, or in groups that fill instructions for bytes."""
     if s.attr("dtype") is not None:
         return None
-    x, w = _bytes(s, s.x), _weights(s, s.arg(1), 0)
+    x, w = bytes_of(s, s.x), weights_of(s, s.arg(1), 0)
     if x is None or w is None or not fills(w.array.shape, s.attr("groups")):
         return None
     return _convolved(s, x, w, _INT32)
@@ -129,7 +123,7 @@ def _conv(s: Site, fills: Filling = fills_byte_products) -> Value | None:
 
 def _transposed_conv(s: Site) -> Value | None:
     """A transposed convolution as one of its phases, which are put side by side."""
-    x, w = _bytes(s, s.x), _weights(s, s.arg(1), 1)
+    x, w = bytes_of(s, s.x), weights_of(s, s.arg(1), 1)
     bias = s.call.args[2]
     if x is None or w is None or min(w.array.shape[:2]) < _FEW:
         return None
@@ -143,7 +137,7 @@ def _transposed_conv(s: Site) -> Value | None:
     by_channel = (-1, *[1] * phases.rank)
     sums = factors.reshape(len(factors), -1).sum(axis=1, dtype=np.int64)
     scales = np.tile(w.scales, phases.number)
-    real = _scaled(s, total, x, sums.reshape(by_channel), scales.reshape(by_channel))
+    real = scaled(s, total, x, sums.reshape(by_channel), scales.reshape(by_channel))
     if bias is not None:
         every = s.emit("concat", *[bias] * phases.number, axis=0)
         real = s.emit("add", real, s.emit("reshape", every, shape=by_channel))
@@ -187,7 +181,7 @@ def _depthwise(s: Site, dtype: DType = _FLOAT32) -> Value | None:
     """Every channel by itself, with images in bytes and sums in a type."""
     if s.attr("groups") == 1 or known_dim(s.arg(1).shape[1]) != 1 or s.attr("dtype") is not None:
         return None
-    x, w = _bytes(s, s.x), _weights(s, s.arg(1), 0)
+    x, w = bytes_of(s, s.x), weights_of(s, s.arg(1), 0)
     if x is None or w is None or len(w.array) != s.attr("groups"):
         return None
     greatest = np.abs(w.array.astype(np.int64)).reshape(len(w.array), -1).sum(axis=1)
@@ -195,13 +189,13 @@ def _depthwise(s: Site, dtype: DType = _FLOAT32) -> Value | None:
     return _convolved(s, x, w, dtype) if is_exact else None
 
 
-def _convolved(s: Site, x: _Bytes, w: _Weights, dtype: DType) -> Value:
+def _convolved(s: Site, x: Bytes, w: Weights, dtype: DType) -> Value:
     """The real numbers that a convolution of bytes stands for, with sums in a type."""
     factors = w.array if dtype is _INT32 else w.array.astype(dtype.numpy)
     total = s.again(s.call, [x.value, s.constant(factors)], dtype=dtype, fill=x.zero)
     by_channel = (-1, *[1] * (s.x.ndim - 2))
     sums = w.array.reshape(len(w.array), -1).sum(axis=1, dtype=np.int64)
-    real = _scaled(s, total, x, sums.reshape(by_channel), w.scales.reshape(by_channel))
+    real = scaled(s, total, x, sums.reshape(by_channel), w.scales.reshape(by_channel))
     bias = s.call.args[2]
     if bias is None:
         return real
@@ -224,29 +218,20 @@ def _dense(s: Site) -> Value | None:
     return with_bias(s, _product(s, _columns(s, is_transposed=True)))
 
 
-def _columns(s: Site, is_transposed: bool) -> _Weights | None:
+def _columns(s: Site, is_transposed: bool) -> Weights | None:
     """Weights with a column for each output."""
-    found = _weights(s, s.arg(1), 0 if is_transposed else 1)
+    found = weights_of(s, s.arg(1), 0 if is_transposed else 1)
     if found is None or not is_transposed or found.array.ndim != 2:
         return found
-    return _Weights(np.ascontiguousarray(found.array.T), found.scales)
+    return Weights(np.ascontiguousarray(found.array.T), found.scales)
 
 
-def _product(s: Site, w: _Weights | None) -> Value | None:
-    x = None if w is None else _bytes(s, s.x)
+def _product(s: Site, w: Weights | None) -> Value | None:
+    x = None if w is None else bytes_of(s, s.x)
     if x is None or w is None or w.array.ndim != 2 or min(w.array.shape) < _FEW or s.x.ndim < 2:
         return None
     total = s.emit("matmul_integer", x.value, s.constant(w.array))
-    return _scaled(s, total, x, w.array.sum(axis=0, dtype=np.int64), w.scales)
-
-
-def _scaled(s: Site, total: Value, x: _Bytes, sums: Array, scales: Array) -> Value:
-    """The real numbers that sums of bytes stand for."""
-    if x.zero:
-        total = s.emit("sub", total, s.constant((x.zero * sums).astype(total.dtype.numpy)))
-    factors = (x.scale.astype(np.float32) * scales).astype(np.float32)
-    real = total if total.dtype is _FLOAT32 else s.emit("cast", total, dtype=_FLOAT32)
-    return s.emit("mul", real, s.constant(factors))
+    return scaled(s, total, x, w.array.sum(axis=0, dtype=np.int64), w.scales)
 
 
 # ---- what is quantized again --------------------------------------------------------------------
@@ -316,61 +301,11 @@ def _comes_from_sums(s: Site, value: Value, depth: int = _BACK) -> bool:
     return s.is_map(call, value) and any(_comes_from_sums(s, a, depth - 1) for a in operands)
 
 
-# ---- what is dequantized ------------------------------------------------------------------------
-
-
-def _dequantized(s: Site, value: Value) -> Call | None:
-    call = s.made_by(value, "dequantize")
-    if call is None or value.dtype is not _FLOAT32 or call.attrs["block"]:
-        return None
-    x, scale, zero = call.args
-    assert x is not None and scale is not None
-    known = scale.constant is not None and (zero is None or zero.constant is not None)
-    return call if known and x.dtype.is_integer and x.dtype.bits == 8 else None
-
-
-def _bytes(s: Site, value: Value) -> _Bytes | None:
-    call = _dequantized(s, value)
-    if call is None:
-        return None
-    x, scale, zero = call.args
-    assert x is not None and scale is not None and scale.constant is not None
-    zeros = np.zeros((), np.int8) if zero is None else zero.constant
-    assert zeros is not None
-    if x.is_constant or scale.constant.size != 1 or zeros.size != 1:
-        return None
-    return _Bytes(x, scale.constant.reshape(()), int(zeros.reshape(())))
-
-
-def _weights(s: Site, value: Value, outputs: int) -> _Weights | None:
-    """Constant weights with scales along the axis of outputs."""
-    call = _dequantized(s, value)
-    stored = None if call is None or call.args[0] is None else call.args[0].constant
-    if call is None or stored is None:
-        return None
-    scale, zero = call.args[1:]
-    assert scale is not None and scale.constant is not None
-    scales = scale.constant.astype(np.float32)
-    if scales.size > 1 and axis_of(call.attrs["axis"], stored.ndim) != outputs:
-        return None
-    centred = stored.astype(np.int16)
-    if zero is not None and zero.constant is not None:
-        zeros = zero.constant.astype(np.int16).reshape(-1)
-        centred = centred - zeros.reshape([-1 if n == outputs else 1 for n in range(stored.ndim)])
-    if centred.size and not -128 <= centred.min() <= centred.max() <= 127:
-        return None
-    # Floats would not wrap around: sums of bytes must not either, whatever they are multiplied by.
-    others = tuple(n for n in range(stored.ndim) if n != outputs)
-    if np.abs(centred).sum(axis=others, dtype=np.int64).max(initial=0) * 256 > _INT32.max_value:
-        return None
-    full = np.broadcast_to(scales.reshape(-1), (stored.shape[outputs],))
-    return _Weights(centred.astype(np.int8), full)
-
-
 _RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "conv": (_conv, _depthwise),
     "conv_transpose": (_transposed_conv,),
     "quantize": (*quantized.RULES["quantize"], _unclipped, _quantize, product_for_quotient),
+    "where": quantized.RULES["where"],
     "matmul": (_matmul, matmul_by_blocks),
     "gemm": (_gemm, gemm_by_blocks),
     "dense": (_dense, dense_by_blocks),
@@ -385,7 +320,7 @@ def _rules_for(target: Target, winograd: Step | None) -> dict[str, tuple[Rule, .
         of_images = {"conv": (partial(_conv, fills=_fills_tensor_products), _depthwise)}
         return _RULES | INTEGER_CONVS | of_images
     if target.has_byte_products:
-        return _RULES
+        return _RULES | {"matmul": (_matmul, product_of_two, matmul_by_blocks)}
     if target.has_pair_products:
         pays = partial(_conv_where_it_pays, target=target, winograd=winograd)
         return _RULES | {"conv": (pays, _depthwise)}

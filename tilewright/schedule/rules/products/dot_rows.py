@@ -1,7 +1,7 @@
 """Products with few rows, or with a number known only at run time, by dot-product instructions that
 read rows in place.
 
-    pack the columns, once: they are constants
+    pack the columns: once, where they are constants
     for panel of columns (parallel):
         for row, or a few at a time:
             sums over the reduction, by the instruction: a group of a row times all columns
@@ -51,7 +51,8 @@ _WINDOW_ROWS = 2
 
 @dataclass(frozen=True)
 class RowProduct:
-    """C[…, j] += A[…, k] * B[…, k, j] for constant B: rows of any number of dimensions.
+    """C[…, j] += A[…, k] * B[…, k, j], with rows of any number of dimensions. B is constant, or one
+    matrix for any number of rows.
 
     It may be a step of a scan. Of several variables of columns, or of the reduction, the last one
     runs over neighbours in memory.
@@ -82,19 +83,29 @@ class RowProduct:
 
 
 def as_row_product(block: Block, constants: frozenset[Buffer]) -> RowProduct | None:
-    """The block as a product of rows by constant columns, if it is that."""
+    """The block as a product of rows by columns that are packed, if it is that."""
     c = as_contraction(block)
-    if c is None or not c.columns or not c.reduced or c.b.buffer not in constants:
+    if c is None or not c.columns or not c.reduced or not _is_plain(c, block):
+        return None
+    known = all(extent_of(it) is not None for it in (*c.columns, *c.reduced))
+    if not (known if c.b.buffer in constants else _may_have_many_rows(c, block)):
         return None
     column, depth = c.columns[-1], c.reduced[-1]
-    if any(extent_of(it) is None for it in (*c.columns, *c.reduced)) or not _is_plain(c, block):
-        return None
     neighbours = c.out.step(column.var) == 1 and c.a.step(depth.var) == 1
     is_window = len(c.columns) > 1 or len(c.reduced) > 1
     # Threads share the rows of pixels of windows; matrices have batches instead.
     if is_window and (len(c.rows) < _WINDOW_ROWS or c.batch):
         return None
     return RowProduct(c, column, depth) if neighbours else None
+
+
+def _may_have_many_rows(c: Contraction, block: Block) -> bool:
+    """Whether it is worth packing columns that are computed: they are bytes, any number of rows may
+    be multiplied by them, and it is done once. Other sizes may be free then, too."""
+    is_single = all(len(part) == 1 for part in (c.rows, c.columns, c.reduced))
+    in_steps = any(it.kind == "ordered" for it in block.iters)
+    are_bytes = c.a.buffer.dtype.is_integer
+    return is_single and are_bytes and not in_steps and extent_of(c.rows[-1]) is None
 
 
 def _is_plain(c: Contraction, block: Block) -> bool:
@@ -171,8 +182,8 @@ def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> list[i
     """
     steps = steps_at_once(product, dot, target)
     held = (target.vector_registers - (1 if steps == 1 else rows)) // (rows + 1)
-    columns = extent_of(product.column) or 1
-    size = dot.columns * (extent_of(product.depth) or 1) * product.types[1].itemsize
+    columns = extent_of(product.column) or _UNKNOWN
+    size = dot.columns * (extent_of(product.depth) or _UNKNOWN) * product.types[1].itemsize
     fit = _VECTORS if not product.rows else target.caches.l1d * 3 // 4 // size
     most = min(-(-columns // dot.columns), held, max(_VECTORS // 2, min(_VECTORS, fit)))
 
@@ -205,7 +216,7 @@ def _cycles(product: RowProduct, dot: Dot, rows: int, vectors: int, target: Targ
 
     extent = (extent_of(product.rows[-1]) if product.rows else 1) or rows
     across = _parts(extent, rows)
-    along = _parts(-(-(extent_of(product.column) or 1) // dot.columns), vectors)
+    along = _parts(-(-(extent_of(product.column) or _UNKNOWN) // dot.columns), vectors)
     if shared == 1:
         across, along = [(rows, 1)], [(vectors, sum(n for _, n in along))]
     return sum(n * m * one(r, v) for r, n in across for v, m in along)
@@ -247,7 +258,7 @@ def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None
     """Cut the block `name` by `plan` and compute it by the instruction."""
     dot, product = plan.dot, plan.product
     work = prod(extent_of(it) or _UNKNOWN for it in s.block_of(name).iters)
-    _pad(s, name, plan)
+    _pad(s, name, plan, steps_at_once(product, dot, target))
     c = as_contraction(s.block_of(name))
     assert c is not None
     layout = Layout(plan.vectors * dot.columns, dot.depth)
@@ -282,13 +293,15 @@ def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None
 DOT_ROWS = Rule("dot_rows", _match, _plan, _schedule)
 
 
-def _pad(s: Schedule, name: str, plan: DotRowsPlan) -> None:
-    """Pad the reduction to whole groups, and columns to whole vectors."""
+def _pad(s: Schedule, name: str, plan: DotRowsPlan, steps: int) -> None:
+    """Pad columns to whole vectors, and the reduction to whole groups, or where its length is free
+    to whole vectors of a row, which serve so many `steps`."""
     product, dot = plan.product, plan.dot
-    wanted = {product.column.var: plan.vectors * dot.columns, product.depth.var: dot.depth}
+    group = dot.depth if extent_of(product.depth) else dot.depth * steps
+    wanted = {product.column.var: plan.vectors * dot.columns, product.depth.var: group}
     iters = s.block_of(name).iters
     factors = [wanted.get(it.var, 1) for it in iters]
-    if any((extent_of(it) or 0) % f for it, f in zip(iters, factors, strict=True)):
+    if any((extent_of(it) or 1) % f for it, f in zip(iters, factors, strict=True)):
         s.pad(name, factors)
 
 

@@ -157,16 +157,43 @@ def _schedule_total(s: Schedule, name: str, partial: Partial, target: Target) ->
     if len(outer) > 1:
         s.fuse(*outer)
     last = _reduce_parts(s, name, partial.parts)
-    keep_partial_vectors(s, last, partial.vectors, target)
+    _reduce_rows(s, last, before, partial.vectors, work, target)
+
+
+def _reduce_rows(
+    s: Schedule, name: str, before: set[str], vectors: int, work: int, target: Target
+) -> None:
+    """Reduce rows by vectors of partial results, in blocks that were not there `before`."""
+    keep_partial_vectors(s, name, vectors, target)
     own = [b.name for b in s.blocks() if b.name not in before]
-    rows = _share_rows(s, last, [n for n in own if n != last], [])
+    rows = _share_rows(s, name, [n for n in own if n != name], [])
     if rows is None:
         raise RefusedError(f"the parts of {name} cannot be reduced side by side")
     _finish_rows(s, own, rows, target)
-    parallelize_outer(s, last, target, work, within=rows)
+    parallelize_outer(s, name, target, work, within=rows)
 
 
 TOTAL = Rule("total", _total, _choose_partial, _schedule_total)
+
+
+def _single(s: Schedule, name: str, _target: Target) -> bool | None:
+    """Whether a block reduces rows of neighbouring elements."""
+    is_whole = has_own_loops(s, name) and is_reduction(s.block_of(name))
+    return (is_whole and walks_neighbours(s, name)) or None
+
+
+def _vectors(_found: bool, target: Target, choices: Choices) -> int:
+    return _choose_partial(0, target, choices).vectors
+
+
+def _schedule_single(s: Schedule, name: str, vectors: int, target: Target) -> None:
+    """Reduce rows beside blocks that do not share them, such as products with zero points."""
+    work = instances(s.block_of(name)) * operations(s.block_of(name))
+    before = {b.name for b in s.blocks()} - {name}
+    _reduce_rows(s, name, before, vectors, work, target)
+
+
+SINGLE_ROWS = Rule("single_rows", _single, _vectors, _schedule_single)
 
 
 def _finish_rows(s: Schedule, names: list[str], rows: list[Loop], target: Target) -> None:

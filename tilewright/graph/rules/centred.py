@@ -9,12 +9,14 @@ from tilewright.graph.ir import Array, Value
 
 def centred_bytes(weight: Value | None, zero: Value | None, axis: int) -> Array | None:
     """Constant weights without their zero points (one, or one for each along an axis), as bytes,
-    signed or not; None where they are no bytes, or would be none."""
+    signed or not; None where they are no bytes, or would be none, or zero points are others."""
     stored = None if weight is None else weight.constant
     if weight is None or stored is None or not weight.dtype.is_integer or weight.dtype.bits != 8:
         return None
     if zero is None or zero.constant is None:
         return stored if zero is None else None
+    if zero.constant.size not in (1, stored.shape[axis]):
+        return None
     zeros = zero.constant.reshape([-1 if k == axis else 1 for k in range(stored.ndim)])
     centred = stored.astype(np.int16) - zeros.astype(np.int16)
     for dtype in (np.int8, np.uint8):
