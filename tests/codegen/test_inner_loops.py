@@ -175,6 +175,22 @@ def test_tiles_of_dot_products_grow_with_what_they_read(
     assert not function.on_stack(loop)
 
 
+def test_bytes_of_narrow_tiles_are_stored_by_halves_of_registers() -> None:
+    """Tiles of eight columns narrow eight sums at a time, not four and four."""
+    b = Builder()
+    x = b.input("x", "i8", (1, 3, 56, 56, 8))
+    weight = np.ones((2, 3, 1, 1, 8, 16), "i1")
+    sums = b.conv_blocked(x, weight, dtype="int32")
+    scale = {"zero": 0, "low": -128, "high": 127, "twice": True, "least": 32, "dtype": "int8"}
+    b.output(b.requantize(sums, np.int32(2**30), np.int32(36), **scale))
+    target = tw.Target.of("llvm -mcpu=neoverse-n1 -num-cores=2")
+    (binding,) = passes.fuse(target)(b.build()).main.body
+    built = tw.build(KernelTable()(binding).function, target)
+    names = [i.name for f in functions_of(built.asm) for b in f.blocks for i in b.instructions]
+    assert "sqxtn2" in names
+    assert "smin" not in names
+
+
 @pytest.mark.parametrize("kernel", [1, 3])
 def test_dot_products_of_any_image_take_rows_by_lanes(kernel: int) -> None:
     """Four groups of a row are one load, and no column of a block is padded."""
