@@ -151,12 +151,17 @@ def seams_of(block: Block, target: Target) -> list[int]:
     """
     it, lanes = block.iters[-1], vector_lanes(block, target)
     chosen = [e.condition for e in all_exprs(block.body) if isinstance(e, Select)]
-    found = {_seam(c, it.var) for condition in chosen for c in conjuncts(condition)}
-    extent = int(it.extent.value) if isinstance(it.extent, Const) else 0
-    inside = sorted(p for p in found if p is not None and 0 < p < extent)
+    inside = seams_along(it.var, it.extent, chosen)
     if len(inside) > _MOST_SEAMS or all(p % lanes == 0 for p in inside):
         return []
     return inside
+
+
+def seams_along(var: Var, extent: Expr, conditions: Sequence[Expr]) -> list[int]:
+    """Where within an extent one of the conditions begins to hold, or holds no more."""
+    found = {_seam(c, var) for condition in conditions for c in conjuncts(condition)}
+    end = int(extent.value) if isinstance(extent, Const) else 0
+    return sorted(p for p in found if p is not None and 0 < p < end)
 
 
 def _seam(condition: Expr, var: Var) -> int | None:
