@@ -255,6 +255,5 @@ def _transposes(op: te.Compute) -> bool:
     load = op.values[0]
     inner, extent = op.axes[-1], op.shape[-1]
     is_long = not isinstance(extent, Const) or extent.value > 1
-    return (
-        is_long and bool(load.indices) and load.indices[-1] is not inner and inner in load.indices
-    )
+    walked = [inner in free_vars(i) for i in load.indices]
+    return is_long and any(walked) and not walked[-1]
