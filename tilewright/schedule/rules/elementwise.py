@@ -102,14 +102,16 @@ STEPWISE = Rule("stepwise", _stepwise, as_found, _schedule_steps)
 
 def has_thin_pixels(s: Schedule, name: str, target: Target) -> bool:
     """Whether the last dimension has a few elements that no vector fits (the channels of a picture)
-    and all that is read and written runs on over the one before."""
+    and all that is read and written runs on over the one before, but for tables that elements are
+    looked up in."""
     block, loops = s.block_of(name), s.loops(name)
     if len(loops) < 2 or [loop.var for loop in loops[-2:]] != list(block.bindings[-2:]):
         return False
     pixel, channel = block.iters[-2:]
     count = int(channel.extent.value) if isinstance(channel.extent, Const) else 0
     is_odd = count & (count - 1) != 0 and count < vector_lanes(block, target)
-    tensors = [a for a in accesses_of(block) if a.indices]
+    variables = [it.var for it in block.iters]
+    tensors = [a for a in accesses_of(block) if a.indices and not _is_told(a, variables)]
     steps = {(a.step(pixel.var), a.step(channel.var)) for a in tensors}
     return is_odd and steps == {(count, 1)}
 
