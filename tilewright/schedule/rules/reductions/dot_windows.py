@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from tilewright.arith import linear
@@ -58,6 +59,8 @@ from tilewright.target import Target
 _LANES: Final = 16
 #: An image has at least two variables of rows: height and width.
 _IMAGE: Final = 2
+#: How many windows read every element of the image at least: each is padded and interleaved first.
+_READS: Final = 4
 #: What a tile takes beside its pixels, in those.
 _BESIDE: Final = 2
 
@@ -111,6 +114,8 @@ def _match(s: Schedule, name: str, target: Target) -> Windows | None:
     neighbours = all(a.step(column.var) == 1 for a in (c.out, c.a, c.b))
     if not are_known or not neighbours or (extent_of(column) or 1) % _LANES:
         return None
+    if _reads(c) < _READS:
+        return None
     walked = [k for k, i in enumerate(c.a.indices) if grouped.var in free_vars(i)]
     are_plain = all(v in c.b.indices for v in (column.var, grouped.var))
     # Rows of the window that are neighbours in the image, and no pixels of one row.
@@ -119,6 +124,13 @@ def _match(s: Schedule, name: str, target: Target) -> Windows | None:
         return None
     work = instances(block) * operations(block)
     return Windows(s, name, dot, c, column, pixel, grouped, walked[0], work)
+
+
+def _reads(c: Contraction) -> float:
+    """How many windows read an element of the image: fewer, the farther they are apart."""
+    terms = [linear(i).terms for i in c.a.indices]
+    steps = [abs(own[it.var]) for own in terms for it in c.rows if it.var in own]
+    return prod(extent_of(it) or 1 for it in c.reduced) / prod(steps)
 
 
 # ---- decisions ----------------------------------------------------------------------------------
