@@ -361,3 +361,13 @@ def test_images_change_their_layout_before_they_are_computed_with(dtype: str) ->
     assert isinstance(model, tw.Model)
     moves, _ = model.kernels
     assert "transpose." in kernel_levels(model.ir(moves), model.target).scheduled
+
+
+def test_a_change_of_layout_that_undoes_a_transpose_goes_with_it() -> None:
+    """Together they copy what lies side by side."""
+    b = Builder("main")
+    x = b.input("x", "i8", (1, 20, 1, 64))
+    b.output(b.emit("to_blocked", b.transpose(x, axes=[0, 3, 1, 2]), block=64))
+    model = tw.compile(b.build(), target="llvm -mcpu=neoverse-n1 -num-cores=2")
+    assert isinstance(model, tw.Model)
+    assert len(model.kernels) <= 1

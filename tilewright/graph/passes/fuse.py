@@ -184,12 +184,20 @@ class _Fuser:
             return False
         if len(group.members) >= self._limit or group.cost + facts.cost > MAX_COST:
             return False
+        if facts.kind is LoopKind.MAP and self._only_gathers(group):
+            return False
         fits = _FITS[facts.kind]
         if not fits(self, group, value, binding) or not self._is_ready(group, binding):
             return False
         own = facts.kind is not LoopKind.REDUCTION or group.cost <= _CHEAP_BEFORE
         is_open = self._is_open(group, value, facts)
         return self._goes_with(value, group, binding, own=own) if is_open else own
+
+    def _only_gathers(self, group: _Group) -> bool:
+        """Whether it changes the layout of an image, and nothing else: that goes by tiles, and what
+        is computed behind it reads vectors. Behind other moves, neighbours may be neighbours."""
+        is_one = len(group.members) == 1
+        return is_one and self._facts[group.members[0]].gathers and not self._chooses
 
     def _is_ready(self, group: _Group, binding: Binding) -> bool:
         """Whether all operands are there when the group runs, or it can wait for them."""
