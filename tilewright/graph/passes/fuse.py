@@ -184,8 +184,6 @@ class _Fuser:
             return False
         if len(group.members) >= self._limit or group.cost + facts.cost > MAX_COST:
             return False
-        if facts.kind is LoopKind.MAP and self._only_gathers(group):
-            return False
         fits = _FITS[facts.kind]
         if not fits(self, group, value, binding) or not self._is_ready(group, binding):
             return False
@@ -194,10 +192,9 @@ class _Fuser:
         return self._goes_with(value, group, binding, own=own) if is_open else own
 
     def _only_gathers(self, group: _Group) -> bool:
-        """Whether it changes the layout of an image, and nothing else: that goes by tiles, and what
-        is computed behind it reads vectors. Behind other moves, neighbours may be neighbours."""
-        is_one = len(group.members) == 1
-        return is_one and self._facts[group.members[0]].gathers and not self._chooses
+        """Whether it changes a layout, by tiles, and does nothing else."""
+        first, *others = group.members
+        return self._facts[first].gathers and not others and not self._chooses
 
     def _is_ready(self, group: _Group, binding: Binding) -> bool:
         """Whether all operands are there when the group runs, or it can wait for them."""
@@ -212,8 +209,7 @@ class _Fuser:
 
     def map_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
         """A map goes with what makes an operand of its own shape, if only maps read that."""
-        del group
-        if any(v.shape != value.shape for v in binding.outputs):
+        if self._only_gathers(group) or any(v.shape != value.shape for v in binding.outputs):
             return False
         return self._only_maps_read(value)
 
@@ -353,9 +349,7 @@ class _Fuser:
             for v in b.outputs
             if any(k is None or k not in own for k in self._uses[v])
         ]
-        if not outputs:
-            return []
-        return [grouped(members, outputs)]
+        return [grouped(members, outputs)] if outputs else []
 
 
 _FITS = {
