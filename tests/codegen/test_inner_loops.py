@@ -10,7 +10,7 @@ import pytest
 
 import tilewright as tw
 from tests.codegen.assembly import BasicBlock, functions_of, hottest_loop
-from tests.codegen.emulation import run_emulated
+from tests.codegen.emulation import run_anywhere, run_emulated
 from tilewright import ops, te
 from tilewright.graph import Builder, KernelTable, passes
 from tilewright.graph.layouts.images import Blocking
@@ -175,6 +175,22 @@ def test_tiles_of_dot_products_grow_with_what_they_read(
     assert not function.on_stack(loop)
 
 
+def test_bytes_of_narrow_tiles_are_stored_by_halves_of_registers() -> None:
+    """Tiles of eight columns narrow eight sums at a time, not four and four."""
+    b = Builder()
+    x = b.input("x", "i8", (1, 3, 56, 56, 8))
+    weight = np.ones((2, 3, 1, 1, 8, 16), "i1")
+    sums = b.conv_blocked(x, weight, dtype="int32")
+    scale = {"zero": 0, "low": -128, "high": 127, "twice": True, "least": 32, "dtype": "int8"}
+    b.output(b.requantize(sums, np.int32(2**30), np.int32(36), **scale))
+    target = tw.Target.of("llvm -mcpu=neoverse-n1 -num-cores=2")
+    (binding,) = passes.fuse(target)(b.build()).main.body
+    built = tw.build(KernelTable()(binding).function, target)
+    names = [i.name for f in functions_of(built.asm) for b in f.blocks for i in b.instructions]
+    assert "sqxtn2" in names
+    assert "smin" not in names
+
+
 @pytest.mark.parametrize("kernel", [1, 3])
 def test_dot_products_of_any_image_take_rows_by_lanes(kernel: int) -> None:
     """Four groups of a row are one load, and no column of a block is padded."""
@@ -193,6 +209,32 @@ def test_dot_products_of_any_image_take_rows_by_lanes(kernel: int) -> None:
     assert len(_named("ld", loop)) <= 20
     assert not _named("ld1r", loop)
     assert not function.on_stack(loop)
+
+
+def _pixels(high: int, wide: int) -> tw.Function:
+    """A convolution of 1×1 of very few pixels."""
+    b = Builder()
+    x = b.input("x", "i8", (1, 2, high, wide, 64))
+    weight = np.ones((1, 2, 1, 1, 64, 64), "i1")
+    b.output(b.relu(b.conv_blocked(x, weight, dtype="int32")))
+    target = tw.Target.of("llvm -mcpu=neoverse-n1 -num-cores=2")
+    (binding,) = passes.fuse(target)(b.build()).main.body
+    return KernelTable()(binding).function
+
+
+@pytest.mark.parametrize(("high", "wide"), [(1, 1), (1, 5), (3, 1)])
+def test_few_pixels_are_multiplied_by_dot_products(
+    high: int, wide: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tw.build(_pixels(high, wide), "llvm -mcpu=neoverse-n1 -num-cores=2")
+    assert "sdot" in module.asm
+    chance = np.random.default_rng(0)
+    x = chance.integers(-128, 128, (1, 2, high, wide, 64)).astype("i1")
+    w = chance.integers(-128, 128, (1, 2, 1, 1, 64, 64)).astype("i1")
+    got = np.zeros((1, 1, high, wide, 64), "i4")
+    run_anywhere(module, monkeypatch, x, w, got)
+    wanted = np.einsum("nbyxk,obijkc->noyxc", x.astype("i4"), w.astype("i4"))
+    np.testing.assert_array_equal(got, np.maximum(wanted, 0))
 
 
 def _named(beginning: str, loop: BasicBlock) -> list[str]:

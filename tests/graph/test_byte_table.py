@@ -157,3 +157,18 @@ def test_arm_picks_bytes_out_of_registers(shape: tuple[int, ...]) -> None:
     assert "tbl\t" in text
     assert "tbx\t" in text
     assert "ldrb" not in text
+
+
+def test_pictures_of_any_number_are_looked_up_by_whole_registers() -> None:
+    """Three channels fill none: rows of pixels do."""
+    b = Builder()
+    x = b.input("x", "int8", ("n", 20, 32, 3))
+    table = RNG.integers(-128, 128, 256).astype(np.int8)
+    b.output(b.byte_table(x, table))
+    target = tw.Target.of("llvm -mcpu=neoverse-n1 -num-cores=1")
+    model = tw.compile(b.build(), target)
+    assert isinstance(model, tw.Model)
+    (name,) = model.kernels
+    built = tw.build(model.ir(name), target)
+    assert "vectorized(16)" in str(built.ir("scheduled"))
+    assert "tbl\t" in built.asm and "ldrb" not in built.asm

@@ -347,3 +347,27 @@ def test_tiles_go_through_registers_whatever_the_sizes(sizes: Any, channels: int
     assert isinstance(model, tw.Model)
     (name,) = model.kernels
     assert "transpose.f32x16x16" in kernel_levels(model.ir(name), model.target).scheduled
+
+
+@pytest.mark.parametrize("dtype", ["i8", "f32"])
+def test_images_change_their_layout_before_they_are_computed_with(dtype: str) -> None:
+    """By tiles, in a kernel of its own: vectors of channels lie side by side behind it."""
+    b = Builder("main")
+    x = b.input("x", dtype, (1, 64, 14, 14))
+    three, one = (x.dtype.numpy.type(v) for v in (3, 1))
+    b.output(b.add(b.mul(b.emit("to_blocked", x, block=16), three), one))
+    module = b.build()
+    model = tw.compile(module, target="llvm -mcpu=neoverse-n1 -num-cores=2")
+    assert isinstance(model, tw.Model)
+    moves, _ = model.kernels
+    assert "transpose." in kernel_levels(model.ir(moves), model.target).scheduled
+
+
+def test_a_change_of_layout_that_undoes_a_transpose_goes_with_it() -> None:
+    """Together they copy what lies side by side."""
+    b = Builder("main")
+    x = b.input("x", "i8", (1, 20, 1, 64))
+    b.output(b.emit("to_blocked", b.transpose(x, axes=[0, 3, 1, 2]), block=64))
+    model = tw.compile(b.build(), target="llvm -mcpu=neoverse-n1 -num-cores=2")
+    assert isinstance(model, tw.Model)
+    assert len(model.kernels) <= 1

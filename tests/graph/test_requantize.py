@@ -109,3 +109,54 @@ def test_instructions_for_fixed_point(
     each = zip(x.tolist(), numbers.tolist(), shifts.tolist(), strict=True)
     wanted = [max(-100, min(99, scaled(*one, True) + 3)) for one in each]
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "zero", "low", "high"),
+    [
+        ("int8", -128, -128, 127),
+        ("int8", 0, -128, 127),
+        ("int8", 5, -100, 99),
+        ("uint8", 130, 0, 255),
+        ("uint8", 3, 3, 200),
+    ],
+)
+@pytest.mark.parametrize(
+    ("cpu", "narrows"), [("neoverse-n1", "sqxtn"), ("cortex-a7", "vqmovn"), ("x86-64-v3", "")]
+)
+def test_narrowing_saturates(
+    cpu: str,
+    narrows: str,
+    dtype: str,
+    zero: int,
+    low: int,
+    high: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bounds of bytes are those of instructions that narrow; values far beyond them as well."""
+    x = RNG.integers(-(2**31), 2**31, 4096).astype(np.int32) >> RNG.integers(0, 30, 4096)
+    shift = np.full(4096, 33, np.int32)
+    numbers = RNG.integers(2**30, 2**31, 4096).astype(np.int32)
+    given = [te.placeholder((4096,), "int32", name=n) for n in "xms"]
+    how: dict[str, Any] = {"zero": zero, "low": low, "high": high, "twice": True, "least": 32}
+    made = requantize(*given, dtype=dtype, **how)
+    module = tw.build(te.function(given, [made], name="f"), f"llvm -mcpu={cpu} -num-cores=1")
+    assert narrows in module.asm
+    got = np.zeros(4096, dtype)
+    run_anywhere(module, monkeypatch, x.astype(np.int32), numbers, shift, got)
+    each = zip(x.tolist(), numbers.tolist(), shift.tolist(), strict=True)
+    wanted = [max(low, min(high, scaled(*one, True) + zero)) for one in each]
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_rounding_of_what_is_clamped_takes_no_steps() -> None:
+    """Where no result is below the zero point, halves below it need not be told apart."""
+    given = [te.placeholder((4096,), "int32", name=n) for n in "xms"]
+    how: dict[str, Any] = {"zero": -128, "high": 127, "twice": True, "least": 32}
+    target = "llvm -mcpu=neoverse-n1 -num-cores=1"
+    code = {
+        low: tw.build(te.function(given, [requantize(*given, dtype=dtype, low=low, **how)]), target)
+        for low, dtype in ((-128, "int8"), (-140, "int32"))
+    }
+    assert "ssra" not in code[-128].asm
+    assert "ssra" in code[-140].asm

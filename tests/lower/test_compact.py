@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.ir import Alloc, walk
+from tilewright.ir import Alloc, parse_function, walk
 from tilewright.lower.compact import compact_buffers
 
 PRODUCER = """
@@ -177,6 +177,27 @@ def test_each_buffer_where_it_is_used(keeps_meaning: Any) -> None:
     sizes = {b.name: b.static_size() for s in walk(result.body) if isinstance(s, Alloc)
              for b in s.buffers}  # fmt: skip
     assert sizes == {"T": 8, "U": 64}
+
+
+PARTS = """
+def f(A: f32[6, 8], B: f32[6, 8]):
+    T = alloc(f32[6, 8])
+    for i in range(4):
+        for a in range(3):
+            T[i % 2 * 3 + a, ramp(0, 1, 4)] = A[i % 2 * 3 + a, ramp(4, 1, 4)]
+            T[i % 2 * 3 + a, ramp(4, 1, 4)] = A[i % 2 * 3 + a, ramp(0, 1, 4)]
+            for b in range(8):
+                B[i % 2 * 3 + a, b] = T[i % 2 * 3 + a, b]
+"""
+
+
+def test_parts_of_a_vector_are_written_one_by_one(keeps_meaning: Any) -> None:
+    """Together they are all that is read."""
+    a = np.arange(48, dtype=np.float32).reshape(6, 8)
+    after = keeps_meaning(PARTS, compact_buffers, a, np.zeros_like(a))
+    assert "T = alloc(f32[1, 8])" in str(after)
+    apart = parse_function(PARTS.replace("ramp(4, 1, 4)] = A", "ramp(3, 1, 4)] = A"))
+    assert "T = alloc(f32[6, 8])" in str(compact_buffers(apart))
 
 
 def test_one_loop_over_all_elements_writes_them_all(becomes: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.graph import Builder
+from tilewright.ir import DType
 from tilewright.runtime import executor
 from tilewright.support.errors import UserError
 
@@ -96,6 +97,56 @@ def test_addresses_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "native_inputs", refused)
     made.set_threads(2)
     check(made.run([x, state]), x, state)
+
+
+@pytest.mark.parametrize("types", [("u8", "f32"), ("bf16", "i8"), ("i8", "i8")])
+def test_inputs_of_other_types_side_by_side(types: tuple[str, str]) -> None:
+    """Elements lie where their types need it, and types that others do not know are copied too."""
+    b = Builder()
+    first, second = (b.input(n, t, (3,)) for n, t in zip("xy", types, strict=True))
+    b.output(b.cast(first, dtype="f32"))
+    b.output(b.cast(second, dtype="f32"))
+    made = tw.compile(b.build(), threads=1)
+    given = [np.array([1, 2, 3 + k]).astype(DType.of(t).numpy) for k, t in enumerate(types)]
+    for _ in range(2):
+        for result, value in zip(made.run(given), given, strict=True):
+            np.testing.assert_array_equal(result, value.astype(np.float32))
+
+
+def test_names_are_looked_at() -> None:
+    b = Builder()
+    b.output(b.add(b.input("x", "f32", (3,)), np.float32(1)))
+    made, x = tw.compile(b.build(), threads=1), np.zeros(3, np.float32)
+    np.testing.assert_array_equal(made.run({"x": x})[0], x + 1)
+    with pytest.raises(UserError, match="the model has no input y"):
+        made.run({"y": x})
+    with pytest.raises(UserError, match="input x is missing"):
+        made.run({})
+    pair, state = model(), np.arange(8, dtype=np.int32)
+    with pytest.raises(UserError, match="the model has no input s"):
+        pair.run({"x": np.ones((2, 8), np.float32), "s": state})
+
+
+def test_words_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that is bound takes the same words again, until there are other threads."""
+    made, state = model(), np.arange(8, dtype=np.int32)
+    x = np.ones((2, 8), np.float32)
+    bound = made.bind([x, state])
+    bound()
+    packed: list[int] = []
+
+    def counted(*words: int) -> bytes:
+        packed.append(len(words))
+        return before(*words)
+
+    before = made._packed
+    monkeypatch.setattr(made, "_packed", counted)
+    check(bound(), x, state)
+    assert not packed
+    made.set_threads(2)
+    check(bound(), x, state)
+    check(bound(), x, state)
+    assert len(packed) == 1
 
 
 def test_outputs_of_the_callers() -> None:

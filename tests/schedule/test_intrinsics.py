@@ -18,11 +18,11 @@ from tilewright.schedule.intrinsics import (
     tile_product_for,
     transpose_tile,
 )
-from tilewright.schedule.intrinsics.arm import ARM_DOTS
+from tilewright.schedule.intrinsics.arm import ARM_DOTS, ARM_LANE_DOTS
 from tilewright.schedule.intrinsics.x86 import X86_DOTS
 
 Array = np.ndarray[Any, Any]
-DOTS = {dot.name: dot for dot in (*X86_DOTS, *ARM_DOTS)}
+DOTS = {dot.name: dot for dot in (*X86_DOTS, *ARM_DOTS, *ARM_LANE_DOTS)}
 
 
 def _values(buffer: Buffer, seed: int) -> Array:
@@ -84,6 +84,20 @@ def test_interleaving(dtype: str, lanes: int, rows: int, become: str) -> None:
     assert intrin is interleave(DType.of(dtype), lanes, rows, wide)
     for a, b in zip(_results(intrin.description), _results(intrin.implementation), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5, 8])
+def test_interleaving_by_groups(rows: int) -> None:
+    """Rows that are missing in a group are zeros."""
+    intrin = find_intrin(f"interleave.{rows}by4xi8x16")
+    i8 = DType.of("i8")
+    assert intrin is interleave(i8, 16, rows, i8, 4)
+    (source, told), (_, done) = (_results(f) for f in (intrin.description, intrin.implementation))
+    np.testing.assert_array_equal(told, done)
+    groups = -(-rows // 4)
+    padded = np.concatenate([source, np.zeros((groups * 4 - rows, 16), "i1")])
+    wanted = padded.reshape(groups, 4, 16).transpose(0, 2, 1).reshape(told.shape)
+    np.testing.assert_array_equal(told, wanted)
 
 
 @pytest.mark.parametrize(

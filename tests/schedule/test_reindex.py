@@ -1,12 +1,13 @@
-"""reindex(block, buffer)"""
+"""reindex(block, buffer, dimensions)"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tilewright.ir import function_text, parse_function
+from tilewright.ir import function_text, interpret, parse_function
 from tilewright.schedule import Schedule, ScheduleError
 
 
@@ -60,3 +61,38 @@ def f(A: f32[8], I: i64[4], B: f32[4]):
     s = Schedule(parse_function(text))
     with pytest.raises(ScheduleError, match="depends on more than its iterators"):
         s.reindex("B", "A")
+
+
+WINDOWS = """
+def f(A: f32[8, 9], C: f32[7, 9]):
+    for i in range(7):
+        for j in range(8):
+            for r in range(2):
+                with block("C", y=spatial(7, i), x=spatial(8, j), v=reduce(2, r)):
+                    reads(A[y + v, x + 1])
+                    writes(C[y, x])
+                    with init():
+                        C[y, x] = 0.0
+                    C[y, x] = C[y, x] + A[y + v, x + 1]
+"""
+
+
+def test_dimensions_that_are_not_named_stay() -> None:
+    before = Schedule(parse_function(WINDOWS))
+    s = before.copy()
+    assert s.reindex("C", "A", [0]).name == "A_reindex"
+    assert "A_reindex = alloc(f32[7, 2, 9])" in str(s)
+    assert "A_reindex[y, v, x + 1]" in str(s)
+    x = np.arange(72, dtype="f4").reshape(8, 9)
+    results = [np.zeros((7, 9), "f4") for _ in range(2)]
+    for schedule, result in zip((before, s), results, strict=True):
+        interpret(schedule.function, x, result)
+    np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_dimensions_that_are_not_there_are_refused() -> None:
+    s = Schedule(parse_function(WINDOWS))
+    with pytest.raises(ScheduleError, match=r"A has the dimensions 0 to 1, not \[2\]"):
+        s.reindex("C", "A", [2])
+    with pytest.raises(ScheduleError, match="only of a buffer that is read"):
+        s.reindex("C", "C", [0])

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Instances of blocks in a function that keeps its loops as they are written.
 _TINY: Final = 1024
+#: As how many an instance of a reduction counts: of its loops as they are written LLVM makes no
+#: vectors.
+_REDUCED: Final = 8
 
 #: The rules, with all of their own choices.
 DEFAULT_SCHEDULER: Final = "rules {}"
@@ -142,7 +145,8 @@ def _is_tiny(function: Function) -> bool:
         ):
             return False
         if isinstance(stmt, Block):
-            instances += prod(_extent(it) for it in stmt.iters)
+            each = _REDUCED if any(it.kind == "reduce" for it in stmt.iters) else 1
+            instances += each * prod(_extent(it) for it in stmt.iters)
     return instances <= _TINY
 
 

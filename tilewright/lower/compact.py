@@ -54,7 +54,7 @@ from tilewright.ir import (
     seq,
     substitute,
 )
-from tilewright.lower.coverage import GuardedAccess, covers, hull
+from tilewright.lower.coverage import GuardedAccess, covers, hull, joined
 
 
 def compact_buffers(function: Function) -> Function:
@@ -180,7 +180,8 @@ def _writes_first(loop: For, buffer: Buffer, inner: Ranges) -> bool:
     written: list[GuardedAccess] = []
     for access in _accesses(loop.body, buffer, (), ()):
         if access.is_store:
-            written.append(access)
+            whole = joined(written[-1], access) if written else None
+            written[-1 if whole else len(written) :] = [whole or access]
         elif not any(covers(store, access, buffer, inner) for store in written):
             return False
     return True

@@ -58,6 +58,23 @@ def covers(store: GuardedAccess, read: GuardedAccess, buffer: Buffer, ranges: Ra
     )
 
 
+def joined(first: GuardedAccess, second: GuardedAccess) -> GuardedAccess | None:
+    """Two stores as one, where the second goes on where the first ends: the parts of a vector."""
+    if not first.loops or not second.loops or first.loops[:-1] != second.loops[:-1]:
+        return None
+    one, other = first.loops[-1], second.loops[-1]
+    if first.conditions != second.conditions or not isinstance(one.extent, Const):
+        return None
+    same = {other.var: one.var}
+    *outer, last = (substitute(i, same) for i in second.indices)
+    moves_alone = not any(one.var in free_vars(i) for i in outer)
+    goes_on = simplify(last - first.indices[-1]) is one.extent
+    if not moves_alone or not goes_on or tuple(outer) != first.indices[:-1]:
+        return None
+    longer = replace(one, extent=simplify(one.extent + other.extent))
+    return replace(first, loops=(*first.loops[:-1], longer))
+
+
 def _reaches(high: Expr, low: Expr, ranges: Ranges) -> bool:
     return high is low or prove(low <= high, ranges)
 

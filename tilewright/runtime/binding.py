@@ -48,6 +48,8 @@ class TensorSpec:
         return [0 if d is None else d for d in found]
 
 
+#: What inputs in order may be given in.
+_SEQUENCES: Final = (list, tuple)
 #: A dimension of items of a list that may differ from one to the next.
 ANY_SIZE: Final = "_"
 ListKind = Literal["seq", "opt", "opt seq"]
@@ -152,7 +154,7 @@ def in_order(inputs: Any, specs: Sequence[Spec]) -> Sequence[Any]:
     """The inputs in the order of the model's, given by name or in order."""
     if isinstance(inputs, Mapping):
         return _by_name(cast("Mapping[str, Any]", inputs), specs)
-    if not isinstance(inputs, list | tuple):
+    if not isinstance(inputs, _SEQUENCES):
         raise UserError(
             f"cannot run on {type(inputs).__name__}",
             remedy="pass a dict of arrays by name, or a list of them in order",

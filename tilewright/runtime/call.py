@@ -33,6 +33,9 @@ class ModelCall:
     #: Addresses and dimensions that the code takes, before those of threads and of scratch memory.
     words: list[int]
     scratch: Scratch
+    #: All words as bytes, and the threads that they name, by their address.
+    packed: bytes
+    pool: int | None = None
 
     def __init__(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -30,15 +29,15 @@ from tilewright.runtime.lists import PassedList
 from tilewright.runtime.program import Program
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.runtime.scratch import Scratch, take_scratch
+from tilewright.runtime.small_inputs import SmallInputs, small_inputs
 from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError
 from tilewright.support.timing import Timing
 
 #: Shapes of inputs for which all that follows from them is kept.
 _KEPT: Final = 256
-#: Bytes of all inputs and outputs up to which they are copied.
-_SMALL: Final = 16 << 10
-_Plain = tuple[np.dtype[Any], tuple[int, ...]]
+#: What outputs of the caller's may be given in.
+_CONTAINERS: Final = (tuple, list, dict)
 #: The shapes of inputs, and of the items of those that are lists.
 _Shapes = tuple[tuple[int | tuple[int, ...], ...], ...]
 
@@ -84,8 +83,8 @@ class CompiledModel(RunnableModel):
         self._size = None if program.dims else self._workspace_for([])
         self._sizes: dict[_Shapes, CallSizes] = {}
         self._spare: list[Scratch] = []
-        #: The types and shapes of inputs that are copied, and calls on copies that no run uses now.
-        self._copied = _small_inputs(program) if self._device.is_here else None
+        #: The inputs that are copied, and calls on copies that no run uses now.
+        self._copied = small_inputs(program) if self._device.is_here else None
         self._ready: list[ModelCall] = []
         handed_over = [program.outputs[k] for k in program.records]
         gives_lists = any(isinstance(s, ListSpec) for s in handed_over)
@@ -149,9 +148,11 @@ class CompiledModel(RunnableModel):
 
     def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
         self._require_loaded()
+        if self._copied is not None and _is_empty(out):
+            small = self._copied.taken(inputs)
+            if small is not None:
+                return self._outputs_of_copies(self._copied, small)
         given = in_order(inputs, self._program.inputs)
-        if self._copied is not None and _is_empty(out) and _are_plain(given, self._copied):
-            return self._outputs_of_copies(given)
         bound = self._bind(given, out)
         try:
             self._run(bound)
@@ -159,17 +160,14 @@ class CompiledModel(RunnableModel):
         finally:
             self._spare.append(bound.scratch)
 
-    def _outputs_of_copies(self, inputs: Sequence[Array]) -> list[Any]:
-        """The outputs by arrays of our own, whose addresses are known: small ones are copied sooner
-        than it is found where they lie."""
+    def _outputs_of_copies(self, copied: SmallInputs, inputs: Sequence[Array]) -> list[Any]:
+        """The outputs by arrays of our own, whose addresses are known."""
         try:
             call = self._ready.pop()
         except IndexError:
-            call = self._bind([np.empty(shape, dtype) for dtype, shape in self._copied or ()], ())
+            call = self._bind(copied.arrays(), ())
         try:
-            own: Sequence[Any] = call.inputs
-            for number, given in enumerate(inputs):
-                own[number][...] = given
+            copied.copy_to(call.inputs, inputs)
             self._run(call)
             return [array.copy() for array in call.direct]
         finally:
@@ -264,8 +262,11 @@ class CompiledModel(RunnableModel):
     def _run(self, call: ModelCall) -> None:
         # The pool must live until the code ends: `set_threads` may replace the model's meanwhile.
         pool, own = self._pool, call.scratch
-        words = self._packed(*call.words, pool.address, own.workspace, own.error_address)
-        code: int = self._entry(words)
+        if call.pool != pool.address:
+            scratch = own.workspace, own.error_address
+            call.packed = self._packed(*call.words, pool.address, *scratch)
+            call.pool = pool.address
+        code: int = self._entry(call.packed)
         if not code:
             return
         error, origins = call.scratch.error, self._program.origins
@@ -293,27 +294,8 @@ class BoundModel:
         return self.outputs
 
 
-def _small_inputs(program: Program) -> list[_Plain] | None:
-    """The types and shapes of inputs, where they and all outputs are small, of known sizes."""
-    specs = (*program.inputs, *program.outputs)
-    tensors = [s for s in specs if isinstance(s, TensorSpec) and s.static_shape is not None]
-    if len(tensors) != len(specs) or program.dims or program.records:
-        return None
-    plain = [(s.numpy, s.static_shape or ()) for s in tensors]
-    total = sum(dtype.itemsize * math.prod(shape) for dtype, shape in plain)
-    return plain[: len(program.inputs)] if total <= _SMALL else None
-
-
-def _are_plain(values: Sequence[Any], wanted: Sequence[_Plain]) -> bool:
-    """Whether these are arrays that need not be converted; others are looked at more closely."""
-    for value, (dtype, shape) in zip(values, wanted, strict=True):
-        if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
-            return False
-    return True
-
-
 def _is_empty(out: Inputs) -> bool:
-    return isinstance(out, tuple | list | dict) and not out
+    return isinstance(out, _CONTAINERS) and not out
 
 
 def _size_of(dim: str, dims: dict[str, int]) -> int:

@@ -54,9 +54,15 @@ class BlockMethods(ScheduleState):
         """Let a block write into a new buffer; gives the block that copies it out."""
         return self._apply("cache_write", self.block(block), _named(buffer), scope)[0]
 
-    def reindex(self, block: BlockLike, buffer: BufferLike) -> BlockRef:
-        """Let a block touch a copy laid out by its iterators; gives the block that copies."""
-        return self._apply("reindex", self.block(block), _named(buffer))[0]
+    def reindex(
+        self, block: BlockLike, buffer: BufferLike, dimensions: Sequence[int] | None = None
+    ) -> BlockRef:
+        """Let a block touch a copy laid out by its iterators; gives the block that copies.
+
+        `dimensions` are those that are laid out so, if not all.
+        """
+        chosen = () if dimensions is None else ([*dimensions],)
+        return self._apply("reindex", self.block(block), _named(buffer), *chosen)[0]
 
     def copy_operand(self, block: BlockLike, factor: int, dtype: object | None = None) -> BlockRef:
         """Let a factor (0 or 1) of a sum of products be read from a copy, maybe of a wider type."""

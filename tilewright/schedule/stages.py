@@ -146,13 +146,19 @@ def copy_by_instance(
     store: Callable[[Mapping[Var, Expr]], Store],
     name: str,
 ) -> Stmt:
-    """One store for each value that some iterators of `block` take while the loops there run."""
+    """One store for each value that some iterators of `block` take while the loops there run.
+
+    Others than those of `block` take all of their values.
+    """
     iters = [it._replace(var=Var(it.var.name, it.var.dtype), kind="spatial") for it in used]
     own: dict[Var, Expr] = {it.var: new.var for it, new in zip(used, iters, strict=True)}
     over = variables(loops_between(tree, site.inside, block))
     ranges = tree.ranges_at(block)
     bound = dict(zip((it.var for it in block.iters), block.bindings, strict=True))
-    box = tuple(spread(Range(bound[it.var], const(1)), over, ranges) for it in used)
+    box = tuple(
+        spread(Range(bound[it.var], const(1)), over, ranges) if it.var in bound else None
+        for it in used
+    )
     return _under_loops(tree, site, name, iters, store(own), _by_iterator(iters, box))
 
 

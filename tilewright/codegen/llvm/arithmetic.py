@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.arith import prove
 from tilewright.codegen.llvm.context import Context
-from tilewright.codegen.llvm.instructions import x86, x86_bytes
+from tilewright.codegen.llvm.instructions import arm_bytes, x86, x86_bytes
 from tilewright.codegen.llvm.types import LLValue, i64, llvm, number, register_type
 from tilewright.ir import Binary, Broadcast, Cast, Const, DType, Expr, Unary
 from tilewright.support.dtype import index
@@ -219,6 +219,9 @@ def emit_cast(cx: Context, node: Cast, args: list[LLValue]) -> LLValue:
     rounded = x86_bytes.as_rounded(cx.target, node)
     if rounded is not None:
         return x86_bytes.to_bytes(cx, wanted, rounded, a)
+    held = arm_bytes.as_held(cx.target, node)
+    if held is not None:
+        return arm_bytes.to_bytes(cx, wanted, held, a)
     if source.is_float and not wanted.is_float and x86.converts(cx.target, source, wanted):
         return x86.to_integers(cx, source, wanted, a, kind, _bounds(node.a))
     if source.is_float:

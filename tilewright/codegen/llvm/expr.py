@@ -9,6 +9,7 @@ from typing import Any
 from tilewright.codegen.llvm.arithmetic import emit_binary, emit_cast, emit_unary
 from tilewright.codegen.llvm.calls import emit_call
 from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.instructions.arm_bytes import as_held
 from tilewright.codegen.llvm.instructions.x86_bytes import as_rounded
 from tilewright.codegen.llvm.memory import emit_load, load_start
 from tilewright.codegen.llvm.narrow_index import emit_narrow
@@ -119,10 +120,10 @@ def _may_write(node: Expr) -> bool:
 
 def _needed(cx: Context, node: Expr) -> tuple[Expr, ...]:
     """The operands to evaluate first: of a contiguous access, only its first index; of what one
-    step rounds to bytes, the source."""
-    rounded = as_rounded(cx.target, node) if isinstance(node, Cast) else None
-    if rounded is not None:
-        return (rounded.source,)
+    step brings to bytes, the source."""
+    if isinstance(node, Cast):
+        to_bytes = as_rounded(cx.target, node) or as_held(cx.target, node)
+        return node.operands if to_bytes is None else (to_bytes.source,)
     if isinstance(node, Call) and node.name == "address_of":
         node = node.args[0]
     if not isinstance(node, Load):

@@ -56,6 +56,8 @@ class Facts(NamedTuple):
     #: Whether it is a copy that transposes: neighbours in the result are not neighbours in the
     #: operand.
     transposes: bool = False
+    #: The same, with blocks of what become neighbours.
+    gathers: bool = False
     #: Whether it is a map whose operands broadcast as in NumPy, and that is the same everywhere.
     aligned: bool = False
     #: Whether elements of the result are elements of operands, or numbers, as they stand.
@@ -133,8 +135,9 @@ def facts_of(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> Facts:
     kind = max((_kind(op) for op in computes), default=LoopKind.MAP)
     cost = sum(cost_of(v) for op in computes for v in op.values)
     transposes = kind is LoopKind.INJECTIVE and any(_transposes(op) for op in computes)
+    gathers = kind is LoopKind.INJECTIVE and any(_gathers(op) for op in computes)
     aligned = kind is LoopKind.MAP and bool(given) and all(_is_aligned(op) for op in computes)
-    return Facts(kind, cost, transposes, aligned, all(map(_moves, computes)))
+    return Facts(kind, cost, transposes, gathers, aligned, all(map(_moves, computes)))
 
 
 def work_of(call: Call, types: Sequence[Type]) -> int:
@@ -258,3 +261,10 @@ def _transposes(op: te.Compute) -> bool:
     return (
         is_long and bool(load.indices) and load.indices[-1] is not inner and inner in load.indices
     )
+
+
+def _gathers(op: te.Compute) -> bool:
+    if len(op.values) != 1 or not isinstance(op.values[0], Load) or not op.axes:
+        return False
+    walked = [op.axes[-1] in free_vars(i) for i in op.values[0].indices]
+    return any(walked) and not walked[-1]

@@ -191,6 +191,11 @@ class _Fuser:
         is_open = self._is_open(group, value, facts)
         return self._goes_with(value, group, binding, own=own) if is_open else own
 
+    def _only_gathers(self, group: _Group) -> bool:
+        """Whether it changes a layout, by tiles, and does nothing else."""
+        first, *others = group.members
+        return self._facts[first].gathers and not others and not self._chooses
+
     def _is_ready(self, group: _Group, binding: Binding) -> bool:
         """Whether all operands are there when the group runs, or it can wait for them."""
         return self._is_there(group, binding) or not group.is_read
@@ -204,8 +209,7 @@ class _Fuser:
 
     def map_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
         """A map goes with what makes an operand of its own shape, if only maps read that."""
-        del group
-        if any(v.shape != value.shape for v in binding.outputs):
+        if self._only_gathers(group) or any(v.shape != value.shape for v in binding.outputs):
             return False
         return self._only_maps_read(value)
 
@@ -345,9 +349,7 @@ class _Fuser:
             for v in b.outputs
             if any(k is None or k not in own for k in self._uses[v])
         ]
-        if not outputs:
-            return []
-        return [grouped(members, outputs)]
+        return [grouped(members, outputs)] if outputs else []
 
 
 _FITS = {

@@ -4,7 +4,7 @@ from tilewright.schedule.intrinsics.amx import TileProduct
 from tilewright.schedule.intrinsics.dot import Dot
 from tilewright.schedule.intrinsics.interleave import interleave
 from tilewright.schedule.intrinsics.mma import warp_product
-from tilewright.schedule.intrinsics.tables import dots_for, tile_product_for
+from tilewright.schedule.intrinsics.tables import dots_for, lane_dot_for, tile_product_for
 from tilewright.schedule.intrinsics.transpose import PART_BYTES, transpose_tile
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "TileProduct",
     "dots_for",
     "interleave",
+    "lane_dot_for",
     "tile_product_for",
     "transpose_tile",
     "warp_product",

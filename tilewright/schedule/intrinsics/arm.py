@@ -35,6 +35,11 @@ def _row_dot(dot: Dot) -> Dot:
     return replace(dot, name=f"{dot.name}_row", rows=1)
 
 
+def _lane_dot(dot: Dot) -> Dot:
+    """The same lane by lane."""
+    return replace(dot, name=f"{dot.name}_lanes", rows=1, by_lane=True)
+
+
 _SDOT = _dot("sdot", _BYTES, _S8, _S8, _S32, "dotprod")
 _UDOT = _dot("udot", _BYTES, _U8, _U8, _S32, "dotprod")
 _BFDOT = _dot("bfdot", _HALVES, _BF16, _BF16, _F32, "bf16")
@@ -56,3 +61,5 @@ ARM_DOTS: tuple[Dot, ...] = tuple(
         *(_row_dot(dot) for dot in (_SDOT, _UDOT, _USDOT, _BFDOT)),
     )
 )
+#: Those that multiply lane by lane.
+ARM_LANE_DOTS: tuple[Dot, ...] = tuple(_lane_dot(dot).register() for dot in (_SDOT, _UDOT, _USDOT))

@@ -6,6 +6,7 @@
 Two kinds of instruction share this description. In the first, one group of A is multiplied by all
 columns at once (VNNI, `sdot`): a tile of several rows reads their groups from one vector of A. In
 the second, an accumulator holds a whole rows × columns tile (`smmla`): C is a vector, row by row.
+The first kind also multiplies lane by lane, as channels that are convolved by themselves need it.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class Dot:
     row_bits: int = 32
     #: Whether the instruction adds to the accumulator; an addition follows where it does not.
     accumulates: bool = True
+    #: Whether every column is multiplied by a group of its own: C[j] += A[j, k] * B[j, k].
+    by_lane: bool = False
 
     @property
     def depth(self) -> int:
@@ -130,8 +133,9 @@ class Dot:
     def _buffers(self) -> tuple[Buffer, Buffer, Buffer]:
         own_rows = self.rows > 1 and not self.square
         shape = (self.rows, self.columns) if own_rows else (self.lanes,)
+        groups = self.columns if self.by_lane else self.rows
         return (
-            Buffer("A", self.a, (self.rows * self.depth,)),
+            Buffer("A", self.a, (groups * self.depth,)),
             Buffer("B", self.b, (self.columns * self.depth,)),
             Buffer("C", self.out, shape),
         )
@@ -142,7 +146,7 @@ class Dot:
         iters = {n: Iter(Var(f"v{n}"), const(extents[n]), _kind(n)) for n in named}
         i, j, k = (iters[n].var if n in iters else const(0) for n in "ijk")
         where = self._result(c, i, j)
-        left = cast(_at(a, i, k, self.depth), self.out)
+        left = cast(_at(a, j if self.by_lane else i, k, self.depth), self.out)
         right = cast(_at(b, j, k, self.depth), self.out)
         update = Store(c, where, Load(c, where) + left * right)
         nest: Any = make_block("D", iters.values(), named.values(), update)
@@ -161,6 +165,9 @@ class Dot:
             rows = Load(a, (_whole(self.rows * self.depth),))
             return self._store(c, (_whole(self.lanes),), rows, columns)
         lanes = _whole(self.columns)
+        if self.by_lane:
+            own = Load(a, (_whole(self.columns * self.depth),))
+            return self._store(c, (lanes,), own, columns)
         return seq(
             *(
                 self._store(c, (const(i), lanes) if c.ndim == 2 else (lanes,), row, columns)

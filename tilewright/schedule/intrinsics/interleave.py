@@ -9,7 +9,9 @@ import re
 from functools import cache
 
 from tilewright.ir import (
+    Broadcast,
     Buffer,
+    Const,
     DType,
     Expr,
     For,
@@ -20,51 +22,83 @@ from tilewright.ir import (
     Stmt,
     Store,
     Var,
+    broadcast,
     call,
     cast,
     const,
     make_block,
+    select,
     seq,
 )
 from tilewright.schedule.tensor_intrin import TensorIntrin, register_family
 
 
 @cache
-def interleave(dtype: DType, lanes: int, rows: int, become: DType) -> TensorIntrin:
-    """D[j * rows + k] = S[k, j] for `rows` (a power of two) rows of `lanes` elements."""
+def interleave(
+    dtype: DType, lanes: int, rows: int, become: DType, group: int | None = None
+) -> TensorIntrin:
+    """D[j * rows + k] = S[k, j] for `rows` (a power of two) rows of `lanes` elements.
+
+    With `group`, rows are interleaved by groups of so many, one group after the other, of which the
+    last is filled up with zeros: D[k // group * lanes * group + j * group + k % group] = S[k, j].
+    """
+    if group == rows:
+        return interleave(dtype, lanes, rows, become)
+    group = group or rows
     source = Buffer("S", dtype, (rows, lanes))
-    result = Buffer("D", become, (lanes * rows,))
-    name = f"interleave.{rows}x{dtype.short}x{lanes}"
+    result = Buffer("D", become, (-(-rows // group) * group * lanes,))
+    name = f"interleave.{rows if rows == group else f'{rows}by{group}'}x{dtype.short}x{lanes}"
     return TensorIntrin(
         name if become is dtype else f"{name}.{become.short}",
-        Function("description", (source, result), _loops(source, result, lanes, rows)),
-        Function("implementation", (source, result), _zips(source, result, lanes, rows)),
+        Function("description", (source, result), _loops(source, result, group)),
+        Function("implementation", (source, result), _zips(source, result, group)),
     )
 
 
 def _named(rest: str) -> TensorIntrin | None:
-    found = re.fullmatch(r"(\d+)x(\w+)x(\d+)(?:\.(\w+))?", rest)
+    found = re.fullmatch(r"(\d+)(?:by(\d+))?x(\w+)x(\d+)(?:\.(\w+))?", rest)
     if found is None:
         return None
-    rows, dtype, lanes, become = found.groups()
-    return interleave(DType.of(dtype), int(lanes), int(rows), DType.of(become or dtype))
+    rows, group, dtype, lanes, become = found.groups()
+    by = () if group is None else (int(group),)
+    return interleave(DType.of(dtype), int(lanes), int(rows), DType.of(become or dtype), *by)
 
 
 register_family("interleave", _named)
 
 
-def _loops(source: Buffer, result: Buffer, lanes: int, rows: int) -> For:
+def _sizes(source: Buffer) -> tuple[int, int]:
+    """Rows, and the elements of one."""
+    rows, lanes = (int(d.value) for d in source.shape if isinstance(d, Const))
+    return rows, lanes
+
+
+def _loops(source: Buffer, result: Buffer, group: int) -> For:
+    rows, lanes = _sizes(source)
+    steps = -(-rows // group) * group
     j, k, vj, vk = Var("j"), Var("k"), Var("vj"), Var("vk")
-    iters = (Iter(vj, const(lanes), "spatial"), Iter(vk, const(rows), "spatial"))
+    iters = (Iter(vj, const(lanes), "spatial"), Iter(vk, const(steps), "spatial"))
     value = cast(source[vk, vj], result.dtype)
-    block = make_block("D", iters, (j, k), Store(result, (vj * rows + vk,), value))
-    return For(j, const(lanes), "serial", For(k, const(rows), "serial", block))
+    if steps > rows:
+        value = select(vk < rows, value, const(0, result.dtype))
+    place = vj * group + vk
+    if steps > group:
+        place = vk // group * (lanes * group) + vj * group + vk % group
+    block = make_block("D", iters, (j, k), Store(result, (place,), value))
+    return For(j, const(lanes), "serial", For(k, const(steps), "serial", block))
 
 
-def _zips(source: Buffer, result: Buffer, lanes: int, rows: int) -> Stmt:
+def _zips(source: Buffer, result: Buffer, group: int) -> Stmt:
+    rows, lanes = _sizes(source)
     whole = Ramp(const(0), const(1), lanes)
-    loads = [Load(source, (const(k), whole)) for k in range(rows)]
-    mixed = _interleaved([[cast(load, result.dtype.with_lanes(lanes))] for load in loads])
+    become = result.dtype.with_lanes(lanes)
+    loads = [cast(Load(source, (const(k), whole)), become) for k in range(rows)]
+    loads += [broadcast(const(0, result.dtype), lanes)] * (-rows % group)
+    mixed = [
+        part
+        for first in range(0, len(loads), group)
+        for part in _interleaved([[load] for load in loads[first : first + group]])
+    ]
     return seq(
         *(
             Store(result, (Ramp(const(k * lanes), const(1), lanes),), part)
@@ -79,4 +113,9 @@ def _interleaved(rows: list[list[Expr]]) -> list[Expr]:
         return rows[0]
     even, odd = _interleaved(rows[0::2]), _interleaved(rows[1::2])
     pairs = zip(even, odd, strict=True)
-    return [call(half, a, b) for a, b in pairs for half in ("zip_low", "zip_high")]
+    return [_zipped(half, a, b) for a, b in pairs for half in ("zip_low", "zip_high")]
+
+
+def _zipped(half: str, a: Expr, b: Expr) -> Expr:
+    """Half of two interleaved vectors; of zeros alone, these."""
+    return a if a is b and isinstance(a, Broadcast) else call(half, a, b)

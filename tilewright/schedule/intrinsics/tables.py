@@ -6,7 +6,7 @@ from typing import Final
 
 from tilewright.ir import DType
 from tilewright.schedule.intrinsics.amx import TILE_PRODUCTS, TileProduct
-from tilewright.schedule.intrinsics.arm import ARM_DOTS
+from tilewright.schedule.intrinsics.arm import ARM_DOTS, ARM_LANE_DOTS
 from tilewright.schedule.intrinsics.cortex_m import CORTEX_M_DOTS
 from tilewright.schedule.intrinsics.dot import Dot
 from tilewright.schedule.intrinsics.x86 import X86_DOTS
@@ -18,6 +18,8 @@ _DOTS: dict[str, tuple[Dot, ...]] = {
     "aarch64": ARM_DOTS,
     "arm": CORTEX_M_DOTS,
 }
+#: Those that multiply lane by lane.
+_LANE_DOTS: dict[str, tuple[Dot, ...]] = {"aarch64": ARM_LANE_DOTS}
 #: Bits of registers that are no vectors.
 _SCALAR: Final = 32
 
@@ -31,6 +33,12 @@ def dots_for(target: Target, a: DType, b: DType, out: DType) -> list[Dot]:
         and dot.columns * 32 <= max(target.vector_bits, _SCALAR)
         and has_features(target, dot.needs)
     ]
+
+
+def lane_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
+    """The dot product lane by lane of these types, where `target` has it."""
+    fitting = (d for d in _LANE_DOTS.get(target.arch, ()) if (d.a, d.b, d.out) == (a, b, out))
+    return next((d for d in fitting if has_features(target, d.needs)), None)
 
 
 def tile_product_for(target: Target, a: DType, b: DType, out: DType) -> TileProduct | None:

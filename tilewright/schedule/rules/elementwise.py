@@ -102,14 +102,16 @@ STEPWISE = Rule("stepwise", _stepwise, as_found, _schedule_steps)
 
 def has_thin_pixels(s: Schedule, name: str, target: Target) -> bool:
     """Whether the last dimension has a few elements that no vector fits (the channels of a picture)
-    and all that is read and written runs on over the one before."""
+    and all that is read and written runs on over the one before, but for tables that elements are
+    looked up in."""
     block, loops = s.block_of(name), s.loops(name)
     if len(loops) < 2 or [loop.var for loop in loops[-2:]] != list(block.bindings[-2:]):
         return False
     pixel, channel = block.iters[-2:]
     count = int(channel.extent.value) if isinstance(channel.extent, Const) else 0
     is_odd = count & (count - 1) != 0 and count < vector_lanes(block, target)
-    tensors = [a for a in accesses_of(block) if a.indices]
+    variables = [it.var for it in block.iters]
+    tensors = [a for a in accesses_of(block) if a.indices and not _is_told(a, variables)]
     steps = {(a.step(pixel.var), a.step(channel.var)) for a in tensors}
     return is_odd and steps == {(count, 1)}
 
@@ -151,12 +153,17 @@ def seams_of(block: Block, target: Target) -> list[int]:
     """
     it, lanes = block.iters[-1], vector_lanes(block, target)
     chosen = [e.condition for e in all_exprs(block.body) if isinstance(e, Select)]
-    found = {_seam(c, it.var) for condition in chosen for c in conjuncts(condition)}
-    extent = int(it.extent.value) if isinstance(it.extent, Const) else 0
-    inside = sorted(p for p in found if p is not None and 0 < p < extent)
+    inside = seams_along(it.var, it.extent, chosen)
     if len(inside) > _MOST_SEAMS or all(p % lanes == 0 for p in inside):
         return []
     return inside
+
+
+def seams_along(var: Var, extent: Expr, conditions: Sequence[Expr]) -> list[int]:
+    """Where within an extent one of the conditions begins to hold, or holds no more."""
+    found = {_seam(c, var) for condition in conditions for c in conjuncts(condition)}
+    end = int(extent.value) if isinstance(extent, Const) else 0
+    return sorted(p for p in found if p is not None and 0 < p < end)
 
 
 def _seam(condition: Expr, var: Var) -> int | None:

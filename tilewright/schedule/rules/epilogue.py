@@ -69,11 +69,12 @@ def place_epilogue(
 
 def lanes_of_stores(s: Schedule, name: str, loops: Sequence[Loop], lanes: int) -> int:
     """The lanes of sums, or more where results are narrower, so that these are stored by whole
-    registers where the tile is as wide."""
+    registers where the tile is as wide, or by halves of them."""
     extent = s.loop_of(loops[-1]).extent if loops else None
     wide = _STORED // stores_of(s.block_of(name))[0].buffer.dtype.itemsize
-    fits = isinstance(extent, Const) and extent.value % wide == 0
-    return max(lanes, wide) if fits else lanes
+    while wide > lanes and not (isinstance(extent, Const) and extent.value % wide == 0):
+        wide //= 2
+    return max(lanes, wide)
 
 
 def _repeated(s: Schedule, name: str, loops: Sequence[Loop], lanes: int) -> int:

@@ -7,6 +7,7 @@ for y: for window: Y[y] += …    -->       X_pad[rows of the strip] = …
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from tilewright.arith import linear
@@ -81,18 +82,35 @@ def _is_plain(block: Block) -> bool:
     )
 
 
-def strip_of(s: Schedule, name: str, image: Access, row: Iter, target: Target) -> int | None:
-    """How many steps of `row` make a strip of the image that fits a quarter of L2, while every core
-    has strips.
+def shared_strip_of(
+    s: Schedule, name: str, image: Access, others: Sequence[Iter], size: int, target: Target
+) -> int | None:
+    """How many steps of the last of `others`, which are around the tiles of the block `name`, make
+    a strip of the image of at most `size` bytes; None where it is padded as a whole before all
+    else."""
+    *around, row = others
+    moves = any(row.var in free_vars(i) for i in image.indices)
+    rows = strip_of(s, name, image, row, size, target) if moves else None
+    if rows is None:
+        return None
+    # Few channels are cut into more strips, so that every core has some.
+    channels = prod(extent_of(it) or target.cores for it in around)
+    strips = max(-(-(extent_of(row) or 1) // rows), -(-2 * target.cores // channels))
+    return max(1, -(-(extent_of(row) or 1) // strips))
+
+
+def strip_of(
+    s: Schedule, name: str, image: Access, row: Iter, size: int, target: Target
+) -> int | None:
+    """How many steps of `row` make a strip of the image that fits, while every core has strips.
 
     All of them, where the whole image fits; None where sizes are not known.
     """
     block, extent = s.block_of(name), extent_of(row)
     if extent is None:
         return None
-    size = _row_bytes(image, block, row.var)
     step, reach = _motion(image, block, row.var)
-    fit = target.caches.l2 // 4 // max(1, size)
+    fit = size // max(1, _row_bytes(image, block, row.var))
     if fit >= (extent - 1) * step + reach:
         return extent
     steps = max(1, (fit - reach) // step + 1, _OWN_ROWS * (reach - step) // step)

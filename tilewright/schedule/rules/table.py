@@ -38,6 +38,7 @@ from tilewright.schedule.rules.products.shift import SHIFT
 from tilewright.schedule.rules.products.steps import STEP
 from tilewright.schedule.rules.products.widen import WIDEN
 from tilewright.schedule.rules.reductions.columns import COLUMNS
+from tilewright.schedule.rules.reductions.dot_windows import DOT_WINDOWS
 from tilewright.schedule.rules.reductions.long_columns import LONG_COLUMNS
 from tilewright.schedule.rules.reductions.rows import ROWS, SINGLE_ROWS, TOTAL
 from tilewright.schedule.rules.remove_empty import REMOVE_EMPTY
@@ -83,7 +84,7 @@ CPU_RULES: Final[Table] = (
     Stage("blocks", (SEPARATE_OPERANDS,)),
     Stage("blocks", (SHIFT,)),
     Stage("blocks", (WIDEN,)),
-    Stage("blocks", (AMX, DOT, DOT_ROWS)),
+    Stage("blocks", (AMX, DOT, DOT_ROWS, DOT_WINDOWS)),
     # Other products, and reductions. Row by row goes all of a function, or nothing.
     Stage("blocks", (STEP,)),
     Stage("function", (ROWS,)),

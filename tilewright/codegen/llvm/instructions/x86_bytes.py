@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.instructions.clamps import as_clamp, as_shifted
 from tilewright.codegen.llvm.types import LLType, LLValue, i8, i32, llvm, number
-from tilewright.ir import Binary, Broadcast, Call, Cast, Const, DType, Expr
+from tilewright.ir import Call, Cast, DType, Expr
 from tilewright.target import Target
 
 _FLOAT32, _INT32 = DType.of("float32"), DType.of("int32")
@@ -61,38 +62,14 @@ def as_rounded(target: Target, node: Cast) -> Rounded | None:
 
 def _held(expr: Expr) -> Rounded | None:
     """min(max(round(x) + zero, low), high), in whatever order."""
-    low = high = None
-    while (low is None or high is None) and isinstance(expr, Binary) and expr.op in ("min", "max"):
-        bound, inner = _constant_side(expr)
-        if bound is None:
-            return None
-        if expr.op == "min" and high is None:
-            high = bound
-        elif expr.op == "max" and low is None:
-            low = bound
-        else:
-            return None
-        expr = inner
-    if low is None or high is None:
+    clamp = as_clamp(expr)
+    found = None if clamp is None else as_shifted(clamp.value)
+    if clamp is None or found is None:
         return None
-    zero = 0.0
-    if isinstance(expr, Binary) and expr.op == "add":
-        found, expr = _constant_side(expr)
-        if found is None:
-            return None
-        zero = found
-    if not isinstance(expr, Call) or expr.name != "round":
+    rounded, zero = found
+    if not isinstance(rounded, Call) or rounded.name != "round":
         return None
-    return Rounded(expr.args[0], zero, low, high)
-
-
-def _constant_side(node: Binary) -> tuple[float | None, Expr]:
-    """The operand that is a constant, and the other one."""
-    for side, other in ((node.b, node.a), (node.a, node.b)):
-        value = side.a if isinstance(side, Broadcast) else side
-        if isinstance(value, Const):
-            return float(value.value), other
-    return None, node
+    return Rounded(rounded.args[0], zero, clamp.low, clamp.high)
 
 
 def to_bytes(cx: Context, dtype: DType, rounded: Rounded, x: LLValue) -> LLValue:

@@ -96,7 +96,7 @@ def requantize_compute(
         return te.cast(te.clip(rounded + zero, low, high), dtype)
 
     def narrow_element(e: Expr, m: Expr, s: Expr) -> Expr:
-        rounded = _rounded_narrow(e, m, s, least)
+        rounded = _rounded_narrow(e, m, s, least, ends[0])
         return te.cast(te.clip(rounded, *ends) + zero, dtype)
 
     ends = (low - zero, high - zero)
@@ -119,10 +119,14 @@ def _rounded(e: Expr, m: Expr, s: Expr, twice: bool) -> Expr:
     return (rounded + ((one << rest) >> 1) - less) >> rest
 
 
-def _rounded_narrow(e: Expr, m: Expr, s: Expr, least: int) -> Expr:
+def _rounded_narrow(e: Expr, m: Expr, s: Expr, least: int, low: int) -> Expr:
     """The high half of the product, rounded, and then divided by a power of two in 32 bits: below
-    zero, where there is something left to shift, from one less, so that halves go away from it."""
+    zero, where there is something left to shift, from one less, so that halves go away from it.
+    Where nothing is less than `low`, and that is not below zero, it does not matter how those
+    below are rounded."""
     high = te.mulhi_doubled(e, m)
+    if low >= 0:
+        return te.shift_nearest(high, s - _HIGH)
     signs = high if least > _HIGH else high & (_HIGH - s)
     return te.shift_nearest(high + (signs >> _HIGH), s - _HIGH)
 

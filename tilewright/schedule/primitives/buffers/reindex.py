@@ -1,4 +1,4 @@
-"""reindex(block, buffer)"""
+"""reindex(block, buffer, dimensions)"""
 
 from __future__ import annotations
 
@@ -41,36 +41,43 @@ from tilewright.schedule.stages import (
 from tilewright.schedule.writing import BufferLike, buffer_touched, change_accesses
 
 
-def reindex(tree: Tree, block: Block, buffer: BufferLike) -> Edit:
+def reindex(
+    tree: Tree, block: Block, buffer: BufferLike, dimensions: Sequence[int] | None = None
+) -> Edit:
     """Let a block touch a new buffer at its iterators alone, and copy from or to the old one.
 
     for i, r: B[i] += A[i + r]      -->      for i, r: A_reindex[i, r] = A[i + r]
                                              for i, r: B[i] += A_reindex[i, r]
+
+    Of a buffer that is read, `dimensions` may be named: others are copied as they are.
     """
-    check(tree, block, buffer)
+    check(tree, block, buffer, dimensions)
     old = buffer_touched(block, buffer)
     is_write = old in buffers_touched(block)[1]
     indices = _indices(block, old)
     assert not isinstance(indices, Fault)
-    used = _iterators_in(indices, block)
+    view_of = _View(block, old, indices, dimensions)
+    used = view_of.iters
     view = stand_in(tree, old, "reindex", shape=[it.extent for it in used])
     name = stage_name(tree, view)
     site = site_after(tree, block, old) if is_write else site_before(tree, block, old)
     assert not isinstance(site, Fault)
 
     def store(own: Mapping[Var, Expr]) -> Store:
-        plain, place = tuple(own[it.var] for it in used), at_indices(indices, own)
+        plain, place = tuple(own[it.var] for it in used), at_indices(view_of.copied, own)
         if is_write:
             return Store(old, place, Load(view, plain))
         return Store(view, plain, Load(old, place))
 
     copy = copy_by_instance(tree, site, block, used, store, name)
-    changed = tree.rebuilt(site.at, block, _with_view(block, old, view, used))
+    changed = tree.rebuilt(site.at, block, _with_view(block, old, view, view_of.touched))
     parts = (changed, copy) if is_write else (copy, changed)
     return Edit(with_buffers(tree.replace(site.at, seq(*parts)), view), (BlockRef(name),))
 
 
-def check(tree: Tree, block: Block, buffer: BufferLike) -> None:
+def check(
+    tree: Tree, block: Block, buffer: BufferLike, dimensions: Sequence[int] | None = None
+) -> None:
     old = buffer_touched(block, buffer)
     what = f"cannot reindex {old.name} for block {block.name}"
     require(tree, what, block_is_no_part_of_another(tree, block), no_address_is_taken(tree, old))
@@ -78,10 +85,63 @@ def check(tree: Tree, block: Block, buffer: BufferLike) -> None:
     if isinstance(indices, Fault):
         return require(tree, what, indices)
     if old in buffers_touched(block)[1]:
+        require(tree, what, _is_whole(dimensions, block))
         return require(tree, what, result_can_be_copied(tree, block, buffer))
     site = site_before(tree, block, old)
     require(tree, what, site if isinstance(site, Fault) else None)
-    return require(tree, what, _stays_inside(tree, block, old, indices))
+    require(tree, what, _are_dimensions(dimensions, old))
+    chosen = range(old.ndim) if dimensions is None else dimensions
+    inside = [(indices[k], old.shape[k]) for k in chosen]
+    return require(tree, what, _stays_inside(tree, block, old, inside))
+
+
+class _View:
+    """What stands for a buffer: its dimensions, and where it is touched."""
+
+    def __init__(
+        self,
+        block: Block,
+        buffer: Buffer,
+        indices: Sequence[Expr],
+        dimensions: Sequence[int] | None,
+    ) -> None:
+        """`iters` run over the copy, `copied` are the old indices in their terms, and `touched` is
+        where the block touches the view."""
+        self.iters: list[Iter] = []
+        self.copied: list[Expr] = []
+        self.touched: list[Expr] = []
+        if dimensions is None:
+            self._add_iterators(_iterators_in(indices, block))
+            self.copied = [*indices]
+            return
+        for k, index in enumerate(indices):
+            is_own = any(index is it.var for it in block.iters)
+            if k in dimensions or is_own:
+                self._add_iterators(_iterators_in([index], block))
+                self.copied.append(index)
+                continue
+            whole = Iter(Var(f"v{k}"), buffer.shape[k], "spatial")
+            self.iters.append(whole)
+            self.copied.append(whole.var)
+            self.touched.append(index)
+
+    def _add_iterators(self, iters: Sequence[Iter]) -> None:
+        new = [it for it in iters if it not in self.iters]
+        self.iters += new
+        self.touched += [it.var for it in new]
+
+
+def _is_whole(dimensions: Sequence[int] | None, block: Block) -> Fault | None:
+    if dimensions is None:
+        return None
+    return Fault("only of a buffer that is read may dimensions be named", "name none", block)
+
+
+def _are_dimensions(dimensions: Sequence[int] | None, buffer: Buffer) -> Fault | None:
+    if dimensions is None or all(k in range(buffer.ndim) for k in dimensions):
+        return None
+    reason = f"{buffer.name} has the dimensions 0 to {buffer.ndim - 1}, not {[*dimensions]}"
+    return Fault(reason, "name some of these")
 
 
 def _indices(block: Block, buffer: Buffer) -> tuple[Expr, ...] | Fault:
@@ -112,13 +172,14 @@ def _iterators_in(indices: Sequence[Expr], block: Block) -> list[Iter]:
 
 
 def _stays_inside(
-    tree: Tree, block: Block, buffer: Buffer, indices: Sequence[Expr]
+    tree: Tree, block: Block, buffer: Buffer, indices: Sequence[tuple[Expr, Expr]]
 ) -> Fault | None:
-    """No value of the iterators leads outside of the buffer: the copy has no guards."""
+    """No value of the iterators leads outside of the buffer: the copy has no guards. Indices come
+    with the extents of their dimensions."""
     ranges = Ranges.for_function(tree.function)
     for it in block.iters:
         ranges = ranges.with_extent(it.var, it.extent)
-    for index, extent in zip(indices, buffer.shape, strict=True):
+    for index, extent in indices:
         if not prove(all_of(index >= 0, index < extent), ranges):
             return Fault(
                 f"block {block.name} may read `{index}`, outside of {buffer.name}",
@@ -128,8 +189,8 @@ def _stays_inside(
     return None
 
 
-def _with_view(block: Block, old: Buffer, view: Buffer, used: Sequence[Iter]) -> Stmt:
-    plain = tuple(it.var for it in used)
+def _with_view(block: Block, old: Buffer, view: Buffer, touched: Sequence[Expr]) -> Stmt:
+    plain = tuple(touched)
     return change_accesses(
         block,
         [old],

@@ -122,7 +122,9 @@ class _Cut:
         if not others or others[-1].var not in rows or self.plan.pack_rows:
             return own, []
         near = self._columns_are_near()
-        size = strip_of(self.s, self.name, self.plan.contraction.a, others[-1], self.target)
+        quarter = self.target.caches.l2 // 4
+        image = self.plan.contraction.a
+        size = strip_of(self.s, self.name, image, others[-1], quarter, self.target)
         extent = extent_of(others[-1])
         if size is None or extent is None or (near and not pads):
             return own, []

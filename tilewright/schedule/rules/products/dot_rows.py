@@ -93,8 +93,9 @@ def as_row_product(block: Block, constants: frozenset[Buffer]) -> RowProduct | N
     column, depth = c.columns[-1], c.reduced[-1]
     neighbours = c.out.step(column.var) == 1 and c.a.step(depth.var) == 1
     is_window = len(c.columns) > 1 or len(c.reduced) > 1
+    pixels = [it for it in block.iters if it.kind == "spatial" and it not in c.columns]
     # Threads share the rows of pixels of windows; matrices have batches instead.
-    if is_window and (len(c.rows) < _WINDOW_ROWS or c.batch):
+    if is_window and (len(pixels) < _WINDOW_ROWS or c.batch):
         return None
     return RowProduct(c, column, depth) if neighbours else None
 
@@ -241,7 +242,7 @@ def steps_at_once(product: RowProduct, dot: Dot, target: Target) -> int:
 
 def _rows_in_l2(product: RowProduct, target: Target) -> int:
     """How many rows of pixels an image has, or as many as take half of L2."""
-    *_, height, width = (extent_of(it) or _UNKNOWN for it in product.rows)
+    *_, height, width = (1, 1, *(extent_of(it) or _UNKNOWN for it in product.rows))
     channels = prod(
         extent_of(it) or 1 for it in product.contraction.reduced if _is_channel(it, product)
     )

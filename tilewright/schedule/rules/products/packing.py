@@ -70,6 +70,13 @@ def pack_operand(
     s: Schedule, user: str, access: Access, across: Var, along: Var, layout: Layout | Rows
 ) -> Packed:
     """Let the block `user` read the operand packed: tiles across rows (or columns) and along."""
+    return lay_out_operand(s, _copy_of(s, user, access), access, across, along, layout)
+
+
+def lay_out_operand(
+    s: Schedule, copy: str, access: Access, across: Var, along: Var, layout: Layout | Rows
+) -> Packed:
+    """The same for an operand that the block `copy` makes."""
     names = [i.name if isinstance(i, Var) else "" for i in access.indices]
     outer, inner = names.index(across.name), names.index(along.name)
 
@@ -77,7 +84,6 @@ def pack_operand(
         rest = [i for n, i in enumerate(at) if n not in (outer, inner)]
         return (*rest, *layout.place(at[outer], at[inner]))
 
-    copy = _copy_of(s, user, access)
     s.transform_layout(copy, 0, blocked)
     return Packed(copy, outer, inner, layout)
 
@@ -102,7 +108,7 @@ def _inline_before(s: Schedule, copy: str) -> None:
 
 def schedule_packing(s: Schedule, packed: Packed, target: Target) -> Loop | None:
     """Pack whole groups at a time. Gives the outermost loop of those that were made."""
-    across, along = (_loop_along(s, packed, k) for k in (packed.across, packed.along))
+    across, along = (loop_along(s, packed, k) for k in (packed.across, packed.along))
     if across is None or along is None or across is along:
         return None
     layout, dtype = packed.layout, s.block_of(packed.block).writes[0].buffer.dtype
@@ -111,7 +117,7 @@ def schedule_packing(s: Schedule, packed: Packed, target: Target) -> Loop | None
     lanes = _lanes(layout.width, target.lanes(dtype))
     tile, vectors, lane = s.split(across, None, layout.width // lanes, lanes)
     steps, deep, group = s.split(along, None, layout.deep, layout.group)
-    between = _between(s, packed.block, tile, (vectors, lane, steps, deep, group))
+    between = loops_between(s, packed.block, tile, (vectors, lane, steps, deep, group))
     if lanes > 1 and _is_copy_of_rows(s, packed):
         source = s.block_of(packed.block).reads[0].buffer.dtype
         tile, beside = s.split(tile, None, _tiles_at_once(s, tile, layout.width, source, target))
@@ -139,7 +145,7 @@ def _copy_rows(
     s: Schedule, packed: Packed, across: Loop, along: Loop, target: Target
 ) -> Loop | None:
     """Copy rows next to each other, each by vectors along it."""
-    between = _between(s, packed.block, across, (along,))
+    between = loops_between(s, packed.block, across, (along,))
     # Tiles of rows, as they are stored: what a chunk holds is seen from the loops.
     across, row = s.split(across, None, packed.layout.width)
     s.reorder(across, row, *between, along)
@@ -163,14 +169,14 @@ def avoid_conflicts(s: Schedule, copy: str, target: Target) -> None:
     s.storage_align(copy, buffer.name, -2, 2 * line, line)
 
 
-def _loop_along(s: Schedule, packed: Packed, dimension: int) -> Loop | None:
+def loop_along(s: Schedule, packed: Packed, dimension: int) -> Loop | None:
     """The loop over a dimension of the packed operand, if it has one of its own."""
     used = free_vars(s.block_of(packed.block).bindings[dimension])
     loops = [loop for loop in s.loops(packed.block) if loop.var in used]
     return loops[-1] if loops else None
 
 
-def _between(s: Schedule, name: str, outer: Loop, inner: Sequence[Loop]) -> list[Loop]:
+def loops_between(s: Schedule, name: str, outer: Loop, inner: Sequence[Loop]) -> list[Loop]:
     """The other loops from `outer` or from `inner` on, whatever comes first."""
     loops = s.loops(name)
     first = min(loops.index(loop) for loop in (outer, *inner))

@@ -29,7 +29,7 @@ from tilewright.schedule.rules.padding import (
     inline_padding,
     join_pixels,
     place_padding,
-    strip_of,
+    shared_strip_of,
 )
 from tilewright.schedule.rules.reductions.long_columns import is_long
 from tilewright.schedule.rules.reductions.vectors import vector_variable
@@ -161,21 +161,15 @@ def _are_enough(others: list[Iter], target: Target) -> bool:
 
 
 def _strip_rows(found: ColumnReduction, target: Target) -> int | None:
-    """Rows of the image that are padded together so that they stay in L2; None where the image is
+    """Rows of the image that are padded together, so that they stay in L2; None where the image is
     not padded, or padded as a whole before all else."""
-    last = found.others[-1] if found.others else None
-    if not found.pads or last is None:
+    if not found.pads or not found.others:
         return None
     padded = {found.schedule.block_of(p).writes[0].buffer for p in found.pads}
     image = next(a for a in accesses_of(found.block) if a.buffer in padded)
-    moves = any(last.var in free_vars(i) for i in image.indices)
-    rows = strip_of(found.schedule, found.name, image, last, target) if moves else None
-    if rows is None:
-        return None
-    # Few channels are cut into more strips, so that every core has some.
-    channels = prod(extent_of(it) or target.cores for it in found.others[:-1])
-    strips = max(-(-(extent_of(last) or 1) // rows), -(-2 * target.cores // channels))
-    return max(1, -(-(extent_of(last) or 1) // strips))
+    return shared_strip_of(
+        found.schedule, found.name, image, found.others, target.caches.l2 // 4, target
+    )
 
 
 def _slides(found: ColumnReduction, row: Iter, vectors: int, tile: int, target: Target) -> bool:
@@ -268,7 +262,7 @@ def _schedule(s: Schedule, name: str, plan: ColumnsPlan, target: Target) -> None
     s.vectorize(vector)
     _unroll_short(s, inner, _LARGE // (tile.rows * tile.vectors))
     place_epilogue(s, found.epilogue, outer[-1], lanes, target)
-    _look_up_rows(s, found.epilogue[-1], shared[-1:], target)
+    look_up_rows(s, found.epilogue[-1], shared[-1:], target)
     # An image that is not cut into strips is padded once, before all else.
     pads = found.pads if plan.strip is not None else []
     if pads:
@@ -278,7 +272,7 @@ def _schedule(s: Schedule, name: str, plan: ColumnsPlan, target: Target) -> None
     join_pixels(s, pads, target)
 
 
-def _look_up_rows(s: Schedule, name: str, rows: list[Loop], target: Target) -> None:
+def look_up_rows(s: Schedule, name: str, rows: list[Loop], target: Target) -> None:
     """Look up what an epilogue gives, a row at a time: beside accumulators there are no registers
     for a table."""
     made = stores_of(s.block_of(name))[0].buffer
