@@ -347,12 +347,11 @@ class _Replayed:
         weakref.finalize(self, _forget, self._graphs).atexit = False
 
     def __call__(self, words: Any) -> int:
-        device = self._device
-        with device.lock:
-            if not device.waits and not device.is_capturing:
+        with self._device.lock:
+            if not self._device.waits and not self._device.is_capturing:
                 return self._run(words)
-            device.fence()
-            return device.enter(self._entry, words)
+            self._device.fence()
+            return self._device.enter(self._entry, words)
 
     def _run(self, words: Any) -> int:
         key = bytes(words)
