@@ -54,6 +54,7 @@ from tilewright.ir import (
     walk,
 )
 from tilewright.lower.gpu.accesses import touched_by
+from tilewright.lower.gpu.pipelines import flat
 from tilewright.target import Target
 
 #: An access: a buffer, and whether only the first block makes it.
@@ -111,23 +112,11 @@ def merge_launches(function: Function, target: Target) -> Function:
 def _merged(stmt: Stmt, limits: _Limits) -> Stmt:
     """A statement of the host."""
     buffers: list[Buffer] = []
-    row = list(_in_a_row(stmt, buffers))
+    row = list(flat(stmt, buffers))
     done = [s for run in _runs(row, limits) for s in _as_one(run, limits, buffers)]
     if len(done) == len(row) and all(a is b for a, b in zip(done, row, strict=True)):
         return stmt
     return Alloc(tuple(buffers), seq(*done)) if buffers else seq(*done)
-
-
-def _in_a_row(stmt: Stmt, buffers: list[Buffer]) -> Iterator[Stmt]:
-    """Statements that follow each other, without allocations around them."""
-    if isinstance(stmt, Alloc):
-        buffers += stmt.buffers
-        yield from _in_a_row(stmt.body, buffers)
-    elif isinstance(stmt, Seq):
-        for child in stmt.statements:
-            yield from _in_a_row(child, buffers)
-    else:
-        yield stmt
 
 
 def _runs(row: Sequence[Stmt], limits: _Limits) -> Iterator[list[Stmt]]:
@@ -294,7 +283,7 @@ _Part = _Step | _Loop
 def _parts(stmt: Stmt, number: Var, blocks: int, buffers: list[Buffer]) -> Iterator[_Part]:
     """What a block does of a statement; `buffers` gets those that live as long as the launch."""
     if isinstance(stmt, Seq | Alloc):
-        for child in _in_a_row(stmt, []):
+        for child in flat(stmt, []):
             yield from _parts(child, number, blocks, buffers)
         return
     if is_over_blocks(stmt):
@@ -303,7 +292,7 @@ def _parts(stmt: Stmt, number: Var, blocks: int, buffers: list[Buffer]) -> Itera
     assert isinstance(stmt, For)
     written = touched_by(walk(stmt))[1]
     inner: list[_Part] = []
-    for part in _in_a_row(stmt.body, []):
+    for part in flat(stmt.body, []):
         if is_over_blocks(part):
             hoisted, part = _invariant(part, stmt.var, written, buffers)
             yield from (_step(s, number, blocks) for s in hoisted)
@@ -332,7 +321,7 @@ def _invariant(
     """What fills shared memory the same way in all iterations of a loop, as launches of its own,
     and the rest."""
     nest, own = _nest(launch), list[Buffer]()
-    row = list(_in_a_row(nest[-1].body, own))
+    row = list(flat(nest[-1].body, own))
     shared = {b for b in own if b.scope == "shared"}
     moved: list[Stmt] = []
     for stmt in row:
