@@ -109,6 +109,9 @@ class CpuTiming(NamedTuple):
     pack_cycles: float = 1.0
     gather_cycles: float = 0.4
     copy_cycles: float = 1.0
+    #: The share of the time that it takes to read what lies beyond L2 that is waited for, although
+    #: it is prefetched.
+    far_share: float = 0.5
     #: What every further chunk of rows of a product costs, as a share of all work: its columns are
     #: read again, but prefetched.
     chunk_cost: float = 0.001

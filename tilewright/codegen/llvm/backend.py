@@ -37,6 +37,7 @@ from tilewright.lower import (
     native_formats,
     place_prefetches,
     place_tiles,
+    prefetch_next,
     unroll,
     vectorize,
 )
@@ -122,6 +123,7 @@ class LlvmBackend(Backend):
             ("group_lanes", lambda f: group_lanes(f, target)),
             # Asks where loads lie in the end.
             ("place_prefetches", lambda f: place_prefetches(f, target)),
+            ("prefetch_next", lambda f: prefetch_next(f, target)),
             # Others compare positions as they are written.
             ("bind_quotients", bind_quotients),
         ]

@@ -26,6 +26,8 @@ from tilewright.target import Target
 
 #: Rows of at most so many vectors are kept as one run.
 _FEW_VECTORS = 4
+#: Two panels of columns that stay in L2 may be so many times as large as it.
+_PANELS = 1.25
 #: Threads take chunks of rows where every core has at least so many tiles, else parts of columns.
 _SHARE = 4
 
@@ -42,10 +44,49 @@ def evenly_cut(tiles: int, fit: int, target: Target, cores: int = 0) -> int:
 
     def cost(size: int) -> float:
         chunks = -(-tiles // size)
-        busiest = min(tiles, -(-chunks // cores) * size)
-        return busiest * (1 + target.timing.chunk_cost * chunks)
+        return _busiest(tiles, size, cores) * (1 + target.timing.chunk_cost * chunks)
 
     return min(range(1, min(fit, -(-tiles // cores)) + 1), key=cost)
+
+
+def _busiest(tiles: int, size: int, cores: int) -> int:
+    """Tiles of the core that has most, by chunks of this size."""
+    chunks = -(-tiles // size)
+    return min(tiles, -(-chunks // cores) * size)
+
+
+class Chunks(NamedTuple):
+    """Chunks of packed rows that meet all columns, panel by panel: what it takes to read both.
+
+    A panel of columns comes from far away once for each chunk, and stays in L2 while the tiles of a
+    chunk use it. The rows of a chunk are read again for each panel, from L2 if they stay there too.
+    """
+
+    tile: Tile
+    #: Bytes of an element; steps of the reduction.
+    itemsize: int
+    depth: int
+    target: Target
+
+    def best(self, tiles: int, cores: int) -> int:
+        """How many tiles make a chunk."""
+        return min(range(1, -(-tiles // cores) + 1), key=lambda n: self.cost(tiles, n, cores))
+
+    def cost(self, tiles: int, size: int, cores: int) -> float:
+        """The time of the busiest core, as that of so many tiles that wait for nothing."""
+        begun = self.target.timing.chunk_cost * -(-tiles // size)
+        return _busiest(tiles, size, cores) * (1 + self.waits(size) + begun)
+
+    def waits(self, size: int) -> float:
+        """Time waited for what lies beyond L2, as a share of that of the multiply-adds."""
+        tile, timing, l2 = self.tile, self.target.timing, self.target.caches.l2
+        columns, rows = tile.columns * self.itemsize, tile.rows * self.itemsize
+        stays = size > 1 and 2 * columns * self.depth <= l2 * _PANELS
+        far = columns / size if stays else float(columns)
+        held = size * rows * self.depth + (2 * columns * self.depth if stays else 0)
+        far += rows if held > l2 else 0
+        cycles = tile.rows * tile.vectors / self.target.fma_ports
+        return timing.far_share * far / cycles / timing.l3_bytes_per_cycle
 
 
 class GatheredRows(NamedTuple):

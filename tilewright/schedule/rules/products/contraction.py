@@ -106,6 +106,9 @@ class _Cut:
             # The block that packs rows stands between the loops over chunks and over columns.
             inside = [] if self.packing.in_chunks else inside
             self.threads.share(around, [*part, *chunk, *inside])
+        # Where it has become part of a loop over threads, there may be no next panel.
+        if plan.prefetch_next and column_outer[-1] in s.loops(self.name):
+            s.annotate(column_outer[-1], "prefetch_next", 1)
 
     # ---- cutting --------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from tilewright.schedule.rules.analysis import (
     constants_of,
     extent_of,
 )
-from tilewright.schedule.rules.products.chunks import GatheredRows, evenly_cut, tiles_that_fit
+from tilewright.schedule.rules.products.chunks import Chunks, GatheredRows
 from tilewright.schedule.rules.products.tiles import (
     ANY_ROWS,
     Factors,
@@ -88,6 +88,8 @@ class ContractionPlan:
     chunk: int
     #: How many steps of the reduction ahead packed operands are prefetched; 0 for not at all.
     prefetch: int
+    #: Whether the columns of the next tiles are prefetched while rows use those of one.
+    prefetch_next: bool
     #: Which tiles the outer loop runs over.
     order: Literal["columns", "rows"]
 
@@ -151,6 +153,7 @@ class _Planner:
         chunk = choose("chunk", self._chunks(tile, share_columns) if pack_rows else (0,))
         prefetch = choose("prefetch", self._prefetches(tile, pack_rows, pack_columns))
         order: Literal["columns", "rows"] = choose("order", _ORDERS)
+        prefetch_next = choose("prefetch_next", self._prefetches_next(order))
         return ContractionPlan(
             *found[:4],
             tile,
@@ -161,6 +164,7 @@ class _Planner:
             share_columns,
             chunk,
             prefetch,
+            prefetch_next,
             order,
         )
 
@@ -228,10 +232,12 @@ class _Planner:
         if self.found.has_constant_rows:
             return (False,)
         tiles, panels = self._row_tiles(tile), -(-width // tile.columns)
-        size = self._tiles_per_chunk(tile, cores)
         others = count_of([it for it in (*c.batch, *c.rows) if it is not row])
-        by_rows = -(-others * -(-tiles // size) // cores) * size / (others * tiles)
-        by_columns = -(-panels // cores) / panels
+        chunks, size = self._cut(tile), self._tiles_per_chunk(tile, cores)
+        busiest = -(-others * -(-tiles // size) // cores) * size / (others * tiles)
+        by_rows = busiest * (1 + chunks.waits(size))
+        waits = chunks.waits(self._tiles_per_chunk(tile, 1))
+        by_columns = -(-panels // cores) / panels * (1 + waits)
         shares = by_rows > by_columns * _UNEVEN
         return shares, not shares
 
@@ -247,10 +253,11 @@ class _Planner:
         return [own, *(n for n in others if 0 < n <= self._row_tiles(tile))]
 
     def _tiles_per_chunk(self, tile: Tile, cores: int) -> int:
-        """As many as fit L2 beside the columns, in chunks of about the same size."""
-        depth = count_of(self.c.reduced) * self.c.a.buffer.dtype.itemsize
-        fit = tiles_that_fit(depth * tile.rows, self.target)
-        return evenly_cut(self._row_tiles(tile), fit, self.target, cores)
+        return self._cut(tile).best(self._row_tiles(tile), cores)
+
+    def _cut(self, tile: Tile) -> Chunks:
+        c = self.c
+        return Chunks(tile, c.a.buffer.dtype.itemsize, count_of(c.reduced), self.target)
 
     def _row_tiles(self, tile: Tile) -> int:
         assert self.found.row is not None
@@ -264,6 +271,17 @@ class _Planner:
             return [0]
         own = steps_ahead(self.target, tile, self.dtype, count_of(c.reduced))
         return [own, *(n for n in (0, own // 2, own * 2, _AHEAD) if n != own)]
+
+    def _prefetches_next(self, order: str) -> tuple[bool, ...]:
+        """Whether each tile of columns comes from far away, and is used by several tiles of rows.
+
+        Constants do: a model's other weights have passed through the caches since the last run.
+        """
+        columns = self.c.b.buffer
+        size = count_of((*self.c.columns, *self.c.reduced)) * columns.dtype.itemsize
+        is_far = self.found.has_constant_columns or size > self.target.caches.l2 // 2
+        can = order == "columns" and self.found.row is not None
+        return (is_far, not is_far) if can else (False,)
 
 
 def _row_of(rows: tuple[Iter, ...]) -> Iter | None:

@@ -1,0 +1,151 @@
+"""Prefetch what the next iteration of a loop reads, a little in each iteration of the loops inside.
+
+    for j in range(16, note={"prefetch_next": 1}):
+        for i in range(24):
+            for k in range(512):
+                acc[…] += A[…] * B[ramp(j * 24576 + k * 48, 1, 48)]
+    -->
+    for j in range(16):
+        for i in range(24):
+            for k in range(512):
+                prefetch(address_of(B[j * 24576 + i * 1024 + k * 2 + 24576]))
+                acc[…] += A[…] * B[ramp(j * 24576 + k * 48, 1, 48)]
+
+A panel that many rows use comes from far away for the first of them, and from a cache for the
+others: while they use one, the next one is on its way. A panel is what the loops inside read in
+order and without gaps. A prefetch does no harm past the end of a buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Final, NamedTuple
+
+from tilewright.arith import Linear, linear
+from tilewright.ir import (
+    Buffer,
+    Const,
+    Evaluate,
+    For,
+    Function,
+    Load,
+    Ramp,
+    Stmt,
+    Var,
+    address_of,
+    all_exprs,
+    call,
+    child_stmts,
+    map_function,
+    map_stmt,
+    seq,
+)
+from tilewright.target import Target
+
+_NOTE: Final = "prefetch_next"
+#: Lines that one iteration of the innermost loop asks for at most.
+_LINES: Final = 2
+
+
+def prefetch_next(function: Function, target: Target) -> Function:
+    """Loops with the annotation prefetch, while an iteration runs, what the next one reads."""
+
+    def rule(stmt: Stmt) -> Stmt | None:
+        if not isinstance(stmt, For) or _NOTE not in stmt.annotations:
+            return None
+        notes = {key: note for key, note in stmt.annotations.items() if key != _NOTE}
+        asking = {nest[-1]: _asking(stmt.var, nest, target) for nest in _nests(stmt.body, ())}
+        return replace(stmt, body=map_stmt(stmt.body, asking.get), annotations=notes)
+
+    return map_function(function, rule)
+
+
+def _nests(stmt: Stmt, around: tuple[For, ...]) -> Iterator[tuple[For, ...]]:
+    """Each innermost loop, behind those around it."""
+    inside = (*around, stmt) if isinstance(stmt, For) else around
+    deeper = [nest for child in child_stmts(stmt) for nest in _nests(child, inside)]
+    yield from deeper
+    if not deeper and isinstance(stmt, For):
+        yield inside
+
+
+def _asking(var: Var, nest: Sequence[For], target: Target) -> For:
+    """The innermost loop of a nest, with its part of the prefetches for the next iteration of the
+    loop over `var`."""
+    asked = [r for panel in _panels(var, nest) for r in _requests(panel, var, nest, target)]
+    return replace(nest[-1], body=seq(*asked, nest[-1].body))
+
+
+class _Panel(NamedTuple):
+    """Elements of a buffer that an iteration of a loop reads, from `start` on. The innermost loop
+    moves on by `step`, and reads `width` elements of it."""
+
+    buffer: Buffer
+    start: Linear
+    size: int
+    step: int
+    width: int
+
+    def covers(self, other: _Panel) -> bool:
+        """Whether one step of this panel has the beginning of another one."""
+        after = other.start.constant - self.start.constant
+        is_same = self.buffer is other.buffer and self.start.terms == other.start.terms
+        return is_same and 0 <= after < self.step
+
+    def joined(self, other: _Panel) -> _Panel:
+        after = other.start.constant - self.start.constant
+        return self._replace(width=max(self.width, after + other.width))
+
+
+def _panels(var: Var, nest: Sequence[For]) -> list[_Panel]:
+    """What the innermost loop of a nest reads that moves with `var` and has no gaps."""
+    found: list[_Panel] = []
+    for panel in sorted(_runs(var, nest), key=lambda p: p.start.constant):
+        k = next((k for k, other in enumerate(found) if other.covers(panel)), None)
+        if k is None:
+            found.append(panel)
+        else:
+            found[k] = found[k].joined(panel)
+    return [panel for panel in found if panel.width >= panel.step]
+
+
+def _runs(var: Var, nest: Sequence[For]) -> Iterator[_Panel]:
+    """Loads that move with `var`, and that the loops of a nest move over memory in order."""
+    for node in all_exprs(nest[-1].body):
+        if not isinstance(node, Load) or node.buffer.scope != "global":
+            continue
+        (index,) = node.indices
+        start = linear(index.base if isinstance(index, Ramp) else index)
+        moving = [loop for loop in nest if loop.var in start.terms]
+        if start.dtype.lanes > 1 or var not in start.terms or nest[-1] not in moving:
+            continue
+        steps = [start.terms[loop.var] for loop in moving]
+        sizes = [step * _extent(loop) for loop, step in zip(moving, steps, strict=True)]
+        if sizes[0] > 0 and steps[:-1] == sizes[1:]:
+            own = start.without(*(loop.var for loop in moving))
+            yield _Panel(node.buffer, own, sizes[0], steps[-1], node.dtype.lanes)
+
+
+def _extent(loop: For) -> int:
+    """The iterations of a loop; 0 where they are not known."""
+    return int(loop.extent.value) if isinstance(loop.extent, Const) else 0
+
+
+def _requests(panel: _Panel, var: Var, nest: Sequence[For], target: Target) -> Iterator[Stmt]:
+    """The lines of a panel that an iteration of the innermost loop asks for."""
+    counts = [_extent(loop) for loop in nest]
+    line = max(1, target.caches.line // panel.buffer.dtype.itemsize)
+    # Where very many rows use a panel, waiting for it takes little of the time.
+    if not 0 < prod(counts) <= panel.size:
+        return
+    each = -(-panel.size // prod(counts))
+    if each > line * _LINES:
+        return
+    place = panel.start.shifted(panel.start.terms[var])
+    for k, loop in enumerate(nest):
+        place = place.plus(Linear.of_atom(loop.var), prod(counts[k + 1 :]) * each)
+    for by in range(0, each, line):
+        address = address_of(Load(panel.buffer, (place.shifted(by).expr(),)))
+        yield Evaluate(call("prefetch", address))
