@@ -9,7 +9,7 @@ import numpy as np
 import tilewright as tw
 from tilewright import te
 from tilewright.ir import Function
-from tilewright.lower.prefetch_next import prefetch_next
+from tilewright.lower.prefetch import prefetch_next
 from tilewright.target import Target
 
 TARGET = Target.of("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512")
@@ -19,8 +19,9 @@ SUMS = """
         for j in range(4, note={"prefetch_next": 1}):
             for i in range(3):
                 for k in range(8):
+                    C[0] = C[0] + A[i * 8 + k]
                     C[ramp(0, 1, 8)] = C[ramp(0, 1, 8)] + B[ramp(j * 128 + k * 16, 1, 8)]
-                    C[ramp(0, 1, 8)] = broadcast(A[i * 8 + k], 8) * B[ramp(j * 128 + k * 16 + 8, 1, 8)]
+                    C[ramp(0, 1, 8)] = C[ramp(0, 1, 8)] + B[ramp(j * 128 + k * 16 + 8, 1, 8)]
     """
 
 
@@ -39,8 +40,9 @@ def test_every_iteration_asks_for_its_part_of_the_next_panel(becomes: Any) -> No
                 for i in range(3):
                     for k in range(8):
                         prefetch(address_of(B[j * 128 + i * 48 + k * 6 + 128]))
+                        C[0] = C[0] + A[i * 8 + k]
                         C[ramp(0, 1, 8)] = C[ramp(0, 1, 8)] + B[ramp(j * 128 + k * 16, 1, 8)]
-                        C[ramp(0, 1, 8)] = broadcast(A[i * 8 + k], 8) * B[ramp(j * 128 + k * 16 + 8, 1, 8)]
+                        C[ramp(0, 1, 8)] = C[ramp(0, 1, 8)] + B[ramp(j * 128 + k * 16 + 8, 1, 8)]
         """,
     )
 

@@ -23,8 +23,7 @@ from tilewright.lower.host import lower_host
 from tilewright.lower.lanes import group_lanes
 from tilewright.lower.math import Arithmetic, expand, expand_angles, expand_math
 from tilewright.lower.pipeline import NamedPass, flat_loop_passes, lower
-from tilewright.lower.prefetch import place_prefetches
-from tilewright.lower.prefetch_next import prefetch_next
+from tilewright.lower.prefetch import place_prefetches, prefetch_next
 from tilewright.lower.prepare import Prepared, split_constant_work
 from tilewright.lower.quotients import bind_quotients
 from tilewright.lower.rounding import expand_rounding
