@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -21,8 +22,11 @@ from tilewright.schedule import Schedule
 from tilewright.target import Target
 from tilewright.tensor import te
 
-#: A product whose operands stay in the second-level cache.
-_SIZE: Final = 192
+#: Tiles of sums that are computed one after the other; vectors of one, and pairs of registers that
+#: are left for operands.
+_TILES: Final = 64
+_VECTORS: Final = 2
+_FREE: Final = 2
 #: Bytes that no cache holds.
 _LARGE: Final = 64 << 20
 _SAMPLES: Final = 8
@@ -103,18 +107,32 @@ def _fork_join(cores: int) -> float:
 
 
 def _product_rate() -> float:
-    """The operations per second of a product of matrices in single precision."""
-    shape = (_SIZE, _SIZE)
-    a, b = te.placeholder(shape, name="a"), te.placeholder(shape, name="b")
-    k = te.reduce_axis(_SIZE, name="k")
-    c = te.compute(shape, lambda *i: te.sum(a[i[0], k] * b[k, i[1]], axis=k), name="c")
-    module = build(te.function([a, b], [c], name="product"), threads=1)
-    return 2 * _SIZE**3 / _seconds(module, shape, 3)
+    """The operations per second of sums of products that stay in registers, of operands in L1."""
+    target = Target.of("llvm")
+    lanes = target.lanes("float32")
+    rows, columns = target.vector_registers // _VECTORS - _FREE, _VECTORS * lanes
+    depth = target.caches.l1d // 2 // (4 * (rows + columns))
+    shapes = [(depth, rows), (depth, columns), (_TILES, rows, columns)]
+    a, b = te.placeholder(shapes[0], name="a"), te.placeholder(shapes[1], name="b")
+    k = te.reduce_axis(depth, name="k")
+    c = te.compute(shapes[2], lambda _, i, j: te.sum(a[k, i] * b[k, j], axis=k), name="c")
+    s = Schedule(te.function([a, b], [c], name="tiles"))
+    copy = s.cache_write("c", 0, "local")
+    tile, i, j, along = s.loops("c")
+    vectors, lane = s.split(j, None, lanes)
+    s.reorder(tile, along, i, vectors, lane)
+    s.vectorize(lane)
+    for loop in (i, vectors):
+        s.unroll(loop)
+    s.vectorize(s.split(s.reverse_compute_at(copy, tile)[-1], None, lanes)[1])
+    arrays = [np.ones(shape, np.float32) for shape in shapes]
+    return 2 * _TILES * rows * columns * depth / _seconds(build(s, threads=1), arrays)
 
 
 def _copy_rate(size: int) -> float:
     """The bytes per second of reading so many and writing as many."""
-    return 2 * size / _seconds(_doubling(size, 1), (size // 4,), 2)
+    arrays = [np.ones(size // 4, np.float32) for _ in range(2)]
+    return 2 * size / _seconds(_doubling(size, 1), arrays)
 
 
 def _together(size: int, threads: int) -> float:
@@ -130,9 +148,9 @@ def _doubling(size: int, threads: int) -> Module:
     return build(te.function([a], [twice], name="double"), threads=threads)
 
 
-def _seconds(module: Module, shape: tuple[int, ...], count: int) -> float:
-    """The least processor time of a call on so many arrays."""
-    run = module.native.prepared(*(np.ones(shape, np.float32) for _ in range(count)))
+def _seconds(module: Module, arrays: Sequence[np.ndarray[Any, Any]]) -> float:
+    """The least processor time of a call on arrays."""
+    run = module.native.prepared(*arrays)
     start = time.thread_time()
     run()
     calls = 1 + int(_SAMPLE / max(time.thread_time() - start, 1e-6))
