@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tilewright.ir import Const
+from tilewright.ir import Const, Expr, is_const
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
@@ -30,13 +30,22 @@ class Threads:
             if self._busy(chosen) >= _BUSY or not self.s.can("fuse", *chosen, loop):
                 break
             chosen.append(loop)
+        chosen = self._without_single(chosen)
         self.s.parallel(self.s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
+
+    def _without_single(self, loops: list[Loop]) -> list[Loop]:
+        """Without the first and last loops of one iteration, as long as others are left."""
+        longer = [k for k, loop in enumerate(loops) if not is_const(self._extent(loop), 1)]
+        return loops[longer[0] : longer[-1] + 1] if longer else loops[:1]
+
+    def _extent(self, loop: Loop) -> Expr:
+        return self.s.loop_of(loop).extent
 
     def _busy(self, loops: Sequence[Loop]) -> float:
         """The fraction of the time that cores are busy with the iterations of some loops.
 
         A size that is known only at run time may well be one.
         """
-        extents = [self.s.loop_of(loop).extent for loop in loops]
+        extents = [self._extent(loop) for loop in loops]
         count = prod(int(e.value) for e in extents if isinstance(e, Const))
         return count / (-(-count // self.cores) * self.cores)

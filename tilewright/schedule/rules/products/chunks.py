@@ -103,9 +103,8 @@ class GatheredRows(NamedTuple):
     def tiles_per_chunk(self, tile: int) -> int:
         """How many tiles make a chunk."""
         tiles, fit = -(-self.rows // tile), tiles_that_fit(self.size * tile, self.target)
-        if self.are_shared(tile):
-            return evenly_cut(tiles, fit, self.target)
-        return -(-tiles // -(-tiles // fit))
+        # Few rows meet all columns together: these come from far away, and are read just once.
+        return evenly_cut(tiles, fit, self.target) if self.are_shared(tile) else tiles
 
     def computed(self, tile: int) -> int:
         """How many rows' time it takes, with rows past the end and with idle threads counted in."""
