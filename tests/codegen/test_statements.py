@@ -293,6 +293,22 @@ def f(A: f32[n, m], B: f32[n, m], s: f32, flag: bool, h: f16):
         agrees(text, whole(9, 12), whole(9, 12), 2.0, flag, 0.5)
 
 
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_loops_that_go_back_and_forth(n: int) -> None:
+    """Iterations write when they run: every other time around, the last one is the first."""
+    text = """
+def f(order: i64[n], next: i64[1]):
+    for t in range(3):
+        for i in parallel(n, note={"back_and_forth": 1}):
+            order[i] = order[i] * 100 + next[0]
+            next[0] = (next[0] + 1) % n
+"""
+    order, following = np.zeros(n, np.int64), np.zeros(1, np.int64)
+    tw.build(parse_function(text), threads=1)(order, following)
+    forth, back = np.arange(n), np.arange(n)[::-1]
+    assert order.tolist() == (forth * 10000 + back * 100 + forth).tolist()
+
+
 def test_large_memory_inside_parallel_loops(agrees: Agrees) -> None:
     """More than a stack holds, of constant and of symbolic size, and more than one turn each."""
     text = """

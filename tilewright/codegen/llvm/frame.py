@@ -32,7 +32,7 @@ from tilewright.codegen.llvm.types import (
     pointer,
     void,
 )
-from tilewright.ir import Buffer, Expr, For, Stmt
+from tilewright.ir import Buffer, Expr, For, Stmt, Var
 from tilewright.support.errors import InternalError
 from tilewright.support.memory import ALIGNMENT
 
@@ -73,6 +73,8 @@ class Frame:
         self.first_messages: dict[str, int] = {}
         #: The code of kernels that share it, with the sizes that it takes first.
         self.shared: dict[str, tuple[str, tuple[int, ...]]] = {}
+        #: The variables of the loops that this place stands in, outermost first.
+        self.around: list[Var] = []
         #: Whether heap blocks lie in the memory of a device.
         self.on_device = False
         #: The device code of kernels that this function launches, by name.

@@ -3,6 +3,9 @@ runs on ranges of them (`fork`) or which is called once for all (`call_outlined`
 
 The latter is for loops beside another one that needs all registers: LLVM would keep the constants
 of both in registers throughout (`Target.keeps_constants`).
+
+A parallel loop with the annotation "back_and_forth" runs backward in every other iteration of the
+loop around it: each thread begins with what it read last, which its cache still holds.
 """
 
 from __future__ import annotations
@@ -53,12 +56,15 @@ def emit_parallel(frame: Frame, loop: For, name: str = "parallel") -> tuple[LLVa
     """The function that runs a range of iterations, and the record of what it captures."""
     cx = frame.cx
     captured = captured_by(cx, loop.body)
+    turn = frame.around[-1] if frame.around and "back_and_forth" in loop.annotations else None
+    if turn is not None and turn not in captured.variables:
+        captured.variables.append(turn)
     values = [frame.env, *captured.values(cx)]
     kind = llvm.LiteralStructType([v.type for v in values])
     record = frame.stack_slot(kind)
     for k, value in enumerate(values):
         cx.builder.store(value, _field(cx, record, kind, k))
-    return _emit_body(frame, loop, captured, kind, name), record
+    return _emit_body(frame, loop, captured, kind, name, turn), record
 
 
 def captured_by(cx: Context, body: Stmt) -> Captured:
@@ -69,7 +75,9 @@ def captured_by(cx: Context, body: Stmt) -> Captured:
     )
 
 
-def _emit_body(frame: Frame, loop: For, captured: Captured, kind: LLType, suffix: str) -> LLValue:
+def _emit_body(
+    frame: Frame, loop: For, captured: Captured, kind: LLType, suffix: str, turn: Var | None
+) -> LLValue:
     from tilewright.codegen.llvm.stmt import emit_loop
 
     outer = frame.cx
@@ -90,7 +98,7 @@ def _emit_body(frame: Frame, loop: For, captured: Captured, kind: LLType, suffix
     inner = Frame(cx, env, frame.workspace, frame.messages, frame.emit_body, is_host=False)
 
     def body(count: LLValue) -> None:
-        cx.variables[loop.var] = count
+        cx.variables[loop.var] = count if turn is None else _in_turn(cx, count, cx.variables[turn])
         with cx.knowing(lambda known: known.with_extent(loop.var, loop.extent)):
             inner.emit_body(inner, loop.body)
 
@@ -99,6 +107,15 @@ def _emit_body(frame: Frame, loop: For, captured: Captured, kind: LLType, suffix
     order_streams(inner)
     inner.finish()
     return function
+
+
+def _in_turn(cx: Context, count: LLValue, turn: LLValue) -> LLValue:
+    """The iteration that a range of them runs at this place: from its end, where `turn` is odd."""
+    _, begin, end = cx.builder.function.args
+    last = cx.builder.sub(end, llvm.Constant(i64, 1))
+    mirrored = cx.builder.sub(cx.builder.add(begin, last), count)
+    is_odd = cx.builder.trunc(turn, llvm.IntType(1))
+    return cx.builder.select(is_odd, mirrored, count)
 
 
 def _field(cx: Context, record: LLValue, kind: LLType, number: int) -> LLValue:

@@ -109,8 +109,10 @@ def _emit_for(frame: Frame, stmt: For) -> None:
 
     def body(count: LLValue) -> None:
         cx.variables[stmt.var] = cx.builder.sext(count, i64) if is_narrow else count
+        frame.around.append(stmt.var)
         with cx.knowing(lambda known: known.with_extent(stmt.var, stmt.extent)):
             emit_stmt(frame, stmt.body)
+        frame.around.pop()
 
     if is_narrow:
         emit_loop(frame, narrowed(cx, extent), body, start=llvm.Constant(i32, 0))

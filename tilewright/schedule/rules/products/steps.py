@@ -209,7 +209,10 @@ def _parallelize(s: Schedule, name: str, step: StepPlan, target: Target) -> None
         return
     if work >= least:
         chosen = outermost(s, _panel_loops(s, name, step), target.cores * 2)
-        s.parallel(s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
+        panels = s.fuse(*chosen) if len(chosen) > 1 else chosen[0]
+        s.parallel(panels)
+        # A step begins with the weights that the one before read last.
+        s.annotate(panels, "back_and_forth", 1)
     elif work * (extent_of(iters[0]) or least) >= least:
         _separate_directions(s, name)
 
