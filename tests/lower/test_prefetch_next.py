@@ -84,13 +84,29 @@ def test_panels_of_one_row_are_read_too_fast_to_be_asked_for(becomes: Any) -> No
     )
 
 
-def test_rows_of_unknown_number_leave_panels_alone(becomes: Any) -> None:
-    unchanged(
-        becomes,
-        """for i in range(n):
-                    for k in range(8):
-                        C[0] = C[0] + B[j * 8 + k]""",
-    )
+def test_rows_of_unknown_number_share_a_panel(becomes: Any) -> None:
+    text = """
+        def f(n: i64, B: f32[65536], C: f32[1]):
+            for j in range(4{}):
+                for i in range(n):
+                    for k in range(8):{}
+                        C[0] = C[0] + B[j * 8 + k]
+        """
+    asked = "\n                        prefetch(address_of(B[i * (1 // n) * 8 + k * (1 // n) + j * 8 + 8]))"
+    becomes(text.format(', note={"prefetch_next": 1}', ""), placed, text.format("", asked))
+
+
+def test_products_of_any_number_of_rows_are_right() -> None:
+    a, b = te.placeholder((te.var("n"), 96), name="a"), te.placeholder((96, 1024), name="b")
+    k = te.reduce_axis(96, name="k")
+    c = te.compute((a.shape[0], 1024), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    module, rng = tw.build(te.function([a, b], [c], name="product")), np.random.default_rng(0)
+    assert "prefetch(" in str(module.ir("lowered"))
+    for rows in (1, 6, 7, 8, 100):
+        left, right = (rng.standard_normal(s, np.float32) for s in ((rows, 96), (96, 1024)))
+        made = np.empty((rows, 1024), np.float32)
+        module(left, right, made)
+        np.testing.assert_allclose(made, left @ right, rtol=1e-4, atol=1e-4)
 
 
 def test_requests_past_the_end_do_no_harm(keeps_meaning: Any) -> None:

@@ -28,6 +28,7 @@ from tilewright.ir import (
     Buffer,
     Const,
     Evaluate,
+    Expr,
     For,
     Function,
     Load,
@@ -38,6 +39,7 @@ from tilewright.ir import (
     all_exprs,
     call,
     child_stmts,
+    const,
     map_function,
     map_stmt,
     seq,
@@ -135,17 +137,28 @@ def _extent(loop: For) -> int:
 
 def _requests(panel: _Panel, var: Var, nest: Sequence[For], target: Target) -> Iterator[Stmt]:
     """The lines of a panel that an iteration of the innermost loop asks for."""
-    counts = [_extent(loop) for loop in nest]
-    line = max(1, target.caches.line // panel.buffer.dtype.itemsize)
+    outer, inner = nest[0], nest[1:]
+    inside = prod(map(_extent, inner))
     # Where very many rows use a panel, waiting for it takes little of the time.
-    if not 0 < prod(counts) <= panel.size:
+    if not 0 < inside * max(1, _extent(outer)) <= panel.size:
         return
-    each = -(-panel.size // prod(counts))
-    if each > line * _LINES:
+    line = max(1, target.caches.line // panel.buffer.dtype.itemsize)
+    each = _share(-(-panel.size // inside), outer)
+    most = int(each.value) if isinstance(each, Const) else line
+    if most > line * _LINES:
         return
+    iteration = Linear.of_atom(outer.var).scaled(inside)
+    for k, loop in enumerate(inner):
+        iteration = iteration.plus(Linear.of_atom(loop.var), prod(map(_extent, inner[k + 1 :])))
     place = panel.start.shifted(panel.start.terms[var])
-    for k, loop in enumerate(nest):
-        place = place.plus(Linear.of_atom(loop.var), prod(counts[k + 1 :]) * each)
-    for by in range(0, each, line):
-        address = address_of(Load(panel.buffer, (place.shifted(by).expr(),)))
+    asked = linear(place.expr() + iteration.expr() * each)
+    for by in range(0, most, line):
+        address = address_of(Load(panel.buffer, (asked.shifted(by).expr(),)))
         yield Evaluate(call("prefetch", address))
+
+
+def _share(elements: int, loop: For) -> Expr:
+    """What each iteration of a loop asks for, of so many elements; where iterations are counted
+    when it runs, at most that, and nothing where there are very many."""
+    count = _extent(loop)
+    return const(-(-elements // count)) if count else const(elements) // loop.extent
