@@ -92,7 +92,8 @@ def test_rows_of_unknown_number_share_a_panel(becomes: Any) -> None:
                     for k in range(8):{}
                         C[0] = C[0] + B[j * 8 + k]
         """
-    asked = "\n                        prefetch(address_of(B[i * (1 // n) * 8 + k * (1 // n) + j * 8 + 8]))"
+    index = "i * (1 // n) * 8 + k * (1 // n) + j * 8 + 8"
+    asked = f"\n                        prefetch(address_of(B[{index}]))"
     becomes(text.format(', note={"prefetch_next": 1}', ""), placed, text.format("", asked))
 
 
