@@ -218,6 +218,10 @@ def _at(indices: tuple[Expr, ...], index: Expr, axis: int) -> tuple[Expr, ...]:
     return (*indices[:axis], index, *indices[axis:])
 
 
+def _iter(var: Var, loop: For, plan: _Plan) -> Iter:
+    return Iter(var, loop.extent, "spatial" if loop is plan.loop else "reduce")
+
+
 def _factored_block(
     name: str, plan: _Plan, update: Update, partial: Sequence[Buffer], axis: int
 ) -> Stmt:
@@ -228,13 +232,12 @@ def _factored_block(
     values: dict[Var, Expr] = {}
     iters: list[tuple[Iter, Expr]] = []
     for it, value in zip(block.iters, block.bindings, strict=True):
-        if it in plan.replaced:
-            values[it.var] = substitute(value, own)
-        else:
+        if it not in plan.replaced:
             iters.append((it, value))
-    for loop in plan.split:
-        kind = "spatial" if loop is plan.loop else "reduce"
-        iters.append((Iter(own[loop.var], loop.extent, kind), loop.var))
+            continue
+        if not values:
+            iters += [(_iter(own[f.var], f, plan), f.var) for f in plan.split]
+        values[it.var] = substitute(value, own)
     indices = [_at(s.indices, index, axis) for s in update.stores]
     loads = [Load(b, i) for b, i in zip(partial, indices, strict=True)]
     init = seq(

@@ -14,6 +14,8 @@ part of the columns.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.ir import Const, Iter, Var
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import extent_of
@@ -52,7 +54,15 @@ def _match(s: Schedule, name: str, target: Target) -> TiledProduct | None:
 
 def _schedule(s: Schedule, name: str, plan: ContractionPlan, target: Target) -> None:
     """Cut the loops of the block `name` by `plan`, with whatever follows it fused in."""
-    _Cut(s, name, plan, target).apply()
+    if plan.parts == 1:
+        _Cut(s, name, plan, target).apply()
+        return
+    loops = {it.var: loop for it, loop in zip(s.block_of(name).iters, s.loops(name), strict=True)}
+    part, _ = s.split(loops[plan.contraction.reduced[0].var], plan.parts, None)
+    sums = s.rfactor(part, 0).name
+    found = find_tiled(s, sums)
+    assert found is not None
+    _Cut(s, sums, replace(plan, **found.variables), target, total=name).apply()
 
 
 CONTRACTION = Rule("contraction", _match, plan_contraction, _schedule)
@@ -61,8 +71,12 @@ CONTRACTION = Rule("contraction", _match, plan_contraction, _schedule)
 class _Cut:
     """The steps of one contraction's schedule."""
 
-    def __init__(self, s: Schedule, name: str, plan: ContractionPlan, target: Target) -> None:
+    def __init__(
+        self, s: Schedule, name: str, plan: ContractionPlan, target: Target, total: str = ""
+    ) -> None:
         self.s, self.name, self.plan, self.target = s, name, plan, target
+        #: The block that adds up sums over parts of the reduction; none where they are whole.
+        self.total = total
         self.tile = plan.tile
         #: How many loops there are down to that over strips of rows; 0 where there are no strips.
         self._strips = 0
@@ -78,8 +92,7 @@ class _Cut:
         chunk, row_outer, row_inner = self._cut_rows(loops)
         column_outer, column_inner = self._cut_columns(loops)
         reduced, unrolled = self._cut_depth([loops[it.var] for it in plan.contraction.reduced])
-        tiled = {it.var for it in (plan.row, plan.column, plan.blocks) if it is not None}
-        others = [it for it in iters if it.var not in tiled and it.kind == "spatial"]
+        others = [it for it in iters if it.var not in plan.tiled and it.kind == "spatial"]
         pads = padding_before(s, self.name)
         around, strip = self._cut_strips(others, pads, loops)
         part = self._cut_parts(column_outer)
@@ -95,7 +108,9 @@ class _Cut:
         s.vectorize(column_inner[-1])
         if plan.prefetch:
             s.annotate(reduced[-1], "prefetch", plan.prefetch)
-        if outer:
+        if self.total:
+            self._add_up(outer)
+        elif outer:
             place_epilogue(s, epilogue, outer[-1], self.tile.lanes, self.target)
         self.packing.place(packs, chunk, panels)
         if self._strips:
@@ -105,10 +120,29 @@ class _Cut:
         else:
             # The block that packs rows stands between the loops over chunks and over columns.
             inside = [] if self.packing.in_chunks else inside
-            self.threads.share(around, [*part, *chunk, *inside])
+            self.threads.share([] if self.total else around, [*part, *chunk, *inside])
         # Where it has become part of a loop over threads, there may be no next panel.
         if plan.prefetch_next and column_outer[-1] in s.loops(self.name):
             s.annotate(column_outer[-1], "prefetch_next", 1)
+
+    def _add_up(self, outer: list[Loop]) -> None:
+        """Add the sums of a tile over a part of the reduction to those over the parts before."""
+        s, plan = self.s, self.plan
+        spatial = [it.var for it in s.block_of(self.name).iters if it.kind == "spatial"]
+        loops = dict(zip(spatial, s.loops(self.total), strict=True))
+        *others, parts = [v for v in spatial if v not in plan.tiled]
+        chunk, row_outer, row_inner = self._cut_rows(loops)
+        column_outer, column_inner = self._cut_columns(loops)
+        part = self._cut_parts(column_outer)
+        tiles = [column_outer, row_outer] if plan.order == "columns" else [row_outer, column_outer]
+        around = [loops[v] for v in (*others, parts)]
+        own = [*around, *part, *chunk, *tiles[0], *tiles[1]]
+        s.reorder(*own, *row_inner, *column_inner)
+        for loop in (*row_inner, *column_inner[:-1]):
+            s.unroll(loop)
+        s.vectorize(column_inner[-1])
+        for first, second in zip(outer, own, strict=True):
+            s.merge(first, second)
 
     # ---- cutting --------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, prod
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from tilewright.ir import Binary, Buffer, Iter, Var, const
 from tilewright.schedule.primitives.buffers.merge_dimensions import GATHERS
@@ -36,6 +36,8 @@ from tilewright.target import Target
 _ANY_VECTORS = 2
 #: Smaller squares are not worth transposing.
 _LEAST_SIDE = 4
+#: The shares of L2 that panels of columns take, and sums at most, where rows stay beside them.
+_PANELS, _SUMS = 0.4, 0.25
 #: What an extent that is known only at run time counts as.
 UNKNOWN = 256
 #: How much longer the busiest thread may take with chunks of rows than with parts of columns.
@@ -66,6 +68,11 @@ class TiledProduct(NamedTuple):
     #: groups: it goes into tiles that end with the rows of a batch.
     are_rows_joined: bool
 
+    @property
+    def variables(self) -> dict[str, Any]:
+        """What a plan takes over."""
+        return {name: getattr(self, name) for name in ("contraction", "row", "column", "blocks")}
+
 
 @dataclass(frozen=True)
 class ContractionPlan:
@@ -76,6 +83,8 @@ class ContractionPlan:
     column: Iter
     blocks: Iter | None
     tile: Tile
+    #: Parts of the reduction that are summed one after the other, each for all tiles.
+    parts: int
     pack_rows: bool
     pack_columns: bool
     #: Where a block before it gathers the rows: how these are cut.
@@ -92,6 +101,11 @@ class ContractionPlan:
     prefetch_next: bool
     #: Which tiles the outer loop runs over.
     order: Literal["columns", "rows"]
+
+    @property
+    def tiled(self) -> set[Var]:
+        """The variables that carry the tile."""
+        return {it.var for it in (self.row, self.column, self.blocks) if it is not None}
 
 
 def find_tiled(s: Schedule, name: str) -> TiledProduct | None:
@@ -141,13 +155,17 @@ class _Planner:
         self.found, self.target, self.choices = found, target, choices
         self.c, self.dtype = found.contraction, found.contraction.out.buffer.dtype
         self.gathered = _gathered_rows(found, target)
+        #: Steps of the reduction, or of a part of it.
+        self.depth = count_of(self.c.reduced)
 
     def plan(self) -> ContractionPlan:
         found, choose = self.found, self.choices.choose
         pack_rows, tiles = self._rows()
         tile = choose("tile", tiles[:MOST])
+        parts = choose("parts", self._parts(tile, pack_rows or self.gathered is not None))
         pack_columns = choose("pack_columns", self._columns())
         is_parallel = self.target.cores > 1 and self._cycles(tile) >= self.target.timing.fork_cycles
+        self.depth //= parts
         share_columns = choose("share_columns", self._shares(tile, pack_rows and is_parallel))
         pack_rows |= self.gathered is not None
         chunk = choose("chunk", self._chunks(tile, share_columns) if pack_rows else (0,))
@@ -157,6 +175,7 @@ class _Planner:
         return ContractionPlan(
             *found[:4],
             tile,
+            parts,
             pack_rows,
             pack_columns,
             self.gathered,
@@ -201,6 +220,23 @@ class _Planner:
         computed = None if self.gathered is None else self.gathered.computed
         whole = size.rows or 0 if self.found.are_rows_joined else 0
         return rank_tiles(target, self.dtype, size, factors, block, computed, whole)
+
+    def _parts(self, tile: Tile, pack_rows: bool) -> list[int]:
+        """Into how many parts the reduction is cut: the best number first, then others.
+
+        The panel in use and the one on its way then fit L2 beside the rows, and the sums that are
+        added up stay there too.
+        """
+        c, first, l2 = self.c, extent_of(self.c.reduced[0]), self.target.caches.l2
+        others = [it for it in (*c.batch, *c.rows) if it is not self.found.row]
+        sums = count_of((*c.rows, *c.columns)) * self.dtype.itemsize
+        is_near = count_of(others) == 1 and sums <= l2 * _SUMS
+        if first is None or not (pack_rows and self.found.has_constant_columns and is_near):
+            return [1]
+        panels = 2 * tile.columns * self.depth * c.b.buffer.dtype.itemsize
+        fits = [n for n in range(1, first + 1) if first % n == 0]
+        own = next((n for n in fits if panels <= l2 * n * _PANELS), first) if panels > l2 else 1
+        return [own, *(n for n in (1, 2, 4, 8) if n != own and n in fits)]
 
     # ---- columns --------------------------------------------------------------------------------
 
@@ -257,7 +293,7 @@ class _Planner:
 
     def _cut(self, tile: Tile) -> Chunks:
         c = self.c
-        return Chunks(tile, c.a.buffer.dtype.itemsize, count_of(c.reduced), self.target)
+        return Chunks(tile, c.a.buffer.dtype.itemsize, self.depth, self.target)
 
     def _row_tiles(self, tile: Tile) -> int:
         assert self.found.row is not None
