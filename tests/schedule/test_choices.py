@@ -147,3 +147,31 @@ def test_every_candidate_computes_the_same(case: str, cpu: str) -> None:
             for got, expected in zip(_run(made.function, function), want, strict=True):
                 np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
     assert others or all(len(candidates) == 1 for candidates in offered.values())
+
+
+@pytest.mark.parametrize("rows", [40, 47])
+def test_sums_by_parts_of_the_reduction_are_those_of_the_whole(rows: int) -> None:
+    """Also where the last tile of rows is not full; the total keeps its epilogue."""
+    b, target = Builder(), tw.Target.of("llvm")
+    x = b.input("x", "f32", (rows, 512))
+    b.output(b.relu(b.matmul(x, _values(512, 136)) + _values(136)))
+    function = _kernel(b.build(), target, "contraction")
+    rule, *inputs = "contraction(matmul)", *(_array(buffer) for buffer in function.buffers)
+    packs = {
+        f"{rule}.pack_rows": Rules().offered(function, target)[f"{rule}.pack_rows"].index(True)
+    }
+    made: list[Any] = []
+    for number, parts in enumerate(Rules(taken=packs).offered(function, target)[f"{rule}.parts"]):
+        taken = {**packs, f"{rule}.parts": number}
+        schedule = Rules(taken=taken).schedule(function, target)
+        assert not schedule.declined
+        assert ("_rf" in function_text(schedule.function)) == (parts != 1)
+        tw.build(schedule, target)(*inputs)
+        made.append(inputs[-1].copy())
+    assert len(made) > 2
+    for got in made[1:]:
+        np.testing.assert_allclose(got, made[0], rtol=1e-4, atol=1e-3)
+
+
+def _array(buffer: Any) -> Any:
+    return _values(*(int(d.value) for d in buffer.shape))
