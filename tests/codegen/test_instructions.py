@@ -271,7 +271,7 @@ def test_small_floats_without_an_instruction_are_converted_once() -> None:
 @pytest.fixture
 def amx_machine(monkeypatch: Any) -> tw.Target:
     """As if this were a machine with AMX, whose system does not let us use it."""
-    machine, real = tw.Target.of("llvm -mcpu=sapphirerapids"), tw.Target.of
+    machine, real = tw.Target.of("llvm -mcpu=sapphirerapids -num-cores=2"), tw.Target.of
     monkeypatch.setattr(
         tw.Target, "of", staticmethod(lambda t="llvm": machine if t == "llvm" else real(t))
     )

@@ -255,15 +255,15 @@ def test_every_option_computes_the_same(steps: int, size: tuple[int, ...]) -> No
 
 def test_a_record_that_does_not_apply_is_told_of_once() -> None:
     module = convolution((1, 32, 14, 14), 32)
-    model = tw.compile(module)
+    model = tw.compile(module, TARGET)
     assert isinstance(model, tw.Model)
     table = {str(model.target): {d.key: "by magic" for d in model.decisions}}
     told = r"the record for .* \(and \d+ others\) does not apply any more, .*'by magic' is none of"
     with PassContext(decisions=table), pytest.warns(UserWarning, match=told) as warned:
-        made = tw.compile(module)
+        made = tw.compile(module, TARGET)
     assert len(warned) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        again = tw.compile(module)
+        again = tw.compile(module, TARGET)
     assert isinstance(made, tw.Model) and isinstance(again, tw.Model)
     assert made.kernels == again.kernels
