@@ -50,6 +50,7 @@ def bundle(options: argparse.Namespace) -> None:
             trials=options.trials,
             budget=options.budget or "30m",
             precision=options.precision,
+            records=[p for p in [options.folder / RECORDS] if p.exists()],
         )
         print(summary, flush=True)
         save(name, options, "plain")

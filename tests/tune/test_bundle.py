@@ -121,6 +121,11 @@ def test_what_is_known_is_not_measured_again(bundle: Path, records: Path) -> Non
     assert records.read_bytes().startswith(before)
 
 
+def test_kernels_that_were_measured_are_not_built_again(records: Path, tmp_path: Path) -> None:
+    with pytest.raises(tw.UserError, match="no kernel is left"):
+        tw.tune.bundle(network(), TARGET, tmp_path / "b.zip", records=records)
+
+
 def test_winners_are_timed_inside_the_model(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,6 +161,7 @@ def _bundle(args: argparse.Namespace, console: Console) -> Exit:
         dims=dict(args.dim),
         threads=args.threads,
         seed=args.seed,
+        records=[path for path in args.records if path.exists()],
         **_compiling(args),
     )
     console.result(**asdict(summary))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from os import PathLike
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -123,13 +123,15 @@ def bundle(
     dims: Mapping[str, int] | None = None,
     threads: int | None = None,
     seed: int = 0,
+    records: AnyPath | Sequence[AnyPath] = (),
     **compiling: Any,
 ) -> BundleSummary:
     """Write candidates of a model's kernels, built here, that are measured on another machine.
 
     For targets that do not run here, such as `cuda -arch=sm_90a`: `measure` needs no compiler. Of
     each kernel there are `trials` candidates; `budget` is the time for building, in which kernels
-    come first that should take most of a run. The other arguments are those of `tune`.
+    come first that should take most of a run. Those that `records` have measurements of are left
+    out. The other arguments are those of `tune`.
     """
     from tilewright.tune.bundling import write_bundle
     from tilewright.tune.counted import counted_tasks
@@ -137,8 +139,10 @@ def bundle(
 
     space_of, seconds = space_named(space), seconds_of(budget)
     compiled = _compiled(model, Target.of(target), threads, compiling)
+    known = {(r.task, r.target) for r in read_records(records)}
+    tasks = counted_tasks(compiled, dims or {}, threads)
     return write_bundle(
-        counted_tasks(compiled, dims or {}, threads),
+        [t for t in tasks if (t.key, t.target.machine) not in known],
         lambda t: space_of(t.function, t.target),
         path,
         space_name=space,
@@ -176,7 +180,7 @@ def _trial_model(model: Any, inputs: Mapping[str, Any] | None) -> TrialModel:
     from tilewright.runtime import TrialModel
     from tilewright.tune.tasks import made_up_inputs, native
 
-    model = native(load(model) if isinstance(model, str | PathLike) else model)
+    model = native(load(model) if isinstance(model, str | Path) else model)
     return TrialModel(model, made_up_inputs(model, {}, 0) if inputs is None else inputs)
 
 
