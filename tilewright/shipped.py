@@ -65,12 +65,12 @@ def shipped_for(machine: str) -> Shipped:
 def _read(machine: str, path: Path, written: int) -> Shipped:
     """What a file says that was written at this time."""
     del written
-    from tilewright.schedule import Trace, Tuned
+    from tilewright.schedule import tuned_key
 
     lines: list[dict[str, Any]] = [json.loads(line) for line in path.read_bytes().splitlines()]
     own = [
         r for r in lines if r["target"] == machine and r["versions"]["tilewright"] == __version__
     ]
-    traces = {r["task"]: Trace.from_json(r["trace"]) for r in own if r["trace"]}
+    keys = {r["task"]: tuned_key(r["trace"]) for r in own if r["trace"]}
     options = {r["task"]: next(iter(r["values"].values())) for r in own if not r["trace"]}
-    return Shipped({task: Tuned(trace).key for task, trace in traces.items()}, options)
+    return Shipped(keys, options)
