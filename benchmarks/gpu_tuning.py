@@ -4,13 +4,16 @@
     python benchmarks/gpu_tuning.py measure FOLDER [--budget 8m]
     python benchmarks/gpu_tuning.py pack FOLDER --models A,B [--skeletons S]
     python benchmarks/gpu_tuning.py compare FOLDER
+    python benchmarks/gpu_tuning.py ship FOLDER
 
-`bundle` writes NAME.zip: candidates of each kernel, with no weights. `measure` needs the GPU and no
-compiler: it adds to records.jsonl, and goes on where it was. `pack` compiles each model twice, with
-and without these records; `compare` needs the GPU again: both are run in turns, and the geometric
-mean of the gains is the last line. Models are those of `benchmarks/gpu.py` (whose `strip` writes
-skeletons, models without weights), its kernels, or ONNX files. With `--target simt` all of it runs
-without a GPU, by the executor, for models that are tiny.
+`bundle` writes NAME.zip, candidates of each kernel, with no weights, and NAME.plain.twm, the model
+by its default schedules. `measure` needs the GPU and no compiler: it adds to records.jsonl, and
+goes on where it was; winners are timed inside the model. `pack` compiles each model with these
+records; `compare` needs the GPU again: both are run in turns, and the geometric mean of the gains
+is the last line. `ship` puts winners among the records that come with the package. Models are
+those of `benchmarks/gpu.py` (whose `strip` writes skeletons, models without weights), its kernels,
+or ONNX files. With `--target simt` all of it runs without a GPU, by the executor, for models that
+are tiny.
 """
 
 from __future__ import annotations
@@ -47,8 +50,10 @@ def bundle(options: argparse.Namespace) -> None:
             trials=options.trials,
             budget=options.budget or "30m",
             precision=options.precision,
+            records=[p for p in [options.folder / RECORDS] if p.exists()],
         )
         print(summary, flush=True)
+        save(name, options, "plain")
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -62,8 +67,15 @@ def measure(options: argparse.Namespace) -> None:
 
     for path in sorted(options.folder.glob("*.zip")):
         print(path.stem, flush=True)
-        records = options.folder / RECORDS
-        found = tw.tune.measure(path, records, budget=options.budget, on_result=told)
+        records, model = options.folder / RECORDS, tw.load(path.with_suffix(".plain.twm"))
+        found = tw.tune.measure(
+            path,
+            records,
+            model=model,
+            inputs=inputs_of(model),
+            budget=options.budget,
+            on_result=told,
+        )
         before = sum(o.seconds * o.calls for o in found)
         after = sum(o.seconds * o.calls * o.ratio for o in found)
         trials = sum(o.trials for o in found)
@@ -75,13 +87,26 @@ def pack(options: argparse.Namespace) -> None:
     import tilewright as tw
 
     for name in options.models:
-        stem = options.folder / Path(name).stem
-        source = source_of(name, options)
-        for kind, records in (("plain", []), ("tuned", [options.folder / RECORDS])):
-            with tw.tune.apply_best(records):
-                model = tw.compile(source, options.target, precision=options.precision)
-            model.save(f"{stem}.{kind}.twm")
-        print(f"{stem.name}: packed", flush=True)
+        with tw.tune.apply_best(options.folder / RECORDS):
+            save(name, options, "tuned")
+        print(f"{name}: packed", flush=True)
+
+
+def save(name: str, options: argparse.Namespace, kind: str) -> None:
+    """Compile a model by what the context says, and by no records that come with the package."""
+    import tilewright as tw
+    from tilewright.graph import PassContext
+
+    with PassContext(options={"shipped_records": False}):
+        model = tw.compile(source_of(name, options), options.target, precision=options.precision)
+    model.save(options.folder / f"{Path(name).stem}.{kind}.twm")
+
+
+def ship(options: argparse.Namespace) -> None:
+    import tilewright as tw
+
+    for path in tw.tune.add_shipped(tw.tune.read_records(options.folder / RECORDS)):
+        print(path)
 
 
 def compare(options: argparse.Namespace) -> None:
@@ -112,7 +137,7 @@ def difference(made: Any, wanted: Any) -> float:
     return float(np.abs(made - wanted).max(initial=0.0) / scale)
 
 
-STEPS = {f.__name__: f for f in (bundle, measure, pack, compare)}
+STEPS = {f.__name__: f for f in (bundle, measure, pack, compare, ship)}
 
 
 def main() -> None:

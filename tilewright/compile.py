@@ -231,7 +231,7 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
     calls = {b: table(b) for b in kernel_bindings(fused.main)}
     context, functions = PassContext.current(), list(table.functions.values())
     options = Options(checked, context.denormals, merges=context.merges_kernels)
-    tuned = with_schedulers(options, functions, context.schedulers.get(str(target), {}))
+    tuned = with_schedulers(options, functions, context.schedulers.get(target.machine, {}))
     made = compile_kernels(functions, target, tuned)
     kernels = {function.name: kernel for function, kernel in zip(functions, made, strict=True)}
     warn_of_notes(kernels)
@@ -252,7 +252,7 @@ def _with_shipped(context: PassContext, target: Target) -> PassContext:
     """A context with the results of tuning that come with the package, if there are any."""
     from tilewright.shipped import with_shipped
 
-    return with_shipped(context, str(as_permitted(target)))
+    return with_shipped(context, as_permitted(target).machine)
 
 
 def _graph_of(value: Any) -> Graph:

@@ -40,7 +40,7 @@ def test_what_records_change_is_shown(tilewright: Any, model: Path, tmp_path: Pa
     plain = tw.compile(str(model))
     assert isinstance(plain, tw.Model)
     path, name = tmp_path / "r.jsonl", plain.kernels[0]
-    own = record(key_of_kernel(plain, name), target=str(plain.target), trace=Trace().to_json())
+    own = record(key_of_kernel(plain, name), target=plain.target.machine, trace=Trace().to_json())
     tw.tune.write_records([own], path)
     default = tilewright("inspect", model, "--schedule", name)
     found = tilewright("inspect", model, "--schedule", name, "--records", path)

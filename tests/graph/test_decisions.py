@@ -33,7 +33,7 @@ def planned(module: Module, **taken: str) -> tuple[Module, dict[str, Decision]]:
         passes.winograd(TARGET)(_blocked(module))
         listed = context.decided.values()
     table = {d.key: taken[d.made_by] for d in listed if d.made_by in taken}
-    with PassContext(decisions={str(TARGET): table}) as context:
+    with PassContext(decisions={TARGET.machine: table}) as context:
         made = passes.winograd(TARGET)(_blocked(module))
         return made, {d.made_by: d for d in context.decided.values()}
 
@@ -97,7 +97,7 @@ def images(*widths: int) -> Module:
 
 
 def layouts_of(module: Module, table: dict[str, str]) -> tuple[Module, list[Decision]]:
-    with PassContext(decisions={str(TARGET): table}) as context:
+    with PassContext(decisions={TARGET.machine: table}) as context:
         made = passes.plan_layouts(TARGET)(module)
         verify(made)
         return made, list(context.decided.values())
@@ -145,7 +145,7 @@ def test_every_layout_computes_the_same() -> None:
     assert listed
     for decision in listed:
         for option in decision.others:
-            with PassContext(decisions={str(model.target): {decision.key: option}}):
+            with PassContext(decisions={model.target.machine: {decision.key: option}}):
                 made = tw.compile(module)
             np.testing.assert_allclose(made(data), want, atol=1e-4 * np.abs(want).max())
 
@@ -154,7 +154,7 @@ def test_every_layout_computes_the_same() -> None:
 
 
 def kernels_of(module: Module, table: dict[str, str]) -> tuple[int, list[Decision]]:
-    with PassContext(decisions={str(TARGET): table}) as context:
+    with PassContext(decisions={TARGET.machine: table}) as context:
         made = passes.fuse(TARGET)(module)
         verify(made)
         return len(made.main.body), list(context.decided.values())
@@ -204,7 +204,7 @@ def test_every_border_computes_the_same(module: Module) -> None:
     assert isinstance(model, tw.Model)
     data = [values(16, 32 if spec.name == "x" else 64) for spec in model.inputs]
     want, (border,) = model(*data), model.decisions
-    with PassContext(decisions={str(model.target): {border.key: border.others[0]}}):
+    with PassContext(decisions={model.target.machine: {border.key: border.others[0]}}):
         made = tw.compile(module)
     assert isinstance(made, tw.Model) and len(made.kernels) != len(model.kernels)
     np.testing.assert_allclose(made(*data), want, rtol=1e-5, atol=1e-4)
@@ -226,7 +226,7 @@ def test_weights_do_not_outgrow_their_limit_by_a_decision() -> None:
     with PassContext(options={"winograd_bytes": 0}) as context:
         passes.winograd(TARGET)(_blocked(module))
         (key,) = (d.key for d in context.decided.values() if d.made_by == "winograd")
-    table = {str(TARGET): {key: larger.partition(",")[0]}}
+    table = {TARGET.machine: {key: larger.partition(",")[0]}}
     with PassContext(options={"winograd_bytes": 0}, decisions=table):
         made = passes.winograd(TARGET)(_blocked(module))
     assert ops_of(made)["winograd_tiles"] == 0
@@ -246,7 +246,7 @@ def test_every_option_computes_the_same(steps: int, size: tuple[int, ...]) -> No
     (decision,) = (d for d in model.decisions if d.made_by == "winograd")
     assert len(decision.options) >= 2
     for option in decision.options:
-        with PassContext(decisions={str(model.target): {decision.key: option}}):
+        with PassContext(decisions={model.target.machine: {decision.key: option}}):
             made = tw.compile(module)
         assert isinstance(made, tw.Model)
         assert {d.key: d.taken for d in made.decisions}[decision.key] == option
@@ -257,7 +257,7 @@ def test_a_record_that_does_not_apply_is_told_of_once() -> None:
     module = convolution((1, 32, 14, 14), 32)
     model = tw.compile(module, TARGET)
     assert isinstance(model, tw.Model)
-    table = {str(model.target): {d.key: "by magic" for d in model.decisions}}
+    table = {model.target.machine: {d.key: "by magic" for d in model.decisions}}
     told = r"the record for .* \(and \d+ others\) does not apply any more, .*'by magic' is none of"
     with PassContext(decisions=table), pytest.warns(UserWarning, match=told) as warned:
         made = tw.compile(module, TARGET)

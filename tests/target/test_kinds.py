@@ -70,6 +70,14 @@ def test_a_gpu_stands_beside_a_processor() -> None:
     assert Target.of(str(target)) == target
 
 
+def test_a_gpu_is_the_same_machine_beside_any_processor() -> None:
+    beside = [Target.of(f"cuda -arch=sm_90a -mcpu={cpu}") for cpu in ("haswell", "neoverse-n1")]
+    assert {t.machine for t in beside} == {"cuda -arch=sm_90a"}
+    assert Target.of("cuda -arch=sm_80 -mcpu=haswell").machine == "cuda -arch=sm_80"
+    cpu = Target.of("llvm -mcpu=haswell -num-cores=2")
+    assert cpu.machine == str(cpu) != Target.of("llvm -mcpu=haswell -num-cores=4").machine
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

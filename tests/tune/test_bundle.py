@@ -18,10 +18,23 @@ import pytest
 
 import tilewright as tw
 from tilewright.graph import Builder, Module
-from tilewright.runtime import measure_bundle
+from tilewright.runtime import (
+    Measured,
+    PackedKernel,
+    TrialModel,
+    TrialTask,
+    device_for,
+    measure_bundle,
+)
+from tilewright.runtime.trials.alone import KernelAlone
+from tilewright.runtime.trials.arguments import made_up_arguments
+from tilewright.runtime.trials.bundle import Bundle
+from tilewright.runtime.trials.running import constant_copies
 from tilewright.tune import Record, read_records, write_records
 from tilewright.tune.bundling import points_of
 from tilewright.tune.counted import counted_tasks
+from tilewright.tune.measuring.building import KernelBuilder
+from tilewright.tune.measuring.data import trial_task
 from tilewright.tune.spaces.rules import rule_space
 
 #: A target whose kernels run here, by the executor, but are launched as a GPU's are.
@@ -84,7 +97,7 @@ def test_what_is_measured_there_is_a_record_here(records: Path) -> None:
     found = [r for r in read_records(records) if r.kind == "trial"]
     assert len(found) == 1
     assert all(r.ratio and r.seconds and r.reference and r.trace and r.values for r in found)
-    assert {r.target for r in found} == {str(compiled().target)}
+    assert {r.target for r in found} == {compiled().target.machine}
 
 
 def test_winners_are_compiled(records: Path, tmp_path: Path) -> None:
@@ -106,6 +119,78 @@ def test_what_is_known_is_not_measured_again(bundle: Path, records: Path) -> Non
     outcomes = measure_bundle(bundle, records)
     assert [o.trials for o in outcomes] == [0]
     assert records.read_bytes().startswith(before)
+
+
+def test_kernels_that_were_measured_are_not_built_again(records: Path, tmp_path: Path) -> None:
+    with pytest.raises(tw.UserError, match="no kernel is left"):
+        tw.tune.bundle(network(), TARGET, tmp_path / "b.zip", records=records)
+
+
+def test_winners_are_timed_inside_the_model(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def compared(self: TrialModel, candidate: bytes, seconds: float) -> Measured:
+        asked.append(seconds)
+        return Measured((0.7,) * 5, 1.0, 2.0)
+
+    path, model = tmp_path / "r.jsonl", tmp_path / "m.twm"
+    compiled().save(model)
+    tw.tune.measure(bundle, path, model=model)
+    (trial,) = (r for r in read_records(path) if r.kind == "trial")
+    monkeypatch.setattr(TrialModel, "compared", compared)
+    # By the trial, it is worth a second look.
+    write_records([replace(trial, ratio=0.5)], path)
+    (outcome,) = tw.tune.measure(bundle, path, model=model)
+    (verdict,) = (r for r in read_records(path) if r.kind == "verdict")
+    assert verdict.task == trial.task and verdict.wins and verdict.ratio == outcome.ratio == 0.7
+    assert asked == [outcome.seconds]
+
+
+def test_a_kernel_is_exchanged_in_a_model(bundle: Path) -> None:
+    model = compiled()
+    x = np.random.default_rng(1).standard_normal((8, 16)).astype(np.float32)
+    (name,) = model.kernels
+    within = TrialModel(model, [x])
+    assert within.has(name) and not within.has("another")
+    with Bundle(bundle) as opened:
+        (task,) = opened.tasks()
+        ((digest, _),) = task.candidates
+        code = opened.kernel(digest)
+    other = within.with_kernel(PackedKernel.unpacked(code))
+    assert other.program.objects[0] == model.program.objects[0]
+    assert other.program.objects[1] == PackedKernel.unpacked(code).code
+    np.testing.assert_allclose(other.run([x])[0], model.run([x])[0], rtol=1e-5)
+    found = within.compared(code, within.seconds)
+    assert not found.failure and found.ratio > 0 and found.seconds > 0
+    with pytest.raises(tw.UserError, match="has no kernel"):
+        within.with_kernel(replace(PackedKernel.unpacked(code), name="another"))
+
+
+@pytest.mark.parametrize(("bytes_of_model", "calls"), [(1 << 20, 1), (1 << 30, 128)])
+def test_constants_of_large_models_are_read_from_memory(bytes_of_model: int, calls: int) -> None:
+    (task,) = counted_tasks(compiled(), {})
+    cuda = replace(task, target=tw.Target.of("cuda -arch=sm_90a"), model_bytes=bytes_of_model)
+    asked = replace(trial_task(cuda), pool=b"")
+    assert TrialTask.unpacked(asked.packed()) == asked and asked.constants == (1,)
+    assert constant_copies(asked, made_up_arguments(asked)) == calls
+
+
+def test_calls_on_a_device_share_all_but_copies() -> None:
+    (task,) = counted_tasks(compiled(), {})
+    builder = KernelBuilder(task.target)
+    (built,) = builder.built(task, [None])
+    builder.close()
+    asked = trial_task(task)
+    device, own = device_for(asked.target.kind), made_up_arguments(asked)
+    alone = KernelAlone(PackedKernel.unpacked(built.kernel), asked.signature, None, device)
+    for call in (calls := alone.rotating(own, asked.constants, 3)):
+        call()
+    placed = [call.__defaults__[0][1] for call in calls]  # type: ignore[attr-defined]
+    x, c, y = zip(*([a.address for a in arrays] for arrays in placed), strict=True)
+    assert len(set(x)) == len(set(y)) == 1 and len(set(c)) == 3
+    assert all((arrays[1].numpy() == own[1]).all() for arrays in placed)
 
 
 def test_time_ends_a_measurement(bundle: Path, tmp_path: Path) -> None:

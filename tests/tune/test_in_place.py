@@ -77,6 +77,6 @@ def test_models_run_in_turns() -> None:
 
     model = compiled()
     first, second = keys()
-    plain_loops = {str(model.target): {first: Recorded(Trace()).key}}
+    plain_loops = {model.target.machine: {first: Recorded(Trace()).key}}
     found = InPlace(model, InTurns(INPUTS), made).ratios(plain_loops)
     assert set(found) == {first, second} and found[first] > 1.5

@@ -81,7 +81,7 @@ def test_winners_must_win_inside_the_model_there(device: tw.rpc.Device) -> None:
 
     model: Any = tw.compile(network(), device.target)
     (key,) = {key_of_kernel(model, name) for name in model.kernels}
-    plain_loops = {str(model.target): {key: Recorded(Trace()).key}}
+    plain_loops = {model.target.machine: {key: Recorded(Trace()).key}}
     inputs, on = {"x": np.ones((24, 48), np.float32)}, OneDevice(device)
     found = InPlace(model, InTurns(inputs, on), made).ratios(plain_loops)
     assert set(found) == {key} and found[key] > 1.5

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tilewright as tw
+from tests.tune.test_bundle import network as product
 from tests.tune.test_records import record
 from tests.tune.test_variants import network
 from tilewright import shipped
@@ -17,9 +18,11 @@ from tilewright.schedule import Recorded, Trace, Tuned
 from tilewright.shipped import FOLDER, shipped_for, shipped_path
 from tilewright.tune import Record, add_shipped, apply_best, read_records, write_records
 from tilewright.tune.api import _compiled as tune_compiled
+from tilewright.tune.counted import counted_tasks
 from tilewright.tune.records.best import DECISIONS
+from tilewright.tune.spaces.rules import rule_space
 
-HERE = str(tw.Target.of("llvm"))
+HERE = tw.Target.of("llvm").machine
 VERSIONS = {"tilewright": tw.__version__}
 
 
@@ -77,6 +80,20 @@ def test_what_is_of_another_machine_or_version_is_not(folder: Path) -> None:
     older = replace(decision(), versions={"tilewright": "0.0.1"})
     write_records([older], shipped_path(HERE))
     assert not taken(compiled()), "it was compared with another default"
+
+
+def test_records_of_a_gpu_hold_beside_any_processor(folder: Path) -> None:
+    def made(processor: str) -> tw.Model:
+        model = tw.compile(product(), f"cuda -arch=sm_90a -mcpu={processor}")
+        assert isinstance(model, tw.Model)
+        return model
+
+    (task,) = counted_tasks(made("haswell"), {})
+    trace = rule_space(task.function, task.target).default.trace.to_json()
+    own = record(task.key, target=task.target.machine, trace=trace, versions=VERSIONS)
+    assert add_shipped([own]) == [shipped_path("cuda -arch=sm_90a")]
+    for processor in ("haswell", "neoverse-n1"):
+        assert made(processor).schedulers == {task.name: Tuned(Trace.from_json(trace)).key}
 
 
 def test_it_can_be_turned_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ def test_the_default_stays_where_nothing_is_faster_by_more_than_noise(
 ) -> None:
     path, told = tmp_path / "r.jsonl", Told({others[0]: 0.985, others[1]: 0.0})
     found = varied(path, told)
-    assert not found.table[str(compiled().target)] and not decisions_of(read_records(path))
+    assert not found.table[compiled().target.machine] and not decisions_of(read_records(path))
     wrong = [r for r in read_records(path) if r.failure]
     assert [r.failure for r in wrong] == ["wrong answer"] and wrong[0].ratio is None
 
@@ -133,7 +133,7 @@ def test_kernels_that_differ_are_what_counts(others: list[str]) -> None:
     same = turns.beside(model, compiled(), 3, early=False)
     assert same.failure is None and not same.wins(1.0)
     (decision,) = model.decisions
-    variant = compiled({str(model.target): {decision.key: others[0]}})
+    variant = compiled({model.target.machine: {decision.key: others[0]}})
     found = turns.beside(model, variant, 3, early=False)
     assert found.failure is None and found.ratio > 0 and found.seconds > 0
 

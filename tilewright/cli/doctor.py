@@ -87,18 +87,18 @@ def _machine() -> list[tuple[str, Any]]:
         ("linker", shutil.which("cc") or shutil.which("ld") or "none: .so cannot be exported"),
         ("gpu", _gpu()),
         ("other targets", "; ".join(_TARGETS) + "; …"),
-        ("tuned kernels", _shipped(str(here))),
+        ("tuned kernels", _shipped(here.machine)),
     ]
 
 
-def _shipped(target: str) -> str:
+def _shipped(machine: str) -> str:
     """What comes with the package that was tuned on such a machine."""
     from tilewright.shipped import shipped_for
     from tilewright.support.config import config
 
     if not config().shipped_records:
         return "turned off by TILEWRIGHT_SHIPPED_RECORDS"
-    found = shipped_for(target)
+    found = shipped_for(machine)
     kernels, decisions = len(found.schedulers), len(found.decisions)
     return f"{kernels} kernels and {decisions} decisions come with the package for this machine"
 

@@ -97,7 +97,8 @@ def _add_elsewhere(group: Any) -> None:
         "--measure",
         type=Path,
         metavar="FILE.zip",
-        help="measure a bundle on this machine, in place of a MODEL; needs no compiler",
+        help="measure a bundle on this machine, which needs no compiler; given the MODEL by its"
+        " default schedules as an artifact, time winners inside of it",
     )
 
 
@@ -116,7 +117,7 @@ def _require_one_way(args: argparse.Namespace) -> None:
     ways = [w for w in ("measure", "bundle", "on") if getattr(args, w) is not None]
     if len(ways) > 1:
         raise UserError(f"--{ways[0]} and --{ways[1]} do not go together")
-    if (args.model is None) != (args.measure is not None):
+    if args.model is None and args.measure is None:
         raise UserError("give a MODEL to tune, or a bundle to --measure")
     if args.on is None and (args.name or args.key_file):
         raise UserError("--name and --key-file belong to --on")
@@ -130,7 +131,7 @@ def _measure(args: argparse.Namespace, records: Path, console: Console) -> Exit:
     def show(outcome: BundledOutcome) -> None:
         console.note(_line(outcome))
 
-    outcomes = measure(args.measure, records, budget=args.budget, on_result=show)
+    outcomes = measure(args.measure, records, model=args.model, budget=args.budget, on_result=show)
     gains = [o for o in outcomes if o.ratio < 1]
     trials = sum(o.trials for o in outcomes)
     tasks = [asdict(o) for o in outcomes]
@@ -160,6 +161,7 @@ def _bundle(args: argparse.Namespace, console: Console) -> Exit:
         dims=dict(args.dim),
         threads=args.threads,
         seed=args.seed,
+        records=[path for path in args.records if path.exists()],
         **_compiling(args),
     )
     console.result(**asdict(summary))

@@ -57,8 +57,12 @@ def cost_of(function: Function, numbers: Sequence[int]) -> Cost:
                 touched[load.buffer] += iterations
         pending.extend((child, iterations) for child in child_stmts(stmt))
     sizes = [_bytes(p, touched[p], env) for p in function.params]
-    constants = [int(k) for k in function.attrs.get("constants", ())]
-    return Cost(flops, sum(sizes), sum(sizes[k] for k in constants))
+    return Cost(flops, sum(sizes), sum(sizes[k] for k in constant_params(function)))
+
+
+def constant_params(function: Function) -> tuple[int, ...]:
+    """Which parameters of a kernel are constants of its model."""
+    return tuple(int(k) for k in function.attrs.get("constants", ()))
 
 
 def _bytes(buffer: Param, accesses: int, env: Mapping[Var, int]) -> int:

@@ -96,11 +96,6 @@ class NativeModel(CompiledModel):
         """The machine that the code is for."""
         return Target.of(self._target.text)
 
-    @property
-    def program(self) -> Program:
-        """What runs it, beside its constants."""
-        return self._program
-
     def as_build(self) -> Build:
         if not self._program.objects:
             raise UserError(

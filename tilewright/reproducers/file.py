@@ -60,7 +60,7 @@ class Conditions:
             any(isinstance(i, PassVerifier) for i in context.instruments),
             checked,
             context.denormals,
-            dict(context.decisions.get(str(target), {})),
+            dict(context.decisions.get(target.machine, {})),
         )
 
     def kernel_options(self) -> Options:
@@ -79,7 +79,7 @@ class Conditions:
             options=self.options,
             instruments=[PassVerifier()] if self.verify else [],
             denormals=denormals_of(self.denormals),
-            decisions={self.target: self.decisions},
+            decisions={Target.of(self.target).machine: self.decisions},
         )
 
 

@@ -71,6 +71,7 @@ from tilewright.runtime.trials.process import START, TrialProcess, seconds_allow
 from tilewright.runtime.trials.running import SAMPLE, SAMPLES, copy_count, judged
 from tilewright.runtime.trials.serve import TrialServer, begin_message
 from tilewright.runtime.trials.task import TrialTask
+from tilewright.runtime.trials.within import TrialModel
 
 __all__ = [
     "ANY_SIZE",
@@ -124,6 +125,7 @@ __all__ = [
     "TensorSpec",
     "Touched",
     "TrialError",
+    "TrialModel",
     "TrialProcess",
     "TrialServer",
     "TrialTask",

@@ -94,6 +94,11 @@ class CompiledModel(RunnableModel):
         return self._device.function(self._code, f"{self._program.name}.{name}", result)
 
     @property
+    def program(self) -> Program:
+        """What runs it, beside its constants."""
+        return self._program
+
+    @property
     def device(self) -> Device:
         """The device that runs it."""
         return self._device

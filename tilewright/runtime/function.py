@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,9 +76,31 @@ class NativeFunction:
 
     def prepared(self, *args: Any) -> Any:
         """The call with arguments that are checked now, once: for timing the kernel itself."""
+        (run,) = self.prepared_apart(args, (), 1)
+        return run
+
+    def prepared_apart(
+        self, args: Sequence[Any], apart: Sequence[int], count: int
+    ) -> list[Callable[[], None]]:
+        """So many calls with arguments that are checked now, once. On a device, each but the first
+        has copies of its own of those whose numbers are in `apart`."""
         bound, dims = self.signature.bind(args)
-        pool, entry = self._pool, self._entry
         placed = self._placed(bound)
+        copies = (
+            [self._again(v, k in apart) for k, v in enumerate(placed)] for _ in range(1, count)
+        )
+        return [self._call(own, dims, bound) for own in (placed, *copies)]
+
+    def _again(self, value: Any, is_apart: bool) -> Any:
+        """An argument of one more call."""
+        if not is_apart:
+            return value
+        return self._device.copied(self._device.address(value), value.shape, value.dtype)
+
+    def _call(
+        self, placed: Sequence[Any], dims: Sequence[int], bound: Sequence[Any]
+    ) -> Callable[[], None]:
+        pool, entry = self._pool, self._entry
         words, scratch = self._ready(placed, dims, pool)
 
         # What the code works on lives as long as the call.

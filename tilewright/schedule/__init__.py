@@ -16,6 +16,7 @@ from tilewright.schedule.schedulers import (
     function_of,
     schedule_by_rules,
     scheduler_of,
+    tuned_key,
 )
 from tilewright.schedule.tensor_intrin import (
     TensorIntrin,
@@ -50,4 +51,5 @@ __all__ = [
     "require_features",
     "schedule_by_rules",
     "scheduler_of",
+    "tuned_key",
 ]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from tilewright.ir import Function, with_plain_names
 from tilewright.schedule.rules import Choices, apply_table, table_for
@@ -103,7 +103,7 @@ class Tuned:
 
     @property
     def key(self) -> str:
-        return f"tuned {json.dumps(self.trace.to_json(), sort_keys=True)}"
+        return tuned_key(self.trace.to_json())
 
     def schedule(self, function: Function, target: Target) -> Schedule:
         try:
@@ -115,6 +115,11 @@ class Tuned:
             made = RULES_BY_ADDRESS.schedule(function, target)
             made.declined.append(Declined(UNAPPLIED, "", str(error).split("\n", 1)[0]))
             return made
+
+
+def tuned_key(trace: Any) -> str:
+    """The key of `Tuned` for a trace as `Trace.to_json` gives it, which nobody has to read."""
+    return f"tuned {json.dumps(trace, sort_keys=True)}"
 
 
 @dataclass(frozen=True)

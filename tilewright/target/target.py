@@ -84,6 +84,11 @@ class Target:
         """The processor that a program's code begins on: that of the host, or the target itself."""
         return self.host or self
 
+    @property
+    def machine(self) -> str:
+        """The text by which records of tuning are found. A GPU's are the same beside any host."""
+        return str(self) if self.host is None else f"{self.kind.name} -arch={self.cpu}"
+
     @cached_property
     def arch(self) -> str:
         """One of x86_64, aarch64, arm, riscv64, riscv32, wasm32, nvptx64."""
@@ -257,7 +262,7 @@ class Target:
 
     def __str__(self) -> str:
         if self.host is not None:
-            return f"{self.kind.name} -arch={self.cpu} {str(self.host).partition(' ')[2]}"
+            return f"{self.machine} {str(self.host).partition(' ')[2]}"
         words = [self.kind.name, f"-mtriple={self.triple}", f"-mcpu={self.cpu}"]
         if mattr := self._mattr():
             words.append(f"-mattr={','.join(mattr)}")

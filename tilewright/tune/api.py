@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tilewright.graph import DecisionTable, PassContext
     from tilewright.models.native import NativeModel
     from tilewright.rpc import Device, Pool, SerialDevice
-    from tilewright.runtime import BundledOutcome
+    from tilewright.runtime import BundledOutcome, TrialModel
     from tilewright.tune.bundling import BundleSummary
     from tilewright.tune.in_place import Schedulers
     from tilewright.tune.measuring.devices import Devices
@@ -122,13 +123,15 @@ def bundle(
     dims: Mapping[str, int] | None = None,
     threads: int | None = None,
     seed: int = 0,
+    records: AnyPath | Sequence[AnyPath] = (),
     **compiling: Any,
 ) -> BundleSummary:
     """Write candidates of a model's kernels, built here, that are measured on another machine.
 
     For targets that do not run here, such as `cuda -arch=sm_90a`: `measure` needs no compiler. Of
     each kernel there are `trials` candidates; `budget` is the time for building, in which kernels
-    come first that should take most of a run. The other arguments are those of `tune`.
+    come first that should take most of a run. Those that `records` have measurements of are left
+    out. The other arguments are those of `tune`.
     """
     from tilewright.tune.bundling import write_bundle
     from tilewright.tune.counted import counted_tasks
@@ -136,8 +139,10 @@ def bundle(
 
     space_of, seconds = space_named(space), seconds_of(budget)
     compiled = _compiled(model, Target.of(target), threads, compiling)
+    known = {(r.task, r.target) for r in read_records(records)}
+    tasks = counted_tasks(compiled, dims or {}, threads)
     return write_bundle(
-        counted_tasks(compiled, dims or {}, threads),
+        [t for t in tasks if (t.key, t.target.machine) not in known],
         lambda t: space_of(t.function, t.target),
         path,
         space_name=space,
@@ -151,18 +156,32 @@ def measure(
     bundle: AnyPath,
     records: AnyPath = "tuning.jsonl",
     *,
+    model: Any = None,
+    inputs: Mapping[str, Any] | None = None,
     budget: str | float | None = None,
     on_result: Callable[[BundledOutcome], None] = lambda outcome: None,
 ) -> list[BundledOutcome]:
     """Measure the candidates of a bundle on this machine, which needs no compiler.
 
     Every measurement is added to the file `records`; what is there already is not measured again.
-    `on_result` is called for each kernel when it is done.
+    `model` is the model of the bundle by its default schedules, or its artifact: those that are
+    fastest alone are exchanged in it one by one, and win if it gets faster with its `inputs`, or
+    with made-up ones. `on_result` is called for each kernel when it is done.
     """
     from tilewright.runtime import measure_bundle
 
     seconds = seconds_of(budget) if budget else float("inf")
-    return measure_bundle(bundle, records, seconds, on_result)
+    within = None if model is None else _trial_model(model, inputs)
+    return measure_bundle(bundle, records, seconds, on_result, within)
+
+
+def _trial_model(model: Any, inputs: Mapping[str, Any] | None) -> TrialModel:
+    from tilewright.models.artifact import load
+    from tilewright.runtime import TrialModel
+    from tilewright.tune.tasks import made_up_inputs, native
+
+    model = native(load(model) if isinstance(model, str | Path) else model)
+    return TrialModel(model, made_up_inputs(model, {}, 0) if inputs is None else inputs)
 
 
 def _compiled(

@@ -68,7 +68,7 @@ def write_bundle(
 ) -> BundleSummary:
     """Build candidates of all tasks, for `budget` seconds at most."""
     if not tasks:
-        raise UserError("there is nothing to tune", reason="no kernel has sizes that are known")
+        raise UserError("there is nothing to tune", reason="no kernel is left that has known sizes")
     start, target = time.monotonic(), tasks[0].target
     builder, rng = KernelBuilder(target), Random(seed)
     done = candidates = failed = 0

@@ -54,20 +54,18 @@ def counted_tasks(
     for called in _calls(model.ir(model.program.name), kernels, sizes):
         calls.setdefault(called.kernel, []).append(called)
     options = Options(denormals=model.denormals, prepares_there=True)
-    found = [
-        _task(kernels[name], model.target, of_it, options, threads) for name, of_it in calls.items()
-    ]
+    found = [_task(kernels[name], model, of_it, options, threads) for name, of_it in calls.items()]
     return sorted(found, key=lambda t: -t.seconds)
 
 
 def _task(
     function: Function,
-    target: Target,
+    model: NativeModel,
     calls: list[_Called],
     options: Options,
     threads: int | None,
 ) -> Task:
-    function = with_plain_names(function)
+    function, target = with_plain_names(function), model.target
     costs = [cost_of(function, c.numbers) for c in calls]
     seconds = [_seconds(target, c.flops, c.bytes) for c in costs]
     slowest = max(range(len(calls)), key=lambda k: seconds[k])
@@ -79,6 +77,7 @@ def _task(
         sum(seconds),
         costs[slowest].flops,
         costs[slowest].bytes,
+        model.memory["constants"],
         options,
         threads,
     )

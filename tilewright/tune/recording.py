@@ -26,7 +26,7 @@ def record_of(
         task=task.key,
         name=task.name,
         calls=task.calls,
-        target=str(task.target),
+        target=task.target.machine,
         kind=kind,
         space=space_name,
         sample=point.sample.positions,

@@ -126,7 +126,7 @@ def resume(searches: Sequence[Search], records: Iterable[Record], space_name: st
 
 
 def _target(search: Search) -> str:
-    return str(search.task.target)
+    return search.task.target.machine
 
 
 def floor_of(task: Task, measurer: Measurer | None) -> Floor:

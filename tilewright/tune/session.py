@@ -85,7 +85,7 @@ class Session:
         for record in winning(read_records([self.file.path])):
             search = winners.get(record.task)
             ratio = ratios.get(record.task)
-            is_ours = search is not None and record.target == str(search.task.target)
+            is_ours = search is not None and record.target == search.task.target.machine
             if search is None or ratio is None or not is_ours or record.space != self.space_name:
                 continue
             if ratio >= 1:

@@ -32,6 +32,8 @@ class Task:
     #: Of one call.
     flops: int = 0
     bytes: int = 0
+    #: Bytes of all constants of its model.
+    model_bytes: int = 0
     #: How it is compiled, beside its schedule.
     options: Options = DEFAULTS
     threads: int | None = None
@@ -61,7 +63,7 @@ def tasks_of(
     profile = (runs_on or model).profile(inputs, runs=runs)
     options = Options(denormals=model.denormals, prepares_there=runs_on is not None)
     found = {
-        name: _task(model.ir(name), model.target, events, profile, options, threads)
+        name: _task(model.ir(name), model, events, profile, options, threads)
         for name, events in _by_kernel(profile).items()
     }
     return sorted(found.values(), key=lambda t: -t.seconds)
@@ -113,7 +115,7 @@ def _by_kernel(profile: Profile) -> Mapping[str, Sequence[Event]]:
 
 def _task(
     function: Function,
-    target: Target,
+    model: NativeModel,
     events: Sequence[Event],
     profile: Profile,
     options: Options,
@@ -124,12 +126,13 @@ def _task(
     count = len(events) // profile.runs
     return Task(
         function,
-        target,
+        model.target,
         slowest.numbers[: len(numbers_of(function))],
         count,
         count * min(e.end - e.start for e in events) / 1e9,
         slowest.flops,
         slowest.bytes,
+        model.memory["constants"],
         options,
         threads,
     )

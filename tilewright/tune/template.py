@@ -104,7 +104,7 @@ class Template:
         """The fastest schedule that records hold for a function; where none has won, the template's
         own."""
         known = [r for r in read_records(records) if r.space == self._space_name]
-        winners = best_records(known).get(str(as_permitted(Target.of(target))), {})
+        winners = best_records(known).get(as_permitted(Target.of(target)).machine, {})
         winner = winners.get(loops_key(function))
         if winner is None or winner.trace is None:
             return self.default(function)

@@ -62,7 +62,7 @@ def search_variants(
     """
     if not model.decisions:
         return Varied(model)
-    start, target = time.monotonic(), str(model.target)
+    start, target = time.monotonic(), model.target.machine
     known = read_records([settings.records]) if os.path.exists(settings.records) else []
     file, interrupted = RecordFile(settings.records), False
     found = Variants(
@@ -110,7 +110,7 @@ class Variants:
 
     def resume(self, records: Iterable[Record]) -> None:
         """Take up what earlier searches have measured, by these sources."""
-        target, version = str(self.model.target), sources_version()
+        target, version = self.model.target.machine, sources_version()
         own = [r for r in records if r.space == DECISIONS and r.target == target and r.values]
         own = [r for r in own if r.versions.get("sources") == version]
         self._known.update((r.task, option_of(r)) for r in own)
@@ -196,7 +196,7 @@ class Variants:
             name=str(decision),
             # Times are those of all calls in a run.
             calls=1,
-            target=str(self.model.target),
+            target=self.model.target.machine,
             kind=kind,
             space=DECISIONS,
             sample={decision.made_by: decision.options.index(option)},

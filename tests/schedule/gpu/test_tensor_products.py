@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tilewright import te
 from tilewright.ir import DType, Function, cast, select
 from tilewright.kernels.pipeline import generated
 from tilewright.schedule import RULES_BY_ADDRESS, Schedule
+from tilewright.schedule.rules.gpu import product_plan
 
 Array = np.ndarray[Any, Any]
 #: A GPU whose warps multiply on their own.
@@ -78,6 +80,53 @@ def test_what_follows_is_computed_from_registers(dtype: str) -> None:
     want = np.maximum(x.astype("float32") @ y.astype("float32") + bias, 0)
     got = run(s.function, [x, y, bias], [((96, 64), DType.of(dtype).numpy)])[0]
     np.testing.assert_array_equal(got, want.astype(DType.of(dtype).numpy))
+
+
+@pytest.fixture
+def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every matrix counts as a large one."""
+    monkeypatch.setattr(product_plan, "_LARGE", 1)
+    monkeypatch.setattr(product_plan, "_LONG", 1)
+
+
+@pytest.mark.parametrize("by_columns", ["", "a", "b"])
+@pytest.mark.parametrize(("rows", "columns"), [(4, 64), (5, 70), (8, 96)])
+@pytest.mark.usefixtures("all_are_large")
+def test_few_rows_by_a_large_matrix_are_padded(rows: int, columns: int, by_columns: str) -> None:
+    s = scheduled(product(rows, columns, 72, by_columns=by_columns, after=True), WARPS)
+    assert len(instructions(s)) == 1
+    x = numbers("float16", *((72, rows) if "a" in by_columns else (rows, 72)))
+    y = numbers("float16", *((columns, 72) if "b" in by_columns else (72, columns)))
+    bias = numbers("float32", columns)
+    left, right = (v.astype("float32") for v in (x, y))
+    left, right = (v.T if n in by_columns else v for n, v in (("a", left), ("b", right)))
+    got = run(s.function, [x, y, bias], [((rows, columns), np.dtype("float16"))])[0]
+    want = np.maximum(left @ right + bias, 0).astype("float16")
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("rows", [4, 8])
+@pytest.mark.usefixtures("all_are_large")
+def test_padded_rows_can_have_any_tile(rows: int) -> None:
+    function = product(rows, 256, 128)
+    (choice,) = (k for k in RULES_BY_ADDRESS.offered(function, WARPS) if k.endswith(".tile"))
+    x, y = numbers("float16", rows, 128), numbers("float16", 128, 256)
+    want = x.astype("float32") @ y.astype("float32")
+    for number in range(len(RULES_BY_ADDRESS.offered(function, WARPS)[choice])):
+        rules = replace(RULES_BY_ADDRESS, taken={choice: number})
+        s = scheduled(function, WARPS, rules=rules)
+        np.testing.assert_array_equal(run(s.function, [x, y], [((rows, 256), "float32")])[0], want)
+
+
+@pytest.mark.usefixtures("all_are_large")
+def test_fewer_rows_are_not_worth_padding() -> None:
+    assert not instructions(scheduled(product(3, 256, 256), WARPS))
+    assert not instructions(scheduled(product(8, 256, 256, dtype="float32"), WARPS))
+
+
+def test_few_rows_by_a_small_matrix_are_not_padded() -> None:
+    assert not instructions(scheduled(product(8, 256, 256), WARPS))
+    assert instructions(scheduled(product(8, 2048, 2048), WARPS))
 
 
 def test_infinities_and_nan_come_through() -> None:

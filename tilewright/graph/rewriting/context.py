@@ -71,11 +71,11 @@ class PassContext:
     denormals: Denormals = "flush"
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     instruments: Sequence[Instrument] = ()
-    #: Schedulers that kernels get in place of the default, by the target and then by the key of
-    #: their loops; those of the context outside, unless given.
+    #: Schedulers that kernels get in place of the default, by `Target.machine` and then by the key
+    #: of their loops; those of the context outside, unless given.
     schedulers: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: _outer_schedulers())
-    #: What passes take in place of their own choices, by the target and then by the key of the
-    #: decision; those of the context outside, unless given.
+    #: What passes take in place of their own choices, by `Target.machine` and then by the key of
+    #: the decision; those of the context outside, unless given.
     decisions: DecisionTable = field(default_factory=lambda: _outer_decisions())
     #: What passes have decided in this context, by keys.
     decided: dict[str, Decision] = field(
@@ -116,7 +116,7 @@ class PassContext:
 
     def decide(self, target: Target, decision: Decision) -> str:
         """The option to take: the first, unless another one is named here."""
-        named = self.decisions.get(str(target), {}).get(decision.key, decision.default)
+        named = self.decisions.get(target.machine, {}).get(decision.key, decision.default)
         is_option = named in decision.options
         taken, refused = (named, "") if is_option else (decision.default, named)
         if decision.others or refused:

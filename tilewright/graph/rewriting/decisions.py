@@ -5,7 +5,7 @@ A pass that asks a rule or a cost model says what there was to choose from, its 
     taken = PassContext.current().decide(target, Decision(key, "winograd", words, options))
 
 and goes on with what it is given back: its own choice, unless the context names another one
-(`PassContext.decisions`, by the target and the key). Keys are made of operators, attributes and
+(`PassContext.decisions`, by the machine and the key). Keys are made of operators, attributes and
 types (`decision_key`), never of names, so that equal calls are one decision, in this model and in
 others.
 """

@@ -29,6 +29,13 @@ class KernelAlone:
         device."""
         return self._native.prepared(*self._own(arguments))
 
+    def rotating(
+        self, arguments: Sequence[Any], apart: Sequence[int], count: int
+    ) -> list[Callable[[], None]]:
+        """So many calls with these arguments, each with its own copies on the device of those whose
+        numbers are in `apart`: what one call read is not in the cache for the next."""
+        return self._native.prepared_apart(self._own(arguments), apart, count)
+
     def run(self, arguments: Sequence[Any]) -> None:
         """Call it with these arguments of the function, in which outputs are written."""
         self._native(*self._own(arguments))

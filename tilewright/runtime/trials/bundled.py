@@ -17,6 +17,7 @@ from tilewright.runtime.devices import why_no_device
 from tilewright.runtime.trials.bundle import Bundle, BundledTask
 from tilewright.runtime.trials.measured import LONG, SHORT, Measured
 from tilewright.runtime.trials.process import TrialProcess
+from tilewright.runtime.trials.within import TrialModel
 from tilewright.support.errors import UserError
 from tilewright.support.files import AnyPath, text_path
 from tilewright.support.lines import LineFile, lines_of
@@ -55,8 +56,10 @@ def measure_bundle(
     records: AnyPath,
     seconds: float = float("inf"),
     on_result: Callable[[BundledOutcome], None] = lambda outcome: None,
+    within: TrialModel | None = None,
 ) -> list[BundledOutcome]:
-    """Measure what is not in `records` yet, for so many seconds; `on_result` gets each outcome."""
+    """Measure what is not in `records` yet, for so many seconds; `on_result` gets each outcome.
+    Leaders are timed `within` a model where one is given, alone otherwise."""
     process, end = TrialProcess(), time.monotonic() + seconds
     found = list[BundledOutcome]()
     with Bundle(path) as bundle:
@@ -67,7 +70,8 @@ def measure_bundle(
             for task in bundle.tasks():
                 if time.monotonic() >= end:
                     break
-                found.append(_Measuring(bundle, task, process, file, known, end).outcome())
+                measuring = _Measuring(bundle, task, process, file, known, end, within)
+                found.append(measuring.outcome())
                 on_result(found[-1])
         finally:
             process.close()
@@ -118,9 +122,11 @@ class _Measuring:
         file: LineFile,
         known: KnownCandidates,
         end: float,
+        within: TrialModel | None,
     ) -> None:
         self._bundle, self._task, self._process = bundle, task, process
         self._file, self._known, self._end = file, known, end
+        self._within = within if within is not None and within.has(task.name) else None
         calls = [r.get("calls", 1) for _, r in task.candidates]
         self._outcome = BundledOutcome(task.name, int(calls[0]) if calls else 1)
         self._is_begun = False
@@ -165,13 +171,18 @@ class _Measuring:
     def _verdict(self, leader: BundledCandidate) -> float | None:
         """The ratio of a leader that is faster than the best so far by more than noise."""
         trial = Measured((leader.ratio or 0.0,))
-        if not trial.is_promising(self._outcome.ratio):
+        # Times of calls alone are not compared with what a model gained.
+        if not trial.is_promising(self._outcome.ratio if self._within is None else 1.0):
             return None
-        code = self._bundle.kernel(leader.kernel)
-        measured = self._process.measure(code, LONG, early=False)
+        measured = self._at_length(self._bundle.kernel(leader.kernel))
         wins = measured.wins(self._outcome.ratio)
         self._write(leader.record, measured, is_verdict=True, wins=wins)
         return measured.ratio if wins else None
+
+    def _at_length(self, code: bytes) -> Measured:
+        if self._within is None:
+            return self._process.measure(code, LONG, early=False)
+        return self._within.compared(code, self._outcome.calls * self._outcome.seconds)
 
     def _write(
         self, record: Mapping[str, Any], measured: Measured, *, is_verdict: bool, wins: bool = False

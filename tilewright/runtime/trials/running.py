@@ -36,9 +36,11 @@ _HOPELESS: Final = 1.25
 _COPIES: Final = 8
 #: Seconds that a call with each of these should take, all together.
 _PASS: Final = 2e-2
-#: Calls of a sample at most; of a device, how often it calls all copies as one piece.
+#: Calls of a sample at most.
 _MOST_CALLS: Final = 10_000
-_PASSES: Final = 4
+#: Copies of a kernel's constants at most on a device; otherwise, calls that it gets as one piece.
+_CONSTANT_COPIES: Final = 128
+_TOGETHER: Final = 64
 
 
 class RunningTask:
@@ -54,9 +56,11 @@ class RunningTask:
         alone.run(own)
         self._results = self._outputs(own)
         once = _seconds_of(self._device, alone.on(own))
-        self._copies = [own, *(copied(own) for _ in range(copy_count(task, own, once) - 1))]
-        self._count = self._calls_in_sample(once)
-        self._default = _stopwatch(self._device, [alone.on(a) for a in self._copies], self._count)
+        copies = copy_count(task, own, once) if self._device.is_here else 1
+        self._copies = [own, *(copied(own) for _ in range(copies - 1))]
+        calls = self._calls(alone, self._copies)
+        self._count = self._calls_in_sample(once, len(calls))
+        self._default = _stopwatch(self._device, calls, self._count)
         #: The time of a call of the default.
         self.seconds = self._default()
 
@@ -72,17 +76,27 @@ class RunningTask:
             alone.run(own[0])
             if reason := why_wrong(self._results, self._outputs(own[0])):
                 return Measured(failure="wrong answer", reason=reason)
-            calls = [alone.on(a) for a in own]
-            watch = _stopwatch(self._device, calls, self._count)
+            watch = _stopwatch(self._device, self._calls(alone, own), self._count)
             samples = ([(watch(), self._default()) for _ in range(SAMPLES)] for _ in range(rounds))
             return judged(samples, early=early)
 
-    def _calls_in_sample(self, seconds: float) -> int:
-        """Calls that take as long as a sample; of a device, all copies some times as one piece."""
+    def _calls(self, alone: KernelAlone, copies: Sequence[list[Any]]) -> Calls:
+        """Calls of a kernel that take turns, so that caches hold no more than they do in a model.
+
+        On a device all write to the same memory, so that each waits for the one before, and what
+        other kernels would have written lies in the cache; constants are copied.
+        """
         if self._device.is_here:
-            return max(1, min(_MOST_CALLS, round(SAMPLE / seconds)))
-        copies = len(self._copies)
-        return copies * max(1, min(_PASSES, round(SAMPLE / (seconds * copies))))
+            return [alone.on(a) for a in copies]
+        constants = self._task.constants
+        return alone.rotating(copies[0], constants, constant_copies(self._task, copies[0]))
+
+    def _calls_in_sample(self, seconds: float, calls: int) -> int:
+        """Calls that take as long as a sample; of a device, so many as one piece."""
+        wanted = max(1, round(SAMPLE / seconds))
+        if self._device.is_here:
+            return min(_MOST_CALLS, wanted)
+        return calls * -(-min(_TOGETHER, wanted) // calls)
 
     def _loaded(self, kernel: PackedKernel) -> KernelAlone:
         return KernelAlone(kernel, self._task.signature, self._task.threads, self._device)
@@ -100,8 +114,7 @@ class RunningTask:
         own = copied(first)
         for array, fresh in zip(self._written(own), self._fresh, strict=True):
             array[...] = fresh
-        # A device copies what it times: others may use the original.
-        return [own, *(map(copied, others) if self._device.is_here else others)]
+        return [own, *map(copied, others)]
 
 
 # ---- time and memory ----------------------------------------------------------------------------
@@ -112,6 +125,12 @@ def copy_count(task: TrialTask, own: Sequence[Any], seconds: float) -> int:
     take too long."""
     filling = 2 * task.caches // max(1, bytes_of(own))
     return max(1, min(_COPIES, filling, round(_PASS / seconds)))
+
+
+def constant_copies(task: TrialTask, own: Sequence[Any]) -> int:
+    """As many copies of a task's constants as fill the caches twice."""
+    size = bytes_of([own[k] for k in task.constants])
+    return min(_CONSTANT_COPIES, max(1, -(-2 * task.caches // size))) if size else 1
 
 
 def judged(rounds: Iterable[Sequence[tuple[float, float]]], *, early: bool) -> Measured:

@@ -32,6 +32,9 @@ class TrialTask:
     threads: int | None = None
     #: Bytes of the caches that arguments should not stay in from call to call.
     caches: int = 0
+    #: Which parameters are constants of the model: what a device has not read since the last run,
+    #: where the others were written by the kernels before.
+    constants: tuple[int, ...] = ()
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -47,6 +50,7 @@ class TrialTask:
             "target": target_data(self.target),
             "threads": self.threads,
             "caches": self.caches,
+            "constants": self.constants,
         }
         return json.dumps(head).encode() + b"\n" + self.pool
 
@@ -63,6 +67,7 @@ class TrialTask:
                 pool,
                 None if fields["threads"] is None else _integer(fields["threads"]),
                 _integer(fields["caches"]),
+                tuple(_integer(n) for n in fields.get("constants", ())),
             )
         except (UnreadableError, ValueError, TypeError, KeyError, RecursionError):
             raise UserError("a task cannot be read", reason="its bytes are damaged") from None

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tilewright.codegen import backend_of
 from tilewright.kernels.compiled import CompiledKernel
+from tilewright.kernels.cost import constant_params
 from tilewright.kernels.module import signature_of
 from tilewright.kernels.workers import Answer
 from tilewright.models.native import target_info
@@ -24,14 +25,20 @@ def trial_task(task: Task) -> TrialTask:
         target_info(target),
         backend_of(target).threadpool(target),
         task.threads,
-        _own_caches(target),
+        _forgetful_caches(task),
+        constant_params(task.function),
     )
 
 
-def _own_caches(target: Target) -> int:
-    """Bytes of the caches that cores have for themselves; a GPU has one for all."""
+def _forgetful_caches(task: Task) -> int:
+    """Bytes of the caches that hold nothing any more of what a kernel read in the last run.
+
+    Those are what cores of a processor have for themselves. A GPU has one for all, in two halves
+    that may both hold the same: constants of a small model stay there from run to run.
+    """
+    target = task.target
     if target.gpu is not None:
-        return target.gpu.l2
+        return target.gpu.l2 if 2 * task.model_bytes > target.gpu.l2 else 0
     return target.cores * (target.caches.l2 or target.caches.l1d)
 
 

@@ -27,7 +27,7 @@ class Record:
     name: str
     #: How often a run of the model calls it.
     calls: int
-    #: The machine: a target as text.
+    #: The machine (`Target.machine`).
     target: str
     kind: Kind
     #: Positions of choices by name, in the space that this names.

@@ -9,7 +9,8 @@ for n0 in blocks:
 
 One launch takes as long as its fullest multiprocessor reads; where that is far longer than all of
 them together would, the sums are cut into parts (`parts`). Few rows that are multiplied by a matrix
-have all of a thread's columns in its registers, so that the matrix is read once.
+have all of a thread's columns in its registers, so that the matrix is read once; from four rows on,
+tensor instructions are faster, though most of what they multiply is padding.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from tilewright.schedule.rules.gpu.grid import (
     only_reduces,
 )
 from tilewright.schedule.rules.gpu.operands import loops_of
+from tilewright.schedule.rules.gpu.product_plan import is_by_large_matrix, match_product
 from tilewright.schedule.rules.gpu.results import following, lanes_of_sums, result_loops
+from tilewright.schedule.rules.gpu.warp_tiles import has_instruction
 from tilewright.schedule.rules.reductions.rows import walks_neighbours
 from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
@@ -107,7 +110,15 @@ def _match(s: Schedule, name: str, target: Target) -> ColumnSums | None:
 
 
 def _match_rows(s: Schedule, name: str, target: Target) -> ColumnSums | None:
-    return _match(s, name, target) if _rows(s.block_of(name)) > 1 else None
+    if _rows(s.block_of(name)) <= 1 or _goes_by_tensors(s, name, target):
+        return None
+    return _match(s, name, target)
+
+
+def _goes_by_tensors(s: Schedule, name: str, target: Target) -> bool:
+    """Whether rows are enough for tensor instructions, padded with zeros."""
+    found = match_product(s, name, target)
+    return found is not None and is_by_large_matrix(found) and has_instruction(found, target)
 
 
 def _rows(block: Block) -> int:

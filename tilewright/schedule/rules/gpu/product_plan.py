@@ -29,6 +29,11 @@ _DEPTH: Final = 16
 _MOST_DEPTH: Final = 160
 #: Products with fewer rows, columns or steps are left to other rules.
 _LEAST: Final = 8
+#: The same where rows are multiplied by a matrix of so many elements, in sums that are longer than
+#: those of attention: it takes longer to read than to multiply by rows of zeros besides.
+_LEAST_BY_LARGE: Final = 4
+_LARGE: Final = 1 << 22
+_LONG: Final = 128
 #: What an extent counts as that is known only when the program runs.
 _UNKNOWN: Final = 1024
 
@@ -83,11 +88,20 @@ def product_of(block: Block) -> Product | None:
     row, column = c.rows[-1], c.columns[-1]
     others = tuple(it for it in block.iters if it.kind == "spatial" and it not in (row, column))
     reduced = tuple(it for it in block.iters if it.kind == "reduce")
+    found = Product(c, row, column, others, reduced)
     length = prod(extent_of(it) or _UNKNOWN for it in reduced)
     extents = [extent_of(it) or _UNKNOWN for it in (row, column)]
-    if min(*extents, length) < _LEAST:
-        return None
-    return Product(c, row, column, others, reduced)
+    least = _LEAST_BY_LARGE if is_by_large_matrix(found) else _LEAST
+    return found if min(*extents, length) >= least else None
+
+
+def is_by_large_matrix(p: Product) -> bool:
+    """Whether rows are multiplied by a large matrix, as tensor instructions can."""
+    sizes = [extent_of(it) for it in (p.row, p.column, *p.reduced, *p.others)]
+    if p.factors is None or len(p.reduced) > 1 or None in sizes:
+        return False
+    rows, columns, length, *others = (size or 0 for size in sizes)
+    return rows <= columns and length > _LONG and prod(others) * columns * length >= _LARGE
 
 
 def match_followed(s: Schedule, name: str, target: Target) -> Product | None:

@@ -28,9 +28,9 @@ from tilewright.ir import (
 )
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import Access, extent_of, stores_of
-from tilewright.schedule.rules.gpu.grid import fused
+from tilewright.schedule.rules.gpu.grid import extent_of_loop, fused
 from tilewright.schedule.rules.gpu.operands import loops_of, positions, runs_along
-from tilewright.schedule.rules.gpu.product_plan import Product, Tile
+from tilewright.schedule.rules.gpu.product_plan import Product, Tile, is_by_large_matrix
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -72,11 +72,10 @@ class WarpTile(NamedTuple):
 def has_instruction(p: Product, target: Target) -> bool:
     """Whether there is an instruction for a product, which rows and columns are enough for."""
     gpu, factors = target.gpu, p.factors
-    # With half of an instruction's rows or columns all sums would be in the first of a thread's
-    # registers, which their layout does not say.
     sides = (extent_of(it) for it in (p.row, p.column))
     is_wide = all(extent is None or extent > TILE_SIDE // 2 for extent in sides)
-    return is_wide and gpu is not None and factors is not None and gpu.multiplies(factors.a.name)
+    is_enough = is_wide or is_by_large_matrix(p)
+    return is_enough and gpu is not None and factors is not None and gpu.multiplies(factors.a.name)
 
 
 def runs_along_sum(s: Schedule, name: str, copy: str, depth: Var) -> bool:
@@ -100,14 +99,16 @@ def start_sums(s: Schedule, name: str, start: str, tile: WarpTile, around: Loop)
 
 def by_threads(s: Schedule, row: Loop, column: Loop, tile: WarpTile) -> Loop:
     """Loops over the sums of a tile by the threads that have these; gives the loop over pairs of
-    neighbours."""
+    neighbours. Results that fill half of an instruction's rows or columns at most are in the first
+    halves of what threads have."""
+    down, right = (_halves(s, loop) for loop in (row, column))
     if tile.warps.are_groups:
-        wm, wn, high, below = s.split(row, tile.warps.down, tile.warps.over, 2, 8)
-        ni, jh, over, pair = s.split(column, tile.size.columns // TILE_SIDE, 2, 4, 2)
+        wm, wn, high, below = s.split(row, tile.warps.down, tile.warps.over, down, 8)
+        ni, jh, over, pair = s.split(column, tile.size.columns // TILE_SIDE, right, 4, 2)
         inside = [ni, jh, high]
     else:
-        wm, mi, high, below = s.split(row, *tile.parts(0)[:2], 2, 8)
-        wn, ni, jh, over, pair = s.split(column, *tile.parts(1)[:2], 2, 4, 2)
+        wm, mi, high, below = s.split(row, *tile.parts(0)[:2], down, 8)
+        wn, ni, jh, over, pair = s.split(column, *tile.parts(1)[:2], right, 4, 2)
         inside = [mi, high, ni, jh]
     s.reorder(wm, wn, below, over, *inside, pair)
     lane = s.fuse(below, over)
@@ -116,6 +117,12 @@ def by_threads(s: Schedule, row: Loop, column: Loop, tile: WarpTile) -> Loop:
     for loop in inside:
         s.unroll(loop)
     return pair
+
+
+def _halves(s: Schedule, loop: Loop) -> int:
+    """How many halves of an instruction's rows or columns a loop over results goes through."""
+    extent = extent_of_loop(s, loop)
+    return 1 if extent is not None and extent <= TILE_SIDE // 2 else 2
 
 
 def finish(s: Schedule, name: str, home: str, tile: WarpTile, around: Loop) -> None:
