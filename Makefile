@@ -12,11 +12,11 @@ WHEELS := magika==1.0.3 silero_vad==6.2.3 onnx_asr==0.12.0 rapidocr_onnxruntime=
 BENCH_WHEELS := mediapipe==0.10.14
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-emulated test-foreign test-targets fuzz fuzz-files fuzz-rpc wheels
-.PHONY: emulators bench lint format docs clean
+.PHONY: help demo test test-conformance test-emulated test-foreign test-targets fuzz fuzz-files
+.PHONY: fuzz-rpc wheels emulators bench lint format docs clean
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
 
 demo: $(STAMP)/demo  ## compile a trained model, ask it, time it beside ONNX Runtime
 	$(BIN)/tilewright demo
@@ -36,6 +36,9 @@ FORMATS ?=
 COUNT   ?= 1000
 fuzz-files: $(STAMP)/test  ## take damaged files of every format through the whole compiler
 	$(BIN)/python -m tests.frontends.hostile.sweep --count $(COUNT) $(FORMATS)
+
+test-conformance: $(STAMP)/test  ## run all of ONNX's own cases
+	TILEWRIGHT_CONFORMANCE=all $(BIN)/python -m pytest -q -n $(JOBS) --timeout=300 tests/conformance
 
 test-emulated: $(STAMP)/test wheels emulators  ## run all that can be run of the other architecture
 	TILEWRIGHT_EMULATE=all $(BIN)/python -m pytest -q -n $(JOBS) --timeout=900 -rs \

@@ -12,18 +12,22 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.frontends.hostile.formats import FORMATS
 
 ROOT = Path(__file__).parents[3]
+#: What came of a model, and what there is to say about it.
+Answer = tuple[str, str]
 
 
-def outcomes(folder: Path, lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """Each line with what came of its model."""
+@contextmanager
+def running_worker(folder: Path) -> Generator[Callable[[str], Answer]]:
+    """Tells what comes of a line such as `tflite 17`; what all models need is imported once."""
     worker: Any = subprocess.Popen(
         [sys.executable, "-m", "tests.frontends.hostile.worker", str(folder)],
         stdin=subprocess.PIPE,
@@ -36,24 +40,30 @@ def outcomes(folder: Path, lines: Iterable[str]) -> Iterator[tuple[str, str, str
             "TILEWRIGHT_COMPILE_JOBS": "1",
         },
     )
+
+    def outcome_of(line: str) -> Answer:
+        worker.stdin.write(f"{line}\n")
+        worker.stdin.flush()
+        found = json.loads(worker.stdout.readline())
+        return found["outcome"], found["detail"]
+
     with worker:
         assert worker.stdout.readline() == "ready\n"
-        for line in lines:
-            worker.stdin.write(f"{line}\n")
-            worker.stdin.flush()
-            found = json.loads(worker.stdout.readline())
-            yield line, found["outcome"], found["detail"]
+        yield outcome_of
 
 
 def sweep(kind: str, first: int, count: int) -> bool:
     """Try a format, and print what came of it; whether there was no fault."""
     counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as name:
-        lines = [f"{kind} {k}" for k in range(first, first + count)]
-        for line, outcome, detail in outcomes(Path(name) / "models", lines):
+    with (
+        tempfile.TemporaryDirectory() as name,
+        running_worker(Path(name) / "models") as outcome_of,
+    ):
+        for number in range(first, first + count):
+            outcome, detail = outcome_of(f"{kind} {number}")
             counts[outcome] += 1
             if outcome == "fault":
-                print(f"{line}: {detail}", flush=True)
+                print(f"{kind} {number}: {detail}", flush=True)
     print(kind, dict(counts), flush=True)
     return not counts["fault"]
 

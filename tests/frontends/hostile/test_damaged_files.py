@@ -6,12 +6,13 @@ This is a sample of each format; `make fuzz-files` takes a thousand.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.frontends.hostile.formats import FORMATS
-from tests.frontends.hostile.sweep import outcomes
+from tests.frontends.hostile.sweep import Answer, running_worker
 
 #: As many as have every level of the compiler once.
 COUNT = 28
@@ -23,18 +24,25 @@ _NEEDED = {
 }
 
 
-def faultless(tmp_path: Path, kind: str, count: int) -> Counter[str]:
+@pytest.fixture(scope="module")
+def outcome_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Answer]]:
+    """One worker for all formats: starting it takes longer than a format's files do."""
+    with running_worker(tmp_path_factory.mktemp("hostile") / "models") as worker:
+        yield worker
+
+
+def faultless(outcome_of: Callable[[str], Answer], kind: str, count: int) -> Counter[str]:
     """What came of damaged files, none of it a fault."""
-    found = list(outcomes(tmp_path / "models", [f"{kind} {k}" for k in range(count)]))
-    faults = [f"{line}: {detail}" for line, outcome, detail in found if outcome == "fault"]
+    found = [outcome_of(f"{kind} {k}") for k in range(count)]
+    faults = [f"{kind} {k}: {why}" for k, (outcome, why) in enumerate(found) if outcome == "fault"]
     assert not faults, f"{len(faults)} faults:\n" + "\n".join(faults)
-    return Counter(outcome for _, outcome, _ in found)
+    return Counter(outcome for outcome, _ in found)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_damaged_files(kind: str, tmp_path: Path) -> None:
+def test_damaged_files(kind: str, outcome_of: Callable[[str], Answer]) -> None:
     pytest.importorskip(_NEEDED.get(kind, "numpy"))
-    found = faultless(tmp_path, kind, COUNT)
+    found = faultless(outcome_of, kind, COUNT)
     assert found["refused"] >= COUNT // 4 and found["ran"] >= COUNT // 20
 
 
@@ -44,4 +52,5 @@ def test_files_made_to_do_harm(tmp_path: Path) -> None:
 
     (tmp_path / "counted").mkdir()
     count = sum(1 for _ in attacks(tmp_path / "counted"))
-    assert faultless(tmp_path, "onnx_attack", count)["refused"] >= count // 2
+    with running_worker(tmp_path / "models") as outcome_of:
+        assert faultless(outcome_of, "onnx_attack", count)["refused"] >= count // 2
