@@ -104,6 +104,7 @@ KERNELS = {
     "matmul_6304_768_3072": product(6304, 768, 3072),
     "matmul_128_768_3072": product(128, 768, 3072),
     "matmul_128_768_768": product(128, 768, 768),
+    "matmul_784_1152_128": product(784, 1152, 128),
     **{f"matmul_{m}_4096": product(m, 4096, 4096) for m in (1, 2, 4, 8, 16)},
     **{f"matmul_{n}_bytes": byte_product(n, n, n) for n in (512, 1024, 2048, 4096, 8192)},
     "matmul_6304_768_3072_bytes": byte_product(6304, 768, 3072),

@@ -79,7 +79,7 @@ def test_a_bundle_is_written_and_measured(tilewright: Any, model: Path, tmp_path
     ("words", "message"),
     [
         ([], "give a MODEL to tune, or a bundle to --measure"),
-        (["m.onnx", "--measure", "b.zip"], "give a MODEL to tune, or a bundle to --measure"),
+        (["m.twm", "--measure", "b.zip"], "m.twm"),
         (["m.onnx", "--bundle", "b.zip", "--on", "h:1"], "--bundle and --on do not go together"),
         (["m.onnx", "--name", "rasp4"], "--name and --key-file belong to --on"),
         (["m.onnx", "--on", "h:1"], "--on needs the --key-file"),

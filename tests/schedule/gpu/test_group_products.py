@@ -80,6 +80,13 @@ def test_any_tile_of_few_rows_can_be_chosen(rows: int) -> None:
         np.testing.assert_array_equal(got, wanted(x, y, ""))
 
 
+def test_parts_of_a_sum_are_counted_for_groups() -> None:
+    """More parts would make tiles that fill the GPU by warps, and take longer to join."""
+    s = scheduled(product(784, 128, 1152))
+    assert groups(s) and len(launches_of(s.function)) == 2
+    assert "s.split(l0, 3, None)" in str(s.trace)
+
+
 @pytest.mark.usefixtures("only_groups")
 def test_infinities_and_nan_come_through() -> None:
     s = scheduled(product(64, 64, 128))

@@ -11,13 +11,14 @@ what follows element by element is joined with.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import log, prod, sqrt
 from typing import Final, NamedTuple
 
 from tilewright.ir import DType, Iter, Var, const
 from tilewright.schedule.rules.analysis import extent_of
 from tilewright.schedule.rules.gpu.product_plan import Product, match_product
-from tilewright.schedule.rules.gpu.tensor_tiles import estimate
+from tilewright.schedule.rules.gpu.tensor_tiles import estimate, estimate_by_groups
 from tilewright.schedule.rules.gpu.warp_tiles import has_instruction
 from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
@@ -34,6 +35,9 @@ _STEPS: Final = (64, 32)
 _LONG: Final = 4096
 #: Tiles that each multiprocessor should have.
 _EACH: Final = 2
+#: Groups of warps are taken where they should take this times as long as warps at most: they write
+#: fewer partial sums, and parts by warps take longer than foretold.
+_NEAR: Final = 1.05
 #: Bytes of partial sums, written and read again, that take as long as an iteration of a tile.
 _BYTES_OF_STEP: Final = 2_000_000
 
@@ -79,20 +83,30 @@ def _parts(found: LongProduct, target: Target) -> int:
     lengths = [[n for n in even if n > 1 and found.length // n % steps == 0] for steps in _STEPS]
     candidates = next(filter(None, lengths), even)
     if has_instruction(found.product, target) and estimate(found.product, gpu).by_groups:
-        return min([1, *candidates], key=lambda n: _seconds(found, n, gpu))
+        return _parts_of_groups(found, [1, *candidates], gpu)
     # Where n partial sums take as long to write and read as the steps that each part has.
     best = sqrt(found.length / _STEPS[0] * _BYTES_OF_STEP / _moved(found))
     return min(candidates, key=lambda n: abs(log(n / best)), default=1)
 
 
-def _seconds(found: LongProduct, parts: int, gpu: Gpu) -> float:
+def _parts_of_groups(found: LongProduct, candidates: Sequence[int], gpu: Gpu) -> int:
+    """The parts of a sum that groups of warps multiply, unless warps are clearly faster."""
+    by_groups = {n: _seconds(found, n, gpu, estimate_by_groups) for n in candidates}
+    by_any = {n: _seconds(found, n, gpu, lambda p, g: estimate(p, g).seconds) for n in candidates}
+    times = by_groups if min(by_groups.values()) <= _NEAR * min(by_any.values()) else by_any
+    return min(candidates, key=lambda n: times[n])
+
+
+def _seconds(
+    found: LongProduct, parts: int, gpu: Gpu, estimated: Callable[[Product, Gpu], float]
+) -> float:
     """About how long both launches take, or one without parts."""
     (along,) = found.product.reduced
     part = along._replace(extent=const(found.length // parts))
     batch = Iter(Var("part", along.var.dtype), const(parts), "spatial")
     cut = found.product._replace(others=(*found.product.others, batch), reduced=(part,))
     joined = gpu.launch_time * 1e-9 + parts * _moved(found) / gpu.bandwidth if parts > 1 else 0.0
-    return estimate(cut, gpu).seconds + joined
+    return estimated(cut, gpu) + joined
 
 
 def _moved(found: LongProduct) -> int:

@@ -7,6 +7,7 @@ to 800 products of 21 sizes on an H200 (`benchmarks/gpu.py` times products).
 from __future__ import annotations
 
 from itertools import product
+from math import inf
 from typing import Final, NamedTuple
 
 from tilewright.ir import (
@@ -105,6 +106,12 @@ class Estimate(NamedTuple):
 def estimate(found: Product, gpu: Gpu) -> Estimate:
     best = min(_shapes(found, gpu), key=lambda shape: _cost(found, shape, gpu))
     return Estimate(_cost(found, best, gpu), best.warps.are_groups)
+
+
+def estimate_by_groups(found: Product, gpu: Gpu) -> float:
+    """About how many seconds a product takes that groups of warps can multiply."""
+    groups = (shape for shape in _shapes(found, gpu) if shape.warps.are_groups)
+    return min((_cost(found, shape, gpu) for shape in groups), default=inf)
 
 
 def _shapes(found: Product, gpu: Gpu) -> list[Shape]:
