@@ -71,6 +71,7 @@ class Conditions:
 
     def context(self) -> PassContext:
         from tilewright.graph import PassContext, PassVerifier
+        from tilewright.target import Target
 
         return PassContext(
             self.opt_level,
