@@ -8,6 +8,7 @@ import pytest
 import tilewright as tw
 from tilewright import ops, te
 from tilewright.ir import Alloc, Buffer, Const, Function, walk
+from tilewright.schedule import Rules
 from tilewright.schedule.rules.products.chunks import evenly_cut
 
 
@@ -92,3 +93,12 @@ def test_panels_and_squares_that_are_not_whole_hold_the_same(
     function = te.function([x, y], [ops.matmul(x, y, name="C")], name="f")
     tw.build(function, f"llvm -num-cores={cores}", threads=cores)(a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-3)
+
+
+def test_what_has_no_second_cache_packs_few_rows_and_asks_for_nothing() -> None:
+    a, b = te.placeholder((64, 512), name="A"), te.placeholder((512, 64), name="B")
+    function = te.function([a, b], [ops.matmul(a, b, name="C")], name="f")
+    small = tw.Target.of("llvm -mcpu=cortex-m4")
+    offered = Rules().offered(function, small)
+    assert offered["contraction(C).prefetch_next"] == (False,)
+    assert offered["contraction(C).chunk"][0] in (0, 1)

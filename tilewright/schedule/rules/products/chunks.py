@@ -69,8 +69,9 @@ class Chunks(NamedTuple):
     target: Target
 
     def best(self, tiles: int, cores: int) -> int:
-        """How many tiles make a chunk."""
-        return min(range(1, -(-tiles // cores) + 1), key=lambda n: self.cost(tiles, n, cores))
+        """How many tiles make a chunk; one where there is no cache that would hold more."""
+        most = -(-tiles // cores) if self.target.caches.l2 else 1
+        return min(range(1, most + 1), key=lambda n: self.cost(tiles, n, cores))
 
     def cost(self, tiles: int, size: int, cores: int) -> float:
         """The time of the busiest core, as that of so many tiles that wait for nothing."""

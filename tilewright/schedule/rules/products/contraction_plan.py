@@ -313,10 +313,9 @@ class _Planner:
 
         Constants do: a model's other weights have passed through the caches since the last run.
         """
-        columns = self.c.b.buffer
-        size = count_of((*self.c.columns, *self.c.reduced)) * columns.dtype.itemsize
+        size = count_of((*self.c.columns, *self.c.reduced)) * self.c.b.buffer.dtype.itemsize
         is_far = self.found.has_constant_columns or size > self.target.caches.l2 // 2
-        can = order == "columns" and self.found.row is not None
+        can = order == "columns" and self.found.row is not None and self.target.caches.l2 > 0
         return (is_far, not is_far) if can else (False,)
 
 
