@@ -115,7 +115,7 @@ def _product_rate() -> float:
     shapes = [(depth, rows), (depth, columns), (_TILES, rows, columns)]
     a, b = te.placeholder(shapes[0], name="a"), te.placeholder(shapes[1], name="b")
     k = te.reduce_axis(depth, name="k")
-    c = te.compute(shapes[2], lambda _, i, j: te.sum(a[k, i] * b[k, j], axis=k), name="c")
+    c = te.compute(shapes[2], lambda *at: te.sum(a[k, at[1]] * b[k, at[2]], axis=k), name="c")
     s = Schedule(te.function([a, b], [c], name="tiles"))
     copy = s.cache_write("c", 0, "local")
     tile, i, j, along = s.loops("c")

@@ -58,8 +58,10 @@ def prefetch_next(function: Function, target: Target) -> Function:
         if not isinstance(stmt, For) or _NOTE not in stmt.annotations:
             return None
         notes = {key: note for key, note in stmt.annotations.items() if key != _NOTE}
-        asking = {nest[-1]: _asking(stmt.var, nest, target) for nest in _nests(stmt.body, ())}
-        return replace(stmt, body=map_stmt(stmt.body, asking.get), annotations=notes)
+        asking: dict[Stmt, Stmt] = {
+            nest[-1]: _asking(stmt.var, nest, target) for nest in _nests(stmt.body, ())
+        }
+        return replace(stmt, body=map_stmt(stmt.body, lambda s: asking.get(s)), annotations=notes)
 
     return map_function(function, rule)
 
