@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tilewright.graph import TensorType, Value, find_op
-from tilewright.ir import For, Function, Store, Var, const, function_text, walk
+from tilewright.ir import For, Function, Store, Var, const, function_text, is_const, walk
 from tilewright.kernels.pipeline import lowered
 from tilewright.schedule import Schedule, schedule_by_rules
 from tilewright.target import Target
@@ -137,5 +137,6 @@ def test_images_that_all_channels_read_are_padded_once(size: tuple[int | str, ..
     assert "refused" not in function.attrs, function.attrs
     s = Schedule(function)
     own, padding = s.loops("conv"), s.loops(s.blocks()[0])
-    assert [s.loop_of(own[k]).kind for k in (0, -1)] == ["parallel", "vectorized"]
+    longer = [s.loop_of(loop) for loop in own if not is_const(s.loop_of(loop).extent, 1)]
+    assert [longer[k].kind for k in (0, -1)] == ["parallel", "vectorized"]
     assert not set(own) & set(padding)
