@@ -108,7 +108,8 @@ def _schedule(s: Schedule, name: str, plan: DotPlan, target: Target) -> None:
     s.tensorize((*i, j)[0], dot.name)
     cut.parallelize([*others, chunk])
     # Weights pass the caches between runs: rows of a panel have time to ask for the next one.
-    s.annotate(panel, "prefetch_next", 1)
+    if target.caches.l2:
+        s.annotate(panel, "prefetch_next", 1)
 
 
 DOT = Rule("dot", _match, _plan, _schedule)
