@@ -86,6 +86,7 @@ def _machine() -> list[tuple[str, Any]]:
         ("cores", len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else "?"),
         ("linker", shutil.which("cc") or shutil.which("ld") or "none: .so cannot be exported"),
         ("gpu", _gpu()),
+        ("gpu assembler", _assembler()),
         ("other targets", "; ".join(_TARGETS) + "; …"),
         ("tuned kernels", _shipped(here.machine)),
     ]
@@ -111,6 +112,17 @@ def _gpu() -> str:
     if reason := libcuda.why_no_driver():
         return f"none: {reason}"
     return f"{Target.of('cuda').cpu}, driver for CUDA {libcuda.driver_version()}"
+
+
+def _assembler() -> str:
+    """What makes machine code of kernels for NVIDIA's GPUs, or what happens without it."""
+    from tilewright.support.ptxas import find_assembler, find_disassembler
+
+    found, shown = find_assembler(), find_disassembler()
+    if found is None:
+        return "none: drivers compile kernels when they load them (pip install tilewright[cuda])"
+    disassembler = f"; nvdisasm ({shown})" if shown else ""
+    return f"ptxas {found.version} ({found.path}){disassembler}"
 
 
 def _packages() -> dict[str, str]:

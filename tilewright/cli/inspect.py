@@ -104,6 +104,7 @@ def _overview(model: Any, console: Console) -> Exit:
             ("denormals", model.denormals),
             ("kernels", len(model.kernels)),
             *_memory(model, console),
+            *_machine_code(model, console),
         ]
         rows.append(("operators", ", ".join(f"{n} × {k}" for k, n in operators.items())))
     console.facts(rows)
@@ -121,6 +122,17 @@ def _memory(model: NativeModel, console: Console) -> list[tuple[str, Any]]:
     shared += f", of which {plan.live / 1e6:.2f} MB are live at once"
     known = [f"{name} {size / 1e6:.2f} MB" for name, size in model.memory.items()]
     return [("memory", ", ".join(known)), ("arena", shared)]
+
+
+def _machine_code(model: NativeModel, console: Console) -> list[tuple[str, Any]]:
+    """Whether kernels of a GPU are loaded as they are, or compiled by the driver first."""
+    if model.target.kind.backend != "cuda":
+        return []
+    held = model.machine_code
+    count = sum(held.values())
+    console.result(machine_code={"launches": len(held), "assembled": count})
+    rest = "" if count == len(held) else "; the driver compiles the others when they are loaded"
+    return [("machine code", f"of {count} of {len(held)} launches, for {model.target.cpu}{rest}")]
 
 
 def _builds(args: argparse.Namespace, console: Console) -> None:

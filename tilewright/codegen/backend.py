@@ -36,6 +36,10 @@ class Code(ABC):
     def assembly(self) -> str:
         """The code in the machine's language, for people."""
 
+    def machine_code(self) -> str:
+        """What becomes of the assembly, for people; empty where that is the same, or not known."""
+        return ""
+
     @abstractmethod
     def object_code(self, seal: bytes = b"") -> bytes:
         """The object file; it defines `NAME.seal` where a seal is given."""
@@ -79,6 +83,10 @@ class Backend(ABC):
     def why_not_compiled(self, target: Target) -> str:
         """The reason why there can be no object files for `target` here; mostly empty."""
         del target
+        return ""
+
+    def tools(self) -> str:
+        """The versions of tools that code depends on, beside LLVM's."""
         return ""
 
     @abstractmethod

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright import __version__
-from tilewright.codegen import OUT_OF_MEMORY, numbers_of
+from tilewright.codegen import OUT_OF_MEMORY, backend_of, numbers_of
 from tilewright.ir import (
     Assert,
     Buffer,
@@ -222,7 +222,8 @@ def kernel_key(function: Function, target: Target, options: Options) -> str:
     """What identifies the code of a kernel in the cache."""
     body = loops_key(function)
     machines = f"{target} prepared by {preparing(target, options)}"
-    return cache_key("kernel", body, function.name, machines, str(options), tool_version())
+    made_by = tool_version(), backend_of(target).tools()
+    return cache_key("kernel", body, function.name, machines, str(options), *made_by)
 
 
 def shared_key(parts: Sequence[Function], target: Target, options: Options) -> str:
@@ -230,7 +231,7 @@ def shared_key(parts: Sequence[Function], target: Target, options: Options) -> s
     texts = [function_text(part) for part in parts]
     machines = f"{target} prepared by {preparing(target, options)}"
     known = str(replace(options, scheduler=""))
-    return cache_key("family", *texts, machines, known, tool_version())
+    return cache_key("family", *texts, machines, known, tool_version(), backend_of(target).tools())
 
 
 @cache

@@ -31,4 +31,5 @@ def kernel_levels(
     """All levels of a kernel of a model, by the key of its scheduler."""
     made = stages_of(function, target, Options(denormals=denormals, scheduler=scheduler))
     code = made.code
-    return Levels(function.name, str(function), str(made.scheduled), code.text(), code.assembly())
+    asm = "\n".join(filter(None, (code.assembly(), code.machine_code())))
+    return Levels(function.name, str(function), str(made.scheduled), code.text(), asm)

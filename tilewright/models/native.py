@@ -21,6 +21,7 @@ from tilewright.runtime import (
     device_for,
     install,
     is_installed,
+    kernels_in,
     request_amx,
     why_no_device,
 )
@@ -120,6 +121,16 @@ class NativeModel(CompiledModel):
     def kernels(self) -> tuple[str, ...]:
         names = [n for n in self.texts if n.startswith(_LOOPS)]
         return tuple(n.removeprefix(_LOOPS).removesuffix(".txt") for n in names)
+
+    @property
+    def machine_code(self) -> dict[str, bool]:
+        """The launches of a GPU's kernels, and whether the model holds machine code for each; of
+        others the driver compiles the text when they are loaded."""
+        found: dict[str, bool] = {}
+        for said in (s for code in self._program.objects for s in kernels_in(code)):
+            name = str(said["entry"])
+            found[name] = found.get(name, False) or "machine_code" in said
+        return found
 
     @property
     def calls(self) -> tuple[tuple[str, str], ...]:

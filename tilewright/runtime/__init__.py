@@ -53,6 +53,7 @@ from tilewright.runtime.dlpack import as_array
 from tilewright.runtime.executor import BoundModel, CompiledModel
 from tilewright.runtime.function import NativeFunction
 from tilewright.runtime.gpu.device import LaunchingDevice
+from tilewright.runtime.gpu.image import KernelImage, kernels_in
 from tilewright.runtime.gpu.launcher import Launched
 from tilewright.runtime.gpu.ordering import Ordering, Touched
 from tilewright.runtime.kernel import KernelCode, PackedKernel, Preparation
@@ -102,6 +103,7 @@ __all__ = [
     "HostedContents",
     "Inputs",
     "KernelCode",
+    "KernelImage",
     "Key",
     "Keys",
     "Launched",
@@ -147,6 +149,7 @@ __all__ = [
     "is_installed",
     "judged",
     "kept",
+    "kernels_in",
     "let_files_go",
     "let_go",
     "made_up_arguments",

@@ -47,8 +47,8 @@ class Simt(LaunchingDevice):
     def store(self, place: int, data: bytes) -> None:
         ctypes.memmove(place, data, len(data))
 
-    def make(self, entry: str, code: bytes, shared: int) -> Function:
-        return parse_function(code.rstrip(b"\0").decode())
+    def make(self, entry: str, forms: Sequence[bytes], shared: int) -> Function:
+        return parse_function(forms[-1].rstrip(b"\0").decode())
 
     def unmake(self, kernel: Launched) -> None:
         del kernel

@@ -38,6 +38,8 @@ class Config:
     verify: bool
     #: Take the results of tuning that come with the package, on machines that they are for.
     shipped_records: bool
+    #: NVIDIA's assembler: a path; empty to look for it; `off` to do without.
+    ptxas: str
 
 
 def config() -> Config:
@@ -51,6 +53,7 @@ def config() -> Config:
         faults_dir=_path("FAULTS_DIR"),
         verify=_flag("VERIFY", False),
         shipped_records=_flag("SHIPPED_RECORDS", True),
+        ptxas=_read("PTXAS"),
     )
 
 

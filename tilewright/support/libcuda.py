@@ -24,6 +24,8 @@ _EARLY_LAUNCHES: Final = 12030
 #: Reasons for which the driver refuses calls.
 OUT_OF_MEMORY: Final = 2
 TOO_MANY_BLOCKS: Final = 720
+#: Of code: it is damaged, for other GPUs, or newer than the driver.
+CODE_REFUSED: Final = frozenset([200, 209, 218, 221, 222, 223, 300])
 #: Attributes of devices, by the driver's numbers.
 MAJOR, MINOR, MULTIPROCESSORS, SHARED_IN_ALL = 75, 76, 16, 81
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from tilewright.ir import (
 from tilewright.kernels.pipeline import generated, lowered
 from tilewright.schedule import RULES_BY_ADDRESS, Rules, Schedule, Trace
 from tilewright.schedule.primitives.loops.launch_rest import touches_elements
+from tilewright.support.ptxas import find_assembler
 from tilewright.target import verify_for
 
 Array = np.ndarray[Any, Any]
@@ -151,12 +151,13 @@ def _execute(
 
 def assemble(function: Function, target: tw.Target = TARGET) -> str:
     """The code of a scheduled function, which NVIDIA's assembler takes, where there is one."""
-    text, gpu, assembler = generated(function, target).assembly(), target.gpu, shutil.which("ptxas")
-    if assembler is not None and gpu is not None:
-        command = [assembler, f"-arch={gpu.name}", "-o", os.devnull, "/dev/stdin"]
+    assembler = find_assembler()
+    with patch.dict(os.environ, TILEWRIGHT_PTXAS="off"):
+        text = generated(function, target).assembly()
+    if assembler is not None:
         for code in re.split(r"^(?=\.version)", text, flags=re.MULTILINE)[1:]:
-            made = subprocess.run(command, input=code, capture_output=True, text=True, check=False)
-            assert made.returncode == 0, made.stderr
+            made = assembler.assemble(code, target.cpu)
+            assert made.code, made.said
     return text
 
 

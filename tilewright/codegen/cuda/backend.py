@@ -1,16 +1,19 @@
 """CUDA as a back end: kernels as PTX inside object files of the processor that launches them.
 
 A loop function becomes a function of the host, called like any other (`codegen.convention`), whose
-launches carry the device's code: a line of JSON that says how it is launched, then PTX. So host
-programs, artifacts and loading are the same as for processors.
+launches carry the device's code: a line of JSON that says how it is launched, then PTX, and machine
+code where NVIDIA's assembler is at hand (`support.ptxas`), so that loading compiles nothing;
+`runtime.gpu.image` reads it. So host programs, artifacts and loading are the same as for
+processors.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from tilewright.arith import simplify_function
 from tilewright.codegen.backend import Backend, Code
@@ -44,6 +47,7 @@ from tilewright.lower import (
 )
 from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError
+from tilewright.support.ptxas import Assembled, disassembled, find_assembler
 from tilewright.target import Target
 
 #: Local buffers lose their dimensions of threads while accesses still have all of theirs.
@@ -72,8 +76,10 @@ class Launchable(Protocol):
 class DeviceCode(Code):
     """A function of the host, and the code of the kernels that it launches, by name."""
 
-    def __init__(self, host: LlvmCode, images: Mapping[str, Sequence[bytes]]) -> None:
-        self._host, self._images = host, images
+    def __init__(
+        self, host: LlvmCode, images: Mapping[str, Sequence[bytes]], target: Target
+    ) -> None:
+        self._host, self._images, self._target = host, images, target
         self.name, self.messages, self.workspace = host.name, host.messages, host.workspace
 
     def text(self) -> str:
@@ -82,8 +88,21 @@ class DeviceCode(Code):
 
     def assembly(self) -> str:
         """The code of the kernels, for aligned arrays."""
-        texts = (best.partition(b"\n")[2].rstrip(b"\0") for best, *_ in self._images.values())
-        return "\n".join(text.decode() for text in texts)
+        return "\n".join(self._texts())
+
+    def machine_code(self) -> str:
+        """What the assembler says of each kernel, and its instructions where these can be shown."""
+        assembler = find_assembler()
+        if assembler is None:
+            return ""
+        arch = self._target.cpu
+        made = [assembler.assemble(text, arch) for text in self._texts()]
+        head = f"// machine code for {arch} by ptxas {assembler.version}"
+        return "\n".join([head, *map(_shown, made)])
+
+    def _texts(self) -> Iterator[str]:
+        for best, *_ in self._images.values():
+            yield best.partition(b"\n")[2].partition(b"\0")[0].decode()
 
     def object_code(self, seal: bytes = b"") -> bytes:
         return self._host.object_code(seal)
@@ -140,13 +159,19 @@ class CudaBackend(Backend):
         parts = split_launches(function)
         images = {kernel.name: self.images(kernel, target) for kernel in parts.kernels}
         calling = replace(parts.host, attrs={"images": images})
-        return DeviceCode(LLVM.generate(calling, host, denormals="keep"), images)
+        return DeviceCode(LLVM.generate(calling, host, denormals="keep"), images, target)
 
     def images(self, kernel: Function, target: Target) -> tuple[bytes, ...]:
         """The code of a kernel for aligned arrays; then that for others, if it differs."""
         made = (generate_kernel(kernel, target, alignment) for alignment in (WIDEST, 1))
-        best, least = (image_of(k, ptx_of(k, target)) for k in made)
-        return (best, least) if best != least else (best,)
+        (best, text), (least, other) = ((k, ptx_of(k, target)) for k in made)
+        # Few arrays are not aligned: the driver compiles code for them, if they come.
+        images = image_of(best, text, machine_code_of(text, target)), image_of(least, other)
+        return images if text != other else images[:1]
+
+    def tools(self) -> str:
+        assembler = find_assembler()
+        return f"ptxas {assembler.version}" if assembler else "no ptxas"
 
     def linked(self, kernels: Sequence[bytes], target: Target) -> tuple[bytes, ...]:
         return LLVM.linked(kernels, target.runs_on)
@@ -162,9 +187,9 @@ class CudaBackend(Backend):
         )
 
 
-def image_of(kernel: Launchable, code: str) -> bytes:
+def image_of(kernel: Launchable, code: str, machine_code: bytes = b"") -> bytes:
     """The device's code of a kernel, behind a line that says how it is launched."""
-    head = {
+    head: dict[str, Any] = {
         "entry": kernel.name,
         "threads": kernel.threads,
         "shared": kernel.shared,
@@ -173,7 +198,9 @@ def image_of(kernel: Launchable, code: str) -> bytes:
         "cooperative": kernel.is_cooperative,
         "waits": kernel.waits,
     }
-    return f"{json.dumps(head)}\n{code}\0".encode()
+    if machine_code:
+        head["machine_code"] = len(machine_code), zlib.crc32(machine_code)
+    return f"{json.dumps(head)}\n{code}\0".encode() + machine_code
 
 
 def ptx_of(kernel: DeviceKernel, target: Target) -> str:
@@ -182,6 +209,17 @@ def ptx_of(kernel: DeviceKernel, target: Target) -> str:
     module = parse(kernel.llvm)
     optimize(module, machine)
     return emit_assembly(module, machine)
+
+
+def machine_code_of(text: str, target: Target) -> bytes:
+    """What PTX becomes on the target; empty where no assembler takes it, which drivers may."""
+    assembler = find_assembler()
+    return assembler.assemble(text, target.cpu).code if assembler else b""
+
+
+def _shown(made: Assembled) -> str:
+    lines = (f"// {line}" for line in made.said.splitlines())
+    return "\n".join([*lines, disassembled(made.code) if made.code else ""])
 
 
 BACKEND: Final = CudaBackend()

@@ -33,6 +33,9 @@ class SimtBackend(CudaBackend):
 
     name = "simt"
 
+    def tools(self) -> str:
+        return ""
+
     def images(self, kernel: Function, target: Target) -> tuple[bytes, ...]:
         del target
         text = function_text(_one_dimensional(kernel))

@@ -16,6 +16,7 @@ from tilewright.runtime.arrays import Array, address_of
 from tilewright.runtime.gpu.capture import Capture
 from tilewright.runtime.gpu.device import LaunchingDevice
 from tilewright.runtime.gpu.launcher import MOST_KERNELS, Launched
+from tilewright.runtime.gpu.modules import loaded_module
 from tilewright.runtime.gpu.ordering import Touched
 from tilewright.runtime.scratch import ERROR_WORDS
 from tilewright.support import libcuda
@@ -150,10 +151,9 @@ class Cuda(LaunchingDevice):
 
     # ---- code -----------------------------------------------------------------------------------
 
-    def make(self, entry: str, code: bytes, shared: int) -> Any:
+    def make(self, entry: str, forms: Sequence[bytes], shared: int) -> Any:
         self._enter()
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        call("cuModuleLoadData", ctypes.byref(module), code)
+        module, function = loaded_module(entry, forms, self.name), ctypes.c_void_p()
         call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
         most = max(shared, self._shared_for(1))
         if most > _PLAIN_SHARED:

@@ -80,8 +80,9 @@ class LaunchingDevice(Device):
         """Let what is launched on another library's stream wait for what is launched here."""
 
     @abstractmethod
-    def make(self, entry: str, code: bytes, shared: int) -> Any:
-        """Load the code of a kernel; gives what `start` takes."""
+    def make(self, entry: str, forms: Sequence[bytes], shared: int) -> Any:
+        """Load the code of a kernel, by the first of its forms that the device takes; gives what
+        `start` takes."""
 
     @abstractmethod
     def unmake(self, kernel: Launched) -> None:

@@ -1,21 +1,20 @@
 """How code of the processor reaches a device: launches, and moves of memory.
 
 The first argument of each call is the number of a `Launcher`, which stands where other code finds
-its thread pool. A kernel's code begins with a line of JSON that says how it is launched; see
-`codegen.cuda.backend`.
+its thread pool. A kernel's code says how it is launched (`runtime.gpu.image`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import itertools
-import json
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from tilewright.runtime.gpu.image import KernelImage
 from tilewright.runtime.gpu.ordering import EVERYTHING, Touched
 
 if TYPE_CHECKING:
@@ -80,8 +79,8 @@ class _Launching:
             self.device.wait()
 
     def _loaded(self, start: int, size: int) -> Launched:
-        head, _, code = ctypes.string_at(start, size).partition(b"\n")
-        said = json.loads(head)
+        image = KernelImage.read(ctypes.string_at(start, size))
+        said = image.said
         device = self.device
         number = next(k for k in range(MOST_KERNELS) if k not in device.kernels)
         made = Launched(
@@ -90,7 +89,7 @@ class _Launching:
             tuple(said["threads"]),
             said["shared"],
             tuple(said["messages"]),
-            device.make(said["entry"], code, said["shared"]),
+            device.make(said["entry"], image.forms, said["shared"]),
             None if (access := said.get("access")) is None else tuple(access),
             said.get("cooperative", False),
             said.get("waits", False),

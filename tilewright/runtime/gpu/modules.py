@@ -1,0 +1,28 @@
+"""Code of kernels as modules of the driver."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from tilewright.support import libcuda
+from tilewright.support.errors import UserError
+from tilewright.support.libcuda import CudaError, call
+
+
+def loaded_module(entry: str, forms: Sequence[bytes], device: str) -> ctypes.c_void_p:
+    """The module of a kernel, by the first of its forms that the driver takes."""
+    module, refused = ctypes.c_void_p(), ""
+    for code in forms:
+        try:
+            call("cuModuleLoadData", ctypes.byref(module), code)
+            return module
+        except CudaError as error:
+            if error.status not in libcuda.CODE_REFUSED:
+                raise
+            refused = error.reason
+    raise UserError(
+        f"{entry} cannot be loaded on {device}",
+        reason=f"{refused}; the driver is for CUDA {libcuda.driver_version()}",
+        remedy="update the driver, or compile the model anew for this GPU",
+    )
