@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilewright.graph import Module
+from tilewright.support.collector import collecting_rarely
 from tilewright.support.errors import UserError, nearest
 
 #: The folders of all front ends, in the order in which they are asked. A folder's façade has a
@@ -152,4 +153,5 @@ def read_model(
 ) -> Module:
     """The graph of a model in any format that a front end reads."""
     found = Source(source, params, inputs)
-    return front_end_of(found).convert(found, shapes or {}, {})
+    with collecting_rarely():
+        return front_end_of(found).convert(found, shapes or {}, {})

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -19,6 +23,7 @@ from tests.frontends.keras.files import (
     sequential,
 )
 from tilewright.frontends.keras import from_keras
+from tilewright.graph import evaluate
 from tilewright.support.errors import UserError
 
 RNG = np.random.default_rng(0)
@@ -155,10 +160,6 @@ def test_a_file_of_weights_alone_is_refused() -> None:
 
 
 def test_links_out_of_the_file_are_not_followed(tmp_path: Path) -> None:
-    import io
-
-    import h5py
-
     model = functional(DENSE, ["x"], ["second"])
     data = hdf5(model, {"first": {"k": W1}, "second": {"k": W2}})
     made = io.BytesIO(data)
@@ -171,10 +172,6 @@ def test_links_out_of_the_file_are_not_followed(tmp_path: Path) -> None:
 
 def test_names_of_layers_do_not_lead_through_links(tmp_path: Path) -> None:
     """A name may be a path in the file; a link on the way would lead out of it."""
-    import io
-
-    import h5py
-
     outside = tmp_path / "outside.h5"
     outside.write_bytes(hdf5({}, {"second": {"k": W2}}))
     layers = [*DENSE[:2], layer("Dense", "way/second", "first", units=3, use_bias=False)]
@@ -202,3 +199,44 @@ def test_shapes_refine_inputs() -> None:
     assert str(from_keras(data, {"x": [7, 5]}).main.params[0].type) == "f32[7, 5]"
     with pytest.raises(UserError, match="shapes names the input y"):
         from_keras(data, {"y": [7, 5]})
+
+
+def test_weights_that_lie_in_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "model.keras"
+    with h5py.File(tmp_path / "chunks.h5", "w") as file:
+        file.create_dataset("layers/dense/vars/0", data=W1, chunks=(2, 2), compression="gzip")
+        file["layers/dense/vars/1"] = B1
+        file["layers/dense_1/vars/0"] = W2
+    path.write_bytes(_with_weights((tmp_path / "chunks.h5").read_bytes()))
+    np.testing.assert_allclose(evaluate(from_keras(path), [X])[0], WANTED, rtol=1e-5)
+
+
+def test_weights_in_other_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_bytes(W1.tobytes())
+    with h5py.File(tmp_path / "source.h5", "w") as file:
+        file["it"] = W1
+    virtual = h5py.VirtualLayout(shape=W1.shape, dtype=W1.dtype)
+    virtual[:] = h5py.VirtualSource(str(tmp_path / "source.h5"), "it", shape=W1.shape)
+
+    def external(group: Any) -> None:
+        outside = [(str(tmp_path / "elsewhere"), 0, W1.nbytes)]
+        group.create_dataset("0", W1.shape, W1.dtype, external=outside)
+
+    for write in (external, lambda group: group.create_virtual_dataset("0", virtual)):
+        with h5py.File(tmp_path / "weights.h5", "w") as file:
+            write(file.create_group("layers/dense/vars"))
+            file["layers/dense/vars/1"] = B1
+            file["layers/dense_1/vars/0"] = W2
+        data = _with_weights((tmp_path / "weights.h5").read_bytes())
+        with pytest.raises(UserError, match="its data in other files"):
+            from_keras(data)
+
+
+def _with_weights(weights: bytes) -> bytes:
+    """The archive of a model whose weights are this HDF5 file."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as out:
+        out.writestr("metadata.json", json.dumps({"keras_version": "3.0.0"}))
+        out.writestr("config.json", json.dumps(functional(DENSE, ["x"], ["second"])))
+        out.writestr("model.weights.h5", weights)
+    return made.getvalue()

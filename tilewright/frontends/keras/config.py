@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from tilewright.frontends.keras.table import TABLE
 from tilewright.support.errors import UserError
@@ -12,16 +12,19 @@ from tilewright.support.errors import UserError
 REQUIRED: Final = object()
 #: More than this no layer can mean.
 _MOST: Final = 1 << 40
+#: Classes of which checkers need not know the members.
+_LIST: Final[Any] = list
+_DICT: Final[Any] = dict
 
 
 def as_list(value: Any) -> list[Any] | None:
     """The value if it is a JSON list, else None."""
-    return cast("list[Any]", value) if isinstance(value, list) else None
+    return value if isinstance(value, _LIST) else None
 
 
 def as_dict(value: Any) -> dict[str, Any] | None:
     """The value if it is a JSON object, else None."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    return value if isinstance(value, _DICT) else None
 
 
 class Config:

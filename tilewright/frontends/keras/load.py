@@ -19,6 +19,7 @@ from tilewright.frontends.keras.weights import (
     TreeWeights,
     WeightFile,
     Weights,
+    attributes_of,
 )
 from tilewright.frontends.sources import Source, is_bytes
 from tilewright.graph import Array
@@ -153,7 +154,7 @@ def _stored(info: zipfile.ZipInfo, data: Array, name: str) -> Array:
 def _from_hdf5(data: Array, name: str) -> KerasModel:
     file = WeightFile(data, name)
     try:
-        attributes = dict(file.root.attrs)
+        attributes = dict(attributes_of(file.root))
     except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{name} is damaged", reason=str(error)) from None
     config = attributes.get("model_config")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import chain
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -34,6 +36,11 @@ class LayerCall:
     index: int
     args: list[Any] = field(default_factory=list[Any])
     kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @cached_property
+    def taken(self) -> list[Reference]:
+        """All results of other calls in the arguments."""
+        return list(references([self.args, self.kwargs]))
 
 
 @dataclass
@@ -91,6 +98,7 @@ def _keyed(layers: Sequence[LayerSpec]) -> list[tuple[LayerSpec, str]]:
     return keyed
 
 
+@cache
 def _snake_case(name: str) -> str:
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", name))
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
@@ -108,7 +116,7 @@ def _functional(spec: LayerSpec, layers: list[LayerSpec]) -> ModelSpec:
     inputs = _references(spec.config.raw("input_layers", []), names)
     found = [c for own in calls.values() for c in own]
     greatest_calls = dict.fromkeys(names, 0)
-    for used in references([*([c.args, c.kwargs] for c in found), outputs]):
+    for used in chain(references(outputs), *(c.taken for c in found)):
         greatest_calls[used.layer] = max(greatest_calls.get(used.layer, 0), used.call)
     for layer in layers:
         own, greatest = calls[layer.name], greatest_calls[layer.name]
@@ -225,7 +233,7 @@ def _ordered(calls: list[LayerCall]) -> list[LayerCall]:
     waiting: dict[int, set[tuple[str, int]]] = {}
     users: dict[tuple[str, int], list[LayerCall]] = {}
     for call in calls:
-        needed = {(r.layer, r.call) for r in references([call.args, call.kwargs])}
+        needed = {(r.layer, r.call) for r in call.taken}
         waiting[id(call)] = needed & by_key.keys()
         for key in waiting[id(call)]:
             users.setdefault(key, []).append(call)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -72,7 +73,9 @@ class WeightFile:
         self.data, self.name = data, name
         h5py = h5py_package()
         try:
-            self.root: Any = h5py.File(MappedFile(data), "r")
+            #: Open while anything of it is looked at.
+            self._file: Any = h5py.File(io.BufferedReader(MappedFile(data)), "r")
+            self.root: Any = self._file["/"].id
         except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{name} has no weights that can be read",
@@ -84,27 +87,27 @@ class WeightFile:
         """A member of a group, or of groups inside it, that lies in this file; None if there is
         none. No link on the way may lead out of the file."""
         for name in path.split("/"):
-            group = self._member(group, name) if hasattr(group, "keys") else None
+            group = self._member(group, name) if is_group(group) else None
         return group
 
     def _member(self, group: Any, name: str) -> Any:
-        h5py = h5py_package()
+        h5py, key = h5py_package(), name.encode()
         try:
-            if not name or not group.id.links.exists(name.encode()):
+            if not name or not group.links.exists(key):
                 return None
-            if group.id.links.get_info(name.encode()).type != h5py.h5l.TYPE_HARD:
+            if group.links.get_info(key).type != h5py.h5l.TYPE_HARD:
                 raise UserError(
                     f"{self.name} has a link {name} to another place",
                     reason="weights must lie in the file itself",
                 )
-            return group[name]
+            return h5py.h5o.open(group, key)
         except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
             raise self._damaged(name, error) from None
 
     def keys(self, group: Any) -> list[str]:
         """The names of the members of a group."""
         try:
-            return list(group)
+            return [name.decode() for name in group]
         except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
             raise self._damaged("a group", error) from None
 
@@ -116,33 +119,49 @@ class WeightFile:
             raise self._damaged(what, error) from None
 
     def _array(self, dataset: Any, what: str) -> Array:
-        if not isinstance(dataset, h5py_package().Dataset) or dataset.shape is None:
+        h5py = h5py_package()
+        shape = dataset.shape if isinstance(dataset, h5py.h5d.DatasetID) else None
+        if shape is None:
             raise UserError(f"{what} is no tensor")
-        if dataset.is_virtual or dataset.external:
-            raise UserError(f"{what} has its data in other files", reason="it must lie in its own")
-        dtype, size = dataset.dtype, dataset.size * dataset.dtype.itemsize
+        dtype = dataset.dtype
         if dtype.kind not in "fiub":
             raise UserError(f"{what} has elements of {dtype}", reason="weights are numbers")
-        offset = dataset.id.get_offset()
-        if offset is not None and dataset.chunks is None:
+        # Only elements in one piece in this file have a place.
+        offset, size = dataset.get_offset(), prod(shape) * dtype.itemsize
+        if offset is not None:
             if offset + size > self.data.size:
                 raise UserError(f"{what} ends after its file")
-            found = self.data[offset : offset + size].view(dtype).reshape(dataset.shape)
+            found = self.data[offset : offset + size].view(dtype).reshape(shape)
             return self._typed(dataset, found)
-        limit = max(dataset.id.get_storage_size() * _MOST_GROWTH, _MOST_MADE)
+        made = dataset.get_create_plist()
+        if made.get_layout() == h5py.h5d.VIRTUAL or made.get_external_count() > 0:
+            raise UserError(f"{what} has its data in other files", reason="it must lie in its own")
+        limit = max(dataset.get_storage_size() * _MOST_GROWTH, _MOST_MADE)
         if size > min(limit, _MOST_BYTES):
             raise UserError(f"{what} has {size} bytes", reason="there are not as many in the file")
-        return self._typed(dataset, dataset[()])
+        return self._typed(dataset, h5py.Dataset(dataset)[()])
 
     @staticmethod
     def _typed(dataset: Any, found: Array) -> Array:
         """NumPy has no bfloat16: files hold its bits, and an attribute that says so."""
-        if dataset.attrs.get("dtype") == "bfloat16" and found.dtype.itemsize == 2:
+        if found.dtype.itemsize == 2 and attributes_of(dataset).get("dtype") == "bfloat16":
             return found.view(np.dtype(import_module("ml_dtypes").bfloat16))
         return found.astype(found.dtype.newbyteorder("="), copy=False)
 
     def _damaged(self, what: str, error: Exception) -> UserError:
         return UserError(f"{self.name} is damaged", reason=f"{what} cannot be read ({error})")
+
+
+def is_group(found: Any) -> bool:
+    """Whether it is a group of an HDF5 file: identifiers of h5py stand for groups and datasets, as
+    its own objects for them take several times as long to make."""
+    return isinstance(found, h5py_package().h5g.GroupID)
+
+
+def attributes_of(found: Any) -> Any:
+    """The attributes of a group or a dataset by their names."""
+    h5py = h5py_package()
+    return (h5py.Group if is_group(found) else h5py.Dataset)(found).attrs
 
 
 class Weights:
@@ -200,9 +219,8 @@ class TreeWeights(Weights):
     def _child(self, name: str) -> TreeWeights | None:
         if name not in self._children:
             found = self._file.member(self._group, name)
-            is_group = found is not None and hasattr(found, "keys")
-            made = TreeWeights(self._file, found, f"{self._path}/{name}") if is_group else None
-            self._children[name] = made
+            path = f"{self._path}/{name}"
+            self._children[name] = TreeWeights(self._file, found, path) if is_group(found) else None
         return self._children[name]
 
     def layer(self, name: str, key: str) -> Weights:
@@ -225,7 +243,8 @@ class TreeWeights(Weights):
     def stored_name(self) -> str:
         """The name of the layer, where the file has it."""
         try:
-            return str(self._group.attrs.get("name", ""))
+            is_there = h5py_package().h5a.exists(self._group, b"name")
+            return str(attributes_of(self._group)["name"]) if is_there else ""
         except (OSError, RuntimeError, ValueError, KeyError, TypeError):
             return ""
 
@@ -252,10 +271,10 @@ class NamedWeights(Weights):
     def of_layer(cls, file: WeightFile, group: Any, layer: str) -> Weights:
         """Those of one layer of the outermost model."""
         member = file.member(group, layer)
-        if member is None or not hasattr(member, "keys"):
+        if not is_group(member):
             return NoWeights(f"the layer {layer}")
         found: list[tuple[list[str], Any]] = []
-        for name in texts(member.attrs, "weight_names"):
+        for name in texts(attributes_of(member), "weight_names"):
             dataset = file.member(member, name)
             if dataset is None:
                 raise UserError(f"the layer {layer} has no weight {name}")

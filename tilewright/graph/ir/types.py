@@ -303,8 +303,8 @@ def dims_of(type_: Type) -> list[Var]:
     while pending:
         node = pending.pop()
         if isinstance(node, TensorType):
-            for dim in node.shape:
-                found.update(dict.fromkeys(sorted(free_vars(dim), key=lambda v: v.serial)))
+            for variables in filter(None, map(free_vars, node.shape)):
+                found.update(dict.fromkeys(sorted(variables, key=lambda v: v.serial)))
         pending.extend(reversed(node.parts))
     found.pop(ANY, None)
     return list(found)
