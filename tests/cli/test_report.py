@@ -11,7 +11,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -27,6 +30,10 @@ def page(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def data(page: Path) -> Any:
+    return read(page)
+
+
+def read(page: Path) -> Any:
     found = re.search(r'id="data">([^<]*)<', page.read_text(encoding="utf-8"))
     assert found
     return json.loads(gzip.decompress(base64.b64decode(found[1])))
@@ -96,3 +103,40 @@ def test_nothing_is_run_where_nobody_wants_it(
 
     monkeypatch.setattr(NativeModel, "profile", None)
     assert tilewright("report", model, "-o", tmp_path / "r.html", "--no-profile").code == 0
+
+
+def test_what_a_gpu_runs_at_the_same_time_is_told(tilewright, tmp_path: Path) -> None:
+    file = tmp_path / "branches.onnx"
+    onnx.save(recurrent_branches(), str(file))
+    options = ("--target", "simt", "--no-profile", "-o", tmp_path / "r.html")
+    assert tilewright("report", file, *options).code == 0
+    told = read(tmp_path / "r.html")["launches"]
+    assert told["chain"] < told["calls"]
+    (merged,) = told["merged"]
+    assert "scan" in merged["name"] or "lstm" in merged["name"]
+    assert merged["before"] >= 5
+
+
+def test_a_processor_launches_nothing(data: Any) -> None:
+    assert data["launches"] is None
+
+
+def recurrent_branches() -> onnx.ModelProto:
+    """An LSTM of five steps, and beside it a product of the same input."""
+    random = np.random.default_rng(0)
+    arrays = {"w": (1, 32, 8), "r": (1, 32, 8), "v": (8, 8)}
+    weights = [
+        numpy_helper.from_array(random.standard_normal(s).astype(np.float32), n)
+        for n, s in arrays.items()
+    ]
+    nodes = [
+        helper.make_node("LSTM", ["x", "w", "r"], ["states"], hidden_size=8),
+        helper.make_node("MatMul", ["x", "v"], ["beside"]),
+        helper.make_node("Softmax", ["beside"], ["shares"]),
+        helper.make_node("ReduceSum", ["states"], ["total"], keepdims=0),
+        helper.make_node("Mul", ["total", "shares"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [5, 2, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "branches", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)

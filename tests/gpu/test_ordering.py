@@ -13,6 +13,7 @@ import pytest
 import tilewright as tw
 from tilewright.graph import Builder
 from tilewright.graph import Module as Graph
+from tilewright.kernels.pipeline import Options, stages_of
 from tilewright.runtime import Ordering, Touched
 from tilewright.simt.device import DEVICE
 
@@ -197,6 +198,34 @@ def test_branches_run_side_by_side() -> None:
         model(weights(1, 4, 8, 8))
     # Of three branches, joined twice, six pairs of convolutions that no join has to wait for.
     assert launches.pairs_side_by_side >= 12
+
+
+def without_merging(graph: Graph, target: str) -> Any:
+    with tw.graph.PassContext(disabled_passes={"merge_kernels"}):
+        return tw.compile(graph, target)
+
+
+def test_branches_run_one_after_another_where_merging_is_turned_off() -> None:
+    x, graph = weights(1, 4, 8, 8), branches()
+    model = without_merging(graph, "simt")
+    with held(0) as launches:
+        there = model(x)
+    assert launches.pairs_side_by_side == 0
+    np.testing.assert_allclose(there, tw.compile(graph)(x), rtol=1e-4, atol=1e-5)
+
+
+def test_launches_wait_for_others_to_end_where_merging_is_turned_off() -> None:
+    target, graph = "cuda -arch=sm_90a -mcpu=x86-64-v3", branches()
+    plain = without_merging(graph, target)
+    assert not any(said["waits"] for said in plain.launches.values())
+    assert all("griddepcontrol" not in kernel_text(plain, k) for k in plain.kernels)
+    model = tw.compile(graph, target)
+    assert all(said["waits"] for said in model.launches.values())
+
+
+def kernel_text(model: Any, name: str) -> str:
+    options = Options(merges=False)
+    return stages_of(model.ir(name), model.target, options).code.assembly()
 
 
 def test_a_scan_is_one_launch_unless_that_is_turned_off() -> None:

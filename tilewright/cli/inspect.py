@@ -128,8 +128,8 @@ def _machine_code(model: NativeModel, console: Console) -> list[tuple[str, Any]]
     """Whether kernels of a GPU are loaded as they are, or compiled by the driver first."""
     if model.target.kind.backend != "cuda":
         return []
-    held = model.machine_code
-    count = sum(held.values())
+    held = model.launches
+    count = sum("machine_code" in said for said in held.values())
     console.result(machine_code={"launches": len(held), "assembled": count})
     rest = "" if count == len(held) else "; the driver compiles the others when they are loaded"
     return [("machine code", f"of {count} of {len(held)} launches, for {model.target.cpu}{rest}")]

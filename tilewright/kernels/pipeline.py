@@ -28,6 +28,8 @@ _TINY: Final = 1024
 #: vectors.
 _REDUCED: Final = 8
 
+#: The passes that let launches of a GPU be fewer, and go on side by side.
+_MERGING: Final = ("merge_launches", "overlap_launches")
 #: The rules, with all of their own choices.
 DEFAULT_SCHEDULER: Final = "rules {}"
 #: Sees what a pass of lowering has made, by the pass's name.
@@ -46,7 +48,7 @@ class Options:
     #: Whether constants are prepared on the target even where its code cannot run here: kernels
     #: that are measured on another machine bring all of their code.
     prepares_there: bool = False
-    #: Whether loops over small launches of a GPU become one launch (`lower.gpu.merge_launches`).
+    #: Whether launches of a GPU are merged (`lower.gpu.merge_launches`), and overlap.
     merges: bool = True
 
 
@@ -100,7 +102,7 @@ def lowered(
 
     passes = backend_of(target).passes(target, checked=options.checked, denormals=options.denormals)
     if not options.merges:
-        passes = [step for step in passes if step[0] != "merge_launches"]
+        passes = [step for step in passes if step[0] not in _MERGING]
     return lower(function, passes, after)
 
 

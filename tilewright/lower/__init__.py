@@ -6,11 +6,14 @@ A back end picks its passes from these: `flat_loop_passes` first, then what it n
 from tilewright.lower.arena import ArenaPlan, arena_plan
 from tilewright.lower.formats import native_formats
 from tilewright.lower.gpu import (
+    MERGED,
+    OVERLAPS,
     access_of,
     drop_thread_dimensions,
     fence_operands,
     group_operands,
     merge_launches,
+    overlap_launches,
     place_barriers,
     read_early,
     single_threaded,
@@ -33,6 +36,8 @@ from tilewright.lower.unroll import unroll
 from tilewright.lower.vectorize import vectorize
 
 __all__ = [
+    "MERGED",
+    "OVERLAPS",
     "ArenaPlan",
     "Arithmetic",
     "NamedPass",
@@ -53,6 +58,7 @@ __all__ = [
     "lower_host",
     "merge_launches",
     "native_formats",
+    "overlap_launches",
     "place_barriers",
     "place_prefetches",
     "place_tiles",

@@ -123,13 +123,13 @@ class NativeModel(CompiledModel):
         return tuple(n.removeprefix(_LOOPS).removesuffix(".txt") for n in names)
 
     @property
-    def machine_code(self) -> dict[str, bool]:
-        """The launches of a GPU's kernels, and whether the model holds machine code for each; of
-        others the driver compiles the text when they are loaded."""
-        found: dict[str, bool] = {}
+    def launches(self) -> dict[str, dict[str, Any]]:
+        """What is said of a GPU's launches, by name (`codegen.cuda.backend.image_of`).
+
+        The driver compiles those without machine code when they are loaded."""
+        found: dict[str, dict[str, Any]] = {}
         for said in (s for code in self._program.objects for s in kernels_in(code)):
-            name = str(said["entry"])
-            found[name] = found.get(name, False) or "machine_code" in said
+            found[said["entry"]] = {**found.get(said["entry"], {}), **said}
         return found
 
     @property

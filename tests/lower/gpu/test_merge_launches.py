@@ -35,8 +35,8 @@ def merged(text: str) -> Function:
 
 
 def becomes(before: str, after: str) -> None:
-    shown = function_text(merged(before))
-    assert dedent("\n".join(shown.rstrip().splitlines()[1:])) == dedent(after).strip()
+    shown = function_text(merged(before)).rstrip()
+    assert dedent(shown.partition("):\n")[2]) == dedent(after).strip()
 
 
 def launches(function: Function) -> int:

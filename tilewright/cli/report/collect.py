@@ -48,8 +48,28 @@ def collect(
         "constants": model.memory["constants"],
         "profile": profile.run if profile else None,
         "tuned": _tuned(model),
+        "launches": _launches(model, plan),
     }
     return report
+
+
+def _launches(model: NativeModel, plan: ArenaPlan) -> dict[str, Any] | None:
+    """What a GPU is asked to run, and what of it goes on at the same time."""
+    launches = model.launches
+    if not launches:
+        return None
+    overlap = all(said["access"] is not None for said in launches.values())
+    return {
+        "count": len(launches),
+        "early": sum(said["waits"] for said in launches.values()),
+        "calls": len(plan.calls),
+        "chain": plan.chain if overlap else len(plan.calls),
+        "merged": [
+            {"name": name, "before": said["stands_for"]}
+            for name, said in launches.items()
+            if said.get("stands_for", 1) > 1
+        ],
+    }
 
 
 def _tuned(model: NativeModel) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from tilewright.codegen.llvm.launch import WIDEST
 from tilewright.codegen.llvm.machine import emit_assembly, optimize, parse, target_machine
 from tilewright.ir import Function
 from tilewright.lower import (
+    MERGED,
+    OVERLAPS,
     Arithmetic,
     NamedPass,
     drop_thread_dimensions,
@@ -35,6 +37,7 @@ from tilewright.lower import (
     flat_loop_passes,
     merge_launches,
     native_formats,
+    overlap_launches,
     place_barriers,
     read_early,
     single_threaded,
@@ -50,6 +53,8 @@ from tilewright.support.errors import UserError
 from tilewright.support.ptxas import Assembled, disassembled, find_assembler
 from tilewright.target import Target
 
+#: What launches are told of the functions that they are part of.
+_KNOWN: Final = (MERGED, OVERLAPS)
 #: Local buffers lose their dimensions of threads while accesses still have all of theirs.
 _BEFORE: Final = "flatten"
 
@@ -70,7 +75,9 @@ class Launchable(Protocol):
     @property
     def waits(self) -> bool: ...
     @property
-    def access(self) -> tuple[str, ...]: ...
+    def access(self) -> tuple[str, ...] | None: ...
+    @property
+    def stands_for(self) -> int: ...
 
 
 class DeviceCode(Code):
@@ -137,6 +144,7 @@ class CudaBackend(Backend):
             ("swizzle_operands", swizzle_operands),
             # Takes whole launches, and leaves sums of numbers of blocks.
             ("merge_launches", lambda f: merge_launches(f, target)),
+            ("overlap_launches", overlap_launches),
             ("simplify_flat", simplify_function),
             ("single_threaded", single_threaded),
             ("read_early", read_early),
@@ -157,13 +165,15 @@ class CudaBackend(Backend):
         if is_host_program(function):
             return LLVM.generate(function, host, denormals="keep", profiled=profiled)
         parts = split_launches(function)
-        images = {kernel.name: self.images(kernel, target) for kernel in parts.kernels}
+        known = {name: function.attrs[name] for name in _KNOWN if name in function.attrs}
+        kernels = [kernel.with_attrs(**known) for kernel in parts.kernels]
+        images = {kernel.name: self.images(kernel, target) for kernel in kernels}
         calling = replace(parts.host, attrs={"images": images})
         return DeviceCode(LLVM.generate(calling, host, denormals="keep"), images, target)
 
     def images(self, kernel: Function, target: Target) -> tuple[bytes, ...]:
         """The code of a kernel for aligned arrays; then that for others, if it differs."""
-        made = (generate_kernel(kernel, target, alignment) for alignment in (WIDEST, 1))
+        made = [generate_kernel(kernel, target, alignment) for alignment in (WIDEST, 1)]
         (best, text), (least, other) = ((k, ptx_of(k, target)) for k in made)
         # Few arrays are not aligned: the driver compiles code for them, if they come.
         images = image_of(best, text, machine_code_of(text, target)), image_of(least, other)
@@ -197,6 +207,7 @@ def image_of(kernel: Launchable, code: str, machine_code: bytes = b"") -> bytes:
         "access": kernel.access,
         "cooperative": kernel.is_cooperative,
         "waits": kernel.waits,
+        "stands_for": kernel.stands_for,
     }
     if machine_code:
         head["machine_code"] = len(machine_code), zlib.crc32(machine_code)

@@ -42,7 +42,7 @@ from tilewright.ir import (
     threads_of,
     walk,
 )
-from tilewright.lower import access_of
+from tilewright.lower import MERGED, OVERLAPS, access_of
 from tilewright.support.errors import UserError
 from tilewright.target import Target
 
@@ -75,12 +75,15 @@ class DeviceKernel(NamedTuple):
     #: Bytes of memory that the threads of a block share.
     shared: int
     messages: tuple[str, ...]
-    #: What it does with each of its buffers (`lower.gpu.accesses`).
-    access: tuple[str, ...]
+    #: What it does with each of its buffers (`lower.gpu.accesses`); None where launches wait for
+    #: all before them, whatever these touch.
+    access: tuple[str, ...] | None
     #: Whether its blocks wait for each other.
     is_cooperative: bool
     #: Whether it waits itself for launches before it, so that it may begin before these end.
     waits: bool
+    #: How many launches its function would make without merging.
+    stands_for: int
 
 
 def generate_kernel(function: Function, target: Target, alignment: int = 1) -> DeviceKernel:
@@ -113,7 +116,9 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
             cx.variables[param] = argument
     shared = SharedMemory.of(function.body)
     _require_shared(function, shared.size, target)
-    waits = not together and target.gpu is not None and target.gpu.has_early_launches
+    overlaps = OVERLAPS in function.attrs
+    can_wait = target.gpu is not None and target.gpu.has_early_launches
+    waits = overlaps and not together and can_wait
     if waits:
         kind = llvm.FunctionType(void, [])
         builder.asm(kind, _WAIT, "~{memory}", [], side_effect=True)
@@ -121,9 +126,16 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
     frame = DeviceFrame(cx, kernel.args[-1], threads, shared, counter)
     emit_stmt(frame, function.body)
     frame.finish()
-    messages, accesses = tuple(frame.messages), tuple(access.values())
     return DeviceKernel(
-        function.name, str(module), threads, shared.size, messages, accesses, together, waits
+        function.name,
+        str(module),
+        threads,
+        shared.size,
+        tuple(frame.messages),
+        tuple(access.values()) if overlaps else None,
+        is_cooperative=together,
+        waits=waits,
+        stands_for=function.attrs.get(MERGED, 1),
     )
 
 

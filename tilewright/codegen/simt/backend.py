@@ -13,14 +13,15 @@ from tilewright.arith import Ranges, simplify
 from tilewright.codegen.convention import size_in_bytes
 from tilewright.codegen.cuda.backend import CudaBackend, image_of
 from tilewright.ir import Alloc, Buffer, Function, function_text, replace_buffers, threads_of, walk
-from tilewright.lower import access_of
+from tilewright.lower import MERGED, OVERLAPS, access_of
 from tilewright.target import Target
 
 
 class _Loops(NamedTuple):
     name: str
     threads: tuple[int, int, int]
-    access: tuple[str, ...]
+    access: tuple[str, ...] | None
+    stands_for: int
     shared: int = 0
     messages: tuple[str, ...] = ()
     # The executor sees by itself that blocks wait for each other.
@@ -39,7 +40,10 @@ class SimtBackend(CudaBackend):
     def images(self, kernel: Function, target: Target) -> tuple[bytes, ...]:
         del target
         text = function_text(_one_dimensional(kernel))
-        return (image_of(_Loops(kernel.name, threads_of(kernel.body), access_of(kernel)), text),)
+        access = access_of(kernel) if OVERLAPS in kernel.attrs else None
+        stands_for = kernel.attrs.get(MERGED, 1)
+        head = _Loops(kernel.name, threads_of(kernel.body), access, stands_for)
+        return (image_of(head, text),)
 
 
 def _one_dimensional(kernel: Function) -> Function:
@@ -48,7 +52,7 @@ def _one_dimensional(kernel: Function) -> Function:
     ranges = Ranges.for_function(kernel)
     flat = {b: _flat(b, ranges) for b in (*kernel.buffers, *inner) if b.ndim != 1}
     params = tuple(flat.get(p, p) if isinstance(p, Buffer) else p for p in kernel.params)
-    return replace(kernel, params=params, body=replace_buffers(kernel.body, flat))
+    return replace(kernel, params=params, attrs={}, body=replace_buffers(kernel.body, flat))
 
 
 def _flat(buffer: Buffer, ranges: Ranges) -> Buffer:

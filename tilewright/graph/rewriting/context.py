@@ -127,7 +127,8 @@ class PassContext:
 
     @property
     def merges_kernels(self) -> bool:
-        """Whether loops over small launches of a GPU become one launch, by a pass over loops."""
+        """Whether loops over small launches of a GPU become one launch, and launches overlap: by
+        passes over loops."""
         return self.opt_level >= 2 and MERGE_KERNELS not in self.disabled_passes
 
     def runs(self, step: Step) -> bool:

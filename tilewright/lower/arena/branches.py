@@ -34,6 +34,8 @@ class Branches:
             before[t] = 0
             for maker in makers:
                 before[t] |= before[maker] | bit[maker]
+        #: The calls that must follow each other, at most.
+        self.chain = _longest(times, before, bit)
         self._before_first = {b: before[used[0]] for b, used in users.items()}
         self._used = {b: sum(bit[t] for t in set(used)) for b, used in users.items()}
 
@@ -47,3 +49,11 @@ class Branches:
         return not (
             self._used[a] & ~self._before_first[b] and self._used[b] & ~self._before_first[a]
         )
+
+
+def _longest(times: Sequence[int], before: Mapping[int, int], bit: Mapping[int, int]) -> int:
+    """The length of the longest chain of calls, each of which comes after the one before."""
+    lengths: dict[int, int] = {}
+    for t in times:
+        lengths[t] = 1 + max((n for s, n in lengths.items() if before[t] & bit[s]), default=0)
+    return max(lengths.values(), default=0)

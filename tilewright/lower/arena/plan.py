@@ -107,19 +107,24 @@ class ArenaPlan:
     places: tuple[ArenaPlace, ...]
     #: The kernels that are called, in order, each with its step.
     calls: tuple[tuple[int, str], ...]
+    #: How many of them must follow each other; the others can run beside these.
+    chain: int
 
 
 def arena_plan(function: Function, *, side_by_side: bool = False) -> ArenaPlan:
     """The plan that `plan_arena` follows."""
     uses = _Uses(function)
     spans, ranges = uses.planned, Ranges.for_function(function)
-    offsets, starts = layout(spans, ranges, uses.branches if side_by_side else None)
+    branches = uses.branches if side_by_side else None
+    offsets, starts = layout(spans, ranges, branches)
     places = [
         ArenaPlace(b.name, usual(offsets[b]), usual(size_of(b, ranges)), span.first, span.last)
         for b, span in spans.items()
     ]
     live = live_at_once(spans.values(), [p.size for p in places])
-    return ArenaPlan(usual(starts[-1]), live, tuple(places), tuple(uses.calls))
+    calls = tuple(uses.calls)
+    chain = branches.chain if branches else len(calls)
+    return ArenaPlan(usual(starts[-1]), live, tuple(places), calls, min(len(calls), chain))
 
 
 class _Uses:

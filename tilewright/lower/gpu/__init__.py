@@ -9,18 +9,26 @@ from tilewright.lower.gpu.group_products import (
     swizzle_operands,
     wait_for_products,
 )
-from tilewright.lower.gpu.launches import single_threaded, split_launches
-from tilewright.lower.gpu.merge_launches import merge_launches
+from tilewright.lower.gpu.launches import (
+    OVERLAPS,
+    overlap_launches,
+    single_threaded,
+    split_launches,
+)
+from tilewright.lower.gpu.merge_launches import MERGED, merge_launches
 from tilewright.lower.gpu.private import drop_thread_dimensions
 from tilewright.lower.gpu.remote import reach_device
 from tilewright.lower.gpu.stages import stage_copies
 
 __all__ = [
+    "MERGED",
+    "OVERLAPS",
     "access_of",
     "drop_thread_dimensions",
     "fence_operands",
     "group_operands",
     "merge_launches",
+    "overlap_launches",
     "place_barriers",
     "reach_device",
     "read_early",

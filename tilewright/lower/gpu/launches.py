@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tilewright.ir import (
     Alloc,
     Assert,
     Buffer,
     Call,
+    Const,
     Evaluate,
     Expr,
     For,
@@ -34,6 +35,7 @@ from tilewright.ir import (
     address_of,
     all_exprs,
     child_exprs,
+    child_stmts,
     const,
     is_over_blocks,
     is_over_threads,
@@ -54,6 +56,24 @@ class Launches(NamedTuple):
     host: Function
     #: What is launched, by name; `threads_of` gives the size of its blocks.
     kernels: tuple[Function, ...]
+
+
+#: The attribute of functions whose launches may run beside others that they do not depend on, and
+#: begin while those run that they do.
+OVERLAPS: Final = "overlaps"
+
+
+def overlap_launches(function: Function) -> Function:
+    """The function with launches that wait for memory alone, where they else run one by one."""
+    return function.with_attrs(**{OVERLAPS: True})
+
+
+def count_launches(stmt: Stmt) -> int:
+    """How many launches the host makes; loops that are not of a known length count once."""
+    if is_over_blocks(stmt):
+        return 1
+    trips = stmt.extent.value if isinstance(stmt, For) and isinstance(stmt.extent, Const) else 1
+    return int(trips) * sum(map(count_launches, child_stmts(stmt)))
 
 
 def split_launches(function: Function) -> Launches:

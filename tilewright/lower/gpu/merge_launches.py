@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tilewright.ir import (
     Alloc,
@@ -54,9 +54,12 @@ from tilewright.ir import (
     walk,
 )
 from tilewright.lower.gpu.accesses import touched_by
+from tilewright.lower.gpu.launches import count_launches
 from tilewright.lower.gpu.pipelines import flat
 from tilewright.target import Target
 
+#: The attribute that says how many launches a function has made before.
+MERGED: Final = "launches_before"
 #: An access: a buffer, and whether only the first block makes it.
 _Access = tuple[Buffer, bool]
 
@@ -106,7 +109,10 @@ def merge_launches(function: Function, target: Target) -> Function:
     if gpu is None or "in_place" in function.attrs:
         return function
     limits = _Limits(gpu.multiprocessors, gpu.most_threads, gpu.shared)
-    return function.with_body(_merged(function.body, limits))
+    made = _merged(function.body, limits)
+    before, after = count_launches(function.body), count_launches(made)
+    merged = function.with_body(made)
+    return merged.with_attrs(**{MERGED: before}) if after < before else merged
 
 
 def _merged(stmt: Stmt, limits: _Limits) -> Stmt:

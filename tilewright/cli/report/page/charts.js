@@ -32,7 +32,18 @@ class Overview {
     host.append(el("div", { class: "page" }, el("div", { class: "cards" }, ...cards),
       el("div", { class: "two" },
         panel("Inputs", "What the model takes", io(r.inputs)), panel("Outputs", "What it gives", io(r.outputs))),
-      this.where(), this.machine()));
+      this.where(), this.launches(), this.machine()));
+  }
+
+  // What a GPU runs at the same time.
+  launches() {
+    const l = this.report.launches;
+    if (!l) return null;
+    const rows = [
+      ["Side by side", `${l.chain} of ${l.calls} kernel calls follow each other; the others run beside them`],
+      ["Begin early", `${l.early} of ${l.count} launches begin while those run that they wait for`],
+      ...l.merged.map((m) => ["Merged", `${m.name} stands for ${m.before} launches`])];
+    return panel("Launches", "Turned off by disabled_passes={\"merge_kernels\"}", table(["", ""], rows.map((cells) => ({ cells }))));
   }
 
   where() {
