@@ -153,46 +153,89 @@ for _bits, _prefix, _suffix in ((128, "sse", ""), (256, "avx", ".256"), (512, "a
             _VECTOR_DEFINITIONS[_name] = _extreme(_name, _op, _lanes, _kind, rounds=_rounds)
 
 
-def _saturating_pack(name: str, bits: int, *, signed: bool) -> str:
-    """Two vectors of signed integers, one after the other, in half as many bits."""
-    lanes = 128 // bits
+def _saturating_pack(name: str, bits: int, parts: int, *, signed: bool) -> str:
+    """Two vectors of signed integers in half as many bits: in each part of 128 bits, those of the
+    one, then those of the other."""
+    each = 128 // bits
+    lanes = each * parts
     low, high = (
         (-(2 ** (bits // 2 - 1)), 2 ** (bits // 2 - 1) - 1) if signed else (0, 2 ** (bits // 2) - 1)
     )
-    wide, order = f"<{2 * lanes} x i{bits}>", ", ".join(f"i32 {k}" for k in range(2 * lanes))
+    wide, operand = f"<{2 * lanes} x i{bits}>", f"<{lanes} x i{bits}>"
+    packed = f"<{2 * lanes} x i{bits // 2}>"
+    places = [
+        first + part * each + k
+        for part in range(parts)
+        for first in (0, lanes)
+        for k in range(each)
+    ]
+    order = ", ".join(f"i32 {k}" for k in places)
     bounds = {"low": low, "high": high}
     vectors = {k: ", ".join([f"i{bits} {v}"] * (2 * lanes)) for k, v in bounds.items()}
-    each = f"<{lanes} x i{bits}>"
     return (
-        f'define <{2 * lanes} x i{bits // 2}> @"{name}"({each} %a, {each} %b) alwaysinline {{\n'
-        f"  %j = shufflevector {each} %a, {each} %b, <{2 * lanes} x i32> <{order}>\n"
+        f'define {packed} @"{name}"({operand} %a, {operand} %b) alwaysinline {{\n'
+        f"  %j = shufflevector {operand} %a, {operand} %b, <{2 * lanes} x i32> <{order}>\n"
         f"  %l = icmp slt {wide} %j, <{vectors['low']}>\n"
         f"  %m = select <{2 * lanes} x i1> %l, {wide} <{vectors['low']}>, {wide} %j\n"
         f"  %g = icmp sgt {wide} %m, <{vectors['high']}>\n"
         f"  %h = select <{2 * lanes} x i1> %g, {wide} <{vectors['high']}>, {wide} %m\n"
-        f"  %r = trunc {wide} %h to <{2 * lanes} x i{bits // 2}>\n"
-        f"  ret <{2 * lanes} x i{bits // 2}> %r\n}}\n"
+        f"  %r = trunc {wide} %h to {packed}\n"
+        f"  ret {packed} %r\n}}\n"
     )
 
 
-for _stem, _bits, _signed in (
-    ("sse2.packssdw.128", 32, True),
-    ("sse2.packsswb.128", 16, True),
-    ("sse41.packusdw", 32, False),
-    ("sse2.packuswb.128", 16, False),
+for _stem, _bits, _parts, _signed in (
+    ("sse2.packssdw.128", 32, 1, True),
+    ("sse2.packsswb.128", 16, 1, True),
+    ("sse41.packusdw", 32, 1, False),
+    ("sse2.packuswb.128", 16, 1, False),
+    ("avx512.packssdw.512", 32, 4, True),
+    ("avx512.packsswb.512", 16, 4, True),
+    ("avx512.packusdw.512", 32, 4, False),
+    ("avx512.packuswb.512", 16, 4, False),
 ):
     _name = f"emulated.{_stem}"
-    _VECTOR_DEFINITIONS[_name] = _saturating_pack(_name, _bits, signed=_signed)
+    _VECTOR_DEFINITIONS[_name] = _saturating_pack(_name, _bits, _parts, signed=_signed)
 
-_VECTOR_DEFINITIONS["emulated.avx.cvt.ps2dq.256"] = """\
-declare <8 x float> @llvm.roundeven.v8f32(<8 x float>)
-declare <8 x i32> @llvm.fptosi.sat.v8i32.v8f32(<8 x float>)
-define <8 x i32> @"emulated.avx.cvt.ps2dq.256"(<8 x float> %a) alwaysinline {
-  %r = call <8 x float> @llvm.roundeven.v8f32(<8 x float> %a)
-  %i = call <8 x i32> @llvm.fptosi.sat.v8i32.v8f32(<8 x float> %r)
-  ret <8 x i32> %i
-}
-"""
+
+def _rounding_conversion(name: str, lanes: int, others: str) -> str:
+    """Floats as the nearest integers; numbers that have none do not come this far."""
+    floats, integers = f"<{lanes} x float>", f"<{lanes} x i32>"
+    return (
+        f"declare {floats} @llvm.roundeven.v{lanes}f32({floats})\n"
+        f"declare {integers} @llvm.fptosi.sat.v{lanes}i32.v{lanes}f32({floats})\n"
+        f'define {integers} @"{name}"({floats} %a{others}) alwaysinline {{\n'
+        f"  %r = call {floats} @llvm.roundeven.v{lanes}f32({floats} %a)\n"
+        f"  %i = call {integers} @llvm.fptosi.sat.v{lanes}i32.v{lanes}f32({floats} %r)\n"
+        f"  ret {integers} %i\n}}\n"
+    )
+
+
+for _stem, _lanes, _others in (
+    ("avx.cvt.ps2dq.256", 8, ""),
+    ("avx512.mask.cvtps2dq.512", 16, ", <16 x i32> %s, i16 %m, i32 %o"),
+):
+    _name = f"emulated.{_stem}"
+    _VECTOR_DEFINITIONS[_name] = _rounding_conversion(_name, _lanes, _others)
+
+
+def _reciprocal(name: str, lanes: int) -> str:
+    """Reciprocals of which 14 bits are right: the last nine of 23 are dropped."""
+    floats, integers, mask = f"<{lanes} x float>", f"<{lanes} x i32>", f"i{max(8, lanes)} %m"
+    ones, kept = (", ".join([v] * lanes) for v in ("float 1.0", "i32 -512"))
+    return (
+        f'define {floats} @"{name}"({floats} %a, {floats} %s, {mask}) alwaysinline {{\n'
+        f"  %q = fdiv {floats} <{ones}>, %a\n"
+        f"  %b = bitcast {floats} %q to {integers}\n"
+        f"  %k = and {integers} %b, <{kept}>\n"
+        f"  %r = bitcast {integers} %k to {floats}\n"
+        f"  ret {floats} %r\n}}\n"
+    )
+
+
+for _lanes in (4, 8, 16):
+    _name = f"emulated.avx512.rcp14.ps.{_lanes * 32}"
+    _VECTOR_DEFINITIONS[_name] = _reciprocal(_name, _lanes)
 
 
 # ---- matrix registers ---------------------------------------------------------------------------

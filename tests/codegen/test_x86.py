@@ -50,34 +50,59 @@ def test_extremes_wait_for_one_instruction(cpu: str) -> None:
     assert made and tested and not made & tested
 
 
+@pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512"])
+@pytest.mark.parametrize("is_constant", [True, False], ids=["constant", "operand"])
 @pytest.mark.parametrize(
     ("dtype", "zero"),
     [("uint8", 0), ("uint8", 3), ("uint8", 255), ("int8", 0), ("int8", -128), ("int8", 127)],
 )
-def test_floats_are_rounded_to_bytes_by_packs(dtype: str, zero: int, monkeypatch: Any) -> None:
+def test_floats_are_rounded_to_bytes_by_packs(
+    dtype: str, zero: int, is_constant: bool, cpu: str, monkeypatch: Any
+) -> None:
     """All kinds of floats: halves, those far outside, infinities and NaN, which is 0."""
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 2**32, 20_000, dtype=np.uint32).view(np.float32)
     near = np.arange(-400, 400, 0.25, dtype=np.float32)
     special = np.array([np.nan, np.inf, -np.inf, -0.0, 2.0**31, -(2.0**31)], np.float32)
     values = np.concatenate([bits, near, special])
-    values = np.resize(values, -(-len(values) // 32) * 32)
+    values = np.resize(values, -(-len(values) // 64) * 64)
     limits = np.iinfo(dtype)
-    x = te.placeholder(values.shape, name="x")
+    x, z = te.placeholder(values.shape, name="x"), te.placeholder((1,), dtype, name="z")
+    added = te.const(float(zero), "float32") if is_constant else te.cast(z[0], "float32")
 
     def element(i: Any) -> Any:
-        held = te.clip(te.round(x[i]) + te.const(float(zero), "float32"), limits.min, limits.max)
+        held = te.clip(te.round(x[i]) + added, limits.min, limits.max)
         return te.cast(te.cast(held, "int32"), dtype)
 
     y = te.compute(values.shape, element, name="y")
-    module = tw.build(te.function([x], [y], name="f"), "llvm -mcpu=haswell -num-cores=1")
-    assert "vpacks" in module.asm if dtype == "int8" else "vpackus" in module.asm
-    assert "vcvtps2dq" in module.asm and "vroundps" not in module.asm
+    operands = [x] if is_constant else [x, z]
+    module = tw.build(te.function(operands, [y], name="f"), f"llvm -mcpu={cpu} -num-cores=1")
+    packs = "vpacks" if dtype == "int8" else "vpackus"
+    assert any(name in module.asm for name in (packs, "vpmovdb"))
+    assert "vcvtps2dq" in module.asm
+    assert not any(name in module.asm for name in ("vroundps", "vrndscaleps", "vcvttps2dq"))
     with np.errstate(all="ignore"):
         want = np.clip(np.nan_to_num(np.rint(values) + np.float32(zero)), limits.min, limits.max)
     got = np.zeros(values.shape, dtype)
-    run_emulated(module, monkeypatch, values, got)
+    zeros = [] if is_constant else [np.array([zero], dtype)]
+    run_emulated(module, monkeypatch, values, *zeros, got)
     np.testing.assert_array_equal(got, want.astype(np.int64).astype(dtype))
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "tanh", "erf"])
+def test_quotients_by_reciprocals_are_exact(name: str, monkeypatch: Any) -> None:
+    """Within the error of the functions as such: reciprocals with 14 bits take one step."""
+    x = te.placeholder((4096,), name="x")
+    y = te.compute((4096,), lambda i: getattr(te, name)(x[i]), name="y")
+    cpus = "haswell", "skylake-avx512"
+    f = te.function([x], [y], name="f")
+    dividing, module = (tw.build(f, f"llvm -mcpu={cpu} -num-cores=1") for cpu in cpus)
+    assert "vrcp14ps" in module.asm and "vdivps" not in module.asm
+    values = np.linspace(-12, 12, 4096).astype(np.float32)
+    wanted, got = np.empty_like(values), np.empty_like(values)
+    run_emulated(dividing, monkeypatch, values, wanted)
+    run_emulated(module, monkeypatch, values, got)
+    np.testing.assert_array_max_ulp(got, wanted, 2)
 
 
 _EVERY_SECOND = """

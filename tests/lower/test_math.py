@@ -200,7 +200,7 @@ def test_coarse_reciprocals_are_good_enough(name: str, off: int) -> None:
     x, var = x.astype("f4"), Var("x", "float32")
     node = call(name, var)
     assert isinstance(node, Call)
-    expanded = expand(node, Arithmetic(has_coarse=True))
+    expanded = expand(node, Arithmetic(has_reciprocals=True))
     assert expanded is not None
 
     def moved(e: Expr) -> Expr | None:

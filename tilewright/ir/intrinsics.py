@@ -185,7 +185,7 @@ declare(
     1,
     "float",
     _same,
-    doc="1 / a within a unit in the last place, for what is neither tiny nor huge",
+    doc="1 / a with at least 14 bits right, for what is neither tiny nor huge",
 )
 for _name in ("isnan", "isinf", "isfinite", "signbit"):
     declare(_name, 1, "float", _truth)

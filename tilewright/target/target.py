@@ -155,6 +155,12 @@ class Target:
         return self.has("avx512vl") or self.has("v")
 
     @property
+    def has_reciprocals(self) -> bool:
+        """Whether an instruction gives reciprocals of float32 that are a bit off, so well that one
+        step makes them exact, in less time than a division."""
+        return self.kind.device == "gpu" or self.has("avx512vl")
+
+    @property
     def has_lane_fma(self) -> bool:
         """Whether a multiply-add takes one lane of a register as its factor, with no broadcast."""
         return self.arch == "aarch64" and self.has("neon")

@@ -211,14 +211,14 @@ _BINARY: dict[str, Callable[..., LLValue]] = {
 
 
 def emit_cast(cx: Context, node: Cast, args: list[LLValue]) -> LLValue:
-    (a,) = args
+    a, *_ = args
     source, wanted = node.a.dtype, node.dtype
     kind = register_type(wanted)
     if wanted.is_bool:
         return _to_bool(cx, source, a)
     rounded = x86_bytes.as_rounded(cx.target, node)
     if rounded is not None:
-        return x86_bytes.to_bytes(cx, wanted, rounded, a)
+        return x86_bytes.to_bytes(cx, wanted, rounded, args)
     held = arm_bytes.as_held(cx.target, node)
     if held is not None:
         return arm_bytes.to_bytes(cx, wanted, held, a)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.instructions import nvidia, x86
 from tilewright.codegen.llvm.instructions.fixed_point import mulhi_doubled, shift_nearest
 from tilewright.codegen.llvm.instructions.nvidia import (
     async_commit,
     async_copy,
     async_wait,
     coarse_exp,
-    coarse_reciprocal,
     group_product,
     groups_arrive,
     groups_await,
@@ -219,6 +219,12 @@ def _keep_order(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
     return llvm.Constant(i32, 0)
 
 
+def _coarse_reciprocal(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
+    if cx.target.gpu is not None:
+        return nvidia.coarse_reciprocal(cx, node, args)
+    return x86.coarse_reciprocal(cx, args[0])
+
+
 def _heap_block(cx: Context, node: Call, _args: list[LLValue]) -> LLValue:
     return cx.builder.ptrtoint(cx.builder.load(_block_slot(cx, node), typ=pointer), i64)
 
@@ -248,7 +254,7 @@ _EMITTERS: dict[str, Emitter] = {
     "round": _overloaded("llvm.roundeven"),
     "fma": _overloaded("llvm.fmuladd"),
     "coarse_exp": coarse_exp,
-    "coarse_reciprocal": coarse_reciprocal,
+    "coarse_reciprocal": _coarse_reciprocal,
     "of_lane": of_lane,
     "copysign": _overloaded("llvm.copysign"),
     "popcount": _overloaded("llvm.ctpop"),

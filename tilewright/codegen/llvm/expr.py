@@ -10,10 +10,11 @@ from tilewright.codegen.llvm.arithmetic import emit_binary, emit_cast, emit_unar
 from tilewright.codegen.llvm.calls import emit_call
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.instructions.arm_bytes import as_held
+from tilewright.codegen.llvm.instructions.registers import splat
 from tilewright.codegen.llvm.instructions.x86_bytes import as_rounded
 from tilewright.codegen.llvm.memory import emit_load, load_start
 from tilewright.codegen.llvm.narrow_index import emit_narrow
-from tilewright.codegen.llvm.types import LLValue, i32, llvm, register_type
+from tilewright.codegen.llvm.types import LLValue, llvm, register_type
 from tilewright.ir import (
     Binary,
     Broadcast,
@@ -123,25 +124,13 @@ def _needed(cx: Context, node: Expr) -> tuple[Expr, ...]:
     step brings to bytes, the source."""
     if isinstance(node, Cast):
         to_bytes = as_rounded(cx.target, node) or as_held(cx.target, node)
-        return node.operands if to_bytes is None else (to_bytes.source,)
+        return node.operands if to_bytes is None else to_bytes.operands
     if isinstance(node, Call) and node.name == "address_of":
         node = node.args[0]
     if not isinstance(node, Load):
         return node.operands
     start = load_start(cx, node)
     return (start,) if node.mask is None else (start, node.mask)
-
-
-def splat(cx: Context, scalar: LLValue, lanes: int) -> LLValue:
-    """A vector with `scalar` in every lane."""
-    kind = llvm.VectorType(scalar.type, lanes)
-    if isinstance(scalar, llvm.Constant):
-        return llvm.Constant(kind, [scalar] * lanes)
-    one = cx.builder.insert_element(
-        llvm.Constant(kind, llvm.Undefined), scalar, llvm.Constant(i32, 0)
-    )
-    zeros = llvm.Constant(llvm.VectorType(i32, lanes), [llvm.Constant(i32, 0)] * lanes)
-    return cx.builder.shuffle_vector(one, llvm.Constant(kind, llvm.Undefined), zeros)
 
 
 def _emit_ramp(cx: Context, node: Ramp, args: list[LLValue]) -> LLValue:

@@ -63,18 +63,25 @@ class Arithmetic(NamedTuple):
     denormals: Denormals = "flush"
     #: Whether it flushes denormals by itself where they are to be flushed.
     flushes: bool = True
-    #: Whether it has instructions for powers of two and reciprocals of float32 that are a bit off.
-    has_coarse: bool = False
+    #: Whether it has instructions for powers of two of float32 that are a bit off.
+    has_powers: bool = False
+    #: The same for reciprocals.
+    has_reciprocals: bool = False
 
     @property
     def tells_angles(self) -> bool:
         """Whether it pays to tell near angles from others."""
-        return self.fused and not self.has_coarse
+        return self.fused and not self.has_powers
 
     @staticmethod
     def of(target: Target, denormals: Denormals) -> Arithmetic:
-        has_coarse = target.gpu is not None
-        return Arithmetic(target.has_fma, denormals, target.flushes_denormals, has_coarse)
+        return Arithmetic(
+            target.has_fma,
+            denormals,
+            target.flushes_denormals,
+            has_powers=target.gpu is not None,
+            has_reciprocals=target.has_reciprocals,
+        )
 
 
 _DEFAULT: Final = Arithmetic()
@@ -88,7 +95,7 @@ def expand(
     `angles` is what is known of them: nothing unless given.
     """
     expansion = EXPANSIONS.get(node.name)
-    by_instruction = arithmetic.has_coarse and node.dtype.scalar is float32
+    by_instruction = arithmetic.has_powers and node.dtype.scalar is float32
     if expansion is None or (expansion is coarse_exp and by_instruction):
         return None
     known = angles or ("both" if arithmetic.tells_angles else "far")
@@ -163,7 +170,7 @@ def _expanded(
         args[0].dtype,
         fused=arithmetic.fused,
         flush=flush,
-        coarse=arithmetic.has_coarse,
+        coarse=arithmetic.has_reciprocals,
         angles=angles,
     )
     result = expansion(builder, *args)

@@ -47,6 +47,10 @@ class Held(NamedTuple):
     low: int
     high: int
 
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.source,)
+
 
 def as_held(target: Target, node: Cast) -> Held | None:
     """What a conversion to bytes clamps, where these instructions are for it."""

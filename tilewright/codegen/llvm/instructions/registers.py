@@ -27,3 +27,15 @@ def _lanes(cx: Context, a: LLValue, b: LLValue, order: range) -> LLValue:
         return a
     mask = llvm.Constant(llvm.VectorType(i32, len(order)), [llvm.Constant(i32, k) for k in order])
     return cx.builder.shuffle_vector(a, b, mask)
+
+
+def splat(cx: Context, scalar: LLValue, lanes: int) -> LLValue:
+    """A vector with `scalar` in every lane."""
+    kind = llvm.VectorType(scalar.type, lanes)
+    if isinstance(scalar, llvm.Constant):
+        return llvm.Constant(kind, [scalar] * lanes)
+    one = cx.builder.insert_element(
+        llvm.Constant(kind, llvm.Undefined), scalar, llvm.Constant(i32, 0)
+    )
+    zeros = llvm.Constant(llvm.VectorType(i32, lanes), [llvm.Constant(i32, 0)] * lanes)
+    return cx.builder.shuffle_vector(one, llvm.Constant(kind, llvm.Undefined), zeros)

@@ -7,12 +7,15 @@ import math
 import numpy as np
 
 from tilewright.codegen.llvm.context import Context
+from tilewright.codegen.llvm.instructions.registers import joined, parts_of
 from tilewright.codegen.llvm.types import LLType, LLValue, i32, llvm, number
 from tilewright.ir import DType
 from tilewright.target import Target
 
 #: By bits of the vector, how the names of LLVM's intrinsics begin and end.
 _EXTREMES = {128: ("sse", ""), 256: ("avx", ".256"), 512: ("avx512", ".512")}
+#: Lanes of the vectors of float32 that there is an instruction for reciprocals of.
+_RECIPROCALS = (16, 8, 4)
 #: The operand by which AVX-512 instructions use the thread's rounding mode.
 _CURRENT_ROUNDING = 4
 
@@ -39,6 +42,23 @@ def extreme(cx: Context, op: str, dtype: DType, a: LLValue, b: LLValue) -> LLVal
     name, args = f"llvm.x86.{prefix}.{op}.p{kind}{suffix}", [b, a, *rounding]
     found = cx.builder.call(cx.declare(name, a.type, [v.type for v in args]), args)
     return cx.builder.select(cx.builder.fcmp_unordered("uno", b, b), b, found)
+
+
+def coarse_reciprocal(cx: Context, x: LLValue) -> LLValue:
+    """1 / x with 14 bits right."""
+    lanes = x.type.count if isinstance(x.type, llvm.VectorType) else 1
+    widths = (w for w in _RECIPROCALS if lanes % w == 0 and w * 32 <= cx.target.vector_bits)
+    width = next(widths, None)
+    if width is None:
+        return cx.builder.fdiv(number(1.0, x.type), x)
+    name = f"llvm.x86.avx512.rcp14.ps.{width * 32}"
+    mask = llvm.Constant(llvm.IntType(max(8, width)), -1)
+    parts: list[LLValue] = []
+    for part in parts_of(cx, x, width):
+        args = [part, number(0.0, part.type), mask]
+        callee = cx.declare(name, part.type, [v.type for v in args])
+        parts.append(cx.builder.call(callee, args))
+    return joined(cx, parts)
 
 
 def converts(target: Target, source: DType, wanted: DType) -> bool:

@@ -3,40 +3,78 @@
     u8(i32(min(max(round(x) + z, 0), 255)))
 
 is what ends every quantized layer. One instruction rounds and converts, and packs of integers to
-narrower ones join vectors; LLVM rounds first, and picks bytes out by shuffles.
+narrower ones join vectors; LLVM rounds first, and picks bytes out by shuffles. Bounds are moved by
+z, so that they hold what is not rounded yet:
+
+    held = min(max(x, 0 - z), 255 - z);  u8(convert(held) + z)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tilewright.codegen.llvm.context import Context
-from tilewright.codegen.llvm.instructions.clamps import as_clamp, as_shifted
+from tilewright.codegen.llvm.instructions.clamps import as_clamp
+from tilewright.codegen.llvm.instructions.registers import joined, parts_of, splat
 from tilewright.codegen.llvm.types import LLType, LLValue, i8, i32, llvm, number
-from tilewright.ir import Call, Cast, DType, Expr
+from tilewright.ir import Binary, Broadcast, Call, Cast, Const, DType, Expr
 from tilewright.target import Target
 
 _FLOAT32, _INT32 = DType.of("float32"), DType.of("int32")
 _F32, _I16 = llvm.FloatType(), llvm.IntType(16)
-#: Lanes of a register of 32 bits an element, and of its halves, which packs join.
-_LANES: Final = 8
-_HALF: Final = _LANES // 2
 #: Lanes of the vectors that it is for.
-_WHOLE: Final = (8, 16, 32)
-#: The packs to 16 and to 8 bits, by whether bytes are signed.
-_PACKS: Final = {
-    True: ("sse2.packssdw.128", "sse2.packsswb.128"),
-    False: ("sse41.packusdw", "sse2.packuswb.128"),
-}
+_WHOLE: Final = (8, 16, 32, 64)
+#: Bits of whole numbers that float32 holds with room to add them to bytes.
+_NARROW: Final = 16
+#: Packs join vectors by parts of so many bits.
+_PART: Final = 128
+#: The operand by which AVX-512 instructions use the thread's rounding mode.
+_CURRENT_ROUNDING: Final = 4
+
+
+class _Instructions(NamedTuple):
+    """Those for vectors of so many lanes of 32 bits."""
+
+    lanes: int
+    max: str
+    min: str
+    convert: str
+    #: The packs to 16 and to 8 bits, of signed bytes and of unsigned ones.
+    signed: tuple[str, str]
+    unsigned: tuple[str, str]
+
+
+_AVX2: Final = _Instructions(
+    8,
+    "avx.max.ps.256",
+    "avx.min.ps.256",
+    "avx.cvt.ps2dq.256",
+    ("sse2.packssdw.128", "sse2.packsswb.128"),
+    ("sse41.packusdw", "sse2.packuswb.128"),
+)
+_AVX512: Final = _Instructions(
+    16,
+    "avx512.max.ps.512",
+    "avx512.min.ps.512",
+    "avx512.mask.cvtps2dq.512",
+    ("avx512.packssdw.512", "avx512.packsswb.512"),
+    ("avx512.packusdw.512", "avx512.packuswb.512"),
+)
 
 
 class Rounded(NamedTuple):
     """round(source) + zero, held between two whole numbers."""
 
     source: Expr
-    zero: float
+    #: A constant, or a narrow integer.
+    zero: float | Expr
     low: float
     high: float
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.source, self.zero) if isinstance(self.zero, Expr) else (self.source,)
 
 
 def as_rounded(target: Target, node: Cast) -> Rounded | None:
@@ -44,8 +82,7 @@ def as_rounded(target: Target, node: Cast) -> Rounded | None:
     dtype = node.dtype
     if dtype.bits != 8 or not dtype.is_integer or dtype.lanes not in _WHOLE:
         return None
-    # AVX-512 converts to bytes by one instruction.
-    if target.arch != "x86_64" or not target.has("avx2") or target.has("avx512f"):
+    if _instructions(target, dtype.lanes) is None:
         return None
     whole = node.a
     if not isinstance(whole, Cast) or whole.dtype.scalar is not _INT32:
@@ -56,71 +93,117 @@ def as_rounded(target: Target, node: Cast) -> Rounded | None:
     if found is None:
         return None
     fits = dtype.min_value <= found.low <= found.high <= dtype.max_value
-    are_whole = all(float(v).is_integer() for v in found[1:])
+    are_whole = float(found.low).is_integer() and float(found.high).is_integer()
     return found if fits and are_whole else None
+
+
+def _instructions(target: Target, lanes: int) -> _Instructions | None:
+    """The widest instructions for so many lanes."""
+    if target.arch != "x86_64" or not target.has("avx2"):
+        return None
+    if target.has("avx512bw") and lanes % _AVX512.lanes == 0:
+        return _AVX512 if target.vector_bits >= _AVX512.lanes * 32 else _AVX2
+    return _AVX2
 
 
 def _held(expr: Expr) -> Rounded | None:
     """min(max(round(x) + zero, low), high), in whatever order."""
     clamp = as_clamp(expr)
-    found = None if clamp is None else as_shifted(clamp.value)
-    if clamp is None or found is None:
-        return None
-    rounded, zero = found
-    if not isinstance(rounded, Call) or rounded.name != "round":
-        return None
-    return Rounded(rounded.args[0], zero, clamp.low, clamp.high)
+    for rounded, zero in _sums(clamp.value) if clamp is not None else ():
+        number = _whole(zero)
+        if number is not None and isinstance(rounded, Call) and rounded.name == "round":
+            return Rounded(rounded.args[0], number, clamp.low, clamp.high)
+    return None
 
 
-def to_bytes(cx: Context, dtype: DType, rounded: Rounded, x: LLValue) -> LLValue:
-    """The bytes of a vector that is known by its source; 0 for NaN."""
-    parts = range(0, dtype.lanes, _LANES)
-    whole = [_integers(cx, rounded, _slice(cx, x, start, _LANES)) for start in parts]
-    halves = [_slice(cx, v, start, _HALF) for v in whole for start in (0, _HALF)]
-    to_words, to_bytes = _PACKS[dtype.is_signed]
-    words = [
-        _call(cx, to_words, llvm.VectorType(_I16, 8), a, b)
-        for a, b in zip(halves[::2], halves[1::2], strict=True)
-    ]
-    if len(words) == 1:
-        # One half is enough.
-        words *= 2
-    packed = [
-        _call(cx, to_bytes, llvm.VectorType(i8, 16), a, b)
-        for a, b in zip(words[::2], words[1::2], strict=True)
-    ]
-    joined = packed[0]
-    if len(packed) > 1:
-        joined = _shuffled(cx, packed[0], packed[1], range(dtype.lanes))
-    return _slice(cx, joined, 0, dtype.lanes)
+def _sums(expr: Expr) -> list[tuple[Expr, Expr | None]]:
+    """What a value may be the sum of."""
+    if isinstance(expr, Binary) and expr.op == "add":
+        return [(expr.a, expr.b), (expr.b, expr.a)]
+    return [(expr, None)]
 
 
-def _integers(cx: Context, rounded: Rounded, x: LLValue) -> LLValue:
-    """Eight floats as integers within the bounds."""
-    kind, wide = llvm.VectorType(_F32, _LANES), llvm.VectorType(i32, _LANES)
-    low, high = (number(v - rounded.zero, kind) for v in (rounded.low, rounded.high))
+def _whole(expr: Expr | None) -> float | Expr | None:
+    """What is added to all lanes, where that is a whole number."""
+    if expr is None:
+        return 0.0
+    while isinstance(expr, Broadcast | Cast) and not _is_narrow(expr):
+        expr = expr.a
+    if isinstance(expr, Const):
+        return float(expr.value) if float(expr.value).is_integer() else None
+    return expr if _is_narrow(expr) else None
+
+
+def _is_narrow(expr: Expr) -> bool:
+    """Whether it is one whole number that casts to int32 and float32 leave as it is."""
+    return expr.dtype.is_integer and expr.dtype.bits <= _NARROW and not expr.dtype.is_vector
+
+
+def to_bytes(cx: Context, dtype: DType, rounded: Rounded, args: Sequence[LLValue]) -> LLValue:
+    """The bytes of a vector that is known by what it is made of; 0 for NaN."""
+    own = _instructions(cx.target, dtype.lanes)
+    assert own is not None
+    x, *others = args
+    zero = _widened(cx, rounded, others)
+    whole = [_integers(cx, own, rounded, zero, part) for part in parts_of(cx, x, own.lanes)]
+    if len(whole) == 1 and own is _AVX512:
+        return cx.builder.trunc(whole[0], llvm.VectorType(i8, dtype.lanes))
+    to_words, to_bytes = own.signed if dtype.is_signed else own.unsigned
+    parts = whole if own is _AVX512 else [h for v in whole for h in parts_of(cx, v, own.lanes // 2)]
+    found = _packed(cx, to_bytes, i8, _packed(cx, to_words, _I16, parts))
+    if own is _AVX512:
+        found = [_in_order(cx, v) for v in found]
+    return parts_of(cx, joined(cx, found), dtype.lanes)[0]
+
+
+def _widened(cx: Context, rounded: Rounded, others: Sequence[LLValue]) -> LLValue:
+    """What is added, in 32 bits."""
+    if not isinstance(rounded.zero, Expr):
+        return llvm.Constant(i32, int(rounded.zero))
+    return (cx.builder.sext if rounded.zero.dtype.is_signed else cx.builder.zext)(others[0], i32)
+
+
+def _integers(
+    cx: Context, own: _Instructions, rounded: Rounded, zero: LLValue, x: LLValue
+) -> LLValue:
+    """Floats as integers within the bounds."""
+    builder = cx.builder
+    kind, wide = llvm.VectorType(_F32, own.lanes), llvm.VectorType(i32, own.lanes)
+    if isinstance(rounded.zero, Expr):
+        shift = splat(cx, builder.sitofp(zero, _F32), own.lanes)
+        low, high = (builder.fsub(number(v, kind), shift) for v in (rounded.low, rounded.high))
+    else:
+        low, high = (number(v - rounded.zero, kind) for v in (rounded.low, rounded.high))
+    rounding = [llvm.Constant(i32, _CURRENT_ROUNDING)] if own is _AVX512 else []
     # Both give their second operand where one is NaN.
-    held = _call(cx, "avx.max.ps.256", kind, x, low)
-    held = _call(cx, "avx.min.ps.256", kind, held, high)
-    found = _call(cx, "avx.cvt.ps2dq.256", wide, held)
-    if rounded.zero:
-        found = cx.builder.add(found, number(int(rounded.zero), wide))
+    held = _call(cx, own.max, kind, x, low, *rounding)
+    held = _call(cx, own.min, kind, held, high, *rounding)
+    masked = [number(0, wide), llvm.Constant(_I16, -1)] if own is _AVX512 else []
+    found = _call(cx, own.convert, wide, held, *masked, *rounding)
+    if rounded.zero != 0:
+        found = builder.add(found, splat(cx, zero, own.lanes))
     if rounded.low == 0:
         return found
-    return cx.builder.select(cx.builder.fcmp_ordered("ord", x, x), found, number(0, wide))
+    return builder.select(builder.fcmp_ordered("ord", x, x), found, number(0, wide))
+
+
+def _packed(cx: Context, name: str, element: LLType, vectors: list[LLValue]) -> list[LLValue]:
+    """Pairs of vectors in half as many bits; one alone is its own partner."""
+    pairs = zip(vectors[::2], vectors[1::2] or vectors, strict=True)
+    kind = llvm.VectorType(element, 2 * vectors[0].type.count)
+    return [_call(cx, name, kind, a, b) for a, b in pairs]
+
+
+def _in_order(cx: Context, packed: LLValue) -> LLValue:
+    """The bytes of up to four vectors that were packed part by part, one vector after the other."""
+    count = packed.type.count // 4
+    parts = count * 32 // _PART
+    words = cx.builder.bitcast(packed, llvm.VectorType(i32, count))
+    order = [llvm.Constant(i32, 4 * k + v) for v in range(4) for k in range(parts)]
+    mask = llvm.Constant(llvm.VectorType(i32, count), order)
+    return cx.builder.bitcast(cx.builder.shuffle_vector(words, words, mask), packed.type)
 
 
 def _call(cx: Context, name: str, result: LLType, *args: LLValue) -> LLValue:
     callee = cx.declare(f"llvm.x86.{name}", result, [a.type for a in args])
     return cx.builder.call(callee, args)
-
-
-def _slice(cx: Context, vector: LLValue, start: int, lanes: int) -> LLValue:
-    if vector.type.count == lanes:
-        return vector
-    return _shuffled(cx, vector, vector, range(start, start + lanes))
-
-
-def _shuffled(cx: Context, a: LLValue, b: LLValue, order: range) -> LLValue:
-    mask = llvm.Constant(llvm.VectorType(i32, len(order)), [llvm.Constant(i32, k) for k in order])
-    return cx.builder.shuffle_vector(a, b, mask)

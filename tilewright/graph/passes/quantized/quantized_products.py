@@ -297,7 +297,7 @@ def _comes_from_sums(s: Site, value: Value, depth: int = _BACK) -> bool:
         return False
     if call.op.name in ("conv", "matmul_integer"):
         return True
-    operands = [a for a in call.args if a is not None and a.shape == value.shape]
+    operands = [a for a in call.args if a is not None]
     return s.is_map(call, value) and any(_comes_from_sums(s, a, depth - 1) for a in operands)
 
 
