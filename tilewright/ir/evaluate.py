@@ -326,5 +326,6 @@ _ROUNDED: dict[str, _Rule] = {
     "pow": np.power,
     "erf": _erf,
     "sigmoid": _sigmoid,
+    "coarse_sigmoid": _sigmoid,
     "rsqrt": _rsqrt,
 }

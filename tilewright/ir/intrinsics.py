@@ -165,10 +165,10 @@ def _one_lane(a: Any, number: Any) -> Any:
 
 
 #: Expanded to polynomials over the type they are called with. `coarse_exp` is exp within 2**-16,
-#: for what is rounded to 16 bits.
+#: for what is rounded to 16 bits, `coarse_sigmoid` sigmoid within 2**-12, for what becomes bytes.
 TRANSCENDENTAL = (
     "exp coarse_exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan "
-    "sinh cosh tanh asinh acosh atanh erf sigmoid rsqrt"
+    "sinh cosh tanh asinh acosh atanh erf sigmoid coarse_sigmoid rsqrt"
 ).split()
 for _name in TRANSCENDENTAL:
     declare(_name, 1, "float", _same)

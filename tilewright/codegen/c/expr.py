@@ -187,7 +187,7 @@ _LIBM: Final = frozenset(
 _OTHER_LIBM: Final = {"round": "nearbyint", "abs": "fabs", "coarse_exp": "exp"}
 #: What functions of our own compute (`c.inline_functions`).
 _INLINE: Final = frozenset(
-    "abs popcount clz ctz mulhi mulhi_doubled shift_nearest sigmoid rsqrt".split()
+    "abs popcount clz ctz mulhi mulhi_doubled shift_nearest sigmoid coarse_sigmoid rsqrt".split()
 )
 _TESTS: Final = {"isinf": "isinf", "isfinite": "isfinite", "signbit": "signbit"}
 

@@ -194,5 +194,6 @@ _SOURCES: dict[str, Callable[..., tuple[str, str]]] = {
     "clz": _one(_counting(_CLZ)),
     "ctz": _one(_counting(_CTZ)),
     "sigmoid": _one(_sigmoid),
+    "coarse_sigmoid": _one(_sigmoid),
     "rsqrt": _one(_rsqrt),
 }

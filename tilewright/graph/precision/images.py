@@ -11,7 +11,9 @@ from tilewright.graph.ops.forms.quantize_rows import LEAST
 from tilewright.graph.precision.rewriter import Writing
 
 #: Operators whose results are never negative, and those that keep that of their operands.
-_NONNEGATIVE: Final = frozenset(["relu", "sigmoid", "hard_sigmoid", "exp", "abs", "softmax"])
+_NONNEGATIVE: Final = frozenset(
+    ["relu", "sigmoid", "coarse_sigmoid", "hard_sigmoid", "exp", "abs", "softmax"]
+)
 _KEEPING_SIGN: Final = frozenset(["max_pool", "avg_pool", "concat", "reshape", "add", "slice"])
 #: How many calls back it is looked for an operator whose results are never negative.
 _BACK: Final = 6

@@ -111,6 +111,10 @@ class MathBuilder:
         first = above * about
         return self.fma(self.fma(-first, below, above), about, first)
 
+    def coarse_inverse(self, x: Expr) -> Expr:
+        """1 / x within 2**-14, where that is neither tiny nor huge."""
+        return call("coarse_reciprocal", x) if self.coarse else self.number(1.0) / x
+
     def abs(self, x: Expr) -> Expr:
         return call("abs", x)
 

@@ -33,7 +33,14 @@ from tilewright.ir import (
 )
 from tilewright.lower.math.builder import Angles, MathBuilder
 from tilewright.lower.math.error_function import erf
-from tilewright.lower.math.exponential import coarse_exp, exp, exp2, expm1, sigmoid
+from tilewright.lower.math.exponential import (
+    coarse_exp,
+    coarse_sigmoid,
+    exp,
+    exp2,
+    expm1,
+    sigmoid,
+)
 from tilewright.lower.math.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
 from tilewright.lower.math.inverse_trigonometric import acos, asin, atan, atan2
 from tilewright.lower.math.logarithm import log, log1p, log2, log10
@@ -45,7 +52,7 @@ from tilewright.support.dtype import float32
 from tilewright.target import Target
 
 _FUNCTIONS: tuple[Callable[..., Expr], ...] = (
-    *(exp, exp2, expm1, sigmoid, coarse_exp),
+    *(exp, exp2, expm1, sigmoid, coarse_exp, coarse_sigmoid),
     *(log, log2, log10, log1p),
     *(sin, cos, tan, asin, acos, atan, atan2),
     *(sinh, cosh, tanh, asinh, acosh, atanh),

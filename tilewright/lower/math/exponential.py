@@ -1,4 +1,4 @@
-"""exp, exp2, expm1, sigmoid, and exp for what is rounded to 16 bits.
+"""exp, exp2, expm1, sigmoid, and coarse ones: exp for what is rounded to 16 bits, sigmoid to 8.
 
 With x = n ln 2 + r and |r| <= ln(2) / 2, e**x = 2**n e**r; e**r is a polynomial, 2**n is made of
 bits. Arguments are clamped just beyond the range where the result is finite and not zero.
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from tilewright.ir import Binary, Broadcast, Const, Expr, maximum, minimum, select
 from tilewright.lower.math.builder import MathBuilder
 from tilewright.lower.math.coefficients import (
+    COARSE_EXP2,
     EXP,
     EXP2,
     EXP_RATIO,
@@ -21,6 +22,8 @@ from tilewright.lower.math.coefficients import (
 )
 
 _LN2: Final = 0.6931471805599453
+#: Beyond it, coarse sigmoids stay as they are.
+_COARSE_END: Final = 87.0
 
 
 class ReducedExponent(NamedTuple):
@@ -119,6 +122,17 @@ def sigmoid(b: MathBuilder, x: Expr) -> Expr:
     above = b.fma(tail, square, rest + 2.0) * 2.0**-down
     below = b.fma(tail, square, 2.0 - rest)
     return b.moderate_quotient(above, b.fma(below, b.power_of_two(shifted), above))
+
+
+def coarse_sigmoid(b: MathBuilder, x: Expr) -> Expr:
+    """1 / (1 + 2**-t) for t = x / ln 2, within 2**-12: one step takes off whole numbers, and short
+    polynomials and coarse reciprocals do."""
+    x = minimum(maximum(x, -_COARSE_END), _COARSE_END)
+    magic = b.magic(b.bias)
+    shifted = b.fma(x, -1 / _LN2, magic)
+    rest = b.fma(x, -1 / _LN2, magic - shifted)
+    power = b.polynomial(COARSE_EXP2, rest)
+    return b.coarse_inverse(b.fma(power, b.power_of_two(shifted), 1.0))
 
 
 def reduced(b: MathBuilder, x: Expr, offset: int, sign: int = 1) -> ReducedExponent:

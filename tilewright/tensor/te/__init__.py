@@ -35,6 +35,7 @@ from tilewright.tensor.te.math import (
     clip,
     clz,
     coarse_exp,
+    coarse_sigmoid,
     copysign,
     cos,
     cosh,

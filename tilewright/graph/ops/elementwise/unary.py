@@ -97,6 +97,8 @@ UNARY: dict[str, UnaryRow] = {
     "atanh": UnaryRow(np.arctanh, te.atanh),
     "erf": UnaryRow(_erf_of, te.erf),
     "sigmoid": UnaryRow(_sigmoid, te.sigmoid),
+    #: Within 2**-12, for what is rounded to bytes.
+    "coarse_sigmoid": UnaryRow(_sigmoid, te.coarse_sigmoid),
     "floor": UnaryRow(np.floor, te.floor),
     "ceil": UnaryRow(np.ceil, te.ceil),
     "round": UnaryRow(np.rint, te.round),

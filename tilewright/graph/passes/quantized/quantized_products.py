@@ -49,6 +49,7 @@ from tilewright.graph.passes.quantized.by_blocks import (
     matmul_by_blocks,
     with_bias,
 )
+from tilewright.graph.passes.quantized.coarse import coarser_functions
 from tilewright.graph.passes.quantized.dequantized import (
     Bytes,
     Weights,
@@ -301,10 +302,11 @@ def _comes_from_sums(s: Site, value: Value, depth: int = _BACK) -> bool:
     return s.is_map(call, value) and any(_comes_from_sums(s, a, depth - 1) for a in operands)
 
 
+_TO_BYTES: Final = (product_for_quotient, coarser_functions)
 _RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "conv": (_conv, _depthwise),
     "conv_transpose": (_transposed_conv,),
-    "quantize": (*quantized.RULES["quantize"], _unclipped, _quantize, product_for_quotient),
+    "quantize": (*quantized.RULES["quantize"], _unclipped, _quantize, *_TO_BYTES),
     "where": quantized.RULES["where"],
     "matmul": (_matmul, matmul_by_blocks),
     "gemm": (_gemm, gemm_by_blocks),
@@ -325,5 +327,5 @@ def _rules_for(target: Target, winograd: Step | None) -> dict[str, tuple[Rule, .
         pays = partial(_conv_where_it_pays, target=target, winograd=winograd)
         return _RULES | {"conv": (pays, _depthwise)}
     reads_bytes = target.kind.device == "cpu"
-    quicker = {"conv": (_depthwise,), "quantize": (_unclipped, _quantize, product_for_quotient)}
+    quicker = {"conv": (_depthwise,), "quantize": (_unclipped, _quantize, *_TO_BYTES)}
     return BY_BLOCKS | quicker if reads_bytes else BY_BLOCKS
