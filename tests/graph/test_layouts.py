@@ -186,6 +186,30 @@ def test_blocks_that_channels_do_not_fill_stay_blocked() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize(("channels", "filled"), [(1, 4), (3, 4), (6, 8)])
+def test_bytes_of_few_channels_are_filled_up_to_what_is_summed_at_once(
+    channels: int, filled: int
+) -> None:
+    rng = np.random.default_rng(channels)
+    array = rng.integers(-128, 128, (1, channels, 19, 18)).astype(np.int8)
+    weight = rng.integers(-127, 128, (40, channels, 3, 3)).astype(np.int8)
+    b = Builder("main")
+    x = b.input("x", "i8", (1, channels, 19, 18))
+    attrs = {"strides": [2, 2], "pads": [0, 1, 1, 1], "fill": -5}
+    b.output(b.conv(x, weight, b.constant(np.arange(40, dtype="i4")), dtype="i32", **attrs))
+    module = b.build()
+    planned = passes.plan_layouts(WIDE)(module)
+    (call,) = [
+        c.expr
+        for c in planned.main.body
+        if isinstance(c.expr, Call) and c.expr.op.name == "conv_blocked"
+    ]
+    assert call.args[0].shape[-1] == filled
+    (want,) = evaluate(module, [array])
+    np.testing.assert_array_equal(evaluate(planned, [array])[0], want)
+    np.testing.assert_array_equal(tw.compile(module).run([array])[0], want)
+
+
 def test_symbolic_images_are_compiled() -> None:
     module = residual_block()
     model = tw.compile(module, opt_level=3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Call, Value
@@ -14,6 +14,9 @@ from tilewright.graph.ops.neural.conv import conv
 from tilewright.graph.ops.reduce.reduced import accumulator
 from tilewright.graph.sizes.naturals import simplify_size
 from tilewright.ir import DType, Expr
+
+#: Instructions for bytes add up so many products.
+_TOGETHER: Final = 4
 
 
 @conv.layouts
@@ -67,6 +70,32 @@ def _ungrouped(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form
             cost = blocking.products(results * inputs, out.dtype, share)
             more = {k: call.attrs[k] for k in ("dtype", "fill")}
             yield _packed("conv_blocked", call, inner, block, cost, **more)
+        if _are_few(blocking, x):
+            yield _few_bytes(blocking, call, block, results)
+
+
+def _are_few(blocking: Blocking, x: Value) -> bool:
+    """Whether an image of bytes has fewer channels than blocks have."""
+    return x.dtype.bits == 8 and int(channels_of(x.type) or 0) < blocking.widths[-1]
+
+
+def _few_bytes(blocking: Blocking, call: Call, block: int, results: float) -> Form:
+    """From a plain image of few channels, which are filled up to as many as instructions add up at
+    once, and no more."""
+    x, _, _ = call.args
+    assert x is not None
+    inputs = -(-int(channels_of(x.type) or 0) // _TOGETHER) * _TOGETHER
+    share = blocking.target.timing.conv.blocked * _width(blocking, block)
+    cost = blocking.products(results * inputs, call.attrs["dtype"], share)
+    more = {k: call.attrs[k] for k in ("dtype", "fill")}
+    form = _packed("conv_blocked", call, inputs, block, cost, **more)
+
+    def emit(builder: Builder, args: Sequence[Any]) -> Any:
+        x, *others = args
+        return form.emit(builder, [builder.emit("to_blocked", x, block=inputs), *others])
+
+    copied = blocking.change(x.tensor, PLAIN, inputs)
+    return Form((PLAIN,) * 3, block, cost + copied, emit)
 
 
 def _grouped(blocking: Blocking, call: Call, out: TensorType, groups: int) -> Iterator[Form]:
