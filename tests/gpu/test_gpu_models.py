@@ -111,14 +111,6 @@ def test_arrays_cross_by_dlpack() -> None:
     assert dlpack.held_capsules() == held
 
 
-def test_arrays_of_the_processor_are_not_written_to_in_place() -> None:
-    model, x = tw.compile(network(), "simt"), weights(1, 3, 12, 12)
-    with pytest.raises(UserError, match="cannot be bound to arrays: it runs on simt"):
-        model.bind([x])
-    with pytest.raises(UserError, match="cannot write to arrays of the caller's"):
-        model.run([x], out=[np.empty((1, 10), np.float32)])
-
-
 def test_sequences_stay_with_processors() -> None:
     (case,) = [c for c in load_cases("node") if c.name == "test_sequence_insert_at_back"]
     with pytest.raises(UserError, match="sequences or optionals"):

@@ -362,12 +362,14 @@ def require_apart(
 
 def _own_output(spec: TensorSpec, given: Any, dims: dict[str, int]) -> Array:
     wanted = spec.sizes(dims)
-    array = as_array(given)
+    array = cast("Array", given) if isinstance(given, DeviceArray) else as_array(given)
     if array is None or array.dtype != spec.numpy or list(array.shape) != wanted:
         found = f"{given!r}" if array is None else f"{array.dtype}{list(array.shape)}"
         raise UserError(
             f"output {spec.name} must be an array {spec.dtype.name}{wanted}", reason=f"got {found}"
         )
+    if isinstance(given, DeviceArray):
+        return array
     if not array.flags.c_contiguous or not array.flags.writeable or not array.flags.aligned:
         raise UserError(
             f"output {spec.name} cannot be written to its array",

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.binding import Bound, NativeSpec, StoppedError, TensorSpec
 from tilewright.runtime.device import Device
@@ -51,8 +53,12 @@ class ModelCall:
         self.record = record.copy() if program.records else record
         self.inputs = inputs
         self.direct: list[Array] = []
+        #: Arrays of the processor's that are filled with outputs when these are there, by number.
+        self.filled: dict[int, Array] = {}
         for k in program.direct:
             array, spec = own[k] if own else None, program.outputs[k]
+            if isinstance(array, np.ndarray) and not device.is_here:
+                self.filled[k], array = array, None
             if array is None:
                 assert isinstance(spec, TensorSpec)
                 array = _empty(device, spec, sizes.outputs[k])
@@ -61,11 +67,13 @@ class ModelCall:
     def results(self) -> list[Any]:
         """All outputs in order."""
         if not self._program.records:
-            return self.direct
+            return [
+                self._given(k, a) for k, a in zip(self._program.direct, self.direct, strict=True)
+            ]
         outputs, records = self._program.outputs, self._program.records
         made: list[Any] = [None] * len(outputs)
         for k, array in zip(self._program.direct, self.direct, strict=True):
-            made[k] = array
+            made[k] = self._given(k, array)
         handed_over: list[int] = self.record.tolist()
         try:
             for k, at in records.items():
@@ -74,6 +82,13 @@ class ModelCall:
             for k, at in records.items():
                 self._give_back(outputs[k], handed_over[at])
         return made
+
+    def _given(self, number: int, array: Any) -> Any:
+        """An output, in the array that the caller has given for it."""
+        if number not in self.filled:
+            return array
+        array.copy_to(self.filled[number])
+        return self.filled[number]
 
     def _copied(self, spec: NativeSpec, handed_over: list[int], at: int) -> Any:
         """An output out of memory that the code returned."""

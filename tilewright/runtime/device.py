@@ -79,6 +79,18 @@ class Device(ABC):
         """Inputs of which those that lie on the device are known for that."""
         return values
 
+    def follow(self, arrays: Sequence[Any]) -> None:
+        """Let what runs from here on wait for what other libraries still do with these arrays."""
+        del arrays
+
+    def lead(self, arrays: Sequence[Any]) -> None:
+        """Let what other libraries do with these arrays wait for what runs now."""
+        del arrays
+
+    def accepted_outputs(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Arrays for outputs of which those that lie on the device are known for that."""
+        return values
+
     def delivered(self, results: list[Any], inputs: Sequence[Any]) -> list[Any]:
         """Results as callers who gave these inputs want them."""
         del inputs

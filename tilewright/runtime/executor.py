@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from tilewright.runtime.binding import (
 from tilewright.runtime.call import CallSizes, ModelCall
 from tilewright.runtime.device import CPU, Device, Workers
 from tilewright.runtime.dlpack import as_array
+from tilewright.runtime.gpu.arrays import DeviceArray
 from tilewright.runtime.lists import PassedList
 from tilewright.runtime.program import Program
 from tilewright.runtime.runnable import Inputs, RunnableModel
@@ -179,7 +180,7 @@ class CompiledModel(RunnableModel):
             self._ready.append(call)
 
     def bound_to(self, inputs: Inputs, out: Inputs) -> BoundModel:
-        self._require_here("be bound to arrays")
+        self._require_loaded()
         if self._program.records:
             names = ", ".join(self.outputs[k].name for k in self._program.records)
             raise UserError(
@@ -188,8 +189,26 @@ class CompiledModel(RunnableModel):
                 remedy="use run",
             )
         given = in_order(inputs, self.inputs)
-        arrays = [_in_place(spec, value) for spec, value in zip(self.inputs, given, strict=True)]
-        return BoundModel(self._bind(arrays, out), self._run)
+        arrays = self._device.accepted(given)
+        arrays = [self._in_place(s, a) for s, a in zip(self.inputs, arrays, strict=True)]
+        call = self._bind(arrays, out)
+        for number in call.filled:
+            raise self._not_here(f"output {self.outputs[number].name} cannot be bound")
+        return BoundModel(call, self._run, self._device, given)
+
+    def _in_place(self, spec: NativeSpec, value: Any) -> Any:
+        if self._device.is_here:
+            return _in_place(spec, value)
+        if not isinstance(value, DeviceArray):
+            raise self._not_here(f"input {spec.name} cannot be bound")
+        return value
+
+    def _not_here(self, what: str) -> UserError:
+        return UserError(
+            what,
+            reason=f"it does not lie on {self._device.name}, and bound models copy nothing",
+            remedy="pass an array that lies there, such as a tensor of PyTorch, or use run",
+        )
 
     def time(
         self, inputs: Inputs, repeat: int = 20, min_repeat_ms: float = 50.0, warmup: int = 2
@@ -199,15 +218,6 @@ class CompiledModel(RunnableModel):
         if self._program.records:
             return self._device.time(lambda: self.run(inputs), repeat, min_repeat_ms, warmup)
         return self._device.time(lambda: self._run(bound), repeat, min_repeat_ms, warmup)
-
-    def _require_here(self, what: str) -> None:
-        """Refuse what needs arrays of the caller's to lie where the code computes."""
-        if not self._device.is_here:
-            raise UserError(
-                f"{self._program.name} cannot {what}",
-                reason=f"it runs on {self._device.name}, whose memory is its own",
-                remedy="use run, which copies arrays, or pass arrays that lie on the device",
-            )
 
     def _require_loaded(self) -> None:
         if self._why_not:
@@ -240,11 +250,20 @@ class CompiledModel(RunnableModel):
         self, out: Inputs, inputs: Sequence[Bound], sizes: CallSizes
     ) -> list[Array | None]:
         """The caller's arrays for outputs."""
-        self._require_here("write to arrays of the caller's")
         program = self._program
-        own = bind_outputs(out, program.outputs, sizes.dims, program.records)
+        own = bind_outputs(
+            self._accepted_outputs(out), program.outputs, sizes.dims, program.records
+        )
         require_apart(inputs, program.inputs, own, program.outputs)
         return own
+
+    def _accepted_outputs(self, out: Inputs) -> Inputs:
+        """The same arrays, of which those that lie on the device are known for that."""
+        if self._device.is_here or not isinstance(out, _CONTAINERS):
+            return out
+        values = list(out.values()) if isinstance(out, Mapping) else list(out)
+        accepted = self._device.accepted_outputs(values)
+        return dict(zip(out, accepted, strict=True)) if isinstance(out, Mapping) else accepted
 
     def _learn(self, shapes: _Shapes, bound: Sequence[Bound]) -> CallSizes:
         """What follows from shapes that are new."""
@@ -289,13 +308,24 @@ class BoundModel:
     It is for one thread at a time; bind the model again for another.
     """
 
-    def __init__(self, call: ModelCall, run: Callable[[ModelCall], None]) -> None:
-        self._call, self._run = call, run
-        self.inputs = [b for b in call.inputs if isinstance(b, np.ndarray)]
-        self.outputs: list[Array] = call.results()
+    def __init__(
+        self,
+        call: ModelCall,
+        run: Callable[[ModelCall], None],
+        device: Device,
+        given: Sequence[Any],
+    ) -> None:
+        self._call, self._run, self._device = call, run, device
+        self.inputs: list[Any] = [b for b in call.inputs if isinstance(b, np.ndarray)]
+        self.outputs: list[Any] = call.results()
+        if not device.is_here:
+            self.inputs = list(given)
+            self.outputs = device.delivered(self.outputs, given)
 
-    def __call__(self) -> list[Array]:
+    def __call__(self) -> list[Any]:
+        self._device.follow([*self.inputs, *self.outputs])
         self._run(self._call)
+        self._device.lead(self.outputs)
         return self.outputs
 
 

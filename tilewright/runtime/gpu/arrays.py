@@ -35,6 +35,11 @@ class DeviceArray:
         weakref.finalize(self, device.give, self.address).atexit = False
 
     @property
+    def as_given(self) -> Any:
+        """The array of another library whose memory it is, or itself."""
+        return self if self._borrowed is None else self._borrowed.value
+
+    @property
     def size(self) -> int:
         return math.prod(self.shape)
 
@@ -48,11 +53,15 @@ class DeviceArray:
 
     def numpy(self) -> Array:
         """A copy in the memory of the processor, once all that computes it is done."""
-        self.device.check()
         made = np.empty(self.shape, self.dtype)
-        if made.nbytes:
-            self.device.read(made, self.address)
+        self.copy_to(made)
         return made
+
+    def copy_to(self, array: Array) -> None:
+        """Let an array of the processor's hold the same, once all that computes it is done."""
+        self.device.check()
+        if array.nbytes:
+            self.device.read(array, self.address)
 
     def fill(self, array: Array) -> DeviceArray:
         """Let it hold what `array` holds."""

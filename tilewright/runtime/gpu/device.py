@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.device import Device
 from tilewright.runtime.gpu.arrays import DeviceArray
-from tilewright.runtime.gpu.dlpack import Borrowed, device_of, reader_of
+from tilewright.runtime.gpu.dlpack import Borrowed, device_of, follow, is_writeable, reader_of
 from tilewright.runtime.gpu.launcher import Launched, Launcher, symbols
 from tilewright.runtime.gpu.ordering import Touched
 from tilewright.runtime.jit import LoadedCode
@@ -161,16 +161,53 @@ class LaunchingDevice(Device):
         borrowed = Borrowed(value, self.stream)
         return DeviceArray(self, borrowed.shape, borrowed.dtype, borrowed)
 
+    def accepted_outputs(self, values: Sequence[Any]) -> Sequence[Any]:
+        return [self._accepted_output(v) for v in values]
+
+    def _accepted_output(self, value: Any) -> Any:
+        if _is_on_device(value, self.dlpack_type) and not is_writeable(value):
+            raise UserError(
+                f"outputs cannot be written to a {type(value).__name__}",
+                reason="arrays of its library never change",
+                remedy="leave it out of the arrays for outputs, and use what run gives",
+            )
+        return value if value is None else self._accepted(value)
+
     def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
         return [self._placed(a) for a in arrays]
 
     def delivered(self, results: list[Any], inputs: Sequence[Any]) -> list[Any]:
         """Results on the device where inputs lay there, as arrays of the library of the first."""
         on_device = [v for v in inputs if _is_on_device(v, self.dlpack_type)]
-        if not on_device:
-            return [r.numpy() if isinstance(r, DeviceArray) else r for r in results]
-        read = reader_of(on_device[0])
-        return results if read is None else [read(r) for r in results]
+        read = reader_of(on_device[0]) if on_device else DeviceArray.numpy
+        return [self._delivered(r, read) for r in results]
+
+    def _delivered(self, result: Any, read: Callable[[Any], Any] | None) -> Any:
+        """A result in memory of the caller's as the array that he gave, others as he wants them."""
+        if not isinstance(result, DeviceArray):
+            return result
+        if result.as_given is not result:
+            self.lead([result.as_given])
+            return result.as_given
+        return result if read is None else read(result)
+
+    def follow(self, arrays: Sequence[Any]) -> None:
+        for value in self._of_libraries(arrays):
+            follow(value, self.stream)
+
+    def lead(self, arrays: Sequence[Any]) -> None:
+        for value in self._of_libraries(arrays):
+            read = reader_of(value)
+            if read is None:
+                self.wait()
+            else:
+                # Whoever reads ours lets its stream wait for ours.
+                read(DeviceArray(self, (1,), np.dtype(np.uint8)))
+
+    def _of_libraries(self, arrays: Sequence[Any]) -> list[Any]:
+        """An array of each library whose arrays these are."""
+        others = [a for a in arrays if not isinstance(a, DeviceArray | np.ndarray)]
+        return list({type(a): a for a in reversed(others)}.values())
 
     def taken(self, arrays: list[Any]) -> list[Any]:
         return [a.numpy() for a in arrays]

@@ -31,6 +31,8 @@ class Borrowed:
     """Memory of another library's array; the capsule gives it back when nobody holds it."""
 
     def __init__(self, value: Any, stream: int) -> None:
+        #: Whose it is.
+        self.value = value
         self.capsule = value.__dlpack__(stream=stream)
         get = ctypes.pythonapi.PyCapsule_GetPointer
         get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -55,6 +57,20 @@ def _is_compact(shape: Sequence[int], strides: Any) -> bool:
     return True
 
 
+def follow(value: Any, stream: int) -> None:
+    """Let a stream wait for what is launched so far on the one that an array's library uses."""
+    value.__dlpack__(stream=stream)
+
+
+def is_writeable(value: Any) -> bool:
+    """Whether an array may be written to: those of some libraries never change."""
+    return _READERS.get(_home_of(value)) != "jax.dlpack"
+
+
+def _home_of(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
 def device_of(value: Any) -> int:
     """The type of the device that an array lies on, as DLPack numbers it; 1 is the processor."""
     ask = getattr(value, "__dlpack_device__", None)
@@ -63,7 +79,7 @@ def device_of(value: Any) -> int:
 
 def reader_of(value: Any) -> Callable[[Any], Any] | None:
     """What makes an array of the same library as `value` of one that speaks DLPack."""
-    home = _READERS.get(type(value).__module__.partition(".")[0])
+    home = _READERS.get(_home_of(value))
     if home is None or home.partition(".")[0] not in sys.modules:
         return None
     return import_module(home).from_dlpack
