@@ -458,6 +458,20 @@ def test_a_group_that_arrived_leaves_shared_memory_alone() -> None:
     fails(message, two_groups("S[z * 128 + y * 32 + x]"), zeros(256), zeros(256))
 
 
+def test_a_group_awaits_the_time_for_which_the_other_arrives() -> None:
+    text = two_groups("1.0")
+    other, never = (
+        text.replace("groups_await(0)", "groups_await(1)"),
+        text.replace("                groups_arrive(0)\n", ""),
+    )
+    message = "it awaits time 1, and groups have arrived for time 0"
+    fails(message, other, zeros(256), zeros(256))
+    message = "it awaits time 0, and groups have arrived for no time"
+    fails(message, never, zeros(256), zeros(256))
+    twice = text.replace("groups_arrive(0)", "groups_arrive(0)\n                groups_arrive(1)")
+    fails("its group has not awaited time 0 yet", twice, zeros(256), zeros(256))
+
+
 def test_groups_take_turns_by_twos() -> None:
     text = two_groups("1.0").replace("thread(2,", "thread(1,")
     fails("its block is not made of two groups of four warps", text, zeros(256), zeros(256))

@@ -136,11 +136,25 @@ def _fence(state: State, _s: Evaluate, _call: Call) -> Run:
     return lambda _active: state.lanes.pass_fence()
 
 
-def _arrive(state: State, s: Evaluate, _call: Call) -> Run:
+def _arrive(state: State, s: Evaluate, call: Call) -> Run:
     def run(_active: Mask) -> None:
         if state.lanes.threads != 2 * _THREADS:
             raise LaneError(0, "its block is not made of two groups of four warps")
-        state.lanes.have_arrived = True
+        if state.lanes.arrived is not None:
+            raise LaneError(0, f"its group has not awaited time {state.lanes.arrived} yet")
+        state.lanes.arrived = state.number(call.args[0])
+
+    return state.told(s, run)
+
+
+def await_group(state: State, s: Evaluate, call: Call) -> Run:
+    """What awaits the other group: for the time for which both have arrived."""
+
+    def run(_active: Mask) -> None:
+        arrived, awaited = state.lanes.arrived, state.number(call.args[0])
+        if arrived != awaited:
+            last = "no time" if arrived is None else f"time {arrived}"
+            raise LaneError(0, f"it awaits time {awaited}, and groups have arrived for {last}")
 
     return state.told(s, run)
 

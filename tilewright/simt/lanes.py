@@ -59,8 +59,8 @@ class Lanes:
             **_split("threadIdx", self._thread_numbers, geometry.block),
         }
         self.who = self._stamps()
-        #: Whether groups of warps have arrived where the next barrier awaits them.
-        self.have_arrived = False
+        #: The time for which groups of warps have arrived, and which they have not awaited yet.
+        self.arrived: int | None = None
         #: How many barriers a block had passed at its last fence of products.
         self.fenced = np.full((self.blocks, 1), -1, np.int64)
         #: What was read last that nobody had written.
@@ -106,7 +106,7 @@ class Lanes:
                 return int(np.argmax(missing))
             self._barriers += some
         self.who = self._stamps()
-        self.have_arrived = False
+        self.arrived = None
         return None
 
     def pass_fence(self) -> None:

@@ -42,7 +42,7 @@ from tilewright.ir import (
     walk,
 )
 from tilewright.simt.copies import COPIES
-from tilewright.simt.group_products import GROUP_EFFECTS
+from tilewright.simt.group_products import GROUP_EFFECTS, await_group
 from tilewright.simt.lanes import NOBODY, Array, Geometry, Lanes, Mask, both, mask_for
 from tilewright.simt.launch import block_extents, blocks_together
 from tilewright.simt.state import Run, State
@@ -251,7 +251,7 @@ class Machine(State):
 
     def evaluate(self, s: Evaluate) -> Run:
         if is_barrier(s) and self.on_device:
-            return self._barrier(s)
+            return self._awaiting(s)
         if is_grid_barrier(s) and self.on_device:
             return self._grid_barrier(s)
         if isinstance(s.call, Call) and s.call.name in _HINTS:
@@ -275,6 +275,19 @@ class Machine(State):
             self.forget_loads(loads[0].buffer)
 
         return self.told(s, run)
+
+    def _awaiting(self, s: Evaluate) -> Run:
+        """A barrier, which may be that of two groups of warps."""
+        barrier = self._barrier(s)
+        if not (isinstance(s.call, Call) and s.call.name == "groups_await"):
+            return barrier
+        awaits = await_group(self, s, s.call)
+
+        def run(active: Mask) -> None:
+            awaits(active)
+            barrier(active)
+
+        return run
 
     def _barrier(self, s: Evaluate) -> Run:
         def run(active: Mask) -> None:

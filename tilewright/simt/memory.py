@@ -165,7 +165,7 @@ class Memory:
             at, who = at[accesses], who[accesses]
         if not at.size:
             return
-        if lanes.have_arrived and self.buffer.scope == "shared":
+        if lanes.arrived is not None and self.buffer.scope == "shared":
             lane, number = lanes.first_of(np.ones((), bool) if wanted is None else wanted, index)
             reason = "which its group has told to be done with, without awaiting the other group"
             raise LaneError(lane, f"it touches {self._named(number)}, {reason}")

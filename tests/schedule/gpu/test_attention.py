@@ -14,7 +14,7 @@ import tilewright as tw
 from tests.schedule.gpu.launches import TARGET, launches_of, run, scheduled, threads_of
 from tilewright import te
 from tilewright.ir import DType, Function, cast, select
-from tilewright.kernels.pipeline import generated
+from tilewright.kernels.pipeline import generated, lowered
 from tilewright.schedule import RULES_BY_ADDRESS, Schedule
 from tilewright.target.gpus import GPUS
 
@@ -246,7 +246,7 @@ def test_blocks_that_go_through_several_tiles(heads: int, monkeypatch: pytest.Mo
     n, target = Sizes(1, heads, 256, 256, 72), tw.Target.of("cuda -arch=sm_90a")
     s = scheduled(attention(n, mask="added"), target, replace(RULES_BY_ADDRESS, taken={CHOICE: 1}))
     blocks, tiles = {2: (4, 1), 4: (4, 2), 5: (10, 1), 6: (4, 3)}[heads]
-    around = rf'thread\({blocks}, "blockIdx.x"\):' + rf"\s+for \w+ in range\({tiles}\):" * (
+    around = rf'thread\({blocks}, "blockIdx.x"\):' + rf"\s+for \w+ in range\({tiles}, .*\):" * (
         tiles > 1
     )
     assert len(launches_of(s.function)) == 1 and re.search(around, str(s.function))
@@ -257,18 +257,39 @@ def test_blocks_that_go_through_several_tiles(heads: int, monkeypatch: pytest.Mo
     )
 
 
+@pytest.mark.parametrize(("keys", "crosses"), [(640, False), (512, True)])
+def test_a_tile_begins_while_the_one_before_ends(
+    keys: int, crosses: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where each tile has as many chunks as fill the versions in shared memory: their places stay
+    the same from tile to tile."""
+    few = GPUS["sm_90a"]._replace(multiprocessors=1)
+    monkeypatch.setitem(GPUS, "sm_90a", few)
+    target, n = tw.Target.of("cuda -arch=sm_90a"), Sizes(1, 1, 256, keys, 80)
+    s = scheduled(attention(n), target)
+    text = str(lowered(s.function, target))
+    assert text.count("products_start()") == (6 if crosses else 4), "the next tile's are there"
+    given = inputs(n, "", "float16")
+    (answer,) = run(s.function, given, [((1, 256, 1, 80), "float16")])
+    np.testing.assert_allclose(answer.astype("float64"), expected(given, ""), rtol=3e-3, atol=3e-3)
+
+
 @pytest.mark.parametrize("size", [64, 128])
 def test_code_with_a_running_maximum(size: int) -> None:
     """Groups of warps multiply, and threads of a row exchange what they know of it without a
     barrier. The second product of a chunk goes on while the next chunk begins: the first chunk and
-    the last product stand outside of the loop."""
+    the last product stand outside of the loop. Of heads that leave room for one block of threads,
+    the next tile's first chunk begins beside this last product."""
+    crosses = size == 128
     s = RULES_BY_ADDRESS.schedule(attention(Sizes(8, 16, 512, 512, size)), TARGET)
     text = generated(s.function, TARGET).assembly()
     assert ".local" not in text, "what threads keep is in registers"
-    assert text.count("wgmma.mma_async") == 2 * (size // 16 + 128 // 16), "scores, and results"
-    waits = re.findall(r"wgmma.wait_group.sync.aligned (\d)", text)
-    assert sorted(waits) == ["0", "0", "0", "1"], "one is for scores alone"
-    assert text.count("shfl.sync.idx") == 24, "of four threads for two rows: maxima, and totals"
+    products = text.count("wgmma.mma_async")
+    assert products == (2 + crosses) * (size // 16 + 128 // 16), "scores, and results"
+    waits = Counter(re.findall(r"wgmma.wait_group.sync.aligned (\d)", text))
+    assert waits == {"0": 3 + crosses, "1": 1 + crosses}, "some are for scores alone"
+    exchanged = text.count("shfl.sync.idx")
+    assert exchanged == 24 + 16 * crosses, "of four threads for two rows: maxima, and totals"
     meetings = Counter(re.findall(r"bar\.\w+\s+[0%]", text.replace("\t", "")))
     assert meetings["bar.sync 0"] == (0 if size == 128 else 3), "two groups take turns"
     assert "ld.shared" not in text, "threads read nothing of shared memory"

@@ -42,8 +42,11 @@ class Overlap(NamedTuple):
     def later(self, arrival: Sequence[Stmt]) -> list[Stmt]:
         """The rest of another iteration, after the second product of the one before has started;
         `arrival` follows the sums of both."""
-        finish = map(_but_for_the_latest, self.finish_early)
-        return [*finish, *self.between, *self.finish_late, *arrival, *self.rest]
+        return [*self.finish_but_latest(), *self.between, *self.finish_late, *arrival, *self.rest]
+
+    def finish_but_latest(self) -> list[Stmt]:
+        """What waits for the first product, and lets the second one before it go on."""
+        return [*map(_but_for_the_latest, self.finish_early)]
 
 
 def overlap_of(uses: Sequence[Stmt]) -> Overlap | None:
@@ -58,14 +61,14 @@ def overlap_of(uses: Sequence[Stmt]) -> Overlap | None:
     finished, end = _after_waits(uses, first), _after_waits(uses, last)
     early, late, after = uses[: first + 1], uses[start:end], uses[end:]
     others = [*uses[:start], *after]
-    if finished == first + 1 or any(_meet(s, t) for s in (*early, *after) for t in late):
+    if finished == first + 1 or any(meet(s, t) for s in (*early, *after) for t in late):
         return None
     if _shared_reads(late) & _shared_reads(others):
         # Its operands stay for an iteration more, those of the others do not.
         return None
     between, rest = list[Stmt](), list[Stmt]()
     for stmt in (*uses[finished:start], *after):
-        waits = any(_meet(stmt, other) for other in (*late, *rest))
+        waits = any(meet(stmt, other) for other in (*late, *rest))
         (rest if waits else between).append(stmt)
     return Overlap(
         [*early],
@@ -88,7 +91,7 @@ def _shared_reads(statements: Sequence[Stmt]) -> set[Buffer]:
     return {b for b in reads if b.scope == "shared"}
 
 
-def _meet(a: Stmt, b: Stmt) -> bool:
+def meet(a: Stmt, b: Stmt) -> bool:
     """Whether one of two statements writes what the other touches."""
     (read, written), (other_read, other_written) = (touched_by(walk(s)) for s in (a, b))
     return bool(written & (other_read | other_written) or read & other_written)

@@ -62,6 +62,8 @@ from tilewright.lower.gpu.overlap import Overlap, overlap_of
 #: What the versions of a buffer lie apart divides by, in bytes.
 _ALIGNMENT: Final = 16
 _ONLY: Final = const(0)
+#: For a buffer one that holds several versions of it, and how many elements these lie apart.
+Enlarged = dict[Buffer, tuple[Buffer, int]]
 
 
 class _Parts(NamedTuple):
@@ -95,11 +97,11 @@ def pipeline_of(stmt: Stmt, tile: Expr = _ONLY) -> Pipeline | None:
     stages = stmt.annotations.get(STAGES) if isinstance(stmt, For) else None
     if not isinstance(stmt, For) or stages is None:
         return None
-    parts = _parts(stmt)
+    parts = parts_of(stmt)
     return None if parts is None else _pipelined(stmt, parts, int(stages), tile)
 
 
-def _parts(loop: For) -> _Parts | None:
+def parts_of(loop: For) -> _Parts | None:
     """The body taken apart; None where copies cannot run ahead of the rest."""
     buffers: list[Buffer] = []
     statements = list(flat(loop.body, buffers))
@@ -162,7 +164,7 @@ def _pipelined(loop: For, parts: _Parts, stages: int, tile: Expr) -> Pipeline:
     goes_on = bool(parts.finish)
     versions = extent if is_short and extent is not None else max(3 if goes_on else 2, stages)
     ahead = versions if is_short else versions - (2 if goes_on else 1)
-    larger = {b: _versions(b, versions) for b in parts.buffers}
+    larger = enlarged(parts.buffers, versions)
     copies = [asynchronous(copy) for copy in parts.copies]
     filling: list[Stmt] = []
     for k in range(ahead):
@@ -170,13 +172,13 @@ def _pipelined(loop: For, parts: _Parts, stages: int, tile: Expr) -> Pipeline:
     coming = loop.var + ahead
     next_copies = [] if is_short else [_at(copies, loop, coming, larger, versions)]
     body = seq(
-        _arrived(ahead),
+        arrived(ahead),
         barrier(),
         *(If(coming < loop.extent, c) for c in next_copies),
         # A group without copies counts as well, so that the number to wait for stays the same.
         commit(),
-        *(_redirected(use, larger, loop.var % versions) for use in parts.uses),
-        *([_effect("products_wait", const(1))] if goes_on else []),
+        *(redirected(use, larger, loop.var % versions) for use in parts.uses),
+        *([effect("products_wait", const(1))] if goes_on else []),
     )
     body = Alloc(tuple(parts.others), body) if parts.others else body
     plain = {k: v for k, v in loop.annotations.items() if k != STAGES}
@@ -189,14 +191,14 @@ def _overlapping(
 ) -> Pipeline:
     """A loop of `last` iterations whose second product, with its copies, is one iteration late."""
     ahead, turn = versions - 1, tile * (last + 1)
-    larger = {b: _versions(b, versions) for b in parts.buffers}
+    larger = enlarged(parts.buffers, versions)
     used = read([*overlap.early, *overlap.between, *overlap.rest])
     copies = {
         delay: [asynchronous(c) for c in parts.copies if bool(written([c]) & used) != bool(delay)]
         for delay in (0, 1)
     }
     takes_turns = threads_of(loop) == (WARP, GROUP, 2)
-    arrival = [_arrived(ahead), _effect("groups_arrive", turn + loop.var)] if takes_turns else []
+    arrival = [arrived(ahead), effect("groups_arrive", turn + loop.var)] if takes_turns else []
 
     def copies_of(iteration: Expr) -> list[Stmt]:
         """What comes with an iteration: copies for its first product, and for a late one."""
@@ -215,8 +217,8 @@ def _overlapping(
 
     def meeting(iteration: Expr, ahead: int = ahead) -> list[Stmt]:
         if takes_turns:
-            return [_effect("groups_await", turn + iteration - 1)]
-        return [_arrived(ahead), barrier()]
+            return [effect("groups_await", turn + iteration - 1)]
+        return [arrived(ahead), barrier()]
 
     first, coming = const(0), loop.var + 1
     given = (coming, overlap.early), (loop.var, overlap.late), (coming, overlap.later(arrival))
@@ -242,23 +244,28 @@ def _overlapping(
         read(parts.copies),
         [s for k in range(versions) for s in copies_of(const(k))],
         seq(*steady),
-        [_arrived(versions), _effect("groups_arrive", turn - 1)] if takes_turns else [],
+        [arrived(versions), effect("groups_arrive", turn - 1)] if takes_turns else [],
         ending,
     )
 
 
-def _arrived(ahead: int) -> Stmt:
+def arrived(ahead: int) -> Stmt:
     """A wait for a thread's own copies, but for those of iterations that are not next."""
-    return _effect("async_wait", const(ahead - 1))
+    return effect("async_wait", const(ahead - 1))
 
 
 def commit() -> Stmt:
     """The copies of a thread since the last one make a group."""
-    return _effect("async_commit")
+    return effect("async_commit")
 
 
-def _effect(name: str, *args: Expr) -> Evaluate:
+def effect(name: str, *args: Expr) -> Evaluate:
     return Evaluate(call(name, *args))
+
+
+def enlarged(buffers: Iterable[Buffer], versions: int) -> Enlarged:
+    """Buffers that hold several versions of others."""
+    return {b: _versions(b, versions) for b in buffers}
 
 
 def _versions(buffer: Buffer, stages: int) -> tuple[Buffer, int]:
@@ -276,15 +283,15 @@ def _at(
     copies: Sequence[Stmt],
     loop: For,
     iteration: Expr,
-    larger: dict[Buffer, tuple[Buffer, int]],
+    larger: Enlarged,
     stages: int,
 ) -> Stmt:
     """The copies of an iteration."""
-    moved = (_redirected(copy, larger, loop.var % stages) for copy in copies)
+    moved = (redirected(copy, larger, loop.var % stages) for copy in copies)
     return renew(seq(*moved), {loop.var: iteration})
 
 
-def _redirected(stmt: Stmt, larger: dict[Buffer, tuple[Buffer, int]], version: Expr) -> Stmt:
+def redirected(stmt: Stmt, larger: Enlarged, version: Expr) -> Stmt:
     """A statement on one version of the buffers."""
 
     def index(buffer: Buffer, given: Expr) -> Expr:

@@ -31,6 +31,7 @@ from tilewright.ir import (
 )
 from tilewright.lower.gpu.async_copies import asynchronous
 from tilewright.lower.gpu.pipelines import fills, flat, pipeline_of, read, written
+from tilewright.lower.gpu.tile_pipelines import tile_pipeline
 
 
 def stage_copies(function: Function) -> Function:
@@ -48,10 +49,11 @@ def _at_blocks(stmt: Stmt) -> Stmt:
         return replace(stmt, body=_at_blocks(stmt.body))
     buffers: list[Buffer] = []
     statements = list(flat(stmt, buffers))
-    if any(map(_is_in_stages, statements)):
+    loop = statements[0]
+    if len(statements) == 1 and isinstance(loop, For) and _holds_stages(loop):
+        done = _over_tiles(loop, buffers) or _staged(_without_stages(loop), repeated=False)
+    elif any(map(_is_in_stages, statements)):
         done = _in_a_row(statements, buffers)
-    elif len(statements) == 1 and isinstance(loop := statements[0], For):
-        done = _over_tiles(loop, buffers)
     else:
         done = None
     if done is None:
@@ -60,14 +62,17 @@ def _at_blocks(stmt: Stmt) -> Stmt:
 
 
 def _over_tiles(loop: For, buffers: list[Buffer]) -> Stmt | None:
-    """A loop around one with stages whose first copies are made while the tile before ends."""
+    """A loop around one with stages whose first copies are made while the tile before ends; if it
+    has stages itself, products as well (`tile_pipelines`)."""
     own: list[Buffer] = []
     statements = list(flat(loop.body, own))
-    place = next((k for k, s in enumerate(statements) if _is_in_stages(s)), None)
-    found = None if place is None else pipeline_of(statements[place], loop.var)
-    if place is None or found is None or not found.ending:
-        return None
+    place = next(k for k, s in enumerate(statements) if _is_in_stages(s))
     copies, before = _copies_before(statements[:place])
+    if _is_in_stages(loop) and (whole := tile_pipeline(loop, copies, place)) is not None:
+        return whole
+    found = pipeline_of(statements[place], loop.var)
+    if found is None or not found.ending:
+        return None
     sources, after = found.sources | read(copies), statements[place + 1 :]
     if any(map(_is_in_stages, after)) or written([*before, *after]) & sources:
         return None
@@ -83,7 +88,7 @@ def _over_tiles(loop: For, buffers: list[Buffer]) -> Stmt | None:
     )
     buffers += [*own, *found.buffers]
     body = seq(*before, found.steady, *next_copies, *found.ending, *next_ready, *after)
-    return seq(at(first, [*filling, *found.ready]), replace(loop, body=body))
+    return seq(at(first, [*filling, *found.ready]), replace(_without_stages(loop), body=body))
 
 
 def _in_a_row(statements: Sequence[Stmt], buffers: list[Buffer]) -> Stmt:
@@ -125,6 +130,15 @@ def _copies_alone(stmt: Stmt, others: Sequence[Stmt]) -> bool:
     if not fills(stmt, shared) or shared & (written(others) | read(others)):
         return False
     return not written([asynchronous(stmt)])
+
+
+def _holds_stages(loop: For) -> bool:
+    """Whether one of the statements in a loop is a loop with stages."""
+    return any(map(_is_in_stages, flat(loop.body, [])))
+
+
+def _without_stages(loop: For) -> For:
+    return replace(loop, annotations={k: v for k, v in loop.annotations.items() if k != STAGES})
 
 
 def _is_in_stages(stmt: Stmt) -> bool:

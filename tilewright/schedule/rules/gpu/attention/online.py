@@ -95,6 +95,8 @@ class Online(InRegisters):
             grid, blocks = s.split(grid, self.plan.tiles_each, None)
             s.reorder(blocks, grid)
             s.bind(blocks, "blockIdx.x")
+            if self.plan.begins_early:
+                s.annotate(grid, STAGES, 2)
         else:
             s.bind(grid, "blockIdx.x")
         first, second = self.started(first, first.loops.sums), self.started(second, adding)

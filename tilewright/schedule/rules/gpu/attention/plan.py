@@ -87,6 +87,8 @@ class AttentionPlan(NamedTuple):
     way: Way = "shared"
     #: Tiles that a block of threads goes through.
     tiles_each: int = 1
+    #: Whether a tile begins while the one before ends: there is room for its rows.
+    begins_early: bool = False
 
     @property
     def is_shared(self) -> bool:
@@ -262,7 +264,9 @@ def plan_attention(found: Attention, target: Target, choices: Choices) -> Attent
         return None
     by_choice = {p.choice: p for p in (best[0], *fitting)}
     plan = by_choice[choices.choose("rows", list(by_choice))]
-    return plan._replace(tiles_each=_tiles_each(plan, target.gpu))
+    tiles = _tiles_each(plan, target.gpu)
+    early = tiles > 1 and _shared_bytes(plan) + _bytes_of_rows(plan) <= target.gpu.shared
+    return plan._replace(tiles_each=tiles, begins_early=early)
 
 
 def _tiles_each(plan: AttentionPlan, gpu: Gpu) -> int:
@@ -357,9 +361,15 @@ def _shared_bytes(plan: AttentionPlan) -> int:
         scores = plan.rows * (_rounded_up(keys, 32) + 32) * _F32.itemsize
         steps = _rounded_up(keys, plan.steps) // plan.steps
         shares = plan.rows * steps * (plan.steps + NEIGHBOURS)
-    rows = plan.rows * (depth + NEIGHBOURS)
     ahead = [min(plan.stages, -(-keys // n)) for n in (plan.keys, plan.steps)]
     copied = ahead[0] * plan.keys * (depth + NEIGHBOURS)
     copied += ahead[1] * plan.steps * (columns + NEIGHBOURS)
     parts = 2 * plan.rows * (plan.threads_of_row + 1) * _F32.itemsize
-    return scores + parts + size * (shares + rows + copied)
+    return scores + parts + size * (shares + copied) + _bytes_of_rows(plan)
+
+
+def _bytes_of_rows(plan: AttentionPlan) -> int:
+    """What the rows of a tile take, copied once."""
+    first = plan.found.products[0]
+    depth = _rounded_up(extent_of(first.reduced[0]) or 0, TILE_SIDE)
+    return plan.rows * (depth + NEIGHBOURS) * first.contraction.a.buffer.dtype.itemsize
