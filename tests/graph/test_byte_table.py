@@ -159,6 +159,34 @@ def test_arm_picks_bytes_out_of_registers(shape: tuple[int, ...]) -> None:
     assert "ldrb" not in text
 
 
+@pytest.mark.parametrize(
+    ("cpu", "picked"), [("cascadelake", "vpermi2w"), ("icelake-server", "vpermi2b")]
+)
+@pytest.mark.parametrize("shape", [(4096,), (64, 64, 4), (672, 7, 16)])
+def test_avx512_picks_bytes_out_of_registers(cpu: str, picked: str, shape: tuple[int, ...]) -> None:
+    x = te.placeholder(shape, "int8", name="X")
+    table = te.placeholder((256,), "int8", name="T")
+    f = te.function([x, table], [byte_table(x, table)], name="f")
+    target = f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu} -num-cores=1"
+    text = tw.build(f, target).asm
+    assert picked in text or picked.replace("i2", "t2") in text
+    assert "vpinsrb" not in text
+
+
+def test_avx512_looks_rows_of_narrow_blocks_up_by_whole_vectors() -> None:
+    b = Builder()
+    x = b.input("x", "int8", (1, 144, 16, 16))
+    weights = RNG.integers(-9, 9, (144, 1, 3, 3)).astype(np.int8)
+    total = b.conv(x, weights, pads=[1, 1, 1, 1], groups=144, dtype="int32")
+    rounded = _rounded(b, total, 0x61A80000, 36, 3)
+    b.output(b.byte_table(rounded, RNG.integers(-128, 128, 256).astype(np.int8)))
+    target = tw.Target.of("llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake -num-cores=1")
+    model = tw.compile(b.build(), target)
+    assert isinstance(model, tw.Model)
+    (name,) = [k for k in model.kernels if "byte_table" in k]
+    assert "vectorized(64)" in str(tw.build(model.ir(name), target).ir("scheduled"))
+
+
 def test_pictures_of_any_number_are_looked_up_by_whole_registers() -> None:
     """Three channels fill none: rows of pixels do."""
     b = Builder()

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 from tilewright.arith import divisor
 from tilewright.codegen.llvm.context import Context
-from tilewright.codegen.llvm.instructions import arm_tables
+from tilewright.codegen.llvm.instructions import arm_tables, x86_tables
 from tilewright.codegen.llvm.types import LLValue, i32, llvm, memory_type, register_type
 from tilewright.ir import Broadcast, Buffer, Const, DType, Expr, Load, Ramp, const
 from tilewright.support.memory import ALIGNMENT
@@ -23,8 +23,9 @@ def emit_load(cx: Context, node: Load, args: list[LLValue]) -> LLValue:
         return _load_contiguous(cx, node, index, position, mask)
     if _is_strided(cx, node):
         return _load_strided(cx, node, position, mask)
-    if arm_tables.takes(cx.target, node):
-        return arm_tables.look_up(cx, node, position)
+    for tables in (arm_tables, x86_tables):
+        if tables.takes(cx.target, node):
+            return tables.look_up(cx, node, position)
     return _load_lanes(cx, node, position, mask)
 
 

@@ -1,7 +1,8 @@
 """Fixed-point arithmetic: products and quotients by powers of two that are rounded.
 
 Vectors of Arm have instructions for both; elsewhere they are written out, the product in twice the
-width.
+width. On x86-64 instructions multiply every second lane into the place of two: even lanes and odd
+ones are multiplied by themselves, and none changes its place.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def mulhi_doubled(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     own = _instructions(cx.target, node.dtype)
     if own is not None:
         return _by_registers(cx, args, lambda a, b: _call(cx, own.product, a, b))
+    if cx.target.arch == "x86_64" and _is_whole(node.dtype):
+        return _by_second_lanes(cx, args)
     bits, b = node.dtype.bits, cx.builder
     wide = register_type(DType.of(f"int{2 * bits}").with_lanes(node.dtype.lanes))
     product = b.mul(b.sext(args[0], wide), b.sext(args[1], wide))
@@ -55,12 +58,34 @@ def shift_nearest(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     (a, by), b, kind = args, cx.builder, register_type(node.dtype)
     half = b.lshr(b.shl(number(1, kind), by), number(1, kind))
     is_over = b.icmp_signed("!=", b.and_(a, half), number(0, kind))
-    return b.add(b.ashr(a, by), b.zext(is_over, kind))
+    shifted = b.ashr(a, by)
+    return b.select(is_over, b.add(shifted, number(1, kind)), shifted)
 
 
 def _instructions(target: Target, dtype: DType) -> _Instructions | None:
-    is_for = dtype.bits == _BITS and dtype.lanes in _WHOLE
-    return _BY_ARCH.get(target.arch) if is_for and target.has("neon") else None
+    return _BY_ARCH.get(target.arch) if _is_whole(dtype) and target.has("neon") else None
+
+
+def _is_whole(dtype: DType) -> bool:
+    return dtype.bits == _BITS and dtype.lanes in _WHOLE
+
+
+def _by_second_lanes(cx: Context, args: list[LLValue]) -> LLValue:
+    """The rounded product; the result of an even lane is made in the lower half of two, that of an
+    odd one in the upper half."""
+    b, lanes = cx.builder, args[0].type.count
+    pairs = llvm.VectorType(llvm.IntType(2 * _BITS), lanes // 2)
+    width, one = number(_BITS, pairs), number(1, pairs)
+    wide = [b.bitcast(v, pairs) for v in args]
+    even = b.mul(*(b.ashr(b.shl(v, width), width) for v in wide))
+    odd = b.mul(*(b.ashr(v, width) for v in wide))
+    half = number(1 << (_BITS - 2), pairs)
+    low = b.lshr(b.add(even, half), number(_BITS - 1, pairs))
+    high = b.shl(b.add(odd, half), one)
+    order = [llvm.Constant(i32, k + (k % 2) * lanes) for k in range(lanes)]
+    mask = llvm.Constant(llvm.VectorType(i32, lanes), order)
+    found = [b.bitcast(v, args[0].type) for v in (low, high)]
+    return b.shuffle_vector(*found, mask)
 
 
 def _call(cx: Context, name: str, a: LLValue, b: LLValue) -> LLValue:

@@ -7,8 +7,9 @@ are another matter (`long_columns`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import NamedTuple
 
 from tilewright.arith import linear
@@ -279,11 +280,22 @@ def look_up_rows(s: Schedule, name: str, rows: list[Loop], target: Target) -> No
     for reader in [b.name for b in s.consumers(name)]:
         is_table = looks_up(s.block_of(reader), made)
         if is_table and rows and s.can("reverse_compute_at", reader, rows[0]):
-            inner = s.reverse_compute_at(reader, rows[0])[-1]
+            loops = s.reverse_compute_at(reader, rows[0])
             lanes = target.lanes(stores_of(s.block_of(reader))[0].buffer.dtype)
-            extent = s.loop_of(inner).extent
-            if isinstance(extent, Const) and extent.value % lanes == 0:
-                s.vectorize(s.split(inner, None, lanes)[1])
+            _vectorize_row(s, loops, lanes)
+
+
+def _vectorize_row(s: Schedule, loops: Sequence[Loop], lanes: int) -> None:
+    """Vectorize the innermost loop, and the next one with it where it is shorter than a vector."""
+    inner, extents = loops[-1], [s.loop_of(loop).extent for loop in loops]
+    if not isinstance(extents[-1], Const) or extents[-1].value < 1:
+        return
+    own = int(extents[-1].value)
+    if own < lanes and len(loops) > 1 and isinstance(extents[-2], Const):
+        inner, own = s.fuse(*loops[-2:]), own * int(extents[-2].value)
+    lanes = gcd(own, lanes)
+    if lanes > 1:
+        s.vectorize(s.split(inner, None, lanes)[1])
 
 
 COLUMNS = Rule("columns", _match, _plan, _schedule)
