@@ -13,6 +13,7 @@ from typing import Any
 from tilewright.arith.bounds import bounds, exact_linear, linear_bounds
 from tilewright.arith.interval import Interval, is_index
 from tilewright.arith.linear import Linear, factors, number, product
+from tilewright.arith.points import refuted
 from tilewright.arith.ranges import Ranges
 from tilewright.ir import Binary, Cast, Expr, Select, Var
 
@@ -35,7 +36,7 @@ def is_nonnegative(total: Linear, ranges: Ranges, effort: int = THOROUGH) -> boo
     if found is None:
         outer = ranges.asked_about(_NO_VARIABLES.union(*(a.variables for a in total.terms)))
         if outer is ranges:
-            found = _Search(ranges, effort).holds(total, _DEPTH)
+            found = not refuted(total, ranges) and _Search(ranges, effort).holds(total, _DEPTH)
         else:
             found = is_nonnegative(total, outer, effort)
         memo[key] = found
