@@ -43,11 +43,13 @@ def model_digests(model: Any, target: str, **options: Any) -> dict[str, str]:
     """The digests of a model's kernels, of what calls them, and of their constants."""
     build = tw.compile(model, target, **options).as_build()
     program, constants = build.contents.program, build.contents.constants
-    names = ["host program", *dict.fromkeys(build.contents.texts)]
+    names = dict.fromkeys(build.contents.texts)
     kernels = [n.removeprefix("loops/").removesuffix(".txt") for n in names if "loops/" in n]
-    found = dict(zip([names[0], *kernels], map(digest, program.objects), strict=True))
     # The host program holds a seal over all else, and would be listed with every other change.
-    del found["host program"]
+    codes = list(map(digest, program.objects[1:]))
+    # Kernels that share code have one object together.
+    named = kernels if len(kernels) == len(codes) else [f"code {k}" for k in range(len(codes))]
+    found = dict(zip(named, codes, strict=True))
     return {**found, "constants": digest(b"".join(digest(c.data).encode() for c in constants))}
 
 
