@@ -151,7 +151,7 @@ class Ranges:
         after = self._copy()
         for part in conjuncts(_simplified(condition, self)):
             after._learn(part)
-        after._refresh_limits()
+        after._refresh_limits(self.limits)
         return after
 
     def limit(self, atom: Expr) -> Interval:
@@ -222,8 +222,10 @@ class Ranges:
         copy.multiples = dict(self.multiples)
         return copy
 
-    def _refresh_limits(self) -> None:
+    def _refresh_limits(self, before: dict[Expr, Interval]) -> None:
         """A condition on one variable narrows those whose bounds speak of it."""
+        if self.limits == before:
+            return
         for var, known in self.variables.items():
             limits = self._constant_limits(var, known.low, known.high)
             self.limits[var] = self.limit(var).intersect(limits)

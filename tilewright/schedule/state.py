@@ -24,10 +24,18 @@ from tilewright.schedule.trace import FETCH, BlockName, LoopId, Trace, TraceStep
 from tilewright.support.errors import UserError, nearest
 
 
-class Refusal(NamedTuple):
+class Refusal:
     """Why a primitive cannot be applied; false, so that `if s.can(…)` reads well."""
 
-    reason: str
+    __slots__ = ("_error",)
+
+    def __init__(self, error: RefusedError) -> None:
+        # What is asked is mostly only whether: the reason shows the loops, which takes long.
+        self._error = error.with_traceback(None)
+
+    @property
+    def reason(self) -> str:
+        return str(self._error)
 
     def __bool__(self) -> bool:
         return False
@@ -156,7 +164,7 @@ class ScheduleState:
         try:
             getattr(trial, primitive)(*args, **options)
         except RefusedError as error:
-            return Refusal(str(error))
+            return Refusal(error)
         self._latest = trial._latest
         return True
 

@@ -19,8 +19,13 @@ class TilewrightError(Exception):
         self.what, self.reason, self.remedy, self.listing = what, reason, remedy, listing
         super().__init__(what)
 
+    @property
+    def headline(self) -> str:
+        """What failed and why, without the rest."""
+        return f"{self.what}: {self.reason}" if self.reason else self.what
+
     def __str__(self) -> str:
-        text = f"{self.what}: {self.reason}" if self.reason else self.what
+        text = self.headline
         if self.remedy:
             text += f"\n  remedy: {self.remedy}"
         if self.listing:

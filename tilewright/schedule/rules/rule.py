@@ -128,7 +128,7 @@ def _at_fault(rule: str, block: str, error: UserError) -> InternalError:
 
 
 def _declined(rule: str, block: str, error: RefusedError) -> Declined:
-    return Declined(rule, block, str(error).split("\n", 1)[0])
+    return Declined(rule, block, error.headline.split("\n", 1)[0])
 
 
 def if_wanted(found: Found, _target: Target, choices: Choices) -> Found | None:
