@@ -52,6 +52,18 @@ def symbolic() -> Module:
     return b.build()
 
 
+@pytest.mark.parametrize("dtype", ["i64", "f32"])
+@pytest.mark.parametrize("size", [0, 1, 7])
+def test_ramps_of_free_sizes(dtype: str, size: int) -> None:
+    b = Builder()
+    x, one = b.input("x", dtype, ("n",)), b.input("step", dtype, ())
+    b.output(b.ramp(one, one, size=x.shape[0] * 2 + 1))
+    session = ort.InferenceSession(to_onnx(b.build()).SerializeToString())
+    kind = x.dtype.numpy
+    (got,) = session.run(None, {"x": np.zeros(size, kind), "step": np.array(3, kind)})
+    np.testing.assert_array_equal(got, 3 + 3 * np.arange(size * 2 + 1).astype(kind))
+
+
 def test_symbolic_sizes_beside_onnxruntime(tmp_path: Path) -> None:
     module = symbolic()
     save_onnx(module, tmp_path / "m.onnx")

@@ -154,6 +154,18 @@ def range_(w: Writer, call: Call, outputs: list[str]) -> None:
     w.node("Range", w.arguments(call), outputs)
 
 
+@writes("ramp")
+def ramp(w: Writer, call: Call, outputs: list[str]) -> None:
+    one = w.node("Reshape", [w.dims([call.attrs["size"]]), w.numbers([])])
+    first, by = (w.scalar(n, _INT64) for n in (0, 1))
+    places = w.node("Range", [first, one, by])
+    kind = operand(call, 0).dtype
+    if kind is not _INT64:
+        places = w.node("Cast", [places], to=onnx_number(kind))
+    start, step = (w.node("Reshape", [a, w.numbers([])]) for a in w.arguments(call))
+    w.node("Add", [start, w.node("Mul", [places, step])], outputs)
+
+
 @writes("trilu")
 def trilu(w: Writer, call: Call, outputs: list[str]) -> None:
     flat = w.node("Reshape", [w.dims([call.attrs["k"]]), w.numbers([])])
