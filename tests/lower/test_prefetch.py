@@ -118,3 +118,32 @@ def test_products_ask_for_operands_that_outgrow_the_first_cache() -> None:
     assert "prefetcht0" in product(768).asm
     assert "address_of(b_global" in str(product(768).ir("lowered"))
     assert "address_of(b_global" not in str(product(32).ir("lowered"))
+
+
+def test_what_loops_inside_read_is_theirs_to_ask_for(becomes: Any) -> None:
+    becomes(
+        """
+        def f(A: f32[2048], C: f32[16]):
+            for k in range(4, note={"prefetch": 1}):
+                for j in range(32):
+                    C[ramp(0, 1, 16)] = C[ramp(0, 1, 16)] + A[ramp(k * 512 + j * 16, 1, 16)]
+        """,
+        placed,
+        """
+        def f(A: f32[2048], C: f32[16]):
+            for k in range(4):
+                for j in range(32):
+                    C[ramp(0, 1, 16)] = C[ramp(0, 1, 16)] + A[ramp(k * 512 + j * 16, 1, 16)]
+        """,
+    )
+
+
+def test_images_beyond_the_caches_are_summed_up_as_a_whole() -> None:
+    """The innermost loop over vectors asks for what comes later."""
+    x = te.placeholder((9, 56, 56, 16), "float32", name="X")
+    axes = [te.reduce_axis(n) for n in (9, 56, 56, 16)]
+    y = te.compute((1,), lambda _: te.max(x[tuple(axes)], axis=axes), name="Y")
+    built = tw.build(te.function([x], [y], name="f"), TARGET)
+    loops = [line for line in str(built.ir("scheduled")).splitlines() if '"prefetch"' in line]
+    assert len(loops) == 1 and "in range(56" in loops[0]
+    assert "prefetch" in built.asm

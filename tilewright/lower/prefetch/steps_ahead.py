@@ -24,6 +24,7 @@ from tilewright.ir import (
     Expr,
     For,
     Function,
+    Let,
     Load,
     Ramp,
     Stmt,
@@ -31,8 +32,10 @@ from tilewright.ir import (
     address_of,
     all_exprs,
     call,
+    free_vars,
     map_function,
     seq,
+    walk,
 )
 from tilewright.target import Target
 
@@ -102,14 +105,16 @@ def _rows(stream: _Stream, pieces: list[_Piece], line: int) -> list[_Piece]:
 
 
 def _streams(var: Var, body: Stmt) -> Iterator[tuple[_Stream, _Piece]]:
-    """The streams that `body` reads from memory, and what each load takes of them."""
+    """The streams that `body` reads from memory, and what each load takes of them; none where loops
+    inside say what is read."""
+    inner = {s.var for s in walk(body) if isinstance(s, For | Let)}
     for node in all_exprs(body):
         if not isinstance(node, Load) or node.buffer.scope != "global":
             continue
         (index,) = node.indices
         start = linear(index.base if isinstance(index, Ramp) else index)
         step = start.terms.get(var, 0)
-        if step > 0 and start.dtype.lanes == 1:
+        if step > 0 and start.dtype.lanes == 1 and inner.isdisjoint(free_vars(start.expr())):
             stream = _Stream(node.buffer, step, frozenset(start.terms.items()))
             yield stream, _Piece(start, node.dtype.lanes)
 

@@ -224,10 +224,13 @@ def _read_rows_ahead(s: Schedule, name: str, rows: list[Loop], target: Target) -
     read = [r.buffer for r in block.reads if r.buffer in s.function.buffers]
     sizes = [b.dtype.itemsize * (b.static_size() or 0) for b in read]
     is_far = max(sizes, default=0) > target.caches.l2
-    steps = [s.loop_of(loop).extent for loop in inside[1:]]
+    serial = [k for k, loop in enumerate(inside) if s.loop_of(loop).kind == "serial"]
+    if not is_far or not serial:
+        return
+    steps = [s.loop_of(loop).extent for loop in inside[serial[-1] + 1 :]]
     known = [int(step.value) for step in steps if isinstance(step, Const)]
-    if is_far and known and len(known) == len(steps) and s.loop_of(inside[0]).kind == "serial":
-        read_ahead(s, inside[0], prod(known) * read[0].dtype.itemsize, target)
+    if known and len(known) == len(steps):
+        read_ahead(s, inside[serial[-1]], prod(known) * read[0].dtype.itemsize, target)
 
 
 def last_and_after(s: Schedule, names: list[str]) -> tuple[str, list[str]]:
