@@ -238,6 +238,26 @@ for _lanes in (4, 8, 16):
     _VECTOR_DEFINITIONS[_name] = _reciprocal(_name, _lanes)
 
 
+_VECTOR_DEFINITIONS["emulated.avx512.permvar.sf.512"] = "\n".join(
+    [
+        'define <16 x float> @"emulated.avx512.permvar.sf.512"(<16 x float> %t, <16 x i32> %i) {',
+        *(
+            line
+            for k in range(16)
+            for line in (
+                f"  %i{k} = extractelement <16 x i32> %i, i32 {k}",
+                f"  %m{k} = and i32 %i{k}, 15",
+                f"  %e{k} = extractelement <16 x float> %t, i32 %m{k}",
+                f"  %r{k} = insertelement <16 x float> "
+                f"{f'%r{k - 1}' if k else 'zeroinitializer'}, float %e{k}, i32 {k}",
+            )
+        ),
+        "  ret <16 x float> %r15",
+        "}\n",
+    ]
+)
+
+
 # ---- matrix registers ---------------------------------------------------------------------------
 
 

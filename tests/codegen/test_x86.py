@@ -89,6 +89,24 @@ def test_floats_are_rounded_to_bytes_by_packs(
     np.testing.assert_array_equal(got, want.astype(np.int64).astype(dtype))
 
 
+@pytest.mark.parametrize("less", [0, 8])
+@pytest.mark.parametrize("is_high", [False, True])
+def test_numbers_of_four_bits_come_from_a_table(less: int, is_high: bool, monkeypatch: Any) -> None:
+    x = te.placeholder((4096,), "uint8", name="x")
+
+    def element(i: Any) -> Any:
+        number = te.cast(x[i] >> 4 if is_high else x[i] & 15, "float32")
+        return number - te.const(float(less), "float32") if less else number
+
+    y = te.compute((4096,), element, name="y")
+    module = tw.build(te.function([x], [y], name="f"), "llvm -mcpu=skylake-avx512 -num-cores=1")
+    assert "vpermps" in module.asm or "vpermd" in module.asm
+    assert "vcvtdq2ps" not in module.asm
+    values, got = np.resize(np.arange(256, dtype=np.uint8), 4096), np.empty(4096, np.float32)
+    run_emulated(module, monkeypatch, values, got)
+    np.testing.assert_array_equal(got, (values >> 4 if is_high else values & 15) - np.float32(less))
+
+
 @pytest.mark.parametrize("name", ["sigmoid", "tanh", "erf"])
 def test_quotients_by_reciprocals_are_exact(name: str, monkeypatch: Any) -> None:
     """Within the error of the functions as such: reciprocals with 14 bits take one step."""

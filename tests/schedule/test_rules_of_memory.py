@@ -114,6 +114,26 @@ def test_every_core_reads_whole_rows_of_its_own(
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("panels", "are_far"), [(64, True), (8, False)])
+def test_weights_of_few_bits_ask_for_what_comes_next(panels: int, are_far: bool) -> None:
+    """Where L2 does not hold them: they have left it since the last run."""
+    blocks, per_block, lanes = 32, 16, 64
+    x = te.placeholder((blocks * per_block,), name="x")
+    w = te.placeholder((panels, blocks * per_block, lanes), "uint8", name="w")
+    scales = te.placeholder((panels, blocks, lanes), name="scales")
+    g, h = te.reduce_axis(blocks), te.reduce_axis(per_block)
+
+    def element(p: Any, lane: Any) -> Any:
+        place = g * per_block + h
+        product = x[place] * te.cast(w[p, place, lane], "float32")
+        return te.sum(product * scales[p, g, lane], axis=[g, h])
+
+    f = te.function([x, w, scales], [te.compute((panels, lanes), element, name="y")], name="f")
+    f = f.with_attrs(constants=(1, 2))
+    lowered = str(tw.build(f, "llvm -mcpu=skylake-avx512 -l2=1M -num-cores=1").ir("lowered"))
+    assert ("prefetch(" in lowered) == are_far
+
+
 def test_rows_that_are_only_added_up_ask_for_what_comes_next() -> None:
     def lowered(op: Any, columns: int, **attrs: Any) -> str:
         inputs, output = of_one(op, 512, columns, **attrs)

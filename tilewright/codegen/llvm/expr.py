@@ -10,6 +10,7 @@ from tilewright.codegen.llvm.arithmetic import emit_binary, emit_cast, emit_unar
 from tilewright.codegen.llvm.calls import emit_call
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.instructions.arm_bytes import as_held
+from tilewright.codegen.llvm.instructions.nibbles import as_nibbles, to_floats
 from tilewright.codegen.llvm.instructions.registers import splat
 from tilewright.codegen.llvm.instructions.x86_bytes import as_rounded
 from tilewright.codegen.llvm.memory import emit_load, load_start
@@ -86,6 +87,9 @@ def _operations(cx: Context, root: Expr, values: dict[Expr, LLValue]) -> Iterato
 
 
 def _emit_node(cx: Context, node: Expr, args: list[LLValue]) -> LLValue:
+    nibbles = as_nibbles(cx.target, node)
+    if nibbles is not None:
+        return to_floats(cx, nibbles, args[0])
     emitter = _EMITTERS[type(node)]
     narrow = emit_narrow(cx, node, args, emitter)
     return emitter(cx, node, args) if narrow is None else narrow
@@ -121,7 +125,10 @@ def _may_write(node: Expr) -> bool:
 
 def _needed(cx: Context, node: Expr) -> tuple[Expr, ...]:
     """The operands to evaluate first: of a contiguous access, only its first index; of what one
-    step brings to bytes, the source."""
+    step brings to bytes, the source; of numbers of four bits, the bytes that hold them."""
+    nibbles = as_nibbles(cx.target, node)
+    if nibbles is not None:
+        return (nibbles.byte,)
     if isinstance(node, Cast):
         to_bytes = as_rounded(cx.target, node) or as_held(cx.target, node)
         return node.operands if to_bytes is None else to_bytes.operands

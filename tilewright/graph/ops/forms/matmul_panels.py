@@ -124,16 +124,17 @@ def matmul_panels_compute(
         if zero_points is not None:
             zero = te.cast(zero_points[panel, g, lane], work)
 
-        def term(part: int) -> Expr:
+        def term(part: int) -> tuple[Expr, Expr]:
             stored = byte >> (part * bits) if part else byte
             # What is shifted to the lowest bits last has nothing above it.
             stored = stored if part == count - 1 else stored & (2**bits - 1)
-            value = te.cast(stored, work) - zero
-            return te.cast(x[(*row, g * block + part * per_block + h)], work) * value
+            factor = te.cast(x[(*row, g * block + part * per_block + h)], work)
+            return factor, te.cast(stored, work) - zero
 
-        total = term(0)
+        factor, value = term(0)
+        total = factor * value
         for part in range(1, count):
-            total = total + term(part)
+            total = te.fma(*term(part), total)
         return te.sum(total * te.cast(scales[panel, g, lane], work), axis=[g, h])
 
     total = te.compute([weight.shape[0], *x.shape[:-1], PANEL], element, name="matmul_panels")

@@ -13,11 +13,12 @@ from math import gcd, prod
 from typing import NamedTuple
 
 from tilewright.arith import linear
-from tilewright.ir import Block, Const, DType, Expr, Iter, Var, free_vars
+from tilewright.ir import Block, Buffer, Const, DType, Expr, Iter, Var, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
     Access,
     accesses_of,
+    constants_of,
     extent_of,
     has_own_loops,
     looks_up,
@@ -261,6 +262,9 @@ def _schedule(s: Schedule, name: str, plan: ColumnsPlan, target: Target) -> None
     for loop in (*row_inner, middle):
         s.unroll(loop)
     s.vectorize(vector)
+    ahead = _steps_ahead(found, tile, lanes, target)
+    if ahead:
+        s.annotate(inner[-1], "prefetch", ahead)
     _unroll_short(s, inner, _LARGE // (tile.rows * tile.vectors))
     place_epilogue(s, found.epilogue, outer[-1], lanes, target)
     look_up_rows(s, found.epilogue[-1], shared[-1:], target)
@@ -271,6 +275,29 @@ def _schedule(s: Schedule, name: str, plan: ColumnsPlan, target: Target) -> None
     within = shared if plan.serial_tiles else outer
     parallelize_outer(s, name, target, found.work, within=within)
     join_pixels(s, pads, target)
+
+
+def _steps_ahead(found: ColumnReduction, tile: ColumnTile, lanes: int, target: Target) -> int:
+    """How many steps of the reduction ahead a tile asks for what it reads; 0 for not at all.
+
+    Weights that L2 does not hold have left it since the last run.
+    """
+    own = constants_of(found.schedule.function)
+    last = [it for it in found.block.iters if it.kind == "reduce"][-1]
+    lines = 0
+    for access in accesses_of(found.block):
+        is_far = access.buffer in own and _bytes(access.buffer) > target.caches.l2 > 0
+        if is_far and access.step(found.column.var) == 1 and access.step(last.var):
+            row = tile.vectors * lanes * access.buffer.dtype.itemsize
+            several = found.row is not None and access.step(found.row.var) != 0
+            lines += (tile.rows if several else 1) * -(-row // target.caches.line)
+    return max(1, target.timing.lines_in_flight // lines) if lines else 0
+
+
+def _bytes(buffer: Buffer) -> int:
+    """The size of a buffer; 0 where that is not known."""
+    extents = [d.value if isinstance(d, Const) else 0 for d in buffer.shape]
+    return int(prod(extents)) * buffer.dtype.itemsize
 
 
 def look_up_rows(s: Schedule, name: str, rows: list[Loop], target: Target) -> None:
