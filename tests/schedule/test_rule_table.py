@@ -10,7 +10,7 @@ import pytest
 import tilewright as tw
 from tilewright import ops, te
 from tilewright.ir import Function
-from tilewright.schedule import RefusedError, Schedule, ScheduleError, function_of
+from tilewright.schedule import RefusedError, Schedule, ScheduleError, error, function_of
 from tilewright.schedule.rules import Choices, Rule, apply_table
 from tilewright.schedule.rules.products.contraction import CONTRACTION
 from tilewright.schedule.rules.table import CPU_RULES, Stage
@@ -63,6 +63,17 @@ def test_a_rule_that_names_what_is_not_there_is_at_fault() -> None:
         scheduled(replace(CONTRACTION, apply=faulty))
     with pytest.raises(InternalError, match=message):
         scheduled(replace(CONTRACTION, match=lambda s, name, _: faulty(s.copy(), name)))
+
+
+def test_reasons_are_written_when_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = list[Function]()
+    listing = error.listing
+    monkeypatch.setattr(error, "listing", lambda f, *at: shown.append(f) or listing(f, *at))
+    s = Schedule(product())
+    refusal = s.can("parallel", s.loops("C")[-1])
+    assert not refusal and not shown
+    assert not isinstance(refusal, bool)
+    assert "feeds the reduce iterator" in refusal.reason and shown == [s.function]
 
 
 def test_only_primitives_that_do_not_fit_are_refusals() -> None:
