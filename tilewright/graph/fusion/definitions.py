@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from tilewright.graph.ir import Call, Value
 from tilewright.graph.ir.attributes import attribute_key
 from tilewright.graph.ir.types import STRING, TensorType, Type
+from tilewright.graph.rewriting.context import PassContext
 from tilewright.ir import (
     Binary,
     Const,
@@ -68,19 +69,24 @@ OPAQUE = Facts(LoopKind.OPAQUE)
 
 
 class FactTable:
-    """Facts about calls; equal calls on operands of equal types are looked at once."""
+    """Facts about calls; equal calls on operands of equal types are looked at once in a context of
+    passes, since most are the same before and after each of them."""
 
     def __init__(self) -> None:
-        self._found: dict[Any, Facts] = {}
+        remembered = PassContext.current().remembered
+        # Keys name expressions by their identity: the attributes that hold them are kept as well.
+        self._found: dict[Any, tuple[Facts, Any]] = remembered.setdefault("facts", {})
 
     def __call__(self, call: Call, types: Sequence[Type]) -> Facts:
         # What is not pure must not be computed twice, which inlining may do.
         if call.op.how != "compute" or not call.op.pure or not _on_tensors(call, types):
             return OPAQUE
         key = (call_key(call), *(None if a is None else a.type for a in call.args))
-        if key not in self._found:
-            self._found[key] = facts_of(*_defined(call, types))
-        return self._found[key]
+        found = self._found.get(key)
+        if found is None:
+            facts = facts_of(*_defined(call, types))
+            found = self._found[key] = facts, tuple(call.attrs.values())
+        return found[0]
 
 
 def call_key(call: Call) -> Any:

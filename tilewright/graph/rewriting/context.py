@@ -81,6 +81,10 @@ class PassContext:
     decided: dict[str, Decision] = field(
         default_factory=dict[str, Decision], init=False, repr=False
     )
+    #: What one pass has found out and others need as well, by what it is: see `FactTable`.
+    remembered: dict[str, dict[Any, Any]] = field(
+        default_factory=dict[str, dict[Any, Any]], init=False, repr=False
+    )
     _tokens: list[Token[PassContext | None]] = field(
         default_factory=list[Token["PassContext | None"]], repr=False
     )
