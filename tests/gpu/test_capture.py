@@ -265,3 +265,42 @@ def test_blocks_of_such_kernels_are_spread_evenly(cuda: tuple[Any, Driver]) -> N
     device.start(KERNEL, (60, 1, 1), (), Touched())
     room = [(228 << 10) // (size + 1024) if size else None for size in driver.shared]
     assert room == [1, 2, None, None]
+
+
+# ---- what fails ---------------------------------------------------------------------------------
+
+
+def test_a_kernel_that_fails_is_told_with_what_to_do(cuda: tuple[Any, Driver]) -> None:
+    device, driver = cuda
+    driver.cuStreamSynchronize = lambda *_: 700
+    libcuda._function.cache_clear()
+    with pytest.raises(libcuda.CudaError, match=r"(?s)\(700\).*start the process anew"):
+        device.wait()
+
+
+def test_a_process_that_was_forked_is_told_what_to_do(cuda: tuple[Any, Driver]) -> None:
+    device, driver = cuda
+    driver.cuCtxSetCurrent = lambda *_: 3
+    libcuda._function.cache_clear()
+    with pytest.raises(libcuda.CudaError, match=r"(?s)\(3\).*get_context\('spawn'\)"):
+        device.wait()
+
+
+@pytest.mark.parametrize("status", [3, 700])
+def test_what_goes_away_then_goes_in_silence(
+    cuda: tuple[Any, Driver], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is there to take an error of what is collected."""
+    device, driver = cuda
+    entry = device.entered(lambda _: launch(device, [A], [B]) or 0)
+    for _ in range(3):
+        entry(b"words")
+    for name in ("cuGraphExecDestroy", "cuModuleUnload", "cuStreamSynchronize", "cuCtxSetCurrent"):
+        monkeypatch.setattr(driver, name, lambda *_: status, raising=False)
+    libcuda._function.cache_clear()
+    raised = list[Any]()
+    monkeypatch.setattr("sys.unraisablehook", raised.append)
+    del entry
+    gc.collect()
+    device.unmake(KERNEL)
+    assert not raised

@@ -26,6 +26,15 @@ OUT_OF_MEMORY: Final = 2
 TOO_MANY_BLOCKS: Final = 720
 #: Of code: it is damaged, for other GPUs, or newer than the driver.
 CODE_REFUSED: Final = frozenset([200, 209, 218, 221, 222, 223, 300])
+#: What to do about some of these reasons: what a kernel did that the driver does not forgive, and
+#: that the process began as a copy of one that had started the driver.
+_FAILED_KERNELS: Final = frozenset([700, 702, 710, *range(714, 720)])
+_REMEDIES: Final = {
+    _FAILED_KERNELS: "start the process anew: after a kernel has failed, the driver runs nothing"
+    " else for this one on the GPU; what its models computed before is gone",
+    frozenset([3]): "use the GPU in processes that were not forked from one that does: start"
+    " workers by multiprocessing.get_context('spawn')",
+}
 #: Attributes of devices, by the driver's numbers.
 MAJOR, MINOR, MULTIPROCESSORS, SHARED_IN_ALL = 75, 76, 16, 81
 
@@ -35,13 +44,21 @@ class CudaError(UserError):
 
     def __init__(self, function: str, status: int, reason: str) -> None:
         self.status = status
-        super().__init__(f"{function} failed", reason=reason)
+        remedy = next((text for known, text in _REMEDIES.items() if status in known), "")
+        super().__init__(f"{function} failed", reason=reason, remedy=remedy)
 
 
 @cache
 def why_no_driver() -> str:
     """The reason why there is no driver to call; empty where there is one."""
     return _load()[1]
+
+
+def let_go(name: str, *args: Any) -> None:
+    """Call a function that gives something back; one that fails has nothing to give back any more:
+    the process was forked, or a kernel has failed."""
+    if _load()[0] is not None:
+        _function(name)(*args)
 
 
 def call(name: str, *args: Any) -> None:

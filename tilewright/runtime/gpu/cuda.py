@@ -21,7 +21,7 @@ from tilewright.runtime.gpu.ordering import Touched
 from tilewright.runtime.scratch import ERROR_WORDS
 from tilewright.support import libcuda
 from tilewright.support.errors import UserError
-from tilewright.support.libcuda import CudaError, call
+from tilewright.support.libcuda import CudaError, call, let_go
 from tilewright.support.timing import Timing
 
 _MOST_DYNAMIC_SHARED: Final = 8
@@ -72,7 +72,6 @@ class Cuda(LaunchingDevice):
         self._records = _pinned(MOST_KERNELS * ERROR_WORDS * 8)
 
     def _enter(self) -> None:
-        """Make the device's context this thread's."""
         call("cuCtxSetCurrent", self._context)
 
     # ---- memory ---------------------------------------------------------------------------------
@@ -169,9 +168,10 @@ class Cuda(LaunchingDevice):
     def _unload(self) -> None:
         """Unload code that nobody uses, once nothing of it runs."""
         if self._unused:
-            self.wait()
+            let_go("cuCtxSetCurrent", self._context)
+            let_go("cuStreamSynchronize", self._stream)
         while self._unused:
-            call("cuModuleUnload", self._unused.pop())
+            let_go("cuModuleUnload", self._unused.pop())
 
     def start(
         self, kernel: Launched, blocks: Sequence[int], args: Sequence[int], touched: Touched
@@ -371,12 +371,12 @@ class _Replayed:
 def _forget(graphs: dict[bytes, Any]) -> None:
     for graph in graphs.values():
         if isinstance(graph, ctypes.c_void_p):
-            call("cuGraphExecDestroy", graph)
+            let_go("cuGraphExecDestroy", graph)
     graphs.clear()
 
 
 def _destroy(graph: ctypes.c_void_p, _run: object) -> None:
-    call("cuGraphExecDestroy", graph)
+    let_go("cuGraphExecDestroy", graph)
 
 
 def _event() -> ctypes.c_void_p:
