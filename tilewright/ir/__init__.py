@@ -88,6 +88,7 @@ from tilewright.ir.text.source import Source
 from tilewright.ir.text.syntax import dotted
 from tilewright.ir.threads import (
     BLOCK_AXES,
+    KEEPS_PAIRS,
     STAGES,
     THREAD_AXES,
     barrier,

@@ -18,6 +18,8 @@ BLOCK_AXES: Final = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREAD_AXES: Final = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 #: The annotation of a loop: of how many iterations the copies are in shared memory at once.
 STAGES: Final = "stages"
+#: The annotation of a loop inside of which threads store what they have, without exchanging it.
+KEEPS_PAIRS: Final = "keeps_pairs"
 
 
 def is_over_blocks(stmt: Stmt) -> bool:

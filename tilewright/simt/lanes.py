@@ -179,9 +179,12 @@ def in_warp(lane: Array) -> Array:
     return own // WARP * WARP + lane % WARP
 
 
-def of_threads(value: Array, source: Array) -> Array:
-    """What threads of these numbers have for a value, for the threads that ask."""
+def of_threads(value: Array, source: Array, lanes: int = 1) -> Array:
+    """What threads of these numbers have for a value, or a vector, for the threads that ask."""
     value = np.asarray(value)
+    if lanes > 1 and value.ndim:
+        each = np.broadcast_to(value, (*value.shape[:-1], lanes))
+        return np.stack([of_threads(each[..., k], source) for k in range(lanes)], axis=-1)
     if value.ndim == 0 or value.shape[-1] == 1:
         return value
     shape = np.broadcast_shapes(value.shape, source.shape)

@@ -185,7 +185,7 @@ class _Writer:
         elif isinstance(node, Load):
             self.steps.append(self._load(node, operands, context, slot))
         elif isinstance(node, Call) and node.name == "of_lane":
-            self.steps.append(_ask(operands, context, slot))
+            self.steps.append(_ask(node.dtype.lanes, operands, context, slot))
         else:
             self.steps.append(_compute(node, operands, slot))
         return slot
@@ -214,7 +214,7 @@ class _Writer:
         return step
 
 
-def _ask(operands: list[int], context: _Context, slot: int) -> Step:
+def _ask(lanes: int, operands: list[int], context: _Context, slot: int) -> Step:
     """What other threads of the warp have."""
     value, lane, _ = operands
 
@@ -225,7 +225,7 @@ def _ask(operands: list[int], context: _Context, slot: int) -> Step:
             if (active & ~asked).any():
                 missing = int(np.argmax(active & ~asked))
                 raise LaneError(missing, "the thread that it asks for a value does not take part")
-        slots[slot] = of_threads(slots[value], source)
+        slots[slot] = of_threads(slots[value], source, lanes)
 
     return step
 

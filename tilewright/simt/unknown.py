@@ -67,7 +67,9 @@ def _spread(each: Computed, slots: list[Any], unknown: list[Mask]) -> Array:
     masks = [np.zeros((), bool) if u is None else u for u in unknown]
     node = each.node
     if isinstance(node, Call) and node.name == "of_lane":
-        return of_threads(masks[0], in_warp(slots[each.operands[1]])) | masks[1]
+        source, lanes = in_warp(slots[each.operands[1]]), node.dtype.lanes
+        where = masks[1][..., None] if lanes > 1 and masks[1].ndim else masks[1]
+        return of_threads(masks[0], source, lanes) | where
     if isinstance(node, Select):
         chosen = np.asarray(slots[each.operands[0]])
         if node.condition.dtype.lanes < node.dtype.lanes:

@@ -289,7 +289,10 @@ def test_code_with_a_running_maximum(size: int) -> None:
     waits = Counter(re.findall(r"wgmma.wait_group.sync.aligned (\d)", text))
     assert waits == {"0": 3 + crosses, "1": 1 + crosses}, "some are for scores alone"
     exchanged = text.count("shfl.sync.idx")
-    assert exchanged == 24 + 16 * crosses, "of four threads for two rows: maxima, and totals"
+    joined = (1 + crosses) * size // 8
+    assert exchanged == 24 + 16 * crosses + joined, (
+        "maxima and totals of two rows; pairs of results"
+    )
     meetings = Counter(re.findall(r"bar\.\w+\s+[0%]", text.replace("\t", "")))
     assert meetings["bar.sync 0"] == (0 if size == 128 else 3), "two groups take turns"
     assert "ld.shared" not in text, "threads read nothing of shared memory"

@@ -35,6 +35,7 @@ from tilewright.lower import (
     expand_rounding,
     fence_operands,
     flat_loop_passes,
+    join_pairs,
     merge_launches,
     native_formats,
     overlap_launches,
@@ -138,6 +139,8 @@ class CudaBackend(Backend):
             ("expand_rounding", lambda f: expand_rounding(f, target)),
             ("vectorize", vectorize),
             ("unroll", unroll),
+            # Takes vectors that are written out.
+            ("join_pairs", join_pairs),
             ("wait_for_products", wait_for_products),
             # Finds copies that are whole vectors.
             ("stage_copies", stage_copies),

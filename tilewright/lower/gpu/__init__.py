@@ -16,6 +16,7 @@ from tilewright.lower.gpu.launches import (
     split_launches,
 )
 from tilewright.lower.gpu.merge_launches import MERGED, merge_launches
+from tilewright.lower.gpu.pairs import join_pairs
 from tilewright.lower.gpu.private import drop_thread_dimensions
 from tilewright.lower.gpu.remote import reach_device
 from tilewright.lower.gpu.stages import stage_copies
@@ -27,6 +28,7 @@ __all__ = [
     "drop_thread_dimensions",
     "fence_operands",
     "group_operands",
+    "join_pairs",
     "merge_launches",
     "overlap_launches",
     "place_barriers",

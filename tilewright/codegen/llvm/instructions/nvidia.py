@@ -111,12 +111,18 @@ def _by_lanes(cx: Context, of: Callable[..., LLValue], args: list[LLValue], lane
 def of_lane(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     """What another thread of the warp has for a value; all of some neighbours ask together."""
     value, lane, _ = args
-    if node.dtype.bits != 32 or cx.target.gpu is None:
+    if node.dtype.bits * node.dtype.lanes != 32 or cx.target.gpu is None:
         raise _missing(cx, node, "GPUs have it for 32 bits")
+    if node.dtype.is_vector:
+        word = cx.builder.bitcast(value, i32)
+        return cx.builder.bitcast(_exchanged(cx, node, word, lane, "i32"), value.type)
+    return _exchanged(cx, node, value, lane, "f32" if node.dtype.is_float else "i32")
+
+
+def _exchanged(cx: Context, node: Call, value: LLValue, lane: LLValue, kind: str) -> LLValue:
     builder, count = cx.builder, _number(node.args[2])
     first = builder.and_(lane, llvm.Constant(i32, -count))
     mask = builder.shl(llvm.Constant(i32, (1 << count) - 1 if count < 32 else -1), first)
-    kind = "f32" if node.dtype.is_float else "i32"
     name, own = f"llvm.nvvm.shfl.sync.idx.{kind}", value.type
     called = cx.declare(name, own, [i32, own, i32, i32])
     return builder.call(called, [mask, value, lane, llvm.Constant(i32, 31)])

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tilewright.ir import (
+    KEEPS_PAIRS,
     OWNERS,
     STAGES,
     TILE_SIDE,
@@ -97,6 +98,8 @@ class Online(InRegisters):
             s.bind(blocks, "blockIdx.x")
             if self.plan.begins_early:
                 s.annotate(grid, STAGES, 2)
+            if self.plan.keeps_pairs:
+                s.annotate(grid, KEEPS_PAIRS, 1)
         else:
             s.bind(grid, "blockIdx.x")
         first, second = self.started(first, first.loops.sums), self.started(second, adding)
