@@ -272,7 +272,7 @@ def test_blocks_of_such_kernels_are_spread_evenly(cuda: tuple[Any, Driver]) -> N
 
 def test_a_kernel_that_fails_is_told_with_what_to_do(cuda: tuple[Any, Driver]) -> None:
     device, driver = cuda
-    driver.cuStreamSynchronize = lambda *_: 700
+    vars(driver)["cuStreamSynchronize"] = lambda *_: 700
     libcuda._function.cache_clear()
     with pytest.raises(libcuda.CudaError, match=r"(?s)\(700\).*start the process anew"):
         device.wait()
@@ -280,7 +280,7 @@ def test_a_kernel_that_fails_is_told_with_what_to_do(cuda: tuple[Any, Driver]) -
 
 def test_a_process_that_was_forked_is_told_what_to_do(cuda: tuple[Any, Driver]) -> None:
     device, driver = cuda
-    driver.cuCtxSetCurrent = lambda *_: 3
+    vars(driver)["cuCtxSetCurrent"] = lambda *_: 3
     libcuda._function.cache_clear()
     with pytest.raises(libcuda.CudaError, match=r"(?s)\(3\).*get_context\('spawn'\)"):
         device.wait()

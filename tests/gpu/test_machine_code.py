@@ -86,7 +86,7 @@ def image_in(code: bytes, entry: str) -> KernelImage:
 
 
 def test_kernels_hold_machine_code_beside_their_text(assembler: str) -> None:
-    model = tw.compile(graph(), H200)
+    model: Any = tw.compile(graph(), H200)
     assert held(model) == {True}
     code = objects(model)
     for name in model.launches:
@@ -99,7 +99,7 @@ def test_kernels_hold_machine_code_beside_their_text(assembler: str) -> None:
 
 def test_without_an_assembler_kernels_are_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_PTXAS", "off")
-    model = tw.compile(graph(), H200)
+    model: Any = tw.compile(graph(), H200)
     assert held(model) == {False}
     for name in model.launches:
         image = image_in(objects(model), name)
@@ -112,7 +112,7 @@ def test_code_that_the_assembler_refuses_stays_text(
 ) -> None:
     path = write_tool(tmp_path / "ptxas", ASSEMBLER.format(fix=4, refused=".version"))
     monkeypatch.setenv("TILEWRIGHT_PTXAS", path)
-    model = tw.compile(graph(), H200)
+    model: Any = tw.compile(graph(), H200)
     assert held(model) == {False}
 
 
@@ -131,7 +131,7 @@ def test_damaged_machine_code_is_left_aside(assembler: str) -> None:
 def test_code_in_the_cache_depends_on_the_assembler(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    model = tw.compile(graph(), "simt")
+    model: Any = tw.compile(graph(), "simt")
     function = model.ir(model.kernels[0])
     keys: list[str] = []
     for fix in (3, 4):
@@ -270,7 +270,7 @@ def test_other_failures_are_told_at_once(
     ptxas.find_assembler() is None or "TILEWRIGHT_PTXAS" in os.environ, reason="no ptxas is here"
 )
 def test_the_assembler_makes_files_for_the_gpu() -> None:
-    model = tw.compile(graph(), H200)
+    model: Any = tw.compile(graph(), H200)
     assert held(model) == {True}
     for name in model.launches:
         code = image_in(objects(model), name).machine_code

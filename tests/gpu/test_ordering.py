@@ -219,7 +219,7 @@ def test_launches_wait_for_others_to_end_where_merging_is_turned_off() -> None:
     plain = without_merging(graph, target)
     assert not any(said["waits"] for said in plain.launches.values())
     assert all("griddepcontrol" not in kernel_text(plain, k) for k in plain.kernels)
-    model = tw.compile(graph, target)
+    model: Any = tw.compile(graph, target)
     assert all(said["waits"] for said in model.launches.values())
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
-from operator import add, floordiv, mod, mul, sub
+from operator import add, mul, sub
 from typing import Any, Final
 
 from tilewright.arith.interval import Interval, is_index
@@ -177,7 +177,7 @@ def _binary(node: Binary, operands: _Operands, _count: int) -> _Values | None:
     rule = _OPERATIONS.get(node.op)
     if rule is None or a is None or b is None:
         return None
-    if rule in _DIVISIONS and any(divisor <= 0 for divisor in b):
+    if node.op in _DIVISIONS and any(divisor <= 0 for divisor in b):
         return None
     return tuple(map(rule, a, b))
 
@@ -196,13 +196,13 @@ def _const(node: Const, _operands: _Operands, count: int) -> _Values:
 
 
 _Operands = Sequence[_Values | None]
-_DIVISIONS: Final[tuple[_Operation, ...]] = (floordiv, mod)
+_DIVISIONS: Final = ("floordiv", "floormod")
 _OPERATIONS: Final[dict[str, _Operation]] = {
     "add": add,
     "sub": sub,
     "mul": mul,
-    "floordiv": floordiv,
-    "floormod": mod,
+    "floordiv": int.__floordiv__,
+    "floormod": int.__mod__,
     "min": min,
     "max": max,
 }

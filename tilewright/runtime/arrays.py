@@ -88,13 +88,14 @@ def overlapping(arrays: Iterable[tuple[T, Array, bool]]) -> tuple[T, T] | None:
     return None
 
 
-def _span(array: Array) -> tuple[int, int]:
+def _span(array: Any) -> tuple[int, int]:
     """Where the memory begins and ends that an array's elements lie in."""
     if not isinstance(array, np.ndarray):  # one on a device, which has no gaps
         return array.address, array.address + array.nbytes
-    steps = [s * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
-    begin = address_of(array) + sum(s for s in steps if s < 0)
-    return begin, begin + sum(map(abs, steps)) + array.itemsize
+    own = cast("Array", array)
+    steps = [s * (n - 1) for s, n in zip(own.strides, own.shape, strict=True)]
+    begin = address_of(own) + sum(s for s in steps if s < 0)
+    return begin, begin + sum(map(abs, steps)) + own.itemsize
 
 
 def let_go(array: Array) -> None:

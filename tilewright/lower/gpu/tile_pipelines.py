@@ -145,8 +145,8 @@ class _Steps(NamedTuple):
     versions: int
 
     @property
-    def count(self) -> int:
-        """Iterations of a tile."""
+    def iterations(self) -> int:
+        """Those of a tile."""
         assert isinstance(self.inner.extent, Const)
         return int(self.inner.extent.value)
 
@@ -178,7 +178,7 @@ class _Pipelined(NamedTuple):
     def around(self, tile: _Tile, overlap: Overlap) -> Stmt:
         """All tiles."""
         steps, loop, zero = self.steps, self.steps.tiles, const(0)
-        last, coming = const(steps.count - 1), loop.var + 1
+        last, coming = const(steps.iterations - 1), loop.var + 1
         ready = [arrived(steps.versions)]
         if self.takes_turns:
             ready.append(effect("groups_arrive", const(-1)))
@@ -226,12 +226,12 @@ class _Pipelined(NamedTuple):
             *self.steps.at(tile, step, overlap.later(self._arrival())),
         )
         plain = {k: v for k, v in inner.annotations.items() if k != STAGES}
-        return replace(inner, extent=const(self.steps.count - 1), body=body, annotations=plain)
+        return replace(inner, extent=const(self.steps.iterations - 1), body=body, annotations=plain)
 
     def _copies(self, tile: Expr, step: Expr) -> list[Stmt]:
         """What comes with an iteration, which may be one of the next tile: that of the second
         product is an iteration late."""
-        steps, count = self.steps, self.steps.count
+        steps, count = self.steps, self.steps.iterations
         tiles, coming = steps.tiles.extent, tile + 1
         for_next = [
             If(Binary("eq", step, const(count)), seq(*steps.at(coming, const(0), self.rows))),
@@ -248,7 +248,7 @@ class _Pipelined(NamedTuple):
         return [*done, commit()]
 
     def _number(self, tile: Expr, step: Expr) -> Expr:
-        return tile * self.steps.count + step
+        return tile * self.steps.iterations + step
 
     def _meeting(self, tile: Expr, step: Expr) -> list[Stmt]:
         """Before an iteration: what is copied for it is there."""

@@ -207,7 +207,8 @@ class LaunchingDevice(Device):
     def _of_libraries(self, arrays: Sequence[Any]) -> list[Any]:
         """An array of each library whose arrays these are."""
         others = [a for a in arrays if not isinstance(a, DeviceArray | np.ndarray)]
-        return list({type(a): a for a in reversed(others)}.values())
+        kinds: dict[Any, Any] = {type(a): a for a in reversed(others)}
+        return list(kinds.values())
 
     def taken(self, arrays: list[Any]) -> list[Any]:
         return [a.numpy() for a in arrays]

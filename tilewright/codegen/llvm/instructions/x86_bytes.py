@@ -109,7 +109,9 @@ def _instructions(target: Target, lanes: int) -> _Instructions | None:
 def _held(expr: Expr) -> Rounded | None:
     """min(max(round(x) + zero, low), high), in whatever order."""
     clamp = as_clamp(expr)
-    for rounded, zero in _sums(clamp.value) if clamp is not None else ():
+    if clamp is None:
+        return None
+    for rounded, zero in _sums(clamp.value):
         number = _whole(zero)
         if number is not None and isinstance(rounded, Call) and rounded.name == "round":
             return Rounded(rounded.args[0], number, clamp.low, clamp.high)
