@@ -44,8 +44,13 @@ def main() -> None:
     if options.worker:
         work(options)
         return
-    files = make(options)
-    sys.path.insert(0, str(Path(__file__).parent))
+    files = files_of(options)
+    if options.build:
+        build(options, files)
+        return
+    if not all(f.exists() for f in files.values()):
+        # In a process of its own, whose memory is given back.
+        subprocess.run([sys.executable, *sys.argv, "--build"], check=True)
     config = SIZES[options.size]
     rate = read_rate(options.threads)
     weights, cache = bytes_of_weights(config, options.group), bytes_of_cache(config)
@@ -89,17 +94,10 @@ def arguments() -> argparse.Namespace:
 # ---- the model ----------------------------------------------------------------------------------
 
 
-def make(options: argparse.Namespace) -> dict[str, Path]:
-    """The files, made in a process of its own whose memory is given back."""
+def files_of(options: argparse.Namespace) -> dict[str, Path]:
+    """What each runtime loads."""
     stem = FOLDER / f"decoder_{options.size}_int4_{options.group}"
-    files = dict(zip(RUNTIMES, (stem.with_suffix(".twm"), stem.with_suffix(".onnx")), strict=True))
-    if options.build:
-        build(options, files)
-    elif not all(f.exists() for f in files.values()):
-        subprocess.run([sys.executable, *sys.argv, "--build"], check=True)
-    if options.build:
-        sys.exit()
-    return files
+    return dict(zip(RUNTIMES, (stem.with_suffix(".twm"), stem.with_suffix(".onnx")), strict=True))
 
 
 def build(options: argparse.Namespace, files: dict[str, Path]) -> None:

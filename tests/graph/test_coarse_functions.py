@@ -72,7 +72,7 @@ def test_bytes_times_gates_are_not_divided() -> None:
     check(module, stored("uint8", 1, 16, 9, 7), stored("uint8", 1, 16, 1, 1))
 
 
-def test_a_trained_range_keeps_its_accuracy() -> None:
+def test_noise_in_bytes_is_that_of_exact_sigmoids() -> None:
     """Signal over noise of SiLU in bytes is that of exact sigmoids."""
     values = rng().normal(0, 3, (1, 4096)).astype(np.float32)
     exact = values / (1 + np.exp(-values.astype(np.float64)))

@@ -17,7 +17,7 @@ _EXTREMES = {128: ("sse", ""), 256: ("avx", ".256"), 512: ("avx512", ".512")}
 #: Lanes of the vectors of float32 that there is an instruction for reciprocals of.
 _RECIPROCALS = (16, 8, 4)
 #: The operand by which AVX-512 instructions use the thread's rounding mode.
-_CURRENT_ROUNDING = 4
+CURRENT_ROUNDING = 4
 
 
 def has_vector(target: Target, dtype: DType) -> bool:
@@ -38,7 +38,7 @@ def extreme(cx: Context, op: str, dtype: DType, a: LLValue, b: LLValue) -> LLVal
     prefix, suffix = _EXTREMES[bits]
     if bits == 128 and kind == "d":
         prefix = "sse2"
-    rounding = [llvm.Constant(i32, _CURRENT_ROUNDING)] if bits == 512 else []
+    rounding = [llvm.Constant(i32, CURRENT_ROUNDING)] if bits == 512 else []
     name, args = f"llvm.x86.{prefix}.{op}.p{kind}{suffix}", [b, a, *rounding]
     found = cx.builder.call(cx.declare(name, a.type, [v.type for v in args]), args)
     return cx.builder.select(cx.builder.fcmp_unordered("uno", b, b), b, found)

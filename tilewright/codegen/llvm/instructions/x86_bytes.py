@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.instructions.clamps import as_clamp
 from tilewright.codegen.llvm.instructions.registers import joined, parts_of, splat
+from tilewright.codegen.llvm.instructions.x86 import CURRENT_ROUNDING
 from tilewright.codegen.llvm.types import LLType, LLValue, i8, i32, llvm, number
 from tilewright.ir import Binary, Broadcast, Call, Cast, Const, DType, Expr
 from tilewright.target import Target
@@ -29,8 +30,6 @@ _WHOLE: Final = (8, 16, 32, 64)
 _NARROW: Final = 16
 #: Packs join vectors by parts of so many bits.
 _PART: Final = 128
-#: The operand by which AVX-512 instructions use the thread's rounding mode.
-_CURRENT_ROUNDING: Final = 4
 
 
 class _Instructions(NamedTuple):
@@ -176,7 +175,7 @@ def _integers(
         low, high = (builder.fsub(number(v, kind), shift) for v in (rounded.low, rounded.high))
     else:
         low, high = (number(v - rounded.zero, kind) for v in (rounded.low, rounded.high))
-    rounding = [llvm.Constant(i32, _CURRENT_ROUNDING)] if own is _AVX512 else []
+    rounding = [llvm.Constant(i32, CURRENT_ROUNDING)] if own is _AVX512 else []
     # Both give their second operand where one is NaN.
     held = _call(cx, own.max, kind, x, low, *rounding)
     held = _call(cx, own.min, kind, held, high, *rounding)
