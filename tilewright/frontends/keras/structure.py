@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -98,7 +98,7 @@ def _keyed(layers: Sequence[LayerSpec]) -> list[tuple[LayerSpec, str]]:
     return keyed
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _snake_case(name: str) -> str:
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", name))
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
