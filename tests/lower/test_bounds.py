@@ -67,6 +67,23 @@ whose extent is {}", I[i], n)
     )
 
 
+def test_what_is_evaluated_anyway_needs_no_condition(keeps_meaning: Any) -> None:
+    """Each place is read from a list and chosen by its own sign, six lists deep."""
+    place = "i"
+    for k in range(6):
+        place = f"I{k}[{place} + 4 if {place} < 0 else {place}]"
+    lists = ", ".join(f"I{k}: i32[4]" for k in range(6))
+    text = f"""
+    def f({lists}, B: i32[4]):
+        for i in range(4):
+            B[i] = {place}
+    """
+    rows = np.random.default_rng(0).integers(-4, 4, (7, 4), np.int32)
+    safe = keeps_meaning(text, check_bounds, *rows)
+    # One assert for each side of each list but the first, whose place is known.
+    assert len(asserts(safe)) == 2 * 5
+
+
 def test_asserts_hold_only_where_the_access_happens(keeps_meaning: Any) -> None:
     text = """
     def f(A: f32[5], I: i64[8], B: f32[8]):

@@ -6,7 +6,7 @@ Statements nest as deep as loops do, which the verifier bounds, so their drivers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from typing import Any
 
@@ -55,7 +55,7 @@ def walk_expr(root: Expr) -> Iterator[Expr]:
 def map_expr(
     root: Expr,
     rule: Callable[[Expr], Expr | None],
-    memo: dict[Expr, Expr] | None = None,
+    memo: MutableMapping[Expr, Expr] | None = None,
     rebuild: Callable[[Expr, tuple[Expr, ...]], Expr] | None = None,
 ) -> Expr:
     """Rebuild `root` bottom-up; where `rule` returns an expression, it replaces the node.
@@ -84,7 +84,7 @@ def map_expr(
 
 def _with_mapped_operands(
     node: Expr,
-    memo: dict[Expr, Expr],
+    memo: MutableMapping[Expr, Expr],
     rebuild: Callable[[Expr, tuple[Expr, ...]], Expr] | None,
 ) -> Expr:
     operands = node.operands

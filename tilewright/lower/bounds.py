@@ -8,7 +8,8 @@ every access is asserted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -171,14 +172,25 @@ class _Safe:
         self.checked, self.place = checker.checked, place
         self.asserts: list[Stmt] = []
         self._asserted: set[Expr] = set()
-        self._memos: dict[Expr | None, dict[Expr, Expr]] = {}
+        self._memos: dict[Expr | None, ChainMap[Expr, Expr]] = {None: ChainMap()}
 
     def expr(self, root: Expr) -> Expr:
         return self._under(root, None)
 
+    def _side(self, root: Expr, condition: Expr | None, chosen: Expr) -> Expr:
+        """`root` of a lazy node under `condition`, evaluated only where `chosen` holds as well.
+
+        What is evaluated under `condition` anyway, such as an index that its own sign chooses,
+        is the same here.
+        """
+        both = _both(condition, chosen)
+        if both not in self._memos:
+            self._memos[both] = self._memos[condition].new_child()
+        return self._under(root, both)
+
     def _under(self, root: Expr, condition: Expr | None) -> Expr:
         """`root`, evaluated only where `condition` holds."""
-        memo = self._memos.setdefault(condition, {})
+        memo = self._memos[condition]
         # The lazy nodes are rewritten first, each side under its own condition.
         for node in _lazy_nodes(root, memo):
             memo[node] = _LAZY[_lazy_kind(node)](self, node, condition)
@@ -241,17 +253,17 @@ class _Safe:
 
     def select(self, node: Select, condition: Expr | None) -> Expr:
         chosen = self._under(node.condition, condition)
-        a = self._under(node.a, _both(condition, chosen))
-        b = self._under(node.b, _both(condition, simplify(~chosen)))
+        a = self._side(node.a, condition, chosen)
+        b = self._side(node.b, condition, simplify(~chosen))
         return Select(chosen, a, b)
 
     def conjunction(self, node: Binary, condition: Expr | None) -> Expr:
         a = self._under(node.a, condition)
-        return Binary("and", a, self._under(node.b, _both(condition, a)))
+        return Binary("and", a, self._side(node.b, condition, a))
 
     def disjunction(self, node: Binary, condition: Expr | None) -> Expr:
         a = self._under(node.a, condition)
-        return Binary("or", a, self._under(node.b, _both(condition, simplify(~a))))
+        return Binary("or", a, self._side(node.b, condition, simplify(~a)))
 
 
 def _as_given(index: Expr, extent: Expr) -> Expr:
@@ -272,7 +284,7 @@ def _lazy_kind(node: Expr) -> str:
     return node.op if isinstance(node, Binary) else "select"
 
 
-def _lazy_nodes(root: Expr, memo: dict[Expr, Expr]) -> list[Expr]:
+def _lazy_nodes(root: Expr, memo: MutableMapping[Expr, Expr]) -> list[Expr]:
     """The outermost selects, ands and ors of `root` with a load on a lazy side."""
     found, seen, pending = list[Expr](), set[Expr](), [root]
     while pending:
