@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib.util
+import signal
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -145,7 +147,7 @@ def test_a_graph_has_the_edges_that_memory_asks_for(cuda: tuple[Any, Driver]) ->
         launch(device, [B, E], [A])
         return 0
 
-    entry = device.entered(run)
+    entry = device.entered(run, "m")
     for _ in range(4):
         entry(b"words")
     assert driver.graph == [
@@ -169,7 +171,7 @@ def test_one_after_another(cuda: tuple[Any, Driver]) -> None:
             launch(device, reads, writes)
         return 0
 
-    entry = device.entered(run)
+    entry = device.entered(run, "m")
     entry(b"words")
     entry(b"words")
     assert [waits for _, waits in driver.graph] == [(), (1,), (2,)]
@@ -178,8 +180,10 @@ def test_one_after_another(cuda: tuple[Any, Driver]) -> None:
 def test_runs_in_one_graph_stay_apart(cuda: tuple[Any, Driver]) -> None:
     """What is timed takes turns: nothing of a run begins before the one before it is done."""
     device, driver = cuda
-    first = device.entered(lambda _: launch(device, [A], [B]) or launch(device, [A], [C]) or 0)
-    second = device.entered(lambda _: launch(device, [A], [D]) or launch(device, [A], [E]) or 0)
+    first = device.entered(lambda _: launch(device, [A], [B]) or launch(device, [A], [C]) or 0, "m")
+    second = device.entered(
+        lambda _: launch(device, [A], [D]) or launch(device, [A], [E]) or 0, "m"
+    )
     device.together(lambda: (first(b"words"), second(b"words")))()
     assert [waits for _, waits in driver.graph] == [(), (), (1, 2), (1, 2)]
     assert driver.launched == [77]
@@ -215,7 +219,7 @@ def test_blocks_that_wait_for_each_other_are_launched_together(cuda: tuple[Any, 
         device.start(together, (4, 1, 1), (), Touched([A], [D]))
         return 0
 
-    entry = device.entered(run)
+    entry = device.entered(run, "m")
     entry(b"words")
     entry(b"words")
     assert driver.graph == [("kernel", ()), ("together", ()), ("together", (2,))]
@@ -246,7 +250,7 @@ def test_kernels_that_wait_by_themselves_begin_early(
         device.start(waiting, (1, 1, 1), (), Touched([D], [A]))
         return 0
 
-    entry = device.entered(run)
+    entry = device.entered(run, "m")
     entry(b"words")
     entry(b"words")
     ended, begun = (0, 0), (1, 1)
@@ -292,7 +296,7 @@ def test_what_goes_away_then_goes_in_silence(
 ) -> None:
     """Nobody is there to take an error of what is collected."""
     device, driver = cuda
-    entry = device.entered(lambda _: launch(device, [A], [B]) or 0)
+    entry = device.entered(lambda _: launch(device, [A], [B]) or 0, "m")
     for _ in range(3):
         entry(b"words")
     for name in ("cuGraphExecDestroy", "cuModuleUnload", "cuStreamSynchronize", "cuCtxSetCurrent"):
@@ -304,3 +308,110 @@ def test_what_goes_away_then_goes_in_silence(
     gc.collect()
     device.unmake(KERNEL)
     assert not raised
+
+
+def test_other_models_say_why_they_do_not_run(cuda: tuple[Any, Driver]) -> None:
+    """The driver forgives no fault of a kernel: the first error says what was running, later ones
+    that it was this."""
+    device, driver = cuda
+    run = device.entered(lambda _: launch(device, [A], [B]) or 0, "resnet")
+    other = device.entered(lambda _: launch(device, [A], [B]) or 0, "bert")
+    run(b"words")
+    vars(driver)["cuStreamSynchronize"] = vars(driver)["cuLaunchKernel"] = lambda *_: 700
+    libcuda._function.cache_clear()
+    with pytest.raises(UserError, match=r"a kernel failed on cuda:0: .*given resnet\n"):
+        device.wait()
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"nothing more in this process: a kernel failed.*resn"):
+            other(b"words")
+
+
+def test_interrupts_leave_no_half_graphs(cuda: tuple[Any, Driver]) -> None:
+    device, driver = cuda
+    begin = driver.cuStreamBeginCapture_v2
+
+    def interrupted(*args: Any) -> int:
+        signal.raise_signal(signal.SIGINT)
+        return begin(*args)
+
+    vars(driver)["cuStreamBeginCapture_v2"] = interrupted
+    libcuda._function.cache_clear()
+    entry = device.entered(lambda _: launch(device, [A], [B]) or 0, "m")
+    entry(b"words")
+    with pytest.raises(KeyboardInterrupt):
+        entry(b"words")
+    assert not device.is_capturing and not driver._capturing
+    vars(driver)["cuStreamBeginCapture_v2"] = begin
+    libcuda._function.cache_clear()
+    driver.graph.clear()
+    entry(b"words")
+    assert driver.launched == [77]
+
+
+def test_what_other_threads_hand_over_is_no_part_of_a_graph(cuda: tuple[Any, Driver]) -> None:
+    device, driver = cuda
+    recorded = list[bool]()
+    vars(driver)["cuEventRecord"] = lambda *_: recorded.append(driver._capturing) or 0
+    other = threading.Thread(target=device.hand_over, args=(5,))
+
+    def run(_: Any) -> int:
+        launch(device, [A], [B])
+        if device.is_capturing:
+            other.start()
+            other.join(0.05)
+        return 0
+
+    entry = device.entered(run, "m")
+    entry(b"words")
+    entry(b"words")
+    other.join()
+    assert recorded == [False]
+
+
+def test_two_threads_that_take_times(cuda: tuple[Any, Driver]) -> None:
+    """Each sees launches one by one, and nobody does so afterwards."""
+    device, _ = cuda
+    inside, seen = threading.Event(), list[bool]()
+
+    def timed() -> None:
+        with device.one_by_one():
+            inside.set()
+            seen.append(device.waits)
+
+    other = threading.Thread(target=timed)
+    with device.one_by_one():
+        other.start()
+        inside.wait(0.05)
+    other.join()
+    assert seen == [True] and not device.waits
+
+
+def test_launches_that_are_timed_stand_at_a_gate(cuda: tuple[Any, Driver]) -> None:
+    """Until both events and the kernel are there; but for the first launch, which may wait."""
+    device, driver = cuda
+    calls = list[str]()
+
+    def noting(name: str, value: int = 0) -> None:
+        def call(*args: Any) -> int:
+            calls.append(name)
+            if name == "cuEventElapsedTime":
+                args[0]._obj.value = 0.5
+            return value
+
+        vars(driver)[name] = call
+
+    for name in ("cuStreamWaitValue32_v2", "cuEventRecord", "cuLaunchKernel", "cuEventElapsedTime"):
+        noting(name)
+    with device.one_by_one() as times:
+        launch(device, [A], [B])
+        assert calls == ["cuLaunchKernel"] and not times
+        launch(device, [A], [B])
+    assert calls[1:] == [
+        "cuStreamWaitValue32_v2",
+        "cuEventRecord",
+        "cuLaunchKernel",
+        "cuEventRecord",
+        "cuEventElapsedTime",
+    ]
+    assert [t.nanoseconds for t in times] == [500_000]
+    assert not device.errors().any(), "the gate is no error record"

@@ -68,11 +68,12 @@ def measured(
     model: NativeModel, args: argparse.Namespace, console: Console
 ) -> tuple[Profile, Roof]:
     """A profile on the inputs of the command line, and what the machine can do at most."""
-    from tilewright.insight.roof import measure_roof
+    from tilewright.insight.roof import roof_of
 
     inputs = inputs_for(model.inputs, args, console)
     with console.working("measuring"):
-        return model.profile(inputs, runs=getattr(args, "runs", 10)), measure_roof(args.threads)
+        profile = model.profile(inputs, runs=getattr(args, "runs", 10))
+        return profile, roof_of(model.target, model.precision, args.threads)
 
 
 def _floor(row: KernelTime, roof: Roof) -> float:

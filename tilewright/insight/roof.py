@@ -27,6 +27,8 @@ from tilewright.tensor import te
 _TILES: Final = 64
 _VECTORS: Final = 2
 _FREE: Final = 2
+#: Bytes of factors that tensor instructions of GPUs multiply, by precision.
+_FACTOR_BYTES: Final = {"float16": 2, "bf16": 2, "int8-dynamic": 1, "int8": 1, "float8": 1}
 #: Bytes that no cache holds.
 _LARGE: Final = 64 << 20
 _SAMPLES: Final = 8
@@ -67,6 +69,18 @@ class Roof:
     def floor(self, flops: float, bytes_: float) -> float:
         """The least seconds for so much work on so many bytes."""
         return max(flops / self.flops, bytes_ / self.rate(bytes_))
+
+
+def roof_of(target: Target, precision: str, threads: int | None = None) -> Roof:
+    """The roof of the machine that code for a target runs on: of a GPU by its figures, of this
+    machine by measuring. `precision` is that of a model's products."""
+    gpu = target.gpu
+    if gpu is None:
+        return measure_roof(threads)
+    word = precision.partition(" ")[0]
+    itemsize = _FACTOR_BYTES.get(word)
+    flops = gpu.flops if itemsize is None else gpu.tensor_flops_of(itemsize)
+    return Roof(flops, (Level(math.inf, gpu.bandwidth),))
 
 
 @cache

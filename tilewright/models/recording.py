@@ -7,17 +7,22 @@ record as well.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.runtime import Inputs
+from tilewright.runtime import Inputs, LaunchTime
 from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:
     from tilewright.models.native import NativeModel
+
+
+#: Where an event says when it began and ended, by the clock of `time.monotonic_ns`.
+_START, _END = 1, 2
 
 
 class Recorder:
@@ -35,8 +40,8 @@ class Recorder:
         """The events of `runs` runs, a row each, after others that are not looked at."""
         runs, warmup = counted_runs(runs, warmup)
         self._recorded.share_threads(self._model)
-        with self._recorded.device.one_by_one():
-            return self._recorded_runs(inputs, runs, warmup)
+        with self._recorded.device.one_by_one() as launches:
+            return _by_launches(self._recorded_runs(inputs, runs, warmup), launches)
 
     def _recorded_runs(self, inputs: Inputs, runs: int, warmup: int) -> Any:
         for _ in range(warmup):
@@ -52,6 +57,19 @@ class Recorder:
         finally:
             self._state[:] = [0, 0, 0]
         return events[:count]
+
+
+def _by_launches(events: Any, launches: Sequence[LaunchTime]) -> Any:
+    """The events, each as long as its launches took where the device knows that."""
+    if not launches or not len(events):
+        return events
+    starts, took = events[:, _START], np.zeros(len(events), np.int64)
+    at = np.array([launch.at for launch in launches])
+    found = np.searchsorted(starts, at, "right") - 1
+    inside = (found >= 0) & (at <= events[found, _END])
+    np.add.at(took, found[inside], np.array([n.nanoseconds for n in launches])[inside])
+    events[:, _END] = np.where(took > 0, starts + took, events[:, _END])
+    return events
 
 
 def counted_runs(runs: int, warmup: int) -> tuple[int, int]:

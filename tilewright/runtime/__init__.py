@@ -47,7 +47,7 @@ from tilewright.runtime.described import (
     target_data,
     target_from,
 )
-from tilewright.runtime.device import CPU, Device
+from tilewright.runtime.device import CPU, Device, LaunchTime
 from tilewright.runtime.devices import device_for, why_no_device
 from tilewright.runtime.dlpack import as_array
 from tilewright.runtime.executor import BoundModel, CompiledModel
@@ -106,6 +106,7 @@ __all__ = [
     "KernelImage",
     "Key",
     "Keys",
+    "LaunchTime",
     "Launched",
     "LaunchingDevice",
     "ListSpec",

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -39,6 +39,13 @@ class Workers(Protocol):
     def num_threads(self) -> int:
         """Threads of the processor that take part."""
         ...
+
+
+class LaunchTime(NamedTuple):
+    """When a kernel was launched, by the clock of `time.monotonic_ns`, and how long it took."""
+
+    at: int
+    nanoseconds: int
 
 
 class Device(ABC):
@@ -119,8 +126,13 @@ class Device(ABC):
         """What runs parallel loops: threads of the processor, or the device itself."""
 
     @abstractmethod
-    def entered(self, entry: Callable[[Any], int]) -> Callable[[Any], int]:
+    def entered(self, entry: Callable[[Any], int], name: str) -> Callable[[Any], int]:
         """How the entry of a function is called: with what the device needs around it."""
+
+    def answering(self, objects: Sequence[bytes]) -> AbstractContextManager[object]:
+        """What is entered around runs of loaded code and the reading of their results."""
+        del objects
+        return nullcontext()
 
     @abstractmethod
     def load(self, objects: Sequence[bytes]) -> LoadedCode:
@@ -130,9 +142,10 @@ class Device(ABC):
         """What calls a function of loaded code; it takes the address of its words."""
         return ctypes.CFUNCTYPE(result, ctypes.c_void_p)(code.address(name))
 
-    def one_by_one(self) -> AbstractContextManager[None]:
-        """Let each kernel end before the code that called it goes on, for timing them."""
-        return nullcontext()
+    def one_by_one(self) -> AbstractContextManager[Sequence[LaunchTime]]:
+        """Let each kernel end before the code that called it goes on, for timing them; gives what
+        the device itself finds of its launches, as they are made."""
+        return nullcontext(())
 
     def together(self, run: Callable[[], object]) -> Callable[[], object]:
         """The same run as one piece, where a device would wait for each of its parts: so can
@@ -181,7 +194,8 @@ class CpuDevice(Device):
     def workers(self, count: int | None, affinity: Sequence[int] | None) -> Pool:
         return pool_for(count, affinity)
 
-    def entered(self, entry: Callable[[Any], int]) -> Callable[[Any], int]:
+    def entered(self, entry: Callable[[Any], int], name: str) -> Callable[[Any], int]:
+        del name
         return entry
 
     def load(self, objects: Sequence[bytes]) -> LoadedCode:

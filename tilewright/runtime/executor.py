@@ -73,7 +73,9 @@ class CompiledModel(RunnableModel):
         self._table = np.array([self._address(a) for a in self._constants], np.uint64)
         self._table_address = address_of(self._table)
         self._code = self._device.load(program.objects)
-        self._entry = self._device.entered(self._function("entry", ctypes.c_int32))
+        entry = self._function("entry", ctypes.c_int32)
+        self._entry = self._device.entered(entry, program.name)
+        self._answering = self._device.answering(program.objects)
         self._workspace_size = self._function("workspace", ctypes.c_int64)
         # What a call without such outputs never writes to, all calls may share.
         self._record = np.zeros(program.record_words, np.int64)
@@ -161,8 +163,9 @@ class CompiledModel(RunnableModel):
         given = in_order(inputs, self._program.inputs)
         bound = self._bind(given, out)
         try:
-            self._run(bound)
-            return self._device.delivered(bound.results(), given)
+            with self._answering:
+                self._run(bound)
+                return self._device.delivered(bound.results(), given)
         finally:
             self._spare.append(bound.scratch)
 

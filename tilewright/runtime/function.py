@@ -33,7 +33,8 @@ class NativeFunction:
         self._device, self._code = device, device.load([object_code])
         name = signature.name
         entry = device.function(self._code, f"{name}.entry", ctypes.c_int32)
-        self._entry = device.entered(entry)
+        self._entry = device.entered(entry, name)
+        self._answering = device.answering([object_code])
         self._workspace_size = device.function(self._code, f"{name}.workspace", ctypes.c_int64)
         self._spare: list[Scratch] = []
         self.set_threads(threads)
@@ -51,10 +52,11 @@ class NativeFunction:
         pool, placed = self._pool, self._placed(bound)
         words, scratch = self._ready(placed, dims, pool)
         try:
-            code = self._entry(words)
-            if code:
-                raise self._error(code, scratch)
-            self._bring_back(placed, bound)
+            with self._answering:
+                code = self._entry(words)
+                if code:
+                    raise self._error(code, scratch)
+                self._bring_back(placed, bound)
         finally:
             self._spare.append(scratch)
 

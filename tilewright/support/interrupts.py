@@ -10,6 +10,9 @@ asks what was first.
         except Exception:
             if not was_interrupted():
                 raise
+
+Where code of other languages calls Python back, an error has nowhere to go, and what was begun must
+be ended. There, Ctrl-C waits for a place that can take it (`Postponed`).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any, Self
 
 
 @contextmanager
@@ -39,3 +43,33 @@ def watching_interrupts() -> Generator[Callable[[], bool]]:
         yield lambda: bool(seen)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class Postponed:
+    """Ctrl-C takes effect where `deliver` is called, or where the block ends."""
+
+    def __init__(self) -> None:
+        self._before: Any = None
+        self._waiting: list[tuple[int, FrameType | None]] = []
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            before = signal.getsignal(signal.SIGINT)
+            if callable(before):
+                # From here on nothing is raised, so that this is always undone.
+                signal.signal(signal.SIGINT, self._keep)
+                self._before = before
+        return self
+
+    def _keep(self, number: int, frame: FrameType | None) -> None:
+        self._waiting.append((number, frame))
+
+    def deliver(self) -> None:
+        """Let the program's own handler have what came in meanwhile."""
+        while self._waiting:
+            self._before(*self._waiting.pop())
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self.deliver()

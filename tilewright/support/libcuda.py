@@ -31,7 +31,8 @@ CODE_REFUSED: Final = frozenset([200, 209, 218, 221, 222, 223, 300])
 _FAILED_KERNELS: Final = frozenset([700, 702, 710, *range(714, 720)])
 _REMEDIES: Final = {
     _FAILED_KERNELS: "start the process anew: after a kernel has failed, the driver runs nothing"
-    " else for this one on the GPU; what its models computed before is gone",
+    " else for this one on the GPU, and what its models computed before is gone; target 'simt'"
+    " finds where a kernel goes wrong",
     frozenset([3]): "use the GPU in processes that were not forked from one that does: start"
     " workers by multiprocessing.get_context('spawn')",
 }
@@ -42,10 +43,15 @@ MAJOR, MINOR, MULTIPROCESSORS, SHARED_IN_ALL = 75, 76, 16, 81
 class CudaError(UserError):
     """The driver refused a call; `status` is its number."""
 
-    def __init__(self, function: str, status: int, reason: str) -> None:
+    def __init__(self, failed: str, status: int, reason: str) -> None:
         self.status = status
         remedy = next((text for known, text in _REMEDIES.items() if status in known), "")
-        super().__init__(f"{function} failed", reason=reason, remedy=remedy)
+        super().__init__(failed, reason=reason, remedy=remedy)
+
+    @property
+    def is_of_a_kernel(self) -> bool:
+        """Whether a kernel went wrong, after which the driver runs nothing more."""
+        return self.status in _FAILED_KERNELS
 
 
 @cache
@@ -65,7 +71,7 @@ def call(name: str, *args: Any) -> None:
     """Call a function of the driver; raises `CudaError` where it fails."""
     status = _function(name)(*args)
     if status:
-        raise CudaError(name, status, _text_of(_load()[0], status))
+        raise CudaError(f"{name} failed", status, _text_of(_load()[0], status))
 
 
 @cache

@@ -15,12 +15,15 @@ import numpy as np
 from tilewright.runtime.arrays import Array, address_of
 from tilewright.runtime.gpu.capture import Capture
 from tilewright.runtime.gpu.device import LaunchingDevice
+from tilewright.runtime.gpu.events import Gate, milliseconds, new_event, pinned
 from tilewright.runtime.gpu.launcher import MOST_KERNELS, Launched
 from tilewright.runtime.gpu.modules import loaded_module
 from tilewright.runtime.gpu.ordering import Touched
+from tilewright.runtime.gpu.replays import NEVER, Replayed
 from tilewright.runtime.scratch import ERROR_WORDS
 from tilewright.support import libcuda
 from tilewright.support.errors import UserError
+from tilewright.support.interrupts import Postponed
 from tilewright.support.libcuda import CudaError, call, let_go
 from tilewright.support.timing import Timing
 
@@ -29,12 +32,8 @@ _MOST_DYNAMIC_SHARED: Final = 8
 #: multiprocessor are spread evenly.
 _OWN_SHARED: Final = 1024
 _MOST_SPREAD: Final = 2
-#: Graphs that one function keeps, each for other arrays or sizes.
-_MOST_GRAPHS: Final = 64
 #: How DLPack's users name the stream that all others wait for, and that they see to order.
 _DEFAULT_STREAM, _UNORDERED = 1, -1
-#: A run that was seen once, and one whose launches are no graph.
-_ONCE, _NEVER = object(), object()
 #: Bytes of what blocks count on.
 _COUNTER: Final = 4
 #: Shared memory that a kernel may have without asking.
@@ -57,22 +56,46 @@ class Cuda(LaunchingDevice):
     def __init__(self, ordinal: int) -> None:
         super().__init__()
         self.name = f"cuda:{ordinal}"
+        #: How a kernel failed, after which the driver runs nothing more.
+        self._fault = ""
         self._context = ctypes.c_void_p()
-        call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), ordinal)
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), ordinal)
         self._enter()
         self._stream = ctypes.c_void_p()
-        call("cuStreamCreate", ctypes.byref(self._stream), 1)
+        self._call("cuStreamCreate", ctypes.byref(self._stream), 1)
         #: The graph that launches become parts of, if any.
         self._capture: Capture | None = None
         #: Whether launches of a graph that do not depend on each other run side by side.
         self.side_by_side = True
         self._counts = 0
+        #: Kernels that have been launched one by one, by number.
+        self._warm: set[int] = set()
         #: Modules that are to be unloaded.
         self._unused: list[Any] = []
-        self._records = _pinned(MOST_KERNELS * ERROR_WORDS * 8)
+        self._gate = Gate()
+        self._records = pinned(MOST_KERNELS * ERROR_WORDS * 8)
+
+    def _call(self, name: str, *args: Any) -> None:
+        """Call the driver; a kernel that has failed is told as that, whatever is asked for now."""
+        try:
+            call(name, *args)
+        except CudaError as error:
+            if not error.is_of_a_kernel:
+                raise
+            raise self._failed_kernel(error) from None
+
+    def _failed_kernel(self, error: CudaError) -> CudaError:
+        if self._fault:
+            what = f"{self.name} runs nothing more in this process"
+            return CudaError(what, error.status, self._fault)
+        names = ", ".join(self.launched) or "nothing of ours"
+        reason = f"{error.reason}; since it last answered it was given {names}"
+        made = CudaError(f"a kernel failed on {self.name}", error.status, reason)
+        self._fault = str(made).partition("\n")[0]
+        return made
 
     def _enter(self) -> None:
-        call("cuCtxSetCurrent", self._context)
+        self._call("cuCtxSetCurrent", self._context)
 
     # ---- memory ---------------------------------------------------------------------------------
 
@@ -85,7 +108,7 @@ class Cuda(LaunchingDevice):
         self._enter()
         address = ctypes.c_uint64()
         try:
-            call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+            self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
         except CudaError as error:
             if error.status != libcuda.OUT_OF_MEMORY:
                 raise
@@ -100,30 +123,30 @@ class Cuda(LaunchingDevice):
     def memory(self) -> tuple[int, int]:
         """Bytes that are free, and all bytes."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        self._call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value, total.value
 
     def release(self, address: int) -> None:
         self._enter()
-        call("cuMemFree_v2", ctypes.c_uint64(address))
+        self._call("cuMemFree_v2", ctypes.c_uint64(address))
 
     def write(self, address: int, array: Array) -> None:
         to, source = ctypes.c_uint64(address), ctypes.c_void_p(address_of(array))
         with self.lock:
             self.wait()
-            call("cuMemcpyHtoD_v2", to, source, ctypes.c_size_t(array.nbytes))
+            self._call("cuMemcpyHtoD_v2", to, source, ctypes.c_size_t(array.nbytes))
 
     def read(self, array: Array, address: int) -> None:
         to, source = ctypes.c_void_p(address_of(array)), ctypes.c_uint64(address)
         with self.lock:
             self._require_no_capture()
             self.wait()
-            call("cuMemcpyDtoH_v2", to, source, ctypes.c_size_t(array.nbytes))
+            self._call("cuMemcpyDtoH_v2", to, source, ctypes.c_size_t(array.nbytes))
 
     def copy(self, to: int, source: int, size: int) -> None:
         args = ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size)
         with self._adding(Touched([(source, source + size)], [(to, to + size)])):
-            call("cuMemcpyDtoDAsync_v2", *args, self._stream)
+            self._call("cuMemcpyDtoDAsync_v2", *args, self._stream)
 
     @property
     def stream(self) -> int:
@@ -132,36 +155,40 @@ class Cuda(LaunchingDevice):
     def hand_over(self, stream: int | None) -> None:
         if stream == _UNORDERED:
             return
-        event = _event()
-        call("cuEventRecord", event, self._stream)
-        call("cuStreamWaitEvent", ctypes.c_void_p(stream or _DEFAULT_STREAM), event, 0)
-        call("cuEventDestroy_v2", event)
+        with self.lock:
+            event = new_event()
+            self._call("cuEventRecord", event, self._stream)
+            self._call("cuStreamWaitEvent", ctypes.c_void_p(stream or _DEFAULT_STREAM), event, 0)
+            self._call("cuEventDestroy_v2", event)
 
     def store(self, place: int, data: bytes) -> None:
         # Values stand in the calls themselves, so that they can be captured.
         one = ctypes.c_size_t(1)
         with self._adding(Touched(writes=[(place, place + len(data))])):
             for k, byte in enumerate(data):
-                call("cuMemsetD8Async", ctypes.c_uint64(place + k), byte, one, self._stream)
+                self._call("cuMemsetD8Async", ctypes.c_uint64(place + k), byte, one, self._stream)
 
     def wait(self) -> None:
-        self._enter()
-        call("cuStreamSynchronize", self._stream)
+        with self.lock:
+            self._enter()
+            self._call("cuStreamSynchronize", self._stream)
+            self.launched.clear()
 
     # ---- code -----------------------------------------------------------------------------------
 
     def make(self, entry: str, forms: Sequence[bytes], shared: int) -> Any:
         self._enter()
         module, function = loaded_module(entry, forms, self.name), ctypes.c_void_p()
-        call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
+        self._call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
         most = max(shared, self._shared_for(1))
         if most > _PLAIN_SHARED:
-            call("cuFuncSetAttribute", function, _MOST_DYNAMIC_SHARED, most)
+            self._call("cuFuncSetAttribute", function, _MOST_DYNAMIC_SHARED, most)
         return module, function
 
     def unmake(self, kernel: Launched) -> None:
         with self.lock:
             self._unused.append(kernel.handle[0])
+            self._warm.discard(kernel.number)
             if not self.is_capturing:
                 self._unload()
 
@@ -186,11 +213,19 @@ class Cuda(LaunchingDevice):
         places = (ctypes.c_void_p * len(words))(*(base + 8 * k for k in range(len(words))))
         shared = self._spreading(blocks) if kernel.waits else 0
         shape = (*blocks, *kernel.threads, max(kernel.shared, shared))
-        with self._adding(touched, early=kernel.waits):
+        with self._adding(touched, early=kernel.waits), self._timing(kernel):
             if kernel.is_cooperative:
                 self._start_together(kernel, shape, places)
             else:
-                call("cuLaunchKernel", kernel.handle[1], *shape, self._stream, places, None)
+                self._call("cuLaunchKernel", kernel.handle[1], *shape, self._stream, places, None)
+
+    def _timing(self, kernel: Launched) -> AbstractContextManager[None]:
+        """Around a launch. The first one of a kernel may wait for the device: it has no gate."""
+        if not self.waits:
+            return nullcontext()
+        is_first = kernel.number not in self._warm
+        self._warm.add(kernel.number)
+        return nullcontext() if is_first else self._gate.timed(self._stream, self._times)
 
     def _spreading(self, blocks: Sequence[int]) -> int:
         """Shared memory with which no multiprocessor takes more than its share of some blocks.
@@ -217,7 +252,7 @@ class Cuda(LaunchingDevice):
     def _start_together(self, kernel: Launched, shape: Sequence[int], places: Any) -> None:
         """Launch a kernel whose blocks wait for each other."""
         try:
-            call("cuLaunchCooperativeKernel", kernel.handle[1], *shape, self._stream, places)
+            self._call("cuLaunchCooperativeKernel", kernel.handle[1], *shape, self._stream, places)
         except CudaError as error:
             if error.status != libcuda.TOO_MANY_BLOCKS:
                 raise
@@ -237,11 +272,11 @@ class Cuda(LaunchingDevice):
 
     # ---- graphs of launches ---------------------------------------------------------------------
 
-    def entered(self, entry: Callable[[Any], int]) -> Callable[[Any], int]:
-        return _Replayed(self, entry)
+    def entered(self, entry: Callable[[Any], int], name: str) -> Callable[[Any], int]:
+        return Replayed(self, entry, name)
 
     def captured(self, entry: Callable[[Any], int], words: Any) -> Any:
-        """The graph of a run's launches; `_NEVER` where it cannot be one."""
+        """The graph of a run's launches; `NEVER` where it cannot be one."""
         return self._captured(lambda: self.enter(entry, words))
 
     def together(self, run: Callable[[], object]) -> Callable[[], object]:
@@ -253,7 +288,7 @@ class Cuda(LaunchingDevice):
 
         with self.lock:
             graph = self._captured(whole)
-        if graph is _NEVER:
+        if graph is NEVER:
             return run
 
         def replayed() -> None:
@@ -265,27 +300,33 @@ class Cuda(LaunchingDevice):
         return replayed
 
     def _captured(self, run: Callable[[], int]) -> Any:
-        self._enter()
+        # Ctrl-C must not leave the stream with half a graph.
+        with Postponed():
+            self._enter()
+            self._capture = capture = Capture(self._stream)
+            try:
+                code = run()
+                capture.join()
+            except _NotCapturableError:
+                code = 1
+            finally:
+                self._capture = None
+                graph = capture.end()
+            try:
+                return NEVER if code else self._instantiated(graph)
+            finally:
+                let_go("cuGraphDestroy", graph)
+                self._unload()
+
+    def _instantiated(self, graph: ctypes.c_void_p) -> ctypes.c_void_p:
         made = ctypes.c_void_p()
-        self._capture = capture = Capture(self._stream)
-        try:
-            code = run()
-            capture.join()
-        except _NotCapturableError:
-            code = 1
-        finally:
-            self._capture = None
-            graph = capture.end()
-        if not code:
-            call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_uint64(0))
-        call("cuGraphDestroy", graph)
-        self._unload()
-        return _NEVER if code else made
+        self._call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_uint64(0))
+        return made
 
     def replay(self, graph: ctypes.c_void_p) -> None:
         """Launch a graph."""
         self._enter()
-        call("cuGraphLaunch", graph, self._stream)
+        self._call("cuGraphLaunch", graph, self._stream)
 
     @property
     def is_capturing(self) -> bool:
@@ -324,76 +365,17 @@ class Cuda(LaunchingDevice):
 
     def _elapsed(self, run: Callable[[], object], count: int) -> float:
         """Milliseconds from before the first of so many runs until after the last."""
-        start, end = _event(), _event()
-        call("cuEventRecord", start, self._stream)
-        for _ in range(count):
-            run()
-        call("cuEventRecord", end, self._stream)
-        call("cuEventSynchronize", end)
-        took = ctypes.c_float()
-        call("cuEventElapsedTime", ctypes.byref(took), start, end)
-        for event in (start, end):
-            call("cuEventDestroy_v2", event)
-        return took.value
-
-
-class _Replayed:
-    """The entry of a function. The launches of two runs with the same words are the same: from the
-    third such run on they are one graph, which the device goes through by itself."""
-
-    def __init__(self, device: Cuda, entry: Callable[[Any], int]) -> None:
-        self._device, self._entry = device, entry
-        self._graphs: dict[bytes, Any] = {}
-        weakref.finalize(self, _forget, self._graphs).atexit = False
-
-    def __call__(self, words: Any) -> int:
-        with self._device.lock:
-            if not self._device.waits and not self._device.is_capturing:
-                return self._run(words)
-            self._device.fence()
-            return self._device.enter(self._entry, words)
-
-    def _run(self, words: Any) -> int:
-        key = bytes(words)
-        known = self._graphs.get(key)
-        if known is _ONCE:
-            known = self._graphs[key] = self._device.captured(self._entry, words)
-        if isinstance(known, ctypes.c_void_p):
-            self._device.replay(known)
-            return 0
-        if known is None:
-            if len(self._graphs) >= _MOST_GRAPHS:
-                _forget(self._graphs)
-            self._graphs[key] = _ONCE
-        return self._device.enter(self._entry, words)
-
-
-def _forget(graphs: dict[bytes, Any]) -> None:
-    for graph in graphs.values():
-        if isinstance(graph, ctypes.c_void_p):
-            let_go("cuGraphExecDestroy", graph)
-    graphs.clear()
+        with self.lock:
+            start, end = new_event(), new_event()
+            self._call("cuEventRecord", start, self._stream)
+            for _ in range(count):
+                run()
+            self._call("cuEventRecord", end, self._stream)
+            return milliseconds(start, end)
 
 
 def _destroy(graph: ctypes.c_void_p, _run: object) -> None:
     let_go("cuGraphExecDestroy", graph)
-
-
-def _event() -> ctypes.c_void_p:
-    event = ctypes.c_void_p()
-    call("cuEventCreate", ctypes.byref(event), 0)
-    return event
-
-
-def _pinned(size: int) -> Array:
-    """Memory of the processor that kernels can write to as well, zeroed."""
-    address = ctypes.c_void_p()
-    call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size), 3)
-    assert address.value is not None
-    held = (ctypes.c_uint8 * size).from_address(address.value)
-    array: Array = np.ctypeslib.as_array(held)
-    array[:] = 0
-    return array
 
 
 #: The first GPU: `CUDA_VISIBLE_DEVICES` says which one that is.

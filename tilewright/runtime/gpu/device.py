@@ -8,20 +8,22 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright.runtime.arrays import Array
-from tilewright.runtime.device import Device
+from tilewright.runtime.device import Device, LaunchTime
 from tilewright.runtime.gpu.arrays import DeviceArray
 from tilewright.runtime.gpu.dlpack import Borrowed, device_of, follow, is_writeable, reader_of
+from tilewright.runtime.gpu.image import kernels_in
 from tilewright.runtime.gpu.launcher import Launched, Launcher, symbols
 from tilewright.runtime.gpu.ordering import Touched
 from tilewright.runtime.jit import LoadedCode
 from tilewright.runtime.scratch import ERROR_WORDS, Scratch
 from tilewright.support.errors import UserError
+from tilewright.support.interrupts import Postponed
 
 #: What sizes of memory are rounded up to.
 _GRAIN: Final = 512
@@ -37,6 +39,11 @@ class LaunchingDevice(Device):
         self.lock = threading.RLock()
         #: Whether each launch is waited for, and none is replayed: so can kernels be timed.
         self.waits = False
+        #: The functions that were run since the device was last waited for.
+        self.launched: dict[str, None] = {}
+        self._interrupts = Postponed()
+        #: What is found of launches that are waited for.
+        self._times: list[LaunchTime] = []
         #: Kernels that are loaded, by the number of their error record.
         self.kernels: dict[int, Launched] = {}
         self._failed: BaseException | None = None
@@ -152,7 +159,8 @@ class LaunchingDevice(Device):
         return array.address
 
     def accepted(self, values: Sequence[Any]) -> Sequence[Any]:
-        return [self._accepted(v) for v in values]
+        with self.lock:
+            return [self._accepted(v) for v in values]
 
     def _accepted(self, value: Any) -> Any:
         """An array that lies on the device already, as ours over the same memory."""
@@ -162,7 +170,8 @@ class LaunchingDevice(Device):
         return DeviceArray(self, borrowed.shape, borrowed.dtype, borrowed)
 
     def accepted_outputs(self, values: Sequence[Any]) -> Sequence[Any]:
-        return [self._accepted_output(v) for v in values]
+        with self.lock:
+            return [self._accepted_output(v) for v in values]
 
     def _accepted_output(self, value: Any) -> Any:
         if _is_on_device(value, self.dlpack_type) and not is_writeable(value):
@@ -192,8 +201,9 @@ class LaunchingDevice(Device):
         return result if read is None else read(result)
 
     def follow(self, arrays: Sequence[Any]) -> None:
-        for value in self._of_libraries(arrays):
-            follow(value, self.stream)
+        with self.lock:
+            for value in self._of_libraries(arrays):
+                follow(value, self.stream)
 
     def lead(self, arrays: Sequence[Any]) -> None:
         for value in self._of_libraries(arrays):
@@ -231,27 +241,39 @@ class LaunchingDevice(Device):
     def load(self, objects: Sequence[bytes]) -> LoadedCode:
         return LoadedCode(objects, symbols())
 
-    def entered(self, entry: Callable[[Any], int]) -> Callable[[Any], int]:
+    def entered(self, entry: Callable[[Any], int], name: str) -> Callable[[Any], int]:
+        del name
         return lambda words: self.enter(entry, words)
+
+    def answering(self, objects: Sequence[bytes]) -> AbstractContextManager[object]:
+        # Whoever finds that a check has failed says so: it must be the one whose run it was.
+        has_checks = any(said["messages"] for code in objects for said in kernels_in(code))
+        return self.lock if has_checks else nullcontext()
 
     def enter(self, entry: Callable[[Any], int], words: Any) -> int:
         """Run code of the processor that launches kernels."""
-        with self.lock:
-            self._failed = None
+        with self.lock, Postponed() as interrupts:
+            self._failed, self._interrupts = None, interrupts
             code = entry(words)
             if self._failed is not None:
                 failed, self._failed = self._failed, None
                 raise failed
             return code
 
+    def deliver_interrupts(self) -> None:
+        """A place in what code of the processor calls that Ctrl-C may end a run at."""
+        self._interrupts.deliver()
+
     @contextmanager
-    def one_by_one(self) -> Generator[None]:
-        """Wait for each launch: code of the processor can take the time of kernels."""
-        before, self.waits = self.waits, True
-        try:
-            yield
-        finally:
-            self.waits = before
+    def one_by_one(self) -> Generator[Sequence[LaunchTime]]:
+        """Wait for each launch, with nobody else's between."""
+        with self.lock:
+            before = self.waits, self._times
+            try:
+                self.waits, self._times = True, list[LaunchTime]()
+                yield self._times
+            finally:
+                self.waits, self._times = before
 
     def wait(self) -> None:
         """Wait until all that was launched is done."""
@@ -264,12 +286,12 @@ class LaunchingDevice(Device):
         """Report a check that failed on the device."""
         with self.lock:
             errors = self.errors()
-        if not errors.any():
-            return
-        number = int(np.flatnonzero(errors[:, 0])[0])
-        code, *values = map(int, errors[number, :ERROR_WORDS])
-        errors[:] = 0
-        kernel = self.kernels[number]
+            if not errors.any():
+                return
+            number = int(np.flatnonzero(errors[:, 0])[0])
+            code, *values = map(int, errors[number, :ERROR_WORDS])
+            errors[:] = 0
+            kernel = self.kernels[number]
         reason = kernel.messages[code - 1].format(*values[:4])
         raise UserError(f"{kernel.entry} stopped", reason=reason)
 

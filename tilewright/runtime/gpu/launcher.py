@@ -159,11 +159,15 @@ def _store(launching: _Launching, place: int, bits: int, size: int) -> int:
 
 
 def _callback(call: Callable[..., int], words: int, *, gives_address: bool = False) -> Any:
-    """What code of the processor calls: an exception is kept, since it cannot cross that code."""
+    """What code of the processor calls: an exception is kept, since it cannot cross that code.
+
+    Ctrl-C raises none but where it is delivered (`LaunchingDevice.enter`).
+    """
 
     def run(number: int, *args: int) -> int:
         launching = _LAUNCHING[number]
         try:
+            launching.device.deliver_interrupts()
             return call(launching, *args)
         except BaseException as error:
             failed = launching.device.fail(error)

@@ -1,0 +1,370 @@
+"""What only a machine with a GPU shows: threads, Ctrl-C, kernels that fail, arrays of libraries.
+
+    python -m tests.gpu.on_device pack FOLDER     anywhere
+    python -m tests.gpu.on_device run FOLDER      where the GPU is; no compiler is needed there
+
+Each check is a process of its own, since a kernel that fails ends what its process has on the GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import tilewright as tw
+
+Array = np.ndarray[Any, Any]
+_WIDE, _WORDS, _TURNS = 256, 1000, 12
+
+
+# ---- anywhere -----------------------------------------------------------------------------------
+
+
+def pack(folder: Path) -> None:
+    from tilewright.graph import Builder
+
+    rng = np.random.default_rng(0)
+
+    def weights(*shape: int) -> Array:
+        return (rng.standard_normal(shape) / shape[0] ** 0.5).astype(np.float32)
+
+    classifier = Builder()
+    x = classifier.input("x", "f32", ("n", _WIDE))
+    for _ in range(4):
+        x = classifier.relu(classifier.matmul(x, weights(_WIDE, _WIDE)))
+    classifier.output(classifier.softmax(x))
+    lookup = Builder()
+    rows = lookup.take(weights(_WORDS, 64), lookup.input("at", "i64", ("n",)), axis=0)
+    lookup.output(lookup.matmul(rows, weights(64, 64)))
+    long = Builder()
+    x = y = long.input("x", "f32", (4096, 4096))
+    for _ in range(_TURNS):
+        y = long.matmul(long.softmax(y), x)
+    long.output(y)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, builder in (("classifier", classifier), ("lookup", lookup), ("long", long)):
+        module = builder.build()
+        model = tw.compile(module, "cuda -arch=sm_90a -mcpu=x86-64-v3")
+        model.save(folder / f"{name}.twm")
+        code = np.frombuffer(model.profiled.code, np.uint8)
+        np.savez(folder / f"{name}.npz", code=code, words=model.profiled.words)
+        if name != "long":
+            tw.compile(module, "llvm -mcpu=x86-64-v3").save(folder / f"{name}_cpu.twm")
+
+
+# ---- where the GPU is ---------------------------------------------------------------------------
+
+
+class Given:
+    """The models of a folder, and inputs with the answers of the processor."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._here = folder, dict[str, Any]()
+
+    def model(self, name: str) -> Any:
+        return tw.load(self._folder / f"{name}.twm")
+
+    def recorder(self, model: Any, name: str) -> Any:
+        """What records runs of a model, by code that was made where there is a compiler."""
+        from tilewright.models.recording import Recorder
+
+        held = np.load(self._folder / f"{name}.npz")
+        return Recorder(model, held["code"].tobytes(), int(held["words"]))
+
+    def answer(self, name: str, x: Array) -> Array:
+        if name not in self._here:
+            self._here[name] = self.model(f"{name}_cpu")
+        return self._here[name](x)
+
+    def samples(self, name: str, seed: int, count: int = 4) -> list[tuple[Array, Array]]:
+        rng = np.random.default_rng(seed)
+        made = []
+        for _ in range(count):
+            n = int(rng.integers(1, 70))
+            shape, words = (n, _WIDE), rng.integers(0, _WORDS, n)
+            x = rng.standard_normal(shape).astype(np.float32) if name == "classifier" else words
+            made.append((x, self.answer(name, x)))
+        return made
+
+
+def require(made: Any, wanted: Array, what: str) -> None:
+    if hasattr(made, "cpu"):
+        made = made.cpu()
+    np.testing.assert_allclose(np.asarray(made), wanted, rtol=1e-3, atol=1e-5, err_msg=what)
+
+
+def threads_and_models(given: Given) -> str:
+    """Two models in eight threads, by arrays of every kind; each thread sees its own answers, and
+    the faults of its own inputs alone."""
+    import torch
+
+    models = {name: given.model(name) for name in ("classifier", "lookup")}
+    runs, refused, wrong = 0, 0, list[BaseException]()
+
+    def work(seed: int, name: str) -> None:
+        nonlocal runs, refused
+        samples, turn, rng = given.samples(name, seed), 0, random.Random(seed)
+        stream = torch.cuda.Stream()
+        deadline = time.monotonic() + 6
+        while time.monotonic() < deadline:
+            x, wanted = rng.choice(samples)
+            turn += 1
+            kind = turn % 3
+            if kind == 0:
+                require(models[name](x), wanted, f"{name}, thread {seed}")
+            elif kind == 1:
+                with torch.cuda.stream(stream):
+                    tensor = torch.from_numpy(x).cuda(non_blocking=True)
+                    require(models[name](tensor) * 1, wanted, f"{name}, thread {seed}, a tensor")
+            elif name == "lookup":
+                bad = x.copy()
+                bad[-1] = _WORDS + seed
+                try:
+                    models[name](bad)
+                except tw.UserError as error:
+                    assert f"{_WORDS + seed}" in str(error), f"somebody else's fault: {error}"
+                    refused += 1
+                else:
+                    raise AssertionError("an index that leads nowhere is not told")
+            runs += 1
+
+    def guarded(seed: int, name: str) -> None:
+        try:
+            work(seed, name)
+        except BaseException as error:
+            wrong.append(error)
+
+    names = ["classifier", "lookup"] * 4
+    threads = [threading.Thread(target=guarded, args=(k, n)) for k, n in enumerate(names)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if wrong:
+        raise wrong[0]
+    return f"{runs} runs, {refused} inputs refused"
+
+
+def interrupts(given: Given) -> str:
+    """Ctrl-C at any time: the run ends, the next ones are right; also while graphs are made."""
+    from tilewright.runtime.devices import device_for
+
+    samples, rng = given.samples("classifier", 1), random.Random(0)
+    device, raised, runs = device_for("cuda"), 0, 0
+    model = given.model("classifier")
+    model(samples[0][0])
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        delay = rng.choice((1e-4, 3e-4, 1e-3, 5e-3)) * rng.random()
+        press = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
+        try:
+            press.start()
+            for _ in range(1000):
+                x, wanted = rng.choice(samples)
+                if rng.random() < 0.05:
+                    model = given.model("classifier")
+                model(x)
+                runs += 1
+            press.join()
+            time.sleep(0.01)
+        except KeyboardInterrupt:
+            raised += 1
+        press.join()
+        assert not device.is_capturing and not device.waits
+        for x, wanted in samples:
+            require(model(x), wanted, "after Ctrl-C")
+    long = given.model("long")
+    x = np.random.default_rng(0).standard_normal((4096, 4096)).astype(np.float32)
+    wanted = long(x)
+    begin = time.monotonic()
+    try:
+        threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+        while True:
+            long(x)
+    except KeyboardInterrupt:
+        took = time.monotonic() - begin
+    require(long(x), wanted, "a long run after Ctrl-C")
+    return f"{raised} of them in {runs} runs; {took * 1e3:.0f} ms where a run takes long"
+
+
+def kernel_that_fails(given: Given) -> str:
+    """One that reaches for memory that is not there: the process lives, GPU models say why they do
+    not run, those of the processor go on."""
+    from tilewright.runtime.gpu.arrays import DeviceArray
+
+    model, other = given.model("classifier"), given.model("lookup")
+    (x, wanted), (at, rows) = given.samples("classifier", 1)[0], given.samples("lookup", 1)[0]
+    require(model(x), wanted, "before")
+    require(other(at), rows, "before")
+    nowhere = SimpleNamespace(address=4096, value=None)
+    bad = DeviceArray(model.device, x.shape, x.dtype, nowhere)  # type: ignore[arg-type]
+    said = [_refused(lambda: np.asarray(model(bad))), _refused(lambda: model(x))]
+    said.append(_refused(lambda: other(at)))
+    said.append(_refused(lambda: given.model("lookup")(at)))
+    for text in said:
+        assert "main" in text and "start the process anew" in text, text
+    require(given.model("classifier_cpu")(x), wanted, "the processor goes on")
+    model = other = bad = None
+    gc.collect()
+    return "\n".join(["", *(f"    {text}" for text in dict.fromkeys(said))])
+
+
+def _refused(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except tw.UserError as error:
+        return str(error).replace("\n", " ")
+    raise AssertionError("it ran")
+
+
+def out_of_memory(given: Given) -> str:
+    """What does not fit is said, and models go on in what there is."""
+    import torch
+
+    model = given.model("classifier")
+    samples = given.samples("classifier", 1)
+    model(samples[0][0])
+    free = torch.cuda.mem_get_info()[0]
+    taken = torch.empty(free - (512 << 20), dtype=torch.uint8, device="cuda")
+    large = np.ones((1 << 19, _WIDE), np.float32)
+    said = _refused(lambda: model(large))
+    assert "out of memory" in said or "no memory" in said, said
+    for x, wanted in samples:
+        require(model(x), wanted, "in what is left")
+    del taken
+    torch.cuda.empty_cache()
+    assert model(large).shape == large.shape
+    return said
+
+
+def forks(given: Given) -> str:
+    """A process that was forked says what to do, and its parent goes on."""
+    model, (x, wanted) = given.model("classifier"), given.samples("classifier", 1)[0]
+    require(model(x), wanted, "before")
+    read, write = os.pipe()
+    if not (child := os.fork()):
+        os.write(write, _refused(lambda: model(x)).encode())
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    said = os.read(read, 1000).decode()
+    assert "spawn" in said, said
+    require(model(x), wanted, "the parent")
+    return said
+
+
+def libraries(given: Given) -> str:
+    """Arrays of other libraries go in and come out as theirs."""
+    model, seen = given.model("classifier"), []
+    for make in (_torch, _cupy, _jax):
+        try:
+            place, kind, back = make()
+        except ImportError as error:
+            seen.append(f"({error})")
+            continue
+        for x, wanted in given.samples("classifier", 5):
+            for _ in range(3):
+                made = model(place(x))
+                assert isinstance(made, kind), type(made)
+                require(back(made), wanted, kind.__name__)
+        seen.append(kind.__module__.partition(".")[0])
+    return ", ".join(seen)
+
+
+def _torch() -> Any:
+    import torch
+
+    return lambda x: torch.from_numpy(x).cuda(), torch.Tensor, lambda y: y.cpu().numpy()
+
+
+def _cupy() -> Any:
+    import cupy
+
+    return cupy.asarray, cupy.ndarray, cupy.asnumpy
+
+
+def _jax() -> Any:
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    import jax
+
+    gpu = jax.devices("gpu")[0]
+    return partial(jax.device_put, device=gpu), jax.Array, np.asarray
+
+
+def profiles(given: Given) -> str:
+    """Times of kernels by events add up to a little more than a run as one graph takes."""
+    seen = []
+    for name, x in (
+        ("classifier", given.samples("classifier", 1)[0][0]),
+        ("long", np.random.default_rng(0).standard_normal((4096, 4096)).astype(np.float32)),
+    ):
+        model = given.model(name)
+        events = given.recorder(model, name).record([x], 5, 2)
+        kernels = 1e-6 * (events[:, 2] - events[:, 1]).sum() / 5
+        whole = 1e3 * model.time([x], repeat=5, min_repeat_ms=20).median
+        seen.append(f"{name}: {kernels:.3f} ms in {len(events) // 5} kernels, {whole:.3f} ms")
+        assert 0.8 * whole < kernels < 3 * whole + 0.05, seen[-1]
+    return "; ".join(seen)
+
+
+CHECKS: dict[str, Callable[[Given], str]] = {
+    c.__name__: c
+    for c in (
+        threads_and_models,
+        interrupts,
+        kernel_that_fails,
+        out_of_memory,
+        forks,
+        libraries,
+        profiles,
+    )
+}
+
+
+def run(folder: Path, names: list[str]) -> int:
+    failed = 0
+    for name in names or CHECKS:
+        command = [sys.executable, "-m", "tests.gpu.on_device", "check", str(folder), name]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        except subprocess.TimeoutExpired:
+            print(f"{name}: HANGS", flush=True)
+            failed += 1
+            continue
+        failed += done.returncode != 0
+        print(f"{name}: {'ok' if not done.returncode else 'FAILED'} {done.stdout.rstrip()}")
+        if done.returncode or done.stderr:
+            print(done.stderr[-3000:], flush=True)
+    return 1 if failed else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("what", choices=["pack", "run", "check"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*")
+    given = parser.parse_args()
+    if given.what == "pack":
+        pack(given.folder)
+    elif given.what == "check":
+        print(CHECKS[given.names[0]](Given(given.folder)), flush=True)
+    else:
+        return run(given.folder, given.names)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""Times by the driver's events."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+
+from tilewright.runtime.arrays import Array, address_of
+from tilewright.runtime.device import LaunchTime
+from tilewright.support.libcuda import call
+
+#: The test of a gate: whether what it holds is as large as what is waited for.
+_AT_LEAST: Final = 0
+
+
+def new_event() -> ctypes.c_void_p:
+    event = ctypes.c_void_p()
+    call("cuEventCreate", ctypes.byref(event), 0)
+    return event
+
+
+def milliseconds(start: ctypes.c_void_p, end: ctypes.c_void_p) -> float:
+    """The time between two events, which go away."""
+    call("cuEventSynchronize", end)
+    took = ctypes.c_float()
+    call("cuEventElapsedTime", ctypes.byref(took), start, end)
+    for event in (start, end):
+        call("cuEventDestroy_v2", event)
+    return took.value
+
+
+class Gate:
+    """What a stream stands at until it is told to go on."""
+
+    def __init__(self) -> None:
+        self._word = pinned(4).view(np.uint32)
+
+    @contextmanager
+    def timed(self, stream: ctypes.c_void_p, times: list[LaunchTime]) -> Generator[None]:
+        """Take the time of what is launched. The stream goes on when all of it is there, so that
+        the time that it takes to launch it does not count."""
+        at, (start, end) = time.monotonic_ns(), (new_event(), new_event())
+        self._word[0] = 0
+        call(
+            "cuStreamWaitValue32_v2", stream, ctypes.c_uint64(address_of(self._word)), 1, _AT_LEAST
+        )
+        try:
+            call("cuEventRecord", start, stream)
+            yield
+            call("cuEventRecord", end, stream)
+        finally:
+            self._word[0] = 1
+        times.append(LaunchTime(at, round(1e6 * milliseconds(start, end))))
+
+
+def pinned(size: int) -> Array:
+    """Memory of the processor that kernels can write to as well, zeroed."""
+    address = ctypes.c_void_p()
+    call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size), 3)
+    assert address.value is not None
+    held = (ctypes.c_uint8 * size).from_address(address.value)
+    array: Array = np.ctypeslib.as_array(held)
+    array[:] = 0
+    return array
