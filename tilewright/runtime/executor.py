@@ -30,7 +30,7 @@ from tilewright.runtime.lists import PassedList
 from tilewright.runtime.program import Program
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.runtime.scratch import Scratch, take_scratch
-from tilewright.runtime.small_inputs import SmallInputs, small_inputs
+from tilewright.runtime.small_inputs import Copies, small_inputs
 from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError
 from tilewright.support.timing import Timing
@@ -86,9 +86,7 @@ class CompiledModel(RunnableModel):
         self._size = None if program.dims else self._workspace_for([])
         self._sizes: dict[_Shapes, CallSizes] = {}
         self._spare: list[Scratch] = []
-        #: The inputs that are copied, and calls on copies that no run uses now.
         self._copied = small_inputs(program) if self._device.is_here else None
-        self._ready: list[ModelCall] = []
         handed_over = [program.outputs[k] for k in program.records]
         gives_lists = any(isinstance(s, ListSpec) for s in handed_over)
         self._release = self._function("release", None) if gives_lists else None
@@ -159,7 +157,7 @@ class CompiledModel(RunnableModel):
         if self._copied is not None and _is_empty(out):
             small = self._copied.taken(inputs)
             if small is not None:
-                return self._outputs_of_copies(self._copied, small)
+                return self._outputs_of_copies(*small)
         given = in_order(inputs, self._program.inputs)
         bound = self._bind(given, out)
         try:
@@ -169,18 +167,18 @@ class CompiledModel(RunnableModel):
         finally:
             self._spare.append(bound.scratch)
 
-    def _outputs_of_copies(self, copied: SmallInputs, inputs: Sequence[Array]) -> list[Any]:
+    def _outputs_of_copies(self, inputs: Sequence[Array], copies: Copies) -> list[Any]:
         """The outputs by arrays of our own, whose addresses are known."""
         try:
-            call = self._ready.pop()
+            call = copies.ready.pop()
         except IndexError:
-            call = self._bind(copied.arrays(), ())
+            call = self._bind(copies.arrays(), ())
         try:
-            copied.copy_to(call.inputs, inputs)
+            copies.copy_to(call.inputs, inputs)
             self._run(call)
             return [array.copy() for array in call.direct]
         finally:
-            self._ready.append(call)
+            copies.ready.append(call)
 
     def bound_to(self, inputs: Inputs, out: Inputs) -> BoundModel:
         self._require_loaded()
@@ -278,6 +276,8 @@ class CompiledModel(RunnableModel):
         if len(self._sizes) >= _KEPT:
             self._sizes.clear()
         self._sizes[shapes] = found
+        if self._copied is not None and program.dims:
+            self._copied.learn(shapes, outputs, found.workspace)
         return found
 
     def _workspace_for(self, numbers: Sequence[int]) -> int:

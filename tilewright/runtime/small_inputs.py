@@ -8,30 +8,36 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from operator import attrgetter, itemgetter
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
 from tilewright.runtime.arrays import Array
-from tilewright.runtime.binding import TensorSpec
+from tilewright.runtime.binding import NativeSpec, TensorSpec
 from tilewright.runtime.program import Program
+
+if TYPE_CHECKING:
+    from tilewright.runtime.call import ModelCall
 
 #: Bytes of all inputs and outputs up to which they are copied.
 _SMALL: Final = 16 << 10
+#: Bytes of workspace up to which they are, where sizes are free: calls keep theirs.
+_LITTLE: Final = 1 << 20
+#: Shapes of inputs that are remembered, where sizes are free.
+_KEPT: Final = 16
 #: What an array needs to have for its bytes to be copied as they are.
 _KIND: Final = attrgetter("__class__", "dtype", "shape")
 _Plain = tuple[np.dtype[Any], tuple[int, ...]]
 
 
-class SmallInputs:
-    """The inputs of a program that are copied: which they are, and memory for one call."""
+class Copies:
+    """Memory for inputs of some types and shapes, and the calls on it that no run uses now."""
 
-    def __init__(self, names: Sequence[str], plain: Sequence[_Plain]) -> None:
-        self._kinds = [(np.ndarray, dtype, shape) for dtype, shape in plain]
-        self._count = len(names)
-        self._by_name = _values_of(names)
+    def __init__(self, plain: Sequence[_Plain]) -> None:
+        self._plain = plain
+        self.ready: list[ModelCall] = []
         sizes = [dtype.itemsize * math.prod(shape) for dtype, shape in plain]
-        self._starts = [sum(sizes[:k]) for k in range(self._count)]
+        self._starts = [sum(sizes[:k]) for k in range(len(plain))]
         self._size = sum(sizes)
         #: Whether inputs that follow each other without gaps lie as their elements need it.
         self._are_joined = all(
@@ -39,26 +45,13 @@ class SmallInputs:
             for start, (dtype, _) in zip(self._starts, plain, strict=True)
         )
 
-    def taken(self, inputs: Any) -> Sequence[Array] | None:
-        """The inputs in order, where all are arrays of these types and shapes; others are looked at
-        more closely elsewhere."""
-        given, container = inputs, cast("Any", type(inputs))
-        try:
-            if container is dict and len(given) == self._count:
-                given = self._by_name(given)
-            elif container is not tuple and container is not list:
-                return None
-            return given if [*map(_KIND, given)] == self._kinds else None
-        except (AttributeError, KeyError):
-            return None
-
     def arrays(self) -> list[Array]:
         """Memory for one call, which `copy_to` fills."""
         if not self._are_joined:
-            return [np.empty(shape, dtype) for _, dtype, shape in self._kinds]
+            return [np.empty(shape, dtype) for dtype, shape in self._plain]
         memory = np.empty(self._size, np.uint8)
-        places = zip(self._kinds, self._starts, strict=True)
-        return [np.ndarray(shape, dtype, memory, start) for (_, dtype, shape), start in places]
+        places = zip(self._plain, self._starts, strict=True)
+        return [np.ndarray(shape, dtype, memory, start) for (dtype, shape), start in places]
 
     def copy_to(self, own: Sequence[Any], inputs: Sequence[Any]) -> None:
         """Copy inputs into arrays that `arrays` made."""
@@ -72,6 +65,42 @@ class SmallInputs:
             mine[...] = given
 
 
+class SmallInputs:
+    """The inputs of a program that are copied: those of the shapes that it is for, or, where sizes
+    are free, of those that it was run with."""
+
+    def __init__(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        self._count = len(inputs)
+        self._by_name = _values_of([s.name for s in inputs])
+        self._inputs, self._outputs = [s.numpy for s in inputs], [s.numpy for s in outputs]
+        self._copies: dict[tuple[Any, ...], Copies] = {}
+
+    def taken(self, inputs: Any) -> tuple[Sequence[Array], Copies] | None:
+        """The inputs in order, where all are arrays of known types and shapes; others are looked at
+        more closely elsewhere."""
+        given, container = inputs, cast("Any", type(inputs))
+        try:
+            if container is dict and len(given) == self._count:
+                given = self._by_name(given)
+            elif container is not tuple and container is not list:
+                return None
+            copies = self._copies.get((*map(_KIND, given),))
+            return copies and (given, copies)
+        except (AttributeError, KeyError, TypeError):
+            return None
+
+    def learn(self, inputs: Sequence[Any], outputs: Sequence[Any], workspace: int = 0) -> None:
+        """Copy inputs of these shapes from now on, where they and the outputs are small."""
+        plain = [(t, tuple(shape)) for t, shape in zip(self._inputs, inputs, strict=True)]
+        made = [(t, tuple(shape)) for t, shape in zip(self._outputs, outputs, strict=True)]
+        size = sum(dtype.itemsize * math.prod(shape) for dtype, shape in (*plain, *made))
+        if size > _SMALL or workspace > _LITTLE:
+            return
+        if len(self._copies) >= _KEPT:
+            self._copies.clear()
+        self._copies[tuple((np.ndarray, *each) for each in plain)] = Copies(plain)
+
+
 def _values_of(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
     """What takes the values of these names out of a dictionary."""
     if len(names) > 1:
@@ -82,15 +111,20 @@ def _values_of(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
 
 
 def small_inputs(program: Program) -> SmallInputs | None:
-    """Those of a program, where they and all outputs are small, of known sizes."""
-    specs = (*program.inputs, *program.outputs)
-    tensors = [s for s in specs if isinstance(s, TensorSpec) and s.static_shape is not None]
-    if len(tensors) != len(specs) or program.dims or program.records or not program.inputs:
+    """Those of a program, where the sizes of all outputs follow from those of the inputs."""
+    inputs, outputs = _tensors(program.inputs), _tensors(program.outputs)
+    if inputs is None or outputs is None or program.records or not inputs:
         return None
-    plain = [(s.numpy, s.static_shape or ()) for s in tensors]
-    total = sum(dtype.itemsize * math.prod(shape) for dtype, shape in plain)
-    names = [s.name for s in program.inputs]
-    return SmallInputs(names, plain[: len(names)]) if total <= _SMALL else None
+    found, shapes = SmallInputs(inputs, outputs), [s.static_shape for s in (*inputs, *outputs)]
+    if None not in shapes and not program.dims:
+        found.learn(shapes[: len(inputs)], shapes[len(inputs) :])
+    return found
+
+
+def _tensors(specs: Sequence[NativeSpec]) -> list[TensorSpec] | None:
+    """The specs, where all are those of tensors."""
+    tensors = [s for s in specs if isinstance(s, TensorSpec)]
+    return tensors if len(tensors) == len(specs) else None
 
 
 def _has_plain_bytes(dtype: np.dtype[Any]) -> bool:
