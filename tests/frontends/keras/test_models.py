@@ -106,6 +106,9 @@ def test_old_sequential_tells_its_input_in_the_first_layer() -> None:
     data = hdf5(sequential(first, second), named)
     assert from_keras(data).main.params[0].name == "first_input"
     np.testing.assert_allclose(results(data, X)[0], WANTED, rtol=1e-5)
+    # Before version 2.2.3 the layers were all of its configuration.
+    oldest = hdf5({"class_name": "Sequential", "config": [first, second]}, named)
+    np.testing.assert_allclose(results(oldest, X)[0], WANTED, rtol=1e-5)
 
 
 def test_a_shared_layer_has_one_set_of_weights() -> None:

@@ -239,6 +239,37 @@ def test_branches_of_both_generations(first: float, wanted: float) -> None:
         assert float(results(data, x, outputs=["y"])[0]) == wanted
 
 
+def _dropout(trains: bool) -> bytes:
+    """Dropout as it was frozen before TensorFlow 2, behind a placeholder with a default."""
+    default = placeholder("training", dtype="bool") | {"op": "PlaceholderWithDefault"}
+    return frozen(
+        placeholder("x", 3),
+        const("default", np.array(trains)),
+        default | {"input": ["default"]},
+        node("Switch", "on", "x", "training"),
+        node("Switch", "off", "x", "training"),
+        node("Shape", "shape", "on:1"),
+        node("RandomUniform", "random", "shape"),
+        node("Mul", "kept", "on:1", "random"),
+        node("Identity", "as_is", "off"),
+        node("Merge", "y", "as_is", "kept"),
+    )
+
+
+def test_only_the_branch_that_is_taken_needs_converters() -> None:
+    x = np.array([1, 2, 3], np.float32)
+    np.testing.assert_array_equal(results(_dropout(False), x, outputs=["y"])[0], x)
+    with pytest.raises(UserError, match="operators that Tilewright does not know") as caught:
+        from_tensorflow(_dropout(True), outputs=["y"])
+    assert "1 × RandomUniform: node random" in str(caught.value)
+
+
+def test_a_default_that_is_not_in_the_file_is_an_input() -> None:
+    fed = placeholder("x", 3) | {"op": "PlaceholderWithDefault", "input": ["next"]}
+    data = frozen(node("IteratorGetNext", "next"), fed, node("Neg", "y", "x"))
+    assert results(data, np.array([1, 2, 3], np.float32))[0].tolist() == [-1, -2, -3]
+
+
 def test_tables() -> None:
     data = frozen(
         placeholder("x", None, dtype="int64"),

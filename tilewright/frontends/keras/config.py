@@ -124,7 +124,11 @@ def layer_spec(entry: Any) -> LayerSpec:
         )
     outer = Config(entry, "a layer")
     kind = outer.text("class_name")
-    config = Config(outer.raw("config", {}), f"a layer of {kind}")
+    inner = outer.raw("config", {})
+    if kind == "Sequential" and as_list(inner) is not None:
+        # The layers alone, as Keras wrote them before version 2.2.3.
+        inner = {"layers": inner}
+    config = Config(inner, f"a layer of {kind}")
     name = outer.text("name", None) or config.text("name", kind.lower())
     domain = "ops" if _is_operation(outer, kind, config) else ""
     config = Config(config.values, f"layer {name} ({kind})")

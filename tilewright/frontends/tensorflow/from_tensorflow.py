@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from tilewright.frontends.common.missing import refuse_missing
 from tilewright.frontends.common.structure import UnspecialisedError
 from tilewright.frontends.sources import Source
 from tilewright.frontends.tensorflow.bodies import Body
-from tilewright.frontends.tensorflow.importer import Importer, Scope
+from tilewright.frontends.tensorflow.importer import LAZY, Importer, Scope
 from tilewright.frontends.tensorflow.load import LoadedModel, ModelInput, load_model
 from tilewright.frontends.tensorflow.table import TABLE
 from tilewright.frontends.tensorflow.tensors import element_type
@@ -66,10 +66,10 @@ def _reading(name: str) -> Generator[None]:
 def _converted(
     model: LoadedModel, shapes: Mapping[str, Shape], values: Mapping[str, Any]
 ) -> Module:
-    _require_converters(model)
+    refuse = _require_converters(model)
     for what, given in (("shapes", shapes), ("values", values)):
         require_names(what, given, [i.name for i in model.inputs])
-    importer = Importer(model)
+    importer = Importer(model, refuse)
     scope = Scope(model.body)
     taken: set[Value | None] = set()
     for spec in model.inputs:
@@ -106,8 +106,28 @@ def _input(
 # ---- operators that nothing converts ------------------------------------------------------------
 
 
-def _require_converters(model: LoadedModel) -> None:
-    """Refuse a model that needs operators which nothing converts, with a list of them."""
+def _require_converters(model: LoadedModel) -> Callable[[], None]:
+    """Refuse a model that needs operators which nothing converts, with a list of them.
+
+    Those that only branches need may never be converted, as dropout where nothing is trained: what
+    is returned refuses the model once they are.
+    """
+    missing = _missing(model, frozenset())
+    remedy = (
+        "register converters: tilewright.frontends.tensorflow.table.TABLE.register(name, convert)"
+    )
+
+    def refuse() -> None:
+        refuse_missing(model.name, missing, hints=_HINTS, remedy=remedy)
+
+    if missing and _missing(model, LAZY):
+        refuse()
+    return refuse
+
+
+def _missing(model: LoadedModel, lazy: frozenset[str]) -> dict[str, list[str]]:
+    """Operators that nothing converts, with their nodes; what only `lazy` operators need is left
+    out."""
     missing: dict[str, list[str]] = {}
     seen: set[str] = set()
     pending: list[tuple[Body, list[str]]] = [(model.body, [r.node for _, r in model.outputs])]
@@ -121,7 +141,8 @@ def _require_converters(model: LoadedModel) -> None:
                 continue
             done.add(name)
             node = body.node(name)
-            names += [r.node for r in body.inputs(node)]
+            if node.op not in lazy:
+                names += [r.node for r in body.inputs(node)]
             called = _called(node)
             if node.op in model.functions:
                 called.append(node.op)
@@ -133,10 +154,7 @@ def _require_converters(model: LoadedModel) -> None:
                     seen.add(function)
                     results = [inner.reference(r) for r in inner.results.values()]
                     pending.append((inner, [r.node for r in results if r is not None]))
-    remedy = (
-        "register converters: tilewright.frontends.tensorflow.table.TABLE.register(name, convert)"
-    )
-    refuse_missing(model.name, missing, hints=_HINTS, remedy=remedy)
+    return missing
 
 
 def _called(node: Any) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tilewright.frontends.common.converting import as_list
@@ -59,10 +59,10 @@ class Scope:
 
 
 class Importer:
-    """Converts one model."""
+    """Converts one model; `refuse` says which of its operators nothing converts."""
 
-    def __init__(self, model: LoadedModel) -> None:
-        self.model = model
+    def __init__(self, model: LoadedModel, refuse: Callable[[], None]) -> None:
+        self.model, self._refuse = model, refuse
         self.structure = Structure()
         self.builder: Builder = Recorder(self.structure)
         self.contents = Contents(model)
@@ -151,6 +151,7 @@ class Importer:
             # Functions may be called by their names, like operators.
             return self.body(self.model.functions[node.op], given, node.attr)
         if convert is None:
+            self._refuse()
             raise UserError(f"there is no converter for {node.op}")
         return as_list(convert(view))
 
