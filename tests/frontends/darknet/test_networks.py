@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,28 @@ NETWORKS = {
 }
 
 
+#: The same as they are published, but for the sizes of their images.
+WHOLE = {
+    "yolov2": (nets.yolov2(), 160, 160),
+    "yolov3": (nets.yolov3(), 96, 160),
+    "yolov3_tiny": (nets.yolov3_tiny(), 160, 160),
+    "yolov4_tiny": (nets.yolov4_tiny(), 160, 160),
+}
+_ALL = os.environ.get("TILEWRIGHT_PUBLISHED") == "all"
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_beside_opencv(name: str) -> None:
-    wanted, found = both(*NETWORKS[name], native=name == "classifier")
+    compare(name, *both(*NETWORKS[name], native=name == "classifier"))
+
+
+@pytest.mark.skipif(not _ALL, reason="takes long: `make test-published`")
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_networks_beside_opencv(name: str) -> None:
+    compare(name, *both(*WHOLE[name], native=True))
+
+
+def compare(name: str, wanted: Any, found: Any) -> None:
     assert len(wanted) == len(found)
     for w, f in zip(wanted, found, strict=True):
         f = f.reshape(w.shape)

@@ -6,29 +6,18 @@ parameters, inputs and outputs of all cases into a folder, which `test_beside_mx
 from __future__ import annotations
 
 import sys
-import types
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import peer_cases
+import zoo
 
-for _name in ("graphviz", "requests"):
-    sys.modules.setdefault(_name, types.ModuleType(_name))
-
-ZOO = {
-    "resnet18_v1": 64,
-    "resnet18_v2": 64,
-    "mobilenet0.25": 64,
-    "mobilenetv2_0.25": 64,
-    "squeezenet1.1": 224,
-    "densenet121": 224,
-    "inceptionv3": 299,
-}
+zoo.stand_in("graphviz requests")
 
 
-def main(folder: Path, zoo: bool) -> None:
+def main(folder: Path) -> None:
     mx: Any = import_module("mxnet")
 
     folder.mkdir(exist_ok=True)
@@ -39,30 +28,7 @@ def main(folder: Path, zoo: bool) -> None:
         }
         inputs = {k: v if v.dtype == np.int32 else v.astype(np.float32) for k, v in inputs.items()}
         write(mx, folder, name, symbol, inputs, rng)
-    for name, size in ZOO.items() if zoo else ():
-        net = mx.gluon.model_zoo.vision.get_model(name, classes=10)
-        net.initialize(mx.init.Xavier())
-        net.hybridize()
-        image = rng.random((1, 3, size, size), dtype=np.float32)
-        wanted = net(mx.nd.array(image)).asnumpy()
-        net.export(str(folder / f"zoo_{name}"))
-        np.savez(folder / f"zoo_{name}.npz", data=image, _0=wanted)
-    if zoo:
-        words(mx, folder, rng)
-
-
-def words(mx: Any, folder: Path, rng: Any) -> None:
-    """A language model: embedding, two layers of LSTM, and a dense layer."""
-    nn = mx.gluon.nn
-    net = nn.HybridSequential()
-    lstm = mx.gluon.rnn.LSTM(16, num_layers=2, bidirectional=True)
-    net.add(nn.Embedding(30, 12), lstm, nn.LayerNorm(), nn.Dense(30, flatten=False))
-    net.initialize(mx.init.Xavier())
-    net.hybridize()
-    given = rng.integers(0, 30, (7, 3)).astype(np.float32)
-    wanted = net(mx.nd.array(given)).asnumpy()
-    net.export(str(folder / "zoo_words"))
-    np.savez(folder / "zoo_words.npz", data=given, _0=wanted)
+    zoo.write_all(mx, folder, rng)
 
 
 def write(mx: Any, folder: Path, name: str, symbol: Any, inputs: Any, rng: Any) -> None:
@@ -91,4 +57,4 @@ def write(mx: Any, folder: Path, name: str, symbol: Any, inputs: Any, rng: Any) 
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), zoo="--zoo" in sys.argv)
+    main(Path(sys.argv[1]))

@@ -327,6 +327,11 @@ def operators(s: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
             ),
             {"x": (2, 4, 48), "y": (2, 192), "z": (1, 1, 4, 4)},
         )
+    for form in ("center", "corner"):
+        cases[f"decode_{form}"] = (
+            s.contrib.box_decode(x, y, std0=0.1, std1=0.2, std2=0.3, clip=0.5, format=form),
+            {"x": (2, 6, 4), "y": boxes[None, :, 2:]},
+        )
     cases["nms_centre"] = (
         s.contrib.box_nms(
             x,

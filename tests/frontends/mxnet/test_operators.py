@@ -168,6 +168,19 @@ def test_box_nms(force: bool, kept: list[int]) -> None:
     assert (found[len(kept) :] == -1).all()
 
 
+@pytest.mark.parametrize("form", ["center", "corner"])
+def test_box_decode(form: str) -> None:
+    moves, anchors = normal(2, 4, 4), BOXES[None, :, 2:]
+    attrs = {"std0": 0.1, "std1": 0.2, "std2": 0.3, "clip": 0.2, "format": form}
+    (found,) = run("_contrib_box_decode", [moves, anchors], attrs)
+    low, high = anchors[..., :2], anchors[..., 2:]
+    centre, size = (low, high) if form == "center" else ((low + high) / 2, high - low)
+    centre = centre + moves[..., :2] * np.array([0.1, 0.2]) * size
+    half = np.exp(np.minimum(moves[..., 2:] * np.array([0.3, 1.0]), 0.2)) * size / 2
+    wanted = np.concatenate([centre - half, centre + half], -1)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_multi_box() -> None:
     """Anchors, and what is found among them: the best of those that overlap."""
     (anchors,) = run("_contrib_MultiBoxPrior", [IMAGE], {"sizes": "(0.4, 0.2)", "ratios": "(1, 4)"})

@@ -264,12 +264,6 @@ def test_only_the_branch_that_is_taken_needs_converters() -> None:
     assert "1 × RandomUniform: node random" in str(caught.value)
 
 
-def test_a_default_that_is_not_in_the_file_is_an_input() -> None:
-    fed = placeholder("x", 3) | {"op": "PlaceholderWithDefault", "input": ["next"]}
-    data = frozen(node("IteratorGetNext", "next"), fed, node("Neg", "y", "x"))
-    assert results(data, np.array([1, 2, 3], np.float32))[0].tolist() == [-1, -2, -3]
-
-
 def test_tables() -> None:
     data = frozen(
         placeholder("x", None, dtype="int64"),

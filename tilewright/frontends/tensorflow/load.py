@@ -150,16 +150,8 @@ def _frozen(data: Array, name: str, wanted: list[str] | None) -> LoadedModel:
     if not outputs:
         raise UserError(f"{name} has no outputs", reason="every node is used by another")
     needed = _needed(body, [r.node for _, r in outputs])
-    own = [n for k, n in body.nodes.items() if _is_fed(n, body) and k in needed]
+    own = [n for k, n in body.nodes.items() if n.op == "Placeholder" and k in needed]
     return LoadedModel(name, body, _functions(graph), [_placeholder(n) for n in own], outputs)
-
-
-def _is_fed(node: Message, body: Body) -> bool:
-    """Whether a node is an input. Defaults that are not in the file, such as the elements of a set
-    of data that the model was trained on, are none."""
-    if node.op != "PlaceholderWithDefault":
-        return node.op == "Placeholder"
-    return any(body.node(r.node).op != "Const" for r in body.inputs(node))
 
 
 def _needed(body: Body, names: list[str]) -> set[str]:
@@ -169,9 +161,7 @@ def _needed(body: Body, names: list[str]) -> set[str]:
         name = names.pop()
         if name not in found:
             found.add(name)
-            node = body.node(name)
-            if not _is_fed(node, body):
-                names += [r.node for r in body.inputs(node)]
+            names += [r.node for r in body.inputs(body.node(name))]
     return found
 
 
@@ -194,7 +184,7 @@ def _leaves(body: Body) -> list[tuple[str, Reference]]:
     leaves = [n for n in leaves if n.name not in inside]
     # Loops have an Exit for each of their variables, whether it is used or not; and freezing leaves
     # copies of constants that nothing uses.
-    reached = _reached([n.name for n in body.nodes.values() if _is_fed(n, body)], users)
+    reached = _reached([n.name for n in body.nodes.values() if n.op == "Placeholder"], users)
     leaves = [n for n in leaves if n.op not in _EXITS] or leaves
     leaves = [n for n in leaves if n.name in reached] or leaves
     return [(n.name, Reference(n.name, 0)) for n in leaves]

@@ -55,7 +55,8 @@ class Cell:
 
     @property
     def resets_after(self) -> bool:
-        return self.kind == "GRU" and self.config.flag("reset_after", True)
+        # Files from before there was a choice do not say.
+        return self.kind == "GRU" and self.config.flag("reset_after")
 
 
 _GATES: Final = {"SimpleRNN": 1, "GRU": 3, "LSTM": 4}

@@ -96,12 +96,37 @@ def _decoded(n: Node, moves: Value, anchors: Value, count: int) -> Value:
         raise UserError(f"the variances are {variances}", remedy="give four")
     moves = b.reshape(moves, shape=[moves.shape[0], count, 4])
     moves = b.mul(moves, np.array(variances, np.float32))
-    low, high = b.split(anchors, sizes=[2, 2], axis=2)
-    size, centre = b.sub(high, low), b.mul(b.add(low, high), 0.5)
-    shift, growth = b.split(moves, sizes=[2, 2], axis=2)
-    moved, grown = b.add(b.mul(shift, size), centre), b.mul(b.exp(growth), size)
-    boxes = from_centres(b, b.concat(moved, grown, axis=2))
+    boxes = _moved(n, moves, *_from_corners(n, anchors))
     return b.clip(boxes, 0.0, 1.0) if n.flag("clip", True) else boxes
+
+
+@converts("_contrib_box_decode")
+def box_decode(n: Node) -> Value:
+    """Corners of boxes that are moved and grown from their anchors."""
+    b: Any = n.builder
+    stds = np.array([n.real(f"std{k}", 1.0) for k in range(4)], np.float32)
+    if n.text("format", "center") == "corner":
+        centre, size = _from_corners(n, n[1])
+    else:
+        centre, size = b.split(n[1], sizes=[2, 2], axis=2)
+    return _moved(n, b.mul(n[0], stds), centre, size, n.real("clip", -1.0))
+
+
+def _from_corners(n: Node, boxes: Value) -> tuple[Value, Value]:
+    """Centres and sizes of boxes."""
+    b: Any = n.builder
+    low, high = b.split(boxes, sizes=[2, 2], axis=2)
+    return b.mul(b.add(low, high), 0.5), b.sub(high, low)
+
+
+def _moved(n: Node, moves: Value, centre: Value, size: Value, most: float = -1) -> Value:
+    """Corners of boxes moved by parts of their sizes, grown by powers of e, up to `most`."""
+    b: Any = n.builder
+    shift, growth = b.split(moves, sizes=[2, 2], axis=2)
+    if most > 0:
+        growth = b.minimum(growth, most)
+    moved, grown = b.add(b.mul(shift, size), centre), b.mul(b.exp(growth), size)
+    return from_centres(b, b.concat(moved, grown, axis=2))
 
 
 @converts("_contrib_box_nms", "_contrib_box_non_maximum_suppression")
@@ -166,6 +191,5 @@ def _in_format(n: Node, rows: Value, start: int, width: int) -> Value:
     if wanted == "corner":
         boxes = from_centres(b, boxes)
     else:
-        low, high = b.split(boxes, sizes=[2, 2], axis=2)
-        boxes = b.concat(b.mul(b.add(low, high), 0.5), b.sub(high, low), axis=2)
+        boxes = b.concat(*_from_corners(n, boxes), axis=2)
     return b.concat(head, boxes, tail, axis=2)
