@@ -16,7 +16,11 @@ from typing import Any
 DOCS = Path(__file__).parent
 #: The pages in the order in which the menu lists them, by heading.
 MENU = {
-    "Start": ["index.md", "command_line.md", "coming_from_tvm.md"],
+    "Start": [
+        "index.md",
+        "command_line.md",
+        *(p.name for p in sorted(DOCS.glob("coming_from_*.md"))),
+    ],
     "Lessons": [f"lessons/{p.name}" for p in sorted((DOCS / "lessons").glob("*.md"))],
     "Front ends": [f"frontends/{p.name}" for p in sorted((DOCS / "frontends").glob("*.md"))],
     "Details": [
