@@ -9,11 +9,11 @@ packed where the GPU is.
 
 `pack` needs no GPU: it compiles models to artifacts (for `--arch`, sm_90a unless given) and puts
 inputs and the processor's answers beside them, in single precision whatever `--precision` says.
-With `float16`, kernels take and give it; those named `…_bytes` multiply bytes by constant bytes in
-any case. `run` needs no compiler: it compares answers and times runs by events, beside the least
-time that bytes and operations of each kernel take. Where
-PyTorch is installed, its kernels are timed as well, each as a CUDA graph; with `--torch` models
-too (that needs what `make bench` installs), eager and by torch.compile, whichever is faster.
+With `float16`, kernels take and give it; with `tf32`, PyTorch may multiply so as well; those named
+`…_bytes` multiply bytes by constant bytes in any case. `run` needs no compiler: it compares answers
+and times runs by events, beside the least time that bytes and operations of each kernel take. Where
+PyTorch is installed, its kernels are timed as well, each as a CUDA graph; with `--torch` models too
+(that needs what `make bench` installs), eager and by torch.compile, whichever is faster.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
-#: The GPU's own figures (H200): bytes a second, and operations, by bytes of an element.
-BANDWIDTH, FLOPS = 4.4e12, {4: 67e12, 2: 989e12, 1: 1979e12}
+#: The GPU's own figures (H200): bytes a second, and operations, by bytes of an element; and those
+#: of float32 with `tf32`.
+BANDWIDTH, FLOPS, TF32_FLOPS = 4.4e12, {4: 67e12, 2: 989e12, 1: 1979e12}, 495e12
 #: How far answers may be off, by precision.
-TOLERANCES = {"float32": 2e-3, "float16": 2e-2, "bf16": 1e-1}
+TOLERANCES = {"float32": 2e-3, "tf32": 1e-2, "float16": 2e-2, "bf16": 1e-1}
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,10 @@ class Kernel:
     #: Whether it multiplies bytes, by a constant.
     of_bytes: bool = False
 
-    def floor(self, itemsize: int) -> float:
+    def floor(self, itemsize: int, *, tf32: bool = False) -> float:
         """Milliseconds that memory and arithmetic take at least, on elements of so many bytes."""
         moved = itemsize * (sum(map(math.prod, self.shapes)) + self.results)
-        return 1e3 * max(moved / BANDWIDTH, self.flops / FLOPS[itemsize])
+        return 1e3 * max(moved / BANDWIDTH, self.flops / (TF32_FLOPS if tf32 else FLOPS[itemsize]))
 
 
 def product(*size: int) -> Kernel:
@@ -276,7 +277,7 @@ def run(folder: Path, only: list[str], torch_mode: str, batch: int) -> int:
 
 def run_one(tw: Any, name: str, path: Path, torch_mode: str, batch: int) -> dict[str, Any]:
     model = tw.load(path)
-    kernel = KERNELS.get(name)
+    kernel, tf32 = KERNELS.get(name), model.precision.startswith("tf32")
     if kernel is None or kernel.torch is None:
         held = np.load(path.with_suffix(".npz"))
         inputs = {k[3:]: held[k] for k in held.files if k.startswith("in_")}
@@ -285,12 +286,12 @@ def run_one(tw: Any, name: str, path: Path, torch_mode: str, batch: int) -> dict
         torch_ms = torch_model_ms(name, model.precision, mode, batch) if mode else 0.0
     else:
         inputs = inputs_of(model)
-        wanted, torch_ms = torch_answers(kernel, list(inputs.values()))
+        wanted, torch_ms = torch_answers(kernel, list(inputs.values()), tf32=tf32)
     made = [np.asarray(a) for a in model.run(inputs)]
     error = max(map(difference, made, wanted))
     timing = model.time(inputs, repeat=5, min_repeat_ms=20)
     itemsize = next(iter(inputs.values())).itemsize
-    floor = kernel.floor(itemsize) if kernel else 0.0
+    floor = kernel.floor(itemsize, tf32=tf32) if kernel else 0.0
     precision = "float16" if kernel and itemsize == 2 else model.precision.split()[0]
     row = {"name": name, "ms": timing.median * 1e3, "floor": floor, "torch": torch_ms}
     return {**row, "error": float(error), "tolerance": TOLERANCES.get(precision, 0.2)}
@@ -304,8 +305,9 @@ def difference(made: Any, wanted: Any) -> float:
     return float(np.abs(made - wanted).max(initial=0.0) / scale)
 
 
-def torch_answers(kernel: Kernel, arrays: list[Any]) -> tuple[list[Any], float]:
-    """PyTorch's answers, and the milliseconds of its kernel inside a CUDA graph."""
+def torch_answers(kernel: Kernel, arrays: list[Any], *, tf32: bool) -> tuple[list[Any], float]:
+    """PyTorch's answers, and the milliseconds of its kernel inside a CUDA graph; with `tf32`, of
+    one that may multiply so."""
     try:
         import torch
     except ImportError:
@@ -319,6 +321,7 @@ def torch_answers(kernel: Kernel, arrays: list[Any]) -> tuple[list[Any], float]:
         return call(*given)
 
     wanted = step().cpu().numpy()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     return [wanted], graph_ms(torch, step)
 
 
@@ -332,7 +335,7 @@ def torch_model_ms(name: str, precision: str, mode: str, batch: int) -> float:
     from whole_models.torch_gpu import best_ms
 
     dtype = "float16" if "float16" in precision else "float32"
-    return best_ms(name, dtype, mode, graph_ms, batch)
+    return best_ms(name, dtype, mode, graph_ms, batch, tf32=precision.startswith("tf32"))
 
 
 TORCH: dict[str, Callable[[Any, Kernel], Callable[..., Any]]] = {

@@ -48,8 +48,9 @@ def compile(
     from 0 (every operator by itself) to 3; that of the open `PassContext` unless given.
 
     `precision` says in what products are computed: "float32"; "bf16", with sums in float32, where
-    the target is faster at it; "float16", on GPUs; "float8", products by constant weights in floats
-    of eight bits, on GPUs since sm_89; or "int8-dynamic", the same in bytes. On GPUs, "float16" and
+    the target is faster at it; "tf32", on GPUs since sm_80: of factors in float32, the first ten
+    bits of their fractions; "float16", on GPUs; "float8", products by constant weights in floats of
+    eight bits, on GPUs since sm_89; or "int8-dynamic", the same in bytes. On GPUs, "float16" and
     "bf16" are also what is stored between kernels, which compute in float32 all the same. Inputs
     and outputs keep their types.
 
@@ -67,13 +68,14 @@ def compile(
     wanted = context.precision if precision is None else precision
     mode = context.denormals if denormals is None else denormals
     context = replace(context, opt_level=level, precision=wanted, denormals=mode, _tokens=[])
-    context = _with_shipped(context, Target.of(target))
+    target, context = _agreed(Target.of(target), context)
+    context = _with_shipped(context, target)
     reported = saving_reproducers(target, context)
     given: Mapping[str, Sequence[Any]] = {} if shapes is None else shapes
 
     def compiled(graph: Graph) -> RunnableModel:
         with context, reported:
-            return _compile_graph(graph, Target.of(target), threads)
+            return _compile_graph(graph, target, threads)
 
     with collecting_rarely(), reported:
         if isinstance(model, GraphModule):
@@ -108,9 +110,22 @@ def build(
 
     graph, context = _graph_of(source), PassContext.current()
     context = replace(context, denormals=denormals or context.denormals, _tokens=[])
+    target, context = _agreed(target, context)
     context = _with_shipped(context, target)
     with context, saving_reproducers(target, context, checked=checked):
         return _compile_graph(graph, target, threads, checked=checked)
+
+
+def _agreed(target: Target, context: PassContext) -> tuple[Target, PassContext]:
+    """What products of float32 are multiplied in, which both the target and the precision say."""
+    from tilewright.graph import TF32
+
+    if context.precision == TF32:
+        return target.with_tf32(), context
+    is_plain = context.precision == "float32"
+    return target, replace(
+        context, precision=TF32, _tokens=[]
+    ) if target.tf32 and is_plain else context
 
 
 # ---- graphs -------------------------------------------------------------------------------------

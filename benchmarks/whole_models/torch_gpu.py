@@ -18,9 +18,11 @@ def best_ms(
     mode: str,
     graph_ms: Callable[[Any, Callable[[], Any]], float],
     batch: int = 1,
+    *,
+    tf32: bool = False,
 ) -> float:
     """The least milliseconds of eager and of compiled code."""
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     recipe, wanted = RECIPES[name](batch), getattr(torch, dtype)
     for module in recipe.network.modules():
         if hasattr(module, "set_attn_implementation"):

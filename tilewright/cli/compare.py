@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilewright.insight.taps import Layer
 
 #: Errors that are let pass where products are rounded.
-_TOLERANCES = {"float16": 0.005, "bf16": 0.02, "float8": 0.1, "int8-dynamic": 0.1}
+_TOLERANCES = {"tf32": 0.005, "float16": 0.005, "bf16": 0.02, "float8": 0.1, "int8-dynamic": 0.1}
 _AGAINST = ("reference", "onnxruntime", *(f"opt_level={k}" for k in range(4)))
 
 

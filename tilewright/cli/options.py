@@ -44,8 +44,8 @@ def add_compile_options(parser: argparse.ArgumentParser, *, several: bool = Fals
         "--precision",
         metavar="P",
         help="in what products are computed: float32 (default); bf16, where the target is faster"
-        " at it; float16, on GPUs; float8, products by constant weights in floats of eight bits, on"
-        " GPUs; int8-dynamic, the same in bytes",
+        " at it; tf32 and float16, on GPUs; float8, products by constant weights in floats of"
+        " eight bits, on GPUs; int8-dynamic, the same in bytes",
     )
     group.add_argument(
         "--records",

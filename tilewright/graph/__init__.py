@@ -51,6 +51,7 @@ from tilewright.graph.ir.verify import verify
 from tilewright.graph.ops.quantized.matmul_nbits import packed_bits, unpacked_bits
 from tilewright.graph.precision.words import precision_text
 from tilewright.graph.rewriting.context import (
+    TF32,
     PassContext,
     PassPrinter,
     PassTimer,

@@ -28,7 +28,14 @@ _TILES: Final = 64
 _VECTORS: Final = 2
 _FREE: Final = 2
 #: Bytes of factors that tensor instructions of GPUs multiply, by precision.
-_FACTOR_BYTES: Final = {"float16": 2, "bf16": 2, "int8-dynamic": 1, "int8": 1, "float8": 1}
+_FACTOR_BYTES: Final = {
+    "tf32": 4,
+    "float16": 2,
+    "bf16": 2,
+    "int8-dynamic": 1,
+    "int8": 1,
+    "float8": 1,
+}
 #: Bytes that no cache holds.
 _LARGE: Final = 64 << 20
 _SAMPLES: Final = 8

@@ -2,8 +2,9 @@
 
 What is multiplied is a row of a table (`FACTORS`): the types of A, of B and of the sums. An
 instruction takes 32 bytes of each row along the sum: 16 steps of half precision, 32 of bytes and of
-floats of eight bits. Elements of 16 bits may lie along the sum or along the other side, others
-along the sum alone.
+floats of eight bits, 8 of float32, of which products take the first ten bits of the fraction
+(TF32), where targets allow it. Elements of 16 bits may lie along the sum or along the other side,
+others along the sum alone.
 
 **By a warp** (`WarpProduct`), 16 × 16: each thread holds eight sums of the tile, in memory of its
 own; both operands lie in shared memory, by rows or by columns, and each thread names the first of
@@ -103,7 +104,7 @@ class Factors:
 
 #: What tensor instructions multiply.
 FACTORS: Final = (
-    *(Factors(dtype, dtype, float32) for dtype in (float16, bfloat16, _FLOAT8)),
+    *(Factors(dtype, dtype, float32) for dtype in (float16, bfloat16, _FLOAT8, float32)),
     *(Factors(a, b, int32) for a, b in product((int8, uint8), repeat=2)),
 )
 

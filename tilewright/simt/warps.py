@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from tilewright.simt.error import LaneError
 from tilewright.simt.lanes import Array, Lanes, Mask
 from tilewright.simt.memory import Memory
 from tilewright.simt.unknown import raise_where
+
+#: The bits of a float32 that products of TF32 take: all but thirteen of the fraction's.
+_FIRST: Final = np.uint32(0xFFFFE000)
 
 
 def multiply(
@@ -47,7 +50,14 @@ def multiplied(factors: Factors, left: Array, right: Array) -> Array:
     """Products of tiles as they are in memory: small formats as the integers of their bits."""
     left, right = left.view(factors.a.numpy), right.view(factors.b.numpy)
     dtype = factors.sums.numpy
+    if factors.a.numpy == np.float32:
+        left, right = _first_bits(left), _first_bits(right)
     return left.astype(dtype) @ right.astype(dtype)
+
+
+def _first_bits(values: Array) -> Array:
+    """What products of TF32 take of float32."""
+    return (values.view(np.uint32) & _FIRST).view(np.float32)
 
 
 def require_whole(lanes: Lanes, active: Mask, threads: int, kind: str) -> None:

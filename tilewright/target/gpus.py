@@ -17,6 +17,7 @@ NVPTX: Final = "nvptx64"
 NVPTX_TRIPLE: Final = "nvptx64-nvidia-cuda"
 #: Threads that run in lockstep.
 WARP: Final = 32
+_FLOAT32: Final = "float32"
 
 
 class Gpu(NamedTuple):
@@ -43,6 +44,8 @@ class Gpu(NamedTuple):
     registers: int = 65536
     #: Nanoseconds that one more kernel takes, however little it does.
     launch_time: float = 2000.0
+    #: Whether products of float32 may take ten bits of the fractions of their factors (TF32).
+    tf32: bool = False
     #: The shares of its tensor operations that convolutions reach: with channels last, and without.
     conv_share: float = 0.3
     plain_conv_share: float = 0.02
@@ -65,7 +68,8 @@ class Gpu(NamedTuple):
 
     def multiplies(self, dtype: str) -> bool:
         """Whether there are tensor instructions for factors of a type."""
-        return self.capability >= _MULTIPLIED_SINCE.get(dtype, (sys.maxsize, 0))
+        since = _MULTIPLIED_SINCE.get(dtype, (sys.maxsize, 0))
+        return self.capability >= since and (self.tf32 or dtype != _FLOAT32)
 
     @property
     def has_early_launches(self) -> bool:
@@ -80,7 +84,7 @@ class Gpu(NamedTuple):
 
 #: The architectures since which tensor instructions multiply a type.
 _MULTIPLIED_SINCE: Final = {
-    **dict.fromkeys(("float16", "bfloat16", "int8", "uint8"), (8, 0)),
+    **dict.fromkeys(("float16", "bfloat16", "int8", "uint8", _FLOAT32), (8, 0)),
     "float8_e4m3fn": (8, 9),
 }
 

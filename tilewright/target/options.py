@@ -17,6 +17,8 @@ class TargetOptions(NamedTuple):
     kind: TargetKind
     #: The architecture of a GPU; the other options are the host's then.
     arch: str | None = None
+    #: What products of float32 are multiplied in, on GPUs: float32 or tf32.
+    products: str | None = None
     mtriple: str | None = None
     mcpu: str | None = None
     #: Features with their signs, in the order given: a later one wins.
@@ -41,10 +43,11 @@ def parse_options(text: str) -> TargetOptions:
         if name in given:
             raise UserError(f"target {text!r}", reason=f"option {name} is given twice")
         given[name] = _READERS[name](name, value)
-    if "-arch" in given and KINDS[kind].device != "gpu":
+    for_gpus = [name for name in _OF_GPUS if name in given]
+    if for_gpus and KINDS[kind].device != "gpu":
         raise UserError(
             f"target {text!r}",
-            reason=f"option -arch names a GPU, and {kind!r} is for processors",
+            reason=f"option {for_gpus[0]} {_OF_GPUS[for_gpus[0]]}, and {kind!r} is for processors",
             remedy="name the processor by -mcpu",
         )
     fields = {name[1:].replace("-", "_"): value for name, value in given.items()}
@@ -65,6 +68,12 @@ def _split(word: str, text: str) -> tuple[str, str]:
 
 
 def _text(name: str, value: str) -> str:
+    return value
+
+
+def _products(name: str, value: str) -> str:
+    if value not in _PRODUCTS:
+        raise _bad(name, value, f"use {' or '.join(_PRODUCTS)}")
     return value
 
 
@@ -93,8 +102,12 @@ def _bad(name: str, value: str, remedy: str) -> UserError:
     return UserError(f"target option {name} has no use for {value!r}", remedy=remedy)
 
 
+_PRODUCTS = ("float32", "tf32")
+#: Options that say something of a GPU.
+_OF_GPUS = {"-arch": "names a GPU", "-products": "is about instructions of GPUs"}
 _READERS: dict[str, Callable[[str, str], object]] = {
     "-arch": _text,
+    "-products": _products,
     "-mtriple": _text,
     "-mcpu": _text,
     "-mattr": _features,

@@ -54,6 +54,8 @@ class Target:
     kind: TargetKind = KINDS["llvm"]
     #: The processor that launches a GPU's code.
     host: Target | None = None
+    #: Whether a GPU's products of float32 may be those of TF32.
+    tf32: bool = False
 
     @staticmethod
     def of(value: Target | str = "llvm") -> Target:
@@ -64,7 +66,8 @@ class Target:
         the cache sizes `-l1d=48K -l2=2M -l3=32M -line=64`. A triple without a processor means the
         least machine of that kind.
 
-        `cuda` is the GPU of this machine, or that of `-arch=sm_90a`; the other options describe the
+        `cuda` is the GPU of this machine, or that of `-arch=sm_90a`; `-products=tf32` lets products
+        of float32 take ten bits of the fractions of their factors. The other options describe the
         processor beside it.
         """
         if isinstance(value, Target):
@@ -77,7 +80,17 @@ class Target:
     @cached_property
     def gpu(self) -> Gpu | None:
         """The figures of the GPU; None where code is for processors alone."""
-        return GPUS[self.cpu] if self.kind.device == "gpu" else None
+        return GPUS[self.cpu]._replace(tf32=self.tf32) if self.kind.device == "gpu" else None
+
+    def with_tf32(self) -> Target:
+        """The same with products of TF32, which GPUs since sm_80 have."""
+        if self.gpu is None or not self.gpu.has_warp_products:
+            raise UserError(
+                "precision tf32 is for GPUs since sm_80",
+                reason=f"the target is {self}",
+                remedy='use "float32"',
+            )
+        return replace(self, tf32=True)
 
     @property
     def runs_on(self) -> Target:
@@ -87,7 +100,8 @@ class Target:
     @property
     def machine(self) -> str:
         """The text by which records of tuning are found. A GPU's are the same beside any host."""
-        return str(self) if self.host is None else f"{self.kind.name} -arch={self.cpu}"
+        products = " -products=tf32" if self.tf32 else ""
+        return str(self) if self.host is None else f"{self.kind.name} -arch={self.cpu}{products}"
 
     @cached_property
     def arch(self) -> str:
@@ -317,15 +331,16 @@ def _resolve(options: TargetOptions) -> Target:
 def _resolve_gpu(options: TargetOptions) -> Target:
     gpu = find_gpu(options.arch or (host_gpu() if options.kind.name == "cuda" else _EXECUTED))
     described = cpus(NVPTX)[gpu.name]
-    return Target(
+    made = Target(
         NVPTX_TRIPLE,
         gpu.name,
         described.features,
         gpu.multiprocessors,
         described.caches,
         kind=options.kind,
-        host=_resolve(options._replace(kind=KINDS["llvm"], arch=None)),
+        host=_resolve(options._replace(kind=KINDS["llvm"], arch=None, products=None)),
     )
+    return made.with_tf32() if options.products == "tf32" else made
 
 
 def _features_of(cpu: Cpu, kind: TargetKind) -> Features:

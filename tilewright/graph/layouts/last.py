@@ -39,6 +39,11 @@ class ChannelsLast(Blocking):
         """Bytes of an element, as it will be stored."""
         return min(dtype.itemsize, self.floats) if dtype.is_float else dtype.itemsize
 
+    def multiplies(self, dtype: DType) -> bool:
+        """Whether tensor instructions multiply elements of a type."""
+        gpu = self.target.gpu
+        return self.size_of(dtype) <= 2 or (gpu is not None and gpu.multiplies(dtype.name))
+
     def least(self, dtype: DType) -> int:
         """Channels that fill a vector."""
         return _VECTOR // self.size_of(dtype)
@@ -59,7 +64,7 @@ class ChannelsLast(Blocking):
         """The time of a convolution of so many products of elements of a type."""
         gpu, size = self.target.gpu, self.size_of(dtype)
         assert gpu is not None
-        if size > 2:
+        if not self.multiplies(dtype):
             return 2e9 * products / (gpu.flops * gpu.conv_share)
         share = gpu.conv_share if last else gpu.plain_conv_share
         return 2e9 * products / (gpu.tensor_flops_of(size) * share)

@@ -8,8 +8,8 @@ attention, which are a dimension between the rows. Neighbours in memory must sta
 tile: of a row, a column or the sum.
 
 Weights are transposed instead where their rows are no whole vectors, which copies go by, and their
-columns are: such as those of a classifier with an odd number of classes. Those of bytes come to lie
-along the sum, which tensor instructions want.
+columns are: such as those of a classifier with an odd number of classes. Those of bytes, and of
+float32 where products are of TF32, come to lie along the sum, which tensor instructions want.
 
     y = matmul_integer(x, w, z)     -->     y = sub(matmul(x, transposed w, int32), z * sums of w)
 """
@@ -24,6 +24,7 @@ import numpy as np
 from tilewright.graph.ir import Call, Module, Value
 from tilewright.graph.ir.types import is_single
 from tilewright.graph.passes.dead_code import dead_code
+from tilewright.graph.rewriting.context import TF32, PassContext
 from tilewright.graph.rules import Rule, RuleRewriter
 from tilewright.graph.rules.centred import centred_bytes
 from tilewright.graph.rules.site import Site
@@ -50,6 +51,12 @@ class _Product(NamedTuple):
 def _is_byte(dtype: DType) -> bool:
     """Whether tensor instructions multiply a type as bytes."""
     return dtype.is_integer and dtype.bits == 8
+
+
+def _lies_along_sum(dtype: DType) -> bool:
+    """Whether tensor instructions want a type along the sum."""
+    is_wide = dtype.is_float and dtype.bits == 32
+    return _is_byte(dtype) or (is_wide and PassContext.current().precision == TF32)
 
 
 def absorb_transposes(module: Module) -> Module:
@@ -81,7 +88,7 @@ def _with_whole_rows(s: Site) -> Value | None:
         return None
     rows, columns = w.constant.shape
     is_whole = columns % _VECTOR == 0 or rows % _VECTOR or columns == 1
-    if s.attr("transpose_b") if _is_byte(w.dtype) else is_whole:
+    if s.attr("transpose_b") if _lies_along_sum(w.dtype) else is_whole:
         return None
     turned = s.constant(np.ascontiguousarray(w.constant.T), w)
     args = [*s.call.args]

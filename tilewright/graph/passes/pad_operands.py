@@ -22,6 +22,7 @@ import numpy as np
 from tilewright.graph.ir import Module, Value
 from tilewright.graph.ir.types import known_dim
 from tilewright.graph.passes.dead_code import dead_code
+from tilewright.graph.rewriting.context import TF32, PassContext
 from tilewright.graph.rules import Rule, RuleRewriter
 from tilewright.graph.rules.site import Site
 from tilewright.target import Target
@@ -47,7 +48,9 @@ def pad_operands(target: Target) -> Callable[[Module], Module]:
 def _padded(s: Site) -> Value | None:
     a, b = s.args
     sizes = [known_dim(d) for d in (*a.shape, *b.shape)]
-    if not a.dtype.is_float or a.dtype.bits != 16 or None in sizes or min(a.ndim, b.ndim) < 2:
+    widest = 32 if PassContext.current().precision == TF32 else 16
+    is_multiplied = a.dtype.is_float and 16 <= a.dtype.bits <= widest
+    if not is_multiplied or None in sizes or min(a.ndim, b.ndim) < 2:
         return None
     names = ["mk", "kn"]
     for k, flag in enumerate(("transpose_a", "transpose_b")):

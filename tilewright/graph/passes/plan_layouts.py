@@ -74,7 +74,8 @@ def _blocking(target: Target, convs: Sequence[tuple[Call, TensorType]]) -> Block
     narrow = stored_type()
     floats = 4 if narrow is None else narrow.itemsize
     itemsize = min(itemsize, floats)
-    return ChannelsLast(target, itemsize, floats=floats) if itemsize <= 2 else None
+    multiplied = target.gpu is not None and target.gpu.tf32
+    return ChannelsLast(target, itemsize, floats=floats) if itemsize <= 2 or multiplied else None
 
 
 def _limited(

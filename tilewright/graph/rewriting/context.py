@@ -27,7 +27,9 @@ from tilewright.target import Target
 Pass = Callable[[Module], Module]
 MAX_LEVEL: Final = 3
 #: In what products may be computed; everything else, and what goes in and out, keeps its type.
-PRECISIONS: Final = ("float32", "float16", "bf16", "float8", "int8-dynamic")
+PRECISIONS: Final = ("float32", "tf32", "float16", "bf16", "float8", "int8-dynamic")
+#: What lets products of float32 on GPUs take ten bits of the fractions of their factors.
+TF32: Final = "tf32"
 #: A pass that is not over graphs; see `PassContext.merges_kernels`.
 MERGE_KERNELS: Final = "merge_kernels"
 
@@ -61,6 +63,8 @@ class PassContext:
     #: trades a few units in the last places for speed (Winograd).
     opt_level: int = MAX_LEVEL
     disabled_passes: Collection[str] = ()
+    #: tf32: products of float32 take ten bits of the fractions of their factors, on GPUs since
+    #: sm_80;
     #: float16, bf16: products of such factors, summed in float32, where the machine is faster at
     #: that; on GPUs, values between kernels are stored so as well;
     #: float8: products by constant weights in floats of eight bits, on GPUs since sm_89;

@@ -19,6 +19,7 @@ from tilewright.ir import (
     Binary,
     Call,
     Const,
+    DType,
     Expr,
     Factors,
     Load,
@@ -31,6 +32,8 @@ _GLOBAL: Final = llvm.PointerType(addrspace=1)
 _FLOAT: Final = llvm.FloatType()
 _LOG2_E: Final = struct.unpack("f", struct.pack("f", 1.4426950408889634))[0]
 _HALVES: Final = llvm.VectorType(llvm.HalfType(), 2)
+#: What PTX calls factors of products, where that is not the name of the type.
+_FACTORS: Final = {"float32": "tf32"}
 #: What PTX calls types.
 _KINDS: Final = {
     "float32": "f32",
@@ -48,7 +51,8 @@ def warp_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     gpu, product = cx.target.gpu, WARP_PRODUCTS[node.name]
     if gpu is None or not gpu.multiplies(product.factors.a.name):
         since = "sm_89" if product.factors.a.name.startswith("float8") else "sm_80"
-        raise _missing(cx, node, f"GPUs since {since} have it")
+        wide = " for -products=tf32" if product.factors.a.name in _FACTORS else ""
+        raise _missing(cx, node, f"GPUs since {since} have it{wide}")
     sums, a_place, b_place = args
     if product.a_is_own:
         a = _own_matrix(cx, a_place)
@@ -152,7 +156,7 @@ def group_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     if product.a_is_own:
         operands = [*_own_matrix(cx, places[0]), *operands]
     factors = product.factors
-    kinds = ".".join(_KINDS[t.name] for t in (factors.sums, factors.a, factors.b))
+    kinds = ".".join([_KINDS[factors.sums.name], *map(_factor_kind, (factors.a, factors.b))])
     registers, given = _named(product.sums, 0), _named(len(operands), product.sums * 2)
     name = f"wgmma.mma_async.sync.aligned.m64n{product.columns}k{factors.steps}.{kinds}"
     a = f"{{{', '.join(given[:-1])}}}" if product.a_is_own else given[0]
@@ -365,12 +369,17 @@ def _multiply(
 
 def _intrinsic_types(factors: Factors) -> str:
     """The types of `mma.sync` as LLVM's names have them: some of them follow from others."""
-    a, b = _KINDS[factors.a.name], _KINDS[factors.b.name]
+    a, b = map(_factor_kind, (factors.a, factors.b))
     if factors.a.name == "float16":
         return "f32.f32"
-    if factors.a.is_float and not factors.lie_freely:
+    if factors.a.itemsize == 1 and factors.a.is_float:
         return f"f32.{a}.{b}.f32"
     return a if a == b else f"{a}.{b}"
+
+
+def _factor_kind(dtype: DType) -> str:
+    """What PTX calls the type of a factor."""
+    return _FACTORS.get(dtype.name, _KINDS[dtype.name])
 
 
 def _sum_type(factors: Factors) -> LLType:

@@ -186,7 +186,7 @@ def _channels_last(blocking: ChannelsLast, call: Call, out: TensorType) -> Itera
     least = blocking.least(x.dtype)
     if is_depthwise and channels > 1:
         yield Form((channels, PLAIN, PLAIN), outputs, cost, _depthwise_emit(call, channels))
-    elif blocking.size_of(x.dtype) > 2:
+    elif not blocking.multiplies(x.dtype):
         return
     elif channels >= least or call.attrs["groups"] > 1 or _is_product(call):
         yield Form((channels, PLAIN, PLAIN), outputs, cost, _last_emit(call))

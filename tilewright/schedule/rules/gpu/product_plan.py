@@ -34,6 +34,8 @@ _LEAST: Final = 8
 _LEAST_BY_LARGE: Final = 4
 _LARGE: Final = 1 << 22
 _LONG: Final = 128
+#: Bytes of elements of which such a matrix is read by threads of their own.
+_WIDE: Final = 4
 #: What an extent counts as that is known only when the program runs.
 _UNKNOWN: Final = 1024
 
@@ -98,7 +100,8 @@ def product_of(block: Block) -> Product | None:
 def is_by_large_matrix(p: Product) -> bool:
     """Whether rows are multiplied by a large matrix, as tensor instructions can."""
     sizes = [extent_of(it) for it in (p.row, p.column, *p.reduced, *p.others)]
-    if p.factors is None or len(p.reduced) > 1 or None in sizes:
+    is_narrow = p.factors is not None and p.factors.a.itemsize < _WIDE
+    if not is_narrow or len(p.reduced) > 1 or None in sizes:
         return False
     rows, columns, length, *others = (size or 0 for size in sizes)
     return rows <= columns and length > _LONG and prod(others) * columns * length >= _LARGE
