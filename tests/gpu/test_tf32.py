@@ -119,3 +119,68 @@ def test_other_machines_have_no_tf32(target: str) -> None:
 def test_options_that_make_no_sense(target: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         Target.of(target)
+
+
+# ---- rounding -----------------------------------------------------------------------------------
+
+
+def deep(layers: int) -> Graph:
+    w, b = Weights(4), Builder()
+    x = b.input("x", "f32", (1, 32, 6, 6))
+    for _ in range(layers):
+        x = b.relu(b.conv(x, w(32, 32, 3, 3) * 1.4, pads=(1, 1, 1, 1)))
+    b.output(x)
+    return b.build()
+
+
+def test_deep_networks_do_not_shrink() -> None:
+    """Instructions drop bits, which would make each factor smaller by 0.04 percent."""
+    x, layers = Weights(5).image(1, 32, 6, 6), 12
+    model = compiled(deep(layers), precision="tf32")
+    assert instructions(model)
+    found, wanted = np.asarray(model(x)), np.asarray(tw.compile(deep(layers))(x))
+    assert abs(found.sum() / wanted.sum() - 1) < 1e-3
+    np.testing.assert_allclose(found, wanted, atol=3e-3 * np.abs(wanted).max())
+
+
+def has_first_bits(array: Any) -> bool:
+    return not (np.asarray(array).view(np.uint32) & 0x1FFF).any()
+
+
+def test_what_goes_out_is_not_rounded() -> None:
+    w, b = Weights(6), Builder()
+    x = b.relu(b.matmul(b.input("x", "f32", (40, 64)), w(64, 48)))
+    b.output(x)
+    b.output(b.matmul(x, w(48, 56)))
+    model = compiled(b.build(), precision="tf32")
+    outputs = model.run([w.image(40, 64)])
+    assert not any(map(has_first_bits, outputs))
+
+
+def test_what_is_moved_before_it_is_multiplied_was_rounded() -> None:
+    """Where it was made: what only moves elements does nothing else."""
+    w, b = Weights(7), Builder()
+    x = b.relu(b.matmul(b.input("x", "f32", (40, 64)), w(64, 48)))
+    b.output(b.matmul(b.transpose(x, axes=(1, 0)), w(40, 56)))
+    b.output(b.add(b.softmax(x), w(48)))
+    model = compiled(b.build(), precision="tf32")
+    rounding = [name for name in model.kernels if "first_bits" in name]
+    assert [name.startswith("matmul") for name in rounding] == [True]
+
+
+def test_first_bits_is_what_its_reference_says() -> None:
+    from tilewright.graph.ops.forms.first_bits import first_bits_reference
+
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal(2000) * 10.0 ** rng.integers(-30, 30, 2000)
+    edges = [0, -0.0, 1, 1 + 2.0**-11, 2.0**127, 3e38, np.inf, -np.inf, np.nan]
+    values = np.array([*x, *edges], np.float32)
+    b = Builder()
+    b.output(b.emit("first_bits", b.input("x", "f32", values.shape)))
+    for target in ("llvm", "simt"):
+        made = tw.compile(b.build(), target)(values)
+        np.testing.assert_array_equal(made, first_bits_reference(values))
+    fine = np.abs(values) < 2.0**100
+    assert has_first_bits(made[fine])
+    assert (np.abs(made[fine] - values[fine]) <= 2.0**-11 * np.abs(values[fine])).all()
+    np.testing.assert_array_equal(made[~fine], values[~fine])

@@ -111,6 +111,11 @@ def narrow_values(graph: Graph, facts: FactTable) -> set[Value]:
     return _Values(graph, facts).found()
 
 
+def multiplied_values(graph: Graph, facts: FactTable) -> set[Value]:
+    """The values that kernels of a graph make and products multiply, maybe after a move."""
+    return _Values(graph, facts).multiplied()
+
+
 class _Values:
     """Values that are memory of each other are one: known by the first of them."""
 
@@ -147,6 +152,15 @@ class _Values:
             for binding, kernel in self._kernels:
                 if self._is_narrow(binding, kernel):
                     self._mark(v for v in binding.outputs if not self._is_only_reduced(v))
+        return {v for v in self._candidates if self._first(v) in self._narrow}
+
+    def multiplied(self) -> set[Value]:
+        for _, kernel in self._kernels:
+            self._mark(kernel.factors)
+        # Later kernels come first: what they move was made by others before.
+        for binding, kernel in reversed(self._kernels):
+            if kernel.moves and any(self._first(v) in self._narrow for v in binding.outputs):
+                self._mark(kernel.operands)
         return {v for v in self._candidates if self._first(v) in self._narrow}
 
     def _is_narrow(self, binding: Binding, kernel: KernelCalls) -> bool:
