@@ -185,7 +185,6 @@ def graph_passes(target: Target) -> list[Step]:
         Step(passes.fuse(target), 1),
         # Looks at what kernels hand to each other.
         Step(passes.narrow_values, 0, "gpu"),
-        Step(passes.round_factors(target), 0, "gpu"),
     ]
     return [step for step in steps if step.device in ("", target.kind.device)]
 

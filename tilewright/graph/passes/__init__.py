@@ -24,7 +24,6 @@ from tilewright.graph.passes.quantized.quantized_products import (
 )
 from tilewright.graph.passes.quantized.unpack_panels import unpack_panels
 from tilewright.graph.passes.quantized.widen_where_read import widen_where_read
-from tilewright.graph.passes.round_factors import round_factors
 from tilewright.graph.passes.shape_arithmetic import shape_arithmetic
 from tilewright.graph.passes.simplify_inference import simplify_inference
 from tilewright.graph.passes.sink_transposes import sink_transposes

@@ -2,6 +2,8 @@
 
 precision="float16", "bf16"    products of such factors, summed in float32; kernels compute in
                                float32, and round what leaves them       (precision.kernels)
+precision="tf32"               what products multiply is rounded to the bits that they take, where
+                               it is made                                (precision.rounded)
 
 For GPUs, whose kernels mostly wait for memory. Runs after calls were put together to kernels, so
 that nothing is rounded inside of one.
@@ -12,9 +14,11 @@ from __future__ import annotations
 from typing import TypeVar, cast
 
 from tilewright.graph.fusion.definitions import FactTable
-from tilewright.graph.ir import Graph, Module
+from tilewright.graph.ir import Binding, Graph, Module
 from tilewright.graph.precision.kernels import with_narrow_values
+from tilewright.graph.precision.rounded import with_rounded_factors
 from tilewright.graph.precision.stored import stored_type
+from tilewright.graph.rewriting.context import TF32, PassContext
 
 AnyGraph = TypeVar("AnyGraph", bound=Graph)
 
@@ -22,10 +26,15 @@ AnyGraph = TypeVar("AnyGraph", bound=Graph)
 def narrow_values(module: Module) -> Module:
     """The module with values between kernels in the type that is asked for."""
     dtype, facts = stored_type(), FactTable()
-    if dtype is None:
+    if dtype is None and PassContext.current().precision != TF32:
         return module
 
+    def body(graph: Graph) -> list[Binding]:
+        if dtype is None:
+            return with_rounded_factors(graph, facts)
+        return with_narrow_values(graph, dtype, facts)
+
     def narrow(graph: AnyGraph) -> AnyGraph:
-        return cast("AnyGraph", graph.with_(with_narrow_values(graph, dtype, facts)))
+        return cast("AnyGraph", graph.with_(body(graph)))
 
     return module.map(narrow)
