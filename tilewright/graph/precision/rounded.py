@@ -65,6 +65,7 @@ class _Writer:
         is_changed = False
         for inner, facts in zip(graph.body, kernel.facts, strict=True):
             call = inner.expr
+            assert isinstance(call, Call)
             args = [*call.args]
             if is_product(call, facts) and not _is_by_channel(call):
                 own = {v for b in graph.body for v in b.outputs}
