@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,22 @@ def test_weights_lie_along_the_sum() -> None:
     old = tw.compile(product(128, 768, 768), "cuda -arch=sm_80", precision="tf32")
     text = "".join(o.decode("latin1") for o in old.program.objects)
     assert "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32" in text
+
+
+def test_large_operands_are_brought_to_lie_along_the_sum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a kernel of its own: a tile would be copied element by element."""
+    from tilewright.graph.passes import pad_operands
+
+    monkeypatch.setattr(sys.modules[pad_operands.__module__], "_LEAST", 1)
+    w = Weights(9)
+    x, y = w.image(40, 72), w.image(72, 56)
+    model = compiled(computed(40, 72, 56), precision="tf32")
+    assert [name.split("_")[0] for name in model.kernels] == ["transpose", "matmul"]
+    np.testing.assert_allclose(np.asarray(model.run([x, y])[0]), x @ y, atol=0.05)
+    plain = compiled(computed(40, 72, 56), precision="float32")
+    assert [name.split("_")[0] for name in plain.kernels] == ["matmul"]
 
 
 def test_the_target_says_so_as_well(tmp_path: Path) -> None:

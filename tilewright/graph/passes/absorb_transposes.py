@@ -53,7 +53,7 @@ def _is_byte(dtype: DType) -> bool:
     return dtype.is_integer and dtype.bits == 8
 
 
-def _lies_along_sum(dtype: DType) -> bool:
+def lies_along_sum(dtype: DType) -> bool:
     """Whether tensor instructions want a type along the sum."""
     is_wide = dtype.is_float and dtype.bits == 32
     return _is_byte(dtype) or (is_wide and PassContext.current().precision == TF32)
@@ -88,7 +88,7 @@ def _with_whole_rows(s: Site) -> Value | None:
         return None
     rows, columns = w.constant.shape
     is_whole = columns % _VECTOR == 0 or rows % _VECTOR or columns == 1
-    if s.attr("transpose_b") if _lies_along_sum(w.dtype) else is_whole:
+    if s.attr("transpose_b") if lies_along_sum(w.dtype) else is_whole:
         return None
     turned = s.constant(np.ascontiguousarray(w.constant.T), w)
     args = [*s.call.args]

@@ -9,6 +9,11 @@
 Tiles of operands are copied to shared memory by vectors, which rows that are no whole vectors do
 not have: such a product takes several times as long as one that has them, and longer than it takes
 to write its operands anew. Constants cost nothing.
+
+    y = matmul(a, b)     -->     y = matmul(a, transpose(b), transpose_b=True)          tf32, bytes
+
+The same holds for operands that must lie along the sum, as those of TF32 and of bytes, and do not:
+they would be copied element by element.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ import numpy as np
 
 from tilewright.graph.ir import Module, Value
 from tilewright.graph.ir.types import known_dim
+from tilewright.graph.passes.absorb_transposes import lies_along_sum
 from tilewright.graph.passes.dead_code import dead_code
 from tilewright.graph.rewriting.context import TF32, PassContext
 from tilewright.graph.rules import Rule, RuleRewriter
@@ -88,5 +94,26 @@ def _enlarged(s: Site, x: Value, more: Sequence[int]) -> Value:
     return s.emit("pad", x, None, before=[0] * x.ndim, after=after)
 
 
+def _along_sum(s: Site) -> Value | None:
+    a, b = s.args
+    sizes = [known_dim(d) for d in (*a.shape, *b.shape)]
+    if not lies_along_sum(a.dtype) or None in sizes or min(a.ndim, b.ndim) < 2:
+        return None
+    wanted = {"transpose_a": False, "transpose_b": True}
+    wrong = [s.call.attrs[flag] != value for flag, value in wanted.items()]
+    columns = b.shape[-2] if s.call.attrs["transpose_b"] else b.shape[-1]
+    multiplied = prod(known_dim(d) or 0 for d in (*a.shape, columns))
+    if not any(wrong) or multiplied < _LEAST:
+        return None
+    turned = [_turned(s, x) if is_wrong else x for x, is_wrong in zip((a, b), wrong, strict=True)]
+    return s.emit("matmul", *turned, **{**s.call.attrs, **wanted})
+
+
+def _turned(s: Site, x: Value) -> Value:
+    """A matrix, or a batch of them, with rows as columns."""
+    last = x.ndim - 1
+    return s.emit("transpose", x, axes=(*range(last - 1), last, last - 1))
+
+
 def _rules(name: str) -> Iterable[Rule]:
-    return (_padded,) if name == "matmul" else ()
+    return (_along_sum, _padded) if name == "matmul" else ()
