@@ -13,6 +13,7 @@ import tilewright as tw
 from tests.graph.harness import check
 from tests.graph.random_images import RandomImages
 from tilewright.graph import Builder, Call, Module, PassContext, evaluate, passes, verify
+from tilewright.graph.layouts import plan as plans
 from tilewright.graph.layouts.images import Blocking
 from tilewright.graph.layouts.plan import Option, PlannedCall, cost_of, plan
 from tilewright.ir import DType
@@ -79,6 +80,28 @@ def test_conv_blocked_is_conv(groups: int) -> None:
 
 
 # ---- the plan -----------------------------------------------------------------------------------
+
+
+def test_options_are_weighed_once_for_states_that_differ_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def weighed(others: int) -> int:
+        """Options whose cost is found, with so many values live whose layout does not matter."""
+        either = [Option((), layout, 1.0) for layout in range(2)]
+        steps = [PlannedCall(k, either) for k in range(others)]
+        for k in range(others, others + 20):
+            takes = [((k - 1, layout),) if k > others else () for layout in range(2)]
+            steps.append(PlannedCall(k, [Option(t, g, 1.0) for g, t in enumerate(takes)]))
+        last = tuple((k, 0) for k in (*range(others), others + 19))
+        steps.append(PlannedCall(None, [Option(last, 0, 0.0)]))
+        asked: list[Option] = []
+        monkeypatch.setattr(plans, "_take", lambda s, p, o, c: asked.append(o) or take(s, p, o, c))
+        plan(steps, lambda _, old, new: float(old != new))
+        # The last step is about all of them.
+        return sum(len(o.takes) < 2 for o in asked)
+
+    take = plans._take
+    assert weighed(6) < weighed(0) + 20
 
 
 def random_problem(seed: int) -> tuple[list[PlannedCall], Any]:

@@ -174,6 +174,22 @@ def test_planning_is_near_linear(extent: object) -> None:
     assert work(800) < 5 * work(200)
 
 
+def test_mending_plans_is_near_linear() -> None:
+    """The same where buffers in order of time take more than what is live."""
+
+    def work(length: int) -> int:
+        buffers, calls = list[Buffer](), list[Stmt]()
+        for k in range(length):
+            sizes = zip("abcd", (3, 1, 4, 1), strict=True)
+            a, b, c, d = (Buffer(f"{name}{k}", "uint8", (64 * s,)) for name, s in sizes)
+            calls += [kernel(a), kernel(a, b), kernel(b, c), kernel(c, d)]
+            buffers += [a, b, c, d]
+        function = program(seq(*calls), *buffers)
+        return calls_during(lambda: plan_arena(function))
+
+    assert work(200) < 5 * work(50)
+
+
 def calls_during(action: Callable[[], object]) -> int:
     """The number of functions called: unlike seconds, the same on every machine."""
     profile = cProfile.Profile()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from heapq import nsmallest
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 #: States that are kept after each call.
@@ -79,20 +80,21 @@ def _planned(steps: Sequence[PlannedCall], change: Change, limit: int) -> list[i
     live: list[int] = []
     ways: dict[State, _Way] = {(): _Way(0.0, -1, None)}
     for index, step in enumerate(steps):
-        entering = sorted({v for o in step.options for v, _ in o.takes} - set(live))
-        known = [*live, *entering]
-        after = [v for v in known if last[v] > index]
-        kept = [k for k, v in enumerate(known) if last[v] > index]
-        places = {v: k for k, v in enumerate(known)}
+        taken = {v for o in step.options for v, _ in o.takes}
+        known = [*live, *sorted(taken - set(live))]
+        entering = (1,) * (len(known) - len(live))
+        keep = _picked([k for k, v in enumerate(known) if last[v] > index])
+        about = _picked([k for k, v in enumerate(known) if v in taken])
         follow = step.made is not None and last.get(step.made, -1) > index
+        made = [(1 << option.gives,) if follow else () for option in step.options]
+        outcomes = _Outcomes(step.options, [v for v in known if v in taken], known, prices)
         found: dict[State, _Way] = {}
         for state, way in ways.items():
-            full = (*state, *(1,) * len(entering))
-            same = tuple([full[k] for k in kept])
-            for number, option in enumerate(step.options):
-                cost, held = _take(full, places, option, prices)
-                rest = same if held is full else tuple([held[k] for k in kept])
-                new = (*rest, 1 << option.gives) if follow else rest
+            full = state + entering
+            same = keep(full)
+            for number, (cost, changes) in enumerate(outcomes[about(full)]):
+                rest = keep(_changed(full, changes)) if changes else same
+                new = rest + made[number]
                 total = way.cost + cost
                 other = found.get(new)
                 if other is None or total < other.cost:
@@ -100,8 +102,55 @@ def _planned(steps: Sequence[PlannedCall], change: Change, limit: int) -> list[i
         if len(found) > limit:
             found = dict(nsmallest(limit, found.items(), key=lambda item: item[1].cost))
         ways = found
-        live = [*after, step.made] if follow and step.made is not None else after
+        live = [v for v in known if last[v] > index]
+        if follow and step.made is not None:
+            live.append(step.made)
     return _options(min(ways.values(), key=lambda way: way.cost))
+
+
+#: Places in a state, and the layouts that are available there from then on.
+_Changes = Sequence[tuple[int, int]]
+
+
+class _Outcomes(dict[State, list[tuple[float, _Changes]]]):
+    """What each option of a step costs, and what it changes, by the layouts in which the values
+    that it is about are available: most states differ in others."""
+
+    def __init__(
+        self,
+        options: Sequence[Option],
+        values: Sequence[int],
+        known: Sequence[int],
+        prices: _Prices,
+    ) -> None:
+        super().__init__()
+        self._options, self._prices = options, prices
+        self._places = {v: k for k, v in enumerate(values)}
+        self._known = [known.index(v) for v in values]
+
+    def __missing__(self, state: State) -> list[tuple[float, _Changes]]:
+        taken = [_take(state, self._places, option, self._prices) for option in self._options]
+        found = self[state] = [(cost, self._changes(state, held)) for cost, held in taken]
+        return found
+
+    def _changes(self, before: State, after: Sequence[int]) -> _Changes:
+        each = zip(self._known, before, after, strict=True)
+        return [(k, new) for k, old, new in each if old != new]
+
+
+def _changed(state: State, changes: _Changes) -> list[int]:
+    held = list(state)
+    for k, mask in changes:
+        held[k] = mask
+    return held
+
+
+def _picked(places: Sequence[int]) -> Callable[[Sequence[int]], State]:
+    """What takes the items at some places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    # An itemgetter of a single place gives an item, of none it does not exist.
+    return lambda items: tuple(items[k] for k in places)
 
 
 def cost_of(steps: Sequence[PlannedCall], chosen: Sequence[int], change: Change) -> float:

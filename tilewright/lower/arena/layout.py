@@ -36,9 +36,6 @@ class LiveRange:
     def length(self) -> int:
         return self.last - self.first
 
-    def overlaps(self, other: LiveRange) -> bool:
-        return self.first <= other.last and other.first <= self.last
-
 
 def layout(
     spans: dict[Buffer, LiveRange], ranges: Ranges, branches: Branches | None = None
@@ -105,7 +102,7 @@ def _least(spans: dict[Buffer, LiveRange], sizes: dict[Buffer, int]) -> _Plan:
     live = live_at_once(spans.values(), sizes.values())
     if len(spans) > _MANY or best[1] == live:
         return best
-    near = {b: [o for o in spans if o is not b and spans[o].overlaps(spans[b])] for b in spans}
+    near = _live_together(spans)
     for order in _orders(spans, sizes):
         for plan in _repaired(order, near, sizes):
             best = min(best, plan, key=lambda p: p[1])
@@ -114,11 +111,27 @@ def _least(spans: dict[Buffer, LiveRange], sizes: dict[Buffer, int]) -> _Plan:
     return best
 
 
+def _live_together(spans: dict[Buffer, LiveRange]) -> dict[Buffer, list[Buffer]]:
+    """For each buffer, those that are live at some time when it is."""
+    near: dict[Buffer, list[Buffer]] = {b: [] for b in spans}
+    live: dict[Buffer, None] = {}
+    for buffer, dead in _by_time(spans):
+        for other in dead:
+            del live[other]
+        for other in live:
+            near[other].append(buffer)
+        near[buffer].extend(live)
+        live[buffer] = None
+    return near
+
+
 def _repaired(
     order: list[Buffer], near: dict[Buffer, list[Buffer]], sizes: dict[Buffer, int]
 ) -> Iterator[_Plan]:
     """Plans by first fit; the buffers at the highest offsets are placed first in the next."""
-    for _ in range(_TRIES):
+    tried: set[tuple[Buffer, ...]] = set()
+    while len(tried) < _TRIES and (*order,) not in tried:
+        tried.add((*order,))
         offsets, end = plan = _first_fit(order, near, sizes)
         yield plan
         top = [b for b in order if offsets[b] + sizes[b] == end]
