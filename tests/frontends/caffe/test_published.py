@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -24,8 +26,8 @@ def test_beside_opencv(name: str) -> None:
     weights = weights if "/" in weights else text
     described = model_bytes(package, f"{text}.prototxt")
     data = model_bytes(package, f"{weights}.caffemodel")
-    model = tw.compile(described, params=data)
-    shape = [int(d) for d in model.inputs[0].shape]
+    model: Any = tw.compile(described, params=data)
+    shape = model.inputs[0].shape
     image = np.random.default_rng(1).uniform(0, 255, shape).astype(np.float32)
     if name not in ("mininet_ssd_v1", "faces"):
         image = image / 127.5 - 1
