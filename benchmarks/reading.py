@@ -67,23 +67,17 @@ def main() -> None:
 
 def report(name: str, folder: str, write: Callable[[Path], Files]) -> None:
     with tempfile.TemporaryDirectory() as place:
-        path, options = write(Path(place))
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-W",
-                "ignore",
-                "-c",
-                _MEASURE,
-                folder,
-                str(path),
-                json.dumps(options),
-            ],
-            stdout=subprocess.PIPE,
-            check=True,
-        )
-    taken, own, file, nodes = json.loads(done.stdout)
+        taken, own, file, nodes = measured(folder, *write(Path(place)))
     print(f"{name:32}{taken:9.2f}{own:9.0f}{file:9.0f}{nodes:9}", flush=True)
+
+
+def measured(folder: str, path: Path, options: dict[str, Any]) -> tuple[float, float, float, int]:
+    """What reading a file takes, in a process of its own."""
+    words = [sys.executable, "-W", "ignore", "-c", _MEASURE]
+    words += [folder, str(path), json.dumps(options)]
+    done = subprocess.run(words, stdout=subprocess.PIPE, check=True)
+    taken, own, file, nodes = json.loads(done.stdout)
+    return taken, own, file, nodes
 
 
 # ---- steps --------------------------------------------------------------------------------------
@@ -195,6 +189,38 @@ def keras(place: Path, steps: list[Step]) -> Files:
     return place / "model.keras", {}
 
 
+def keras_hdf5(place: Path, steps: list[Step]) -> Files:
+    from tests.frontends.keras.files import hdf5, layer, sequential
+
+    size, weights = _size(steps), dict[str, dict[str, Any]]()
+    layers: list[Any] = [
+        layer("Activation", "v0", activation="linear", batch_input_shape=[1, size])
+    ]
+    for k, step in enumerate(steps, 1):
+        if isinstance(step, str):
+            layers.append(layer("Activation", f"v{k}", activation=step))
+            continue
+        layers.append(layer("Dense", f"v{k}", units=size, use_bias=False))
+        weights[f"v{k}"] = {f"v{k}/kernel:0": step}
+    (place / "model.h5").write_bytes(hdf5(sequential(*layers), weights))
+    return place / "model.h5", {}
+
+
+def darknet(place: Path, steps: list[Step]) -> Files:
+    from tests.frontends.darknet.networks import Numbers, Section, cfg_text
+
+    size, sections, numbers = _size(steps), list[Section](), Numbers(0)
+    kinds = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu"}
+    for step in steps:
+        if isinstance(step, str):
+            sections.append(("activation", {"activation": kinds[step]}))
+            continue
+        sections.append(("connected", {"output": size, "activation": "linear"}))
+        numbers.parts += [np.zeros(size, np.float32).tobytes(), step.tobytes()]
+    text = cfg_text(sections, 1, 1, channels=size).encode()
+    return _two_files(place, text, numbers.data(), {})
+
+
 def mxnet(place: Path, steps: list[Step]) -> Files:
     from tests.frontends.mxnet.networks import Net
 
@@ -255,8 +281,10 @@ FORMATS: Final[dict[str, tuple[str, str, Callable[[Path, list[Step]], Files]]]] 
     "saved_model": ("tensorflow", "numpy", saved_model),
     "tflite": ("tflite", "numpy", tflite),
     "keras": ("keras", "h5py", keras),
+    "keras_hdf5": ("keras", "h5py", keras_hdf5),
     "mxnet": ("mxnet", "numpy", mxnet),
     "caffe": ("caffe", "numpy", caffe),
+    "darknet": ("darknet", "numpy", darknet),
     "torch": ("torch", "torch", torch),
 }
 
