@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 import time
@@ -90,6 +91,22 @@ def test_a_handler_that_goes_on_ends_nothing(
     finally:
         signal.signal(signal.SIGINT, before)
     assert len(seen) >= 2
+
+
+def test_what_is_collected_goes_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    before = set(DEVICE.kernels)
+    b = Builder()
+    x = b.softmax(b.input("x", "f32", (3, 6)))
+    b.output(b.softmax(b.transpose(x, axes=(1, 0))))
+    made = tw.compile(b.build(), "simt")
+    made(random(3, 6))
+    assert len(set(DEVICE.kernels) - before) > 1
+    monkeypatch.setattr(DEVICE, "unmake", lambda _: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("sys.unraisablehook", lambda _: None)
+    del made
+    gc.collect()
+    assert set(DEVICE.kernels) <= before
 
 
 # ---- several threads ----------------------------------------------------------------------------

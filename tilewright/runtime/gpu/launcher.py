@@ -16,6 +16,7 @@ import numpy as np
 
 from tilewright.runtime.gpu.image import KernelImage
 from tilewright.runtime.gpu.ordering import EVERYTHING, Touched
+from tilewright.support.interrupts import Postponed
 
 if TYPE_CHECKING:
     from tilewright.runtime.gpu.device import LaunchingDevice
@@ -98,9 +99,11 @@ class _Launching:
         return made
 
     def unload(self) -> None:
-        for kernel in self._kernels.values():
-            del self.device.kernels[kernel.number]
-            self.device.unmake(kernel)
+        # Ctrl-C halfway would keep the rest of the kernels.
+        with Postponed():
+            for kernel in self._kernels.values():
+                del self.device.kernels[kernel.number]
+                self.device.unmake(kernel)
 
 
 def _touched(kernel: Launched, args: list[int], sizes: int) -> Touched:
