@@ -107,9 +107,11 @@ def _schedule(s: Schedule, name: str, plan: DotPlan, target: Target) -> None:
     cut.place_columns(columns)
     s.tensorize((*i, j)[0], dot.name)
     cut.parallelize([*others, chunk])
-    # Weights pass the caches between runs: rows of a panel have time to ask for the next one.
+    # Weights pass the caches between runs: rows of a panel have time to ask for the next one, which
+    # is in the next block where each of these is one panel.
     if target.caches.l2:
-        s.annotate(panel, "prefetch_next", 1)
+        is_whole = bool(outside) and plan.product.extents[1] <= plan.columns
+        s.annotate(outside[-1] if is_whole else panel, "prefetch_next", 1)
 
 
 DOT = Rule("dot", _match, _plan, _schedule)
