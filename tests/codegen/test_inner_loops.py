@@ -14,7 +14,7 @@ from tests.codegen.emulation import run_anywhere, run_emulated
 from tilewright import ops, te
 from tilewright.graph import Builder, KernelTable, passes
 from tilewright.graph.layouts.images import Blocking
-from tilewright.ir import Const, maximum
+from tilewright.ir import Alloc, Const, maximum, walk
 from tilewright.schedule import Schedule
 from tilewright.schedule.rules import Choices
 from tilewright.schedule.rules.merge_rows import MERGE_ROWS
@@ -238,6 +238,70 @@ def test_few_pixels_are_multiplied_by_dot_products(
     run_anywhere(module, monkeypatch, x, w, got)
     wanted = np.einsum("nbyxk,obijkc->noyxc", x.astype("i4"), w.astype("i4"))
     np.testing.assert_array_equal(got, np.maximum(wanted, 0))
+
+
+def _conv_of_bytes(
+    target: tw.Target, image: tuple[int, ...], outputs: int, kernel: int
+) -> tw.Function:
+    """A convolution of unsigned bytes in blocks of 64 channels, as it is compiled in a graph."""
+    b = Builder()
+    x = b.input("x", "u8", image)
+    weight = np.ones((outputs, image[1], kernel, kernel, 64, 64), "i1")
+    b.output(b.conv_blocked(x, weight, pads=[kernel // 2] * 4, dtype="int32"))
+    (binding,) = passes.fuse(target)(b.build()).main.body
+    return KernelTable()(binding).function
+
+
+@pytest.mark.parametrize("blocks", [1, 8])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_convolutions_of_bytes_are_not_gathered_for_instructions_that_broadcast(
+    kernel: int, blocks: int
+) -> None:
+    """Rows of pixels are read where they are: no buffer is larger than the padded image, and the
+    next panel of weights is prefetched where there are several."""
+    target = tw.Target.of("llvm -mcpu=cascadelake -num-cores=2")
+    built = tw.build(_conv_of_bytes(target, (1, blocks, 14, 14, 64), blocks, kernel), target)
+    loops = [(f, b) for f in functions_of(built.asm) for b in f.blocks if b.is_loop]
+    function, loop = max(loops, key=lambda found: len(_named("vpdpbusd", found[1])))
+    assert len(_named("vpdpbusd", loop)) >= 24
+    assert not function.on_stack(loop)
+    assert _named("prefetch", loop) or blocks == 1
+    allocs = [s for s in walk(built.ir("scheduled").body) if isinstance(s, Alloc)]
+    images = [b for a in allocs for b in a.buffers if b.dtype is tw.DType.of("uint8")]
+    assert all((b.static_size() or 0) <= blocks * 16 * 16 * 64 for b in images)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(
+    ("image", "outputs", "kernel"),
+    [
+        ((1, 1, 1, 1, 64), 1, 1),
+        ((1, 2, 1, 5, 64), 1, 3),
+        ((2, 1, 9, 13, 64), 3, 1),
+        ((2, 2, 7, 7, 64), 2, 3),
+        ((1, 1, 31, 17, 64), 1, 3),
+    ],
+)
+@pytest.mark.parametrize("cpu", ["cascadelake", "x86-64-v3", "neoverse-n1"])
+def test_convolutions_of_bytes_are_exact(
+    cpu: str,
+    image: tuple[int, ...],
+    outputs: int,
+    kernel: int,
+    cores: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores={cores}")
+    module = tw.build(_conv_of_bytes(target, image, outputs, kernel), target)
+    chance, reach = np.random.default_rng(0), kernel // 2
+    x = chance.integers(0, 256, image).astype("u1")
+    w = chance.integers(-128, 128, (outputs, image[1], kernel, kernel, 64, 64)).astype("i1")
+    got = np.zeros((image[0], outputs, *image[2:4], 64), "i4")
+    run_anywhere(module, monkeypatch, x, w, got)
+    padded = np.pad(x.astype("i4"), [(0, 0), (0, 0), (reach, reach), (reach, reach), (0, 0)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (2, 3))
+    wanted = np.einsum("nbyxkij,obijkc->noyxc", windows, w.astype("i4"), optimize=True)
+    np.testing.assert_array_equal(got, wanted)
 
 
 def _named(beginning: str, loop: BasicBlock) -> list[str]:

@@ -46,7 +46,7 @@ class Answering:
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         try:
             process = subprocess.Popen(
-                [sys.executable, "-c", f"from {module} import {function}; {function}()"],
+                [sys.executable, "-P", "-c", f"from {module} import {function}; {function}()"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

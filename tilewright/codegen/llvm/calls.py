@@ -199,9 +199,15 @@ def _address_of(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     return any_address(cx, load.buffer, args[0])
 
 
-def _prefetch(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
+def _prefetch(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     flags = [llvm.Constant(i32, v) for v in (0, 3, 1)]  # a read, for all caches, of data
-    return cx.intrinsic("llvm.prefetch", void, [*args, *flags], [pointer])
+    made = cx.intrinsic("llvm.prefetch", void, [*args, *flags], [pointer])
+    # LLVM counts it as a use of memory: sums whose address is known elsewhere, as to a function
+    # that stores them, would be written before each one.
+    for load in node.args[0].args if isinstance(node.args[0], Call) else ():
+        if isinstance(load, Load):
+            cx.aliases.mark(made, load.buffer)
+    return made
 
 
 def _keep_order(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:

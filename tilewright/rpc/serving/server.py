@@ -121,6 +121,6 @@ def this_machine() -> str:
 
     Asking takes LLVM, where it is installed, and memory that a server does not need.
     """
-    words = [sys.executable, "-c", _TARGET]
+    words = [sys.executable, "-P", "-c", _TARGET]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
     return done.stdout.strip()

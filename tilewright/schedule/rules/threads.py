@@ -20,6 +20,10 @@ class Threads:
     def __init__(self, s: Schedule, target: Target, *, is_worth: bool) -> None:
         self.s, self.cores, self.is_worth = s, target.cores, is_worth
 
+    def are_busy(self, loops: Sequence[Loop]) -> bool:
+        """Whether the iterations of some loops are work enough for all cores that take part."""
+        return not self.is_worth or self._busy(loops) >= _BUSY
+
     def share(self, first: list[Loop], then: list[Loop]) -> None:
         """Fuse loops, all of `first` and as many more as it takes to have work for every core."""
         if not self.is_worth:
@@ -27,7 +31,7 @@ class Threads:
         loops = [*first, *then]
         chosen, others = loops[: max(1, len(first))], loops[max(1, len(first)) :]
         for loop in others:
-            if self._busy(chosen) >= _BUSY or not self.s.can("fuse", *chosen, loop):
+            if self.are_busy(chosen) or not self.s.can("fuse", *chosen, loop):
                 break
             chosen.append(loop)
         chosen = self._without_single(chosen)

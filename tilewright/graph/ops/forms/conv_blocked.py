@@ -92,13 +92,15 @@ def conv_blocked_compute(
     window = Window.of(weight.shape[2:-2], strides, pads, dilations)
     image, work = window.padded(x, fill), accumulator(out.dtype)
     ro, ri = (te.reduce_axis(weight.shape[k], name=n) for k, n in ((1, "ro"), (-2, "ri")))
-    rk = window.axes()
+    # Instructions for bytes read rows of pixels of any length where they are: those of an image are
+    # one dimension where each is multiplied by itself.
+    taps, rk = window.taps() if x.dtype.is_integer else (window.axes(),) * 2
     inputs, outputs = (known_dim(weight.shape[k]) or 1 for k in (1, 0))
     per_group = outputs // groups
 
     def product(n: Expr, first: Any, o: Any, i: Sequence[Expr]) -> Any:
-        pixel = image[(n, first, *window.at(i[:-1], rk), ri)]
-        factor = weight[(o, ro, *rk, ri, i[-1])]
+        pixel = image[(n, first, *window.at(i[:-1], taps), ri)]
+        factor = weight[(o, ro, *taps, ri, i[-1])]
         return te.sum(pixel.astype(work) * factor.astype(work), axis=[ro, *rk, ri])
 
     names = [*window.names, "oi"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilewright.ir import Block, Buffer, DType
 from tilewright.schedule.intrinsics import dots_for, tile_product_for
 from tilewright.schedule.primitives.buffers.shift_operand import OTHER_SIGN
-from tilewright.schedule.rules.products.dot_rows import as_row_product, row_dot_for, steps_at_once
+from tilewright.schedule.rules.products.dot_rows import as_row_product, row_dot_for
 from tilewright.schedule.rules.products.product import as_product
 from tilewright.target import Target
 
@@ -61,9 +61,9 @@ def wanted_for(block: Block, constants: frozenset[Buffer]) -> Wanted | None:
     return None if by_rows is None else Wanted(by_rows.types, False)
 
 
-def takes_rows_by_lanes(block: Block, constants: frozenset[Buffer], target: Target) -> bool:
-    """Whether the fastest instruction for a block's product reads rows where they are, whole
-    vectors of them: a copy of the rows gains nothing then."""
+def reads_rows_in_place(block: Block, constants: frozenset[Buffer], target: Target) -> bool:
+    """Whether the fastest instruction for a block's product takes single rows: it reads them where
+    they are, and a copy of them gains nothing."""
     product = as_row_product(block, constants)
     if product is None or tile_product_for(target, *product.types) is not None:
         return False
@@ -71,4 +71,4 @@ def takes_rows_by_lanes(block: Block, constants: frozenset[Buffer], target: Targ
     dots = next((found for t in types if (found := dots_for(target, *t))), None)
     if not dots or dots[0].square:
         return False
-    return any(d.rows == 1 and steps_at_once(product, d, target) > 1 for d in dots)
+    return any(d.rows == 1 for d in dots)

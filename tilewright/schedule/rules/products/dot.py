@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.ir import Expr, Iter
+from tilewright.ir import Expr, Iter, is_const
 from tilewright.schedule.intrinsics import Dot, dots_for
-from tilewright.schedule.rules.analysis import stores_of
+from tilewright.schedule.rules.analysis import constants_of, stores_of
+from tilewright.schedule.rules.products.available import reads_rows_in_place
 from tilewright.schedule.rules.products.packing import Layout, Rows
 from tilewright.schedule.rules.products.product import (
     Product,
     ProductCut,
     as_product,
     begin_inlined_epilogue,
+    place_results,
+    prefetch_next_panel,
     start_with_vectors,
     used,
 )
@@ -35,8 +38,12 @@ class DotPlan:
 
 
 def _match(s: Schedule, name: str, target: Target) -> tuple[Product, list[Dot]] | None:
-    """A product for which the target has instructions, the best of them first."""
-    product = as_product(s.block_of(name))
+    """A product for which the target has instructions, the best of them first, unless rows of
+    pixels are better read where they are."""
+    block = s.block_of(name)
+    product = as_product(block)
+    if product is not None and (product.blocks or product.runs):
+        product = None if reads_rows_in_place(block, constants_of(s.function), target) else product
     found = dots_for(target, *product.types) if product is not None else []
     return None if product is None or not found else (product, list(found))
 
@@ -102,16 +109,13 @@ def _schedule(s: Schedule, name: str, plan: DotPlan, target: Target) -> None:
     start_with_vectors(s, name, s.decompose_reduction(name, (*runs, steps)[0]).name, dot)
     s.unroll(groups)
     s.unroll(vectors)
-    cut.place_results(epilogue, blocks)
+    place_results(s, epilogue, blocks, target.lanes(plan.product.types[2]))
     cut.place_rows(rows, chunk)
     cut.place_columns(columns)
+    if target.caches.l2 and any(not is_const(s.loop_of(p).extent, 1) for p in (*outside, panel)):
+        prefetch_next_panel(s, name, blocks)
     s.tensorize((*i, j)[0], dot.name)
     cut.parallelize([*others, chunk])
-    # Weights pass the caches between runs: rows of a panel have time to ask for the next one, which
-    # is in the next block where each of these is one panel.
-    if target.caches.l2:
-        is_whole = bool(outside) and plan.product.extents[1] <= plan.columns
-        s.annotate(outside[-1] if is_whole else panel, "prefetch_next", 1)
 
 
 DOT = Rule("dot", _match, _plan, _schedule)

@@ -17,24 +17,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from tilewright.ir import Block, Buffer, Const, DType, Iter, Var, free_vars
+from tilewright.ir import Block, Buffer, Const, DType, Iter, Var, free_vars, is_const
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import Dot, dots_for
 from tilewright.schedule.rules.analysis import Contraction, as_contraction, constants_of, extent_of
 from tilewright.schedule.rules.epilogue import place_epilogue
+from tilewright.schedule.rules.padding import padding_before, place_padding
 from tilewright.schedule.rules.products.packing import Layout, pack_operand, schedule_packing
 from tilewright.schedule.rules.products.product import (
     begin_inlined_epilogue,
+    place_results,
+    prefetch_next_panel,
     start_with_vectors,
 )
 from tilewright.schedule.rules.rule import Choices, Rule
+from tilewright.schedule.rules.threads import Threads
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
 #: A tile of sums has at most so many vectors of columns, and so many rows.
 _VECTORS, _ROWS = 8, 4
-#: Rows of a tile where a vector of a row serves several steps: few loads are left then.
-_LONG_ROWS = 7
+#: Rows of a tile where their number is known, by whether a vector of a row serves several steps.
+_LONG_ROWS, _BROADCAST_ROWS = 7, 16
 #: Steps of a sum from which on that pays: what is done with sums has fewer registers then.
 _LONG_SUM = 64
 #: Operations that it takes to narrow and store a vector of results by itself, not as part of a
@@ -43,6 +47,8 @@ _NARROWING = 3
 #: The part of L1 that a panel as wide as a tile is high may take, to be there still when the next
 #: tile reads it.
 _PANEL_SHARE = 4
+#: The same of a panel and of rows that are broadcast.
+_BROADCAST_PANEL_SHARE = 0.875
 #: What an extent that is known only at run time counts as.
 _UNKNOWN = 64
 #: An image has at least two variables of rows: height and width.
@@ -162,18 +168,20 @@ def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
 
 def _rows_at_once(product: RowProduct, dot: Dot, target: Target) -> list[int]:
     """Numbers of rows, the largest first; every number of rows that may be left over gets a version
-    of its own. Where it is known how many are left, sums are long, and a vector of a row serves
-    several steps, tiles may have more rows than elsewhere, and the fastest are first."""
+    of its own. Where it is known how many are left, tiles may have more rows than elsewhere (unless
+    sums are short and a vector of a row serves several steps), and the fastest are first."""
     extent = extent_of(product.rows[-1]) if product.rows else 1
-    is_short = _steps(product, dot) < _LONG_SUM
-    if extent is None or is_short or steps_at_once(product, dot, target) == 1:
+    is_broadcast = _is_broadcast(product, dot, target)
+    by_lanes = steps_at_once(product, dot, target) > 1
+    if extent is None or (by_lanes and _steps(product, dot) < _LONG_SUM):
         return list(range(min(_ROWS, extent or _ROWS), 0, -1))
 
     def slowness(rows: int) -> float:
         vectors = _vectors(product, dot, rows, target)[0]
         return _cycles(product, dot, rows, vectors, target)
 
-    return sorted(range(min(_LONG_ROWS, extent), 0, -1), key=slowness)
+    most = _BROADCAST_ROWS if is_broadcast else _LONG_ROWS
+    return sorted(range(min(most, extent), 0, -1), key=slowness)
 
 
 def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> list[int]:
@@ -201,26 +209,36 @@ def _cycles(product: RowProduct, dot: Dot, rows: int, vectors: int, target: Targ
     register as results take longer. Where a vector of a row serves several steps, tiles at edges
     are smaller.
     """
-    shared = steps_at_once(product, dot, target)
-    steps = _steps(product, dot)
+    shared, timing = steps_at_once(product, dot, target), target.timing
+    steps, depth = _steps(product, dot), dot.depth * product.types[0].itemsize
     panel = dot.columns * dot.depth * product.types[1].itemsize
-    is_far = _ROWS * panel * steps > target.caches.l1d / _PANEL_SHARE
+    extent = extent_of(product.rows[-1]) if product.rows else 1
+    is_broadcast = _is_broadcast(product, dot, target)
+    width, height = (vectors, rows) if is_broadcast else (_ROWS, 0)
+    share = _BROADCAST_PANEL_SHARE if is_broadcast else 1 / _PANEL_SHARE
+    is_far = (width * panel + height * depth) * steps > target.caches.l1d * share
 
     def one(r: int, v: int) -> float:
-        cycles = max(r * v / target.fma_ports, target.fma_latency)
-        cycles += target.timing.load_cycles * (r / shared + v)
-        if shared == 1:
+        loads = r / shared + v
+        cycles = max(r * v / target.fma_ports, loads / timing.load_ports, target.fma_latency)
+        cycles += timing.load_cycles * loads
+        if shared == 1 and not is_broadcast:
             return cycles
-        cycles += target.timing.l2_cycles_per_byte * v * panel if is_far else 0
+        cycles += timing.l2_cycles_per_byte * v * panel if is_far else 0
         is_whole = v * dot.columns % target.lanes(product.types[0]) == 0
         return cycles * steps + (0 if is_whole else _NARROWING * r * v / target.fma_ports)
 
-    extent = (extent_of(product.rows[-1]) if product.rows else 1) or rows
-    across = _parts(extent, rows)
+    across = _parts(extent or rows, rows)
     along = _parts(-(-(extent_of(product.column) or _UNKNOWN) // dot.columns), vectors)
-    if shared == 1:
+    if shared == 1 and not is_broadcast:
         across, along = [(rows, 1)], [(vectors, sum(n for _, n in along))]
     return sum(n * m * one(r, v) for r, n in across for v, m in along)
+
+
+def _is_broadcast(product: RowProduct, dot: Dot, target: Target) -> bool:
+    """Whether groups of a known number of rows are broadcast one by one: tiles have any shape."""
+    is_known = all(extent_of(row) is not None for row in product.rows[-1:])
+    return is_known and steps_at_once(product, dot, target) == 1
 
 
 def _steps(product: RowProduct, dot: Dot) -> float:
@@ -240,14 +258,19 @@ def steps_at_once(product: RowProduct, dot: Dot, target: Target) -> int:
     return lanes if target.has_lane_fma and whole else 1
 
 
-def _rows_in_l2(product: RowProduct, target: Target) -> int:
-    """How many rows of pixels an image has, or as many as take half of L2."""
-    *_, height, width = (1, 1, *(extent_of(it) or _UNKNOWN for it in product.rows))
-    channels = prod(
-        extent_of(it) or 1 for it in product.contraction.reduced if _is_channel(it, product)
-    )
-    row = width * channels * product.types[0].itemsize
-    return max(1, min(height, target.caches.l2 // 2 // row))
+def _pixels_per_part(product: RowProduct, dimensions: int, target: Target) -> int:
+    """How many rows of pixels a part of an image has, or how many pixels where these have a single
+    dimension: what takes half of L2 at most, and just what a core gets where columns take less
+    memory than pixels, which are read by one core each then."""
+    c = product.contraction
+    extents = [1, 1, *(extent_of(it) or _UNKNOWN for it in product.rows)]
+    extent, *across = extents[-dimensions:]
+    channels = prod(extent_of(it) or 1 for it in c.reduced if _is_channel(it, product))
+    size = prod(across) * channels * c.a.buffer.dtype.itemsize
+    columns = prod(extent_of(it) or 1 for it in (*c.columns, *c.reduced))
+    columns *= c.b.buffer.dtype.itemsize
+    most = -(-extent // target.cores) if columns <= extent * size else extent
+    return max(1, min(most, target.caches.l2 // 2 // size))
 
 
 def _is_channel(it: Iter, product: RowProduct) -> bool:
@@ -259,11 +282,13 @@ def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None
     """Cut the block `name` by `plan` and compute it by the instruction."""
     dot, product = plan.dot, plan.product
     work = prod(extent_of(it) or _UNKNOWN for it in s.block_of(name).iters)
+    pads = padding_before(s, name)
     _pad(s, name, plan, steps_at_once(product, dot, target))
     c = as_contraction(s.block_of(name))
     assert c is not None
     layout = Layout(plan.vectors * dot.columns, dot.depth)
-    packed = pack_operand(s, name, c.b, product.column.var, product.depth.var, layout)
+    own = [it.var for it in product.runs]
+    packed = pack_operand(s, name, c.b, product.column.var, product.depth.var, layout, own)
     epilogue = begin_inlined_epilogue(s, name)
     iters = s.block_of(name).iters
     loops = {it.var: loop for it, loop in zip(iters, s.loops(name), strict=True)}
@@ -273,22 +298,31 @@ def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None
     outer, inner = _cut_rows(s, loops, plan)
     panel, vectors, j = s.split(column, None, plan.vectors, dot.columns)
     steps, together, k = s.split(depth, None, steps_at_once(product, dot, target), dot.depth)
-    shared = [*around, panel]
     if blocks or runs:
-        # A window: rows of pixels that stay in L2 stream past a panel.
-        *images, height, width = outer
-        parts, height = s.split(height, None, _rows_in_l2(product, target))
-        shared, outer = [*around, *images, parts, *blocks, panel], [height, width]
-    s.reorder(*shared, *outer, *runs, steps, together, *inner, vectors, j, k)
+        # A window: pixels that stay in L2 stream past a panel.
+        single = is_const(s.loop_of(outer[-2]).extent, 1)
+        images, outer = (outer[:-1], outer[-1:]) if single else (outer[:-2], outer[-2:])
+        size = _pixels_per_part(product, len(outer), target)
+        parts, outer[0] = s.split(outer[0], None, -(-size // plan.rows) if single else size)
+        around = [*around, *images, parts]
+    s.reorder(*around, *blocks, panel, *outer, *runs, steps, together, *inner, vectors, j, k)
     start_with_vectors(s, name, s.decompose_reduction(name, (*runs, steps)[0]).name, dot)
     for loop in (together, *inner, vectors):
         s.unroll(loop)
     lanes = target.lanes(product.types[2])
-    place_epilogue(s, epilogue, (panel, *outer)[-1], lanes, target)
+    if _is_broadcast(product, dot, target):
+        place_results(s, epilogue, (panel, *outer)[-1], lanes)
+    else:
+        place_epilogue(s, epilogue, (panel, *outer)[-1], lanes, target)
     schedule_packing(s, packed, target)
+    is_worth = work >= target.timing.fork_operations and target.cores > 1
+    threads = Threads(s, target, is_worth=is_worth)
+    if around and threads.are_busy(around):
+        place_padding(s, pads, around[-1], target)
+    threads.share(around, [*blocks, panel])
+    if target.caches.l2 and (blocks or runs):
+        prefetch_next_panel(s, name, outer[0])
     s.tensorize(j, dot.name)
-    if work >= target.timing.fork_operations and target.cores > 1:
-        s.parallel(s.fuse(*shared) if len(shared) > 1 else shared[0])
 
 
 DOT_ROWS = Rule("dot_rows", _match, _plan, _schedule)

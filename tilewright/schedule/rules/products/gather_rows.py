@@ -29,7 +29,7 @@ from tilewright.schedule.rules.analysis import (
     extent_of,
 )
 from tilewright.schedule.rules.merge_rows import merge_rows
-from tilewright.schedule.rules.products.available import has_packed_product, takes_rows_by_lanes
+from tilewright.schedule.rules.products.available import has_packed_product, reads_rows_in_place
 from tilewright.schedule.rules.products.product import is_plain
 from tilewright.schedule.rules.rule import Rule, if_wanted
 from tilewright.schedule.schedule import Schedule
@@ -52,7 +52,7 @@ def _scattered_rows(s: Schedule, name: str, target: Target) -> Gathered | None:
     """A product whose rows are not contiguous, where a copy of them pays."""
     block = s.block_of(name)
     c, constants = as_contraction(block), constants_of(s.function)
-    if c is None or c.a.buffer in constants or takes_rows_by_lanes(block, constants, target):
+    if c is None or c.a.buffer in constants or reads_rows_in_place(block, constants, target):
         return None
     rows = _neighbours(c.rows, block)
     return Gathered(c, rows) if _are_known(c, rows) and _gains(c, rows, target) else None

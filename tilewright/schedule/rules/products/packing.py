@@ -5,9 +5,12 @@ With `width` rows (or columns) and `deep` groups of `group` elements in a tile, 
     D[i // width, k // (deep * group), k % (deep * group) // group * width * group
                                        + i % width * group + k % group]
 
-and with deep = 1 that is D[i // width, k // group, i % width * group + k % group]. Instructions
-that broadcast one group of a row to all lanes load it from anywhere: such rows are copied as a
-whole (`Rows`), next to each other. The packed operand is a copy, or what pads it with zeros.
+and with deep = 1 that is D[i // width, k // group, i % width * group + k % group]. Where steps come
+in runs, the runs of a tile follow each other: a tile is read in order.
+
+Instructions that broadcast one group of a row to all lanes load it from anywhere: such rows are
+copied as a whole (`Rows`), next to each other. The packed operand is a copy, or what pads it with
+zeros.
 """
 
 from __future__ import annotations
@@ -67,22 +70,37 @@ class Packed:
 
 
 def pack_operand(
-    s: Schedule, user: str, access: Access, across: Var, along: Var, layout: Layout | Rows
+    s: Schedule,
+    user: str,
+    access: Access,
+    across: Var,
+    along: Var,
+    layout: Layout | Rows,
+    runs: Sequence[Var] = (),
 ) -> Packed:
-    """Let the block `user` read the operand packed: tiles across rows (or columns) and along."""
-    return lay_out_operand(s, _copy_of(s, user, access), access, across, along, layout)
+    """Let the block `user` read the operand packed: tiles across rows (or columns) and along, where
+    steps may come in `runs`."""
+    return lay_out_operand(s, _copy_of(s, user, access), access, across, along, layout, runs)
 
 
 def lay_out_operand(
-    s: Schedule, copy: str, access: Access, across: Var, along: Var, layout: Layout | Rows
+    s: Schedule,
+    copy: str,
+    access: Access,
+    across: Var,
+    along: Var,
+    layout: Layout | Rows,
+    runs: Sequence[Var] = (),
 ) -> Packed:
     """The same for an operand that the block `copy` makes."""
     names = [i.name if isinstance(i, Var) else "" for i in access.indices]
     outer, inner = names.index(across.name), names.index(along.name)
+    within = [names.index(run.name) for run in runs]
 
     def blocked(*at: Expr) -> tuple[Expr, ...]:
-        rest = [i for n, i in enumerate(at) if n not in (outer, inner)]
-        return (*rest, *layout.place(at[outer], at[inner]))
+        rest = [i for n, i in enumerate(at) if n not in (outer, inner, *within)]
+        tile, *inside = layout.place(at[outer], at[inner])
+        return (*rest, tile, *(at[n] for n in within), *inside)
 
     s.transform_layout(copy, 0, blocked)
     return Packed(copy, outer, inner, layout)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from tilewright.ir import Block, Const, DType, Iter, Var
+from tilewright.ir import Block, Const, DType, Iter, Var, is_const
 from tilewright.schedule.facts.products import is_step
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.intrinsics import Dot
@@ -121,6 +121,27 @@ def start_with_vectors(s: Schedule, name: str, init: str, dot: Dot) -> None:
     s.vectorize(lanes)
 
 
+def prefetch_next_panel(s: Schedule, name: str, rows: Loop) -> None:
+    """Let the loop over panels, around that over `rows`, prefetch the next panel.
+
+    Weights pass the caches between runs: rows of a panel have time to ask for the next one, which
+    is in the next block where each block of columns is one panel.
+    """
+    loops = s.loops(name)
+    around = loops[: loops.index(rows)]
+    longer = [loop for loop in around if not is_const(s.loop_of(loop).extent, 1)]
+    if longer:
+        s.annotate(longer[-1], "prefetch_next", 1)
+
+
+def place_results(s: Schedule, names: list[str], loop: Loop, lanes: int) -> None:
+    """Compute in the loop over tiles what follows, written out: sums stay in registers."""
+    for name in names:
+        if s.can("reverse_compute_at", name, loop):
+            loops = s.reverse_compute_at(name, loop)
+            vectorize_tile(s, loops, lanes_of_stores(s, name, loops, lanes))
+
+
 class Loops(NamedTuple):
     """The loops of a product."""
 
@@ -172,7 +193,8 @@ class ProductCut:
         return self._packed(c.a, product.row, rows), self._packed(c.b, product.column, columns)
 
     def _packed(self, access: Access, across: Iter, layout: Layout | Rows) -> Packed:
-        return pack_operand(self.s, self.name, access, across.var, self.product.depth.var, layout)
+        depth, runs = self.product.depth.var, [it.var for it in self.product.runs]
+        return pack_operand(self.s, self.name, access, across.var, depth, layout, runs)
 
     def place_rows(self, rows: Packed, chunk: Loop) -> None:
         """Rows are packed by the thread that uses them."""
@@ -184,15 +206,6 @@ class ProductCut:
         outer = schedule_packing(self.s, columns, self.target)
         if outer is not None and self.is_parallel:
             self.s.parallel(outer)
-
-    # ---- results ---------------------------------------------------------------------------------
-
-    def place_results(self, names: list[str], loop: Loop) -> None:
-        for name in names:
-            if self.s.can("reverse_compute_at", name, loop):
-                lanes = self.target.lanes(self.product.types[2])
-                loops = self.s.reverse_compute_at(name, loop)
-                vectorize_tile(self.s, loops, lanes_of_stores(self.s, name, loops, lanes))
 
     # ---- loops -----------------------------------------------------------------------------------
 
