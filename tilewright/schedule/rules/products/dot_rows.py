@@ -224,6 +224,7 @@ def _cycles(product: RowProduct, dot: Dot, rows: int, vectors: int, target: Targ
         cycles += timing.load_cycles * loads
         if shared == 1 and not is_broadcast:
             return cycles
+        cycles += timing.loop_cycles if is_broadcast else 0
         cycles += timing.l2_cycles_per_byte * v * panel if is_far else 0
         is_whole = v * dot.columns % target.lanes(product.types[0]) == 0
         return cycles * steps + (0 if is_whole else _NARROWING * r * v / target.fma_ports)
