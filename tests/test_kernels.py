@@ -185,6 +185,17 @@ def test_workers_do_not_run_the_users_program(tmp_path: Path) -> None:
     assert out.split() == ["begins", "done"]
 
 
+def test_workers_import_nothing_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "tilewright"
+    package.mkdir()
+    (package / "__init__.py").write_text("open('imported', 'w')")
+    monkeypatch.chdir(tmp_path)
+    assert workers.compile_in_worker(function(2.0), HOST, Options())
+    assert not (tmp_path / "imported").exists()
+
+
 #: Compiles with workers that take the first function and never answer. They write their numbers
 #: to a pipe once they hold work, so that the interrupt finds them busy.
 INTERRUPTED = """
