@@ -95,7 +95,8 @@ def lay_out_operand(
     """The same for an operand that the block `copy` makes."""
     names = [i.name if isinstance(i, Var) else "" for i in access.indices]
     outer, inner = names.index(across.name), names.index(along.name)
-    within = [names.index(run.name) for run in runs]
+    # A run of one element may have no index of its own.
+    within = [names.index(run.name) for run in runs if run.name in names]
 
     def blocked(*at: Expr) -> tuple[Expr, ...]:
         rest = [i for n, i in enumerate(at) if n not in (outer, inner, *within)]
