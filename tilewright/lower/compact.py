@@ -255,11 +255,12 @@ def _span(ends: list[tuple[Expr, Expr]] | None, extent: Expr, ranges: Ranges) ->
         if low is None or high is None:
             return const(0), extent
     size = simplify(high - low + 1, ranges)
+    if not isinstance(size, Const) or loads_in(low):
+        return const(0), extent
     # Iterations past the end, which conditions leave out, may reach farther than the buffer does.
-    reaches_on = isinstance(size, Const) and isinstance(extent, Const) and size.value >= extent.value
-    if isinstance(size, Const) and not reaches_on and not loads_in(low):
-        return simplify(low, ranges), size
-    return const(0), extent
+    if isinstance(extent, Const) and size.value >= extent.value:
+        return const(0), extent
+    return simplify(low, ranges), size
 
 
 def _lesser(a: Expr, b: Expr, ranges: Ranges, *, greater: bool = False) -> Expr | None:
