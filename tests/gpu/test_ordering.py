@@ -223,8 +223,8 @@ def test_launches_wait_for_others_to_end_where_merging_is_turned_off() -> None:
     assert all(said["waits"] for said in model.launches.values())
 
 
-def kernel_text(model: Any, name: str) -> str:
-    options = Options(merges=False)
+def kernel_text(model: Any, name: str, *, merges: bool = False) -> str:
+    options = Options(merges=merges)
     return stages_of(model.ir(name), model.target, options).code.assembly()
 
 
@@ -239,3 +239,17 @@ def test_a_scan_is_one_launch_unless_that_is_turned_off() -> None:
     # A product of all inputs, and the scan.
     assert counts[0] == 2
     assert counts[1] > 3 * 2
+
+
+def test_constants_are_asked_for_before_the_wait() -> None:
+    """Large ones alone: what others compute is not there yet, and small ones come soon enough."""
+    b = Builder()
+    x = b.input("x", "f32", (64, 256))
+    for width in (256, 40):
+        x = b.matmul(x, RNG.standard_normal((256, width)).astype(np.float32))
+    b.output(x)
+    model = tw.compile(b.build(), "cuda -arch=sm_90a", precision="float16")
+    names = [k for k in model.kernels if k.startswith("matmul")]
+    first, second = (kernel_text(model, name, merges=True) for name in names)
+    assert (first.count("prefetch.global.L2"), second.count("prefetch.global.L2")) == (1, 0)
+    assert first.index("prefetch.global.L2") < first.index("griddepcontrol.wait")

@@ -18,13 +18,13 @@ from typing import Any, Final, Protocol
 from tilewright.arith import simplify_function
 from tilewright.codegen.backend import Backend, Code
 from tilewright.codegen.convention import is_host_program
-from tilewright.codegen.cuda.kernel import DeviceKernel, generate_kernel
+from tilewright.codegen.cuda.kernel import CONSTANTS, DeviceKernel, generate_kernel
 from tilewright.codegen.interface import Interface
 from tilewright.codegen.llvm.backend import BACKEND as LLVM
 from tilewright.codegen.llvm.backend import LlvmCode
 from tilewright.codegen.llvm.launch import WIDEST
 from tilewright.codegen.llvm.machine import emit_assembly, optimize, parse, target_machine
-from tilewright.ir import Function
+from tilewright.ir import Function, Param
 from tilewright.lower import (
     MERGED,
     OVERLAPS,
@@ -79,6 +79,12 @@ class Launchable(Protocol):
     def access(self) -> tuple[str, ...] | None: ...
     @property
     def stands_for(self) -> int: ...
+
+
+def _told(kernel: Function, known: Mapping[str, Any], constants: set[Param]) -> Function:
+    """A kernel that knows these attributes, and which of its parameters are constants."""
+    own = tuple(k for k, param in enumerate(kernel.params) if param in constants)
+    return kernel.with_attrs(**known, **({CONSTANTS: own} if own else {}))
 
 
 class DeviceCode(Code):
@@ -169,7 +175,8 @@ class CudaBackend(Backend):
             return LLVM.generate(function, host, denormals="keep", profiled=profiled)
         parts = split_launches(function)
         known = {name: function.attrs[name] for name in _KNOWN if name in function.attrs}
-        kernels = [kernel.with_attrs(**known) for kernel in parts.kernels]
+        constants = {function.params[k] for k in function.attrs.get(CONSTANTS, ())}
+        kernels = [_told(kernel, known, constants) for kernel in parts.kernels]
         images = {kernel.name: self.images(kernel, target) for kernel in kernels}
         calling = replace(parts.host, attrs={"images": images})
         return DeviceCode(LLVM.generate(calling, host, denormals="keep"), images, target)

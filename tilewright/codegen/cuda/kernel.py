@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from typing import Any, Final, NamedTuple
 
 from tilewright.codegen.captured import buffers_of
@@ -36,6 +37,7 @@ from tilewright.ir import (
     Const,
     For,
     Function,
+    Param,
     is_cooperative,
     is_over_threads,
     replace_buffers,
@@ -48,8 +50,50 @@ from tilewright.target import Target
 
 _SHARED_SPACE: Final = 3
 _REGISTERS: Final = {"threadIdx": "tid", "blockIdx": "ctaid"}
-#: Wait until the launches before have ended, and let those after begin to wait likewise.
-_WAIT: Final = "griddepcontrol.wait; griddepcontrol.launch_dependents;"
+#: Let the launches after begin to wait likewise, and wait until those before have ended.
+_WAIT: Final = "griddepcontrol.launch_dependents; griddepcontrol.wait;"
+#: The attribute of functions that says which of their parameters are constants of the model.
+CONSTANTS: Final = "constants"
+#: Bytes of constants that a kernel asks for while it waits: fewer come soon enough, and more would
+#: drive others out of the cache.
+_LEAST_ASKED, _MOST_ASKED = 1 << 16, 1 << 24
+#: Bytes that are asked for at once: all threads of a launch ask for lines of a constant in turn.
+_LINE: Final = 128
+_ASK: Final = """{
+  .reg .pred done;
+  .reg .b32 line, lines, n, k;
+  .reg .b64 place;
+  mov.u32 line, %ctaid.z;
+  mov.u32 n, %nctaid.y;
+  mov.u32 k, %ctaid.y;
+  mad.lo.u32 line, line, n, k;
+  mov.u32 lines, %nctaid.x;
+  mov.u32 k, %ctaid.x;
+  mad.lo.u32 line, line, lines, k;
+  mul.lo.u32 lines, lines, n;
+  mov.u32 n, %nctaid.z;
+  mul.lo.u32 lines, lines, n;
+  mov.u32 n, %ntid.z;
+  mov.u32 k, %tid.z;
+  mad.lo.u32 line, line, n, k;
+  mul.lo.u32 lines, lines, n;
+  mov.u32 n, %ntid.y;
+  mov.u32 k, %tid.y;
+  mad.lo.u32 line, line, n, k;
+  mul.lo.u32 lines, lines, n;
+  mov.u32 n, %ntid.x;
+  mov.u32 k, %tid.x;
+  mad.lo.u32 line, line, n, k;
+  mul.lo.u32 lines, lines, n;
+asking:
+  setp.ge.u32 done, line, $1;
+  @done bra asked;
+  mad.wide.u32 place, line, 128, $0;
+  prefetch.global.L2 [place];
+  add.u32 line, line, lines;
+  bra asking;
+asked:
+}"""
 #: How many blocks there are along x, the only axis of launches whose blocks wait for each other.
 _BLOCKS: Final = "llvm.nvvm.read.ptx.sreg.nctaid.x"
 #: A block adds to the counter, and waits until its highest bit has changed. What it has written
@@ -120,6 +164,8 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
     can_wait = target.gpu is not None and target.gpu.has_early_launches
     waits = overlaps and not together and can_wait
     if waits:
+        for k in function.attrs.get(CONSTANTS, ()):
+            _ask_for(builder, function.params[k], kernel.args[k])
         kind = llvm.FunctionType(void, [])
         builder.asm(kind, _WAIT, "~{memory}", [], side_effect=True)
     counter = kernel.args[-2] if together else None
@@ -137,6 +183,19 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
         waits=waits,
         stands_for=function.attrs.get(MERGED, 1),
     )
+
+
+def _ask_for(builder: Any, constant: Param, address: LLValue) -> None:
+    """Let a constant come to the cache that all multiprocessors share, which nobody waits for."""
+    if not isinstance(constant, Buffer) or not all(isinstance(e, Const) for e in constant.shape):
+        return
+    size = prod(int(e.value) for e in constant.shape if isinstance(e, Const))
+    size *= constant.dtype.itemsize
+    if not _LEAST_ASKED <= size <= _MOST_ASKED:
+        return
+    args = [address, llvm.Constant(i32, -(-size // _LINE))]
+    kind = llvm.FunctionType(void, [a.type for a in args])
+    builder.asm(kind, _ASK, "l,r", args, side_effect=True)
 
 
 def _aligned(function: Function, alignment: int) -> Function:
