@@ -116,14 +116,16 @@ $(STAMP)/recipes: pyproject.toml | $(BIN)/python $(STAMP)/bench
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check ai-edge-litert
 	@mkdir -p $(STAMP) && touch $@
 
-# MXNet's last version needs a NumPy of its time, and of its other packages nothing.
+# MXNet's last version needs a NumPy of its time, and of its other packages nothing. tf_keras would
+# bring TensorFlow for GPUs.
 $(STAMP)/frameworks: pyproject.toml | $(BIN)/python
 	$(PYTHON) -m venv $(VENV)-mxnet
 	$(VENV)-mxnet/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
 	  mxnet==1.9.1 gluoncv==0.10.5.post0 numpy==1.23.5
 	$(PYTHON) -m venv $(VENV)-tensorflow
 	$(VENV)-tensorflow/bin/python -m pip install --quiet --disable-pip-version-check -e '.[keras]' \
-	  tensorflow-cpu==2.21.0 tf_keras==2.21.0 onnx pytest pytest-timeout
+	  tensorflow-cpu==2.21.0 onnx pytest pytest-timeout
+	$(VENV)-tensorflow/bin/python -m pip install --quiet --disable-pip-version-check --no-deps tf_keras==2.21.0
 	@mkdir -p $(STAMP) && touch $@
 
 $(STAMP)/%: pyproject.toml | $(BIN)/python
