@@ -175,7 +175,8 @@ class CudaBackend(Backend):
             return LLVM.generate(function, host, denormals="keep", profiled=profiled)
         parts = split_launches(function)
         known = {name: function.attrs[name] for name in _KNOWN if name in function.attrs}
-        constants = {function.params[k] for k in function.attrs.get(CONSTANTS, ())}
+        numbers: tuple[int, ...] = function.attrs.get(CONSTANTS, ())
+        constants = {function.params[k] for k in numbers}
         kernels = [_told(kernel, known, constants) for kernel in parts.kernels]
         images = {kernel.name: self.images(kernel, target) for kernel in kernels}
         calling = replace(parts.host, attrs={"images": images})

@@ -164,7 +164,8 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
     can_wait = target.gpu is not None and target.gpu.has_early_launches
     waits = overlaps and not together and can_wait
     if waits:
-        for k in function.attrs.get(CONSTANTS, ()):
+        numbers: tuple[int, ...] = function.attrs.get(CONSTANTS, ())
+        for k in numbers:
             _ask_for(builder, function.params[k], kernel.args[k])
         kind = llvm.FunctionType(void, [])
         builder.asm(kind, _WAIT, "~{memory}", [], side_effect=True)
