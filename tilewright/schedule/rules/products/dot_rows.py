@@ -1,5 +1,5 @@
-"""Products with few rows, or with a number known only at run time, by dot-product instructions that
-read rows in place.
+"""Products with few rows, or with a number known only at run time, and convolutions, by dot-product
+instructions that read rows in place.
 
     pack the columns: once, where they are constants
     for panel of columns (parallel):
@@ -7,9 +7,10 @@ read rows in place.
             sums over the reduction, by the instruction: a group of a row times all columns
             output = epilogue(sums)
 
-A panel stays in L1 while rows are streamed, and the first row reads it in order. Convolutions of
-images of any size are such products too: their columns come in blocks, and their reductions in
-runs. Cores take panels of parts of an image then, whose rows of pixels stay in L2.
+A panel stays in L1 while rows are streamed, and the first row reads it in order. Convolutions are
+such products too: their columns come in blocks, and their reductions in runs. Cores take parts of
+an image then, which stay in L2, or panels where there are more weights than pixels; while pixels
+use one panel, they ask for the next.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ _NARROWING = 3
 #: The part of L1 that a panel as wide as a tile is high may take, to be there still when the next
 #: tile reads it.
 _PANEL_SHARE = 4
-#: The same of a panel and of rows that are broadcast.
-_BROADCAST_PANEL_SHARE = 0.875
+#: The share of L1 that a panel takes at most beside the rows of a tile, where these are broadcast.
+_BROADCAST_SHARE = 0.875
 #: What an extent that is known only at run time counts as.
 _UNKNOWN = 64
 #: An image has at least two variables of rows: height and width.
@@ -206,33 +207,34 @@ def _cycles(product: RowProduct, dot: Dot, rows: int, vectors: int, target: Targ
     """How long all columns of a row of pixels take by tiles of so many rows and vectors.
 
     Panels that do not stay in L1 are read from L2 by every tile, and vectors that fill no whole
-    register as results take longer. Where a vector of a row serves several steps, tiles at edges
-    are smaller.
+    register as results take longer. Where the number of rows is free, and groups of them are
+    broadcast, tiles at edges count as whole ones.
     """
     shared, timing = steps_at_once(product, dot, target), target.timing
-    steps, depth = _steps(product, dot), dot.depth * product.types[0].itemsize
+    steps, group = _steps(product, dot), dot.depth * product.types[0].itemsize
     panel = dot.columns * dot.depth * product.types[1].itemsize
-    extent = extent_of(product.rows[-1]) if product.rows else 1
     is_broadcast = _is_broadcast(product, dot, target)
-    width, height = (vectors, rows) if is_broadcast else (_ROWS, 0)
-    share = _BROADCAST_PANEL_SHARE if is_broadcast else 1 / _PANEL_SHARE
-    is_far = (width * panel + height * depth) * steps > target.caches.l1d * share
+    room, size = target.caches.l1d / _PANEL_SHARE, _ROWS * panel * steps
+    if is_broadcast:
+        room, size = target.caches.l1d * _BROADCAST_SHARE, (vectors * panel + rows * group) * steps
+    is_far = size > room
+
+    def cycles(r: int, v: int) -> float:
+        loads = r / shared + v
+        busy = max(r * v / target.fma_ports, loads / timing.load_ports, target.fma_latency)
+        return busy + timing.load_cycles * loads + (timing.loop_cycles if is_broadcast else 0)
 
     def one(r: int, v: int) -> float:
-        loads = r / shared + v
-        cycles = max(r * v / target.fma_ports, loads / timing.load_ports, target.fma_latency)
-        cycles += timing.load_cycles * loads
-        if shared == 1 and not is_broadcast:
-            return cycles
-        cycles += timing.loop_cycles if is_broadcast else 0
-        cycles += timing.l2_cycles_per_byte * v * panel if is_far else 0
+        read = timing.l2_cycles_per_byte * v * panel if is_far else 0
         is_whole = v * dot.columns % target.lanes(product.types[0]) == 0
-        return cycles * steps + (0 if is_whole else _NARROWING * r * v / target.fma_ports)
+        narrowing = 0 if is_whole else _NARROWING * r * v / target.fma_ports
+        return (cycles(r, v) + read) * steps + narrowing
 
-    across = _parts(extent or rows, rows)
+    extent = extent_of(product.rows[-1]) if product.rows else 1
     along = _parts(-(-(extent_of(product.column) or _UNKNOWN) // dot.columns), vectors)
     if shared == 1 and not is_broadcast:
-        across, along = [(rows, 1)], [(vectors, sum(n for _, n in along))]
+        return cycles(rows, vectors) * sum(n for _, n in along)
+    across = _parts(extent or rows, rows)
     return sum(n * m * one(r, v) for r, n in across for v, m in along)
 
 
