@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -62,3 +63,11 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         assert text == expected, f"{name} differs; if intended, run pytest --refresh-golden"
 
     return check
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises, though processes in the background of a shell ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -252,14 +252,6 @@ def test_kernels_put_the_state_back_to_the_bit() -> None:
             run()
             after = get_state()
         assert after == caller
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Ctrl-C raises, though processes in the background of a shell ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")

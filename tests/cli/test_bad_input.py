@@ -242,7 +242,7 @@ def test_a_precision_that_there_is_not(tilewright, model: Path) -> None:
     outcome = tilewright("compile", model, "--precision", "int4")
     assert outcome.code == 3
     assert "there is no precision int4" in outcome.err
-    assert "float32, float16, bf16, float8 or int8-dynamic" in outcome.err
+    assert "float32, tf32, float16, bf16, float8 or int8-dynamic" in outcome.err
 
 
 def test_a_fault_of_our_own(tilewright, monkeypatch: pytest.MonkeyPatch) -> None:

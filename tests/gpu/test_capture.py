@@ -326,6 +326,7 @@ def test_other_models_say_why_they_do_not_run(cuda: tuple[Any, Driver]) -> None:
             other(b"words")
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupts_leave_no_half_graphs(cuda: tuple[Any, Driver]) -> None:
     device, driver = cuda
     begin = driver.cuStreamBeginCapture_v2

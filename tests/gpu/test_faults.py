@@ -54,6 +54,7 @@ def here() -> Any:
 # ---- Ctrl-C -------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_run_ends_before_its_next_launch(
     model: Any, here: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ def press() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_it_takes_effect_where_the_block_ends() -> None:
     done = False
     with pytest.raises(KeyboardInterrupt), Postponed():
@@ -40,6 +41,7 @@ def test_it_takes_effect_where_the_block_ends() -> None:
         press()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_it_takes_effect_where_it_is_delivered() -> None:
     with pytest.raises(KeyboardInterrupt), Postponed() as interrupts:
         interrupts.deliver()

@@ -208,14 +208,11 @@ class ReplacingInterrupts(Pretending):
         raise AssertionError
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_becomes_another_error_is_one(tmp_path: Path) -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        summary = tune(tmp_path / "r.jsonl", measurer=ReplacingInterrupts())
-        assert summary.interrupted
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
+    summary = tune(tmp_path / "r.jsonl", measurer=ReplacingInterrupts())
+    assert summary.interrupted
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 class Faulty(Pretending):

@@ -181,7 +181,8 @@ def _rows_at_once(product: RowProduct, dot: Dot, target: Target) -> list[int]:
         vectors = _vectors(product, dot, rows, target)[0]
         return _cycles(product, dot, rows, vectors, target)
 
-    most = _BROADCAST_ROWS if is_broadcast else _LONG_ROWS
+    # A vector of columns and a group of a row are held beside the sums.
+    most = min(_BROADCAST_ROWS, target.vector_registers - 2) if is_broadcast else _LONG_ROWS
     return sorted(range(min(most, extent), 0, -1), key=slowness)
 
 
