@@ -58,7 +58,7 @@ def pack(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, builder in (("classifier", classifier), ("lookup", lookup), ("long", long)):
         module = builder.build()
-        model = tw.compile(module, "cuda -arch=sm_90a -mcpu=x86-64-v3")
+        model: Any = tw.compile(module, "cuda -arch=sm_90a -mcpu=x86-64-v3")
         model.save(folder / f"{name}.twm")
         code = np.frombuffer(model.profiled.code, np.uint8)
         np.savez(folder / f"{name}.npz", code=code, words=model.profiled.words)
@@ -164,7 +164,8 @@ def interrupts(given: Given) -> str:
     from tilewright.runtime.devices import device_for
 
     samples, rng = given.samples("classifier", 1), random.Random(0)
-    device, raised, runs = device_for("cuda"), 0, 0
+    device: Any = device_for("cuda")
+    raised = runs = 0
     model = given.model("classifier")
     model(samples[0][0])
     deadline = time.monotonic() + 15
@@ -206,12 +207,13 @@ def kernel_that_fails(given: Given) -> str:
     not run, those of the processor go on."""
     from tilewright.runtime.gpu.arrays import DeviceArray
 
-    model, other = given.model("classifier"), given.model("lookup")
+    model: Any = given.model("classifier")
+    other: Any = given.model("lookup")
     (x, wanted), (at, rows) = given.samples("classifier", 1)[0], given.samples("lookup", 1)[0]
     require(model(x), wanted, "before")
     require(other(at), rows, "before")
     nowhere = SimpleNamespace(address=4096, value=None)
-    bad = DeviceArray(model.device, x.shape, x.dtype, nowhere)  # type: ignore[arg-type]
+    bad: Any = DeviceArray(model.device, x.shape, x.dtype, nowhere)  # type: ignore[arg-type]
     said = [_refused(lambda: np.asarray(model(bad))), _refused(lambda: model(x))]
     said.append(_refused(lambda: other(at)))
     said.append(_refused(lambda: given.model("lookup")(at)))
@@ -291,14 +293,14 @@ def _torch() -> Any:
 
 
 def _cupy() -> Any:
-    import cupy
+    import cupy  # pyright: ignore[reportMissingImports]
 
     return cupy.asarray, cupy.ndarray, cupy.asnumpy
 
 
 def _jax() -> Any:
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    import jax
+    import jax  # pyright: ignore[reportMissingImports]
 
     gpu = jax.devices("gpu")[0]
     return partial(jax.device_put, device=gpu), jax.Array, np.asarray
@@ -352,7 +354,7 @@ def run(folder: Path, names: list[str]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("what", choices=["pack", "run", "check"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*")

@@ -84,10 +84,10 @@ def test_short_sums_keep_all_bits() -> None:
 
 def test_weights_lie_along_the_sum() -> None:
     """Then tiles of them are copied by vectors, and multiplied where they are."""
-    model = tw.compile(product(128, 768, 768), "cuda -arch=sm_90a", precision="tf32")
+    model: Any = tw.compile(product(128, 768, 768), "cuda -arch=sm_90a", precision="tf32")
     text = "".join(o.decode("latin1") for o in model.program.objects)
     assert "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32" in text
-    old = tw.compile(product(128, 768, 768), "cuda -arch=sm_80", precision="tf32")
+    old: Any = tw.compile(product(128, 768, 768), "cuda -arch=sm_80", precision="tf32")
     text = "".join(o.decode("latin1") for o in old.program.objects)
     assert "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32" in text
 
@@ -109,7 +109,7 @@ def test_large_operands_are_brought_to_lie_along_the_sum(
 
 
 def test_the_target_says_so_as_well(tmp_path: Path) -> None:
-    model = tw.compile(product(), "cuda -arch=sm_90a", precision="tf32")
+    model: Any = tw.compile(product(), "cuda -arch=sm_90a", precision="tf32")
     assert "-products=tf32" in str(model.target)
     assert Target.of(str(model.target)) == model.target
     assert model.target.machine == "cuda -arch=sm_90a -products=tf32", "records of tuning are apart"

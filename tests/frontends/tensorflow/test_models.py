@@ -241,11 +241,11 @@ def test_branches_of_both_generations(first: float, wanted: float) -> None:
 
 def _dropout(trains: bool) -> bytes:
     """Dropout as it was frozen before TensorFlow 2, behind a placeholder with a default."""
-    default = placeholder("training", dtype="bool") | {"op": "PlaceholderWithDefault"}
+    default = {**placeholder("training", dtype="bool"), "op": "PlaceholderWithDefault"}
     return frozen(
         placeholder("x", 3),
         const("default", np.array(trains)),
-        default | {"input": ["default"]},
+        {**default, "input": ["default"]},
         node("Switch", "on", "x", "training"),
         node("Switch", "off", "x", "training"),
         node("Shape", "shape", "on:1"),
