@@ -122,10 +122,9 @@ def _agreed(target: Target, context: PassContext) -> tuple[Target, PassContext]:
 
     if context.precision == TF32:
         return target.with_tf32(), context
-    is_plain = context.precision == "float32"
-    return target, replace(
-        context, precision=TF32, _tokens=[]
-    ) if target.tf32 and is_plain else context
+    if target.tf32 and context.precision == "float32":
+        context = replace(context, precision=TF32, _tokens=[])
+    return target, context
 
 
 # ---- graphs -------------------------------------------------------------------------------------

@@ -61,14 +61,13 @@ class _Writer:
         group = binding if isinstance(binding.expr, Fused) else grouped([binding], binding.outputs)
         graph, made = group.expr.graphs[0], Builder()
         made.origin = binding.origin
-        rounded: dict[Value, Value] = {}
+        own, rounded = {v for b in graph.body for v in b.outputs}, dict[Value, Value]()
         is_changed = False
         for inner, facts in zip(graph.body, kernel.facts, strict=True):
             call = inner.expr
             assert isinstance(call, Call)
             args = [*call.args]
             if is_product(call, facts) and not _is_by_channel(call):
-                own = {v for b in graph.body for v in b.outputs}
                 args[:2] = [self._factor(a, own, rounded, made) for a in args[:2]]
             is_changed |= any(a is not b for a, b in zip(args, call.args, strict=True))
             made.bind_made(Binding(inner.outputs, call.with_args(args), inner.origin))
