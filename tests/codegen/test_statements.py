@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -293,20 +294,26 @@ def f(A: f32[n, m], B: f32[n, m], s: f32, flag: bool, h: f16):
         agrees(text, whole(9, 12), whole(9, 12), 2.0, flag, 0.5)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7])
-def test_loops_that_go_back_and_forth(n: int) -> None:
-    """Iterations write when they run: every other time around, the last one is the first."""
-    text = """
-def f(order: i64[n], next: i64[1]):
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("n", [1, 2, 7, 32])
+def test_loops_that_go_back_and_forth(n: int, threads: int) -> None:
+    """Iterations write when they run: every other time, the last one of a part is the first."""
+    parts = min(n, threads)
+    text = f"""
+def f(order: i64[n], next: i64[{parts}, 64]):
     for t in range(3):
-        for i in parallel(n, note={"back_and_forth": 1}):
-            order[i] = order[i] * 100 + next[0]
-            next[0] = (next[0] + 1) % n
+        for i in parallel(n, note={{"back_and_forth": 1}}):
+            order[i] = order[i] * 100 + next[((i + 1) * {parts} - 1) // n, 0]
+            next[((i + 1) * {parts} - 1) // n, 0] = next[((i + 1) * {parts} - 1) // n, 0] + 1
 """
-    order, following = np.zeros(n, np.int64), np.zeros(1, np.int64)
-    tw.build(parse_function(text), threads=1)(order, following)
-    forth, back = np.arange(n), np.arange(n)[::-1]
-    assert order.tolist() == (forth * 10000 + back * 100 + forth).tolist()
+    order, following = np.zeros(n, np.int64), np.zeros((parts, 64), np.int64)
+    tw.build(parse_function(text), threads=threads)(order, following)
+    bounds = [k * n // parts for k in range(parts + 1)]
+    for begin, end in itertools.pairwise(bounds):
+        size = end - begin
+        forth, back = np.arange(size), np.arange(size)[::-1]
+        times = forth * 10000 + (size + back) * 100 + (2 * size + forth)
+        assert order[begin:end].tolist() == times.tolist()
 
 
 def test_large_memory_inside_parallel_loops(agrees: Agrees) -> None:

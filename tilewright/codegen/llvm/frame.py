@@ -301,10 +301,10 @@ class Frame:
         from tilewright.codegen.llvm.parallel import emit_parallel
 
         messages_before = len(self.messages)
-        function, record = emit_parallel(self, loop)
-        body = self.cx.builder.bitcast(function, pointer)
+        pool = self.word(POOL)
+        forked = emit_parallel(self, loop, pool)
+        body = self.cx.builder.bitcast(forked.function, pointer)
         run = self.cx.declare("tw_pool_run", void, [pointer, pointer, pointer, i64])
-        extent = emit(self.cx, loop.extent)
-        self.cx.builder.call(run, [self.word(POOL), body, record, extent])
+        self.cx.builder.call(run, [pool, body, forked.record, forked.extent])
         if len(self.messages) > messages_before:
             self._leave_if_failed()

@@ -143,6 +143,10 @@ class Body:
         pair = self.b.cmpxchg(address, expected, desired, "acquire", "monotonic")
         return self.b.extract_value(pair, 1)
 
+    def add_atomic(self, value: Value, base: Value, field: Field) -> None:
+        """Atomically adds `value`, sequentially consistent."""
+        self.b.atomic_rmw("add", self.at(base, field), value, "seq_cst")
+
     def scratch(self, size: int) -> Value:
         """`size` zeroed bytes on the stack."""
         kind = ir.ArrayType(I64, size // 8)

@@ -5,7 +5,8 @@ The latter is for loops beside another one that needs all registers: LLVM would 
 of both in registers throughout (`Target.keeps_constants`).
 
 A parallel loop with the annotation "back_and_forth" runs backward in every other iteration of the
-loop around it: each thread begins with what it read last, which its cache still holds.
+loop around it: each thread begins with what it read last, which its cache still holds. The pool
+then runs over the threads' parts of the loop, so that it does not cut these into pieces.
 """
 
 from __future__ import annotations
@@ -46,20 +47,50 @@ class Captured(NamedTuple):
 
 def emit_outlined(frame: Frame, loop: For) -> None:
     """Outline the loop, and call it once for all iterations."""
-    function, record = emit_parallel(frame, loop, "outlined")
-    function.attributes.add("noinline")
     extent = emit(frame.cx, loop.extent)
+    function, record = _outlined(frame, loop, "outlined", None)
+    function.attributes.add("noinline")
     frame.cx.builder.call(function, [record, llvm.Constant(i64, 0), extent])
 
 
-def emit_parallel(frame: Frame, loop: For, name: str = "parallel") -> tuple[LLValue, LLValue]:
-    """The function that runs a range of iterations, and the record of what it captures."""
+class Forked(NamedTuple):
+    """A function that runs a range of iterations, what it captures, and how many there are."""
+
+    function: LLValue
+    record: LLValue
+    extent: LLValue
+
+
+def emit_parallel(frame: Frame, loop: For, pool: LLValue) -> Forked:
+    """A loop for the threads of a pool: over its iterations, or over the threads' parts of it."""
+    extent = emit(frame.cx, loop.extent)
+    if not frame.around or "back_and_forth" not in loop.annotations:
+        return Forked(*_outlined(frame, loop, "parallel", None), extent)
+    builder = frame.cx.builder
+    threads = frame.cx.declare("tw_pool_threads", i32, [pointer])
+    count = builder.zext(builder.call(threads, [pool]), i64)
+    parts = builder.select(builder.icmp_signed("<", extent, count), extent, count)
+    turn = Turn(frame.around[-1], extent, parts)
+    return Forked(*_outlined(frame, loop, "parallel", turn), parts)
+
+
+class Turn(NamedTuple):
+    """Of a loop that goes back and forth: what counts its runs, its extent, and its parts."""
+
+    around: Var
+    extent: LLValue
+    parts: LLValue
+
+
+def _outlined(frame: Frame, loop: For, name: str, turn: Turn | None) -> tuple[LLValue, LLValue]:
+    """The function, and the record of what it captures."""
     cx = frame.cx
     captured = captured_by(cx, loop.body)
-    turn = frame.around[-1] if frame.around and "back_and_forth" in loop.annotations else None
-    if turn is not None and turn not in captured.variables:
-        captured.variables.append(turn)
+    if turn is not None and turn.around not in captured.variables:
+        captured.variables.append(turn.around)
     values = [frame.env, *captured.values(cx)]
+    if turn is not None:
+        values += [turn.extent, turn.parts]
     kind = llvm.LiteralStructType([v.type for v in values])
     record = frame.stack_slot(kind)
     for k, value in enumerate(values):
@@ -76,7 +107,7 @@ def captured_by(cx: Context, body: Stmt) -> Captured:
 
 
 def _emit_body(
-    frame: Frame, loop: For, captured: Captured, kind: LLType, suffix: str, turn: Var | None
+    frame: Frame, loop: For, captured: Captured, kind: LLType, suffix: str, turn: Turn | None
 ) -> LLValue:
     from tilewright.codegen.llvm.stmt import emit_loop
 
@@ -93,29 +124,41 @@ def _emit_body(
     ]
     for variable, value in zip([*captured.variables], values, strict=False):
         cx.variables[variable] = value
-    for buffer, value in zip(captured.buffers, values[len(captured.variables) :], strict=True):
+    for buffer, value in zip(captured.buffers, values[len(captured.variables) :], strict=False):
         cx.addresses[buffer] = value
     inner = Frame(cx, env, frame.workspace, frame.messages, frame.emit_body, is_host=False)
 
     def body(count: LLValue) -> None:
-        cx.variables[loop.var] = count if turn is None else _in_turn(cx, count, cx.variables[turn])
+        cx.variables[loop.var] = count
         with cx.knowing(lambda known: known.with_extent(loop.var, loop.extent)):
             inner.emit_body(inner, loop.body)
 
+    def part(index: LLValue) -> None:
+        assert turn is not None
+        own = Turn(turn.around, *values[-2:])
+        begin, end = _bound(cx, index, own), _bound(cx, _next(cx, index), own)
+        is_odd = builder.trunc(cx.variables[turn.around], llvm.IntType(1))
+
+        def in_turn(count: LLValue) -> None:
+            mirrored = builder.sub(builder.add(begin, end), _next(cx, count))
+            body(builder.select(is_odd, mirrored, count))
+
+        emit_loop(inner, end, in_turn, start=begin)
+
     inner.streamed = frame.streamed
-    emit_loop(inner, function.args[2], body, start=function.args[1])
+    emit_loop(inner, function.args[2], body if turn is None else part, start=function.args[1])
     order_streams(inner)
     inner.finish()
     return function
 
 
-def _in_turn(cx: Context, count: LLValue, turn: LLValue) -> LLValue:
-    """The iteration that a range of them runs at this place: from its end, where `turn` is odd."""
-    _, begin, end = cx.builder.function.args
-    last = cx.builder.sub(end, llvm.Constant(i64, 1))
-    mirrored = cx.builder.sub(cx.builder.add(begin, last), count)
-    is_odd = cx.builder.trunc(turn, llvm.IntType(1))
-    return cx.builder.select(is_odd, mirrored, count)
+def _bound(cx: Context, index: LLValue, turn: Turn) -> LLValue:
+    """Where a part of a loop begins."""
+    return cx.builder.udiv(cx.builder.mul(index, turn.extent), turn.parts)
+
+
+def _next(cx: Context, count: LLValue) -> LLValue:
+    return cx.builder.add(count, llvm.Constant(i64, 1))
 
 
 def _field(cx: Context, record: LLValue, kind: LLType, number: int) -> LLValue:

@@ -1,14 +1,16 @@
 """The thread pool, as generated code: LLVM IR on libc and pthreads, no Python at run time.
 
 A pool runs one region at a time. A region `fn(ctx, begin, end)` over `[0, n)` is cut into as many
-contiguous parts as there are threads; the caller runs part 0, worker k part k. Each worker has a
-mailbox: the caller adds one to `go`, who runs the part sets `taken` and then `done` to the same
-number, so at rest all are equal. Both sides wait by spinning for a while and then sleeping on a
-`Parker`.
+contiguous parts as there are threads; the caller begins with part 0, worker k with part k. Parts
+are cut into pieces (a half, a quarter, an eighth and the rest), taken one after the other.
+Each part has a mailbox: the caller writes the number of the region to `go` and how many pieces are
+left, who takes one counts that down, and adds those that it has run to `done`. Both sides wait by
+spinning for a while and then sleeping on a `Parker`.
 
-- A caller that has run its own part runs those that no worker has taken yet: a worker that sleeps,
-  or that other programs keep from a processor, holds nobody up. What a part computes does not
-  depend on who runs it.
+- Who has run its own part takes pieces of others: a worker that sleeps, that other programs keep
+  from a processor, or whose processor is slower (a small core, or one that computes for a
+  neighbour's virtual machine too) holds nobody up for longer than a piece. What a piece computes
+  does not depend on who runs it, and where pieces begin on nothing but `n` and the threads.
 
 - A pool that is busy (a nested region, or another thread of the program) runs the region in the
   calling thread. So nested parallelism is serial, and nothing waits for a lock.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.codegen.llvm.functions import I8, I32, I64, PTR, VOID, Field, Library
 from tilewright.codegen.llvm.threadpool.waiting import LINE
-from tilewright.codegen.llvm.threadpool.workers import Mailbox, Pool, mailbox
+from tilewright.codegen.llvm.threadpool.workers import END, Mailbox, Pool, mailbox
 
 #: Nanoseconds that a waiting thread spins before it sleeps: some ten times what waking it costs,
 #: and longer than the serial gaps between the regions of one inference.
@@ -29,8 +29,7 @@ def _pool_create(library: Library) -> None:
     has_cpus = f.b.and_(f.b.not_(f.is_null(cpus)), f.b.icmp_signed(">", num_cpus, I32(0)))
     num_cpus = f.b.zext(f.b.select(has_cpus, num_cpus, I32(0)), I64)
     threads = f.b.zext(threads, I64)
-    workers = f.b.sub(threads, I64(1))
-    head = f.b.add(I64(Pool.SIZE), f.b.mul(workers, I64(Mailbox.SIZE)))
+    head = f.b.add(I64(Pool.SIZE), f.b.mul(threads, I64(Mailbox.SIZE)))
     cpu_bytes = f.b.mul(num_cpus, I64(4))
     place = f.scratch(8)
     failed = f.call("posix_memalign", place, I64(LINE), f.b.add(head, cpu_bytes))
@@ -64,8 +63,7 @@ def _pool_stop(library: Library) -> None:
     threads = f.get_atomic(pool, Pool.THREADS, "monotonic")
     f.put_atomic(I64(1), pool, Pool.THREADS, "monotonic")
     with f.when(f.b.icmp_signed("==", f.get(pool, Pool.PID), pid)):
-        f.put(PTR(None), pool, Pool.FN)
-        f.call("tw_dispatch", pool, threads)
+        f.call("tw_tell", pool, threads, END)
         with f.loop_from(I64(1), threads) as (index, _):
             thread = f.get(mailbox(f, pool, index), Mailbox.THREAD)
             f.call("pthread_join", thread, PTR(None))

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from tilewright.codegen.llvm.float_state import control_of, get_state, has_state
 from tilewright.codegen.llvm.functions import I1, I64, PTR, VOID, Library, Value
-from tilewright.codegen.llvm.threadpool.workers import REGION, Mailbox, Pool, mailbox
+from tilewright.codegen.llvm.threadpool.workers import (
+    PIECES,
+    REGION,
+    TURNS,
+    Mailbox,
+    Pool,
+    mailbox,
+)
 
 
 def emit_regions(library: Library) -> None:
-    """Adds tw_try_lock, tw_dispatch, tw_help and tw_pool_run to `library`."""
-    for emit in (_try_lock, _enter, _dispatch, _help, _collect, _pool_run):
+    """Adds tw_try_lock, tw_tell and tw_pool_run to `library`."""
+    for emit in (_try_lock, _enter, _cut, _tell, _collect, _pool_run):
         emit(library)
 
 
@@ -46,43 +53,55 @@ def _enter(library: Library) -> None:
     f.ret(granted)
 
 
-def _dispatch(library: Library) -> None:
-    """Hands parts 1, 2, … to their workers. All are told before the first sleeper is woken."""
-    f = library.define("tw_dispatch", VOID, [PTR, I64])
-    pool, parts = f.args
-    with f.loop_from(I64(1), parts) as (index, _):
+def _cut(library: Library) -> None:
+    """Cuts a region into parts and these into pieces, for all to take: the number of the region."""
+    f = library.define("tw_cut", I64, [PTR, I64, I64])
+    pool, n, parts = f.args
+    longest = f.b.udiv(f.b.add(n, f.b.sub(parts, I64(1))), parts)
+    pieces = I64(1)
+    for k in range(1, PIECES):
+        is_enough = f.b.icmp_signed(">=", longest, I64(1 << k))
+        pieces = f.b.add(pieces, f.b.zext(is_enough, I64))
+    region = f.b.add(f.get(pool, Pool.REGION), I64(1))
+    f.put(region, pool, Pool.REGION)
+    f.put(n, pool, Pool.N)
+    f.put(parts, pool, Pool.PARTS)
+    f.put(pieces, pool, Pool.PIECES)
+    left = f.b.add(f.b.mul(region, I64(TURNS)), pieces)
+    with f.loop_from(I64(0), parts) as (index, _):
         box = mailbox(f, pool, index)
-        ticket = f.b.add(f.get_atomic(box, Mailbox.GO, "monotonic"), I64(1))
-        f.put_atomic(ticket, box, Mailbox.GO, "seq_cst")
+        f.put(f.b.add(f.get(box, Mailbox.TOTAL), pieces), box, Mailbox.TOTAL)
+        f.put_atomic(left, box, Mailbox.LEFT, "release")
+    f.ret(region)
+
+
+def _tell(library: Library) -> None:
+    """Tells workers 1, 2, … of a region. All are told before the first sleeper is woken."""
+    f = library.define("tw_tell", VOID, [PTR, I64, I64])
+    pool, parts, region = f.args
+    with f.loop_from(I64(1), parts) as (index, _):
+        f.put_atomic(region, mailbox(f, pool, index), Mailbox.GO, "seq_cst")
     with f.loop_from(I64(1), parts) as (index, _):
         f.call("tw_unpark", f.at(mailbox(f, pool, index), Mailbox.PARKER))
     f.ret()
 
 
-def _help(library: Library) -> None:
-    """Runs the parts whose workers have not begun: asleep, or kept from a processor by others."""
-    f = library.define("tw_help", VOID, [PTR, I64])
-    pool, parts = f.args
-    with f.loop_from(I64(1), parts) as (index, _):
-        box = mailbox(f, pool, index)
-        ticket = f.get_atomic(box, Mailbox.GO, "monotonic")
-        taken = f.get_atomic(box, Mailbox.TAKEN, "monotonic")
-        is_left = f.b.icmp_signed("!=", taken, ticket)
-        with f.when(is_left), f.when(f.call("tw_take", box, ticket)):
-            f.call("tw_run_part", pool, index)
-            f.put_atomic(ticket, box, Mailbox.DONE, "monotonic")
-    f.ret()
-
-
 def _collect(library: Library) -> None:
-    """Waits for the workers' answers."""
+    """Waits until all pieces have been run."""
     f = library.define("tw_collect", VOID, [PTR, I64])
     pool, parts = f.args
     spin = f.get_atomic(pool, Pool.SPIN, "monotonic")
-    with f.loop_from(I64(1), parts) as (index, _):
+    with f.loop_from(I64(0), parts) as (index, _):
         box = mailbox(f, pool, index)
-        before = f.b.sub(f.get_atomic(box, Mailbox.GO, "monotonic"), I64(1))
-        f.call("tw_wait", f.at(box, Mailbox.DONE), before, f.at(pool, Pool.PARKER), spin)
+        total = f.get(box, Mailbox.TOTAL)
+
+        def done(box: Value = box) -> Value:
+            return f.get_atomic(box, Mailbox.DONE, "acquire")
+
+        with f.loop_while(lambda total=total: f.b.icmp_signed("!=", done(), total)):
+            seen = done()
+            with f.when(f.b.icmp_signed("!=", seen, total)):
+                f.call("tw_wait", f.at(box, Mailbox.DONE), seen, f.at(pool, Pool.PARKER), spin)
     f.ret()
 
 
@@ -99,14 +118,14 @@ def _pool_run(library: Library) -> None:
         f.ret()
     f.put(fn, pool, Pool.FN)
     f.put(ctx, pool, Pool.CTX)
-    f.put(n, pool, Pool.N)
-    f.put(parts, pool, Pool.PARTS)
     if has_state(library.architecture):
         mine = get_state(f.b, library.architecture, f.scratch(8))
         f.put(control_of(f.b, library.architecture, mine), pool, Pool.FLOATS)
-    f.call("tw_dispatch", pool, parts)
-    f.call("tw_run_part", pool, I64(0))
-    f.call("tw_help", pool, parts)
+    region = f.call("tw_cut", pool, n, parts)
+    f.call("tw_tell", pool, parts, region)
+    # Its own part, then what is left of those of workers that are slow, or have not begun.
+    with f.loop_from(I64(0), parts) as (index, _):
+        f.call("tw_run_part", pool, index, region)
     f.call("tw_collect", pool, parts)
     f.put_atomic(I64(0), pool, Pool.LOCK, "release")
     f.ret()

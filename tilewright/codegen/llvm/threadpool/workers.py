@@ -23,7 +23,7 @@ REGION = ir.FunctionType(VOID, [PTR, I64, I64]).as_pointer()
 
 
 class Pool:
-    """The head of a pool; the workers' mailboxes follow, then the list of processors."""
+    """The head of a pool; a mailbox for each thread follows, then the list of processors."""
 
     THREADS = Field(0, I64)  # the caller included
     PID = Field(8, I64)  # of the process that started the workers; 0: none has
@@ -32,44 +32,60 @@ class Pool:
     CPUS = Field(32, PTR)
     NUM_CPUS = Field(40, I64)
     LOCK = Field(LINE, I64)  # pid of the process in which a region runs, or 0
-    FN = Field(2 * LINE, REGION)  # null tells the workers to end
+    FN = Field(2 * LINE, REGION)
     CTX = Field(2 * LINE + 8, PTR)
     N = Field(2 * LINE + 16, I64)
     PARTS = Field(2 * LINE + 24, I64)
     FLOATS = Field(2 * LINE + 32, I64)  # the floating-point state of the caller
+    PIECES = Field(2 * LINE + 40, I64)  # of every part
+    REGION = Field(2 * LINE + 48, I64)  # how many regions there have been
     PARKER = Field(3 * LINE)
     SIZE = 3 * LINE + Parker.SIZE
 
 
 class Mailbox:
-    """What the caller and one worker share. Each side mostly writes its own line."""
+    """A part of a region, and what the caller and its worker share. The caller's own part is in the
+    first. Each side mostly writes its own line."""
 
-    GO = Field(0, I64)
+    GO = Field(0, I64)  # the number of the last region that has such a part; `END`: none comes
     POOL = Field(8, PTR)
     INDEX = Field(16, I64)
     THREAD = Field(24, I64)
-    DONE = Field(LINE, I64)
-    TAKEN = Field(LINE + 8, I64)
+    LEFT = Field(32, I64)  # that number times `TURNS`, and how many pieces nobody has taken
+    TOTAL = Field(40, I64)  # pieces of all regions so far
+    DONE = Field(LINE, I64)  # those that have been run
     SEEN = Field(LINE + 16, I64)  # the worker's own
     PARKER = Field(2 * LINE)
     SIZE = 2 * LINE + Parker.SIZE
 
 
+#: Pieces that a part is cut into at most: the first half of it, a quarter, an eighth and the rest.
+PIECES = 4
+#: More than there are pieces.
+TURNS = 8
+#: What a worker is told to end it.
+END = I64(-1)
+#: How many parts a worker looks at, those that follow its own, for pieces that are left: what many
+#: workers look at costs those who write it.
+_HELPED = 8
+
+
 def mailbox(f: Body, pool: Value, index: Value) -> Value:
-    """The mailbox of worker `index`, which counts from 1."""
-    return f.at(pool, Field(Pool.SIZE - Mailbox.SIZE), index, Mailbox.SIZE)
+    """The mailbox of part `index`; the caller's is the first."""
+    return f.at(pool, Field(Pool.SIZE), index, Mailbox.SIZE)
 
 
 def emit_workers(library: Library) -> None:
-    """Adds tw_run_part, tw_take and tw_start to `library`."""
-    for emit in (_run_part, _take, _adopt_float_state, _work, _pin, _start_worker, _start):
+    """Adds tw_run_part and tw_start to `library`."""
+    for emit in (_adopt_float_state, _run_piece, _take, _run_part, _work, _pin, _start_worker):
         emit(library)
+    _start(library)
 
 
-def _run_part(library: Library) -> None:
-    """Runs part `index` of the pool's region."""
-    f = library.define("tw_run_part", VOID, [PTR, I64])
-    pool, index = f.args
+def _run_piece(library: Library) -> None:
+    """Runs a piece of part `index` of the pool's region; small parts have empty ones."""
+    f = library.define("tw_run_piece", VOID, [PTR, I64, I64])
+    pool, index, piece = f.args
     n, parts = f.get(pool, Pool.N), f.get(pool, Pool.PARTS)
     size, rest = f.b.udiv(n, parts), f.b.urem(n, parts)
 
@@ -77,15 +93,52 @@ def _run_part(library: Library) -> None:
         return f.b.add(f.b.mul(k, size), f.smaller(k, rest))
 
     begin, end = bound(index), bound(f.b.add(index, I64(1)))
-    f.b.call(f.get(pool, Pool.FN), [f.get(pool, Pool.CTX), begin, end])
+    length, after = f.b.sub(end, begin), f.b.add(piece, I64(1))
+    first = f.b.sub(end, f.b.lshr(length, piece))
+    is_last = f.b.icmp_signed("==", after, f.get(pool, Pool.PIECES))
+    last = f.b.select(is_last, end, f.b.sub(end, f.b.lshr(length, after)))
+    with f.when(f.b.icmp_signed("<", first, last)):
+        f.b.call(f.get(pool, Pool.FN), [f.get(pool, Pool.CTX), first, last])
     f.ret()
 
 
 def _take(library: Library) -> None:
-    """Takes the part of `ticket` in a mailbox; false if it was taken before."""
-    f = library.define("tw_take", I1, [PTR, I64])
-    box, ticket = f.args
-    f.ret(f.exchange(box, Mailbox.TAKEN, f.b.sub(ticket, I64(1)), ticket))
+    """Takes the next piece of a part, if there is one: how many were left before, or 0.
+
+    Whoever takes a piece of a region knows that the region is not over, and may read of the pool
+    what the caller has written for it.
+    """
+    f = library.define("tw_take", I64, [PTR, I64])
+    box, region = f.args
+    with f.loop_while(lambda: I1(True)):
+        state = f.get_atomic(box, Mailbox.LEFT, "acquire")
+        left = f.b.sub(state, f.b.mul(region, I64(TURNS)))
+        is_over = f.b.icmp_unsigned(">=", left, I64(TURNS))
+        with f.when(f.b.or_(is_over, f.b.icmp_signed("==", left, I64(0)))):
+            f.ret(I64(0))
+        with f.when(f.exchange(box, Mailbox.LEFT, state, f.b.sub(state, I64(1)))):
+            f.ret(left)
+    f.ret(I64(0))
+
+
+def _run_part(library: Library) -> None:
+    """Runs what nobody has taken yet of part `index` of region `region`."""
+    f = library.define("tw_run_part", VOID, [PTR, I64, I64])
+    pool, index, region = f.args
+    box = mailbox(f, pool, index)
+    done = f.scratch(8)
+    with f.loop_while(lambda: I1(True)):
+        left = f.call("tw_take", box, region)
+        with f.when(f.b.icmp_signed("==", left, I64(0))):
+            count = f.get(done, Field(0, I64))
+            with f.when(f.b.icmp_signed("!=", count, I64(0))):
+                f.add_atomic(count, box, Mailbox.DONE)
+                f.call("tw_unpark", f.at(pool, Pool.PARKER))
+            f.ret()
+        f.call("tw_adopt_floats", pool)
+        f.call("tw_run_piece", pool, index, f.b.sub(f.get(pool, Pool.PIECES), left))
+        f.put(f.b.add(f.get(done, Field(0, I64)), I64(1)), done, Field(0, I64))
+    f.ret()
 
 
 def _adopt_float_state(library: Library) -> None:
@@ -105,7 +158,7 @@ def _adopt_float_state(library: Library) -> None:
 
 
 def _work(library: Library) -> None:
-    """The loop of a worker: wait for a region, run its part unless the caller has, report it."""
+    """The loop of a worker: wait for a region, run its part, then what is left of others."""
     f = library.define("tw_work", PTR, [PTR])
     (box,) = f.args
     pool, index = f.get(box, Mailbox.POOL), f.get(box, Mailbox.INDEX)
@@ -114,15 +167,14 @@ def _work(library: Library) -> None:
         spin = f.get_atomic(pool, Pool.SPIN, "monotonic")
         f.call("tw_wait", f.at(box, Mailbox.GO), seen, f.at(box, Mailbox.PARKER), spin)
         # A worker that comes late may see a region that is over: of that nothing is left to take.
-        ticket = f.get_atomic(box, Mailbox.GO, "acquire")
-        f.put(ticket, box, Mailbox.SEEN)
-        with f.when(f.call("tw_take", box, ticket)):
-            with f.when(f.is_null(f.get(pool, Pool.FN))):
-                f.ret(PTR(None))
-            f.call("tw_adopt_floats", pool)
-            f.call("tw_run_part", pool, index)
-            f.put_atomic(ticket, box, Mailbox.DONE, "seq_cst")
-            f.call("tw_unpark", f.at(pool, Pool.PARKER))
+        region = f.get_atomic(box, Mailbox.GO, "acquire")
+        f.put(region, box, Mailbox.SEEN)
+        with f.when(f.b.icmp_signed("==", region, END)):
+            f.ret(PTR(None))
+        threads = f.get_atomic(pool, Pool.THREADS, "monotonic")
+        end = f.b.add(index, f.smaller(threads, I64(1 + _HELPED)))
+        with f.loop_from(index, end) as (place, _):
+            f.call("tw_run_part", pool, f.b.urem(place, threads), region)
     f.ret(PTR(None))
 
 
@@ -148,11 +200,15 @@ def _pin(library: Library) -> None:
 
 
 def _start(library: Library) -> None:
-    """Starts the workers; the caller holds the lock. Those the system refuses are done without."""
+    """Starts the workers; the caller holds the lock. Those the system refuses are done without.
+
+    A process that was forked off has mailboxes of its parent, perhaps of a region that ran.
+    """
     f = library.define("tw_start", VOID, [PTR, I64])
     pool, pid = f.args
     before = _without_signals(f)
     f.call("tw_init_parker", f.at(pool, Pool.PARKER))
+    f.call("memset", mailbox(f, pool, I64(0)), I32(0), I64(Mailbox.SIZE))
     with f.loop_from(I64(1), f.get(pool, Pool.THREADS)) as (index, done):
         failed = f.call("tw_start_worker", pool, index)
         with f.when(f.b.icmp_signed("!=", failed, I32(0))):

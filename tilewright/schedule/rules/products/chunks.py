@@ -30,6 +30,9 @@ _FEW_VECTORS = 4
 _PANELS = 1.25
 #: Threads take chunks of rows where every core has at least so many tiles, else parts of columns.
 _SHARE = 4
+#: Parts that a thread has at most, the fewest panels of one, and how much longer the busiest thread
+#: may take for that.
+_PARTS, _PART, _UNEVEN = 4, 6, 1.03
 
 
 def tiles_that_fit(size: int, target: Target) -> int:
@@ -47,6 +50,15 @@ def evenly_cut(tiles: int, fit: int, target: Target, cores: int = 0) -> int:
         return _busiest(tiles, size, cores) * (1 + target.timing.chunk_cost * chunks)
 
     return min(range(1, min(fit, -(-tiles // cores)) + 1), key=cost)
+
+
+def even_parts(tiles: int, cores: int) -> int:
+    """Into how many parts threads cut panels of columns: several each where that leaves them about
+    the same work, so that one that is slow can be helped (`codegen.llvm.threadpool`)."""
+    least = -(-tiles // cores)
+    several = [cores * n for n in range(1, min(_PARTS, least // _PART) + 1)]
+    even = [n for n in several if _busiest(tiles, -(-tiles // n), cores) <= least * _UNEVEN]
+    return max(even, default=cores)
 
 
 def _busiest(tiles: int, size: int, cores: int) -> int:

@@ -26,6 +26,7 @@ from tilewright.schedule.rules.padding import (
     place_padding,
     strip_of,
 )
+from tilewright.schedule.rules.products.chunks import even_parts
 from tilewright.schedule.rules.products.contraction_packing import Packing
 from tilewright.schedule.rules.products.contraction_plan import (
     ContractionPlan,
@@ -192,7 +193,9 @@ class _Cut:
         """The loop over the threads' parts of the columns; `columns` then runs within a part."""
         if not self.plan.share_columns:
             return []
-        part, columns[-1] = self.s.split(columns[-1], self.target.cores, None)
+        tiles, cores = self.s.loop_of(columns[-1]).extent, self.target.cores
+        parts = even_parts(tiles.value, cores) if isinstance(tiles, Const) else cores
+        part, columns[-1] = self.s.split(columns[-1], parts, None)
         return [part]
 
     def _cut_panels(self, columns: list[Loop], chunk: list[Loop]) -> Loop | None:
