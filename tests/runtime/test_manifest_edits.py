@@ -69,6 +69,7 @@ MODELS: dict[str, tuple[Callable[[], Any], list[Any]]] = {
     "several": (_several, [random(3, 24)]),
     "hosted": (_hosted, [_STRINGS, _STRINGS, random(2, 3)]),
     "cases": (_cases, [random(3, 4), np.array([1])]),
+    "launched": (lambda: tw.compile(mlp(5), "simt"), [random(5, 24)]),
 }
 #: Data that no code vouches for: another graph, constant or key is another model.
 _FREE = {

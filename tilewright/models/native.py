@@ -17,6 +17,7 @@ from tilewright.runtime import (
     CompiledModel,
     Inputs,
     Program,
+    Recording,
     TargetInfo,
     device_for,
     install,
@@ -105,8 +106,15 @@ class NativeModel(CompiledModel):
                 remedy="export it as a C file, or compile it where there is a C compiler",
             )
         constants = tuple(self._device.taken(list(self._constants)))
-        contents = CompiledContents(self._program, constants, self.texts)
+        recording = self.recording if self._is_recorded_elsewhere else None
+        contents = CompiledContents(self._program, constants, self.texts, recording)
         return Build(self._target, self._pool_code, contents, self.memory)
+
+    @property
+    def _is_recorded_elsewhere(self) -> bool:
+        """Whether it is likely to be profiled where there is no compiler: most machines with a GPU
+        have none."""
+        return self.target.kind.device == "gpu"
 
     @property
     def memory(self) -> dict[str, int]:
@@ -155,11 +163,18 @@ class NativeModel(CompiledModel):
             return profiled.profile(runs, self._recorder.record(inputs, runs, warmup))
 
     @cached_property
+    def recording(self) -> Recording:
+        """The host program that records; it is compiled when asked for."""
+        from tilewright.models.profiling import recording_of
+
+        return recording_of(self)
+
+    @cached_property
     def profiled(self) -> Profiled:
-        """What is needed to record runs, also on another machine; it is compiled when asked for."""
+        """What is needed to record runs, also on another machine."""
         from tilewright.models.profiling import Profiled
 
-        return Profiled(self)
+        return Profiled(self, self.recording)
 
     def export_library(
         self,
@@ -208,6 +223,8 @@ class LoadedModel(NativeModel):
 
     def __init__(self, build: Build, contents: CompiledContents, threads: int | None) -> None:
         self._texts = contents.texts
+        if contents.recording is not None:
+            self.recording = contents.recording
         super().__init__(contents.program, contents.constants, build.target, build.pool, threads)
 
     @property

@@ -11,28 +11,32 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.codegen import EVENT_WORDS
 from tilewright.kernels.cost import Cost, cost_of
+from tilewright.runtime import Recording, recording_seal, seal_in
 from tilewright.support.profile import Event, Profile
 
 if TYPE_CHECKING:
     from tilewright.models.native import NativeModel
 
 
-def recording_code(model: NativeModel) -> bytes:
-    """The object code of a model's host program with a recorder in it."""
+def recording_of(model: NativeModel) -> Recording:
+    """A model's host program with a recorder in it, compiled."""
     from tilewright.kernels.pipeline import host_code
     from tilewright.lower import lower_host
 
     program, target = model.program, model.target
     host = lower_host(model.ir(program.name), target)
-    return host_code(host, target, program.denormals, profiled=True).object_code()
+    code = host_code(host, target, program.denormals, profiled=True)
+    own = seal_in(program.objects[0])
+    seal = b"" if own is None else recording_seal(own, EVENT_WORDS)
+    return Recording(code.object_code(seal), EVENT_WORDS)
 
 
 class Profiled:
     """A model whose runs are recorded: what records it takes, and what they mean."""
 
-    def __init__(self, model: NativeModel) -> None:
+    def __init__(self, model: NativeModel, recording: Recording) -> None:
         self._model = model
-        self.code, self.words = recording_code(model), EVENT_WORDS
+        self.code, self.words = recording.code, recording.words
         self._cost = cache(self._cost_of)
 
     def profile(self, runs: int, events: Any) -> Profile:

@@ -143,8 +143,8 @@ class RunnableModel:
     def profile(self, inputs: Inputs, *, runs: int = 10, warmup: int = 2) -> Profile:
         """Where the time goes: the calls of all kernels in `runs` runs on these inputs.
 
-        The first call compiles the host program once more, with a recorder in it; `run` is none
-        the slower for it.
+        The first call compiles the host program once more, with a recorder in it, but for saved
+        models of GPUs, which have that with them; `run` is none the slower for it.
         """
         return self._called("profile", inputs, lambda m: m.profile_of(inputs, runs, warmup))
 

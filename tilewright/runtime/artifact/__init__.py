@@ -8,8 +8,9 @@ from tilewright.runtime.artifact.contents import (
     CompiledContents,
     Contents,
     HostedContents,
+    Recording,
 )
 from tilewright.runtime.artifact.read import Artifact, StoredBuild
 from tilewright.runtime.artifact.save import save_models
-from tilewright.runtime.artifact.seal import checksum_of, seal_of
+from tilewright.runtime.artifact.seal import checksum_of, recording_seal, seal_in, seal_of
 from tilewright.runtime.artifact.sign import Key, Keys, make_key_pair

@@ -15,6 +15,15 @@ InputValue = tuple["InputValue", ...] | tuple[tuple[int, ...], str, bytes | tupl
 
 
 @dataclass(frozen=True)
+class Recording:
+    """The code of a host program that records when its kernels begin and end; an event is so many
+    words."""
+
+    code: bytes
+    words: int
+
+
+@dataclass(frozen=True)
 class CompiledContents:
     """A model that is native as a whole."""
 
@@ -22,6 +31,8 @@ class CompiledContents:
     constants: tuple[Array, ...]
     #: Texts for people and tools: the graph, the loops of each kernel.
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    #: What `profile` runs, of models that are mostly run where there is no compiler.
+    recording: Recording | None = None
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from tilewright.runtime.artifact.contents import (
     CompiledContents,
     Contents,
     HostedContents,
+    Recording,
 )
 from tilewright.runtime.artifact.fields import Fields
-from tilewright.runtime.artifact.seal import checksum_of, seal_in, seal_of
+from tilewright.runtime.artifact.seal import checksum_of, recording_seal, seal_in, seal_of
 from tilewright.runtime.artifact.sign import Keys, Trust
 from tilewright.runtime.artifact.write import FORMAT, VERSION
 from tilewright.runtime.binding import ANY_SIZE, LIST_KINDS, ListSpec, NativeSpec, TensorSpec
@@ -124,7 +125,18 @@ class _Reader:
         constants = [self.array(f) for f in fields.all_fields("constants")]
         self._check_seal(program, constants, fields)
         members = {name: texts.text(name) for name in texts}
-        return CompiledContents(program, tuple(constants), _Texts(self, members))
+        recording = self._recording(program, fields) if "recorder" in fields else None
+        return CompiledContents(program, tuple(constants), _Texts(self, members), recording)
+
+    def _recording(self, program: Program, fields: Fields) -> Recording:
+        """The program that records, which must be that of this model."""
+        recorder = fields.fields("recorder")
+        code = self.object(recorder, recorder.text("object"))
+        made = Recording(code, recorder.integer("words"))
+        own = seal_in(program.objects[0])
+        if own is None or seal_in(code) != recording_seal(own, made.words):
+            raise recorder.wrong(f"what records {program.name} was made for another program")
+        return made
 
     def _check_seal(self, program: Program, constants: list[Array], fields: Fields) -> None:
         """Refuse data that the code was not made for."""

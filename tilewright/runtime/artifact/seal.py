@@ -60,6 +60,11 @@ def seal_of(
     return MARK + hashlib.sha256(text.encode()).hexdigest().encode()
 
 
+def recording_seal(seal: bytes, words: int) -> bytes:
+    """The seal of the program that records events of so many words, beside one with `seal`."""
+    return MARK + hashlib.sha256(seal + b" events of %d words" % words).hexdigest().encode()
+
+
 def seal_in(code: bytes) -> bytes | None:
     """The seal that object code carries; programs of earlier versions have none."""
     at = code.find(MARK)

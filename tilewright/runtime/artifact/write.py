@@ -120,7 +120,10 @@ def _model(contents: Any, store: _Store) -> dict[str, Any]:
 
 
 def _compiled(contents: CompiledContents, store: _Store) -> dict[str, Any]:
-    program = contents.program
+    program, recording = contents.program, contents.recording
+    recorder: dict[str, Any] = {}
+    if recording is not None:
+        recorder = {"object": store.object(recording.code), "words": recording.words}
     return {
         "kind": "compiled",
         "name": program.name,
@@ -137,6 +140,7 @@ def _compiled(contents: CompiledContents, store: _Store) -> dict[str, Any]:
         "denormals": program.denormals,
         "constants": [store.array(a) for a in contents.constants],
         "texts": {name: store.text(name, text) for name, text in contents.texts.items()},
+        **({"recorder": recorder} if recorder else {}),
     }
 
 
