@@ -107,6 +107,20 @@ def test_networks_with_dynamic_scales(name: str) -> None:
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=5e-2)
 
 
+@pytest.mark.parametrize(("precision", "error"), [("int8-dynamic", 0.02), ("float8", 0.1)])
+def test_the_scale_of_a_single_image_is_a_number(precision: str, error: float) -> None:
+    """It has the shape of an image, and no layout of one."""
+    b, w = Builder(), Weights(33)
+    x = b.input("x", "f32", (1, 16, 12, 12))
+    y = b.relu(b.conv(x, w(32, 16, 3, 3), pads=(1, 1, 1, 1)))
+    b.output(b.conv(y, w(24, 32, 1, 1)))
+    graph, image = b.build(), w.image(1, 16, 12, 12)
+    model, wanted = compiled(graph, precision=precision), tw.compile(graph)(image)
+    assert instructions(model)
+    atol = error * float(np.abs(wanted).max())
+    np.testing.assert_allclose(np.asarray(model(image)), wanted, atol=atol)
+
+
 def onnx_graph(nodes: list[Any], x: tuple[str, tuple[int, ...]], held: dict[str, Any]) -> Any:
     onnx = pytest.importorskip("onnx")
     kinds = onnx.TensorProto.DataType
@@ -161,6 +175,26 @@ def test_operators_of_onnx() -> None:
     model = onnx_graph(nodes, ("uint8", (1, 16, 9, 9)), held)
     check_same(model, [stored("uint8", 1, 16, 9, 9)], 2)
     assert not any("patches" in k for k in compiled(model).kernels), "windows stay where they are"
+
+
+@pytest.mark.parametrize("shape", [(64,), (1, 64), (1, 16, 9, 7)])
+def test_dynamic_scales_of_onnx(shape: tuple[int, ...]) -> None:
+    """Of a row, or of an image."""
+    onnx = pytest.importorskip("onnx")
+    is_image = len(shape) == 4
+    w = stored("int8", 24, 16, 3, 3) if is_image else stored("int8", 64, 24)
+    held = {"w": w, "wz": np.array(0, "int8"), "ws": np.float32(0.01)}
+    make, op = onnx.helper.make_node, "ConvInteger" if is_image else "MatMulInteger"
+    nodes = [
+        make("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        make(op, ["q", "w", "z", "wz"], ["sums"], **({"pads": [1, 1, 1, 1]} if is_image else {})),
+        make("Cast", ["sums"], ["c"], to=onnx.TensorProto.FLOAT),
+        make("Mul", ["s", "ws"], ["both"]),
+        make("Mul", ["c", "both"], ["y"]),
+    ]
+    model = onnx_graph(nodes, ("float", shape), held)
+    x = np.random.default_rng(1).standard_normal(shape).astype("f4")
+    np.testing.assert_array_equal(np.asarray(compiled(model)(x)), tw.compile(model)(x))
 
 
 @pytest.mark.parametrize(("dtype", "zero"), [("uint8", 128), ("uint8", 3), ("int8", 0)])

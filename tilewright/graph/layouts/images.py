@@ -171,6 +171,8 @@ def elementwise_layouts(
 ) -> Iterator[Form]:
     """An operator on tensors that broadcast by NumPy's rules, and has no attributes on axes. Every
     element takes the last `whole` operands as they are."""
+    if out.size == 1:
+        return  # of numbers, none would bring the blocked layout along
     images = len(call.args) - whole
     for block in blocking.blocks(out):
         sides = [_side(a, out, block) for a in call.args[:images]] + ["scalar"] * whole
