@@ -29,6 +29,7 @@ import tilewright as tw
 
 Array = np.ndarray[Any, Any]
 _WIDE, _WORDS, _TURNS = 256, 1000, 12
+_IMAGE = (1, 16, 56, 56)
 
 
 # ---- anywhere -----------------------------------------------------------------------------------
@@ -55,13 +56,60 @@ def pack(folder: Path) -> None:
     for _ in range(_TURNS):
         y = long.matmul(long.softmax(y), x)
     long.output(y)
+    mixed = Builder()
+    x, bias = mixed.input("x", "f32", ("n", _WIDE)), mixed.input("bias", "f32", ("n", _WIDE))
+    mixed.output(mixed.tanh(mixed.matmul(x, weights(_WIDE, _WIDE))))
+    mixed.output(mixed.add(x, bias))
+    image = Builder()
+    y, before = image.input("x", "f32", _IMAGE), _IMAGE[1]
+    for channels, size in ((32, 3), (48, 1), (64, 3)):
+        taps = rng.standard_normal((channels, before, size, size)) / size**2
+        pads, before = (size // 2,) * 4, channels
+        y = image.relu(image.conv(y, taps.astype(np.float32), pads=pads))
+    image.output(y)
+    row = Builder()
+    y = row.input("x", "f32", (1, _WIDE))
+    for _ in range(3):
+        y = row.relu(row.matmul(y, weights(_WIDE, _WIDE)))
+    row.output(y)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, builder in (("classifier", classifier), ("lookup", lookup), ("long", long)):
-        module = builder.build()
-        model: Any = tw.compile(module, "cuda -arch=sm_90a -mcpu=x86-64-v3")
-        model.save(folder / f"{name}.twm")
+    builders = {"classifier": classifier, "lookup": lookup, "long": long, "mixed": mixed}
+    models = {name: (builder.build(), "float32") for name, builder in builders.items()}
+    models |= {"image": (image.build(), "int8-dynamic"), "row": (row.build(), "int8-dynamic")}
+    for name, (module, precision) in models.items():
+        there = tw.compile(module, "cuda -arch=sm_90a -mcpu=x86-64-v3", precision=precision)
+        there.save(folder / f"{name}.twm")
         if name != "long":
-            tw.compile(module, "llvm -mcpu=x86-64-v3").save(folder / f"{name}_cpu.twm")
+            here = tw.compile(module, "llvm -mcpu=x86-64-v3", precision=precision)
+            here.save(folder / f"{name}_cpu.twm")
+    for name, graph in _dynamic_scales().items():
+        tw.compile(graph, "cuda -arch=sm_90a -mcpu=x86-64-v3").save(folder / f"{name}.twm")
+        tw.compile(graph, "llvm -mcpu=x86-64-v3").save(folder / f"{name}_cpu.twm")
+
+
+def _dynamic_scales() -> dict[str, Any]:
+    """A row and an image whose scales ONNX's operator finds."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng, made = np.random.default_rng(1), dict[str, Any]()
+    for name, op, shape, taps in (
+        ("onnx_row", "MatMulInteger", (1, _WIDE), (_WIDE, 64)),
+        ("onnx_image", "ConvInteger", _IMAGE, (24, _IMAGE[1], 3, 3)),
+    ):
+        held = {"w": rng.integers(-128, 128, taps).astype(np.int8), "ws": np.float32(0.01)}
+        nodes = [
+            helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+            helper.make_node(op, ["q", "w", "z"], ["sums"]),
+            helper.make_node("Cast", ["sums"], ["c"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", ["s", "ws"], ["both"]),
+            helper.make_node("Mul", ["c", "both"], ["y"]),
+        ]
+        given = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+        out = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+        kept = [numpy_helper.from_array(np.asarray(v), k) for k, v in held.items()]
+        graph = helper.make_graph(nodes, "g", [given], [out], kept)
+        made[name] = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    return made
 
 
 # ---- where the GPU is ---------------------------------------------------------------------------
@@ -193,6 +241,86 @@ def interrupts(given: Given) -> str:
     return f"{raised} of them in {runs} runs; {took * 1e3:.0f} ms where a run takes long"
 
 
+def dynamic_scales(given: Given) -> str:
+    """Bytes with scales that are found at run time, of a single row and of a single image."""
+    seen, rng = [], np.random.default_rng(3)
+    for name in ("row", "image", "onnx_row", "onnx_image"):
+        model, worst = given.model(name), 0.0
+        shape = tuple(model.inputs[0].shape)
+        for scale in (1.0, 30.0, 1e-3):
+            x = (scale * rng.standard_normal(shape)).astype(np.float32)
+            wanted = given.answer(name, x)
+            for _ in range(3):
+                made = model(x)
+                worst = max(worst, float(np.abs(made - wanted).max() / np.abs(wanted).max()))
+        assert worst < 0.02, f"{name}: {worst}"
+        assert not np.asarray(model(np.zeros(shape, np.float32))).any(), "zeros"
+        seen.append(f"{name} {worst:.1e}")
+    return ", ".join(seen)
+
+
+def crossings(given: Given) -> str:
+    """NumPy arrays go and come within runs, also beside tensors, whatever is still under way."""
+    import torch
+
+    model, here = given.model("mixed"), given.model("mixed_cpu")
+    rng = np.random.default_rng(4)
+
+    def inputs(n: int) -> list[Array]:
+        return [rng.standard_normal((n, _WIDE)).astype(np.float32) for _ in range(2)]
+
+    for n in (7, 7, 7, 7, 64, 7, 64, 64):
+        x = inputs(n)
+        for made, wanted in zip(model.run(x), here.run(x), strict=True):
+            require(made, wanted, f"{n} rows")
+        size = n * _WIDE * 4
+        assert model.copied.inputs == {"x": size, "bias": size}, model.copied
+        assert list(model.copied.outputs.values()) == [size, size], model.copied
+    # A tensor and an array: results stay there, and nobody waits for the copy of the array.
+    waiting = []
+    for _ in range(200):
+        x, bias = inputs(64)
+        wanted = here.run([x, bias.copy()])
+        results = model.run([torch.from_numpy(x).cuda(), bias])
+        bias[:] = np.nan  # the run has its copy
+        assert model.copied == ({"bias": bias.nbytes}, {}), model.copied
+        waiting.append((results, wanted))
+    for results, wanted in waiting:
+        for made, want in zip(results, wanted, strict=True):
+            require(made, want, "beside a tensor")
+    # More than is staged.
+    large = inputs(1 << 16)
+    for made, wanted in zip(model.run(large), here.run(large), strict=True):
+        require(made, wanted, "64 MB each")
+    return "; ".join(_times_of_copies(given, name) for name in ("classifier", "image", "mixed"))
+
+
+def _times_of_copies(given: Given, name: str) -> str:
+    """Runs on NumPy arrays by copies in the run and by copies around it, in turns."""
+    from tilewright.runtime.gpu import staging
+
+    model, rng = given.model(name), np.random.default_rng(5)
+    shapes = [[64 if isinstance(d, str) else d for d in s.shape] for s in model.inputs]
+    x = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    limits, times = {"in": staging._MOST, "around": 0}, {"in": list[float](), "around": []}
+    for turn in range(60):
+        for way, most in limits.items():
+            staging._MOST = most  # type: ignore[misc]
+            for k in range(6):
+                begin = time.perf_counter()
+                model.run(x)
+                if turn and k > 2:
+                    times[way].append(time.perf_counter() - begin)
+    staging._MOST = limits["in"]  # type: ignore[misc]
+    inside, around = (1e6 * float(np.median(times[way])) for way in limits)
+    alone = 1e6 * model.time(x, repeat=5, min_repeat_ms=10).median
+    profile = model.profile(x, runs=5)
+    rows = ", ".join(f"{r.name} {1e6 * r.seconds:.1f}" for r in profile.copy_rows)
+    assert len(profile.copy_rows) == 2, profile
+    ways = f"{inside:.0f} µs a run, {around:.0f} by copies around it, {alone:.0f} without"
+    return f"{name}: {ways} ({rows})"
+
+
 def kernel_that_fails(given: Given) -> str:
     """One that reaches for memory that is not there: the process lives, GPU models say why they do
     not run, those of the processor go on."""
@@ -235,9 +363,12 @@ def out_of_memory(given: Given) -> str:
     taken = torch.empty(free - (512 << 20), dtype=torch.uint8, device="cuda")
     large = np.ones((1 << 19, _WIDE), np.float32)
     said = _refused(lambda: model(large))
-    assert "out of memory" in said or "no memory" in said, said
+    assert "out of memory" in said and "are needed" in said and "are free" in said, said
+    gc.collect()
     for x, wanted in samples:
         require(model(x), wanted, "in what is left")
+    left = torch.cuda.mem_get_info()[0]
+    assert left > 400 << 20, f"{left} bytes are left: what did not fit is kept"
     del taken
     torch.cuda.empty_cache()
     assert model(large).shape == large.shape
@@ -248,13 +379,35 @@ def forks(given: Given) -> str:
     """A process that was forked says what to do, and its parent goes on."""
     model, (x, wanted) = given.model("classifier"), given.samples("classifier", 1)[0]
     require(model(x), wanted, "before")
-    read, write = os.pipe()
-    if not (child := os.fork()):
-        os.write(write, _refused(lambda: model(x)).encode())
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    said = os.read(read, 1000).decode()
-    assert "spawn" in said, said
+    long, busy = given.model("long"), threading.Event()
+    square = np.ones((4096, 4096), np.float32)
+    long(square)
+
+    def work() -> None:
+        while not busy.is_set():
+            long(square)
+
+    said = ""
+    for others in (False, True):
+        # Another thread may hold the device at the moment of the fork.
+        thread = threading.Thread(target=work)
+        if others:
+            thread.start()
+            time.sleep(0.05)
+        read, write = os.pipe()
+        if not (child := os.fork()):
+            signal.alarm(20)
+            try:
+                os.write(write, _refused(lambda: model(x)).encode())
+            finally:
+                os._exit(0)
+        ended = os.waitpid(child, 0)[1]
+        if others:
+            busy.set()
+            thread.join()
+        assert ended == 0, f"the child ended with {ended}"
+        said = os.read(read, 1000).decode()
+        assert "spawn" in said, said
     require(model(x), wanted, "the parent")
     return said
 
@@ -321,6 +474,8 @@ CHECKS: dict[str, Callable[[Given], str]] = {
     for c in (
         threads_and_models,
         interrupts,
+        dynamic_scales,
+        crossings,
         kernel_that_fails,
         out_of_memory,
         forks,

@@ -48,7 +48,12 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
         profile.save_trace(args.trace)
     rows = profile.rows
     console.result(
-        seconds=profile.seconds, runs=profile.runs, kernels=[_facts(r, roof) for r in rows]
+        seconds=profile.seconds,
+        runs=profile.runs,
+        kernels=[_facts(r, roof) for r in rows],
+        copies=[
+            {"name": r.name, "seconds": r.seconds, "bytes": r.bytes} for r in profile.copy_rows
+        ],
     )
     floor = sum(roof.floor(r.flops, r.bytes) for r in rows)
     console.table(
@@ -57,6 +62,8 @@ def _run(args: argparse.Namespace, console: Console) -> Exit:
     )
     if len(rows) > args.top:
         console.text(f"… and {len(rows) - args.top} more: --top {len(rows)}")
+    for row in profile.copy_rows:
+        console.text(f"{row.name}: {', '.join(row.origins)} in {format_seconds(row.seconds)}")
     total = format_seconds(profile.seconds)
     console.text(
         f"\n{total} a run in {len(rows)} kernels; their floors add up to {format_seconds(floor)}"

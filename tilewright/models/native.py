@@ -160,7 +160,8 @@ class NativeModel(CompiledModel):
             profiled = self.profiled
             if self._recorder is None:
                 self._recorder = Recorder(self, profiled.code, profiled.words)
-            return profiled.profile(runs, self._recorder.record(inputs, runs, warmup))
+            events = self._recorder.record(inputs, runs, warmup)
+            return profiled.profile(runs, events, self._recorder.copies)
 
     @cached_property
     def recording(self) -> Recording:

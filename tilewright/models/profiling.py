@@ -6,6 +6,7 @@ model itself carries no trace of it. `recording.py` runs it, here or on another 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +40,9 @@ class Profiled:
         self.code, self.words = recording.code, recording.words
         self._cost = cache(self._cost_of)
 
-    def profile(self, runs: int, events: Any) -> Profile:
-        """What the events of so many runs say."""
-        return Profile(runs, tuple(self._event(words) for words in events.tolist()))
+    def profile(self, runs: int, events: Any, copies: Sequence[Event] = ()) -> Profile:
+        """What the events of so many runs say, and the copies there and back."""
+        return Profile(runs, tuple(self._event(words) for words in events.tolist()), tuple(copies))
 
     def _event(self, words: list[int]) -> Event:
         call, start, end, *numbers = words

@@ -7,6 +7,7 @@ record as well.
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.runtime import Inputs, LaunchTime
+from tilewright.runtime import BACK, TO_DEVICE, Inputs, LaunchTime
 from tilewright.support.errors import UserError
+from tilewright.support.profile import Event
 
 if TYPE_CHECKING:
     from tilewright.models.native import NativeModel
@@ -33,6 +35,8 @@ class Recorder:
         self._model, self._words = model, words
         self._recorded = model.with_program(replace(program, objects=(code, *program.objects[1:])))
         address = self._recorded.address(f"{program.name}.profile")
+        #: The copies of the last runs that were recorded.
+        self.copies: list[Event] = []
         #: Where events go, how many fit, how many there were.
         self._state = (ctypes.c_int64 * 3).from_address(address)
 
@@ -41,7 +45,19 @@ class Recorder:
         runs, warmup = counted_runs(runs, warmup)
         self._recorded.share_threads(self._model)
         with self._recorded.device.one_by_one() as launches:
-            return _by_launches(self._recorded_runs(inputs, runs, warmup), launches)
+            found = _by_launches(self._recorded_runs(inputs, runs, warmup), launches)
+        self.copies = self._copies([n for n in launches if n.copied and n.at >= self._begin])
+        return found
+
+    def _copies(self, launches: Sequence[LaunchTime]) -> list[Event]:
+        """What crossed, by the copies that the device has timed."""
+        crossed = self._recorded.copied
+        names = {TO_DEVICE: crossed.inputs, BACK: crossed.outputs}
+        return [
+            Event(f"copy {way}", ", ".join(names[way]), at, at + took, 0, size)
+            for at, took, copied in launches
+            for way, size in [copied or (TO_DEVICE, 0)]
+        ]
 
     def _recorded_runs(self, inputs: Inputs, runs: int, warmup: int) -> Any:
         for _ in range(warmup):
@@ -49,6 +65,7 @@ class Recorder:
             self._recorded.run(inputs)
         room = self._state[2]
         events = np.zeros((runs * room, self._words), np.int64)
+        self._begin = time.monotonic_ns()
         self._state[:] = [events.ctypes.data, len(events), 0]
         try:
             for _ in range(runs):
@@ -61,6 +78,7 @@ class Recorder:
 
 def _by_launches(events: Any, launches: Sequence[LaunchTime]) -> Any:
     """The events, each as long as its launches took where the device knows that."""
+    launches = [n for n in launches if n.copied is None]
     if not launches or not len(events):
         return events
     starts, took = events[:, _START], np.zeros(len(events), np.int64)

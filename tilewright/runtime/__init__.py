@@ -43,6 +43,7 @@ from tilewright.runtime.binding import (
     in_order,
 )
 from tilewright.runtime.cases import CasesModel, LoadedCases, shape_of
+from tilewright.runtime.crossed import Crossed
 from tilewright.runtime.described import (
     UnreadableError,
     signature_data,
@@ -50,7 +51,7 @@ from tilewright.runtime.described import (
     target_data,
     target_from,
 )
-from tilewright.runtime.device import CPU, Device, LaunchTime
+from tilewright.runtime.device import BACK, CPU, TO_DEVICE, Copied, Device, LaunchTime
 from tilewright.runtime.devices import device_for, why_no_device
 from tilewright.runtime.dlpack import as_array
 from tilewright.runtime.executor import BoundModel, CompiledModel
@@ -79,6 +80,7 @@ from tilewright.runtime.trials.within import TrialModel
 
 __all__ = [
     "ANY_SIZE",
+    "BACK",
     "CPU",
     "LIST_KINDS",
     "LONG",
@@ -87,6 +89,7 @@ __all__ = [
     "SAMPLES",
     "SHORT",
     "START",
+    "TO_DEVICE",
     "ArrayParam",
     "Artifact",
     "BoundModel",
@@ -99,6 +102,8 @@ __all__ = [
     "CompiledContents",
     "CompiledModel",
     "Contents",
+    "Copied",
+    "Crossed",
     "Device",
     "Dim",
     "DimensionsDifferError",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tilewright.runtime.arrays import Array
+from tilewright.runtime.arrays import Array, result_empty
 from tilewright.runtime.binding import Bound, NativeSpec, StoppedError, TensorSpec
 from tilewright.runtime.device import Device
 from tilewright.runtime.lists import copied_items
 from tilewright.runtime.program import Program
 from tilewright.runtime.scratch import Scratch
 from tilewright.support.errors import UserError
+
+if TYPE_CHECKING:
+    from tilewright.runtime.gpu.crossing import Crossing
 
 
 class CallSizes(NamedTuple):
@@ -48,15 +51,22 @@ class ModelCall:
         record: Array,
         release: Callable[[int], None] | None,
         device: Device,
+        crossing: Crossing | None = None,
     ) -> None:
         self._program, self._release, self._device = program, release, device
         self.record = record.copy() if program.records else record
-        self.inputs = inputs
-        self.direct: list[Array] = []
+        self.inputs, self.crossing = inputs, crossing
         #: Arrays of the processor's that are filled with outputs when these are there, by number.
         self.filled: dict[int, Array] = {}
+        #: Where outputs are that the run has brought back, by number.
+        self._brought: dict[int, Array] = {}
+        placed: dict[int, Any] = {}
+        if crossing is not None:
+            placed = self._crossing(crossing, sizes, own)
+        self.direct: list[Array] = []
         for k in program.direct:
-            array, spec = own[k] if own else None, program.outputs[k]
+            array: Any = placed.get(k, own[k] if own else None)
+            spec = program.outputs[k]
             if isinstance(array, np.ndarray) and not device.is_here:
                 self.filled[k], array = array, None
             if array is None:
@@ -64,8 +74,25 @@ class ModelCall:
                 array = _empty(device, spec, sizes.outputs[k])
             self.direct.append(array)
 
+    def _crossing(
+        self, crossing: Crossing, sizes: CallSizes, own: Sequence[Array | None]
+    ) -> dict[int, Any]:
+        """Arrays on the device for outputs that the run brings back, by number."""
+        given = {k: own[k] if own else None for k in self._program.direct}
+        wanted = [k for k, a in given.items() if _comes_back(a, crossing)]
+        plain = [(sizes.outputs[k], self._program.outputs[k].numpy) for k in wanted]
+        places = crossing.fetched(plain) if all(_is_possible(shape) for shape, _ in plain) else None
+        if places is None:
+            return {}
+        there, here = places
+        self._brought = dict(zip(wanted, here, strict=True))
+        self.filled = {k: a for k in wanted if (a := given[k]) is not None}
+        return dict(zip(wanted, there, strict=True))
+
     def results(self) -> list[Any]:
         """All outputs in order."""
+        if self._brought:
+            self._device.check()
         if not self._program.records:
             return [
                 self._given(k, a) for k, a in zip(self._program.direct, self.direct, strict=True)
@@ -85,10 +112,15 @@ class ModelCall:
 
     def _given(self, number: int, array: Any) -> Any:
         """An output, in the array that the caller has given for it."""
-        if number not in self.filled:
+        own, brought = self.filled.get(number), self._brought.get(number)
+        if brought is not None:
+            made = result_empty(brought.shape, brought.dtype) if own is None else own
+            made[...] = brought
+            return made
+        if own is None:
             return array
-        array.copy_to(self.filled[number])
-        return self.filled[number]
+        array.copy_to(own)
+        return own
 
     def _copied(self, spec: NativeSpec, handed_over: list[int], at: int) -> Any:
         """An output out of memory that the code returned."""
@@ -108,14 +140,25 @@ class ModelCall:
             self._release(address)
 
 
+def _comes_back(own: Any, crossing: Crossing) -> bool:
+    """Whether an output comes back to the processor, for which there may be an array."""
+    return crossing.brings_back if own is None else isinstance(own, np.ndarray)
+
+
+def _is_possible(shape: Sequence[int]) -> bool:
+    return all(extent >= 0 for extent in shape)
+
+
 def _empty(device: Device, spec: TensorSpec, shape: Sequence[int]) -> Array:
-    if any(extent < 0 for extent in shape):
+    if not _is_possible(shape):
         raise StoppedError(
             "the model does not take inputs of these sizes",
             reason=f"output {spec.name} would be {spec.dtype.name}{list(shape)}",
         )
     try:
         return device.result(shape, spec.numpy)
+    except UserError:
+        raise  # a device that has no memory says what there is
     except (MemoryError, ValueError):
         size = math.prod(shape) * spec.numpy.itemsize
         raise UserError(

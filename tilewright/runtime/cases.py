@@ -12,6 +12,7 @@ import numpy as np
 from tilewright.runtime.artifact import Build, CaseKey, CasesContents, CompiledContents
 from tilewright.runtime.artifact import HostedContents as Hosted
 from tilewright.runtime.binding import Spec, ValueSpec, in_order
+from tilewright.runtime.crossed import Crossed
 from tilewright.runtime.executor import BoundModel
 from tilewright.runtime.runnable import Inputs, RunnableModel
 from tilewright.support.denormals import Denormals
@@ -48,6 +49,10 @@ class CasesModel(RunnableModel):
     @property
     def outputs(self) -> tuple[Spec, ...]:
         return () if self._last is None else self._last.outputs
+
+    @property
+    def copied(self) -> Crossed:
+        return super().copied if self._last is None else self._last.copied
 
     @property
     def precision(self) -> str:

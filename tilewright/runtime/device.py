@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from tilewright.runtime.scratch import Scratch
 from tilewright.runtime.threads import Pool, pool_for, symbols
 from tilewright.support.timing import Timing, measure
 
+if TYPE_CHECKING:
+    from tilewright.runtime.gpu.crossing import Crossing
+
 
 class Workers(Protocol):
     """What runs parallel loops; compiled code takes its address."""
@@ -41,11 +44,25 @@ class Workers(Protocol):
         ...
 
 
+#: The ways that copies go.
+TO_DEVICE: Final = "to the device"
+BACK: Final = "back"
+
+
+class Copied(NamedTuple):
+    """A copy between the processor and a device: the way it went, and how many bytes."""
+
+    way: str
+    bytes: int
+
+
 class LaunchTime(NamedTuple):
     """When a kernel was launched, by the clock of `time.monotonic_ns`, and how long it took."""
 
     at: int
     nanoseconds: int
+    #: What it is in place of a kernel.
+    copied: Copied | None = None
 
 
 class Device(ABC):
@@ -82,6 +99,11 @@ class Device(ABC):
     def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """Arrays that callers pass, in the device's memory; copied where they are not."""
 
+    def crossing(self, inputs: Sequence[Any]) -> Crossing | None:
+        """The copies of a run on such inputs, where these and results lie elsewhere."""
+        del inputs
+        return None
+
     def accepted(self, values: Sequence[Any]) -> Sequence[Any]:
         """Inputs of which those that lie on the device are known for that."""
         return values
@@ -116,6 +138,10 @@ class Device(ABC):
         """Give memory back that code took, which may be none."""
 
     @abstractmethod
+    def check(self) -> None:
+        """Wait for what was launched, and report a check that failed in it."""
+
+    @abstractmethod
     def scratch(self) -> Scratch:
         """What one call needs for itself."""
 
@@ -126,8 +152,9 @@ class Device(ABC):
         """What runs parallel loops: threads of the processor, or the device itself."""
 
     @abstractmethod
-    def entered(self, entry: Callable[[Any], int], name: str) -> Callable[[Any], int]:
-        """How the entry of a function is called: with what the device needs around it."""
+    def entered(self, entry: Callable[[Any], int], name: str) -> Callable[..., int]:
+        """How the entry of a function is called: with what the device needs around it, and the
+        copies of the run where there are any."""
 
     def answering(self, objects: Sequence[bytes]) -> AbstractContextManager[object]:
         """What is entered around runs of loaded code and the reading of their results."""
@@ -188,13 +215,16 @@ class CpuDevice(Device):
     def free(self, address: int) -> None:
         _libc_free()(address)
 
+    def check(self) -> None:
+        """Code of the processor says itself what failed, when it is called."""
+
     def scratch(self) -> Scratch:
         return Scratch()
 
     def workers(self, count: int | None, affinity: Sequence[int] | None) -> Pool:
         return pool_for(count, affinity)
 
-    def entered(self, entry: Callable[[Any], int], name: str) -> Callable[[Any], int]:
+    def entered(self, entry: Callable[[Any], int], name: str) -> Callable[..., int]:
         del name
         return entry
 

@@ -23,6 +23,7 @@ from tilewright.runtime.binding import (
     require_apart,
 )
 from tilewright.runtime.call import CallSizes, ModelCall
+from tilewright.runtime.crossed import NOTHING, Crossed
 from tilewright.runtime.device import CPU, Device, Workers
 from tilewright.runtime.dlpack import as_array
 from tilewright.runtime.gpu.arrays import DeviceArray
@@ -63,6 +64,7 @@ class CompiledModel(RunnableModel):
         self._program, self._device = program, device
         self._constants = device.placed(constants)
         self._why_not = why_not
+        self._crossed = NOTHING
         if not why_not:
             self._load()
             self.set_threads(threads)
@@ -121,6 +123,10 @@ class CompiledModel(RunnableModel):
         return self._program.denormals
 
     @property
+    def copied(self) -> Crossed:
+        return self._crossed
+
+    @property
     def arena_bytes(self) -> int | None:
         """Memory for intermediate values; None where it is known only to those who run it."""
         return None if self._why_not else self._size
@@ -163,9 +169,21 @@ class CompiledModel(RunnableModel):
         try:
             with self._answering:
                 self._run(bound)
-                return self._device.delivered(bound.results(), given)
+                results = self._device.delivered(bound.results(), given)
+                self._crossed = NOTHING if bound.crossing is None else self._told(bound, results)
+                return results
         finally:
             self._spare.append(bound.scratch)
+
+    def _told(self, call: ModelCall, results: Sequence[Any]) -> Crossed:
+        """What a run has copied."""
+        assert call.crossing is not None
+        taken = zip(self._program.inputs, call.crossing.given, strict=True)
+        made = zip(self._program.outputs, results, strict=True)
+        return Crossed(
+            {spec.name: size for spec, size in taken if size},
+            {spec.name: a.nbytes for spec, a in made if isinstance(a, np.ndarray)},
+        )
 
     def _outputs_of_copies(self, inputs: Sequence[Array], copies: Copies) -> list[Any]:
         """The outputs by arrays of our own, whose addresses are known."""
@@ -192,7 +210,7 @@ class CompiledModel(RunnableModel):
         given = in_order(inputs, self.inputs)
         arrays = self._device.accepted(given)
         arrays = [self._in_place(s, a) for s, a in zip(self.inputs, arrays, strict=True)]
-        call = self._bind(arrays, out)
+        call = self._bind(arrays, out, copies=False)
         for number in call.filled:
             raise self._not_here(f"output {self.outputs[number].name} cannot be bound")
         return BoundModel(call, self._run, self._device, given)
@@ -215,7 +233,7 @@ class CompiledModel(RunnableModel):
         self, inputs: Inputs, repeat: int = 20, min_repeat_ms: float = 50.0, warmup: int = 2
     ) -> Timing:
         """Time the native code on these inputs: median, least, spread."""
-        bound = self._bind(in_order(inputs, self.inputs), ())
+        bound = self._bind(in_order(inputs, self.inputs), (), copies=False)
         if self._program.records:
             return self._device.time(lambda: self.run(inputs), repeat, min_repeat_ms, warmup)
         return self._device.time(lambda: self._run(bound), repeat, min_repeat_ms, warmup)
@@ -228,15 +246,19 @@ class CompiledModel(RunnableModel):
                 remedy="save it and load it where it can run, or compile it for target 'llvm'",
             )
 
-    def _bind(self, inputs: Sequence[Any], out: Inputs) -> ModelCall:
+    def _bind(self, inputs: Sequence[Any], out: Inputs, *, copies: bool = True) -> ModelCall:
+        """A call on these inputs. What does not lie on the device is copied in each run of it, or
+        now."""
         self._require_loaded()
         program = self._program
         bound = native_inputs(self._device.accepted(inputs), program.inputs)
         shapes = tuple([b.shape for b in bound])
         sizes = self._sizes.get(shapes) or self._learn(shapes, bound)
         own = () if _is_empty(out) else self._own_outputs(out, bound, sizes)
-        bound, address = self._device.given(bound), self._address
-        call = ModelCall(program, bound, sizes, own, self._record, self._release, self._device)
+        device, address = self._device, self._address
+        crossing = device.crossing(bound) if copies else None
+        bound = device.given(bound) if crossing is None else crossing.sent(bound)
+        call = ModelCall(program, bound, sizes, own, self._record, self._release, device, crossing)
         call.words = [
             *[b.address if isinstance(b, PassedList) else address(b) for b in bound],
             *map(address, call.direct),
@@ -244,7 +266,7 @@ class CompiledModel(RunnableModel):
             self._record_address or address_of(call.record),
             *sizes.words,
         ]
-        call.scratch = take_scratch(self._spare, sizes.workspace, self._device.scratch)
+        call.scratch = take_scratch(self._spare, sizes.workspace, device.scratch)
         return call
 
     def _own_outputs(
@@ -293,7 +315,8 @@ class CompiledModel(RunnableModel):
             scratch = own.workspace, own.error_address
             call.packed = self._packed(*call.words, pool.address, *scratch)
             call.pool = pool.address
-        code: int = self._entry(call.packed)
+        copies = call.crossing
+        code: int = self._entry(call.packed) if copies is None else self._entry(call.packed, copies)
         if not code:
             return
         error, origins = call.scratch.error, self._program.origins

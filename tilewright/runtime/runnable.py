@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from tilewright.runtime.artifact import Build, Key, save_models
 from tilewright.runtime.binding import Spec, UnsuitedError
+from tilewright.runtime.crossed import NOTHING, Crossed
 from tilewright.support.denormals import Denormals
 from tilewright.support.errors import InternalError, TilewrightError, UserError, nearest
 from tilewright.support.faults import as_tilewright_error
@@ -155,6 +156,12 @@ class RunnableModel:
     def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
         """Use `count` threads from now on (None: all cores), on the given processors."""
         raise self._not_offered("be given threads")
+
+    @property
+    def copied(self) -> Crossed:
+        """What the last run copied between the processor and the device that it ran on: inputs and
+        outputs that are NumPy arrays, where the model is for a GPU."""
+        return NOTHING
 
     @property
     def precision(self) -> str:

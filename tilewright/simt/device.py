@@ -44,6 +44,15 @@ class Simt(LaunchingDevice):
     def copy(self, to: int, source: int, size: int) -> None:
         ctypes.memmove(to, source, size)
 
+    def pinned(self, size: int) -> Array:
+        return np.zeros(size, np.uint8)
+
+    def send(self, to: int, source: int, size: int) -> None:
+        self.copy(to, source, size)
+
+    def fetch(self, source: int, to: int, size: int) -> None:
+        self.copy(to, source, size)
+
     def store(self, place: int, data: bytes) -> None:
         ctypes.memmove(place, data, len(data))
 

@@ -59,6 +59,8 @@ class Profile:
 
     runs: int
     events: tuple[Event, ...]
+    #: Copies between the processor and a GPU: of these, `origin` names what was copied.
+    copies: tuple[Event, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -67,11 +69,18 @@ class Profile:
 
     @property
     def rows(self) -> list[KernelTime]:
+        return sorted(self._rows(self.events), key=lambda r: -r.seconds)
+
+    @property
+    def copy_rows(self) -> list[KernelTime]:
+        """The copies there and back, which `seconds` and `rows` leave out."""
+        return self._rows(self.copies)
+
+    def _rows(self, events: Sequence[Event]) -> list[KernelTime]:
         by_name: dict[str, list[Event]] = {}
-        for event in self.events:
+        for event in events:
             by_name.setdefault(event.name, []).append(event)
-        rows = [self._row(name, events) for name, events in by_name.items()]
-        return sorted(rows, key=lambda r: -r.seconds)
+        return [self._row(name, own) for name, own in by_name.items()]
 
     def _row(self, name: str, events: Sequence[Event]) -> KernelTime:
         seconds = sum(e.end - e.start for e in events) / 1e9 / self.runs
@@ -87,7 +96,8 @@ class Profile:
 
     def trace(self) -> dict[str, Any]:
         """All calls as a trace that chrome://tracing and ui.perfetto.dev show."""
-        start = min((e.start for e in self.events), default=0)
+        shown = (*self.events, *self.copies)
+        start = min((e.start for e in shown), default=0)
         events = [
             {
                 "name": e.name,
@@ -99,7 +109,7 @@ class Profile:
                 "tid": 1,
                 "args": {"origin": e.origin, "flops": e.flops, "bytes": e.bytes},
             }
-            for e in self.events
+            for e in shown
         ]
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
@@ -114,6 +124,10 @@ class Profile:
             rates = f"{row.flops_per_second / 1e9:8.1f} {row.bytes_per_second / 1e9:7.1f}"
             time = format_seconds(row.seconds)
             lines.append(f"{row.name:48} {row.calls:6g} {time:>10} {row.share:6.1%} {rates}")
+        for row in self.copy_rows:
+            name, time = f"{row.name}: {', '.join(row.origins)}", format_seconds(row.seconds)
+            rate = f"{row.bytes_per_second / 1e9:23.1f}"
+            lines.append(f"{name:48} {row.calls:6g} {time:>10} {rate}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:

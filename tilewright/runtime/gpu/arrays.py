@@ -28,11 +28,21 @@ class DeviceArray:
     ) -> None:
         self.device, self.shape, self.dtype = device, tuple(shape), np.dtype(dtype)
         self._borrowed = borrowed
+        #: The array that this one is a part of.
+        self._whole: DeviceArray | None = None
         if borrowed is not None:
             self.address = borrowed.address
             return
         self.address = device.take(max(1, self.nbytes))
         weakref.finalize(self, device.give, self.address).atexit = False
+
+    def part(self, start: int, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceArray:
+        """An array over some of its bytes, whose memory it keeps."""
+        made = DeviceArray.__new__(DeviceArray)
+        made.device, made.shape, made.dtype = self.device, tuple(shape), np.dtype(dtype)
+        made._borrowed, made._whole = None, self
+        made.address = self.address + start
+        return made
 
     @property
     def as_given(self) -> Any:

@@ -13,7 +13,10 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.runtime.arrays import Array, address_of
+from tilewright.runtime.device import BACK, TO_DEVICE, Copied
+from tilewright.runtime.gpu.calls import Calls, OutOfDeviceMemoryError
 from tilewright.runtime.gpu.capture import Capture
+from tilewright.runtime.gpu.crossing import Crossing
 from tilewright.runtime.gpu.device import LaunchingDevice
 from tilewright.runtime.gpu.events import Gate, milliseconds, new_event, pinned
 from tilewright.runtime.gpu.launcher import MOST_KERNELS, Launched
@@ -24,7 +27,7 @@ from tilewright.runtime.scratch import ERROR_WORDS
 from tilewright.support import libcuda
 from tilewright.support.errors import UserError
 from tilewright.support.interrupts import Postponed
-from tilewright.support.libcuda import CudaError, call, let_go
+from tilewright.support.libcuda import CudaError, let_go
 from tilewright.support.timing import Timing
 
 _MOST_DYNAMIC_SHARED: Final = 8
@@ -40,10 +43,6 @@ _COUNTER: Final = 4
 _PLAIN_SHARED: Final = 48 << 10
 
 
-class OutOfDeviceMemoryError(UserError, MemoryError):
-    """The device has no room for what was asked for."""
-
-
 class _NotCapturableError(Exception):
     """A run waits for the device on its way, which no graph can."""
 
@@ -56,8 +55,7 @@ class Cuda(LaunchingDevice):
     def __init__(self, ordinal: int) -> None:
         super().__init__()
         self.name = f"cuda:{ordinal}"
-        #: How a kernel failed, after which the driver runs nothing more.
-        self._fault = ""
+        self._call = Calls(self.name, self.launched)
         self._context = ctypes.c_void_p()
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), ordinal)
         self._enter()
@@ -72,32 +70,23 @@ class Cuda(LaunchingDevice):
         self._warm: set[int] = set()
         #: Modules that are to be unloaded.
         self._unused: list[Any] = []
-        self._gate = Gate()
-        self._records = pinned(MOST_KERNELS * ERROR_WORDS * 8)
-
-    def _call(self, name: str, *args: Any) -> None:
-        """Call the driver; a kernel that has failed is told as that, whatever is asked for now."""
-        try:
-            call(name, *args)
-        except CudaError as error:
-            if not error.is_of_a_kernel:
-                raise
-            raise self._failed_kernel(error) from None
-
-    def _failed_kernel(self, error: CudaError) -> CudaError:
-        if self._fault:
-            what = f"{self.name} runs nothing more in this process"
-            return CudaError(what, error.status, self._fault)
-        names = ", ".join(self.launched) or "nothing of ours"
-        reason = f"{error.reason}; since it last answered it was given {names}"
-        made = CudaError(f"a kernel failed on {self.name}", error.status, reason)
-        self._fault = str(made).partition("\n")[0]
-        return made
+        self._gate = Gate(self._call)
+        self._records = pinned(MOST_KERNELS * ERROR_WORDS * 8, self._call)
 
     def _enter(self) -> None:
         self._call("cuCtxSetCurrent", self._context)
 
+    def renew(self) -> None:
+        super().renew()
+        # Nothing of this can be used here; the first call says so.
+        self._capture = None
+
     # ---- memory ---------------------------------------------------------------------------------
+
+    def crossing(self, inputs: Sequence[Any]) -> Crossing:
+        # Memory for copies is no part of processes that are forked: they must not come to write it.
+        self._enter()
+        return super().crossing(inputs)
 
     def take(self, size: int) -> int:
         with self.lock:
@@ -107,24 +96,9 @@ class Cuda(LaunchingDevice):
     def allocate(self, size: int) -> int:
         self._enter()
         address = ctypes.c_uint64()
-        try:
-            self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
-        except CudaError as error:
-            if error.status != libcuda.OUT_OF_MEMORY:
-                raise
-            free, total = self.memory()
-            raise OutOfDeviceMemoryError(
-                f"out of memory on {self.name}: {size} bytes are needed",
-                reason=f"{free} of {total} bytes are free",
-                remedy="use smaller batches, or free other models and tensors on the device",
-            ) from None
+        args = ctypes.byref(address), ctypes.c_size_t(size)
+        self._call("cuMemAlloc_v2", *args, needed=f"{size} bytes")
         return address.value
-
-    def memory(self) -> tuple[int, int]:
-        """Bytes that are free, and all bytes."""
-        free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        self._call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-        return free.value, total.value
 
     def release(self, address: int) -> None:
         self._enter()
@@ -147,6 +121,23 @@ class Cuda(LaunchingDevice):
         args = ctypes.c_uint64(to), ctypes.c_uint64(source), ctypes.c_size_t(size)
         with self._adding(Touched([(source, source + size)], [(to, to + size)])):
             self._call("cuMemcpyDtoDAsync_v2", *args, self._stream)
+
+    def pinned(self, size: int) -> Array:
+        self._enter()
+        return pinned(size, self._call)
+
+    def send(self, to: int, source: int, size: int) -> None:
+        self._enter()
+        args = ctypes.c_uint64(to), ctypes.c_void_p(source), ctypes.c_size_t(size)
+        touched = Touched([(source, source + size)], [(to, to + size)])
+        with self._adding(touched), self._timed(TO_DEVICE, size):
+            self._call("cuMemcpyHtoDAsync_v2", *args, self._stream)
+
+    def fetch(self, source: int, to: int, size: int) -> None:
+        args = ctypes.c_void_p(to), ctypes.c_uint64(source), ctypes.c_size_t(size)
+        touched = Touched([(source, source + size)], [(to, to + size)])
+        with self._adding(touched), self._timed(BACK, size):
+            self._call("cuMemcpyDtoHAsync_v2", *args, self._stream)
 
     @property
     def stream(self) -> int:
@@ -173,12 +164,13 @@ class Cuda(LaunchingDevice):
             self._enter()
             self._call("cuStreamSynchronize", self._stream)
             self.launched.clear()
+            super().wait()
 
     # ---- code -----------------------------------------------------------------------------------
 
     def make(self, entry: str, forms: Sequence[bytes], shared: int) -> Any:
         self._enter()
-        module, function = loaded_module(entry, forms, self.name), ctypes.c_void_p()
+        module, function = loaded_module(entry, forms, self.name, self._call), ctypes.c_void_p()
         self._call("cuModuleGetFunction", ctypes.byref(function), module, entry.encode())
         most = max(shared, self._shared_for(1))
         if most > _PLAIN_SHARED:
@@ -218,6 +210,12 @@ class Cuda(LaunchingDevice):
                 self._start_together(kernel, shape, places)
             else:
                 self._call("cuLaunchKernel", kernel.handle[1], *shape, self._stream, places, None)
+
+    def _timed(self, way: str, size: int) -> AbstractContextManager[None]:
+        """Around a copy."""
+        if not self.waits:
+            return nullcontext()
+        return self._gate.timed(self._stream, self._times, Copied(way, size))
 
     def _timing(self, kernel: Launched) -> AbstractContextManager[None]:
         """Around a launch. The first one of a kernel may wait for the device: it has no gate."""
@@ -272,12 +270,14 @@ class Cuda(LaunchingDevice):
 
     # ---- graphs of launches ---------------------------------------------------------------------
 
-    def entered(self, entry: Callable[[Any], int], name: str) -> Callable[[Any], int]:
+    def entered(self, entry: Callable[[Any], int], name: str) -> Callable[..., int]:
         return Replayed(self, entry, name)
 
-    def captured(self, entry: Callable[[Any], int], words: Any) -> Any:
-        """The graph of a run's launches; `NEVER` where it cannot be one."""
-        return self._captured(lambda: self.enter(entry, words))
+    def captured(
+        self, entry: Callable[[Any], int], words: Any, crossing: Crossing | None = None
+    ) -> Any:
+        """The graph of a run's copies and launches; `NEVER` where it cannot be one."""
+        return self._captured(lambda: self.enter(entry, words, crossing))
 
     def together(self, run: Callable[[], object]) -> Callable[[], object]:
         """The launches of several runs as one graph; they have all been run before."""
@@ -313,7 +313,9 @@ class Cuda(LaunchingDevice):
                 self._capture = None
                 graph = capture.end()
             try:
-                return NEVER if code else self._instantiated(graph)
+                return NEVER if code else self.with_room(lambda: self._instantiated(graph))
+            except OutOfDeviceMemoryError:
+                return NEVER  # launches one by one take no memory of their own
             finally:
                 let_go("cuGraphDestroy", graph)
                 self._unload()

@@ -5,26 +5,31 @@ Code of the processor reaches them through a `Launcher`: to launch kernels and t
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.device import Device, LaunchTime
 from tilewright.runtime.gpu.arrays import DeviceArray
+from tilewright.runtime.gpu.crossing import Crossing
 from tilewright.runtime.gpu.dlpack import Borrowed, device_of, follow, is_writeable, reader_of
 from tilewright.runtime.gpu.image import kernels_in
 from tilewright.runtime.gpu.launcher import Launched, Launcher, symbols
 from tilewright.runtime.gpu.ordering import Touched
+from tilewright.runtime.gpu.staging import Staging
 from tilewright.runtime.jit import LoadedCode
 from tilewright.runtime.scratch import ERROR_WORDS, Scratch
 from tilewright.support.errors import UserError
 from tilewright.support.interrupts import Postponed
 
+_T = TypeVar("_T")
 #: What sizes of memory are rounded up to.
 _GRAIN: Final = 512
 
@@ -46,11 +51,24 @@ class LaunchingDevice(Device):
         self._times: list[LaunchTime] = []
         #: Kernels that are loaded, by the number of their error record.
         self.kernels: dict[int, Launched] = {}
+        #: One more than the highest number that there was.
+        self.numbered = 0
         self._failed: BaseException | None = None
         #: Bytes of each piece of memory that is in use, by its address.
         self._held: dict[int, int] = {}
         #: Pieces that nobody uses, by their size.
         self._spare: dict[int, list[int]] = {}
+        #: Whether there was no room when it was last looked for.
+        self._is_short = False
+        #: How often all that was launched was waited for, and memory that is free by that.
+        self.waited = 0
+        self.staging = Staging(self)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        """In a process that was forked: another thread may have held the lock at that moment."""
+        self.lock = threading.RLock()
 
     # ---- what each device does in its own way ---------------------------------------------------
 
@@ -73,6 +91,18 @@ class LaunchingDevice(Device):
     @abstractmethod
     def copy(self, to: int, source: int, size: int) -> None:
         """Copy bytes within the device."""
+
+    @abstractmethod
+    def pinned(self, size: int) -> Array:
+        """Bytes of the processor's memory that the device reads and writes by itself."""
+
+    @abstractmethod
+    def send(self, to: int, source: int, size: int) -> None:
+        """Copy bytes from such memory to the device's, in the order of launches."""
+
+    @abstractmethod
+    def fetch(self, source: int, to: int, size: int) -> None:
+        """Copy bytes of the device's to such memory, in the order of launches."""
 
     @abstractmethod
     def store(self, place: int, data: bytes) -> None:
@@ -112,7 +142,7 @@ class LaunchingDevice(Device):
         size = -(-size // _GRAIN) * _GRAIN
         with self.lock:
             spare = self._spare.get(size)
-            address = spare.pop() if spare else self._allocated(size)
+            address = spare.pop() if spare else self.with_room(lambda: self.allocate(size))
             self._held[address] = size
         return address
 
@@ -120,16 +150,25 @@ class LaunchingDevice(Device):
         """Let memory go; it is kept for those who ask for as much."""
         self._spare.setdefault(self._held.pop(address), []).append(address)
 
-    def _allocated(self, size: int) -> int:
+    def with_room(self, make: Callable[[], _T]) -> _T:
+        """What `make` gives, which takes memory; where there is none, what nobody uses is released
+        first. What a run that finds none all the same has taken is released by the next one."""
+        if self._is_short:
+            self._is_short = False
+            self.trim()
         try:
-            return self.allocate(size)
+            return make()
         except MemoryError:
             self.trim()
-            return self.allocate(size)
+            self._is_short = True
+        made = make()
+        self._is_short = False
+        return made
 
     def trim(self) -> None:
         """Release memory that nobody uses."""
-        for spare in self._spare.values():
+        # Arrays may go away meanwhile, and leave pieces of sizes that there were none of.
+        for spare in list(self._spare.values()):
             while spare:
                 self.release(spare.pop())
 
@@ -184,6 +223,9 @@ class LaunchingDevice(Device):
 
     def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
         return [self._placed(a) for a in arrays]
+
+    def crossing(self, inputs: Sequence[Any]) -> Crossing:
+        return Crossing(self, brings_back=not any(isinstance(a, DeviceArray) for a in inputs))
 
     def delivered(self, results: list[Any], inputs: Sequence[Any]) -> list[Any]:
         """Results on the device where inputs lay there, as arrays of the library of the first."""
@@ -241,23 +283,29 @@ class LaunchingDevice(Device):
     def load(self, objects: Sequence[bytes]) -> LoadedCode:
         return LoadedCode(objects, symbols())
 
-    def entered(self, entry: Callable[[Any], int], name: str) -> Callable[[Any], int]:
+    def entered(self, entry: Callable[[Any], int], name: str) -> Callable[..., int]:
         del name
-        return lambda words: self.enter(entry, words)
+        return partial(self.enter, entry)
 
     def answering(self, objects: Sequence[bytes]) -> AbstractContextManager[object]:
         # Whoever finds that a check has failed says so: it must be the one whose run it was.
         has_checks = any(said["messages"] for code in objects for said in kernels_in(code))
-        return self.lock if has_checks else nullcontext()
+        return _Turn(self) if has_checks else nullcontext()
 
-    def enter(self, entry: Callable[[Any], int], words: Any) -> int:
-        """Run code of the processor that launches kernels."""
+    def enter(
+        self, entry: Callable[[Any], int], words: Any, crossing: Crossing | None = None
+    ) -> int:
+        """Run code of the processor that launches kernels, between the copies of its run."""
         with self.lock, Postponed() as interrupts:
             self._failed, self._interrupts = None, interrupts
+            if crossing is not None:
+                crossing.send()
             code = entry(words)
             if self._failed is not None:
                 failed, self._failed = self._failed, None
                 raise failed
+            if crossing is not None and not code:
+                crossing.fetch()
             return code
 
     def deliver_interrupts(self) -> None:
@@ -277,16 +325,16 @@ class LaunchingDevice(Device):
 
     def wait(self) -> None:
         """Wait until all that was launched is done."""
+        self.waited += 1
 
     def workers(self, count: int | None, affinity: Sequence[int] | None) -> Launcher:
         del count, affinity
         return Launcher(self)
 
     def check(self) -> None:
-        """Report a check that failed on the device."""
         with self.lock:
-            errors = self.errors()
-            if not errors.any():
+            errors = self.errors()[: self.numbered]
+            if not errors[:, 0].any():
                 return
             number = int(np.flatnonzero(errors[:, 0])[0])
             code, *values = map(int, errors[number, :ERROR_WORDS])
@@ -299,6 +347,19 @@ class LaunchingDevice(Device):
         """Keep an error that code of the processor is to stop at."""
         self._failed = self._failed or error
         return 1
+
+
+class _Turn:
+    """Around what only one thread may do with a device at a time."""
+
+    def __init__(self, device: LaunchingDevice) -> None:
+        self._device = device
+
+    def __enter__(self) -> None:
+        self._device.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._device.lock.release()
 
 
 def _is_on_device(value: Any, kind: int) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
 
 from tilewright.runtime.arrays import Array, address_of
-from tilewright.runtime.device import LaunchTime
+from tilewright.runtime.device import Copied, LaunchTime
 from tilewright.support.libcuda import call
 
 #: The test of a gate: whether what it holds is as large as what is waited for.
@@ -37,11 +37,13 @@ def milliseconds(start: ctypes.c_void_p, end: ctypes.c_void_p) -> float:
 class Gate:
     """What a stream stands at until it is told to go on."""
 
-    def __init__(self) -> None:
-        self._word = pinned(4).view(np.uint32)
+    def __init__(self, ask: Callable[..., None]) -> None:
+        self._word = pinned(4, ask).view(np.uint32)
 
     @contextmanager
-    def timed(self, stream: ctypes.c_void_p, times: list[LaunchTime]) -> Generator[None]:
+    def timed(
+        self, stream: ctypes.c_void_p, times: list[LaunchTime], copied: Copied | None = None
+    ) -> Generator[None]:
         """Take the time of what is launched. The stream goes on when all of it is there, so that
         the time that it takes to launch it does not count."""
         at, (start, end) = time.monotonic_ns(), (new_event(), new_event())
@@ -55,13 +57,19 @@ class Gate:
             call("cuEventRecord", end, stream)
         finally:
             self._word[0] = 1
-        times.append(LaunchTime(at, round(1e6 * milliseconds(start, end))))
+        times.append(LaunchTime(at, round(1e6 * milliseconds(start, end)), copied))
 
 
-def pinned(size: int) -> Array:
-    """Memory of the processor that kernels can write to as well, zeroed."""
+def pinned(size: int, ask: Callable[..., None]) -> Array:
+    """Memory of the processor that kernels can write to as well, zeroed; `ask` calls the driver."""
     address = ctypes.c_void_p()
-    call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size), 3)
+    ask(
+        "cuMemHostAlloc",
+        ctypes.byref(address),
+        ctypes.c_size_t(size),
+        3,
+        needed=f"{size} bytes of the processor's memory that it reaches",
+    )
     assert address.value is not None
     held = (ctypes.c_uint8 * size).from_address(address.value)
     array: Array = np.ctypeslib.as_array(held)

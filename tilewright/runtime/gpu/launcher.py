@@ -90,12 +90,13 @@ class _Launching:
             tuple(said["threads"]),
             said["shared"],
             tuple(said["messages"]),
-            device.make(said["entry"], image.forms, said["shared"]),
+            device.with_room(lambda: device.make(said["entry"], image.forms, said["shared"])),
             None if (access := said.get("access")) is None else tuple(access),
             said.get("cooperative", False),
             said.get("waits", False),
         )
         self._kernels[start] = device.kernels[number] = made
+        device.numbered = max(device.numbered, number + 1)
         return made
 
     def unload(self) -> None:

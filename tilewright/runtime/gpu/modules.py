@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tilewright.support import libcuda
 from tilewright.support.errors import UserError
-from tilewright.support.libcuda import CudaError, call
+from tilewright.support.libcuda import CudaError
 
 
-def loaded_module(entry: str, forms: Sequence[bytes], device: str) -> ctypes.c_void_p:
-    """The module of a kernel, by the first of its forms that the driver takes."""
+def loaded_module(
+    entry: str, forms: Sequence[bytes], device: str, ask: Callable[..., None]
+) -> ctypes.c_void_p:
+    """The module of a kernel, by the first of its forms that the driver takes; `ask` calls it."""
     module, refused = ctypes.c_void_p(), ""
     for code in forms:
         try:
-            call("cuModuleLoadData", ctypes.byref(module), code)
+            ask("cuModuleLoadData", ctypes.byref(module), code, needed=f"bytes for {entry}")
             return module
         except CudaError as error:
             if error.status not in libcuda.CODE_REFUSED:
