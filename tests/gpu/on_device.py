@@ -253,7 +253,7 @@ def dynamic_scales(given: Given) -> str:
             for _ in range(3):
                 made = model(x)
                 worst = max(worst, float(np.abs(made - wanted).max() / np.abs(wanted).max()))
-        assert worst < 0.02, f"{name}: {worst}"
+        assert worst < 0.05, f"{name}: {worst}"
         assert not np.asarray(model(np.zeros(shape, np.float32))).any(), "zeros"
         seen.append(f"{name} {worst:.1e}")
     return ", ".join(seen)
