@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -67,8 +67,8 @@ class ModelCall:
         for k in program.direct:
             array: Any = placed.get(k, own[k] if own else None)
             spec = program.outputs[k]
-            if isinstance(array, np.ndarray) and not device.is_here:
-                self.filled[k], array = array, None
+            if not device.is_here and isinstance(array, np.ndarray):
+                self.filled[k], array = cast("Array", array), None
             if array is None:
                 assert isinstance(spec, TensorSpec)
                 array = _empty(device, spec, sizes.outputs[k])
