@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tilewright as tw
+from tilewright.runtime.trials.bundled import KnownCandidates
 from tilewright.schedule import Trace
 from tilewright.tune import Record, best_records, read_records, write_records
-from tilewright.tune.records.best import schedulers_of
+from tilewright.tune.records.best import decisions_of, schedulers_of
 from tilewright.tune.records.file import RecordFile
 from tilewright.tune.report import page_of
 
@@ -71,8 +77,6 @@ def test_a_torn_line_is_no_record_and_is_ended(tmp_path: Path, cut: int) -> None
 
 
 def _quietly(path: Path) -> list[Record]:
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return read_records(path)
@@ -126,15 +130,103 @@ def test_killed_at_any_moment_only_the_line_under_way_is_lost(tmp_path: Path) ->
         {"trace": 7},
         {"calls": True},
         {"task": 3},
+        {"ratio": 0.0},
+        {"ratio": math.nan},
+        {"ratio": math.inf},
+        {"ratio": 10**400},
+        {"ratio": None},
+        {"ratio": 1.0},
+        {"ratio": True},
+        {"seconds": 0.0},
+        {"seconds": -1e-3},
+        {"seconds": math.nan},
+        {"reference": -math.inf},
+        {"reference": 0},
+        {"reference": "1"},
+        {"calls": -1},
+        {"calls": 10**30},
+        {"at": -1.0},
+        {"features": [math.nan]},
+        {"sample": {"tile": 1 << 60}},
+        {"failure": "crash"},
+        {"kind": "trial"},
+        {"name": "\ud800"},
+        {"values": {"\udc00": "1"}},
+        {"trace": None},
+        {"trace": {"version": 1, "steps": "none"}},
+        {"trace": {**TRACE, "steps": [{"name": "split", "args": [math.inf]}]}},
+        {"space": "graph", "values": {}},
     ],
 )
 def test_lines_that_are_no_records_are_told_of_once(tmp_path: Path, change: dict) -> None:
     path = tmp_path / "r.jsonl"
     bad = json.dumps({**json.loads(record().line()), **change}).encode() + b"\n"
     path.write_bytes(bad + b"{]\n" + b"[" * 5000 + b"\n" + record("b").line() + b"\xff\n")
-    with pytest.warns(UserWarning, match=r"line 1 of .*r\.jsonl: its .* \(and 3 others\)") as told:
+    with pytest.warns(UserWarning, match=r"line 1 of .*r\.jsonl: .* \(and 3 others\)") as told:
         assert [r.task for r in read_records(path)] == ["b"]
     assert len(told) == 1
+
+
+def test_failures_have_no_times(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    failed = record(
+        kind="trial", ratio=None, seconds=0.0, reference=0.0, wins=False, failure="crash"
+    )
+    path.write_bytes(failed.line())
+    assert read_records(path) == [failed]
+
+
+#: What may stand in the place of any value of a line.
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([0, -1, 10**30, 10**400, 1 << 63])
+    | st.floats()
+    | st.text(st.characters(), max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=4,
+)
+STEPS = [{"name": "split", "args": [{"loop": 0}, 4], "results": [{"loop": 1}, {"loop": 2}]}]
+
+
+@st.composite
+def damaged_lines(draw: st.DrawFn) -> bytes:
+    """A line of a winner in which a value was exchanged, at any depth, or bytes were."""
+    data = json.loads(record(trace={**TRACE, "steps": STEPS}).line())
+    inner, key = data, draw(st.sampled_from(sorted(data)))
+    while isinstance(inner[key], dict | list) and inner[key] and draw(st.booleans()):
+        inner = inner[key]
+        key = draw(st.sampled_from(range(len(inner)) if isinstance(inner, list) else sorted(inner)))
+    inner[key] = draw(ANYTHING)
+    line = bytearray(json.dumps(data).encode())
+    for _ in range(draw(st.integers(0, 3))):
+        line[draw(st.integers(0, len(line) - 1))] = draw(st.integers(0, 255))
+    return bytes(line).replace(b"\n", b" ") + b"\n"
+
+
+@given(damaged_lines())
+@settings(max_examples=80, deadline=None)
+def test_damaged_lines_are_right_or_skipped_with_one_message(line: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        path = Path(folder) / "r.jsonl"
+        path.write_bytes(record("b").line() + line)
+        found = read_records(path)
+        best = best_records(found)
+        assert len(told) == (len(found) < 2)
+        for winner in (r for of_it in best.values() for r in of_it.values()):
+            assert winner.ratio is not None and 0 < winner.ratio < 1
+            assert winner.seconds > 0 and winner.reference > 0
+        schedulers_of(found)
+        decisions_of(found)
+        page_of(found).encode()
+        write_records(found, Path(folder) / "again.jsonl")
+        assert len(told) == (len(found) < 2)
+        assert read_records(Path(folder) / "again.jsonl") == found
+        KnownCandidates.read(path)
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ def test_winners_that_lose_inside_the_model_there_are_none(
     monkeypatch.setattr(InPlace, "ratios", ratios)
     monkeypatch.setattr(Measured, "wins", wins)
     monkeypatch.setattr(Measured, "is_promising", wins)
+    monkeypatch.setattr(Measured, "ratio", property(lambda measured: 0.5))
     path = tmp_path / "r.jsonl"
     with tw.rpc.connect(server.address, key) as device:
         summary = tw.tune(network(), on=device, records=path, trials=1, budget=100, tuner="ga")
@@ -128,6 +129,7 @@ def test_winners_of_a_pool_are_timed_inside_the_model(
     monkeypatch.setattr(InPlace, "ratios", noted)
     monkeypatch.setattr(Measured, "wins", lambda self, best: self.failure is None)
     monkeypatch.setattr(Measured, "is_promising", lambda self, best: self.failure is None)
+    monkeypatch.setattr(Measured, "ratio", property(lambda measured: 0.5))
     with started("tracker", key, tmp_path / "t", "--port", "0") as tracker:
         options = ("--tracker", tracker.address, "--name", "board")
         with started("server", key, tmp_path / "a", *options):

@@ -42,6 +42,11 @@ _KINDS: Final = ("serial", "parallel", "vectorized", "unrolled")
 #: Of a loop: its extent, its kind, accesses that stay, go on by one, or jump, and whether what is
 #: stored stays, as in a reduction.
 _PER_LOOP: Final = 1 + len(_KINDS) + 4
+#: Of the block that runs most often: iterations by kinds of loops, and its loops; of all others.
+_OF_MAIN: Final = 1 + len(_KINDS) + _DEPTH * _PER_LOOP
+_OF_OTHERS: Final = 5
+#: How many features there are.
+COUNT: Final = _OF_MAIN + _OF_OTHERS
 #: What a size counts as that is not known.
 _UNKNOWN: Final = 16
 
@@ -61,7 +66,7 @@ def features_of(function: Function) -> tuple[float, ...]:
     """The features of a scheduled function; always equally many."""
     nests = sorted(_nests(function.body, ()), key=lambda n: -n.iterations)
     main = _nest_features(nests[0]) if nests else []
-    main += [0.0] * (len(_KINDS) + 1 + _DEPTH * _PER_LOOP - len(main))
+    main += [0.0] * (_OF_MAIN - len(main))
     others = [
         float(len(nests)),
         _log(sum(n.iterations for n in nests[1:])),

@@ -9,9 +9,9 @@ from typing import Final
 
 from tilewright.support.files import AnyPath, replacing
 from tilewright.support.timing import format_seconds
-from tilewright.tune.records.best import DECISIONS, best_records
+from tilewright.tune.records.best import best_records
 from tilewright.tune.records.file import read_records
-from tilewright.tune.records.record import Record
+from tilewright.tune.records.record import DECISIONS, Record
 
 _WIDTH, _HEIGHT, _MARGIN = 320, 120, 28
 _STYLE: Final = """

@@ -12,6 +12,7 @@ from tilewright.support.files import text_path
 from tilewright.support.interrupts import watching_interrupts
 from tilewright.target import Target
 from tilewright.tune.allocation import Floor, Search
+from tilewright.tune.features import COUNT as FEATURES
 from tilewright.tune.in_place import InPlace
 from tilewright.tune.measuring.building import KernelBuilder
 from tilewright.tune.measuring.local import LocalMeasurer
@@ -115,7 +116,7 @@ def resume(searches: Sequence[Search], records: Iterable[Record], space_name: st
     for record in records:
         search = by_key.get(record.task)
         if search is None or record.space != space_name or record.target != _target(search):
-            if record.features and record.ratio is not None:
+            if len(record.features) == FEATURES and record.ratio is not None:
                 examples.append(Example(record.task, record.features, record.ratio))
             continue
         learn_from(search, record, examples)

@@ -20,6 +20,7 @@ from typing import Final
 from tilewright.runtime import LONG, SHORT, Measured, TrialError
 from tilewright.schedule import Recorded
 from tilewright.tune.allocation import PATIENCE, Floor, Search, most_promising
+from tilewright.tune.features import COUNT as FEATURES
 from tilewright.tune.in_place import InPlace
 from tilewright.tune.measuring.building import KernelBuilder
 from tilewright.tune.measuring.measurer import Measurer
@@ -238,4 +239,5 @@ def learn_from(search: Search, record: Record, examples: list[Example]) -> None:
     """Add what a record says to what is known of its task."""
     ratio = FAILED if record.ratio is None else record.ratio
     search.known.ratios[Sample.of(record.sample)] = ratio
-    examples.append(Example(record.task, record.features, ratio))
+    if len(record.features) == FEATURES:
+        examples.append(Example(record.task, record.features, ratio))

@@ -9,9 +9,9 @@ from typing import Final
 
 from tilewright import __version__
 from tilewright.shipped import shipped_path
-from tilewright.tune.records.best import DECISIONS, FOR_MODELS, best_records
+from tilewright.tune.records.best import FOR_MODELS, best_records
 from tilewright.tune.records.file import read_records, write_records
-from tilewright.tune.records.record import Record
+from tilewright.tune.records.record import DECISIONS, Record
 
 #: Winners that take more of the default's time are not worth their bytes.
 _WORTH: Final = 0.97

@@ -24,9 +24,9 @@ from tilewright.support.files import text_path
 from tilewright.tune.in_turns import InTurns
 from tilewright.tune.progress import Watcher, watcher_for
 from tilewright.tune.recording import sources_version
-from tilewright.tune.records.best import DECISIONS, best_records, option_of
+from tilewright.tune.records.best import best_records, option_of
 from tilewright.tune.records.file import RecordFile, read_records
-from tilewright.tune.records.record import Kind, Record
+from tilewright.tune.records.record import DECISIONS, Kind, Record
 from tilewright.tune.settings import Settings
 from tilewright.tune.summary import DecisionSummary, Summary
 

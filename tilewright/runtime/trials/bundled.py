@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from tilewright.runtime.devices import why_no_device
 from tilewright.runtime.trials.bundle import Bundle, BundledTask
-from tilewright.runtime.trials.measured import LONG, SHORT, Measured
+from tilewright.runtime.trials.measured import LONG, SHORT, Measured, positive
 from tilewright.runtime.trials.process import TrialProcess
 from tilewright.runtime.trials.within import TrialModel
 from tilewright.support.errors import UserError
@@ -93,12 +93,20 @@ class KnownCandidates:
             try:
                 record = json.loads(line)
                 known.add(record, record.get("kind") == "verdict")
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            except (
+                ValueError,
+                TypeError,
+                LookupError,
+                AttributeError,
+                RecursionError,
+                OverflowError,
+            ):
                 continue
         return known
 
     def add(self, record: Mapping[str, Any], is_verdict: bool) -> None:
-        ratio, key = record["ratio"], key_of(record)
+        ratio = None if record["ratio"] is None else positive(record["ratio"])
+        key = key_of(record)
         if is_verdict:
             self.verdicts[key] = ratio if record["wins"] else None
         else:

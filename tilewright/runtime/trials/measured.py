@@ -83,17 +83,34 @@ class Measured:
         """What `as_data` gave; an error where it is nothing of the kind."""
         try:
             return _measured(data)
-        except (ValueError, TypeError, AttributeError):
-            return Measured(failure="error", reason="the answer makes no sense")
+        except (ValueError, TypeError, AttributeError, OverflowError):
+            return _NONSENSE
+
+    @property
+    def of_candidate(self) -> Measured:
+        """The same as the answer for a candidate, which has times or a reason for having none."""
+        return self if self.failure or self.ratios else _NONSENSE
+
+
+_NONSENSE: Final = Measured(failure="error", reason="the answer makes no sense")
 
 
 def _measured(data: Any) -> Measured:
-    ratios = tuple(_number(r) for r in data.get("ratios", ()))
-    seconds, reference = _number(data.get("seconds", 0.0)), _number(data.get("reference", 0.0))
+    ratios = tuple(positive(r) for r in data.get("ratios", ()))
+    # Beginning a task gives the default's seconds alone.
+    read = positive if ratios else _number
+    seconds, reference = read(data.get("seconds", 0.0)), read(data.get("reference", 0.0))
     failure = data.get("failure")
     if failure is not None and failure not in get_args(Failure):
         raise ValueError
     return Measured(ratios, seconds, reference, failure, str(data.get("reason", ""))[:2000])
+
+
+def positive(value: Any) -> float:
+    """A time, or a ratio of two; an error where it is none."""
+    if (number := _number(value)) == 0:
+        raise ValueError
+    return number
 
 
 def _number(value: Any) -> float:

@@ -42,7 +42,8 @@ class TrialProcess:
         if self._process is None and (failed := self._begin()).failure:
             return failed
         head = {"rounds": rounds, "early": early, "memory": self.memory}
-        return self._request(head, code, seconds_allowed(self.timeout, rounds, self._seconds))
+        within = seconds_allowed(self.timeout, rounds, self._seconds)
+        return self._request(head, code, within).of_candidate
 
     def close(self) -> None:
         """End the process."""
@@ -69,8 +70,16 @@ class TrialProcess:
             reason = self._process.ended_by
             self.close()
             return Measured(failure=failure, reason=reason)
-        found = Measured.of_data(json.loads(answer))
+        found = Measured.of_data(_parsed(answer))
         if found.failure:
             # What it has written where it should not is gone with the process.
             self.close()
         return found
+
+
+def _parsed(answer: bytes) -> Any:
+    """What a process says; None where a candidate has spoilt its memory."""
+    try:
+        return json.loads(answer)
+    except (ValueError, RecursionError):
+        return None

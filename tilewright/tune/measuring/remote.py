@@ -207,4 +207,4 @@ class _DeviceSession:
             return Measured(seconds=self._seconds)
         asked = {"rounds": job.rounds, "early": job.early, "memory": self._memory}
         within = seconds_allowed(self._timeout, job.rounds, self._seconds)
-        return self._device.trial(asked, job.code, within)
+        return self._device.trial(asked, job.code, within).of_candidate

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tilewright.support.errors import UserError
-from tilewright.tune.records.record import Record
+from tilewright.tune.records.record import DECISIONS, Record
 
 #: Spaces whose samples are measured beside what models get by default. Those of templates are not,
 #: and name the buffers of one function.
 FOR_MODELS: Final = ("rules", "sketches")
-#: The space of what passes over graphs decide: one choice by its name, without a trace.
-DECISIONS: Final = "graph"
 
 
 def winning(records: Iterable[Record]) -> list[Record]:
